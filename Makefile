@@ -1,0 +1,51 @@
+# Needs python3 (3.11 or later), make and pip; everything else is set up in .venv on first use.
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+JOBS ?= 2
+
+export MPLBACKEND := Agg
+
+.PHONY: help setup demo test lint verify bench clean
+
+help:
+	@echo "make demo     see a constrained grid world: picture, number of valid paths, samples, visits"
+	@echo "make test     ruff, mypy --strict and the tests"
+	@echo "make verify   the same tests with more cases, and the slow ones"
+	@echo "make bench    measure speed and growth"
+	@echo "make setup    only create $(VENV)"
+	@echo "make clean    remove $(VENV) and caches"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and "xmen needs Python 3.11 or later, $(PYTHON) is %d.%d: try make PYTHON=python3.11" % v[:2])'
+	@# Some systems ship python3 and pip without ensurepip; pip then installs itself from outside.
+	test -x $(RUN) && $(RUN) -m pip --version >/dev/null 2>&1 \
+	  || $(PYTHON) -m venv --clear $(VENV) \
+	  || { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(RUN) install --quiet pip; }
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	@touch $@
+
+demo: setup
+	$(RUN) -m xmen.demo
+
+lint: setup
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+	$(RUN) -m mypy --strict
+
+test: lint
+	$(RUN) -m pytest -q -n $(JOBS) -m "not slow"
+
+verify: lint
+	XMEN_VERIFY=1 $(RUN) -m pytest -q -n $(JOBS)
+
+bench: setup
+	$(RUN) benchmarks/exact.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

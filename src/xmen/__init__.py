@@ -1,0 +1,84 @@
+"""Learn what a demonstrator values under rules that must never be broken, and generate behaviour that keeps them.
+
+>>> import xmen as xm
+>>> grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
+>>> key = xm.visit(grid.at((1, 2))).named("fetch the key")
+>>> key.accepts(xm.Trajectory([0, 4, 8, 9], [0, 0, 1]))
+True
+"""
+
+from xmen.constraints.arithmetic import count, length, share, total
+from xmen.constraints.constraint import Constraint, Violation, at_least, at_most, exactly
+from xmen.constraints.events import Event, anytime, at, doing, when
+from xmen.constraints.ltlf import ltlf
+from xmen.constraints.monitor import monitor
+from xmen.constraints.occurrence import always, before, first, never, response, sequence, visit
+from xmen.constraints.repetition import longest_repeat, longest_run, no_revisit
+from xmen.constraints.text import parse_constraint
+from xmen.errors import (
+    ConstraintError,
+    ConstraintSyntaxError,
+    EngineError,
+    FileFormatError,
+    InfeasibleError,
+    InvalidDemonstrationError,
+    MissingExtraError,
+    MisuseError,
+    ProductTooLargeError,
+    RewardError,
+    TrajectoryError,
+    WorldError,
+    XmenError,
+)
+from xmen.worlds import MDP, GridWorld, Trajectory, check_demos, read_demos, write_demos
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "MDP",
+    "Constraint",
+    "ConstraintError",
+    "ConstraintSyntaxError",
+    "EngineError",
+    "Event",
+    "FileFormatError",
+    "GridWorld",
+    "InfeasibleError",
+    "InvalidDemonstrationError",
+    "MissingExtraError",
+    "MisuseError",
+    "ProductTooLargeError",
+    "RewardError",
+    "Trajectory",
+    "TrajectoryError",
+    "Violation",
+    "WorldError",
+    "XmenError",
+    "always",
+    "anytime",
+    "at",
+    "at_least",
+    "at_most",
+    "before",
+    "check_demos",
+    "count",
+    "doing",
+    "exactly",
+    "first",
+    "length",
+    "longest_repeat",
+    "longest_run",
+    "ltlf",
+    "monitor",
+    "never",
+    "no_revisit",
+    "parse_constraint",
+    "read_demos",
+    "response",
+    "sequence",
+    "share",
+    "total",
+    "visit",
+    "when",
+    "write_demos",
+]

@@ -1,0 +1,40 @@
+"""Hard rules over whole trajectories: events, the constraints built from them, and their text form."""
+
+from xmen.constraints.arithmetic import count, length, share, total
+from xmen.constraints.constraint import Constraint, Violation, at_least, at_most, exactly
+from xmen.constraints.events import Event, anytime, at, doing, when
+from xmen.constraints.ltlf import ltlf
+from xmen.constraints.monitor import monitor
+from xmen.constraints.occurrence import always, before, first, never, response, sequence, visit
+from xmen.constraints.repetition import longest_repeat, longest_run, no_revisit
+from xmen.constraints.text import parse_constraint
+
+__all__ = [
+    "Constraint",
+    "Event",
+    "Violation",
+    "always",
+    "anytime",
+    "at",
+    "at_least",
+    "at_most",
+    "before",
+    "count",
+    "doing",
+    "exactly",
+    "first",
+    "length",
+    "longest_repeat",
+    "longest_run",
+    "ltlf",
+    "monitor",
+    "never",
+    "no_revisit",
+    "parse_constraint",
+    "response",
+    "sequence",
+    "share",
+    "total",
+    "visit",
+    "when",
+]

@@ -1,0 +1,323 @@
+"""Constraints on numbers: counts, lengths, shares and totals, as comparisons of integer linear forms.
+
+`2*count(e) >= length()` adds one integer at each position and compares the sum with a bound at the end, so
+every comparison here is one machine whose state is the running sum.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from xmen.constraints.constraint import Constraint
+from xmen.constraints.events import LARGEST, PRECEDENCE, Event, Ints, require_event
+from xmen.constraints.leaf import Leaf
+from xmen.constraints.terms import CountTerm, LengthTerm, Term, TotalTerm
+from xmen.constraints.verdict import Sure
+from xmen.errors import ConstraintError, MisuseError
+
+if TYPE_CHECKING:
+    from xmen.worlds.mdp import MDP
+
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "<=": operator.le,
+    "<": operator.lt,
+    ">=": operator.ge,
+    ">": operator.gt,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+class Comparable(ABC):
+    """Something that becomes a constraint when it is compared with a number."""
+
+    @abstractmethod
+    def compare(self, op: str, other: object) -> Constraint:
+        """The constraint `self op other`."""
+
+    def __le__(self, other: object) -> Constraint:
+        return self.compare("<=", other)
+
+    def __lt__(self, other: object) -> Constraint:
+        return self.compare("<", other)
+
+    def __ge__(self, other: object) -> Constraint:
+        return self.compare(">=", other)
+
+    def __gt__(self, other: object) -> Constraint:
+        return self.compare(">", other)
+
+    def __eq__(self, other: object) -> Constraint:  # type: ignore[override]
+        return self.compare("==", other)
+
+    def __ne__(self, other: object) -> Constraint:  # type: ignore[override]
+        return self.compare("!=", other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __and__(self, other: object) -> NoReturn:
+        raise MisuseError(f"`{self}` is a number, not a constraint: {PRECEDENCE}.")
+
+    __or__ = __rand__ = __ror__ = __rshift__ = __rrshift__ = __and__
+
+    def __invert__(self) -> NoReturn:
+        raise MisuseError(f"`{self}` is a number, not a constraint: compare it first, as in ~({self} >= 1).")
+
+    def __add__(self, other: object) -> LinearForm:
+        raise ConstraintError(f"`{self}` cannot stand in a linear form: compare it with a number by itself.")
+
+    __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __add__
+
+    def __neg__(self) -> LinearForm:
+        return self * -1
+
+    def __truediv__(self, other: object) -> NoReturn:
+        raise ConstraintError(
+            f"`{self}` cannot be divided: write share(e) >= 0.5, or multiply out: 2*count(e) >= length()."
+        )
+
+    __rtruediv__ = __floordiv__ = __rfloordiv__ = __truediv__
+    __array_ufunc__ = None  # numpy's numbers leave operators to the methods above
+
+    def __bool__(self) -> NoReturn:
+        raise MisuseError(f"`{self}` is a number that depends on the trajectory: compare it, as in `{self} >= 1`.")
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def integer(value: object, where: str) -> int:
+    """The value as a Python int, or a ConstraintError that shows what was given."""
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        number = int(operator.index(value))  # type: ignore[arg-type]
+    except TypeError:
+        raise ConstraintError(
+            f"{where} works with whole numbers; got {value!r} ({type(value).__name__}). For fractions of the "
+            "visited states write share(e) >= 0.5, or multiply out: 2*count(e) >= length()."
+        ) from None
+    if abs(number) > LARGEST:
+        raise ConstraintError(f"{where} works with numbers up to {LARGEST}; got a larger one.")
+    return number
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LinearForm(Comparable):
+    """An integer combination of counts, lengths and totals, plus a constant."""
+
+    terms: tuple[tuple[int, Term], ...]
+    constant: int = 0
+
+    def __add__(self, other: object) -> LinearForm:
+        right = _form(other, "+")
+        coefficients: dict[Term, int] = {}
+        for coefficient, term in (*self.terms, *right.terms):
+            coefficients[term] = coefficients.get(term, 0) + coefficient
+        kept = tuple((c, term) for term, c in coefficients.items() if c)
+        return LinearForm(kept, self.constant + right.constant)
+
+    def __mul__(self, other: object) -> LinearForm:
+        if isinstance(other, Comparable):
+            raise ConstraintError(f"`{self} * {other}` is not linear: multiply counts by whole numbers only.")
+        factor = integer(other, f"`{self} * ...`")
+        return LinearForm(tuple((c * factor, term) for c, term in self.terms if factor), self.constant * factor)
+
+    def __sub__(self, other: object) -> LinearForm:
+        return self + -_form(other, "-")
+
+    def __rsub__(self, other: object) -> LinearForm:
+        return -self + other
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def compare(self, op: str, other: object) -> Constraint:
+        difference = self - _form(other, op)
+        return LinearComparison(difference.terms, op, -difference.constant)
+
+    def __str__(self) -> str:
+        return _form_text(self.terms, self.constant)
+
+
+def _form(value: object, op: str) -> LinearForm:
+    if isinstance(value, LinearForm):
+        return value
+    if isinstance(value, Comparable):
+        raise ConstraintError(f"`{value}` cannot stand in a linear form: compare it with a number by itself.")
+    return LinearForm((), integer(value, f"`{op}` on counts, lengths and totals"))
+
+
+def _form_text(terms: Sequence[tuple[int, Term]], constant: int) -> str:
+    pieces = [(c, str(t) if abs(c) == 1 else f"{abs(c)}*{t}") for c, t in terms]
+    if not pieces:  # a comparison of bare numbers would not be a constraint in Python
+        pieces.append((1, "0*length()"))
+    if constant:
+        pieces.append((constant, str(abs(constant))))
+    text = " ".join(f"{'-' if c < 0 else '+'} {piece}" for c, piece in pieces)
+    return "-" + text[2:] if text.startswith("- ") else text[2:]
+
+
+@dataclass(frozen=True, repr=False)
+class LinearComparison(Leaf):
+    """sum over positions of the terms, compared with a bound; the state is the running sum."""
+
+    terms: tuple[tuple[int, Term], ...]
+    op: str
+    bound: int
+    spelling: str | None = field(default=None, compare=False, kw_only=True)
+    name: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        most = sum(abs(c) * max(map(abs, term.bounds)) for c, term in self.terms)
+        if max(most, abs(self.bound)) > LARGEST:
+            raise ConstraintError(
+                f"`{self}`: the numbers are too large. One position could add {most} and the bound is "
+                f"{self.bound}; both may be at most {LARGEST}."
+            )
+
+    def symbols(self, states: Ints, actions: Ints) -> Ints:
+        added = np.zeros(states.shape, dtype=np.int64)
+        for coefficient, term in self.terms:
+            added += coefficient * term.values(states, actions)
+        return added
+
+    def check_world(self, world: MDP) -> None:
+        for _, term in self.terms:
+            term.check_world(world)
+
+    @cached_property
+    def step_bounds(self) -> tuple[int, int]:
+        """The least and the most that one position can add."""
+        ends = [sorted((c * term.bounds[0], c * term.bounds[1])) for c, term in self.terms]
+        return sum(low for low, _ in ends), sum(high for _, high in ends)
+
+    def start(self) -> Hashable:
+        return self._settled(0)
+
+    def step(self, state: int, symbol: int) -> Hashable:
+        return self._settled(state + symbol)
+
+    def accepting(self, state: int) -> bool:
+        return COMPARE[self.op](state, self.bound)
+
+    def _settled(self, total: int) -> Hashable:
+        """The sum, or the answer once no further position can change it."""
+        least, most = self.step_bounds
+        compare = COMPARE[self.op]
+        if least >= 0:  # the sum only grows: it will pass through no value below this one
+            settled = total > self.bound or (total == self.bound and self.op in (">=", "<"))
+        else:
+            settled = most <= 0 and (total < self.bound or (total == self.bound and self.op in ("<=", ">")))
+        if settled or least == most == 0:
+            return Sure.HOLDS if compare(total, self.bound) else Sure.FAILS
+        return total
+
+    def _text(self) -> str:
+        return self.spelling or f"{_form_text(self.terms, 0)} {self.op} {self.bound}"
+
+    @property
+    def _is_operator(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Share(Comparable):
+    """The share of visited states at which the event holds: share(e) >= p/q is q*count(e) >= p*length()."""
+
+    event: Event
+
+    def compare(self, op: str, other: object) -> Constraint:
+        threshold = exact_fraction(other, f"`{self} {op} ...`")
+        if max(abs(threshold.numerator), threshold.denominator) > LARGEST:
+            raise ConstraintError(
+                f"`{self} {op} ...`: as a fraction, the threshold needs numbers above {LARGEST}; round it."
+            )
+        terms = ((threshold.denominator, CountTerm(self.event)), (-threshold.numerator, LengthTerm()))
+        return LinearComparison(
+            tuple((c, term) for c, term in terms if c),
+            op,
+            0,
+            spelling=f"{self} {op} {_fraction_text(threshold)}",
+        )
+
+    def __str__(self) -> str:
+        return f"share({self.event})"
+
+
+def exact_fraction(value: object, where: str) -> Fraction:
+    """The simplest fraction that rounds to the given number, so that 0.1 means 1/10 and 1/3 means one third.
+
+    >>> exact_fraction(0.1, "here"), exact_fraction(1 / 3, "here")
+    (Fraction(1, 10), Fraction(1, 3))
+    """
+    if isinstance(value, Fraction):
+        return value
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+        raise ConstraintError(f"{where}: compare a share with a number such as 0.5; got {value!r}.")
+    if isinstance(value, int | np.integer):
+        return Fraction(integer(value, where))
+    if not math.isfinite(value):
+        raise ConstraintError(f"{where}: compare a share with a finite number; got {value!r}.")
+    number = float(value)
+    limit = 1
+    while True:
+        simple = Fraction(number).limit_denominator(limit)
+        if float(simple) == number:
+            return simple
+        limit *= 10
+
+
+def _fraction_text(value: Fraction) -> str:
+    decimal = repr(float(value))
+    return decimal if Fraction(decimal) == value else f"{value.numerator}/{value.denominator}"
+
+
+def count(event: Event) -> LinearForm:
+    """The number of positions t = 0 .. L at which the event holds; compare it to get a constraint.
+
+    >>> from xmen import at, count, length
+    >>> 2 * count(at(3, 4)) >= length()
+    2*count(at(3, 4)) - length() >= 0
+    """
+    return LinearForm(((1, CountTerm(require_event(event, "count(event)"))),))
+
+
+def length() -> LinearForm:
+    """The number of visited states, L + 1."""
+    return LinearForm(((1, LengthTerm()),))
+
+
+def share(event: Event) -> Share:
+    """The share of visited states at which the event holds; thresholds are read as exact fractions."""
+    return Share(require_event(event, "share(event)"))
+
+
+def total(weights: ArrayLike) -> LinearForm:
+    """The sum of integer weights per state (t = 0 .. L) or per state and action (t < L).
+
+    `weights` has the shape (n_states,) or (n_states, n_actions).
+    """
+    try:
+        table = np.array(weights)
+    except ValueError:
+        raise ConstraintError("total(weights): the rows of the weights differ in length.") from None
+    if table.dtype == bool or not np.issubdtype(table.dtype, np.integer) or table.ndim not in (1, 2) or not table.size:
+        raise ConstraintError(
+            "total(weights) takes whole numbers of shape (n_states,) or (n_states, n_actions); "
+            f"got shape {table.shape} of {table.dtype}. Scale fractions up first, as in total([3, 5]) <= 20."
+        )
+    if table.min() < -LARGEST or table.max() > LARGEST:
+        raise ConstraintError(f"total(weights) takes weights from -{LARGEST} to {LARGEST}.")
+    rows = table.tolist()
+    return LinearForm(((1, TotalTerm(tuple(tuple(r) for r in rows) if table.ndim == 2 else tuple(rows))),))

@@ -1,0 +1,345 @@
+"""Constraints: a tree over small machines that watch a trajectory.
+
+A leaf is one deterministic, complete machine: it reads one symbol at each position t = 0 .. L and says at
+the end whether it accepts. Every inner node asks one question: do between `least` and `most` of its children
+hold? (`&` is all of them, `|` is one or more, `~` is none of one.) The machines are the only definition of
+what a constraint means; engines multiply them with a world, list them, or run them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xmen.constraints.events import (
+    EVENT_IS_NO_CONSTRAINT,
+    PRECEDENCE,
+    Event,
+    whole_number,
+)
+from xmen.constraints.verdict import OPEN, Sure, combine
+from xmen.errors import ConstraintError, MisuseError
+
+if TYPE_CHECKING:
+    from xmen.constraints.leaf import Leaf
+    from xmen.worlds.mdp import MDP
+    from xmen.worlds.trajectory import Trajectory
+
+
+class Violation(NamedTuple):
+    """Why a trajectory is not valid: the part that fails, and where its failure became certain."""
+
+    name: str
+    position: int
+    constraint: Constraint
+    note: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.name!r} fails, and is sure to fail from position {self.position} on"
+        return f"{text} ({self.note})" if self.note else text
+
+
+class Constraint(ABC):
+    """A rule that a whole trajectory keeps or breaks. Combine with & | ~ >>, name with `.named("...")`."""
+
+    name: str | None
+
+    @property
+    @abstractmethod
+    def children(self) -> tuple[Constraint, ...]:
+        """The parts below this node; empty for a leaf."""
+
+    @abstractmethod
+    def _text(self) -> str:
+        """The Python spelling without the name."""
+
+    def named(self, name: str) -> Self:
+        """The same constraint under a name that messages will use."""
+        if not isinstance(name, str) or not name:
+            raise ConstraintError(f"a constraint's name is a non-empty string; got {name!r}.")
+        return replace(self, name=name)  # type: ignore[type-var]
+
+    @property
+    def label(self) -> str:
+        """The name, or the text of a constraint without one."""
+        return self.name or self._text()
+
+    def accepts(self, trajectory: Trajectory) -> bool:
+        """Whether the trajectory keeps this constraint."""
+        return self.explain(trajectory) is None
+
+    def explain(self, trajectory: Trajectory) -> Violation | None:
+        """None when the trajectory is valid; otherwise which part fails and from which position on.
+
+        >>> from xmen import Trajectory, at, never
+        >>> print(never(at(2)).named("no lava").explain(Trajectory([0, 2, 1], [0, 0])))
+        'no lava' fails, and is sure to fail from position 1 on
+        """
+        history = self.history(trajectory)
+        return None if history.verdicts[-1] == Sure.HOLDS.value else history.blame()
+
+    @abstractmethod
+    def history(self, trajectory: Trajectory) -> History:
+        """The verdicts of this node and of all below it, position by position."""
+
+    def leaves(self) -> Iterator[Leaf]:
+        """The machines of the tree, from left to right."""
+        for child in self.children:
+            yield from child.leaves()
+
+    def check_world(self, world: MDP) -> None:
+        """Raise ConstraintError when a part mentions something that the world does not have."""
+        for leaf in self.leaves():
+            leaf.check_world(world)
+
+    def impossible(self) -> str:
+        """Why no trajectory of any world can keep this constraint, where that is plain to see; else ''."""
+        return ""
+
+    def __and__(self, other: object) -> Constraint:
+        parts = (self, _constraint(other, "&"))
+        return And(tuple(p for part in parts for p in _same_operator(part, And)))
+
+    def __or__(self, other: object) -> Constraint:
+        parts = (self, _constraint(other, "|"))
+        return Or(tuple(p for part in parts for p in _same_operator(part, Or)))
+
+    def __invert__(self) -> Constraint:
+        return Not((self,))
+
+    def __rshift__(self, other: object) -> Constraint:
+        return ~self | _constraint(other, ">>")
+
+    def __rand__(self, other: object) -> NoReturn:
+        _constraint(other, "&")
+        raise MisuseError(PRECEDENCE)
+
+    def __ror__(self, other: object) -> NoReturn:
+        _constraint(other, "|")
+        raise MisuseError(PRECEDENCE)
+
+    def __bool__(self) -> NoReturn:
+        raise MisuseError(
+            f"the constraint `{self}` has no truth value of its own. Combine constraints with & | ~ "
+            "instead of `and`, `or`, `not`; write a chained comparison such as `1 <= count(e) <= 3` as "
+            "`(count(e) >= 1) & (count(e) <= 3)`; ask `constraint.accepts(trajectory)` about one trajectory."
+        )
+
+    def __lt__(self, other: object) -> NoReturn:
+        raise MisuseError(f"`{self}` is a constraint, not a number: it cannot be compared. {PRECEDENCE}.")
+
+    __le__ = __gt__ = __ge__ = __lt__
+    __array_ufunc__ = None  # numpy's numbers leave operators to the methods above
+
+    def __str__(self) -> str:
+        if self.name is None:
+            return self._text()
+        text = self._text()
+        return f"({text}).named({self.name!r})" if self._is_operator else f"{text}.named({self.name!r})"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    @property
+    def _is_operator(self) -> bool:
+        """Whether the bare text needs brackets inside another expression."""
+        return False
+
+    def bracketed(self) -> str:
+        """The text, in brackets where an operator around it would tear it apart."""
+        return f"({self})" if self._is_operator and self.name is None else str(self)
+
+
+def _constraint(value: object, operator: str) -> Constraint:
+    if isinstance(value, Constraint):
+        return value
+    reason = EVENT_IS_NO_CONSTRAINT if isinstance(value, Event) else PRECEDENCE
+    raise MisuseError(f"cannot apply {operator} to a constraint and {value} ({type(value).__name__}): {reason}.")
+
+
+def require_constraint(value: object, where: str) -> Constraint:
+    """The value, if it is a constraint; otherwise an error that says where one was expected."""
+    if isinstance(value, Constraint):
+        return value
+    hint = f": {EVENT_IS_NO_CONSTRAINT}" if isinstance(value, Event) else ""
+    raise ConstraintError(f"{where} takes constraints; got {value} ({type(value).__name__}){hint}.")
+
+
+def _same_operator(part: Constraint, kind: type[HowMany]) -> tuple[Constraint, ...]:
+    return part.children if isinstance(part, kind) and part.name is None else (part,)
+
+
+class History(NamedTuple):
+    """A node with its verdict after each position (L + 1 of them, the last one final), and its children's."""
+
+    node: Constraint
+    verdicts: NDArray[np.int64]
+    parts: tuple[History, ...]
+
+    @property
+    def lost_at(self) -> int:
+        return int(np.argmax(self.verdicts == Sure.FAILS.value))
+
+    def blame(self) -> Violation:
+        """The most specific part that fails: through conjunctions to the first one lost, then by name."""
+        if isinstance(self.node, And):
+            failing = [part for part in self.parts if part.verdicts[-1] == Sure.FAILS.value]
+            inner = min(failing, key=lambda part: part.lost_at).blame()
+            if inner.constraint.name is not None or self.node.name is None:
+                return inner
+            return inner._replace(name=self.node.label, constraint=self.node)
+        return Violation(self.node.label, self.lost_at, self.node, self.node.impossible())
+
+
+@dataclass(frozen=True, repr=False)
+class HowMany(Constraint):
+    """Between `least` and `most` of the children hold: the one inner node."""
+
+    parts: tuple[Constraint, ...]
+    name: str | None = field(default=None, kw_only=True)
+
+    @property
+    def children(self) -> tuple[Constraint, ...]:
+        return self.parts
+
+    @property
+    def least(self) -> int:
+        """The smallest number of children that must hold."""
+        return len(self.parts)
+
+    @property
+    def most(self) -> int:
+        """The largest number of children that may hold."""
+        return len(self.parts)
+
+    def history(self, trajectory: Trajectory) -> History:
+        parts = tuple(child.history(trajectory) for child in self.children)
+        verdicts = np.stack([part.verdicts for part in parts])
+        n_holding = np.count_nonzero(verdicts == Sure.HOLDS.value, axis=0)
+        n_open = np.count_nonzero(verdicts == OPEN, axis=0)
+        return History(self, combine(n_holding, n_open, self.least, self.most), parts)
+
+    def _joined(self, operator: str) -> str:
+        return f" {operator} ".join(part.bracketed() for part in self.parts)
+
+    def _text(self) -> str:
+        return self._joined("&")
+
+    @property
+    def _is_operator(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, repr=False)
+class And(HowMany):
+    """All parts hold."""
+
+
+@dataclass(frozen=True, repr=False)
+class Or(HowMany):
+    """At least one part holds."""
+
+    @property
+    def least(self) -> int:
+        return 1
+
+    def _text(self) -> str:
+        return self._joined("|")
+
+
+@dataclass(frozen=True, repr=False)
+class Not(HowMany):
+    """The one part does not hold."""
+
+    @property
+    def least(self) -> int:
+        return 0
+
+    @property
+    def most(self) -> int:
+        return 0
+
+    def _text(self) -> str:
+        return f"~{self.parts[0].bracketed()}"
+
+    def bracketed(self) -> str:
+        return str(self)  # ~ binds tighter than everything around it, except .named
+
+
+@dataclass(frozen=True, repr=False)
+class Cardinality(HowMany):
+    """`exactly`, `at_least` or `at_most` k of the parts hold."""
+
+    word: str = "exactly"
+    k: int = 1
+
+    @property
+    def least(self) -> int:
+        return 0 if self.word == "at_most" else self.k
+
+    @property
+    def most(self) -> int:
+        return len(self.parts) if self.word == "at_least" else self.k
+
+    def _text(self) -> str:
+        return f"{self.word}({', '.join([str(self.k), *map(str, self.parts)])})"
+
+    @property
+    def _is_operator(self) -> bool:
+        return False
+
+    def impossible(self) -> str:
+        if self.least > len(self.parts):
+            return f"it asks for {self.least} of only {len(self.parts)} constraints"
+        return ""
+
+
+def _cardinality(word: str, k: int, constraints: tuple[Constraint, ...]) -> Constraint:
+    where = f"{word}(k, *constraints)"
+    number = whole_number(k, where, "k")
+    if not constraints:
+        raise ConstraintError(f"{where} needs at least one constraint after k = {number}.")
+    return Cardinality(tuple(require_constraint(c, where) for c in constraints), word, number)
+
+
+def exactly(k: int, *constraints: Constraint) -> Constraint:
+    """Exactly k of these constraints hold."""
+    return _cardinality("exactly", k, constraints)
+
+
+def at_least(k: int, *constraints: Constraint) -> Constraint:
+    """k or more of these constraints hold."""
+    return _cardinality("at_least", k, constraints)
+
+
+def at_most(k: int, *constraints: Constraint) -> Constraint:
+    """k or fewer of these constraints hold."""
+    return _cardinality("at_most", k, constraints)
+
+
+def conjunction(constraints: Sequence[Constraint]) -> Constraint | None:
+    """All of these; None when there are none."""
+    return None if not constraints else constraints[0] if len(constraints) == 1 else And(tuple(constraints))
+
+
+def units(constraint: Constraint, above: str | None = None) -> list[tuple[str, Constraint]]:
+    """The parts of a conjunction that a user would name, each with its label.
+
+    Conjunctions are opened, except one that carries a name while nothing inside it does.
+    """
+    named_inside = any(_has_name(child) for child in constraint.children)
+    if isinstance(constraint, And) and (constraint.name is None or named_inside):
+        inner = constraint.name or above
+        return [unit for child in constraint.children for unit in units(child, inner)]
+    if constraint.name is None and above is not None:
+        return [(f"{above}: {constraint.label}", constraint)]
+    return [(constraint.label, constraint)]
+
+
+def _has_name(constraint: Constraint) -> bool:
+    return constraint.name is not None or any(_has_name(child) for child in constraint.children)

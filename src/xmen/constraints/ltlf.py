@@ -1,0 +1,228 @@
+"""Linear temporal logic on finite traces, by formula progression.
+
+The machine's state says what has to hold from the next position on, and whether the trajectory may end here
+instead. Reading a position rewrites each pending obligation by what it asks of that position and leaves for
+the next one:
+
+    phi U psi  =  psi | (phi & X(phi U psi))          phi R psi  =  psi & (phi | N(phi R psi))
+
+where X (strong next) asks for a next position and N (weak next) does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from keyword import iskeyword
+from typing import TypeAlias
+
+from xmen.constraints._formula import NAME, RESERVED, Formula, read_formula
+from xmen.constraints._sure import RowMachine, settle
+from xmen.constraints.constraint import Constraint
+from xmen.constraints.events import Event, require_event
+from xmen.constraints.occurrence import EventLeaf
+from xmen.constraints.verdict import Sure
+from xmen.errors import ConstraintError
+
+Clauses: TypeAlias = frozenset[frozenset[int]]
+"""One set of obligations or another must hold; no set contains another one."""
+
+Pending: TypeAlias = tuple[bool, Clauses]
+"""Whether the trajectory may end here, and what must hold at the next position if it does not."""
+
+NOTHING: Clauses = frozenset([frozenset()])
+NEVER: Clauses = frozenset()
+TRUE: Pending = (True, NOTHING)
+FALSE: Pending = (False, NEVER)
+
+MAX_CLAUSES = 4096  # alternatives in one state; beyond it, steps would take seconds
+
+_NEGATED = {"true": "false", "false": "true", "&": "|", "|": "&", "U": "R", "R": "U", "X": "N", "N": "X"}
+
+
+class Progression:
+    """The machine of one formula: its states are `Pending` values over numbered subformulas.
+
+    Formulas are kept in negation normal form, each one once, as (operator, operands): the operands are the
+    numbers of subformulas, and for the literals "+" and "-" the number of the event.
+    """
+
+    def __init__(self, formula: Formula, names: tuple[str, ...]) -> None:
+        self._events = {name: bit for bit, name in enumerate(names)}
+        self._nodes: list[tuple[str, tuple[int, ...]]] = []
+        self._numbers: dict[tuple[str, tuple[int, ...]], int] = {}
+        self._normal_forms: dict[tuple[Formula, bool], int] = {}
+        self._read: dict[tuple[int, int], Pending] = {}
+        self._start: Pending = (False, frozenset([frozenset([self._normal(formula, True)])]))
+
+    def start(self) -> Hashable:
+        return self._start
+
+    def step(self, state: Pending, row: int) -> Hashable:
+        after = _any_of(_all_of(self._progress(number, row) for number in clause) for clause in state[1])
+        return Sure.HOLDS if after == TRUE else Sure.FAILS if after == FALSE else after
+
+    def accepting(self, state: Pending) -> bool:
+        return state[0]
+
+    def _node(self, operator: str, *operands: int) -> int:
+        key = (operator, operands)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._nodes)
+            self._nodes.append(key)
+        return self._numbers[key]
+
+    def _normal(self, formula: Formula, positive: bool) -> int:
+        """The number of the formula, or of its negation, in negation normal form."""
+        key = (formula, positive)
+        if key not in self._normal_forms:
+            self._normal_forms[key] = self._normalise(formula, positive)
+        return self._normal_forms[key]
+
+    def _normalise(self, formula: Formula, positive: bool) -> int:
+        operator, parts = formula.operator, formula.parts
+        if operator == NAME:
+            return self._node("+" if positive else "-", self._events[formula.name])
+        if operator == "!":
+            return self._normal(parts[0], not positive)
+        if operator in ("F", "G"):  # F phi = true U phi, G phi = false R phi
+            until = (operator == "F") == positive
+            left = self._node("true" if until else "false")
+            return self._node("U" if until else "R", left, self._normal(parts[0], positive))
+        if operator == "->":
+            sides = (self._normal(parts[0], not positive), self._normal(parts[1], positive))
+            return self._node("|" if positive else "&", *sides)
+        if operator == "<->":
+            yes, no = (tuple(self._normal(part, sign) for part in parts) for sign in (True, False))
+            right, wrong = (yes[1], no[1]) if positive else (no[1], yes[1])
+            return self._node("|", self._node("&", yes[0], right), self._node("&", no[0], wrong))
+        operands = tuple(self._normal(part, positive) for part in parts)
+        return self._node(operator if positive else _NEGATED[operator], *operands)
+
+    def _progress(self, number: int, row: int) -> Pending:
+        """What the formula leaves for later once the row at its position has been read."""
+        key = (number, row)
+        if key not in self._read:
+            self._read[key] = self._rewrite(number, row)
+        return self._read[key]
+
+    def _rewrite(self, number: int, row: int) -> Pending:
+        operator, operands = self._nodes[number]
+        if operator in ("+", "-"):
+            return TRUE if (row >> operands[0] & 1) == (operator == "+") else FALSE
+        if operator in ("true", "false"):
+            return TRUE if operator == "true" else FALSE
+        if operator in ("X", "N"):
+            return operator == "N", self._obligations(operands[0])
+        parts = (self._progress(operand, row) for operand in operands)
+        if operator in ("&", "|"):
+            return _all_of(parts) if operator == "&" else _any_of(parts)
+        left, right = parts
+        again = frozenset([frozenset([number])])
+        if operator == "U":
+            return _any_of([right, _all_of([left, (False, again)])])
+        return _all_of([right, _any_of([left, (True, again)])])
+
+    def _obligations(self, number: int) -> Clauses:
+        operator, operands = self._nodes[number]
+        if operator in ("true", "false"):
+            return NOTHING if operator == "true" else NEVER
+        if operator == "&":
+            return _joined(self._obligations(operand) for operand in operands)
+        return frozenset([frozenset([number])])
+
+
+def _any_of(parts: Iterable[Pending]) -> Pending:
+    may_end, clauses = False, NEVER
+    for part_may_end, part in parts:
+        may_end, clauses = may_end or part_may_end, _smallest(clauses | part)
+    return may_end, clauses
+
+
+def _all_of(parts: Iterable[Pending]) -> Pending:
+    known = list(parts)
+    return all(may_end for may_end, _ in known), _joined(clauses for _, clauses in known)
+
+
+def _joined(parts: Iterable[Clauses]) -> Clauses:
+    joined = NOTHING
+    for part in parts:
+        if len(joined) * len(part) > MAX_CLAUSES:
+            raise ConstraintError(
+                f"ltlf(formula, ...): more than {MAX_CLAUSES} alternatives are open at once. Split the "
+                "formula at its outermost & into several constraints, as in ltlf(...) & ltlf(...)."
+            )
+        joined = _smallest(one | other for one in joined for other in part)
+    return joined
+
+
+def _smallest(clauses: Iterable[frozenset[int]]) -> Clauses:
+    kept: list[frozenset[int]] = []
+    for clause in sorted(set(clauses), key=len):
+        if not any(smaller <= clause for smaller in kept):
+            kept.append(clause)
+    return frozenset(kept)
+
+
+@lru_cache(maxsize=256)
+def _machine(formula: Formula, names: tuple[str, ...]) -> RowMachine:
+    return settle(Progression(formula, names), len(names))
+
+
+@dataclass(frozen=True, repr=False)
+class Ltlf(EventLeaf):
+    """A temporal formula holds at position 0; bit i of a row is the i-th name in alphabetical order."""
+
+    formula: Formula
+    names: tuple[str, ...]
+    watched: tuple[Event, ...]
+    spelling: str = field(compare=False)
+    name: str | None = field(default=None, kw_only=True)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return self.watched
+
+    @cached_property
+    def _rows(self) -> RowMachine:
+        return _machine(self.formula, self.names)
+
+    def start(self) -> Hashable:
+        return self._rows.start()
+
+    def step(self, state: Hashable, symbol: int) -> Hashable:
+        return self._rows.step(state, symbol)
+
+    def accepting(self, state: Hashable) -> bool:
+        return self._rows.accepting(state)
+
+    def _text(self) -> str:
+        events = "".join(f", {name}={event}" for name, event in zip(self.names, self.watched, strict=True))
+        return f"ltlf({self.spelling!r}{events})"
+
+
+def ltlf(formula: str, /, **events: Event) -> Constraint:
+    """The temporal formula holds: ! & | -> <-> X (strong next) N (weak next) U R F G true false, over events.
+
+    From tightest to loosest: unary operators, U and R, &, |, ->, <->. Events that the formula does not
+    mention are left out.
+
+    >>> from xmen.constraints import at, ltlf
+    >>> ltlf("F(a) & (!b U c)", a=at(3), b=at(4), c=at(5))
+    ltlf('F(a) & (!b U c)', a=at(3), b=at(4), c=at(5))
+    """
+    if not isinstance(formula, str):
+        raise ConstraintError(
+            f"ltlf(formula, ...) takes a text such as 'F(a)'; got {formula!r} ({type(formula).__name__})."
+        )
+    for name, event in events.items():
+        if name in RESERVED or iskeyword(name) or not name.isidentifier():
+            raise ConstraintError(
+                f"ltlf(formula, ...): {name!r} cannot name an event: names are Python identifiers other than "
+                f"{' '.join(sorted(RESERVED))} (lower case is fine)."
+            )
+        require_event(event, f"ltlf(formula, {name}=event)")
+    tree = read_formula(formula, events)
+    names = tuple(sorted(tree.names()))
+    return Ltlf(tree, names, tuple(events[name] for name in names), formula)

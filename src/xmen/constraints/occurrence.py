@@ -1,0 +1,240 @@
+"""Constraints on whether, and in which order, events happen."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from xmen.constraints.constraint import Constraint
+from xmen.constraints.events import Event, Ints, require_event, whole_number
+from xmen.constraints.leaf import Leaf
+from xmen.constraints.verdict import Sure
+from xmen.errors import ConstraintError
+
+if TYPE_CHECKING:
+    from xmen.worlds.mdp import MDP
+
+WAITING = 0  # the one open state of machines that only wait for something
+
+
+class EventLeaf(Leaf):
+    """A machine that reads a row of events at each position: bit i of the symbol is event i."""
+
+    MAX_EVENTS = 62  # bits that a symbol has room for
+
+    def __post_init__(self) -> None:
+        if len(self.events) > self.MAX_EVENTS:
+            raise ConstraintError(
+                f"one constraint can watch at most {self.MAX_EVENTS} events; got {len(self.events)}. "
+                "Join several constraints instead."
+            )
+
+    @property
+    @abstractmethod
+    def events(self) -> tuple[Event, ...]:
+        """The events that the machine watches."""
+
+    def symbols(self, states: Ints, actions: Ints) -> Ints:
+        rows = np.zeros(states.shape, dtype=np.int64)
+        for bit, event in enumerate(self.events):
+            rows |= event.holds(states, actions).astype(np.int64) << bit
+        return rows
+
+    def check_world(self, world: MDP) -> None:
+        for event in self.events:
+            event.check_world(world)
+
+
+@dataclass(frozen=True, repr=False)
+class _OneEvent(EventLeaf):
+    event: Event
+    name: str | None = field(default=None, kw_only=True)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return (self.event,)
+
+    def start(self) -> Hashable:
+        return WAITING
+
+
+@dataclass(frozen=True, repr=False)
+class Visit(_OneEvent):
+    """The event happens at some position."""
+
+    def step(self, state: int, symbol: int) -> Hashable:
+        return Sure.HOLDS if symbol else WAITING
+
+    def accepting(self, state: int) -> bool:
+        return False
+
+    def _text(self) -> str:
+        return f"visit({self.event})"
+
+
+@dataclass(frozen=True, repr=False)
+class Never(_OneEvent):
+    """The event happens at no position."""
+
+    def step(self, state: int, symbol: int) -> Hashable:
+        return Sure.FAILS if symbol else WAITING
+
+    def accepting(self, state: int) -> bool:
+        return True
+
+    def _text(self) -> str:
+        return f"never({self.event})"
+
+
+@dataclass(frozen=True, repr=False)
+class Always(_OneEvent):
+    """The event happens at every position, the last one included."""
+
+    def step(self, state: int, symbol: int) -> Hashable:
+        return WAITING if symbol else Sure.FAILS
+
+    def accepting(self, state: int) -> bool:
+        return True
+
+    def impossible(self) -> str:
+        if self.event.holds_without_action() is False:
+            return (
+                "it can never hold: at the last position there is no action; "
+                f"for all positions but the last write ltlf('G(N(false) | e)', e={self.event})"
+            )
+        return ""
+
+    def _text(self) -> str:
+        return f"always({self.event})"
+
+
+@dataclass(frozen=True, repr=False)
+class Before(EventLeaf):
+    """`late` does not happen before `early` has happened; the same position is fine, and so is neither."""
+
+    early: Event
+    late: Event
+    name: str | None = field(default=None, kw_only=True)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return (self.early, self.late)
+
+    def start(self) -> Hashable:
+        return WAITING
+
+    def step(self, state: int, symbol: int) -> Hashable:
+        early, late = symbol & 1, symbol & 2
+        return Sure.HOLDS if early else Sure.FAILS if late else WAITING
+
+    def accepting(self, state: int) -> bool:
+        return True
+
+    def _text(self) -> str:
+        return f"before({self.early}, {self.late})"
+
+
+@dataclass(frozen=True, repr=False)
+class Sequence(EventLeaf):
+    """The events happen at strictly increasing positions; the state is how many have happened."""
+
+    steps: tuple[Event, ...]
+    name: str | None = field(default=None, kw_only=True)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return self.steps
+
+    def start(self) -> Hashable:
+        return 0
+
+    def step(self, state: int, symbol: int) -> Hashable:
+        done = state + (symbol >> state & 1)
+        return Sure.HOLDS if done == len(self.steps) else done
+
+    def accepting(self, state: int) -> bool:
+        return False
+
+    def _text(self) -> str:
+        return f"sequence({', '.join(map(str, self.steps))})"
+
+
+@dataclass(frozen=True, repr=False)
+class Response(EventLeaf):
+    """Every trigger at t has an answer at some t <= u <= t + within.
+
+    The state is how many further positions the oldest unanswered trigger may wait: an answer settles all
+    pending triggers, so only the oldest matters. ANSWERED: nothing is pending.
+    """
+
+    trigger: Event
+    answer: Event
+    within: int | None
+    name: str | None = field(default=None, kw_only=True)
+
+    ANSWERED = -1
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return (self.trigger, self.answer)
+
+    def start(self) -> Hashable:
+        return self.ANSWERED
+
+    def step(self, state: int, symbol: int) -> Hashable:
+        trigger, answer = symbol & 1, symbol & 2
+        if answer or (state == self.ANSWERED and not trigger):
+            return self.ANSWERED
+        if self.within is None:
+            return WAITING
+        left = self.within if state == self.ANSWERED else state - 1
+        return left if left > 0 else Sure.FAILS
+
+    def accepting(self, state: int) -> bool:
+        return state == self.ANSWERED
+
+    def _text(self) -> str:
+        return f"response({self.trigger}, {self.answer}, within={self.within})"
+
+
+def visit(event: Event) -> Constraint:
+    """The event happens at some position."""
+    return Visit(require_event(event, "visit(event)"))
+
+
+def never(event: Event) -> Constraint:
+    """The event happens at no position."""
+    return Never(require_event(event, "never(event)"))
+
+
+def always(event: Event) -> Constraint:
+    """The event happens at every position, the last one included (where no action is taken)."""
+    return Always(require_event(event, "always(event)"))
+
+
+def before(early: Event, late: Event) -> Constraint:
+    """`late` does not happen before `early` has happened; the same position is fine, and so is neither."""
+    return Before(require_event(early, "before(a, b)"), require_event(late, "before(a, b)"))
+
+
+def first(event: Event, among: Event) -> Constraint:
+    """`event` happens, and nothing of `among` happens before it."""
+    return visit(require_event(event, "first(a, among=b)")) & before(event, require_event(among, "first(a, among=b)"))
+
+
+def sequence(*events: Event) -> Constraint:
+    """The events happen at strictly increasing positions, in this order."""
+    if not events:
+        raise ConstraintError("sequence(a, b, ...) needs at least one event.")
+    return Sequence(tuple(require_event(event, "sequence(a, b, ...)") for event in events))
+
+
+def response(trigger: Event, answer: Event, within: int | None = None) -> Constraint:
+    """Every `trigger` at t has an `answer` at some t <= u <= t + within (within=None: at any later time)."""
+    where = "response(a, b, within=k)"
+    limit = None if within is None else whole_number(within, where, "k")
+    return Response(require_event(trigger, where), require_event(answer, where), limit)

@@ -1,0 +1,191 @@
+"""Constraints on runs and repetitions: longest stretches, equal moves in a row, states seen twice."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xmen.constraints.arithmetic import Comparable, integer
+from xmen.constraints.constraint import Constraint
+from xmen.constraints.events import NO_ACTION, Bools, Event, Ints, anytime, require_event
+from xmen.constraints.leaf import Leaf
+from xmen.constraints.verdict import Sure
+
+if TYPE_CHECKING:
+    from xmen.worlds.mdp import MDP
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LongestStretch(Comparable):
+    """The length of the longest stretch that a kind of runs finds."""
+
+    runs: Runs
+
+    def compare(self, op: str, other: object) -> Constraint:
+        k = integer(other, f"`{self} {op} ...`")
+        if op in ("==", "!="):
+            both = StretchAtMost(self.runs, k) & ~StretchAtMost(self.runs, k - 1)
+            return both if op == "==" else ~both
+        if op in ("<=", "<"):
+            return StretchAtMost(self.runs, k if op == "<=" else k - 1)
+        return ~StretchAtMost(self.runs, k if op == ">" else k - 1)
+
+    def __str__(self) -> str:
+        return str(self.runs)
+
+
+class Runs:
+    """How stretches are read: a symbol other than `BREAK` continues the stretch of the same symbol."""
+
+    BREAK = -1
+
+    @abstractmethod
+    def symbols(self, states: Ints, actions: Ints) -> Ints:
+        """What is repeated at each position, or `BREAK` where every stretch ends."""
+
+    def check_world(self, world: MDP) -> None:
+        """Raise ConstraintError when something is mentioned that the world does not have."""
+
+
+@dataclass(frozen=True)
+class EventRuns(Runs):
+    """Stretches of consecutive positions at which the event holds."""
+
+    event: Event
+
+    def symbols(self, states: Ints, actions: Ints) -> Ints:
+        return np.where(self.event.holds(states, actions), 0, self.BREAK)
+
+    def check_world(self, world: MDP) -> None:
+        self.event.check_world(world)
+
+    def __str__(self) -> str:
+        return f"longest_run({self.event})"
+
+
+@dataclass(frozen=True)
+class ActionRuns(Runs):
+    """Stretches of the same action."""
+
+    def symbols(self, states: Ints, actions: Ints) -> Ints:
+        return np.where(actions == NO_ACTION, self.BREAK, actions)
+
+    def __str__(self) -> str:
+        return "longest_repeat()"
+
+
+@dataclass(frozen=True, repr=False)
+class StretchAtMost(Leaf):
+    """No stretch is longer than k; the state is (what is repeated, how often so far)."""
+
+    runs: Runs
+    k: int
+    name: str | None = field(default=None, kw_only=True)
+
+    def symbols(self, states: Ints, actions: Ints) -> Ints:
+        return self.runs.symbols(states, actions)
+
+    def check_world(self, world: MDP) -> None:
+        self.runs.check_world(world)
+
+    def start(self) -> Hashable:
+        return Sure.FAILS if self.k < 0 else (Runs.BREAK, 0)
+
+    def step(self, state: tuple[int, int], symbol: int) -> Hashable:
+        if symbol == Runs.BREAK:
+            return (Runs.BREAK, 0)
+        repeated, so_far = state
+        run = so_far + 1 if symbol == repeated else 1
+        return Sure.FAILS if run > self.k else (symbol, run)
+
+    def accepting(self, state: Any) -> bool:
+        return True
+
+    def _text(self) -> str:
+        return f"{self.runs} <= {self.k}"
+
+    @property
+    def _is_operator(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, repr=False)
+class NoRevisit(Leaf):
+    """No state twice among the positions at which the event holds; the state is the set of those visited."""
+
+    event: Event
+    name: str | None = field(default=None, kw_only=True)
+
+    ELSEWHERE = -1
+
+    def symbols(self, states: Ints, actions: Ints) -> Ints:
+        return np.where(self.event.holds(states, actions), states, self.ELSEWHERE)
+
+    def check_world(self, world: MDP) -> None:
+        self.event.check_world(world)
+
+    def start(self) -> Hashable:
+        return frozenset()
+
+    def step(self, state: frozenset[int], symbol: int) -> Hashable:
+        if symbol == self.ELSEWHERE:
+            return state
+        return Sure.FAILS if symbol in state else state | {symbol}
+
+    def accepting(self, state: Any) -> bool:
+        return True
+
+    def judge(self, symbols: Ints, inside: Bools) -> Bools | None:
+        """Equal neighbours after sorting: the machine's answer without its exponentially many states."""
+        ordered = np.sort(np.where(inside, symbols, self.ELSEWHERE), axis=1)
+        again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != self.ELSEWHERE)
+        once: Bools = ~np.any(again, axis=1)
+        return once
+
+    def _text(self) -> str:
+        return f"no_revisit({'' if self.event == anytime else self.event})"
+
+
+@dataclass(frozen=True, repr=False)
+class NoRecentRevisit(NoRevisit):
+    """What `no_revisit` implies for a short memory: no state among the last few at which the event held."""
+
+    window: int = 2
+
+    def start(self) -> Hashable:
+        return ()
+
+    def step(self, state: Any, symbol: int) -> Hashable:
+        if symbol == self.ELSEWHERE:
+            return state  # type: ignore[no-any-return]
+        return Sure.FAILS if symbol in state else (*state, symbol)[-self.window :]
+
+    def judge(self, symbols: Ints, inside: Bools) -> Bools | None:
+        return None
+
+    def _text(self) -> str:
+        return f"{super()._text()} among the last {self.window}"
+
+
+def longest_run(event: Event) -> LongestStretch:
+    """The longest stretch of consecutive positions at which the event holds; compare it with a number.
+
+    >>> from xmen import at, longest_run
+    >>> longest_run(at(1, 2)) <= 3
+    longest_run(at(1, 2)) <= 3
+    """
+    return LongestStretch(EventRuns(require_event(event, "longest_run(event)")))
+
+
+def longest_repeat() -> LongestStretch:
+    """The longest stretch of the same action; compare it with a number."""
+    return LongestStretch(ActionRuns())
+
+
+def no_revisit(e: Event = anytime) -> Constraint:
+    """No state is visited twice (among the positions at which the event e holds)."""
+    return NoRevisit(require_event(e, "no_revisit(e)"))

@@ -1,0 +1,322 @@
+"""Reading constraints from text: the inverse of `str(constraint)`.
+
+The text is Python's spelling. It is read through Python's own syntax tree, of which only the nodes below are
+understood, and built by calling the functions of this room: nothing is ever evaluated.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from fractions import Fraction
+from keyword import iskeyword
+from typing import Any, NoReturn
+
+from xmen.constraints._source import TOO_DEEP, Source
+from xmen.constraints._vocabulary import ANYTIME, ARITHMETIC, COMPARISONS, FUNCTIONS, JOINS, WITHOUT_TEXT
+from xmen.constraints.arithmetic import COMPARE, Comparable, LinearForm
+from xmen.constraints.constraint import Constraint
+from xmen.constraints.events import EVENT_IS_NO_CONSTRAINT, LARGEST, PRECEDENCE, Event, anytime
+from xmen.constraints.ltlf import ltlf
+from xmen.errors import ConstraintError, ConstraintSyntaxError
+
+MAX_DEPTH = 200  # nodes inside one another; far below Python's own limit on nested calls
+
+
+def parse_constraint(text: str, names: Mapping[str, Event | Constraint] | None = None) -> Constraint:
+    """The constraint that the text spells, with `names` for events and constraints of your own.
+
+    `parse_constraint(str(constraint)) == constraint`, unless `when` or `monitor` are inside: these have no
+    text form. Everything that cannot be read raises ConstraintSyntaxError with a caret at the spot.
+
+    >>> from xmen.constraints import at
+    >>> parse_constraint("visit(shop) & (count(at(3)) <= 2)", {"shop": at(7, 8)})
+    visit(at(7, 8)) & (count(at(3)) <= 2)
+    """
+    if not isinstance(text, str):
+        raise ConstraintSyntaxError(f"parse_constraint(text, names) reads text; got {text!r} ({type(text).__name__}).")
+    source = Source(text)
+    reader = _Reader(source, _checked_names({} if names is None else names))
+    try:
+        tree = source.parse()
+        return reader.constraint(tree)
+    except RecursionError:
+        source.fail(TOO_DEEP, 0)
+
+
+def _checked_names(names: object) -> dict[str, Event | Constraint]:
+    where = "parse_constraint(text, names)"
+    if not isinstance(names, Mapping):
+        raise ConstraintError(f"{where}: names maps names to events and constraints; got {names!r}.")
+    for name, value in names.items():
+        if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
+            raise ConstraintError(f"{where}: {name!r} cannot be written in the text; use a Python identifier.")
+        if name in FUNCTIONS or name in WITHOUT_TEXT or name == ANYTIME:
+            raise ConstraintError(f"{where}: the name {name!r} is taken by xmen's own {name}; choose another.")
+        if not isinstance(value, Event | Constraint):
+            raise ConstraintError(
+                f"{where}: {name!r} must stand for an event or a constraint; got {value!r} ({type(value).__name__})."
+            )
+    return dict(names)
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, Event):
+        return f"the event `{value}`"
+    if isinstance(value, Constraint):
+        return f"the constraint `{value}`"
+    if isinstance(value, Comparable):
+        return f"`{value}`, a number that depends on the trajectory"
+    return f"{value!r}"
+
+
+class _Reader:
+    """Builds the value of each node; one method per kind of node."""
+
+    def __init__(self, source: Source, names: dict[str, Event | Constraint]) -> None:
+        self.source = source
+        self.names = names
+        self.depth = 0
+
+    def constraint(self, tree: ast.expr) -> Constraint:
+        value = self.value(tree)
+        if isinstance(value, Constraint):
+            return value
+        offset = self.source.start(tree)
+        if isinstance(value, Event):
+            self.source.fail(f"this is {_kind(value)}, not a constraint: {EVENT_IS_NO_CONSTRAINT}", offset)
+        if isinstance(value, Comparable):
+            self.source.fail(f"this is {_kind(value)}: compare it, as in `{value} >= 1`", offset)
+        self.source.fail(f"this is {_kind(value)}, not a constraint such as visit(at(3))", offset)
+
+    def value(self, node: ast.expr) -> object:
+        """What the node stands for: an event, a constraint, a form, a number, a text or a list."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            self.source.fail(TOO_DEEP, self.source.start(node))
+        value = self._dispatch(node)
+        self.depth -= 1
+        return value
+
+    def _dispatch(self, node: ast.expr) -> object:
+        match node:
+            case ast.Name():
+                return self._name(node)
+            case ast.Constant():
+                return self._constant(node)
+            case ast.Call(func=ast.Attribute() as attribute):
+                return self._named(node, attribute)
+            case ast.Call():
+                return self._call(node)
+            case ast.BinOp():
+                return self._chain(node)
+            case ast.UnaryOp():
+                return self._unary(node)
+            case ast.Compare():
+                return self._compare(node)
+            case ast.List():
+                return [self._weight(item) for item in node.elts]
+        self._refuse(node)
+
+    def _refuse(self, node: ast.expr) -> NoReturn:
+        match node:
+            case ast.BoolOp():
+                message = "write & for `and` and | for `or`, with each comparison in brackets"
+            case ast.Attribute():
+                message = f'only .named("...") can follow a constraint, not .{node.attr}'
+            case ast.Tuple(elts=[before_comma, *_]):
+                self.source.fail(
+                    "one value is expected here, not several; join constraints with & or |",
+                    self.source.end(before_comma),
+                )
+            case ast.Starred():
+                message = "write the arguments one by one, without *"
+            case _:
+                message = f"{type(node).__name__} is Python, but not part of the constraint language"
+        self.source.fail(message, self.source.start(node))
+
+    def _guarded(self, offset: int, function: Callable[..., object], *args: Any, **keywords: Any) -> Any:
+        """Call the function; its own complaints get the text and a caret."""
+        try:
+            return function(*args, **keywords)
+        except ConstraintError as error:
+            self.source.fail(str(error), offset)
+
+    def _constant(self, node: ast.Constant) -> object:
+        value = node.value
+        if isinstance(value, bool) or not (value is None or isinstance(value, int | float | str)):
+            self.source.fail(f"{value!r} is not part of the constraint language", self.source.start(node))
+        return self._in_range(value, self.source.start(node))
+
+    def _in_range(self, value: object, offset: int) -> object:
+        if isinstance(value, int) and abs(value) > LARGEST:
+            self.source.fail(f"this number is too large: at most {LARGEST}", offset)
+        return value
+
+    def _weight(self, node: ast.expr) -> object:
+        value = self.value(node)
+        if not isinstance(value, int | float | list):
+            self.source.fail(f"a list holds weights, not {_kind(value)}", self.source.start(node))
+        return value
+
+    def _name(self, node: ast.Name) -> object:
+        name, offset = node.id, self.source.start(node)
+        if name in self.names:
+            return self.names[name]
+        if name == ANYTIME:
+            return anytime
+        if name in FUNCTIONS:
+            self.source.fail(f"`{name}` is a function: write {FUNCTIONS[name][1]}", offset)
+        if name in WITHOUT_TEXT:
+            self._without_text(name, offset)
+        self._unknown(name, offset)
+
+    def _without_text(self, name: str, offset: int) -> NoReturn:
+        self.source.fail(
+            f"{name}(...) has no text form, because it holds a function: build it in Python and pass it "
+            f"under a name, as in parse_constraint(text, names={{'my_{name}': ...}})",
+            offset,
+        )
+
+    def _unknown(self, name: str, offset: int) -> NoReturn:
+        known = [*self.names, ANYTIME, *FUNCTIONS]
+        close = get_close_matches(name, known, n=1)
+        hint = f"; did you mean `{close[0]}`?" if close else ""
+        yours = ", ".join(sorted(self.names)) or "none given"
+        built_in = ", ".join(sorted([ANYTIME, *FUNCTIONS]))
+        self.source.fail(f"unknown name `{name}`{hint} (in names: {yours}; built in: {built_in})", offset)
+
+    def _named(self, node: ast.Call, attribute: ast.Attribute) -> object:
+        if attribute.attr != "named":
+            self._refuse(attribute)
+        offset = self.source.start(node)
+        value = self.value(attribute.value)
+        if not isinstance(value, Constraint):
+            self.source.fail(f'.named("...") belongs to constraints; this is {_kind(value)}', offset)
+        match node:
+            case ast.Call(args=[ast.Constant(value=str(name))], keywords=[]):
+                return self._guarded(offset, value.named, name)
+        self.source.fail('write the name as one text in quotes: .named("...")', self.source.end(attribute))
+
+    def _call(self, node: ast.Call) -> object:
+        offset = self.source.start(node)
+        if not isinstance(node.func, ast.Name):
+            self.source.fail("only the functions of the constraint language can be called", offset)
+        name = node.func.id
+        if name in self.names or name == ANYTIME:
+            self.source.fail(f"`{name}` is not a function: write it without brackets", offset)
+        if name in WITHOUT_TEXT:
+            self._without_text(name, offset)
+        if name not in FUNCTIONS:
+            self._unknown(name, offset)
+        function, usage = FUNCTIONS[name]
+        arguments = [self.value(argument) for argument in node.args]
+        keywords = {}
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                self.source.fail("write the arguments one by one, without **", self.source.start(keyword))
+            keywords[keyword.arg] = self.value(keyword.value)
+        try:
+            inspect.signature(function).bind(*arguments, **keywords)
+        except TypeError as error:
+            self.source.fail(f"{name}(...): {error}; write {usage}", offset)
+        if function is ltlf:
+            return self._ltlf(node, arguments, keywords)
+        return self._guarded(offset, function, *arguments, **keywords)
+
+    def _ltlf(self, node: ast.Call, arguments: list[Any], events: dict[str, Any]) -> object:
+        try:
+            return ltlf(*arguments, **events)
+        except ConstraintSyntaxError as error:
+            literal = self.source.start(node.args[0])
+            quoted = self.source.text[literal : self.source.end(node.args[0])]
+            message = str(error).split("\n", 1)[0]
+            if error.offset is not None and quoted[1:-1] == arguments[0]:  # plain quotes, no escapes
+                literal += 1 + error.offset
+            self.source.fail(message, literal)
+        except ConstraintError as error:
+            self.source.fail(str(error), self.source.start(node))
+
+    def _chain(self, node: ast.BinOp) -> object:
+        """Operators from left to right, in a loop: a long conjunction is a deep tree."""
+        steps = []
+        left: ast.expr = node
+        while isinstance(left, ast.BinOp):
+            steps.append(left)
+            left = left.left
+        value = self.value(left)
+        for step in reversed(steps):
+            value = self._binary(step, value, self.value(step.right))
+        return value
+
+    def _binary(self, node: ast.BinOp, left: object, right: object) -> object:
+        kind = type(node.op)
+        if isinstance(node.op, ast.Div):
+            return self._fraction(node, left, right)
+        if kind not in JOINS and kind not in ARITHMETIC:
+            self.source.fail(f"the operator {kind.__name__} is not one of & | ~ >> + - *", self.source.end(node.left))
+        symbol, function = JOINS[kind] if kind in JOINS else ARITHMETIC[kind]
+        offset = self.source.between(node.left, node.right, symbol)
+        if kind in JOINS:
+            if not any(isinstance(side, Event | Constraint | Comparable) for side in (left, right)):
+                self.source.fail(f"cannot apply {symbol} to {_kind(left)} and {_kind(right)}: {PRECEDENCE}", offset)
+            return self._guarded(offset, function, left, right)
+        if isinstance(left, int) and isinstance(right, int):
+            return self._in_range(function(left, right), offset)
+        if not any(isinstance(side, Comparable) for side in (left, right)):
+            self.source.fail(
+                f"cannot apply {symbol} to {_kind(left)} and {_kind(right)}: it joins whole numbers and "
+                "count(event), length(), total([...])",
+                offset,
+            )
+        return self._guarded(offset, function, left, right)
+
+    def _fraction(self, node: ast.BinOp, left: object, right: object) -> object:
+        offset = self.source.between(node.left, node.right, "/")
+        if not (isinstance(left, int) and isinstance(right, int)):
+            self.source.fail(
+                "/ writes fractions of whole numbers, as in share(e) >= 1/3; multiply out instead: "
+                "2*count(e) >= length()",
+                offset,
+            )
+        if right == 0:
+            self.source.fail("division by zero", offset)
+        return Fraction(left, right)
+
+    def _unary(self, node: ast.UnaryOp) -> object:
+        offset = self.source.start(node)
+        value = self.value(node.operand)
+        match node.op:
+            case ast.Invert() if isinstance(value, Event | Constraint):
+                return ~value
+            case ast.USub() if isinstance(value, int | float | Fraction | LinearForm):
+                return -value
+            case ast.UAdd() if isinstance(value, int | float | Fraction):
+                return value
+            case ast.Not():
+                self.source.fail("write ~ for `not`, as in ~visit(at(3))", offset)
+        symbol = self.source.text[offset]
+        self.source.fail(f"cannot apply {symbol} to {_kind(value)}", offset)
+
+    def _compare(self, node: ast.Compare) -> object:
+        sides = [node.left, *node.comparators]
+        if len(sides) > 2:
+            offset = self.source.end(node.comparators[0])
+            if any(isinstance(side, ast.BinOp) and type(side.op) in JOINS for side in sides):
+                self.source.fail(PRECEDENCE, offset)
+            self.source.fail("comparisons cannot be chained: write (a >= 1) & (a <= 3) instead of 1 <= a <= 3", offset)
+        symbol = COMPARISONS.get(type(node.ops[0]))
+        if symbol is None:
+            self.source.fail("compare with <= < >= > == or !=", self.source.end(node.left))
+        left, right = (self.value(side) for side in sides)
+        offset = self.source.between(sides[0], sides[1], symbol)
+        if isinstance(left, Comparable) or isinstance(right, Comparable):
+            return self._guarded(offset, COMPARE[symbol], left, right)
+        for side in (left, right):
+            if isinstance(side, Event):
+                self.source.fail(f"cannot compare {_kind(side)}: count it, as in count({side}) >= 1", offset)
+            if isinstance(side, Constraint):
+                self.source.fail(f"cannot compare {_kind(side)}. {PRECEDENCE}", offset)
+        self.source.fail(f"{_kind(left)} {symbol} {_kind(right)} says nothing about a trajectory", offset)

@@ -1,0 +1,161 @@
+"""Every error that xmen raises on purpose, in one tree.
+
+    XmenError
+    ├── WorldError (ValueError)                     a world that cannot be built
+    ├── TrajectoryError (ValueError)                states and actions that are not a trajectory
+    │   └── InvalidDemonstrationError               a demonstration the world or a constraint forbids
+    ├── ConstraintError (ValueError)                an event or constraint that makes no sense
+    │   ├── ConstraintSyntaxError                   text that cannot be read, with a caret at the spot
+    │   └── MisuseError (TypeError)                 bool(constraint), chained comparisons, precedence
+    ├── RewardError (ValueError)                    rewards or features that do not fit the world
+    ├── EngineError (ValueError)                    a question that this engine or setting cannot answer
+    │   └── ProductTooLargeError                    world times machines went over the node budget
+    ├── InfeasibleError (ValueError)                no trajectory is left; names a minimal conflict
+    ├── FileFormatError (ValueError)                a file that does not say what it should
+    └── MissingExtraError (ImportError)             an optional dependency is not installed
+
+Messages name what the user named, print both sides of a mismatch, and say what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = [
+    "ConstraintError",
+    "ConstraintSyntaxError",
+    "EngineError",
+    "FileFormatError",
+    "InfeasibleError",
+    "InvalidDemonstrationError",
+    "MissingExtraError",
+    "MisuseError",
+    "ProductTooLargeError",
+    "RewardError",
+    "TrajectoryError",
+    "WorldError",
+    "XmenError",
+]
+
+
+class XmenError(Exception):
+    """The root of the tree: `except xmen.XmenError` catches everything xmen raises on purpose."""
+
+
+class WorldError(XmenError, ValueError):
+    """A world that cannot be built as described."""
+
+
+class TrajectoryError(XmenError, ValueError):
+    """States and actions that do not form a trajectory."""
+
+
+class InvalidDemonstrationError(TrajectoryError):
+    """A demonstration that the world makes impossible or a constraint forbids.
+
+    `index` counts demonstrations from 0; `constraint` is the name of the broken constraint, None
+    when the world itself is the reason; `position` is the first position t at which it is lost.
+    """
+
+    def __init__(self, message: str, *, index: int, constraint: str | None = None, position: int | None = None) -> None:
+        super().__init__(message)
+        self.index = index
+        self.constraint = constraint
+        self.position = position
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), str(self), self.__dict__.copy())
+
+
+class ConstraintError(XmenError, ValueError):
+    """An event or a constraint that makes no sense as written."""
+
+
+class ConstraintSyntaxError(ConstraintError):
+    """Text that is not a constraint; `text` and `offset` (from 0) say where reading stopped."""
+
+    def __init__(self, message: str, text: str | None = None, offset: int | None = None) -> None:
+        super().__init__(message)
+        self.text = text
+        self.offset = offset
+
+    @classmethod
+    def at(cls, message: str, text: str, offset: int) -> ConstraintSyntaxError:
+        """An error that shows the offending line with a caret under the spot.
+
+        >>> print(ConstraintSyntaxError.at("expected an operand", "F(a) & & b", 7))
+        expected an operand
+            F(a) & & b
+                   ^
+        """
+        return cls(f"{message}\n{caret_lines(text, offset)}", text, offset)
+
+
+def caret_lines(text: str, offset: int) -> str:
+    """The line of `text` that holds `offset`, indented, and a caret line under it."""
+    offset = min(max(offset, 0), len(text))
+    line_start = text.rfind("\n", 0, offset) + 1
+    line_end = text.find("\n", offset)
+    line = text[line_start : len(text) if line_end < 0 else line_end]
+    # Tabs are kept in the padding so that the caret lines up whatever their width.
+    padding = "".join("\t" if character == "\t" else " " for character in text[line_start:offset])
+    return f"    {line}\n    {padding}^"
+
+
+class MisuseError(ConstraintError, TypeError):
+    """Python syntax that cannot mean what it looks like: bool(constraint), a < b < c, `== 1 & x`."""
+
+
+class RewardError(XmenError, ValueError):
+    """Rewards, features or weights that do not fit the world."""
+
+
+class EngineError(XmenError, ValueError):
+    """A setting or a question that this engine cannot serve; the message names one that can."""
+
+
+class ProductTooLargeError(EngineError):
+    """The product of world and machines went over the node budget."""
+
+
+class InfeasibleError(XmenError, ValueError):
+    """No trajectory satisfies everything.
+
+    `conflict` holds the names of a minimal set of constraints that contradict each other in this
+    world: without any one of them the rest can be satisfied. It is empty when the world alone has
+    no complete trajectory.
+    """
+
+    def __init__(self, message: str, conflict: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.conflict: tuple[str, ...] = tuple(conflict)
+
+
+class FileFormatError(XmenError, ValueError):
+    """A file that does not follow its format; the message names file, line and what was expected."""
+
+
+class MissingExtraError(XmenError, ImportError):
+    """An optional dependency is not installed; the message says which extra brings it.
+
+    >>> print(MissingExtraError("networkx", extra="networkx", needed_for="MDP.from_networkx"))
+    MDP.from_networkx needs networkx, which is not installed: pip install "xmen[networkx]"
+    """
+
+    def __init__(self, module: str, *, extra: str, needed_for: str) -> None:
+        super().__init__(
+            f'{needed_for} needs {module}, which is not installed: pip install "xmen[{extra}]"', name=module
+        )
+        self.extra = extra
+        self.needed_for = needed_for
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), str(self), self.__dict__.copy())
+
+
+def _rebuild(cls: type[Exception], message: str, attributes: dict[str, object]) -> Exception:
+    # Errors travel between processes; pickle's default would call __init__ without its keywords.
+    error = cls.__new__(cls, message)
+    error.args = (message,)
+    error.__dict__.update(attributes)
+    return error

@@ -1,0 +1,72 @@
+"""Why a trajectory is not a complete trajectory of a world, in one sentence with its position."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from xmen.worlds.mdp import MDP
+    from xmen.worlds.trajectory import Trajectory
+
+_LISTED = 6  # alternatives printed before "and so on"
+
+
+def find_problem(world: MDP, trajectory: Trajectory) -> tuple[int, str] | None:
+    """The first problem in time as (position, sentence), or None."""
+    states, actions, horizon = trajectory.states, trajectory.actions, world.horizon
+    if states[0] >= world.n_states:
+        return 0, _unknown_state(world, states[0])
+    if world.start[states[0]] == 0.0:
+        possible = np.flatnonzero(world.start > 0).tolist()
+        return 0, (
+            f"starts in {world.describe_state(states[0])}, which is not a start "
+            f"(start: {_listed([world.describe_state(s) for s in possible])})"
+        )
+    edges = world.find_steps(trajectory)
+    impossible = np.flatnonzero(edges < 0)
+    first = int(impossible[0]) if len(impossible) else len(actions)
+    if horizon is not None and horizon < len(actions) and horizon <= first:
+        rule = "the horizon allows" if world.has_terminal else "without terminal states it must have exactly"
+        return horizon, f"has {len(actions)} actions, {rule} {horizon}"
+    if len(impossible):
+        return first, _impossible_step(world, states[first], actions[first], states[first + 1])
+    if world.has_terminal and not world.terminal[states[-1]]:
+        ends = [world.describe_state(s) for s in np.flatnonzero(world.terminal).tolist()]
+        return len(actions), (
+            f"ends in {world.describe_state(states[-1])}, which is not terminal (terminal: {_listed(ends)})"
+        )
+    if not world.has_terminal and len(actions) != horizon:
+        return len(actions), (f"has {len(actions)} actions, without terminal states it must have exactly {horizon}")
+    return None
+
+
+def _impossible_step(world: MDP, state: int, action: int, target: int) -> str:
+    here = world.describe_state(state)
+    if world.terminal[state]:
+        return f"goes on after {here}, which is terminal (a trajectory ends where it first meets one)"
+    if action >= world.n_actions:
+        return f"action {action} does not exist: the world has actions 0 to {world.n_actions - 1}"
+    what = world.describe_action(action)
+    if not world.available[state, action]:
+        choices = [world.describe_action(a) for a in np.flatnonzero(world.available[state]).tolist()]
+        return f"{what} is not available in {here} (available: {_listed(choices)})"
+    if target >= world.n_states:
+        return _unknown_state(world, target)
+    row = slice(world.row_start[state], world.row_start[state + 1])
+    outcomes = world.target[row][world.action[row] == action].tolist()
+    return (
+        f"{what} in {here} never leads to {world.describe_state(target)} "
+        f"(it leads to {_listed([world.describe_state(s) for s in outcomes])})"
+    )
+
+
+def _unknown_state(world: MDP, state: int) -> str:
+    return f"state {state} does not exist: the world has states 0 to {world.n_states - 1}"
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) > _LISTED:
+        return f"{', '.join(names[:_LISTED])} and {len(names) - _LISTED} more"
+    return ", ".join(names) if names else "none"

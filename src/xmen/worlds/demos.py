@@ -1,0 +1,203 @@
+"""Demonstrations as files, and the check that a world and a constraint allow them.
+
+Two formats, chosen by the suffix. `.csv` has the columns demo, step, state, action; the last row
+of each demonstration has an empty action. `.jsonl` has one object per line,
+{"states": [...], "actions": [...]}. Both hold demonstrations of any lengths and round-trip exactly.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NoReturn, Protocol
+
+from xmen.errors import FileFormatError, InvalidDemonstrationError, TrajectoryError
+from xmen.worlds.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from xmen.worlds.mdp import MDP
+
+__all__ = ["check_demos", "read_demos", "write_demos"]
+
+_MOST_DIGITS = 18  # more than any state has
+_MOST_SHOWN = 120  # characters of the wrong text in a message
+_HEADER = ["demo", "step", "state", "action"]
+
+
+class _Violation(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def position(self) -> int: ...
+
+
+class _Explains(Protocol):
+    def explain(self, trajectory: Trajectory, /) -> _Violation | None: ...
+
+
+def read_demos(path: str | PathLike[str]) -> list[Trajectory]:
+    """Demonstrations from a .csv or .jsonl file; errors name the file, the line and what was expected."""
+    file = Path(path)
+    read = {".csv": _read_csv, ".jsonl": _read_jsonl}[_suffix(file)]
+    with file.open(encoding="utf-8-sig", newline="") as stream:
+        try:
+            return list(read(file, stream))
+        except UnicodeDecodeError as error:
+            raise FileFormatError(f"{file}: expected UTF-8 text, got byte {error.object[error.start]:#04x}") from None
+
+
+def write_demos(demos: Iterable[Trajectory], path: str | PathLike[str]) -> None:
+    """Write demonstrations to a .csv or .jsonl file, replacing what was there."""
+    file = Path(path)
+    write = {".csv": _write_csv, ".jsonl": _write_jsonl}[_suffix(file)]
+    checked = _trajectories(demos)  # before opening: a wrong entry must not leave half a file
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        write(checked, stream)
+
+
+def check_demos(world: MDP, demos: Iterable[Trajectory], constraint: _Explains | None = None) -> None:
+    """Raise `InvalidDemonstrationError` for the first demonstration that cannot happen or is forbidden.
+
+    >>> from xmen.worlds import GridWorld, Trajectory
+    >>> grid = GridWorld(2, 1, start=(0, 0), goal=(1, 0), moves=("right",))
+    >>> check_demos(grid, [Trajectory([0, 1], [0]), Trajectory([0], [])])
+    Traceback (most recent call last):
+    ...
+    xmen.errors.InvalidDemonstrationError: demonstration 1 is not possible in this world: \
+ends in cell (0, 0), which is not terminal (terminal: cell (1, 0)) (position 0)
+    """
+    checked = _trajectories(demos)
+    if not checked:
+        raise TrajectoryError("no demonstrations: give at least one trajectory")
+    for index, trajectory in enumerate(checked):
+        problem = world.problem(trajectory)
+        if problem is not None:
+            position, sentence = problem
+            raise InvalidDemonstrationError(
+                f"demonstration {index} is not possible in this world: {sentence} (position {position})",
+                index=index,
+                position=position,
+            )
+        violation = None if constraint is None else constraint.explain(trajectory)
+        if violation is not None:
+            raise InvalidDemonstrationError(
+                f"demonstration {index} breaks a constraint: {violation}",
+                index=index,
+                constraint=violation.name,
+                position=violation.position,
+            )
+
+
+def _trajectories(demos: Any) -> list[Trajectory]:
+    if isinstance(demos, Trajectory):
+        raise TrajectoryError("expected a list of trajectories, got one Trajectory: write [trajectory]")
+    if isinstance(demos, str | bytes) or not isinstance(demos, Iterable):
+        raise TrajectoryError(f"expected a list of trajectories, got {type(demos).__name__} {demos!r:.60}")
+    checked = list(demos)
+    for index, entry in enumerate(checked):
+        if not isinstance(entry, Trajectory):
+            raise TrajectoryError(
+                f"demonstration {index} must be a Trajectory, got {type(entry).__name__} {entry!r:.60}"
+            )
+    return checked
+
+
+def _suffix(file: Path) -> str:
+    suffix = file.suffix.lower()
+    if suffix not in (".csv", ".jsonl"):
+        raise FileFormatError(f"{file}: demonstrations are .csv or .jsonl files, got the suffix {file.suffix!r}")
+    return suffix
+
+
+def _wrong(file: Path, line: int, expected: str, got: str) -> NoReturn:
+    shown = got if len(got) <= _MOST_SHOWN else f"{got[:_MOST_SHOWN]}..."
+    raise FileFormatError(f"{file}, line {line}: expected {expected}, got {shown}")
+
+
+# --- CSV ---
+
+
+def _write_csv(demos: Sequence[Trajectory], stream: IO[str]) -> None:
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(_HEADER)
+    for index, trajectory in enumerate(demos):
+        for step, (state, action) in enumerate(zip(trajectory.states, (*trajectory.actions, ""), strict=True)):
+            writer.writerow((index, step, state, action))
+
+
+def _read_csv(file: Path, stream: IO[str]) -> Iterator[Trajectory]:
+    reader = csv.reader(stream)
+    header = next(reader, [])
+    if [name.strip().lower() for name in header] != _HEADER:
+        _wrong(file, 1, f"the header {','.join(_HEADER)}", repr(",".join(header)))
+    index, states, actions = 0, list[int](), list[int]()
+    open_demo = False  # whether rows of demonstration `index` have been read and its last has not
+    for row in _csv_rows(file, reader):
+        line = reader.line_num
+        if not row:
+            continue
+        if len(row) != len(_HEADER):
+            _wrong(file, line, f"{len(_HEADER)} fields ({','.join(_HEADER)})", f"{len(row)}: {','.join(row)!r}")
+        demo, step, state = (_natural(file, line, name, text) for name, text in zip(_HEADER, row[:3], strict=False))
+        if demo != index or step != len(states):
+            after = "" if open_demo or not index else f" (demonstration {index - 1} ended with an empty action)"
+            _wrong(file, line, f"demo {index}, step {len(states)}{after}", f"demo {demo}, step {step}")
+        states.append(state)
+        open_demo = bool(row[3].strip())
+        if open_demo:
+            actions.append(_natural(file, line, "action", row[3]))
+        else:
+            yield Trajectory(states, actions)
+            index, states, actions = index + 1, [], []
+    if open_demo:
+        _wrong(
+            file,
+            reader.line_num + 1,
+            f"a last row of demo {index} with an empty action",
+            "the end of the file",
+        )
+
+
+def _csv_rows(file: Path, reader: Any) -> Iterator[list[str]]:
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise FileFormatError(f"{file}, line {reader.line_num}: {error}") from None
+
+
+def _natural(file: Path, line: int, name: str, text: str) -> int:
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS):
+        _wrong(file, line, f"a whole number in column {name}", repr(text))
+    return int(digits)
+
+
+# --- JSON lines ---
+
+
+def _write_jsonl(demos: Sequence[Trajectory], stream: IO[str]) -> None:
+    for trajectory in demos:
+        stream.write(json.dumps({"states": trajectory.states, "actions": trajectory.actions}) + "\n")
+
+
+def _read_jsonl(file: Path, stream: IO[str]) -> Iterator[Trajectory]:
+    expected = 'an object {"states": [...], "actions": [...]}'
+    for line, text in enumerate(stream, start=1):
+        if not text.strip():
+            continue
+        try:
+            entry = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            _wrong(file, line, expected, f"{text.strip()!r:.60} ({error})")
+        if not isinstance(entry, dict) or set(entry) != {"states", "actions"}:
+            _wrong(file, line, expected, f"{text.strip()!r:.60}")
+        for name, values in entry.items():
+            if not isinstance(values, list) or any(type(value) is not int or value < 0 for value in values):
+                _wrong(file, line, f"a list of whole numbers under {name!r}", f"{values!r:.60}")
+        try:
+            yield Trajectory(entry["states"], entry["actions"])
+        except TrajectoryError as error:
+            raise FileFormatError(f"{file}, line {line}: {error}") from None

@@ -1,0 +1,177 @@
+"""Worlds from NetworkX graphs: walks from one node to another, along edges that carry features."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable
+from itertools import pairwise
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xmen.errors import MissingExtraError, TrajectoryError, WorldError
+from xmen.worlds._checks import whole_number
+from xmen.worlds.mdp import MDP
+from xmen.worlds.trajectory import Trajectory
+
+__all__ = ["GraphWorld", "from_networkx"]
+
+
+class GraphWorld(MDP):
+    """Walks through a graph from `source` until they first reach `target`.
+
+    Nodes are states, numbered in the graph's order. Action i in a node is its i-th out-edge, in the
+    graph's order; undirected edges go both ways, and parallel edges of a multigraph are different
+    actions. `n_actions` is the largest out-degree.
+
+    Numeric edge attributes (numbers and truth values) become `features`, shape (n_states, n_actions,
+    d), named by `feature_names` in order of first appearance, 0 where an action is not available. An
+    attribute that only some edges have is refused. Attributes without any number (street names,
+    geometries) are left out and named by `ignored_attributes`.
+
+    >>> import networkx as nx
+    >>> roads = nx.DiGraph()
+    >>> roads.add_edge("home", "park", length=2.0)
+    >>> roads.add_edge("home", "shop", length=1.0)
+    >>> roads.add_edge("park", "work", length=1.0)
+    >>> roads.add_edge("shop", "work", length=4.0)
+    >>> world = MDP.from_networkx(roads, "home", "work")
+    >>> world.trajectory(["home", "shop", "work"])
+    Trajectory(states=[0, 2, 3], actions=[1, 0])
+    >>> world.feature_names, world.features[0, 1]
+    (('length',), array([1.]))
+    """
+
+    features: NDArray[np.float64]
+    feature_names: tuple[str, ...]
+    ignored_attributes: tuple[str, ...]
+
+    def __init__(self, graph: Any, source: Hashable, target: Hashable, *, horizon: int | None = None) -> None:
+        _check_graph(graph)
+        self._nodes: tuple[Hashable, ...] = tuple(graph.nodes)
+        self._states: dict[Hashable, int] = {node: state for state, node in enumerate(self._nodes)}
+        self._edges: list[list[tuple[Any, ...]]] = [[] for _ in self._nodes]
+        attributes: list[list[dict[str, Any]]] = [[] for _ in self._nodes]
+        for state, node in enumerate(self._nodes):
+            for *edge, data in (
+                graph.edges(node, keys=True, data=True) if graph.is_multigraph() else graph.edges(node, data=True)
+            ):
+                self._edges[state].append(tuple(edge))
+                attributes[state].append(data)
+        start, goal = self._endpoint(source, "source"), self._endpoint(target, "target")
+        n_actions = max(1, max(map(len, self._edges)))
+        super().__init__(
+            len(self._nodes),
+            n_actions,
+            [
+                (state, action, self._states[edge[1]], 1.0)
+                for state, edges in enumerate(self._edges)
+                for action, edge in enumerate(edges)
+            ],
+            start,
+            [goal],
+            horizon,
+        )
+        self.feature_names, self.ignored_attributes = _attribute_names(attributes)
+        self.features = np.zeros((self.n_states, n_actions, len(self.feature_names)))
+        for state, edges in enumerate(self._edges):
+            for action, edge in enumerate(edges):
+                values = [_number(attributes[state][action], name, edge) for name in self.feature_names]
+                if self.available[state, action]:
+                    self.features[state, action] = values
+        self._freeze()
+
+    def node(self, state: int) -> Any:
+        """The node of a state."""
+        number = whole_number(state, "state", at_least=0)
+        if number >= self.n_states:
+            raise WorldError(f"state {number} does not exist: the graph has {self.n_states} nodes")
+        return self._nodes[number]
+
+    def state(self, node: Hashable) -> int:
+        """The state of a node."""
+        return self._endpoint(node, "node")
+
+    def edge(self, state: int, action: int) -> tuple[Any, ...]:
+        """The edge (u, v), in a multigraph (u, v, key), that an action takes."""
+        edges = self._edges[self._states[self.node(state)]]
+        number = whole_number(action, "action", at_least=0)
+        if number >= len(edges):
+            raise WorldError(f"{self.describe_state(state)} has {len(edges)} out-edges, got action {number}")
+        return edges[number]
+
+    def trajectory(self, nodes: Iterable[Hashable]) -> Trajectory:
+        """The trajectory along a path of nodes; in a multigraph each step must be the only edge there."""
+        states = [self.state(node) for node in nodes]
+        actions = []
+        for position, (state, successor) in enumerate(pairwise(states)):
+            fitting = [a for a, edge in enumerate(self._edges[state]) if edge[1] == self._nodes[successor]]
+            if len(fitting) != 1:
+                raise TrajectoryError(
+                    f"position {position}: {len(fitting)} edges lead from {self.describe_state(state)} to "
+                    f"{self.describe_state(successor)}, expected exactly one"
+                    + ("; write xmen.Trajectory(states, actions)" if fitting else "")
+                )
+            actions += fitting
+        return Trajectory(states, actions)
+
+    def describe_state(self, state: int) -> str:
+        return f"node {self._nodes[state]!r}"
+
+    def describe_action(self, action: int) -> str:
+        return f"out-edge {action}"
+
+    def _endpoint(self, node: Hashable, what: str) -> int:
+        try:
+            return self._states[node]
+        except (KeyError, TypeError):
+            some = ", ".join(repr(known) for known in self._nodes[:6])
+            more = ", ..." if len(self._nodes) > 6 else ""
+            raise WorldError(f"{what} {node!r:.60} is not a node of the graph (nodes: {some}{more})") from None
+
+
+def from_networkx(graph: Any, source: Hashable, target: Hashable, *, horizon: int | None = None) -> GraphWorld:
+    """The world of walks through a graph from `source` to `target`; see `GraphWorld`."""
+    return GraphWorld(graph, source, target, horizon=horizon)
+
+
+def _check_graph(graph: Any) -> None:
+    try:
+        import networkx
+    except ImportError:
+        raise MissingExtraError("networkx", extra="networkx", needed_for="MDP.from_networkx") from None
+    if not isinstance(graph, networkx.Graph):
+        raise WorldError(f"from_networkx takes a networkx graph, got {type(graph).__name__} {graph!r:.60}")
+    if not len(graph):
+        raise WorldError("the graph is empty: it has no nodes")
+
+
+def _attribute_names(
+    attributes: list[list[dict[str, Any]]],
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the attributes that are a number on some edge, and of those that never are."""
+    numeric: dict[str, bool] = {}
+    for data in (data for edges in attributes for data in edges):
+        for name, value in data.items():
+            numeric[name] = numeric.get(name, False) or _is_number(value)
+    return (
+        tuple(name for name, is_numeric in numeric.items() if is_numeric),
+        tuple(name for name, is_numeric in numeric.items() if not is_numeric),
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real | np.bool_)
+
+
+def _number(data: dict[str, Any], name: str, edge: tuple[Any, ...]) -> float:
+    if name not in data:
+        raise WorldError(
+            f"edge {edge} has no attribute {name!r}, which other edges have as a number: "
+            "give it to every edge, or remove it from all"
+        )
+    if not _is_number(data[name]) or not math.isfinite(data[name]):
+        raise WorldError(f"edge {edge}: attribute {name!r} must be a finite number, got {data[name]!r:.60}")
+    return float(data[name])

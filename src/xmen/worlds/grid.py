@@ -1,0 +1,219 @@
+"""Grid worlds: cells, walls and nine moves, as an MDP that speaks in cells.
+
+Cells are (x, y), x to the right and y up. State y * width + x is the cell (x, y); walls keep
+their number, as states without actions.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xmen.errors import WorldError
+from xmen.worlds._checks import whole_number
+from xmen.worlds._table import Columns
+from xmen.worlds.mdp import MDP
+
+if TYPE_CHECKING:
+    from xmen.constraints.events import Event
+
+__all__ = ["MOVES", "GridWorld"]
+
+Cell: TypeAlias = tuple[int, int]
+
+MOVES: dict[str, Cell] = {
+    "up": (0, 1),
+    "down": (0, -1),
+    "left": (-1, 0),
+    "right": (1, 0),
+    "up-right": (1, 1),
+    "up-left": (-1, 1),
+    "down-right": (1, -1),
+    "down-left": (-1, -1),
+    "stay": (0, 0),
+}
+"""The nine moves and their steps (dx, dy)."""
+
+
+class GridWorld(MDP):
+    """A grid of cells with walls; action i is `moves[i]`.
+
+    A move off the grid or into a wall is not available. With `slip`, the chosen move happens with
+    probability 1 - slip, otherwise one of the other moves available in that cell, each equally
+    likely (a cell without another available move never slips). `goal` may be None: then there is no
+    terminal state, and all trajectories have exactly `horizon` actions.
+
+    >>> grid = GridWorld(3, 2, start=(0, 0), goal=(2, 1), moves=("up", "right"))
+    >>> grid.state((2, 1)), grid.cell(5)
+    (5, (2, 1))
+    >>> grid.max_length
+    3
+    >>> from xmen.worlds.trajectory import Trajectory
+    >>> grid.problem(Trajectory([0, 3, 5], [0, 1]))
+    (1, "move 'right' in cell (0, 1) never leads to cell (2, 1) (it leads to cell (1, 1))")
+    """
+
+    def __init__(
+        self,
+        width: int,
+        height: int,
+        start: Cell,
+        goal: Cell | None,
+        moves: Iterable[str] = ("up", "right", "down", "left"),
+        walls: Iterable[Cell] = (),
+        horizon: int | None = None,
+        slip: float = 0.0,
+    ) -> None:
+        self.width = whole_number(width, "width", at_least=1)
+        self.height = whole_number(height, "height", at_least=1)
+        self.moves: tuple[str, ...] = _read_moves(moves)
+        self.slip = _read_slip(slip)
+        self.walls: frozenset[Cell] = frozenset(self._read_cell(cell, "wall") for cell in _cells(walls))
+        self.start_cell: Cell = self._read_open_cell(start, "start")
+        self.goal_cell: Cell | None = None if goal is None else self._read_open_cell(goal, "goal")
+
+        n_states = self.width * self.height
+        whole_number(n_states, "width * height", at_least=1)
+        start_vector = np.zeros(n_states)
+        start_vector[self.state(self.start_cell)] = 1.0
+        terminal = np.zeros(n_states, dtype=np.bool_)
+        if self.goal_cell is not None:
+            terminal[self.state(self.goal_cell)] = True
+        self._build(n_states, len(self.moves), self._columns(), start_vector, terminal, horizon)
+
+    def __repr__(self) -> str:
+        extras = [f"walls={len(self.walls)}"] if self.walls else []
+        extras += [f"slip={self.slip:g}"] if self.slip else []
+        return (
+            f"GridWorld({self.width}, {self.height}, start={self.start_cell}, goal={self.goal_cell}, "
+            f"moves={self.moves}, horizon={self.horizon}{''.join(f', {extra}' for extra in extras)})"
+        )
+
+    def state(self, cell: Cell) -> int:
+        """The state of a cell (x, y): y * width + x."""
+        x, y = self._read_cell(cell, "cell")
+        return y * self.width + x
+
+    def cell(self, state: int) -> Cell:
+        """The cell (x, y) of a state."""
+        number = whole_number(state, "state", at_least=0)
+        if number >= self.n_states:
+            raise WorldError(
+                f"state {number} does not exist: a {self.width} x {self.height} grid has states "
+                f"0 to {self.n_states - 1}"
+            )
+        return number % self.width, number // self.width
+
+    def at(self, *cells: Cell) -> Event:
+        """The event of being in one of these cells."""
+        from xmen.constraints.events import at
+
+        return at(*(self.state(cell) for cell in cells))
+
+    def doing(self, *moves: str) -> Event:
+        """The event of making one of these moves."""
+        from xmen.constraints.events import doing
+
+        for move in moves:
+            if move not in self.moves:
+                raise WorldError(f"move {move!r} is not one of this grid's moves {self.moves}")
+        return doing(*(self.moves.index(move) for move in moves))
+
+    def describe_state(self, state: int) -> str:
+        return f"cell ({state % self.width}, {state // self.width})"
+
+    def describe_action(self, action: int) -> str:
+        return f"move {self.moves[action]!r}"
+
+    def _repr_svg_(self) -> str:
+        from xmen.worlds._svg import grid_svg
+
+        return grid_svg(self)
+
+    def _read_cell(self, cell: Any, what: str) -> Cell:
+        try:
+            x, y = (operator.index(value) for value in cell)
+        except (TypeError, ValueError):
+            raise WorldError(f"{what} must be a cell (x, y) of two integers, got {cell!r:.60}") from None
+        if not (0 <= x < self.width and 0 <= y < self.height):
+            raise WorldError(
+                f"{what} ({x}, {y}) is off the grid: x runs from 0 to {self.width - 1}, y from 0 to {self.height - 1}"
+            )
+        return x, y
+
+    def _read_open_cell(self, cell: Any, what: str) -> Cell:
+        checked = self._read_cell(cell, what)
+        if checked in self.walls:
+            raise WorldError(f"{what} {checked} is in a wall: move it, or remove that wall")
+        return checked
+
+    def _columns(self) -> Columns:
+        """All transitions, sorted by source and action when nothing slips."""
+        n_states = self.width * self.height
+        blocked = np.zeros((self.height, self.width), dtype=np.bool_)
+        if self.walls:
+            wall_x, wall_y = np.array(sorted(self.walls)).T
+            blocked[wall_y, wall_x] = True
+        steps = np.array([MOVES[move] for move in self.moves])
+        y, x = np.divmod(np.arange(n_states), self.width)
+        to_x, to_y = x[:, None] + steps[:, 0], y[:, None] + steps[:, 1]  # (S, A)
+        inside = (to_x >= 0) & (to_x < self.width) & (to_y >= 0) & (to_y < self.height)
+        to_x, to_y = np.where(inside, to_x, 0), np.where(inside, to_y, 0)
+        possible = inside & ~blocked.ravel()[:, None] & ~blocked[to_y, to_x]
+        landing = to_y * self.width + to_x
+        chosen_state, chosen_move = np.nonzero(possible)
+        if not self.slip:
+            return _as_columns(chosen_state, chosen_move, landing[possible], np.ones(len(chosen_state)))
+        # probability[s, a, b]: move a was chosen in cell s, move b happens.
+        others = possible.sum(axis=1)[chosen_state] - 1
+        slips = np.where(others > 0, self.slip / np.maximum(others, 1), 0.0)
+        happens = np.where(possible[chosen_state], slips[:, None], 0.0)
+        happens[np.arange(len(chosen_state)), chosen_move] = np.where(others > 0, 1.0 - self.slip, 1.0)
+        choice, outcome = np.nonzero(happens)
+        return _as_columns(
+            chosen_state[choice],
+            chosen_move[choice],
+            landing[chosen_state[choice], outcome],
+            happens[choice, outcome],
+        )
+
+
+def _as_columns(
+    source: NDArray[Any], action: NDArray[Any], target: NDArray[Any], probability: NDArray[np.float64]
+) -> Columns:
+    return Columns(source.astype(np.int32), action.astype(np.int32), target.astype(np.int32), probability)
+
+
+def _cells(cells: Any) -> Iterable[Any]:
+    if isinstance(cells, str | bytes) or not isinstance(cells, Iterable):
+        raise WorldError(f"walls must be cells (x, y), got {cells!r:.60}")
+    return cells
+
+
+def _read_moves(moves: Any) -> tuple[str, ...]:
+    known = f"the moves are {', '.join(MOVES)}"
+    if isinstance(moves, str):
+        raise WorldError(f"moves must be a sequence of names, got the string {moves!r}: write ({moves!r},)")
+    if not isinstance(moves, Iterable):
+        raise WorldError(f"moves must be a sequence of names, got {moves!r:.60}; {known}")
+    names = tuple(moves)
+    if not names:
+        raise WorldError(f"a grid needs at least one move; {known}")
+    for index, name in enumerate(names):
+        if not isinstance(name, str) or name not in MOVES:
+            raise WorldError(f"unknown move {name!r:.60}; {known}")
+        if name in names[:index]:
+            raise WorldError(f"move {name!r} is given twice in {names}; {known}")
+    return tuple(str(name) for name in names)
+
+
+def _read_slip(slip: Any) -> float:
+    if isinstance(slip, bool | np.bool_) or not isinstance(slip, int | float | np.number):
+        raise WorldError(f"slip must be a probability, got {type(slip).__name__} {slip!r:.60}")
+    if not 0.0 <= slip < 1.0:
+        raise WorldError(f"slip must be at least 0 and below 1, got {slip}")
+    return float(slip)

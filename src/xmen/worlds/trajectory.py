@@ -1,0 +1,124 @@
+"""One walk through a world: the states it visits and the actions it takes.
+
+Everything downstream (demonstrations, samples, checks) is made of these records. A trajectory
+knows no world: whether its states exist and its steps are possible is for `MDP.problem` to say.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from xmen.errors import TrajectoryError
+
+__all__ = ["Trajectory"]
+
+_SHOWN = 12  # states and actions printed before repr abbreviates
+
+
+class Trajectory:
+    """States s_0 .. s_L and actions a_0 .. a_{L-1}; the action a_t leads from s_t to s_{t+1}.
+
+    Immutable and hashable, so that trajectories can be counted. `len()` is L, the number of actions.
+
+    >>> tau = Trajectory([0, 1, 5], [2, 0])
+    >>> len(tau), tau.states[-1]
+    (2, 5)
+    >>> tau == Trajectory((0, 1, 5), (2, 0))
+    True
+    """
+
+    __slots__ = ("actions", "states")
+    __match_args__ = ("states", "actions")
+
+    states: tuple[int, ...]
+    actions: tuple[int, ...]
+
+    def __init__(self, states: Iterable[int], actions: Iterable[int]) -> None:
+        checked_states = _indices(states, "state")
+        checked_actions = _indices(actions, "action")
+        if len(checked_states) != len(checked_actions) + 1:
+            raise TrajectoryError(
+                "a trajectory has one state more than actions (the last state has no action): "
+                f"got {len(checked_states)} states and {len(checked_actions)} actions"
+            )
+        object.__setattr__(self, "states", checked_states)
+        object.__setattr__(self, "actions", checked_actions)
+
+    @classmethod
+    def _trusted(cls, states: tuple[int, ...], actions: tuple[int, ...]) -> Trajectory:
+        """A trajectory from tuples of Python ints that are known to fit, without any check."""
+        self = object.__new__(cls)
+        _set_states(self, states)
+        _set_actions(self, actions)
+        return self
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"trajectories are immutable: cannot set {name!r}; make a new Trajectory")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"trajectories are immutable: cannot delete {name!r}")
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def __bool__(self) -> bool:
+        # Without this, a trajectory that starts in a terminal state (no actions) would be false.
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Trajectory):
+            return NotImplemented
+        return self.states == other.states and self.actions == other.actions
+
+    def __hash__(self) -> int:
+        return hash((self.states, self.actions))
+
+    def __repr__(self) -> str:
+        return f"Trajectory(states={_short(self.states)}, actions={_short(self.actions)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Trajectory._trusted, (self.states, self.actions)
+
+
+# The slots' own setters go past __setattr__, and are the fastest way to fill a new object.
+_set_states = Trajectory.__dict__["states"].__set__
+_set_actions = Trajectory.__dict__["actions"].__set__
+
+
+def _short(values: tuple[int, ...]) -> str:
+    if len(values) <= _SHOWN:
+        return repr(list(values))
+    head = ", ".join(map(str, values[: _SHOWN // 2]))
+    tail = ", ".join(map(str, values[-_SHOWN // 4 :]))
+    return f"[{head}, ..., {tail}] ({len(values)})"
+
+
+def _indices(values: Iterable[int], kind: str) -> tuple[int, ...]:
+    """`values` as non-negative Python ints; errors say which position is wrong."""
+    if isinstance(values, str | bytes | dict) or not isinstance(values, Iterable):
+        raise TrajectoryError(f"{kind}s must be a sequence of integers, got {type(values).__name__} {values!r:.60}")
+    if isinstance(values, np.ndarray) and values.ndim != 1:
+        raise TrajectoryError(f"{kind}s must be one-dimensional, got an array of shape {values.shape}")
+    return tuple(_index(value, kind, position) for position, value in enumerate(values))
+
+
+def _index(value: Any, kind: str, position: int) -> int:
+    if isinstance(value, bool | np.bool_):
+        raise TrajectoryError(
+            f"{kind} at position {position} is the truth value {value!r}; {kind}s are integers 0, 1, 2, ..."
+        )
+    try:
+        number = operator.index(value)
+    except TypeError:
+        if not (isinstance(value, float | np.floating) and float(value).is_integer()):
+            raise TrajectoryError(
+                f"{kind} at position {position} is {value!r}; {kind}s are integers 0, 1, 2, ..."
+            ) from None
+        number = int(value)
+    if number < 0:
+        raise TrajectoryError(f"{kind} at position {position} is {number}; {kind}s are integers 0, 1, 2, ...")
+    return number

@@ -1,0 +1,149 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import xmen as xm
+from xmen import (
+    FileFormatError,
+    GridWorld,
+    InvalidDemonstrationError,
+    Trajectory,
+    TrajectoryError,
+    check_demos,
+    read_demos,
+    write_demos,
+)
+
+
+@st.composite
+def trajectories(draw: st.DrawFn) -> Trajectory:
+    actions = draw(st.lists(st.integers(0, 10**12), max_size=8))
+    states = draw(st.lists(st.integers(0, 10**12), min_size=len(actions) + 1, max_size=len(actions) + 1))
+    return Trajectory(states, actions)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".CSV"])
+@given(demos=st.lists(trajectories(), max_size=6))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_round_trip_is_exact(tmp_path: Path, suffix: str, demos: list[Trajectory]) -> None:
+    path = tmp_path / f"demos{suffix}"
+    write_demos(demos, path)
+    assert read_demos(str(path)) == demos
+
+
+def test_the_formats_are_what_the_documentation_says(tmp_path: Path) -> None:
+    demos = [Trajectory([0, 1, 3], [0, 1]), Trajectory([3], [])]
+    write_demos(demos, tmp_path / "demos.csv")
+    assert (tmp_path / "demos.csv").read_text() == "demo,step,state,action\n0,0,0,0\n0,1,1,1\n0,2,3,\n1,0,3,\n"
+    write_demos(iter(demos), tmp_path / "demos.jsonl")
+    assert (tmp_path / "demos.jsonl").read_text() == (
+        '{"states": [0, 1, 3], "actions": [0, 1]}\n{"states": [3], "actions": []}\n'
+    )
+
+
+def test_line_ends_of_other_systems_and_blank_lines_are_fine(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"demo,step,state,action\r\n0,0,5,1\r\n0,1,6,\r\n\r\n")
+    (tmp_path / "a.jsonl").write_bytes(b'{"actions": [1], "states": [5, 6]}\r\n\r\n')
+    (tmp_path / "b.csv").write_bytes(b"\xef\xbb\xbfdemo,step,state,action\n0,0,5,1\n0,1,6,\n")
+    for name in ("a.csv", "a.jsonl", "b.csv"):
+        assert read_demos(tmp_path / name) == [Trajectory([5, 6], [1])]
+
+
+HEADER = "demo,step,state,action\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "", "a.csv, line 1: expected the header demo,step,state,action, got ''"),
+        ("a.csv", "state,action\n", "line 1: expected the header demo,step,state,action, got 'state,action'"),
+        ("a.csv", HEADER + "0,0,1\n", "line 2: expected 4 fields .*, got 3: '0,0,1'"),
+        ("a.csv", HEADER + "0,0,1,2,3\n", "line 2: expected 4 fields .*, got 5"),
+        ("a.csv", HEADER + "0,0,x,1\n", "line 2: expected a whole number in column state, got 'x'"),
+        ("a.csv", HEADER + "0,0,1.0,1\n", "line 2: expected a whole number in column state, got '1.0'"),
+        ("a.csv", HEADER + "0,0,-1,1\n", "line 2: expected a whole number in column state, got '-1'"),
+        ("a.csv", HEADER + "0,0,1,up\n", "line 2: expected a whole number in column action, got 'up'"),
+        ("a.csv", HEADER + "0,0,,1\n", "line 2: expected a whole number in column state, got ''"),
+        ("a.csv", HEADER + "1,0,1,\n", "line 2: expected demo 0, step 0, got demo 1, step 0"),
+        ("a.csv", HEADER + "0,0,1,0\n0,2,1,\n", "line 3: expected demo 0, step 1, got demo 0, step 2"),
+        ("a.csv", HEADER + "0,0,1,0\n1,0,1,\n", "line 3: expected demo 0, step 1, got demo 1, step 0"),
+        (
+            "a.csv",
+            HEADER + "0,0,1,\n0,1,2,\n",
+            r"line 3: expected demo 1, step 0 \(demonstration 0 ended with an empty action\), got demo 0, step 1",
+        ),
+        ("a.csv", HEADER + "0,0,1,0\n", "line 3: expected a last row of demo 0 with an empty action, got the end"),
+        ("a.csv", HEADER + '0,0,"1,0\n', "line 2: expected 4 fields"),
+        ("a.csv", HEADER + '0,0,"' + "1" * 200_000, "a.csv, line 2: .*field larger than field limit"),
+        ("a.csv", HEADER + "0,0," + "1" * 5000 + ",\n", "line 2: expected a whole number in column state"),
+        ("a.jsonl", '{"states": [' + "1" * 5000 + '], "actions": []}', "line 1: expected an object"),
+        ("a.jsonl", "[1, 2]\n", r"a.jsonl, line 1: expected an object .*, got '\[1, 2\]'"),
+        ("a.jsonl", "{\n", "line 1: expected an object"),
+        ("a.jsonl", '{"states": [0]}\n', "line 1: expected an object"),
+        ("a.jsonl", '{"states": [0], "actions": [], "x": 1}\n', "line 1: expected an object"),
+        ("a.jsonl", '{"states": 0, "actions": []}', "line 1: expected a list of whole numbers under 'states', got 0"),
+        ("a.jsonl", '{"states": [0, 1], "actions": [true]}', "expected a list of whole numbers under 'actions'"),
+        ("a.jsonl", '{"states": [0, 1.0], "actions": [0]}', "expected a list of whole numbers under 'states'"),
+        ("a.jsonl", '{"states": [0, -1], "actions": [0]}', "expected a list of whole numbers under 'states'"),
+        ("a.jsonl", '\n{"states": [0, 1], "actions": []}', "line 2: .*got 2 states and 0 actions"),
+        ("a.txt", "", "a.txt: demonstrations are .csv or .jsonl files, got the suffix '.txt'"),
+        ("a", "", "got the suffix ''"),
+    ],
+)
+def test_reading_is_strict(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(FileFormatError, match=message):
+        read_demos(tmp_path / name)
+
+
+def test_other_encodings_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"states": "\xff"}')
+    with pytest.raises(FileFormatError, match="expected UTF-8 text, got byte 0xff"):
+        read_demos(tmp_path / "a.jsonl")
+
+
+def test_a_wrong_entry_leaves_no_half_written_file(tmp_path: Path) -> None:
+    with pytest.raises(TrajectoryError, match=r"demonstration 1 must be a Trajectory, got list \[0\]"):
+        write_demos([Trajectory([0], []), [0]], tmp_path / "a.csv")  # type: ignore[list-item]
+    with pytest.raises(FileFormatError, match="suffix"):
+        write_demos([Trajectory([0], [])], tmp_path / "a.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+GRID = GridWorld(3, 2, (0, 0), (2, 1), moves=("up", "right"))
+GOOD = Trajectory([0, 3, 4, 5], [0, 1, 1])
+
+
+def test_good_demonstrations_pass() -> None:
+    check_demos(GRID, [GOOD])
+    check_demos(GRID, [GOOD], xm.visit(GRID.at((1, 1))))
+
+
+def test_an_impossible_demonstration_is_named_with_its_position() -> None:
+    with pytest.raises(InvalidDemonstrationError, match=r"demonstration 1 is not possible .* cell \(0, 0\)") as caught:
+        check_demos(GRID, [GOOD, Trajectory([0, 5], [0])])
+    assert (caught.value.index, caught.value.constraint, caught.value.position) == (1, None, 0)
+
+
+def test_a_forbidden_demonstration_is_named_with_constraint_and_position() -> None:
+    rules = xm.visit(GRID.at((0, 1))).named("key first") & xm.never(GRID.at((1, 1))).named("not the swamp")
+    with pytest.raises(InvalidDemonstrationError, match=r"demonstration 0 breaks .*not the swamp") as caught:
+        check_demos(GRID, [GOOD], rules)
+    assert (caught.value.index, caught.value.constraint, caught.value.position) == (0, "not the swamp", 2)
+
+
+@pytest.mark.parametrize(
+    ("demos", "message"),
+    [
+        ([], "no demonstrations: give at least one"),
+        (GOOD, "got one Trajectory: write"),
+        ([GOOD, (0, 1)], r"demonstration 1 must be a Trajectory, got tuple \(0, 1\)"),
+        (3, "expected a list of trajectories, got int 3"),
+        ("demos.csv", "expected a list of trajectories, got str"),
+    ],
+)
+def test_refuses_what_is_not_a_list_of_trajectories(demos: object, message: str) -> None:
+    with pytest.raises(TrajectoryError, match=message):
+        check_demos(GRID, demos)  # type: ignore[arg-type]

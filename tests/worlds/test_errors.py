@@ -1,0 +1,51 @@
+import pickle
+
+import pytest
+
+from xmen import errors
+
+
+def test_the_tree_in_the_docstring_is_the_tree_in_the_code() -> None:
+    assert errors.__doc__ is not None
+    drawn = [line for line in errors.__doc__.splitlines() if "──" in line]
+    names = [line.split("── ")[1].split()[0] for line in drawn]
+    assert sorted([*names, "XmenError"]) == errors.__all__
+    parents = ["XmenError"]
+    for line, name in zip(drawn, names, strict=True):
+        depth = (line.index("── ") - 5) // 4 + 1
+        parents = [*parents[:depth], name]
+        kind = getattr(errors, name)
+        assert kind.__bases__[0].__name__ == parents[depth - 1]
+        if "(" in line:
+            assert kind.__bases__[1].__name__ == line.split("(")[1].split(")")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "offset", "expected"),
+    [
+        ("a & ", 4, "    a & \n        ^"),
+        ("a\nb c\nd", 4, "    b c\n      ^"),
+        ("\tx", 1, "    \tx\n    \t^"),
+        ("", 5, "    \n    ^"),
+    ],
+)
+def test_the_caret_stands_under_the_spot(text: str, offset: int, expected: str) -> None:
+    assert errors.caret_lines(text, offset) == expected
+    assert str(errors.ConstraintSyntaxError.at("wrong", text, offset)) == f"wrong\n{expected}"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.InvalidDemonstrationError("demonstration 3 is wrong", index=3, constraint="rule", position=7),
+        errors.ConstraintSyntaxError.at("wrong", "a &", 3),
+        errors.InfeasibleError("nothing is left", ("a", "b")),
+        errors.MissingExtraError("networkx", extra="networkx", needed_for="MDP.from_networkx"),
+        errors.WorldError("plain"),
+    ],
+)
+def test_errors_survive_the_way_between_processes(error: errors.XmenError) -> None:
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert vars(copy) == vars(error)
