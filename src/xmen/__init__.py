@@ -3,8 +3,9 @@
 >>> import xmen as xm
 >>> grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
 >>> key = xm.visit(grid.at((1, 2))).named("fetch the key")
->>> key.accepts(xm.Trajectory([0, 4, 8, 9], [0, 0, 1]))
-True
+>>> d = xm.distribution(grid, key & xm.never(grid.at((2, 2))), reward=None)
+>>> [grid.cell(s) for s in d.mode().states]
+[(0, 0), (0, 1), (0, 2), (1, 2), (1, 3), (2, 3), (3, 3)]
 """
 
 from xmen.constraints.arithmetic import count, length, share, total
@@ -15,6 +16,7 @@ from xmen.constraints.monitor import monitor
 from xmen.constraints.occurrence import always, before, first, never, response, sequence, visit
 from xmen.constraints.repetition import longest_repeat, longest_run, no_revisit
 from xmen.constraints.text import parse_constraint
+from xmen.engines.distribution import Distribution, Guarantee, distribution
 from xmen.errors import (
     ConstraintError,
     ConstraintSyntaxError,
@@ -30,6 +32,7 @@ from xmen.errors import (
     WorldError,
     XmenError,
 )
+from xmen.rewards import LinearReward
 from xmen.worlds import MDP, GridWorld, Trajectory, check_demos, read_demos, write_demos
 
 __version__ = "0.1.0"
@@ -39,12 +42,15 @@ __all__ = [
     "Constraint",
     "ConstraintError",
     "ConstraintSyntaxError",
+    "Distribution",
     "EngineError",
     "Event",
     "FileFormatError",
     "GridWorld",
+    "Guarantee",
     "InfeasibleError",
     "InvalidDemonstrationError",
+    "LinearReward",
     "MissingExtraError",
     "MisuseError",
     "ProductTooLargeError",
@@ -62,6 +68,7 @@ __all__ = [
     "before",
     "check_demos",
     "count",
+    "distribution",
     "doing",
     "exactly",
     "first",

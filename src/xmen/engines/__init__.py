@@ -1,0 +1,1 @@
+"""Engines: distributions over valid trajectories."""

@@ -1,0 +1,92 @@
+"""Why nothing is valid: the smallest set of the user's constraints that cannot hold together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xmen.constraints.constraint import Constraint, conjunction, units
+from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
+from xmen.product import kernels
+from xmen.product.graph import DEFAULT_MAX_NODES, Product, build_product
+from xmen.product.tables import CompiledConstraint
+from xmen.worlds.mdp import MDP
+
+
+def feasible_product(world: MDP, constraint: Constraint | None, max_nodes: int) -> Product:
+    """The product of world and constraint, or an InfeasibleError that says who is to blame."""
+    product = multiply(world, constraint, max_nodes)
+    if product.feasible():
+        return product
+    parts = [] if constraint is None else units(constraint)
+
+    def can_hold(kept: list[int]) -> bool:
+        return multiply(world, conjunction([parts[i][1] for i in kept]), max_nodes).feasible()
+
+    raise explain_infeasible(world, parts, can_hold)
+
+
+def multiply(world: MDP, constraint: Constraint | None, max_nodes: int) -> Product:
+    """The product of a world and a constraint; ProductTooLargeError past `max_nodes`."""
+    return build_product(CompiledConstraint(constraint, world), max_nodes)
+
+
+def node_budget(max_nodes: int | None) -> int:
+    """The given budget of product nodes, or the default one."""
+    if max_nodes is None:
+        return DEFAULT_MAX_NODES
+    if isinstance(max_nodes, bool) or not isinstance(max_nodes, int) or max_nodes < 1:
+        raise EngineError(f"max_nodes is a whole number of product nodes, 1 or more; got {max_nodes!r}.")
+    return max_nodes
+
+
+def explain_infeasible(
+    world: MDP,
+    parts: list[tuple[str, Constraint]],
+    can_hold: Callable[[list[int]], bool],
+    suspects: list[int] | None = None,
+) -> InfeasibleError:
+    """Name a minimal conflicting set, found by leaving out one constraint after the other.
+
+    can_hold says whether the constraints with these numbers can hold together; `suspects` are numbers that are
+    known to conflict (a solver's core, say): the search starts from them.
+    """
+    if not can_hold([]):
+        return InfeasibleError(_world_alone(world), conflict=())
+    kept = list(range(len(parts))) if suspects is None else list(suspects)
+    minimal = True
+    for number in list(kept):
+        without = [other for other in kept if other != number]
+        try:
+            if without and not can_hold(without):
+                kept = without
+        except ProductTooLargeError:
+            minimal = False  # cannot tell: keep the constraint, and say that the set may not be minimal
+    names = tuple(parts[i][0] for i in kept)
+    notes = [f" {parts[i][0]!r}: {note}." for i in kept if (note := parts[i][1].impossible())]
+    if len(names) == 1:
+        text = f"no trajectory of this world satisfies {names[0]!r}, even by itself."
+        advice = " Loosen it or, if the horizon is the obstacle, raise the horizon."
+    else:
+        text = f"no trajectory satisfies these {len(names)} constraints together: {', '.join(map(repr, names))}."
+        advice = " Without any one of them the rest of these can be met: drop or loosen one, or raise the horizon."
+    if not minimal:
+        advice = " The set may not be minimal: max_nodes was too small to try every smaller one." + advice
+    return InfeasibleError(text + "".join(notes) + advice, conflict=names)
+
+
+def _world_alone(world: MDP) -> str:
+    if not world.has_terminal:
+        return (
+            f"this world has no trajectory of exactly {world.horizon} actions, with or without constraints: every "
+            "way runs into a state without available actions. Add transitions, or lower the horizon."
+        )
+    distance = int(kernels.distance_to(world.terminal, world.source, world.target)[world.start > 0].min())
+    if distance >= kernels.NO_WAY:
+        return (
+            "no terminal state can be reached from the start, with or without constraints. "
+            "Check the walls, the transitions and the terminal states."
+        )
+    return (
+        f"the nearest terminal state is {distance} actions away, but the horizon is {world.horizon}, with or without "
+        f"constraints. Raise the horizon to {distance} or more."
+    )

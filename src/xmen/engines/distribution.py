@@ -1,0 +1,191 @@
+"""One face for all engines: a probability distribution over the valid trajectories of a world.
+
+P(tau) = exp(R(tau)) D(tau) I_C(tau) / Z,    R = sum_t gamma^t r(s_t, a_t),    D = d0(s_0) prod_t T(s_{t+1} | s_t, a_t)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, overload
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from xmen.constraints.constraint import Constraint, conjunction, require_constraint
+from xmen.errors import EngineError, RewardError
+from xmen.rewards import Floats, LinearReward, Reward, reward_table
+from xmen.worlds.mdp import MDP
+from xmen.worlds.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from xmen.product.graph import Product
+
+ENGINES = ("auto", "exact", "reject", "xor")
+
+Seed = int | np.random.SeedSequence | np.random.Generator | None
+
+
+class Guarantee(NamedTuple):
+    """Every sampling probability is within a factor `delta` of the true one, except with probability `failure`."""
+
+    delta: float
+    failure: float
+
+
+class Distribution(ABC):
+    """Trajectories of `world` that satisfy `constraint`, weighted by exp(reward) and the world's dynamics."""
+
+    engine: str
+    guarantee: Guarantee
+
+    def __init__(
+        self,
+        world: MDP,
+        constraint: Constraint | None,
+        reward: Reward | ArrayLike | None,
+        discount: float,
+        seed: Seed,
+    ) -> None:
+        self.world = world
+        self.constraint = constraint
+        self.reward = reward
+        self.discount = discount
+        self._table = reward_table(reward, world)
+        self._rng = np.random.default_rng(seed)
+
+    @overload
+    def log_partition(self) -> float: ...
+    @overload
+    def log_partition(self, return_std: Literal[True]) -> tuple[float, float]: ...
+    @abstractmethod
+    def log_partition(self, return_std: bool = False) -> float | tuple[float, float]:
+        """log Z, the total weight of all valid trajectories; with return_std also its standard error."""
+
+    @overload
+    def visits(self) -> Floats: ...
+    @overload
+    def visits(self, return_std: Literal[True]) -> tuple[Floats, Floats]: ...
+    @abstractmethod
+    def visits(self, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
+        """Expected discounted visits d log Z / d r(s, a), shape (n_states, n_actions)."""
+
+    @abstractmethod
+    def state_visits(self) -> Floats:
+        """Expected number of positions t = 0 .. L at each state, shape (n_states,)."""
+
+    @abstractmethod
+    def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
+        """n independent trajectories, each checked against the constraint."""
+
+    @abstractmethod
+    def mode(self) -> Trajectory:
+        """A trajectory of the largest probability (it maximises exp(R) D)."""
+
+    @abstractmethod
+    def entropy(self) -> float:
+        """-sum P log P, in nats."""
+
+    @abstractmethod
+    def with_reward(self, reward: Reward | ArrayLike | None) -> Self:
+        """The same world and constraint under another reward; what was compiled is shared."""
+
+    @staticmethod
+    def _check_n(n: int) -> int:
+        if isinstance(n, bool) or not hasattr(n, "__index__") or n < 0:
+            raise EngineError(f"sample(n) takes a whole number of trajectories, 0 or more; got {n!r}.")
+        return int(n)
+
+    def _generator(self, seed: Seed) -> np.random.Generator:
+        return self._rng if seed is None else np.random.default_rng(seed)
+
+    def log_prob(self, trajectory: Trajectory) -> float:
+        """log P(tau); -inf for a trajectory that the world or the constraint does not allow."""
+        if not isinstance(trajectory, Trajectory):
+            raise EngineError(f"log_prob takes a Trajectory(states, actions); got {type(trajectory).__name__}.")
+        if self.world.problem(trajectory) is not None:
+            return -np.inf
+        if self.constraint is not None and not self.constraint.accepts(trajectory):
+            return -np.inf
+        return self.score(trajectory) - self.log_partition()
+
+    def score(self, trajectory: Trajectory) -> float:
+        """R(tau) + log D(tau), the log of the unnormalised weight of a possible trajectory."""
+        states, actions = np.array(trajectory.states[:-1], dtype=int), np.array(trajectory.actions, dtype=int)
+        rewards = self._table[states, actions]
+        return float(rewards @ self.discount ** np.arange(len(actions))) + self.world.log_dynamics(trajectory)
+
+    def expected_features(self) -> Floats:
+        """E[f(tau)] = sum of expected discounted visits times features, shape (d,); for a LinearReward."""
+        if not isinstance(self.reward, LinearReward):
+            raise RewardError(
+                f"expected_features needs a LinearReward(features, weights); this distribution has "
+                f"{type(self.reward).__name__}. Contract visits() with your features instead."
+            )
+        expected: Floats = np.einsum("sa,sad->d", self.visits(), self.reward.features)
+        return expected
+
+    def __repr__(self) -> str:
+        rule = "no constraint" if self.constraint is None else str(self.constraint)
+        rule = rule if len(rule) <= 60 else rule[:57] + "..."
+        return f"<{self.engine} distribution over trajectories of {type(self.world).__name__}: {rule}>"
+
+
+def distribution(
+    world: MDP,
+    constraint: Constraint | Iterable[Constraint] | None = None,
+    reward: Reward | ArrayLike | None = None,
+    discount: float = 1.0,
+    engine: str = "auto",
+    seed: Seed = None,
+    max_nodes: int | None = None,
+) -> Distribution:
+    """The maximum-entropy distribution over all trajectories of `world` that satisfy `constraint`.
+
+    `constraint` may be None (no rule) or a list (all of them); `reward` an array (n_states, n_actions), a
+    LinearReward, or None for zero everywhere. `max_nodes` bounds the product of the exact engine.
+
+    Raises InfeasibleError with a minimal set of conflicting constraints when no trajectory is valid.
+
+    >>> import xmen as xm
+    >>> grid = xm.GridWorld(9, 9, start=(0, 0), goal=(8, 8), moves=("up", "right", "up-right"))
+    >>> round(np.exp(xm.distribution(grid, None, None).log_partition()))
+    265729
+    """
+    if not isinstance(world, MDP):
+        raise EngineError(f"distribution(world, ...) takes an MDP or GridWorld; got {type(world).__name__}.")
+    rule = as_constraint(constraint)
+    if rule is not None:
+        rule.check_world(world)
+    if engine not in ENGINES:
+        raise EngineError(f"unknown engine {engine!r}: choose one of {', '.join(map(repr, ENGINES))}.")
+    if engine not in ("auto", "exact"):
+        raise EngineError(f"the engine {engine!r} is not part of this release yet: use 'exact' or 'auto'.")
+    gamma = check_discount(discount)
+
+    from xmen.engines.diagnosis import feasible_product, node_budget  # numba loads slowly: not before it is needed
+    from xmen.engines.exact import ExactDistribution
+
+    reward_table(reward, world)  # a bad reward is reported before any long work
+    product: Product = feasible_product(world, rule, node_budget(max_nodes))
+    return ExactDistribution(product, reward, gamma, seed)
+
+
+def as_constraint(constraint: object) -> Constraint | None:
+    """None, one constraint, or the conjunction of several."""
+    if constraint is None or isinstance(constraint, Constraint):
+        return constraint
+    if isinstance(constraint, Iterable) and not isinstance(constraint, str):
+        return conjunction([require_constraint(part, "distribution") for part in constraint])
+    return require_constraint(constraint, "distribution(world, constraint, reward)")
+
+
+def check_discount(discount: float) -> float:
+    """The discount as a float with 0 < gamma <= 1, or an EngineError."""
+    try:
+        gamma = float(discount)
+    except (TypeError, ValueError):
+        gamma = np.nan
+    if isinstance(discount, bool) or not 0 < gamma <= 1:
+        raise EngineError(f"discount is a number with 0 < discount <= 1; got {discount!r}.")
+    return gamma

@@ -1,0 +1,105 @@
+"""The exact engine: multiply the machines with the world, and run dynamic programming on the product."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from xmen.engines.distribution import Distribution, Guarantee, Seed
+from xmen.product.best import best_walk
+from xmen.product.graph import Product
+from xmen.product.inference import pass_messages
+from xmen.product.messages import NO_EDGE, Flow, Messages, Weights
+from xmen.product.walks import Walks, release
+from xmen.rewards import Floats, Reward
+from xmen.worlds.trajectory import Trajectory
+
+SAMPLE_CELLS = 20_000_000  # states held at once while sampling; larger requests are drawn in batches
+
+
+class ExactDistribution(Distribution):
+    """All answers exact: dynamic programming on the product of the world and the constraint's machines."""
+
+    engine = "exact"
+    guarantee = Guarantee(delta=1.0, failure=0.0)
+
+    def __init__(self, product: Product, reward: Reward | ArrayLike | None, discount: float, seed: Seed) -> None:
+        super().__init__(product.world, product.compiled.constraint, reward, discount, seed)
+        self.product = product
+
+    @cached_property
+    def _weights(self) -> Weights:
+        world, product = self.world, self.product
+        return Weights(
+            log_dynamics=np.log(world.probability),
+            reward=self._table[world.source, world.action],
+            log_start=np.log(world.start[product.state[product.starts]]),
+            discount=self.discount,
+        )
+
+    @cached_property
+    def _messages(self) -> Messages:
+        return pass_messages(self.product, self._weights)
+
+    @cached_property
+    def _flow(self) -> Flow:
+        return self._messages.flow()
+
+    def log_partition(self, return_std: bool = False) -> Any:
+        log_z = self._messages.log_partition
+        return (log_z, 0.0) if return_std else log_z
+
+    def visits(self, return_std: bool = False) -> Any:
+        world = self.world
+        pairs = world.source.astype(np.int64) * world.n_actions + world.action
+        flat = np.bincount(pairs, weights=self._flow.discounted, minlength=world.n_states * world.n_actions)
+        visits = flat.reshape(world.n_states, world.n_actions)
+        return (visits, np.zeros_like(visits)) if return_std else visits
+
+    def state_visits(self) -> Floats:
+        world, flow = self.world, self._flow
+        visits: Floats = np.bincount(world.target, weights=flow.counts, minlength=world.n_states).astype(np.float64)
+        np.add.at(visits, self.product.state[self.product.starts], flow.starts)
+        return visits
+
+    def entropy(self) -> float:
+        """log Z - E[R] - E[log D]."""
+        flow, weights = self._flow, self._weights
+        expected = flow.discounted @ weights.reward + flow.counts @ weights.log_dynamics
+        # 0 times a large log stays 0: every start node has positive probability in d0.
+        expected += flow.starts @ weights.log_start
+        return max(0.0, float(self.log_partition() - expected))
+
+    def mode(self) -> Trajectory:
+        return release(best_walk(self.product, self._weights)[1], self.product.compiled)[0]
+
+    def score_range(self) -> tuple[float, float]:
+        """The least and the largest R + log D of a valid trajectory."""
+        least = -best_walk(self.product, self._weights.negated())[0]
+        return least, best_walk(self.product, self._weights)[0]
+
+    def with_reward(self, reward: Reward | ArrayLike | None) -> ExactDistribution:
+        return ExactDistribution(self.product, reward, self.discount, self._rng)
+
+    def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
+        """n independent trajectories, each checked against the constraint by running its machines.
+
+        Without a seed, successive calls go on from the seed of the distribution.
+        """
+        n, rng = self._check_n(n), self._generator(seed)
+        batch = max(1, SAMPLE_CELLS // (self.product.horizon + 1))
+        out: list[Trajectory] = []
+        for begin in range(0, n, batch):
+            out += release(self.draw(min(batch, n - begin), rng), self.product.compiled)
+        return out
+
+    def draw(self, n: int, rng: np.random.Generator) -> Walks:
+        """n independent walks through the product, not checked yet."""
+        starts, taken = self._messages.walk(n, rng)
+        product = self.product
+        going = taken != NO_EDGE
+        edges = product.edge[np.where(going, taken, 0)] if product.n_edges else taken
+        return Walks(product.state[starts], edges.astype(np.int32), np.count_nonzero(going, axis=1).astype(np.int32))

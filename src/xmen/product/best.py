@@ -1,0 +1,70 @@
+"""The most likely trajectory: the same recursions with a maximum in place of the sum."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xmen.product import sweeps
+from xmen.product.graph import Product
+from xmen.product.messages import Floats, Weights
+from xmen.product.walks import Walks
+
+
+def best_walk(product: Product, weights: Weights) -> tuple[float, Walks]:
+    """The largest log-weight R + log D of a valid trajectory, and one that attains it."""
+    find = _best_by_sweep if product.timeless(weights.discount) else _best_by_layers
+    value, start, path = find(product, weights)
+    edges = product.edge[np.array(path, dtype=np.int64)].astype(np.int32)
+    return value, Walks(product.state[[start]], edges[None], np.array([len(path)], dtype=np.int32))
+
+
+def _best_start(product: Product, weights: Weights, value: Floats) -> tuple[float, int]:
+    values = weights.log_start + value[product.starts]
+    best = int(np.argmax(values))
+    return float(values[best]), int(product.starts[best])
+
+
+def _best_by_sweep(product: Product, weights: Weights) -> tuple[float, int, list[int]]:
+    assert product.topological is not None
+    backwards = product.topological[0][::-1].copy()
+    discount = weights.discount ** product.depth.astype(np.float64)
+    log_weight = sweeps.edge_log_weights(product.indptr, product.edge, weights.log_dynamics, discount, weights.reward)
+    value, choice = np.where(product.stops, 0.0, -np.inf), np.zeros(product.n_nodes, dtype=np.uint32)
+    sweeps.best_sweep(backwards, product.indptr, product.target, log_weight, value, choice)
+    best, start = _best_start(product, weights, value)
+    node, path = start, []
+    while product.indptr[node] < product.indptr[node + 1]:
+        path.append(int(product.indptr[node]) + int(choice[node]))
+        node = int(product.target[path[-1]])
+    return best, start, path
+
+
+def _best_by_layers(product: Product, weights: Weights) -> tuple[float, int, list[int]]:
+    never, anywhere = np.full(product.n_nodes, -np.inf), np.where(product.accepting, 0.0, -np.inf)
+    value, choices = anywhere, list[NDArray[np.unsignedinteger]]()
+    degree = int(np.diff(product.indptr).max(initial=0))
+    for t in range(product.horizon - 1, -1, -1):
+        n = int(product.layer_ends[t])
+        out, choice = np.empty(n), np.empty(n, dtype=np.min_scalar_type(degree))
+        sweeps.best_layer(
+            n,
+            product.indptr,
+            product.target,
+            product.edge,
+            weights.at(t),
+            never if product.fixed_length else anywhere,
+            value,
+            out,
+            choice,
+        )
+        value = out
+        choices.append(choice)
+    best, start = _best_start(product, weights, value)
+    node, path = start, []
+    for choice in reversed(choices):
+        if product.indptr[node] == product.indptr[node + 1]:
+            break
+        path.append(int(product.indptr[node]) + int(choice[node]))
+        node = int(product.target[path[-1]])
+    return best, start, path

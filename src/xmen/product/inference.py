@@ -1,0 +1,13 @@
+"""Choosing the schedule of the dynamic program."""
+
+from __future__ import annotations
+
+from xmen.product.graph import Product
+from xmen.product.layered import Layered
+from xmen.product.messages import Messages, Weights
+from xmen.product.single_pass import SinglePass
+
+
+def pass_messages(product: Product, weights: Weights) -> Messages:
+    """Run the backward pass with the cheapest schedule that is exact for this product and discount."""
+    return (SinglePass if product.timeless(weights.discount) else Layered)(product, weights)

@@ -1,0 +1,247 @@
+"""Backward and forward over every number of actions, in ordinary numbers that cannot underflow.
+
+The messages of each number of actions t are kept as b_t, relative to a potential, so that a layer costs one sparse
+matrix-vector product:
+
+    beta_t(n) = b_t(n) exp(potential(n) + scale_t),    beta_t(n) = stop_t(n) + sum_e w_e beta_{t+1}(n')
+
+beta_t(n) is the total weight of all ways to complete a trajectory that is at node n after t actions. Whenever
+the b_t drift towards the ends of what a double can hold, one layer is done in log space and its exact values
+become the new potential. So nothing underflows, and true zeros stay zero.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xmen.product import sweeps
+from xmen.product.graph import Product
+from xmen.product.messages import NO_EDGE, Floats, Flow, Weights, as_columns, draw_starts, log_sum
+
+SMALL, LARGE = 1e-120, 1e120  # beyond these b_t are brought back; far from the ends of a double (1e-308, 1e308)
+MESSAGE_BYTES = 1_500_000_000  # above this, layers are kept every so often and recomputed in between
+MAX_DRIFT = 100.0  # how far (in nats) discounting may move edge weights before they are made anew
+
+
+@dataclass
+class _Layer:
+    """How b_t was made: under which potential and scale, and whether its step was done in log space."""
+
+    epoch: int
+    scale: float
+    in_log_space: bool
+    factor: float  # b_t = factor * (stop + sum w b_{t+1})
+
+
+@dataclass
+class _Base:
+    """Edge weights relative to a potential as of action t, and room for those of another action."""
+
+    epoch: int
+    t: int
+    weights: Floats
+    rescaled: Floats
+
+
+class Layered:
+    """Backward over every number of actions t = horizon .. 0, on the nodes that t actions can have reached."""
+
+    def __init__(self, product: Product, weights: Weights) -> None:
+        self._product, self._weights = product, weights
+        self._stops_anywhere = not product.fixed_length
+        self._plan: list[_Layer] = [_Layer(0, 0.0, False, 1.0)] * (product.horizon + 1)
+        self._kept: dict[int, Floats] = {}
+        self._segment: dict[int, Floats] = {}
+        self._base: _Base | None = None
+        self._stop: tuple[tuple[int, float], Floats] | None = None
+        total = 8 * int(product.layer_ends.sum())
+        self._stride = 1 if total <= MESSAGE_BYTES else max(2, int(np.sqrt(product.horizon)))
+        self._potentials = [self._first_potential()]
+        self._backward()
+        first = self._plan[0]
+        start_values = (
+            weights.log_start
+            + self._potentials[first.epoch][product.starts]
+            + first.scale
+            + _log(self._layer(0)[product.starts])
+        )
+        self.log_partition = log_sum(start_values)
+        self._starts = np.exp(start_values - self.log_partition)
+
+    def _first_potential(self) -> Floats:
+        """The weight of all shortest completions of each node: what b_t starts from when a node comes into reach."""
+        product, weights = self._product, self._weights
+        discount = weights.discount ** product.depth.astype(np.float64)
+        log_weight = sweeps.edge_log_weights(
+            product.indptr, product.edge, weights.log_dynamics, discount, weights.reward
+        )
+        potential = np.where(product.accepting, 0.0, -np.inf)
+        sweeps.log_sweep(product.outwards, product.distance, product.indptr, product.target, log_weight, potential)
+        return potential
+
+    def _backward(self) -> None:
+        product = self._product
+        b = product.accepting.astype(np.float64)
+        for t in range(product.horizon, -1, -1):
+            if t < product.horizon:
+                b = self._step(t, b)
+            if t % self._stride == 0 or t == product.horizon or self._plan[t].in_log_space:
+                self._kept[t] = b
+
+    def _step(self, t: int, after: Floats) -> Floats:
+        """b_t from b_{t+1}, choosing scale and potential on the way."""
+        epoch, scale = self._plan[t + 1].epoch, self._plan[t + 1].scale
+        out, least, largest = self._linear_layer(t, after)
+        if least >= SMALL and largest <= LARGE:
+            self._plan[t] = _Layer(epoch, scale, False, 1.0)
+            return out
+        if least > 0 and largest < np.inf and largest / least <= LARGE:
+            # A common drift of all messages is undone by one number, a power of two so that nothing is rounded.
+            factor = 2.0 ** -round(0.5 * (math.log2(least) + math.log2(largest)))
+            self._plan[t] = _Layer(epoch, scale - math.log(factor), False, factor)
+            return out * factor
+        value = self._log_layer(t, after)
+        alive = value > -np.inf
+        potential = self._potentials[epoch].copy()
+        potential[: len(value)][alive] = value[alive]
+        self._potentials.append(potential)
+        self._plan[t] = _Layer(len(self._potentials) - 1, 0.0, True, 1.0)
+        return alive.astype(np.float64)
+
+    def _linear_layer(self, t: int, after: Floats) -> tuple[Floats, float, float]:
+        """b_t / factor_t from b_{t+1}, under the potential and scale of the latter."""
+        product, layer = self._product, self._plan[t + 1]
+        n = int(product.layer_ends[t])
+        out = np.empty(n)
+        weights = self._layer_weights(t, layer.epoch)
+        stop = self._stop_weights(layer.epoch, layer.scale)
+        least, largest = sweeps.backward_layer(n, product.indptr, product.target, weights, stop, after, out)
+        return out, least, largest
+
+    def _stop_weights(self, epoch: int, scale: float) -> Floats:
+        if self._stop is None or self._stop[0] != (epoch, scale):
+            stop = np.zeros(self._product.n_nodes)
+            if self._stops_anywhere:
+                ends = self._product.accepting
+                stop[ends] = np.exp(-self._potentials[epoch][ends] - scale)
+            self._stop = ((epoch, scale), stop)
+        return self._stop[1]
+
+    def _layer_weights(self, t: int, epoch: int) -> Floats:
+        """Edge weights of action t relative to a potential.
+
+        Made anew when the potential changes; from one t to the next only a factor per world edge changes, and
+        that only when there is a discount.
+        """
+        product, weights = self._product, self._weights
+        base, drift = self._base, np.zeros(0)
+        if base is not None and base.epoch == epoch:
+            if base.t == t or weights.discount == 1.0:
+                return base.weights
+            drift = (weights.discount**t - weights.discount**base.t) * weights.reward
+        if base is None or base.epoch != epoch or np.abs(drift).max(initial=0.0) > MAX_DRIFT:
+            relative: Floats = sweeps.relative_weights(
+                product.n_nodes, product.indptr, product.target, product.edge, weights.at(t), self._potentials[epoch]
+            )
+            self._base = _Base(epoch, t, relative, np.empty(0 if weights.discount == 1.0 else len(relative)))
+            return relative
+        n_edges = int(product.indptr[product.layer_ends[t]])
+        sweeps.rescale_weights(n_edges, product.edge, base.weights, np.exp(drift), base.rescaled)
+        return base.rescaled
+
+    def _log_after(self, t: int, after: Floats) -> Floats:
+        layer = self._plan[t + 1]
+        return _log(after) + self._potentials[layer.epoch][: len(after)] + layer.scale
+
+    def _log_layer(self, t: int, after: Floats) -> Floats:
+        product = self._product
+        n = int(product.layer_ends[t])
+        stops = product.accepting[:n] if self._stops_anywhere else np.zeros(n, dtype=np.bool_)
+        value = np.empty(n)
+        sweeps.log_layer(
+            n,
+            product.indptr,
+            product.target,
+            product.edge,
+            self._weights.at(t),
+            np.where(stops, 0.0, -np.inf),
+            self._log_after(t, after),
+            value,
+        )
+        return value
+
+    def _layer(self, t: int) -> Floats:
+        """b_t, kept or made again from the next layer that was kept."""
+        if t in self._kept:
+            return self._kept[t]
+        if t not in self._segment:
+            u = t
+            while u not in self._kept:
+                u += 1
+            self._segment, b = {}, self._kept[u]
+            for s in range(u - 1, t - 1, -1):
+                b = self._linear_layer(s, b)[0] * self._plan[s].factor
+                self._segment[s] = b
+        return self._segment[t]
+
+    def _conditional(self, t: int) -> tuple[Floats, Floats, Floats]:
+        """(weights, value, after): edge e is action t with probability weights[e] after[target] / value[node]."""
+        product, after, layer = self._product, self._layer(t + 1), self._plan[t]
+        if not layer.in_log_space:
+            value = self._layer(t) if layer.factor == 1.0 else self._layer(t) / layer.factor
+            return self._layer_weights(t, layer.epoch), value, after
+        n = int(product.layer_ends[t])
+        value = np.where(self._layer(t) > 0, self._potentials[layer.epoch][:n], -np.inf)
+        conditional = sweeps.conditional_weights(
+            n, product.indptr, product.target, product.edge, self._weights.at(t), self._log_after(t, after), value
+        )
+        return conditional, np.ones(n), np.ones(len(after))
+
+    def flow(self) -> Flow:
+        product, discount = self._product, self._weights.discount
+        here = np.zeros(product.n_nodes)
+        np.add.at(here, product.starts, self._starts)
+        counts, discounted = np.zeros((2, len(product.world.source)))
+        for t in range(product.horizon):
+            weights, value, after = self._conditional(t)
+            there = np.zeros(product.n_nodes)
+            step = counts if discount == 1.0 else np.zeros_like(counts)
+            sweeps.forward_layer(
+                int(product.layer_ends[t]),
+                product.indptr,
+                product.target,
+                product.edge,
+                weights,
+                value,
+                after,
+                here,
+                there,
+                step,
+            )
+            if discount != 1.0:
+                counts += step
+                discounted += discount**t * step
+            here = there
+        return Flow(counts, counts if discount == 1.0 else discounted, self._starts)
+
+    def walk(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        product = self._product
+        starts = draw_starts(product, self._starts, n, rng)
+        node = starts.copy()
+        steps: list[NDArray[np.uint32]] = []
+        for t in range(product.horizon):
+            weights, value, after = self._conditional(t)
+            taken = sweeps.choose_edges(product.indptr, product.target, weights, value, after, rng.random(n), node)
+            if np.all(taken == NO_EDGE):
+                break
+            steps.append(taken)
+        return starts, as_columns(steps, n)
+
+
+def _log(values: Floats) -> Floats:
+    with np.errstate(divide="ignore"):
+        return np.log(values)

@@ -1,0 +1,75 @@
+"""What a dynamic program on the product answers, and what its schedules share.
+
+One backward pass gives beta(n), the total weight of all ways to complete a trajectory from node n; everything else
+follows from it: log Z, expected uses of every edge, samples, the mode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xmen.product.graph import Product
+
+Floats: TypeAlias = NDArray[np.float64]
+Edges: TypeAlias = NDArray[np.uint32]
+
+NO_EDGE = np.uint32(0xFFFFFFFF)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Expected numbers of uses of each world edge, plain and discounted, and where trajectories start."""
+
+    counts: Floats  # (E,)
+    discounted: Floats  # (E,)
+    starts: Floats  # probability of each of the product's start nodes
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Log-weights per world edge: log T + gamma^t r, and log d0 per start node."""
+
+    log_dynamics: Floats  # (E,)
+    reward: Floats  # (E,)
+    log_start: Floats  # (number of start nodes,)
+    discount: float
+
+    def negated(self) -> Weights:
+        """The same weights with the opposite sign: what is best under them is worst under these."""
+        return Weights(-self.log_dynamics, -self.reward, -self.log_start, self.discount)
+
+    def at(self, t: int) -> Floats:
+        """The log-weight of each world edge as action number t."""
+        return self.log_dynamics + self.discount**t * self.reward
+
+
+class Messages(Protocol):
+    """What a schedule answers."""
+
+    log_partition: float
+
+    def flow(self) -> Flow:
+        """Expected uses of every world edge."""
+
+    def walk(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """n independent trajectories: their start nodes, and the product edges they take (n, longest)."""
+
+
+def log_sum(values: Floats) -> float:
+    largest = values.max(initial=-np.inf)
+    return float(largest if largest == -np.inf else largest + np.log(np.sum(np.exp(values - largest))))
+
+
+def draw_starts(product: Product, probability: Floats, n: int, rng: np.random.Generator) -> NDArray[np.uint32]:
+    cumulative = np.cumsum(probability)
+    place = np.searchsorted(cumulative, rng.random(n) * cumulative[-1], side="right")
+    chosen: NDArray[np.uint32] = product.starts[np.minimum(place, len(cumulative) - 1)]
+    return chosen
+
+
+def as_columns(steps: list[NDArray[np.uint32]], n: int) -> NDArray[np.uint32]:
+    return np.stack(steps, axis=1) if steps else np.empty((n, 0), dtype=np.uint32)

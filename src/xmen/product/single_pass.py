@@ -1,0 +1,70 @@
+"""Backward and forward in one sweep, for products without cycles on which time plays no role."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xmen.product import sweeps
+from xmen.product.graph import Product
+from xmen.product.messages import NO_EDGE, Flow, Weights, as_columns, draw_starts, log_sum
+
+
+class SinglePass:
+    """Backward in one sweep: each node has one message, whatever the number of actions before it."""
+
+    def __init__(self, product: Product, weights: Weights) -> None:
+        assert product.topological is not None
+        self._product = product
+        self._order, longest = product.topological
+        self._backwards = self._order[::-1].copy()
+        self._discount = weights.discount ** product.depth.astype(np.float64)
+        self._log_start = weights.log_start
+        self._log_weight = sweeps.edge_log_weights(
+            product.indptr, product.edge, weights.log_dynamics, self._discount, weights.reward
+        )
+        self._value = np.where(product.stops, 0.0, -np.inf)
+        sweeps.log_sweep(self._backwards, -longest, product.indptr, product.target, self._log_weight, self._value)
+        start_values = self._log_start + self._value[product.starts]
+        self.log_partition = log_sum(start_values)
+        self._starts = np.exp(start_values - self.log_partition)
+        self._conditional = sweeps.conditional_weights(
+            product.n_nodes,
+            product.indptr,
+            product.target,
+            np.arange(product.n_edges, dtype=np.uint32),
+            self._log_weight,
+            self._value,
+            self._value,
+        )
+
+    def flow(self) -> Flow:
+        product = self._product
+        here = np.zeros(product.n_nodes)
+        np.add.at(here, product.starts, self._starts)
+        counts, discounted = np.zeros((2, len(product.world.source)))
+        sweeps.forward_sweep(
+            self._order,
+            product.indptr,
+            product.target,
+            product.edge,
+            self._conditional,
+            self._discount,
+            here,
+            counts,
+            discounted,
+        )
+        return Flow(counts, discounted, self._starts)
+
+    def walk(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        product = self._product
+        starts = draw_starts(product, self._starts, n, rng)
+        node, ones = starts.copy(), np.ones(product.n_nodes)
+        steps: list[NDArray[np.uint32]] = []
+        while True:
+            taken = sweeps.choose_edges(
+                product.indptr, product.target, self._conditional, ones, ones, rng.random(n), node
+            )
+            if np.all(taken == NO_EDGE):
+                return starts, as_columns(steps, n)
+            steps.append(taken)

@@ -1,0 +1,115 @@
+"""Correct numbers where naive dynamic programming underflows, overflows or cancels.
+
+Truth: a dense log-space dynamic program over time, written here, on worlds without constraints.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+import xmen as xm
+from xmen.product import layered
+
+MOVES = ("up", "right", "down", "left", "stay")
+
+
+def dense_log_space(world, reward, discount):
+    """log Z, discounted visits and state visits by plain time-indexed forward-backward in log space."""
+    S, A, H = world.n_states, world.n_actions, world.max_length
+    log_t = np.full((S, A, S), -np.inf)
+    log_t[world.source, world.action, world.target] = np.log(world.probability)
+    stop = np.where(world.terminal, 0.0, -np.inf) if world.has_terminal else np.full(S, -np.inf)
+    last = stop if world.has_terminal else np.zeros(S)
+    after = [last]
+    for t in range(H - 1, -1, -1):
+        score = log_t + (discount**t * reward)[:, :, None] + after[0][None, None]
+        after.insert(0, np.logaddexp(stop, logsumexp(score.reshape(S, -1), axis=1)))
+    with np.errstate(divide="ignore"):
+        here = np.log(world.start)
+    log_z = logsumexp(here + after[0])
+    visits, states = np.zeros((S, A)), np.exp(here + after[0] - log_z)
+    for t in range(H):
+        joint = here[:, None, None] + log_t + (discount**t * reward)[:, :, None]
+        flow = np.exp(joint + after[t + 1][None, None] - log_z)
+        visits += discount**t * flow.sum(axis=2)
+        states += flow.sum(axis=(0, 1))
+        here = logsumexp(joint.reshape(S * A, S), axis=0)
+    return log_z, visits, states
+
+
+def grid(goal=(4, 4), horizon=200, slip=0.0):
+    return xm.GridWorld(5, 5, start=(0, 0), goal=goal, moves=MOVES, horizon=horizon, slip=slip)
+
+
+CASES = {
+    "minus eight per step": (grid(), lambda rng: np.full((25, 5), -8.0)),
+    "plus eight per step": (grid(), lambda rng: np.full((25, 5), 8.0)),
+    "plus eight, fixed length": (grid(goal=None), lambda rng: np.full((25, 5), 8.0)),
+    "wild": (grid(), lambda rng: rng.normal(0, 50, (25, 5))),
+    "wild, fixed length": (grid(goal=None), lambda rng: rng.normal(0, 50, (25, 5))),
+    "wild, slippery": (grid(slip=0.1), lambda rng: rng.normal(0, 50, (25, 5))),
+    "one step is a cliff": (grid(), lambda rng: np.where(np.arange(25)[:, None] == 12, 900.0, -3.0) * np.ones(5)),
+    "one step is a pit": (grid(), lambda rng: np.where(np.arange(25)[:, None] % 5 == 2, -900.0, 2.0) * np.ones(5)),
+    "tight horizon": (grid(horizon=8), lambda rng: rng.normal(0, 300, (25, 5))),
+}
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.9])
+@pytest.mark.parametrize("case", CASES)
+def test_agrees_with_dense_log_space(case, discount):
+    world, make = CASES[case]
+    reward = make(np.random.default_rng(3))
+    log_z, visits, states = dense_log_space(world, reward, discount)
+    d = xm.distribution(world, None, reward, discount=discount)
+    assert d.log_partition() == pytest.approx(log_z, rel=1e-11, abs=1e-9)
+    np.testing.assert_allclose(d.visits(), visits, atol=1e-9, rtol=1e-8)
+    np.testing.assert_allclose(d.state_visits(), states, atol=1e-9, rtol=1e-8)
+    assert all(world.problem(tau) is None for tau in d.sample(20, seed=0))
+    assert d.log_prob(d.mode()) >= max(d.log_prob(tau) for tau in d.sample(20, seed=1)) - 1e-9
+
+
+def test_recomputed_layers_change_nothing(monkeypatch):
+    """With too little memory for all layers, some are made again: the same numbers must come out."""
+    world, make = CASES["wild"]
+    reward = make(np.random.default_rng(5))
+    for discount in (1.0, 0.95):
+        whole = xm.distribution(world, None, reward, discount=discount)
+        expected = whole.visits(), whole.sample(50, seed=2)
+        monkeypatch.setattr(layered, "MESSAGE_BYTES", 1000)
+        sparse = xm.distribution(world, None, reward, discount=discount)
+        np.testing.assert_allclose(sparse.visits(), expected[0], atol=1e-12)
+        assert sparse.sample(50, seed=2) == expected[1]
+        monkeypatch.undo()
+
+
+def test_early_and_late_branching_have_comparable_weight():
+    """Two kinds of paths, one branching first and one last: at half time their messages differ by hundreds of nats."""
+    half, width = 450, 8
+    rows = [(0, 0, 1, 1.0), (0, 1, 2, 1.0)]
+    # states 1 .. half: branching chain (width parallel actions); then a plain chain; and the other way round.
+    first, second = 3, 3 + 2 * half
+    for base, wide_first in ((first, True), (second, False)):
+        rows.append((1 if wide_first else 2, 0, base, 1.0))
+        for i in range(2 * half):
+            wide = (i < half) == wide_first
+            target = base + i + 1 if i + 1 < 2 * half else second + 2 * half
+            rows += [(base + i, a, target, 1.0) for a in range(width if wide else 1)]
+    goal = second + 2 * half
+    # A self-loop makes the world cyclic, so that the layered schedule is the one in use.
+    rows.append((1, 1, 1, 1.0))
+    world = xm.MDP(goal + 1, width, rows, start=0, terminal=[goal], horizon=2 * half + 3)
+    d = xm.distribution(world, None, None)
+    # Paths: wide-first with no loop or with one loop, plain-first: 3 * width ** half in total.
+    assert d.log_partition() == pytest.approx(np.log(3) + half * np.log(width), rel=1e-12)
+    visits = d.state_visits()
+    assert visits[first + half] == pytest.approx(2 / 3, abs=1e-9)
+    assert visits[second + half] == pytest.approx(1 / 3, abs=1e-9)
+
+
+def test_zero_probability_is_minus_infinity():
+    world, _ = CASES["wild"]
+    d = xm.distribution(world, xm.never(xm.at(6)), None)
+    assert d.log_prob(xm.Trajectory([0, 5, 6], [0, 1])) == -np.inf
+    assert d.visits()[6].max() == 0.0
