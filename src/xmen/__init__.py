@@ -32,6 +32,7 @@ from xmen.errors import (
     WorldError,
     XmenError,
 )
+from xmen.plots import plot_trajectories, plot_visits, plot_world
 from xmen.rewards import LinearReward
 from xmen.worlds import MDP, GridWorld, Trajectory, check_demos, read_demos, write_demos
 
@@ -80,6 +81,9 @@ __all__ = [
     "never",
     "no_revisit",
     "parse_constraint",
+    "plot_trajectories",
+    "plot_visits",
+    "plot_world",
     "read_demos",
     "response",
     "sequence",

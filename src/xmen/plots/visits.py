@@ -1,0 +1,55 @@
+"""Heat maps over the cells of a grid."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from xmen.errors import WorldError
+from xmen.plots import _canvas
+from xmen.worlds.grid import GridWorld
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_visits"]
+
+
+def plot_visits(grid: GridWorld, values: ArrayLike, ax: Axes | None = None, *, label: str = "expected visits") -> Axes:
+    """A heat map of one number per cell, with a colour bar.
+
+    `values` has shape (n_states,), or (n_states, n_actions), which is summed over actions. Walls are
+    hatched and take no part in the colour scale.
+    """
+    _canvas.require_grid(grid)
+    numbers = _read_values(grid, values)
+    ax = _canvas.canvas(grid, ax, outlined=True)
+    picture = np.ma.masked_invalid(numbers.reshape(grid.height, grid.width))
+    for x, y in grid.walls:
+        picture[y, x] = np.ma.masked
+    image = ax.imshow(
+        picture,
+        origin="lower",
+        extent=(-0.5, grid.width - 0.5, -0.5, grid.height - 0.5),
+        cmap="YlGnBu",
+        vmin=min(0.0, float(picture.min())) if picture.count() else 0.0,
+        interpolation="nearest",
+        zorder=0.5,
+    )
+    # Beside the cells and exactly as high as they are, also for long and thin grids.
+    width = 0.045 * max(1.0, grid.height / grid.width)
+    ax.figure.colorbar(image, cax=ax.inset_axes((1.0 + width, 0.0, width, 1.0)), label=label)
+    return ax
+
+
+def _read_values(grid: GridWorld, values: ArrayLike) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise WorldError(f"values must be numbers, got {values!r:.60}") from None
+    expected = ((grid.n_states,), (grid.n_states, grid.n_actions))
+    if numbers.shape not in expected:
+        raise WorldError(f"values must have shape {expected[0]} or {expected[1]}, got {numbers.shape}")
+    return numbers.sum(axis=1) if numbers.ndim == 2 else numbers

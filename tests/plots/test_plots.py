@@ -1,0 +1,165 @@
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
+
+import xmen as xm
+from xmen import MDP, GridWorld, Trajectory, TrajectoryError, WorldError, plot_trajectories, plot_visits, plot_world
+
+GRID = GridWorld(4, 3, (0, 0), (3, 2), moves=("up", "right", "stay"), walls=[(1, 1), (2, 1)], horizon=8)
+PATH = Trajectory([0, 1, 1, 2, 3, 7, 11], [1, 2, 1, 1, 0, 0])
+
+
+@pytest.fixture(autouse=True)
+def _close_figures() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+def legend_labels(ax: Axes) -> list[str]:
+    legend = ax.get_legend()
+    return [] if legend is None else [text.get_text() for text in legend.get_texts()]
+
+
+def overlap_of_legend_and_cells(ax: Axes) -> float:
+    """Shared area in pixels, as drawn."""
+    ax.figure.canvas.draw()
+    legend = ax.get_legend()
+    assert legend is not None
+    boxes = [legend.get_window_extent(), ax.get_window_extent()]
+    sides = [min(b.extents[i + 2] for b in boxes) - max(b.extents[i] for b in boxes) for i in (0, 1)]
+    return max(sides[0], 0.0) * max(sides[1], 0.0)
+
+
+def test_plot_world_marks_cells_and_keeps_the_legend_off_them() -> None:
+    ax = plot_world(
+        GRID,
+        {
+            "triangle": [(0, 2)],
+            "squares": ([(2, 0), (2, 2)], "s"),
+            "area": ([(3, 0), (3, 1)], "#ddcc77"),
+            "one": (0, 1),
+        },
+    )
+    assert legend_labels(ax) == ["start", "goal", "triangle", "squares", "area", "one"]
+    assert overlap_of_legend_and_cells(ax) == 0.0
+    assert ax.get_aspect() == 1.0
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y")
+    assert ax.get_xticks().tolist() == [0, 1, 2, 3]
+    assert ax.get_xlim() == (-0.5, 3.5)
+    centres = {
+        tuple(np.round(patch.get_extents().transformed(ax.transData.inverted()).get_points().mean(0), 1))
+        for patch in ax.patches
+    }
+    assert {(0.0, 2.0), (2.0, 0.0), (2.0, 2.0), (3.0, 0.0), (3.0, 1.0), (0.0, 1.0)} <= centres
+
+
+def test_labels_that_name_a_shape_get_it_and_others_do_not() -> None:
+    labels = ["key", "Triangle", "squares", "crosses", "circle", "door"]
+    legend = plot_world(GRID, {label: [(0, 1)] for label in labels}).get_legend()
+    assert legend is not None
+    shapes = {handle.get_label(): handle.get_marker() for handle in legend.legend_handles}  # type: ignore[union-attr]
+    assert [shapes[label] for label in labels[1:5]] == ["^", "s", "X", "o"]
+    assert len({shapes[label] for label in labels}) == len(labels)
+
+
+def test_without_a_goal_there_is_none_in_the_legend() -> None:
+    assert legend_labels(plot_world(GridWorld(2, 2, (0, 0), None, horizon=3))) == ["start"]
+
+
+@pytest.mark.parametrize("by_action", [False, True])
+def test_plot_visits_shows_each_number_in_its_cell(by_action: bool) -> None:
+    visits = np.arange(12.0)
+    values = np.stack([visits, visits, 2 * visits], axis=1) / 4 if by_action else visits
+    ax = plot_visits(GRID, values, label="visits")
+    shown = ax.images[0].get_array()
+    assert shown is not None
+    assert shown[0, 3] == 3.0
+    assert shown[2, 0] == 8.0
+    assert shown.mask[1, 1]  # type: ignore[union-attr]
+    assert ax.child_axes[0].get_ylabel() == "visits"
+
+
+def test_the_colour_bar_is_as_high_as_the_cells() -> None:
+    for width, height in ((12, 2), (2, 12), (5, 5)):
+        ax = plot_visits(GridWorld(width, height, (0, 0), None, horizon=3), np.ones(width * height))
+        ax.figure.canvas.draw()
+        bar, cells = ax.child_axes[0].get_window_extent(), ax.get_window_extent()
+        assert bar.height == pytest.approx(cells.height)
+        assert bar.x0 > cells.x1
+
+
+@pytest.mark.parametrize("n", [1, 5, 100])
+def test_lines_stay_in_the_cells_they_visit(n: int) -> None:
+    ax = plot_trajectories(GRID, [PATH] * n)
+    (lines,) = (c for c in ax.collections if isinstance(c, LineCollection) and len(c.get_segments()[0]) == 7)
+    cells = np.array([GRID.cell(s) for s in PATH.states])
+    segments = np.array([segment for segment in lines.get_segments()])
+    assert segments.shape == (n, 7, 2)
+    assert np.all(np.abs(segments - cells) < 0.45)
+    if n > 1:
+        assert len({tuple(segment[0]) for segment in np.round(segments, 6)}) == n  # none hides another
+    heads = [c for c in ax.collections if isinstance(c, PolyCollection) and not isinstance(c, LineCollection)]
+    assert sum(len(c.get_paths()) for c in heads if c.get_zorder() > 5) == (5 * n if n <= 6 else 0)
+
+
+def test_pictures_can_be_laid_over_each_other() -> None:
+    ax = plot_visits(GRID, np.ones(12))
+    n_patches = len(ax.patches)
+    assert plot_trajectories(GRID, [PATH], ax=ax) is ax
+    assert len(ax.patches) == n_patches  # the grid is not drawn twice
+    assert legend_labels(ax) == []
+    plot_world(GRID, {"key": [(0, 1)]}, ax=ax)
+    assert legend_labels(ax) == ["start", "goal", "key"]
+    assert overlap_of_legend_and_cells(ax) == 0.0
+    plot_world(GRID, {"door": [(0, 2)]}, ax=ax)
+    assert legend_labels(ax) == ["start", "goal", "key", "door"]
+
+
+def test_given_axes_are_used_and_pictures_can_be_saved(tmp_path: Path) -> None:
+    figure, axes = plt.subplots(1, 3)
+    assert plot_world(GRID, ax=axes[0]) is axes[0]
+    assert plot_visits(GRID, np.zeros(12), ax=axes[1]) is axes[1]
+    assert plot_trajectories(GRID, PATH, ax=axes[2]) is axes[2]
+    figure.savefig(tmp_path / "all.png")
+    assert (tmp_path / "all.png").stat().st_size > 1000
+    assert plt.get_fignums() == [figure.number]
+
+
+def test_empty_and_still_trajectories() -> None:
+    plot_trajectories(GRID, [])
+    plot_trajectories(GRID, [Trajectory([0], []), Trajectory([0, 0], [2])])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: plot_world(MDP(1, 1, [(0, 0, 0, 1)], 0, horizon=1)), WorldError, "of a GridWorld, got MDP"),  # type: ignore[arg-type]
+        (lambda: plot_visits(None, np.ones(3)), WorldError, "of a GridWorld, got NoneType"),  # type: ignore[arg-type]
+        (lambda: plot_world(GRID, {"x": [(9, 9)]}), WorldError, r"\(9, 9\) is off the grid"),
+        (lambda: plot_world(GRID, {"x": ([(0, 0)], "purplish")}), WorldError, "'purplish' is neither a marker nor"),
+        (lambda: plot_world(GRID, {"x": 5}), WorldError, r"mark 'x' must be cells \(x, y\)"),
+        (lambda: plot_visits(GRID, np.ones(5)), WorldError, r"shape \(12,\) or \(12, 3\), got \(5,\)"),
+        (lambda: plot_visits(GRID, "many"), WorldError, "values must be numbers"),
+        (lambda: plot_trajectories(GRID, [3]), TrajectoryError, "trajectory 0 must be a Trajectory, got 3"),  # type: ignore[list-item]
+        (lambda: plot_trajectories(GRID, 3), TrajectoryError, "expected trajectories, got int 3"),  # type: ignore[arg-type]
+        (lambda: plot_trajectories(GRID, [Trajectory([0, 12], [0])]), TrajectoryError, "visits state 12, .* 0 to 11"),
+    ],
+)
+def test_refuses_without_opening_a_figure(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+    assert plt.get_fignums() == []
+
+
+def test_importing_xmen_does_not_import_matplotlib() -> None:
+    code = "import sys, xmen; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert xm.plot_world is plot_world

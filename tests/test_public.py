@@ -1,0 +1,63 @@
+"""The public face: names, documentation that runs, and what importing loads."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import xmen as xm
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def test_all_is_sorted_and_complete():
+    # Classes and constants before functions, each in alphabetical order, as ruff sorts them.
+    assert len(set(xm.__all__)) == len(xm.__all__)
+    assert all(hasattr(xm, name) for name in xm.__all__)
+    public = {name for name in vars(xm) if not name.startswith("_") and not inspect.ismodule(getattr(xm, name))}
+    assert public == set(xm.__all__)
+
+
+def test_public_functions_and_classes_are_documented_and_annotated():
+    for name in xm.__all__:
+        item = getattr(xm, name)
+        if inspect.isfunction(item) or inspect.isclass(item):
+            assert inspect.getdoc(item), f"{name} has no docstring"
+        if inspect.isfunction(item):
+            assert "return" in item.__annotations__, f"{name} does not say what it returns"
+
+
+def test_every_error_is_an_xmen_error():
+    errors = [item for item in vars(xm).values() if inspect.isclass(item) and issubclass(item, Exception)]
+    assert errors
+    assert all(issubclass(error, xm.XmenError) for error in errors)
+
+
+@pytest.mark.parametrize("document", [README], ids=lambda path: path.name)
+def test_python_in_documents_runs(document):
+    names: dict[str, object] = {}
+    blocks = re.findall(r"```python\n(.*?)```", document.read_text(encoding="utf-8"), re.S)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, str(document), "exec"), names)
+
+
+def test_import_loads_nothing_slow():
+    """numba, matplotlib and torch load when they are used: `import xmen` stays quick."""
+    slow = ("numba", "matplotlib", "torch", "gymnasium", "networkx", "joblib")
+    code = f"import sys, xmen; print([m for m in {slow!r} if m in sys.modules])"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert loaded.strip() == "[]"
+
+
+def test_the_demo_runs(tmp_path, capsys):
+    from xmen import demo
+
+    demo.main(str(tmp_path))
+    assert (tmp_path / "demo.png").stat().st_size > 10_000
+    assert "265,729" in capsys.readouterr().out
