@@ -11,7 +11,11 @@
     ├── EngineError (ValueError)                    a question that this engine or setting cannot answer
     │   └── ProductTooLargeError                    world times machines went over the node budget
     ├── InfeasibleError (ValueError)                no trajectory is left; names a minimal conflict
+    ├── OracleError (RuntimeError)                  a solver was asked badly, or failed
+    │   └── OracleTimeoutError                      it gave no answer within its time limit
     ├── FileFormatError (ValueError)                a file that does not say what it should
+    │   └── StorageError                            a saved model that cannot be read, or written there
+    ├── NotFittedError (ValueError, AttributeError) a learner that has not learned anything yet
     └── MissingExtraError (ImportError)             an optional dependency is not installed
 
 Messages name what the user named, print both sides of a mismatch, and say what to do.
@@ -30,8 +34,12 @@ __all__ = [
     "InvalidDemonstrationError",
     "MissingExtraError",
     "MisuseError",
+    "NotFittedError",
+    "OracleError",
+    "OracleTimeoutError",
     "ProductTooLargeError",
     "RewardError",
+    "StorageError",
     "TrajectoryError",
     "WorldError",
     "XmenError",
@@ -131,8 +139,24 @@ class InfeasibleError(XmenError, ValueError):
         self.conflict: tuple[str, ...] = tuple(conflict)
 
 
+class OracleError(XmenError, RuntimeError):
+    """A question that does not fit the oracle's formula, or a solver that failed."""
+
+
+class OracleTimeoutError(OracleError):
+    """The oracle gave no answer within its time limit; what it had found by then is no answer."""
+
+
 class FileFormatError(XmenError, ValueError):
     """A file that does not follow its format; the message names file, line and what was expected."""
+
+
+class StorageError(FileFormatError):
+    """A saved model that is damaged, foreign or newer than this xmen, or that cannot be written there."""
+
+
+class NotFittedError(XmenError, ValueError, AttributeError):
+    """A learner was asked for something that it only knows after `fit`."""
 
 
 class MissingExtraError(XmenError, ImportError):

@@ -1,0 +1,199 @@
+"""Oracles that need a process of their own: because they do not stop when they should, or load libraries that clash."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import struct
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+from xmen.errors import OracleError
+from xmen.oracles.formula import Bits, Formula, Parities
+from xmen.oracles.protocol import Answer
+from xmen.oracles.solver import SolverOracle, check_assumptions, check_parities
+from xmen.oracles.stopwatch import Stopwatch
+
+
+class KillableOracle:
+    """Another oracle, asked in a child process that is killed at the time limit.
+
+    A child takes half a second to start, which does not count, and then serves any number of questions of any such
+    oracle, one at a time.
+    """
+
+    def __init__(self, oracle: SolverOracle) -> None:
+        self.oracle = oracle
+        self.name: str = oracle.name
+        self.formula: Formula = oracle.formula
+        self.time_limit = oracle.time_limit
+        self.n_queries = 0
+
+    def __repr__(self) -> str:
+        return f"KillableOracle({self.oracle!r})"
+
+    def solve(self, assumptions: Sequence[int] = ()) -> Answer:
+        """A model under assumed literals, or a core of them."""
+        literals = [int(literal) for literal in assumptions]
+        check_assumptions(literals, self.formula)
+        self.n_queries += 1
+        with self._child() as child:
+            answer: Answer = self._ask(child, ("solve", self.oracle, literals), Stopwatch(self.name, self.time_limit))
+        return answer
+
+    def solutions(self, parities: Parities | None = None) -> Iterator[Bits]:
+        """All models that satisfy the parities, each once; wrong parities are refused at the call."""
+        if parities is not None:
+            check_parities(parities, self.formula.n_hash)
+        return self._solutions(parities)
+
+    def _solutions(self, parities: Parities | None) -> Iterator[Bits]:
+        watch = Stopwatch(self.name, self.time_limit)
+        question: tuple[Any, ...] = ("solutions", self.oracle, parities)
+        with self._child() as child:
+            while True:
+                bits: Bits | None = self._ask(child, question, watch)
+                self.n_queries += 1
+                if bits is None:
+                    return
+                yield bits
+                question = ("next", None, None)
+
+    @contextlib.contextmanager
+    def _child(self) -> Iterator[_Child]:
+        """A child that waits for a question; it is kept for the next one if it still does so afterwards."""
+        child = None
+        while _idle and child is None:
+            child = _idle.pop()
+            if child.owner != os.getpid() or not child.alive:
+                child = None
+        try:
+            child = child or _Child(self.oracle)
+        except (EOFError, OSError) as error:
+            raise OracleError(f"a process for {self.name} could not be started: {error!r}") from None
+        try:
+            yield child
+        finally:
+            if child.alive:
+                _idle.append(child)
+
+    def _ask(self, child: _Child, question: tuple[Any, ...], watch: Stopwatch) -> Any:
+        with watch:
+            try:
+                # The child keeps the limit too, so that none is left behind at work when this process is killed.
+                answer = child.ask((*question, self.time_limit), watch.left)
+            except BaseException as error:
+                # Its answer would come to a later question.
+                child.kill()
+                if isinstance(error, queue.Empty):
+                    raise watch.expired() from None
+                if isinstance(error, EOFError | OSError):
+                    raise OracleError(f"the process of {self.name} died: out of memory, or killed?") from None
+                raise
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class _Child:
+    """One child process; it ends with this object. Messages are pickles, each after its length.
+
+    A plain subprocess, because multiprocessing would need a guard in the user's script, or a fork under threads.
+    """
+
+    def __init__(self, oracle: SolverOracle) -> None:
+        self.owner = os.getpid()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", "from xmen.oracles.killable import serve; serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self.kill = weakref.finalize(self, _end, self._process, self.owner)
+        # A thread that reads, because waiting for a pipe with a time limit works on some systems only.
+        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        threading.Thread(target=_pump, args=(self._process.stdout, self._answers), daemon=True).start()
+        if (failure := self.ask(oracle, None)) is not None:
+            self.kill()
+            raise failure
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, question: Any, seconds: float | None) -> Any:
+        """The child's answer; raises queue.Empty when the time is up, EOFError when the child is gone."""
+        _write(self._process.stdin, question)
+        answer = self._answers.get(timeout=seconds)
+        if isinstance(answer, EOFError):
+            raise answer
+        return answer
+
+
+_idle: list[_Child] = []
+
+
+def _pump(pipe: BinaryIO, answers: queue.SimpleQueue[Any]) -> None:
+    with pipe:
+        try:
+            while True:
+                answers.put(_read(pipe))
+        except (EOFError, OSError):
+            answers.put(EOFError())
+
+
+def _end(process: subprocess.Popen[bytes], owner: int) -> None:
+    # A fork of the owner has the object too, but the child is not its own.
+    if os.getpid() == owner:
+        process.kill()
+        process.wait()
+    if process.stdin is not None:
+        # What was not sent can no longer be flushed.
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+
+
+def serve() -> None:
+    """The child: answer questions until the parent is gone."""
+    questions, answers = sys.stdin.buffer, sys.stdout.buffer
+    sys.stdout = sys.stderr  # solvers that print must not print into the answers
+    models: Iterator[Bits] = iter(())
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        oracle = _read(questions)
+        try:
+            # So that loading and compiling do not count as thinking.
+            oracle.warm_up()
+        except Exception as error:
+            _write(answers, error)
+        _write(answers, None)
+        while True:
+            kind, oracle, content, time_limit = _read(questions)
+            try:
+                if oracle is not None:
+                    oracle.time_limit = time_limit
+                if kind == "solve":
+                    answer: Any = oracle.solve(content)
+                else:
+                    models = oracle.solutions(content) if kind == "solutions" else models
+                    answer = next(models, None)
+            except Exception as error:
+                answer = error
+            _write(answers, answer)
+
+
+def _write(pipe: Any, message: Any) -> None:
+    data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+    pipe.write(struct.pack("<Q", len(data)) + data)
+    pipe.flush()
+
+
+def _read(pipe: BinaryIO) -> Any:
+    head = pipe.read(8)
+    if len(head) < 8:
+        raise EOFError
+    return pickle.loads(pipe.read(struct.unpack("<Q", head)[0]))

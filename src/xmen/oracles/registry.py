@@ -1,0 +1,73 @@
+"""Oracles by name."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from dataclasses import dataclass
+
+from xmen.errors import EngineError
+from xmen.oracles.formula import Formula
+from xmen.oracles.killable import KillableOracle
+from xmen.oracles.protocol import Oracle
+
+
+@dataclass(frozen=True)
+class _Entry:
+    module: str
+    class_name: str
+    distribution: str | None  # None: nothing to install
+    apart: bool = False  # in a process of its own
+
+
+_ORACLES = {
+    "listed": _Entry("listed", "ListedOracle", None),
+    "cryptominisat": _Entry("cryptominisat", "CryptoMiniSatOracle", "pycryptosat"),
+    "cadical": _Entry("cadical", "CadicalOracle", "python-sat"),
+    "cpsat": _Entry("cpsat", "CpSatOracle", "ortools"),
+    "highs": _Entry("highs", "HighsOracle", "highspy", apart=True),
+    "cplex": _Entry("cplex", "CplexOracle", "cplex"),
+    "gurobi": _Entry("gurobi", "GurobiOracle", "gurobipy"),
+}
+ORACLE_NAMES = ("auto", *_ORACLES)
+
+
+def installed_oracles() -> dict[str, bool | str]:
+    """Every oracle by name: the version of its solver, True where none is needed, False where it is not installed."""
+    return {name: _version(entry.distribution) for name, entry in _ORACLES.items()}
+
+
+def make_oracle(name: str, formula: Formula, time_limit: float | None = None, n_parities: int | None = None) -> Oracle:
+    """The oracle of that name for the formula.
+
+    time_limit: seconds for one `solve`, or for one enumeration as a whole. n_parities: how many parities questions will
+    have, as far as known; it only helps "auto" to choose.
+    """
+    if name == "auto":
+        name = choose(n_parities)
+    if name not in _ORACLES:
+        raise EngineError(f"there is no oracle {name!r}: choose one of {', '.join(map(repr, ORACLE_NAMES))}")
+    entry = _ORACLES[name]
+    made = getattr(importlib.import_module(f"xmen.oracles.{entry.module}"), entry.class_name)
+    if name == "listed":
+        return made.from_formula(formula, time_limit=time_limit)  # type: ignore[no-any-return]
+    oracle = made(formula, time_limit=time_limit)
+    return KillableOracle(oracle) if entry.apart else oracle
+
+
+def choose(n_parities: int | None) -> str:
+    """The solver for questions with that many parities: CryptoMiniSat, however many they are.
+
+    A crossing was looked for (benchmarks/oracles.py). CaDiCaL takes 0.7 to 2.2 times as long without parities, 1.1 to
+    2.8 times with 4, 1.8 to 6 times with 8, 3 to 15 times with 12, and gives up on 20x20 with 16.
+    """
+    return "cryptominisat"
+
+
+def _version(distribution: str | None) -> bool | str:
+    if distribution is None:
+        return True
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return False

@@ -1,0 +1,218 @@
+"""One contract for every installed oracle, against brute force on small formulas."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import time
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from oracles.formulas import (
+    all_models,
+    as_set,
+    formula_of,
+    hard_formula,
+    hash_rows,
+    permutations,
+    random_formula,
+    random_parities,
+)
+from strategies import cases
+from xmen.errors import EngineError, OracleError, OracleTimeoutError
+from xmen.oracles import Formula, Oracle, Parities, installed_oracles, make_oracle
+
+INSTALLED = [name for name, version in installed_oracles().items() if version]
+SOLVERS = [name for name in INSTALLED if name != "listed"]
+MIP = ("highs", "cplex", "gurobi")
+oracles = pytest.mark.parametrize("name", INSTALLED)
+
+
+def seeds(name: str) -> range:
+    # MIP solvers take their time.
+    return range(cases(10 if name in MIP else 40))
+
+
+@oracles
+def test_solutions_are_all_models_in_the_cell_each_once(name: str) -> None:
+    n_nonempty = 0
+    for seed in seeds(name):
+        rng = np.random.default_rng(seed)
+        formula = random_formula(rng)
+        oracle = make_oracle(name, formula)
+        rows = hash_rows(formula, all_models(formula))
+        assert as_set(oracle.solutions()) == as_set(rows)
+        for _ in range(3):
+            parities = random_parities(rng, formula.n_hash)
+            expected = rows[parities.hold(rows)]
+            found = list(oracle.solutions(parities))
+            assert len(found) == len(expected)
+            assert as_set(found) == as_set(expected)
+            assert all(row.dtype == np.bool_ and row.shape == (formula.n_hash,) for row in found)
+            n_nonempty += len(expected) > 0
+    assert n_nonempty > len(seeds(name)) / 2
+
+
+@oracles
+def test_solve_finds_a_model_or_a_core_that_is_contradictory(name: str) -> None:
+    n_models = n_cores = 0
+    for seed in seeds(name):
+        rng = np.random.default_rng(1000 + seed)
+        formula = random_formula(rng)
+        oracle, models = make_oracle(name, formula), all_models(formula)
+        variables = np.array(formula.hash_variables) if name == "listed" else np.arange(1, formula.n_variables + 1)
+        for size in (0, 2, 4, len(variables) + 1):
+            # With replacement: assumptions may repeat and contradict each other.
+            assumptions = (rng.choice(variables, size) * rng.choice([-1, 1], size)).tolist()
+            answer = oracle.solve(assumptions)
+            if answer.bits is not None:
+                n_models += 1
+                allowed = models[_satisfy(models, assumptions)]
+                assert tuple(answer.bits.tolist()) in as_set(hash_rows(formula, allowed))
+            else:
+                n_cores += 1
+                assert set(answer.core) <= set(assumptions)
+                assert not _satisfy(models, answer.core).any()
+    assert n_models > 10
+    assert n_cores > 10
+
+
+def _satisfy(models: np.ndarray, literals: object) -> np.ndarray:
+    good = np.ones(len(models), dtype=bool)
+    for literal in literals:  # type: ignore[attr-defined]
+        good &= models[:, abs(literal) - 1] == (literal > 0)
+    return good
+
+
+@oracles
+def test_edge_cases(name: str) -> None:
+    # An empty clause; no clause at all; no hash variable; one hash variable that two parities fix both ways.
+    absurd = make_oracle(name, formula_of([[1], []], 2))
+    assert list(absurd.solutions()) == []
+    assert absurd.solve([]) == (None, ())
+    assert len(list(make_oracle(name, formula_of([], 3)).solutions())) == 8
+    nothing = list(make_oracle(name, formula_of([[1], [-2]], 2, ())).solutions())
+    assert len(nothing) == 1
+    assert nothing[0].shape == (0,)
+    one = make_oracle(name, formula_of([[1, -1]], 1))
+    both = Parities(np.ones((2, 1), dtype=bool), np.array([True, False]))
+    assert list(one.solutions(both)) == []
+    assert [row.tolist() for row in one.solutions(Parities(both.matrix[:1], both.rhs[:1]))] == [[True]]
+
+
+@oracles
+def test_callers_may_stop_early_and_come_back(name: str) -> None:
+    formula = formula_of([[1, 2, 3]], 9)
+    oracle = make_oracle(name, formula)
+    first = list(islice(oracle.solutions(), 3))
+    assert len(as_set(first)) == 3
+    one, other = oracle.solutions(), oracle.solutions(Parities.dense(6, 9, np.random.default_rng(0)))
+    next(one)
+    next(other, None)
+    rest = [next(one) for _ in range(5)]
+    assert len(as_set(rest)) == 5
+    assert list(oracle.solutions(Parities.dense(12, 9, np.random.default_rng(1)))) is not None
+
+
+@oracles
+def test_answers_depend_on_the_question_alone(name: str) -> None:
+    formula = random_formula(np.random.default_rng(5))
+    used, fresh = make_oracle(name, formula), make_oracle(name, formula)
+    parities = Parities.dense(2, formula.n_hash, np.random.default_rng(2))
+    list(used.solutions(parities))
+    used.solve([formula.hash_variables[0]])
+    assert np.array_equal(list(used.solutions(parities)), list(fresh.solutions(parities)))
+
+
+@oracles
+def test_queries_are_counted_alike(name: str) -> None:
+    formula = formula_of([[1, 2, 3]], 3)
+    oracle = make_oracle(name, formula)
+    assert oracle.n_queries == 0
+    oracle.solve([-1])
+    assert oracle.n_queries == 1
+    list(oracle.solutions())
+    assert oracle.n_queries == 1 + 7 + 1
+    list(islice(oracle.solutions(), 2))
+    assert oracle.n_queries == 9 + 2
+
+
+@oracles
+@pytest.mark.parametrize("time_limit", [None, 60.0])
+def test_oracles_travel(name: str, time_limit: float | None) -> None:
+    formula = random_formula(np.random.default_rng(7))
+    oracle = make_oracle(name, formula, time_limit=time_limit)
+    expected = as_set(oracle.solutions())
+    for other in (pickle.loads(pickle.dumps(oracle)), copy.copy(oracle), copy.deepcopy(oracle)):
+        assert isinstance(other.formula, Formula)
+        assert (other.name, other.time_limit) == (name, time_limit)
+        assert as_set(other.solutions()) == expected
+
+
+@oracles
+def test_bad_questions_are_refused(name: str) -> None:
+    oracle = make_oracle(name, formula_of([[1, 2]], 3))
+    wide = Parities.dense(2, 5, np.random.default_rng(0))
+    with pytest.raises(OracleError, match="parities over 5 variables, but the formula has 3 hash variables"):
+        oracle.solutions(wide)
+    with pytest.raises(OracleError, match="2 parities with 1 right-hand sides"):
+        oracle.solutions(Parities(np.zeros((2, 3), dtype=bool), np.zeros(1, dtype=bool)))
+    for literal in (0, 4, -4):
+        with pytest.raises(OracleError, match=f"the assumption {literal} is no literal of the variables 1 to 3"):
+            oracle.solve([literal])
+
+
+@oracles
+def test_bad_settings_are_refused(name: str) -> None:
+    with pytest.raises(EngineError, match="time_limit is 0"):
+        make_oracle(name, formula_of([[1]], 1), time_limit=0)
+    with pytest.raises(OracleError, match="has the variable 3, but the formula has 2 variables"):
+        make_oracle(name, formula_of([[1, 3]], 2))
+    with pytest.raises(OracleError, match="not closed"):
+        make_oracle(name, Formula(2, np.array([1, 2], dtype=np.int32), (1, 2)))
+    with pytest.raises(OracleError, match="twice"):
+        make_oracle(name, formula_of([[1, 2]], 2, (1, 1)))
+
+
+def test_time_limits_hold_for_hard_formulas(solver_with_limit: tuple[str, float]) -> None:
+    name, limit = solver_with_limit
+    oracle = make_oracle(name, hard_formula(), time_limit=limit)
+    _expires(oracle, lambda: oracle.solve(), limit)
+    _expires(oracle, lambda: next(oracle.solutions(), None), limit)
+
+
+def test_time_limits_hold_for_hard_parities(solver_with_limit: tuple[str, float]) -> None:
+    name, limit = solver_with_limit
+    oracle = make_oracle(name, permutations(16), time_limit=limit)
+    parities = Parities.dense(40, 256, np.random.default_rng(0))  # of 2^44 permutations
+    _expires(oracle, lambda: list(oracle.solutions(parities)), limit)
+
+
+def test_time_limits_hold_for_an_enumeration_as_a_whole(solver_with_limit: tuple[str, float]) -> None:
+    name, limit = solver_with_limit
+    oracle = make_oracle(name, formula_of([[1, 2]], 60), time_limit=limit)
+    found: list[object] = []
+    _expires(oracle, lambda: found.extend(oracle.solutions()), limit)
+    # The caller's own time does not count.
+    solutions = make_oracle(name, formula_of([[1, 2]], 60), time_limit=limit).solutions()
+    next(solutions)
+    time.sleep(1.1 * limit)
+    next(solutions)
+
+
+@pytest.fixture(params=SOLVERS)
+def solver_with_limit(request: pytest.FixtureRequest) -> tuple[str, float]:
+    return request.param, 0.6
+
+
+def _expires(oracle: Oracle, call: object, limit: float) -> None:
+    began = time.perf_counter()
+    with pytest.raises(OracleError, match=f"{oracle.name} was stopped at its time limit|size") as caught:
+        call()  # type: ignore[operator]
+    if "size" in str(caught.value):
+        pytest.skip(f"a licence for small programs only: {caught.value}")
+    assert isinstance(caught.value, OracleTimeoutError)
+    # Child processes may have to start first; machines may be busy.
+    assert limit * 0.9 <= time.perf_counter() - began < limit + 5

@@ -1,0 +1,95 @@
+"""Oracles in a process of their own, with faults put in on purpose."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from oracles.formulas import as_set, formula_of
+from xmen.errors import OracleError, OracleTimeoutError
+from xmen.oracles.cryptominisat import CryptoMiniSatOracle
+from xmen.oracles.formula import Bits
+from xmen.oracles.gf2 import Reduced
+from xmen.oracles.killable import KillableOracle
+from xmen.oracles.protocol import Answer
+from xmen.oracles.stopwatch import Stopwatch
+
+FORMULA = formula_of([[1, 2]], 2)
+
+
+class Faulty(CryptoMiniSatOracle):
+    """Hangs, dies or fails in `solve`, and after the first model."""
+
+    fault = "hang"
+
+    def _solve(self, assumptions: list[int], watch: Stopwatch) -> Answer:
+        if self.fault == "hang":
+            time.sleep(100)
+        elif self.fault == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif self.fault == "print":
+            print("solvers print")
+        else:
+            raise OracleError("no luck")
+        return super()._solve(assumptions, watch)
+
+    def _models(self, parities: Reduced, watch: Stopwatch) -> Iterator[Bits]:
+        for bits in super()._models(parities, watch):
+            yield bits
+            self._solve([], watch)
+
+
+def faulty(fault: str, monkeypatch: pytest.MonkeyPatch) -> KillableOracle:
+    # Children have to find this module, as it is named here.
+    monkeypatch.setenv("PYTHONPATH", os.path.dirname(os.path.dirname(__file__)))
+    monkeypatch.setattr("xmen.oracles.killable._idle", [])
+    oracle = Faulty(FORMULA, time_limit=1.0)
+    oracle.fault = fault
+    return KillableOracle(oracle)
+
+
+def test_what_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    oracle = faulty("hang", monkeypatch)
+    began = time.perf_counter()
+    with pytest.raises(OracleTimeoutError, match="time limit of 1 s"):
+        oracle.solve()
+    assert time.perf_counter() - began < 20
+    solutions = oracle.solutions()
+    next(solutions)
+    with pytest.raises(OracleTimeoutError):
+        next(solutions)
+
+
+@pytest.mark.parametrize(("fault", "message"), [("die", "the process of cryptominisat died"), ("fail", "no luck")])
+def test_what_dies_or_fails_says_so(fault: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    oracle = faulty(fault, monkeypatch)
+    with pytest.raises(OracleError, match=message):
+        oracle.solve()
+    with pytest.raises(OracleError, match=message):
+        list(oracle.solutions())
+
+
+def test_what_prints_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    oracle = faulty("print", monkeypatch)
+    assert oracle.solve([-1]).bits is not None
+    assert len(as_set(oracle.solutions())) == 3
+
+
+def test_children_are_used_again_and_replaced_when_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    idle: list[object] = []
+    monkeypatch.setattr("xmen.oracles.killable._idle", idle)
+    oracle = KillableOracle(CryptoMiniSatOracle(FORMULA))
+    oracle.solve()
+    (child,) = idle
+    assert len(list(oracle.solutions())) == 3
+    assert idle == [child]
+    child._process.kill()  # type: ignore[attr-defined]
+    child._process.wait()  # type: ignore[attr-defined]
+    assert len(list(oracle.solutions())) == 3
+    assert idle != [child]
+    assert np.array_equal(oracle.solve([-1]).bits, [False, True])
