@@ -1,0 +1,39 @@
+"""Samplers and estimators that cut a space into random hash cells; they know a formula and a weight, no world.
+
+PAWS is the paper's sampler (`paws_plan`, `paws`); cells are ours (`cells` estimates, `partition` bounds, `cell_sampler`
+samples). All take a `Space`; weights that differ much go through an `Embedding` first.
+"""
+
+from xmen.sampling.cell_sampler import CellPlan, sample_cells
+from xmen.sampling.cells import CellEstimate, estimate
+from xmen.sampling.embedding import Embedding, Levels, WeightDepth, embed
+from xmen.sampling.partition import PartitionBound, bound_partition, choose_parities
+from xmen.sampling.paws import FoundLevel, find_level, sample_paws
+from xmen.sampling.paws_plan import PawsPlan
+from xmen.sampling.space import Info, Space, UniformWeight
+from xmen.sampling.tasks import Task, UnfinishedError, run_tasks, spawn
+
+__all__ = [
+    "CellEstimate",
+    "CellPlan",
+    "Embedding",
+    "FoundLevel",
+    "Info",
+    "Levels",
+    "PartitionBound",
+    "PawsPlan",
+    "Space",
+    "Task",
+    "UnfinishedError",
+    "UniformWeight",
+    "WeightDepth",
+    "bound_partition",
+    "choose_parities",
+    "embed",
+    "estimate",
+    "find_level",
+    "run_tasks",
+    "sample_cells",
+    "sample_paws",
+    "spawn",
+]

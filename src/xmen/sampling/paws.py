@@ -1,0 +1,205 @@
+"""PAWS, the paper's sampler (Ermon et al., 2013): uniform draws from the copies of an embedding.
+
+Let N be the number of copies, so that k parities leave cells of mean mu_k = N / 2^k. For a *pivot* P and *extra*
+parities alpha:
+
+1. Level search. k is a number of parities at which the median of T cells has fewer than P points.
+2. Draw k + alpha fresh dense parities. If the cell has P points or more: fail. Otherwise return each of its points with
+   probability 1 / (P - 1), so something with probability |C| / (P - 1), and fail else.
+
+**Why the draw is nearly uniform.** A copy x is returned with probability 2^-(k+alpha) / (P - 1) times
+a_x = P[|C| < P | x in C]. Given x in C the rest R of the cell has mean and variance below mu = mu_k / 2^alpha, so
+
+    1 - a_x = P[R >= P - 1] <= 1 - c,    c = 1 - mu / (P - 1 - mu)^2   (Chebyshev; needs mu < P - 1),
+
+and with c <= a_x <= 1 the probability of x given success is within [c, 1/c] of 1 / N. With mu_k <= P 2^g this reads
+c = 1 - 2^(g-alpha) / (P (1 - 1/P - 2^(g-alpha))^2), as published. Cantelli gives the sharper
+c = 1 - mu / (mu + (P - 1 - mu)^2), which is never void but useless where Chebyshev is.
+
+**Why mu_k <= P 2^g.** Where mu_k >= P + 2 sqrt(P + 1) + 2, Chebyshev gives P[|C| < P] <= mu_k / (mu_k - P)^2 <= 1/4
+(equality solves sqrt(mu)^2 - 2 sqrt(mu) - P = 0), so the median of T cells is below P with probability at most
+exp(-T/8) by Hoeffding. A k with such a mu_k is *bad*. With T = ceil(24 ln(n' / failure)) as published (the next odd
+number), n' = n_hash + 1 the number of values 0 .. n_hash that k can take, a union bound gives `failure` for *any bad
+level to pass its test*. That event does not depend on the order in which levels are tried, as long as each is tested
+once: a warm start is free.
+
+The sharper form, used unless `faithful`: |C| <= P - 1 and Cantelli allow mu_k = ((sqrt 3 + sqrt(4 P - 1)) / 2)^2; mu
+doubles from one bad level to the next, so the chances that bad levels pass form a quickly falling series, bounded by
+its own sum instead of n' times its largest term; and its terms are binomial tails, computed exactly. The search is
+about ten times cheaper and its failure probability does not grow with n_hash.
+
+**How weights enter.** Copies number v(x) with w / v within a factor rho = r e^(2 rounding), and p'(x) / p(x) lies in
+[c / rho, rho / c]: the ratio is (v / w) / E_p[v / w] up to c. Nothing is left out (eps = 0): the levels reach below a
+lower bound on w, which is required. Weights that span less than r have no need of levels, and rho is their span.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from xmen.errors import EngineError, InfeasibleError
+from xmen.oracles.formula import Bits, Parities
+from xmen.oracles.protocol import Oracle
+from xmen.sampling.embedding import Embedding
+from xmen.sampling.paws_plan import PawsPlan
+from xmen.sampling.space import Floats, Info, patient, pick, read_cell
+from xmen.sampling.tasks import Progress, run_tasks, spawn
+
+_LONGEST_STEP = 4  # further jumps could land on far too many parities, where solvers suffer
+
+
+@dataclass(frozen=True)
+class FoundLevel:
+    """The number of parities k that passed its test while k - 1 did not, and what the search cost."""
+
+    k: int
+    levels_tried: int
+    info: Info
+
+
+def possible_draws(oracle: Oracle, parities: Parities, pivot: int) -> tuple[Bits, Floats, int]:
+    """All that an attempt in this cell can return, with its probabilities, and the number of points read.
+
+    The probabilities add up to |C| / (P - 1), or to 0 when the cell has P points or more; the rest is failure.
+    """
+    rows = read_cell(oracle, parities, pivot)
+    return rows, keep_probabilities(len(rows), pivot), len(rows)
+
+
+def keep_probabilities(n_points: int, pivot: int) -> Floats:
+    """The probability with which each point of a cell is returned: 1 / (P - 1), or 0 from P points on."""
+    return np.full(n_points, 1.0 / (pivot - 1) if n_points < pivot else 0.0)
+
+
+def find_level(
+    embedding: Embedding,
+    plan: PawsPlan,
+    rng: np.random.Generator,
+    *,
+    start: int | None = None,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> FoundLevel:
+    """The smallest k that passes next to a k - 1 that does not, from a warm `start` or from 0.
+
+    Steps grow to 4 away from the start and are then bisected (they stay at 1 when the plan is faithful): about
+    |k - start| / 4 + 3 levels of at most T cells each, and at most P solutions are read from a cell.
+    """
+    n_hash = embedding.oracle.formula.n_hash
+    passed: dict[int, bool] = {}
+    info = Info()
+
+    def passes(k: int) -> bool:
+        nonlocal info
+        if k not in passed:
+            passed[k], spent = _test_level(embedding, plan, k, rng, n_jobs, progress)
+            info += spent
+        return passed[k]
+
+    # Invariant: `low` failed (or is -1), `high` passed. n_hash + 1 parities leave half a point: it has to pass.
+    top = n_hash + 1
+    low, high = -1, top
+    k = min(max(0 if start is None else start, 0), top - 1)
+    step = 1
+    while high - low > 1:
+        if passes(k):
+            high = k
+            k = max(0, k - step) if low == -1 else (low + high) // 2
+        else:
+            low = k
+            k = min(high - 1, k + step) if high == top else (low + high) // 2
+        step = 1 if plan.faithful else min(2 * step, _LONGEST_STEP)
+    if high == top and not passes(top):
+        raise EngineError(
+            f"cells of {top} parities over {n_hash} bits still hold {plan.pivot} points or more: the oracle answers "
+            "with models that its hash bits do not tell apart, or it ignores parities"
+        )
+    return FoundLevel(high, len(passed), info)
+
+
+def sample_paws(
+    embedding: Embedding,
+    plan: PawsPlan,
+    k: int,
+    n: int,
+    rng: np.random.Generator,
+    *,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[Bits, Info]:
+    """n independent samples (n, n_hash of the space), each from fresh matrices, within plan.delta of their probability.
+
+    The probability that the guarantee does not hold, plan.failure, is spent by the level search that gave k.
+    """
+    if k == 0:  # all copies were counted, and there are fewer than P: draw from their list
+        oracle, queries = embedding.oracle, embedding.oracle.n_queries
+        rows = read_cell(oracle, Parities.dense(0, oracle.formula.n_hash, rng))
+        if len(rows) == 0:
+            raise InfeasibleError("there is nothing to sample: the formula has no model")
+        drawn = rows[rng.integers(len(rows), size=n)]
+        return embedding.project(drawn), Info(1, len(rows), oracle.n_queries - queries)
+    n_parities = k + plan.extra
+    results = run_tasks(_Draw(embedding, plan, n_parities), spawn(rng, n), n_jobs=n_jobs, progress=progress)
+    rows = np.array([row for row, _ in results], dtype=np.bool_).reshape(n, embedding.oracle.formula.n_hash)
+    return embedding.project(rows), sum((info for _, info in results), Info())
+
+
+@dataclass(frozen=True)
+class _Draw:
+    """Attempts with fresh matrices until one succeeds."""
+
+    embedding: Embedding
+    plan: PawsPlan
+    n_parities: int
+
+    def __call__(self, rng: np.random.Generator, attempt: int) -> tuple[Bits, Info]:
+        oracle = patient(self.embedding.oracle, attempt)
+        queries, points = oracle.n_queries, 0
+        for failures in range(self.plan.max_attempts):
+            parities = Parities.dense(self.n_parities, oracle.formula.n_hash, rng)
+            rows, probabilities, n_points = possible_draws(oracle, parities, self.plan.pivot)
+            points += n_points
+            choice = pick(probabilities, rng)
+            if choice is not None:
+                return rows[choice], Info(failures + 1, points, oracle.n_queries - queries, failures)
+        raise EngineError(
+            f"no sample in {self.plan.max_attempts} cells of {self.n_parities} parities, where a success was expected "
+            f"every {1 / self.plan.success:.0f} cells: the number of parities does not fit this space. Search for it "
+            "again with find_level."
+        )
+
+
+@dataclass(frozen=True)
+class _Count:
+    """Whether one cell of k parities has fewer than P points."""
+
+    oracle: Oracle
+    k: int
+    pivot: int
+
+    def __call__(self, rng: np.random.Generator, attempt: int) -> tuple[bool, Info]:
+        oracle = patient(self.oracle, attempt)
+        queries = oracle.n_queries
+        rows = read_cell(oracle, Parities.dense(self.k, oracle.formula.n_hash, rng), self.pivot)
+        return len(rows) < self.pivot, Info(1, len(rows), oracle.n_queries - queries)
+
+
+def _test_level(
+    embedding: Embedding,
+    plan: PawsPlan,
+    k: int,
+    rng: np.random.Generator,
+    n_jobs: int | None,
+    progress: Progress | None,
+) -> tuple[bool, Info]:
+    """Whether the median of T cells has fewer than P points; a unanimous first half decides it."""
+    task = _Count(embedding.oracle, k, plan.pivot)
+    seeds = spawn(rng, plan.n_repeats if k > 0 else 1)  # without parities all cells are the same
+    majority = len(seeds) // 2 + 1
+    votes = run_tasks(task, seeds[:majority], n_jobs=n_jobs, progress=progress)
+    if len({small for small, _ in votes}) > 1:
+        votes += run_tasks(task, seeds[majority:], n_jobs=n_jobs, progress=progress)
+    small = sum(vote for vote, _ in votes) >= majority
+    return small, sum((info for _, info in votes), Info())

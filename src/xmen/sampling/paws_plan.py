@@ -1,0 +1,230 @@
+"""Parameters of PAWS solved from a requested guarantee; settings without one are refused. Proofs: `paws`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+
+import numpy as np
+
+from xmen.errors import EngineError
+from xmen.sampling.bounds import cantelli, require_delta, require_probability, wrong_majority
+from xmen.sampling.embedding import Levels, log_ratio
+from xmen.sampling.space import CELL_OVERHEAD
+
+_MOST_BITS_PER_LEVEL = 12  # r = 1.0002
+_PIVOTS = tuple(int(p) for p in np.unique(np.geomspace(2, 8192, 60).round().astype(int)))
+_MOST_EXTRA = 12
+
+
+@dataclass(frozen=True)
+class PawsPlan:
+    """Settings of PAWS and what they guarantee. Make one with `solve` (settings left out are chosen) or `paper`.
+
+    log_span is log w_max - log w_min: the levels are the fewest that reach below w_min.
+    """
+
+    bits_per_level: int  # b
+    pivot: int  # P
+    extra: int  # alpha
+    log_span: float
+    failure: float
+    n_hash: int  # before the embedding
+    rounding: float = 0.0
+    faithful: bool = False  # the published constants, looser but the paper's
+
+    def __post_init__(self) -> None:
+        require_probability(self.failure)
+        if self.bits_per_level < 1 or self.pivot < 2 or self.extra < 0 or not self.log_span >= 0.0 <= self.rounding:
+            raise EngineError(
+                "PAWS needs bits_per_level >= 1, pivot >= 2, extra >= 0, log_span >= 0 and rounding >= 0, not "
+                f"{self.bits_per_level}, {self.pivot}, {self.extra}, {self.log_span} and {self.rounding}"
+            )
+        if self.uniformity <= 0.0:
+            raise EngineError(
+                f"PAWS with pivot {self.pivot} and {self.extra} extra parities has no guarantee: its cells may hold "
+                f"{self.mean_points:.1f} points on average and are given up at {self.pivot}, so the bound is void. "
+                f"{_what_would_work(self.pivot, self.extra, self.faithful)}"
+            )
+
+    @classmethod
+    def solve(
+        cls,
+        delta: float,
+        failure: float,
+        *,
+        log_span: float,
+        n_hash: int,
+        rounding: float = 0.0,
+        bits_per_level: int | None = None,
+        pivot: int | None = None,
+        extra: int | None = None,
+        faithful: bool = False,
+    ) -> PawsPlan:
+        """The cheapest settings with rho / c <= delta, among those that agree with the settings given.
+
+        >>> plan = PawsPlan.solve(1.19, 0.01, log_span=3.0, n_hash=40)
+        >>> plan.delta <= 1.19
+        True
+        """
+        require_delta(delta)
+        require_probability(failure)
+        all_bits = range(1, _MOST_BITS_PER_LEVEL + 1) if bits_per_level is None else (bits_per_level,)
+        for b in all_bits:
+            if log_density_span(b, log_span, rounding) < math.log(delta):
+                break
+        else:
+            raise EngineError(_too_coarse(delta, log_span, rounding, bits_per_level))
+        best: PawsPlan | None = None
+        for b in all_bits:
+            if log_density_span(b, log_span, rounding) >= math.log(delta):
+                continue
+            for p in _PIVOTS if pivot is None else (pivot,):
+                for a in range(_MOST_EXTRA + 1) if extra is None else (extra,):
+                    if pivot is None or extra is None:
+                        c = uniformity(p, a, faithful)
+                        if c <= 0.0 or log_density_span(b, log_span, rounding) - math.log(c) > math.log(delta):
+                            continue
+                    plan = cls(b, p, a, log_span, failure, n_hash, rounding, faithful)
+                    if plan.delta <= delta and (best is None or plan.cost < best.cost):
+                        best = plan
+        if best is None:
+            given = ", ".join(
+                f"{name} = {value}"
+                for name, value in (("bits_per_level", bits_per_level), ("pivot", pivot), ("extra", extra))
+                if value is not None
+            )
+            raise EngineError(
+                f"no PAWS settings with {given or 'a pivot up to 8192'} guarantee delta = {delta:g}: a larger pivot, "
+                "more extra parities or more bits per level would; leave them out to have them chosen"
+            )
+        return best
+
+    @classmethod
+    def paper(
+        cls, *, pivot: int, extra: int, bits_per_level: int, failure: float, log_span: float, n_hash: int
+    ) -> PawsPlan:
+        """Given settings with the published constants: delta is what they guarantee."""
+        return cls(bits_per_level, pivot, extra, log_span, failure, n_hash, faithful=True)
+
+    def levels(self, log_max: float) -> Levels:
+        """The thresholds below exp(log_max) that an encoding has to test."""
+        return Levels.covering(log_max, log_max - self.log_span, self.bits_per_level)
+
+    @cached_property
+    def n_levels(self) -> int:
+        """l, the number of thresholds."""
+        return self.levels(0.0).n_levels
+
+    @cached_property
+    def uniformity(self) -> float:
+        """c: copies are returned with probabilities within [c, 1/c] of uniform."""
+        return uniformity(self.pivot, self.extra, self.faithful)
+
+    @cached_property
+    def mean_points(self) -> float:
+        """The largest possible mean number of points in a cell of k + alpha parities, P 2^(g - alpha)."""
+        return largest_mean(self.pivot, self.faithful) / 2.0**self.extra
+
+    @cached_property
+    def delta(self) -> float:
+        """rho / c: every probability is within this factor of the true one."""
+        return math.exp(log_density_span(self.bits_per_level, self.log_span, self.rounding)) / self.uniformity
+
+    @cached_property
+    def n_repeats(self) -> int:
+        """T, the (odd) number of cells per level of the search."""
+        if self.faithful:
+            n_values = self.n_hash + self.bits_per_level * self.n_levels + 1
+            return math.ceil(24.0 * math.log(n_values / self.failure)) | 1
+        return fewest_repeats(self.pivot, self.failure)
+
+    @cached_property
+    def success(self) -> float:
+        """A lower bound on the probability that a cell gives a sample, once the level is found.
+
+        k - 1 failed its test. Where mu + sqrt(3 mu) <= P, one cell has P points or more with probability at most 1/4
+        (Cantelli), so a level with such a mu fails as rarely as a bad level passes. But for that, mu_{k-1} is larger,
+        the cells of k + alpha parities have mean mu_{k-1} / 2^(alpha + 1), and c mean / (P - 1) bounds the success.
+        """
+        smallest = ((math.sqrt(3.0 + 4.0 * self.pivot) - math.sqrt(3.0)) / 2.0) ** 2
+        return self.uniformity * smallest / 2.0 ** (self.extra + 1) / (self.pivot - 1)
+
+    @cached_property
+    def max_attempts(self) -> int:
+        """Cells after which a draw is hopeless: a success rate as stated would miss them all once in 10^9 draws."""
+        return math.ceil(math.log(1e-9) / math.log1p(-min(self.success, 0.5)))
+
+    @cached_property
+    def cost(self) -> float:
+        """The solutions to read per sample, cell overheads included, times the growth of the number of hash bits."""
+        mean = 0.7 * self.pivot / 2.0**self.extra  # the median test ends where mu_k is between P/2 and P
+        attempts = (self.pivot - 1) / mean
+        growth = 1.0 + self.bits_per_level * self.n_levels / max(self.n_hash, 1)
+        return attempts * (mean + 1.0 + CELL_OVERHEAD) * growth
+
+
+def log_density_span(bits_per_level: int, log_span: float, rounding: float) -> float:
+    """log rho: how far the copies per weight of two models can differ, r e^(2 rounding), or the span of the weights."""
+    ratio = log_ratio(bits_per_level)
+    return log_span if log_span < ratio else ratio + 2.0 * rounding
+
+
+def largest_mean(pivot: int, faithful: bool) -> float:
+    """P 2^g: the mean of a cell from which on it has fewer than P points with probability at most 1/4."""
+    if faithful:
+        return pivot + 2.0 * math.sqrt(pivot + 1.0) + 2.0
+    return ((math.sqrt(3.0) + math.sqrt(4.0 * pivot - 1.0)) / 2.0) ** 2
+
+
+def uniformity(pivot: int, extra: int, faithful: bool) -> float:
+    """c, or 0 where the bound is void.
+
+    >>> round(1 / uniformity(32, 2, faithful=True), 4), uniformity(8, 1, faithful=True)
+    (1.0304, 0.0)
+    """
+    mean = largest_mean(pivot, faithful) / 2.0**extra
+    distance = pivot - 1.0 - mean
+    if distance <= 0.0:
+        return 0.0
+    return max(0.0, 1.0 - mean / distance**2) if faithful else 1.0 - cantelli(mean, distance)
+
+
+def fewest_repeats(pivot: int, failure: float) -> int:
+    """The smallest odd T with which all bad levels together pass with probability at most `failure`.
+
+    The j-th bad level from the best has a mean of at least 2^j P 2^g. A cell of mean mu has at most P - 1 points with
+    probability at most mu / (mu + (mu - P + 1)^2), which falls with mu.
+    """
+    first = largest_mean(pivot, faithful=False)
+    votes = [cantelli(2.0**j * first, 2.0**j * first - pivot + 1.0) for j in range(60)]
+    for n in count(1, 2):
+        if sum(wrong_majority(vote, n) for vote in votes) <= failure:
+            return n
+    raise AssertionError("unreachable: every term falls geometrically in T")
+
+
+def _what_would_work(pivot: int, extra: int, faithful: bool) -> str:
+    enough = next((a for a in range(64) if uniformity(pivot, a, faithful) > 0.0), None)
+    if enough is not None:
+        return f"With pivot {pivot} the fewest extra parities with a guarantee are {enough}."
+    larger = next(p for p in _PIVOTS if uniformity(p, max(extra, 2), faithful) > 0.0)
+    return f"Use a pivot of at least {larger} with {max(extra, 2)} extra parities."
+
+
+def _too_coarse(delta: float, log_span: float, rounding: float, bits_per_level: int | None) -> str:
+    bits = _MOST_BITS_PER_LEVEL if bits_per_level is None else bits_per_level
+    least = math.exp(log_density_span(bits, log_span, rounding))
+    fine = (b for b in range(1, _MOST_BITS_PER_LEVEL + 1) if log_density_span(b, log_span, rounding) < math.log(delta))
+    enough = next(fine, None)
+    advice = (
+        f"use at least {enough} bits per level"
+        if enough is not None
+        else "round the weights less, or use cells, whose exact weights have no such limit"
+    )
+    return (
+        f"PAWS with {bits} bit{'s' * (bits > 1)} per level cannot guarantee better than delta = {least:.6g}, because "
+        f"weights are only told apart up to that factor; delta = {delta:g} was asked for: {advice}"
+    )

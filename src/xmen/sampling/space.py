@@ -1,0 +1,161 @@
+"""What a sampler works on: an oracle, a weight and its upper bound; and how the cells of a hash are read.
+
+A cell is C = {x : A x = b over GF(2)} for a dense random matrix A (m, n_hash) and right-hand side b. Its members are
+*three-wise independent*: for distinct x, y, z the vectors x + y and x + z are linearly independent over GF(2), so
+P[x in C] = 2^-m and, given x in C, the other members are pairwise independent with probability 2^-m each. All bounds
+in this package rest on that and on nothing else.
+
+Cells are put into one canonical order before anything random happens to them. So the same seed gives the same sample
+from every oracle that answers correctly, in whatever order its solver finds the solutions.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xmen.errors import EngineError
+from xmen.oracles.formula import Bits, Parities
+from xmen.oracles.protocol import Oracle
+
+Floats: TypeAlias = NDArray[np.float64]
+LogWeight: TypeAlias = Callable[[Bits], Floats]
+
+# Rounding errors of a sum of logs; a weight above its bound by more than this is an error of the caller.
+LOG_TOLERANCE = 1e-9
+# To a solver, opening a cell costs about as much as this many solutions: the parities and the first solution.
+CELL_OVERHEAD = 100.0
+
+
+@dataclass(frozen=True)
+class Space:
+    """Weighted models of a formula: what every sampler takes.
+
+    log_weight maps rows of hash bits (k, n_hash) to (k,) finite log weights; it has to be picklable to travel to other
+    processes. log_max is an upper bound on the log weight: the closer it is, the cheaper the samplers.
+    """
+
+    oracle: Oracle
+    log_weight: LogWeight
+    log_max: float
+
+    @property
+    def n_hash(self) -> int:
+        """The number of bits that determine a model."""
+        return self.oracle.formula.n_hash
+
+    def log_weights(self, rows: Bits) -> Floats:
+        """The log weights (k,) of rows (k, n_hash); a weight above the stated bound would void every guarantee."""
+        if len(rows) == 0:
+            return np.empty(0)
+        values = np.asarray(self.log_weight(rows), dtype=np.float64)
+        highest = float(values.max())
+        if not highest <= self.log_max + LOG_TOLERANCE * (1.0 + abs(self.log_max)):
+            raise EngineError(
+                f"a log weight of {highest!r} is above the upper bound log_max = {self.log_max!r}: the sampler's "
+                "guarantee would not hold. Give a log_max that no weight exceeds (that of the mode)."
+            )
+        return values
+
+    def patient(self, attempt: int) -> Space:
+        """The same space with a fresh oracle and more time; see the function `patient`."""
+        return self if attempt == 0 else replace(self, oracle=patient(self.oracle, attempt))
+
+
+def patient(oracle: Oracle, attempt: int) -> Oracle:
+    """A fresh copy of the oracle with its time limit doubled `attempt` times; the oracle itself when attempt is 0."""
+    if attempt == 0:
+        return oracle
+    oracle = copy.copy(oracle)
+    if oracle.time_limit is not None:
+        oracle.time_limit *= 2.0**attempt
+    return oracle
+
+
+@dataclass(frozen=True)
+class UniformWeight:
+    """The weight 1 of every model."""
+
+    def __call__(self, rows: Bits) -> Floats:
+        """Zeros (k,)."""
+        return np.zeros(len(rows))
+
+
+@dataclass(frozen=True)
+class Info:
+    """What a computation cost; records add up."""
+
+    n_cells: int = 0  # cells opened, each with a fresh matrix
+    n_points: int = 0  # solutions read from them
+    n_queries: int = 0  # solver calls, as counted by the oracle
+    n_failures: int = 0  # cells that gave no sample
+
+    def __add__(self, other: Info) -> Info:
+        return Info(
+            self.n_cells + other.n_cells,
+            self.n_points + other.n_points,
+            self.n_queries + other.n_queries,
+            self.n_failures + other.n_failures,
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.n_cells} cells, {self.n_points} solutions read, {self.n_queries} solver calls, "
+            f"{self.n_failures} cells without a sample"
+        )
+
+
+def canonical(rows: Bits) -> Bits:
+    """The rows (k, n) sorted as binary numbers, first column highest. O(k log k) on 64-bit words."""
+    if len(rows) < 2:
+        return rows
+    packed = np.packbits(rows, axis=1)
+    words = np.zeros((len(rows), -(-packed.shape[1] // 8) * 8), dtype=np.uint8)
+    words[:, : packed.shape[1]] = packed
+    order: NDArray[np.intp] = np.lexsort(words.view(">u8").T[::-1])
+    return rows[order]
+
+
+def read_cell(oracle: Oracle, parities: Parities, limit: int | None = None) -> Bits:
+    """The solutions in a cell (k, n_hash) in canonical order; with a limit, up to that many of them.
+
+    A cell that holds `limit` rows or more comes back with exactly `limit`: only fewer rows are a complete cell.
+    """
+    batch = getattr(oracle, "cell", None)
+    if batch is not None:
+        return canonical(batch(parities, limit))
+    rows = list(islice(oracle.solutions(parities), limit))
+    return canonical(np.array(rows, dtype=np.bool_).reshape(len(rows), oracle.formula.n_hash))
+
+
+def growing_reads(oracle: Oracle, parities: Parities, first: int) -> Iterator[tuple[Bits, bool]]:
+    """A cell in reads that double in size: all rows so far, and whether they are the complete cell."""
+    limit = first
+    batch = getattr(oracle, "cell", None)
+    if batch is not None:
+        while True:
+            rows = batch(parities, limit)
+            yield canonical(rows), len(rows) < limit
+            if len(rows) < limit:
+                return
+            limit *= 2
+    solutions, found = oracle.solutions(parities), list[Bits]()
+    while True:
+        found.extend(islice(solutions, limit - len(found)))
+        rows = np.array(found, dtype=np.bool_).reshape(len(found), oracle.formula.n_hash)
+        yield canonical(rows), len(found) < limit
+        if len(found) < limit:
+            return
+        limit *= 2
+
+
+def pick(probabilities: Floats, rng: np.random.Generator) -> int | None:
+    """An index drawn with the given probabilities; None with the probability that they leave to 1."""
+    index = int(np.searchsorted(np.cumsum(probabilities), rng.random(), side="right"))
+    return index if index < len(probabilities) else None

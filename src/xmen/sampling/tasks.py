@@ -1,0 +1,178 @@
+"""Independent tasks on any number of processes: the same seeds give the same results everywhere.
+
+Tasks go through joblib, so a user's `joblib.parallel_config` moves them to loky, Dask or Ray. Each task gets its own
+generator from its own SeedSequence, whoever runs it.
+
+A task that meets a time limit is *never dropped*: hard cells are not like other cells, and estimates without them, or
+with another matrix in their place, would be biased. It is run again from the same seed, so on the same matrix, with a
+fresh solver and twice the time. A worker that dies takes only unfinished tasks with it; they run again on a fresh pool.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+import joblib
+import numpy as np
+
+from xmen.errors import OracleTimeoutError, XmenError
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+Progress: TypeAlias = Callable[[int, int], None]  # tasks done, tasks in all
+
+ATTEMPTS = 4  # of a task that times out: 1, 2, 4 and 8 times the limit
+DEATHS = 3  # of workers that a task was alone on, before it is given up
+_LARGEST_CHUNK = 32  # tasks per joblib call: the call costs about as much as one listed cell
+
+
+class Task(Protocol[T_co]):
+    """A picklable piece of work. `attempt` counts time-outs so far: the limit is doubled as often."""
+
+    def __call__(self, rng: np.random.Generator, attempt: int) -> T_co:
+        """The result; it may depend on the generator only."""
+
+
+class UnfinishedError(XmenError, Generic[T]):
+    """Some tasks could not be finished; `finished` holds the results of those that could, by task number."""
+
+    def __init__(self, message: str, finished: dict[int, T], n_tasks: int) -> None:
+        super().__init__(message)
+        self.finished = finished
+        self.n_tasks = n_tasks
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.finished, self.n_tasks)
+
+
+def run_tasks(
+    task: Task[T],
+    seeds: Sequence[np.random.SeedSequence],
+    *,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+    attempts: int = ATTEMPTS,
+) -> list[T]:
+    """One result per seed, in order. n_jobs=None: what `joblib.parallel_config` says, else one process.
+
+    Raises UnfinishedError, with the results of all tasks that were finished, when a task keeps meeting its time limit
+    or keeps killing its worker. Any other error of a task is raised as it is.
+    """
+    finished: dict[int, T] = {}
+    late: dict[int, str] = {}
+    deaths: Counter[int] = Counter()  # of workers that had no other task at the time
+    n_lost_pools = 0
+
+    def run(todo: list[int], largest_chunk: int) -> bool:
+        """Runs tasks and keeps what they give; false when a worker died on the way."""
+        try:
+            for index, outcome in _run(task, seeds, todo, n_jobs, attempts, largest_chunk):
+                if isinstance(outcome, _Late):
+                    late[index] = outcome.reason
+                else:
+                    finished[index] = outcome
+                if progress is not None:
+                    progress(len(finished), len(seeds))
+        except Exception as error:
+            if not _is_lost_worker(error):
+                raise
+            return False
+        return True
+
+    def run_alone(index: int) -> None:
+        if not run([index], 1):
+            deaths[index] += 1
+
+    while todo := [i for i in range(len(seeds)) if i not in finished and i not in late and i not in deaths]:
+        # After a death tasks travel one by one, so that a deadly one takes no other with it.
+        if run(todo, _LARGEST_CHUNK if n_lost_pools == 0 else 1):
+            continue
+        n_lost_pools += 1
+        if n_lost_pools > 1:
+            # joblib hands out two tasks per worker ahead: one of the first that are not back is to blame.
+            n_suspects = 2 * joblib.effective_n_jobs(n_jobs) + 1
+            for index in [i for i in todo if i not in finished and i not in late][:n_suspects]:
+                run_alone(index)
+    for index in list(deaths):
+        while index not in finished and index not in late and deaths[index] < DEATHS:
+            run_alone(index)
+    if len(finished) < len(seeds):
+        raise UnfinishedError(_what_is_missing(finished, late, len(seeds), attempts), finished, len(seeds))
+    return [finished[i] for i in range(len(seeds))]
+
+
+def spawn(rng: np.random.Generator, n: int) -> list[np.random.SeedSequence]:
+    """n seeds for n tasks; the next call gives others."""
+    seeds: list[np.random.SeedSequence] = rng.bit_generator.seed_seq.spawn(n)  # type: ignore[attr-defined]
+    return seeds
+
+
+class _Late:
+    """A task that met its time limit on every attempt."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+def _run(
+    task: Task[T],
+    seeds: Sequence[np.random.SeedSequence],
+    todo: list[int],
+    n_jobs: int | None,
+    attempts: int,
+    largest: int,
+) -> Iterator[tuple[int, T | _Late]]:
+    """The outcomes of the tasks in `todo`, each as soon as it is there."""
+    # Small enough that every worker gets several chunks, and that progress shows.
+    chunk = max(1, min(largest, len(todo) // (8 * max(1, joblib.effective_n_jobs(n_jobs)))))
+    try:
+        parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+    except ValueError:  # a backend without streaming, such as plain multiprocessing: all results at the end
+        parallel = joblib.Parallel(n_jobs=n_jobs, batch_size=1)
+    calls = (
+        joblib.delayed(_run_chunk)(task, [(i, seeds[i]) for i in todo[start : start + chunk]], attempts)
+        for start in range(0, len(todo), chunk)
+    )
+    chunks: Iterable[list[tuple[int, T | _Late]]] = parallel(calls)
+    for outcomes in chunks:
+        yield from outcomes
+
+
+def _what_is_missing(finished: dict[int, T], late: dict[int, str], n_tasks: int, attempts: int) -> str:
+    message = f"{len(finished)} of {n_tasks} tasks are finished."
+    if late:
+        message += (
+            f" {len(late)} met the oracle's time limit {attempts} times, doubled each time:"
+            f" {next(iter(late.values()))}. Give the oracle more time, or make its cells easier: more parities make"
+            " smaller cells, fewer make a solver's work lighter."
+        )
+    if n_deadly := n_tasks - len(finished) - len(late):
+        message += (
+            f" {n_deadly} killed {DEATHS} workers each, with no other task at work: workers are often killed for lack"
+            " of memory, which smaller cells need less of."
+        )
+    return message
+
+
+def _run_chunk(
+    task: Task[T], numbered: list[tuple[int, np.random.SeedSequence]], attempts: int
+) -> list[tuple[int, T | _Late]]:
+    return [(index, _run_one(task, seed, attempts)) for index, seed in numbered]
+
+
+def _run_one(task: Task[T], seed: np.random.SeedSequence, attempts: int) -> T | _Late:
+    reason = ""
+    for attempt in range(attempts):
+        try:
+            return task(np.random.default_rng(seed), attempt)
+        except OracleTimeoutError as error:
+            reason = str(error)
+    return _Late(reason)
+
+
+def _is_lost_worker(error: Exception) -> bool:
+    """Whether a worker died: loky's TerminatedWorkerError is a BrokenExecutor, Dask has KilledWorker."""
+    return isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker"

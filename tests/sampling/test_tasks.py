@@ -1,0 +1,155 @@
+"""Independent tasks: the same results wherever they run, and nothing lost when workers time out or die."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+
+from sampling.exact_hash import BatchedRows, LinearWeight
+from sampling.tasks_by_hand import AlwaysDie, DieOnce, Draw, ImpatientRows, Process, SlowAtFirst
+from xmen.errors import XmenError
+from xmen.sampling import (
+    CellPlan,
+    Space,
+    UnfinishedError,
+    UniformWeight,
+    bound_partition,
+    estimate,
+    run_tasks,
+    sample_cells,
+    spawn,
+)
+
+
+def seeds(n: int, seed: int = 0) -> list[np.random.SeedSequence]:
+    return np.random.SeedSequence(seed).spawn(n)
+
+
+def first_numbers(n: int) -> list[float]:
+    return [float(np.random.default_rng(seed).random()) for seed in seeds(n)]
+
+
+def linear_space(n_rows: int = 400, n_bits: int = 20) -> Space:
+    rng = np.random.default_rng(7)
+    bits = np.unique(rng.random((n_rows, n_bits)) < 0.5, axis=0)
+    weight = LinearWeight(rng.normal(size=n_bits) * 0.2)
+    return Space(BatchedRows(bits), weight, float(weight(bits).max()))
+
+
+def as_floats(rows: np.ndarray) -> np.ndarray:
+    return rows.astype(np.float64)
+
+
+def everything(n_jobs: int | None) -> tuple[object, ...]:
+    """What a user would compute: an estimate, a bound, a plan, samples."""
+    space, rng = linear_space(), np.random.default_rng(3)
+    learned = estimate(space, 3, 20, rng, as_floats, n_jobs=n_jobs)
+    bound = bound_partition(space, 3, 0.01, rng, n_jobs=n_jobs)
+    rows, info = sample_cells(space, CellPlan.solve(1.2, bound, cell_size=8.0), 40, rng, n_jobs=n_jobs)
+    return learned.log_partition, learned.expectation.tolist(), bound, rows.tolist(), info
+
+
+def test_results_come_in_order_and_from_their_own_seeds() -> None:
+    expected = [np.random.default_rng(seed).random(3).tolist() for seed in seeds(70)]
+    assert run_tasks(Draw(), seeds(70)) == expected
+
+
+def test_spawned_seeds_differ_from_call_to_call() -> None:
+    rng = np.random.default_rng(0)
+    states = [tuple(seed.generate_state(4)) for seed in spawn(rng, 3) + spawn(rng, 3)]
+    assert len(set(states)) == 6
+
+
+def test_one_and_two_processes_agree() -> None:
+    assert os.getpid() not in run_tasks(Process(), seeds(4), n_jobs=2)
+    assert everything(n_jobs=1) == everything(n_jobs=2)
+
+
+def test_a_users_parallel_config_is_followed() -> None:
+    alone = run_tasks(Draw(), seeds(9))
+    for backend in ("threading", "multiprocessing"):
+        with joblib.parallel_config(backend=backend, n_jobs=2):
+            assert run_tasks(Draw(), seeds(9)) == alone
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_dask_cluster_agrees() -> None:
+    distributed = pytest.importorskip("distributed")
+    alone = everything(n_jobs=None)
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+        joblib.parallel_config(backend="dask"),
+    ):
+        assert os.getpid() not in run_tasks(Process(), seeds(4))
+        assert everything(n_jobs=None) == alone
+
+
+def test_a_killed_worker_costs_only_its_own_tasks(tmp_path: Path) -> None:
+    numbers = first_numbers(12)
+    task = DieOnce(tmp_path / "died", numbers[9])
+    reports: list[tuple[int, int]] = []
+    results = run_tasks(task, seeds(12), n_jobs=2, progress=lambda done, total: reports.append((done, total)))
+    assert results == numbers
+    assert task.marker.exists()
+    assert reports == [(done, 12) for done in range(1, 13)]
+    # What was finished did not run again, except results that were on their way when the pool broke.
+    runs = [(tmp_path / f"ran-{value}").stat().st_size for value in numbers]
+    assert runs[9] == 1
+    assert sum(runs) <= 12 + 4
+
+
+def test_a_deadly_task_ends_in_an_error_that_keeps_the_rest() -> None:
+    numbers = first_numbers(6)
+    with pytest.raises(UnfinishedError, match=r"5 of 6 tasks are finished\. 1 killed 3 workers") as caught:
+        run_tasks(AlwaysDie(numbers[2]), seeds(6), n_jobs=2)
+    assert caught.value.finished == {i: value for i, value in enumerate(numbers) if i != 2}
+    assert isinstance(caught.value, XmenError)
+
+
+def test_time_outs_are_tried_again_on_the_same_seed() -> None:
+    numbers = first_numbers(40)
+    results = run_tasks(SlowAtFirst(2), seeds(40))
+    assert results == [(value, 2 if value < 0.3 else 0) for value in numbers]
+
+
+def test_running_out_of_patience_keeps_what_was_learned() -> None:
+    numbers = first_numbers(40)
+    late = [i for i, value in enumerate(numbers) if value < 0.3]
+    with pytest.raises(UnfinishedError, match=f"{len(late)} met the oracle's time limit 4 times") as caught:
+        run_tasks(SlowAtFirst(99), seeds(40))
+    assert sorted(set(range(40)) - set(caught.value.finished)) == late
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.finished, again.n_tasks) == (str(caught.value), caught.value.finished, 40)
+
+
+def test_hard_cells_are_not_dropped() -> None:
+    """Cells with many rows time out. The estimate is that of a patient oracle, not one without its largest cells."""
+    space = linear_space()
+    patient = estimate(space, 3, 30, np.random.default_rng(1))
+    bits = space.oracle.bits  # type: ignore[attr-defined]
+    hard = Space(ImpatientRows(bits, time_limit=1.0, rows_per_second=45.0), space.log_weight, space.log_max)
+    learned = estimate(hard, 3, 30, np.random.default_rng(1))
+    assert learned.log_partition == patient.log_partition
+    assert learned.info.n_points == patient.info.n_points
+    assert hard.oracle.time_limit == 1.0
+
+
+def test_an_estimate_without_its_hard_cells_says_so() -> None:
+    bits = linear_space().oracle.bits  # type: ignore[attr-defined]
+    space = Space(ImpatientRows(bits, time_limit=1.0, rows_per_second=6.0), UniformWeight(), 0.0)
+    with pytest.raises(UnfinishedError, match=r"So far: log Z = \d\.\d+ .* so biased"):
+        estimate(space, 3, 30, np.random.default_rng(1))
+
+
+def test_other_errors_are_raised_as_they_are() -> None:
+    def broken(rng: np.random.Generator, attempt: int) -> None:
+        raise ZeroDivisionError("not ours")
+
+    with pytest.raises(ZeroDivisionError, match="not ours"):
+        run_tasks(broken, seeds(3))
