@@ -1,0 +1,168 @@
+"""Clauses, and definitions that keep models unique.
+
+Every auxiliary variable is defined in both directions, so that it is a function of the others: models of the
+formula then correspond one to one to assignments of the variables that are not auxiliary.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class ClauseBuilder:
+    """A growing set of clauses; literals are +-1, +-2, ... and `TRUE`, which is variable 1."""
+
+    TRUE = 1
+    FALSE = -1
+
+    def __init__(self) -> None:
+        self.n_variables = 1
+        self._flat = array("i")
+        self._or: dict[tuple[int, ...], int] = {}
+        self.add([self.TRUE])
+
+    def copy(self) -> ClauseBuilder:
+        """An independent builder with the same clauses and definitions."""
+        twin = ClauseBuilder()
+        twin.n_variables, twin._flat, twin._or = self.n_variables, self._flat[:], dict(self._or)
+        return twin
+
+    def variable(self) -> int:
+        """A new variable."""
+        self.n_variables += 1
+        return self.n_variables
+
+    def variables(self, n: int) -> list[int]:
+        """n new variables."""
+        return [self.variable() for _ in range(n)]
+
+    def add(self, clause: Iterable[int]) -> None:
+        """One more clause."""
+        self._flat.extend(clause)
+        self._flat.append(0)
+
+    @property
+    def clauses(self) -> NDArray[np.int32]:
+        """All clauses, flat, each closed by a 0."""
+        return np.array(self._flat, dtype=np.int32)
+
+    def any_of(self, literals: Iterable[int]) -> int:
+        """A literal that is true exactly when one of these is."""
+        parts = sorted(set(literals) - {self.FALSE})
+        if self.TRUE in parts or any(-part in parts for part in parts if part > 0):
+            return self.TRUE
+        if not parts:
+            return self.FALSE
+        if len(parts) == 1:
+            return parts[0]
+        key = tuple(parts)
+        if key not in self._or:
+            self._or[key] = self.fresh_any_of(parts)
+        return self._or[key]
+
+    def fresh_any_of(self, literals: Iterable[int]) -> int:
+        """A new variable of its own that is true exactly when one of these literals is."""
+        parts, out = list(literals), self.variable()
+        for part in parts:
+            self.add([out, -part])
+        self.add([-out, *parts])
+        return out
+
+    def all_of(self, literals: Iterable[int]) -> int:
+        """A literal that is true exactly when all of these are."""
+        return -self.any_of(-literal for literal in literals)
+
+    def exclusive(self, a: int, b: int) -> int:
+        """A literal for a xor b."""
+        if abs(a) == self.TRUE:
+            return -b if a == self.TRUE else b
+        if abs(b) == self.TRUE:
+            return self.exclusive(b, a)
+        if abs(a) == abs(b):
+            return self.FALSE if a == b else self.TRUE
+        out = self.variable()
+        for signs in ((-1, a, b), (-1, -a, -b), (1, -a, b), (1, a, -b)):
+            self.add([signs[0] * out, signs[1], signs[2]])
+        return out
+
+    def at_most_one(self, literals: Sequence[int]) -> None:
+        """No two of these are true; sums over prefixes keep it linear in their number."""
+        if len(literals) <= 5:
+            for i, a in enumerate(literals):
+                for b in literals[:i]:
+                    self.add([-a, -b])
+            return
+        before = literals[0]
+        for literal in literals[1:]:
+            self.add([-before, -literal])
+            if literal != literals[-1]:
+                before = self.any_of([before, literal])
+
+    def exactly_one_iff(self, active: int, literals: Sequence[int]) -> None:
+        """When active is true exactly one of these is; otherwise none."""
+        self.add([-active, *literals])
+        for literal in literals:
+            self.add([-literal, active])
+        self.at_most_one(literals)
+
+    def between(self, literals: Sequence[int], least: int, most: int) -> int:
+        """A literal that is true exactly when between least and most of these are."""
+        n = len(literals)
+        least = max(least, 0)
+        if least > n or most < least:
+            return self.FALSE
+        if least == n:
+            return self.all_of(literals)
+        if most >= n and least <= 1:
+            return self.TRUE if least == 0 else self.any_of(literals)
+        if most == 0:
+            return -self.any_of(literals)
+        # reached[j]: at least j of the literals so far.
+        reached = [self.TRUE] + [self.FALSE] * (most + 1)
+        for literal in literals:
+            for j in range(min(most + 1, n), 0, -1):
+                step = self.all_of([reached[j - 1], literal])
+                reached[j] = self.any_of([reached[j], step])
+        return self.all_of([reached[least], -reached[most + 1]])
+
+    def sum_of(self, numbers: Sequence[Sequence[int]]) -> list[int]:
+        """The binary sum of binary numbers (lists of literals, lowest bit first)."""
+        queue = [list(number) for number in numbers if number]
+        if not queue:
+            return []
+        while len(queue) > 1:
+            queue = [
+                self._add_two(queue[i], queue[i + 1]) if i + 1 < len(queue) else queue[i]
+                for i in range(0, len(queue), 2)
+            ]
+        return queue[0]
+
+    def _add_two(self, a: Sequence[int], b: Sequence[int]) -> list[int]:
+        out, carry = [], self.FALSE
+        for i in range(max(len(a), len(b))):
+            x = a[i] if i < len(a) else self.FALSE
+            y = b[i] if i < len(b) else self.FALSE
+            half = self.exclusive(x, y)
+            out.append(self.exclusive(half, carry))
+            carry = self.any_of([self.all_of([x, y]), self.all_of([half, carry])])
+        if carry != self.FALSE:
+            out.append(carry)
+        return out
+
+    def at_least_number(self, a: Sequence[int], b: Sequence[int]) -> int:
+        """A literal for a >= b, both binary, lowest bit first."""
+        out = self.TRUE
+        for i in range(max(len(a), len(b))):
+            x = a[i] if i < len(a) else self.FALSE
+            y = b[i] if i < len(b) else self.FALSE
+            greater, equal = self.all_of([x, -y]), -self.exclusive(x, y)
+            out = self.any_of([greater, self.all_of([equal, out])])
+        return out
+
+    def constant(self, value: int) -> list[int]:
+        """A non-negative whole number in binary, lowest bit first."""
+        return [self.TRUE if value >> i & 1 else self.FALSE for i in range(value.bit_length())]

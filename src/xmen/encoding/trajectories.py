@@ -1,0 +1,100 @@
+"""The whole encoding: world and constraint to a formula, and models back to trajectories."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xmen.constraints.constraint import Constraint, units
+from xmen.encoding.builder import ClauseBuilder
+from xmen.encoding.decoding import BitDecoder, Decoder, EdgeDecoder, StateDecoder
+from xmen.encoding.machines import encode_tree, signed_sums
+from xmen.encoding.paths import PathLiterals, Places, encode_paths, find_places
+from xmen.oracles.formula import Bits, Formula
+from xmen.product.walks import Walks
+from xmen.worlds.mdp import MDP
+
+
+class Encoding:
+    """A world and a constraint in clauses, whose models are the valid trajectories, one to one.
+
+    Parities range over the variables that determine the trajectory: visited states where no two edges join the
+    same states, used edges otherwise, or, in worlds with cycles, bits that number the start and the edge taken
+    at each time among those that leave the state (zero after the end).
+    """
+
+    def __init__(self, world: MDP, constraint: Constraint | None, timed: bool | None = None) -> None:
+        self.world = world
+        self.constraint = constraint
+        self.places: Places = find_places(world, timed)
+        self._builder = ClauseBuilder()
+        self.path: PathLiterals = encode_paths(self._builder, self.places)
+        for _, unit in units(constraint) if constraint is not None else ():
+            self._builder.add([encode_tree(self._builder, self.path, unit, required=True)])
+        self.decoder, self._hash_variables = self._choose_hash_variables()
+
+    @property
+    def hashes(self) -> str:
+        """Which variables carry the parities: 'states', 'edges' or 'bits'."""
+        return self.decoder.kind
+
+    @cached_property
+    def formula(self) -> Formula:
+        """The clauses with every constraint required."""
+        return Formula(self._builder.n_variables, self._builder.clauses, self._hash_variables)
+
+    def with_assumptions(self) -> tuple[Formula, list[int]]:
+        """The world and the machines, and a literal per constraint (as `units` has them) that may be assumed or not."""
+        builder = ClauseBuilder()
+        path = encode_paths(builder, self.places)
+        parts = [] if self.constraint is None else units(self.constraint)
+        literals = [encode_tree(builder, path, part) for _, part in parts]
+        return Formula(builder.n_variables, builder.clauses, ()), literals
+
+    def with_thresholds(
+        self, edge_values: NDArray[np.int64], start_values: NDArray[np.int64], thresholds: list[int]
+    ) -> tuple[Formula, list[int]]:
+        """The formula with a literal per threshold, true exactly when the path's integer sum is at most it.
+
+        edge_values: one integer per place edge; start_values: one per start place. One adder serves all thresholds.
+        """
+        builder = self._builder.copy()
+        path, places = self.path, self.places
+        end_values = np.zeros(len(places.ends), dtype=np.int64)
+        plus, minus = signed_sums(builder, path, edge_values, end_values)
+        begins = [
+            builder.all_of([path.visited[p], *(-path.used[e] for e in np.flatnonzero(places.target == p))])
+            for p in places.starts.tolist()
+        ]
+        for sign, sums in ((1, plus), (-1, minus)):
+            shown = [(sign * v, b) for v, b in zip(start_values.tolist(), begins, strict=True) if sign * v > 0]
+            n_bits = max((value.bit_length() for value, _ in shown), default=0)
+            number = [builder.any_of([b for v, b in shown if v >> bit & 1]) for bit in range(n_bits)]
+            sums[:] = builder.sum_of([list(sums), number])
+        literals = []
+        for threshold in thresholds:
+            more = builder.sum_of([minus, builder.constant(threshold)]) if threshold > 0 else minus
+            less = builder.sum_of([plus, builder.constant(-threshold)]) if threshold < 0 else plus
+            literals.append(builder.at_least_number(more, less))
+        return Formula(builder.n_variables, builder.clauses, self._hash_variables), literals
+
+    def decode(self, bits: Bits) -> Walks:
+        """The trajectories that rows of hash bits (n, n_hash) stand for."""
+        return self.decoder.decode(np.ascontiguousarray(bits))
+
+    def encode_walks(self, walks: Walks) -> Bits:
+        """The hash bits of trajectories of this world: the inverse of `decode`."""
+        return self.decoder.encode(walks)
+
+    def _choose_hash_variables(self) -> tuple[Decoder, tuple[int, ...]]:
+        places, path = self.places, self.path
+        if places.timed:
+            bits = BitDecoder(places)
+            return bits, bits.variables(self._builder, path)
+        joined = np.unique(np.stack([places.source, places.target], axis=1), axis=0)
+        if len(joined) == len(places.edge):
+            return StateDecoder(places), tuple(path.visited)
+        edges = EdgeDecoder(places)
+        return edges, edges.variables(path)

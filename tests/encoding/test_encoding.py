@@ -1,0 +1,137 @@
+"""Models of the formula and valid trajectories correspond one to one: counted on random worlds and formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pycryptosat
+import pytest
+
+import xmen as xm
+from reference import exact_distribution
+from strategies import cases, random_formula, random_world
+from xmen.encoding import machines
+from xmen.encoding.trajectories import Encoding
+
+
+def all_models(formula, most):
+    """Every model over *all* variables, so that an auxiliary variable left free would be counted twice."""
+    solver = pycryptosat.Solver()
+    for clause in formula.clause_list():
+        if not clause:
+            return []
+        solver.add_clause(clause)
+    solver.add_clause([formula.n_variables, -formula.n_variables])
+    models = []
+    while len(models) < most:
+        satisfiable, model = solver.solve()
+        if not satisfiable:
+            return models
+        models.append(model)
+        solver.add_clause([-v if model[v] else v for v in range(1, formula.n_variables + 1)])
+    raise AssertionError(f"more than {most} models")
+
+
+def trajectories_of(encoding, bits):
+    walks, world = encoding.decode(bits), encoding.world
+    found = []
+    for start, edges, length in zip(walks.starts, walks.edges, walks.lengths, strict=True):
+        path = edges[:length]
+        found.append(((int(start), *map(int, world.target[path])), tuple(map(int, world.action[path]))))
+    return found, walks
+
+
+def check(world, description, constraint, timed):
+    truth = exact_distribution(world, description, np.zeros((world.n_states, world.n_actions))).log_weights
+    if len(truth) > 300:
+        return 0
+    encoding = Encoding(world, constraint, timed=timed)
+    formula = encoding.formula
+    models = all_models(formula, most=len(truth) + 1)
+    bits = np.array([[model[v] for v in formula.hash_variables] for model in models], dtype=bool)
+    bits = bits.reshape(len(models), formula.n_hash)
+    found, walks = trajectories_of(encoding, bits)
+    assert len(found) == len(set(found)), "two models for one trajectory"
+    assert set(found) == set(truth)
+    if len(models):
+        np.testing.assert_array_equal(encoding.encode_walks(walks), bits)
+    return len(models)
+
+
+def acyclic_world(rng):
+    """States 0 .. n-1 with edges that go up only, sometimes several actions or outcomes to the same state."""
+    n, rows = int(rng.integers(3, 6)), []
+    for s in range(n - 1):
+        for a in range(int(rng.integers(1, 4))):
+            targets = rng.choice(np.arange(s + 1, n), size=min(int(rng.integers(1, 3)), n - 1 - s), replace=False)
+            p = rng.dirichlet(np.ones(len(targets)))
+            rows += [(s, a, int(t), float(q)) for t, q in zip(targets, p / p.sum(), strict=True)]
+    start = rng.dirichlet(np.ones(n)) * (rng.random(n) < 0.5)
+    start = start / start.sum() if start.sum() else 0
+    terminal = [n - 1, *(s for s in range(n - 1) if rng.random() < 0.15)]
+    return xm.MDP(n, 3, rows, start=start, terminal=terminal)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_models_are_valid_trajectories_in_any_world(block):
+    counted = 0
+    for seed in range(block * cases(40), (block + 1) * cases(40)):
+        rng = np.random.default_rng(seed)
+        world = random_world(rng)
+        description, constraint = random_formula(rng, world.n_states, world.n_actions, depth=int(rng.integers(0, 3)))
+        counted += check(world, description, constraint, timed=None) > 0
+    assert counted > cases(8)
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_models_are_valid_trajectories_in_acyclic_worlds(timed):
+    kinds = set()
+    for seed in range(cases(60)):
+        rng = np.random.default_rng(seed)
+        world = acyclic_world(rng)
+        description, constraint = random_formula(rng, world.n_states, world.n_actions, depth=int(rng.integers(0, 3)))
+        check(world, description, constraint, timed)
+        kinds.add(Encoding(world, None, timed).hashes)
+    assert kinds == ({"bits"} if timed else {"states", "edges"})
+
+
+def test_compact_encodings_agree_with_their_machines(monkeypatch):
+    """With listing switched off for them, `no_revisit` and all comparisons take their compact forms."""
+    monkeypatch.setattr(machines, "COMPACT_ABOVE", 0)
+    tried = set()
+    for seed in range(cases(150)):
+        rng = np.random.default_rng(10_000 + seed)
+        world = random_world(rng) if seed % 2 else acyclic_world(rng)
+        description, constraint = random_formula(rng, world.n_states, world.n_actions, depth=0)
+        kind = type(constraint).__name__
+        if kind in ("NoRevisit", "LinearComparison"):
+            tried.add(kind)
+            check(world, description, constraint, timed=None)
+    assert tried == {"NoRevisit", "LinearComparison"}
+
+
+def test_thresholds_on_integer_sums():
+    for seed in range(cases(25)):
+        rng = np.random.default_rng(seed)
+        world = random_world(rng) if seed % 2 else acyclic_world(rng)
+        encoding = Encoding(world, None)
+        places = encoding.places
+        n_paths = len(exact_distribution(world, None, np.zeros((world.n_states, world.n_actions))).log_weights)
+        if not 0 < n_paths <= 200:
+            continue
+        edge_values = rng.integers(-5, 6, len(places.edge))
+        start_values = rng.integers(-3, 4, len(places.starts))
+        thresholds = [-4, 0, 1, 6]
+        formula, literals = encoding.with_thresholds(edge_values, start_values, thresholds)
+        by_edge = {}
+        for value, p, e in zip(edge_values, places.source, places.edge, strict=True):
+            by_edge[int(places.station[p]) if places.timed else -1, int(e)] = int(value)
+        of_start = dict(zip(places.state[places.starts].tolist(), start_values.tolist(), strict=True))
+        models = all_models(formula, most=10_000)
+        bits = np.array([[m[v] for v in formula.hash_variables] for m in models], dtype=bool)
+        walks = encoding.decode(bits.reshape(len(models), formula.n_hash))
+        for i, model in enumerate(models):
+            path = walks.edges[i, : walks.lengths[i]].tolist()
+            total = of_start[int(walks.starts[i])]
+            total += sum(by_edge[t if places.timed else -1, e] for t, e in enumerate(path))
+            truth = [model[abs(literal)] == (literal > 0) for literal in literals]
+            assert truth == [total <= threshold for threshold in thresholds]
