@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 Floats: TypeAlias = NDArray[np.float64]
 
+LARGEST_RETURN = 1e10  # sums of rewards above this leave fewer than six digits for their differences
+
 
 @runtime_checkable
 class Reward(Protocol):
@@ -59,6 +61,13 @@ def reward_table(reward: Reward | ArrayLike | None, world: MDP) -> Floats:
         raise RewardError(
             f"the reward has shape {table.shape}, but the world has {world.n_states} states and "
             f"{world.n_actions} actions: give an array of shape {shape}, or LinearReward(features, weights)."
+        )
+    largest = float(np.abs(table).max(initial=0.0)) * max(world.max_length, 1)
+    if largest > LARGEST_RETURN:
+        raise RewardError(
+            f"rewards of up to {np.abs(table).max():g} over {world.max_length} actions add up to {largest:g}: beyond "
+            f"{LARGEST_RETURN:g} a double can no longer tell trajectories apart. Scale the rewards down, or take out "
+            "what all actions have in common."
         )
     return table
 

@@ -270,3 +270,21 @@ def test_equal_constraints_are_equal_and_hash_alike():
     assert one != two.named("y")
     assert visit(at(1)) != never(at(1))
     assert (share(at(1)) >= 0.5) == (2 * count(at(1)) - length() >= 0)
+
+
+@pytest.mark.parametrize("value", [None, ([0, 1], [0]), "01"])
+def test_only_trajectories_are_judged(value):
+    with pytest.raises(TrajectoryError, match="Trajectory"):
+        visit(at(1)).accepts(value)
+
+
+def test_a_failing_function_of_the_user_is_named_with_its_arguments():
+    positive = when(lambda state, action: action > 0, name="positive")
+    with pytest.raises(ConstraintError, match=r"when\('positive'\).*state 1 and action None.*last position"):
+        visit(positive).accepts(Trajectory([0, 1], [0]))
+
+
+def test_shares_forgive_rounding():
+    one_in_ten = Trajectory([1] + [0] * 9, [0] * 9)
+    assert (share(at(1)) <= 1 - 0.9).accepts(one_in_ten)
+    assert (share(at(1)) >= np.float32(0.1)).accepts(one_in_ten)

@@ -110,7 +110,7 @@ def test_budget_names_the_constraint_that_multiplies_the_most():
         (xm.longest_repeat() <= 3).named("no long runs"),
     ]
     with pytest.raises(xm.ProductTooLargeError) as error:
-        xm.distribution(grid, rules, None, max_nodes=2000)
+        xm.distribution(grid, rules, None, engine="exact", max_nodes=2000)
     message = str(error.value)
     assert "'never twice' multiplies it the most" in message
     assert "max_nodes = 2,000" in message
@@ -164,3 +164,22 @@ def test_bad_questions(grid):
         xm.LinearReward(np.zeros((25, 2)), [1.0])
     assert d.sample(0) == []
     assert d.log_prob(xm.Trajectory([0, 99], [0])) == -np.inf
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "x"])
+def test_bad_seeds(grid, seed):
+    with pytest.raises(xm.EngineError, match="seed"):
+        xm.distribution(grid, None, None, seed=seed)
+    with pytest.raises(xm.EngineError, match="seed"):
+        xm.distribution(grid, None, None).sample(1, seed=seed)
+
+
+def test_numpy_integers_are_integers(grid):
+    assert len(xm.distribution(grid, None, None, max_nodes=np.int64(10_000)).sample(np.int64(3), seed=np.int64(1))) == 3
+
+
+def test_long_constraints_do_not_flood_messages():
+    grid = xm.GridWorld(30, 30, start=(0, 0), goal=(29, 29), horizon=100)
+    with pytest.raises(xm.InfeasibleError) as error:
+        xm.distribution(grid, xm.total(list(range(900))) <= 10, None)
+    assert len(str(error.value)) < 600

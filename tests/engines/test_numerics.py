@@ -113,3 +113,24 @@ def test_zero_probability_is_minus_infinity():
     d = xm.distribution(world, xm.never(xm.at(6)), None)
     assert d.log_prob(xm.Trajectory([0, 5, 6], [0, 1])) == -np.inf
     assert d.visits()[6].max() == 0.0
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, -1e5, 1e6])
+def test_what_all_actions_have_in_common_changes_nothing(offset):
+    """Fixed lengths: an offset per step cancels out of every probability, of visits and of the entropy."""
+    rows = [(0, 0, 1, 1.0), (0, 1, 0, 1.0), (1, 0, 2, 1.0), (1, 1, 0, 1.0), (2, 0, 0, 1.0), (2, 1, 2, 1.0)]
+    world = xm.MDP(3, 2, rows, start=0, horizon=200)
+    rule = xm.longest_run(xm.at(2)) <= 5
+    plain = xm.distribution(world, rule, np.zeros((3, 2)))
+    d = xm.distribution(world, rule, np.full((3, 2), offset))
+    # A sum of offset * 200 is rounded by about offset * 200 * 1e-16 in each of 200 steps.
+    precision = 1e-9 + abs(offset) * 200 * 2.3e-16 * 200
+    assert d.visits().sum() == pytest.approx(200, abs=1e-9)
+    np.testing.assert_allclose(d.visits(), plain.visits(), atol=precision)
+    assert d.entropy() == pytest.approx(plain.entropy(), abs=precision)
+
+
+def test_rewards_beyond_the_precision_of_doubles_are_refused():
+    world, _ = CASES["wild"]
+    with pytest.raises(xm.RewardError, match="tell trajectories apart"):
+        xm.distribution(world, None, np.full((25, 5), 1e9))

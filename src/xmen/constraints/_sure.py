@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from xmen.constraints.verdict import Sure
 
-MAX_STEPS = 32_768  # (state, row) pairs tried before a machine counts as too large to list
+MAX_STEPS = 4_096  # (state, row) pairs tried before a machine counts as too large to list
 
 
 class RowMachine(Protocol):

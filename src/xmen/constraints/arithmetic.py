@@ -256,10 +256,10 @@ class Share(Comparable):
 
 
 def exact_fraction(value: object, where: str) -> Fraction:
-    """The simplest fraction that rounds to the given number, so that 0.1 means 1/10 and 1/3 means one third.
+    """The simplest fraction within rounding of the given number: 0.1 means 1/10, 1 / 3 a third, 0.1 + 0.2 three tenths.
 
-    >>> exact_fraction(0.1, "here"), exact_fraction(1 / 3, "here")
-    (Fraction(1, 10), Fraction(1, 3))
+    >>> exact_fraction(0.1, "here"), exact_fraction(1 / 3, "here"), exact_fraction(0.1 + 0.2, "here")
+    (Fraction(1, 10), Fraction(1, 3), Fraction(3, 10))
     """
     if isinstance(value, Fraction):
         return value
@@ -269,11 +269,12 @@ def exact_fraction(value: object, where: str) -> Fraction:
         return Fraction(integer(value, where))
     if not math.isfinite(value):
         raise ConstraintError(f"{where}: compare a share with a finite number; got {value!r}.")
-    number = float(value)
+    number = float(str(value))  # the shortest decimal, which for single precision is not float(value)
+    rounding = 1e-15 * abs(number)
     limit = 1
     while True:
         simple = Fraction(number).limit_denominator(limit)
-        if float(simple) == number:
+        if abs(float(simple) - number) <= rounding:
             return simple
         limit *= 10
 

@@ -23,12 +23,15 @@ from xmen.constraints.events import (
     whole_number,
 )
 from xmen.constraints.verdict import OPEN, Sure, combine
-from xmen.errors import ConstraintError, MisuseError
+from xmen.errors import ConstraintError, MisuseError, TrajectoryError
 
 if TYPE_CHECKING:
     from xmen.constraints.leaf import Leaf
     from xmen.worlds.mdp import MDP
     from xmen.worlds.trajectory import Trajectory
+
+
+LONGEST_LABEL = 200
 
 
 class Violation(NamedTuple):
@@ -66,8 +69,9 @@ class Constraint(ABC):
 
     @property
     def label(self) -> str:
-        """The name, or the text of a constraint without one."""
-        return self.name or self._text()
+        """The name, or the text of a constraint without one, shortened to what a message can hold."""
+        text = self.name or self._text()
+        return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 4]} ..."
 
     def accepts(self, trajectory: Trajectory) -> bool:
         """Whether the trajectory keeps this constraint."""
@@ -80,6 +84,10 @@ class Constraint(ABC):
         >>> print(never(at(2)).named("no lava").explain(Trajectory([0, 2, 1], [0, 0])))
         'no lava' fails, and is sure to fail from position 1 on
         """
+        if not (hasattr(trajectory, "states") and hasattr(trajectory, "actions")):
+            raise TrajectoryError(
+                f"a constraint judges a Trajectory(states, actions); got {type(trajectory).__name__}."
+            )
         history = self.history(trajectory)
         return None if history.verdicts[-1] == Sure.HOLDS.value else history.blame()
 

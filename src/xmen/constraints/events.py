@@ -187,8 +187,17 @@ class When(Event):
 
     def holds(self, states: Ints, actions: Ints) -> Bools:
         pairs = zip(states.ravel().tolist(), actions.ravel().tolist(), strict=True)
-        answers = [bool(self.function(s, None if a == NO_ACTION else a)) for s, a in pairs]
+        answers = [self._ask(s, None if a == NO_ACTION else a) for s, a in pairs]
         return np.array(answers, dtype=bool).reshape(states.shape)
+
+    def _ask(self, state: int, action: int | None) -> bool:
+        try:
+            return bool(self.function(state, action))
+        except Exception as error:
+            hint = " (at the last position the action is None)" if action is None else ""
+            raise ConstraintError(
+                f"`{self}` failed for state {state} and action {action}{hint}: {type(error).__name__}: {error}"
+            ) from error
 
     def holds_without_action(self) -> bool | None:
         return None

@@ -1,4 +1,4 @@
-"""Reading constraints from text: the inverse of `str(constraint)`.
+"""Reading constraints and events from text: the inverse of `str(constraint)`.
 
 The text is Python's spelling. It is read through Python's own syntax tree, of which only the nodes below are
 understood, and built by calling the functions of this room: nothing is ever evaluated.
@@ -35,29 +35,49 @@ def parse_constraint(text: str, names: Mapping[str, Event | Constraint] | None =
     >>> parse_constraint("visit(shop) & (count(at(3)) <= 2)", {"shop": at(7, 8)})
     visit(at(7, 8)) & (count(at(3)) <= 2)
     """
-    if not isinstance(text, str):
-        raise ConstraintSyntaxError(f"parse_constraint(text, names) reads text; got {text!r} ({type(text).__name__}).")
-    source = Source(text)
-    reader = _Reader(source, _checked_names({} if names is None else names))
+    source, reader = _open(text, names, "parse_constraint(text, names)")
     try:
-        tree = source.parse()
-        return reader.constraint(tree)
+        return reader.constraint(source.parse())
     except RecursionError:
         source.fail(TOO_DEEP, 0)
 
 
-def _checked_names(names: object) -> dict[str, Event | Constraint]:
-    where = "parse_constraint(text, names)"
+def parse_event(text: str, names: Mapping[str, Event] | None = None) -> Event:
+    """The event that the text spells: the inverse of `str(event)`, with `names` for events of your own.
+
+    >>> from xmen.constraints import at
+    >>> parse_event("~shop & doing(0)", {"shop": at(7, 8)})
+    ~at(7, 8) & doing(0)
+    """
+    source, reader = _open(text, names, "parse_event(text, names)")
+    if not source.text.strip():
+        source.fail("the text is empty; write an event such as at(3)", 0)
+    try:
+        return reader.event(source.parse())
+    except RecursionError:
+        source.fail(TOO_DEEP, 0)
+
+
+def _open(text: object, names: Mapping[str, Event | Constraint] | None, where: str) -> tuple[Source, _Reader]:
+    if not isinstance(text, str):
+        raise ConstraintSyntaxError(f"{where} reads text; got {text!r} ({type(text).__name__}).")
+    source = Source(text)
+    return source, _Reader(source, check_names({} if names is None else names, where))
+
+
+def check_names(names: object, where: str) -> dict[str, Event | Constraint]:
+    """The names, if text can use all of them; otherwise a ConstraintError that says which it cannot."""
+    prefix = f"{where}: " if where else ""
     if not isinstance(names, Mapping):
-        raise ConstraintError(f"{where}: names maps names to events and constraints; got {names!r}.")
+        raise ConstraintError(f"{prefix}names maps names to events and constraints; got {names!r}.")
     for name, value in names.items():
         if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
-            raise ConstraintError(f"{where}: {name!r} cannot be written in the text; use a Python identifier.")
+            raise ConstraintError(f"{prefix}{name!r} cannot be written in the text; use a Python identifier.")
         if name in FUNCTIONS or name in WITHOUT_TEXT or name == ANYTIME:
-            raise ConstraintError(f"{where}: the name {name!r} is taken by xmen's own {name}; choose another.")
+            raise ConstraintError(f"{prefix}the name {name!r} is taken by xmen's own {name}; choose another.")
         if not isinstance(value, Event | Constraint):
             raise ConstraintError(
-                f"{where}: {name!r} must stand for an event or a constraint; got {value!r} ({type(value).__name__})."
+                f"{prefix}{name!r} must stand for an event or a constraint; got {value!r} ({type(value).__name__})."
             )
     return dict(names)
 
@@ -90,6 +110,12 @@ class _Reader:
         if isinstance(value, Comparable):
             self.source.fail(f"this is {_kind(value)}: compare it, as in `{value} >= 1`", offset)
         self.source.fail(f"this is {_kind(value)}, not a constraint such as visit(at(3))", offset)
+
+    def event(self, tree: ast.expr) -> Event:
+        value = self.value(tree)
+        if isinstance(value, Event):
+            return value
+        self.source.fail(f"this is {_kind(value)}, not an event such as at(3)", self.source.start(tree))
 
     def value(self, node: ast.expr) -> object:
         """What the node stands for: an event, a constraint, a form, a number, a text or a list."""

@@ -17,12 +17,18 @@ def feasible_product(world: MDP, constraint: Constraint | None, max_nodes: int) 
     product = multiply(world, constraint, max_nodes)
     if product.feasible():
         return product
-    parts = [] if constraint is None else units(constraint)
+    raise explain_conflict(world, [] if constraint is None else units(constraint), max_nodes)
+
+
+def explain_conflict(
+    world: MDP, parts: list[tuple[str, Constraint]], max_nodes: int, suspects: list[int] | None = None
+) -> InfeasibleError:
+    """`explain_infeasible` by products of smaller and smaller sets of constraints."""
 
     def can_hold(kept: list[int]) -> bool:
         return multiply(world, conjunction([parts[i][1] for i in kept]), max_nodes).feasible()
 
-    raise explain_infeasible(world, parts, can_hold)
+    return explain_infeasible(world, parts, can_hold, suspects)
 
 
 def multiply(world: MDP, constraint: Constraint | None, max_nodes: int) -> Product:
@@ -34,9 +40,9 @@ def node_budget(max_nodes: int | None) -> int:
     """The given budget of product nodes, or the default one."""
     if max_nodes is None:
         return DEFAULT_MAX_NODES
-    if isinstance(max_nodes, bool) or not isinstance(max_nodes, int) or max_nodes < 1:
+    if isinstance(max_nodes, bool) or not hasattr(max_nodes, "__index__") or max_nodes < 1:
         raise EngineError(f"max_nodes is a whole number of product nodes, 1 or more; got {max_nodes!r}.")
-    return max_nodes
+    return int(max_nodes)
 
 
 def explain_infeasible(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self, overload
+from typing import Literal, NamedTuple, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,9 +17,6 @@ from xmen.errors import EngineError, RewardError
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from xmen.product.graph import Product
 
 ENGINES = ("auto", "exact", "reject", "xor")
 
@@ -38,6 +35,7 @@ class Distribution(ABC):
 
     engine: str
     guarantee: Guarantee
+    reason: str = ""  # why this engine was chosen
 
     def __init__(
         self,
@@ -52,7 +50,7 @@ class Distribution(ABC):
         self.reward = reward
         self.discount = discount
         self._table = reward_table(reward, world)
-        self._rng = np.random.default_rng(seed)
+        self._rng = generator(seed)
 
     @overload
     def log_partition(self) -> float: ...
@@ -97,7 +95,7 @@ class Distribution(ABC):
         return int(n)
 
     def _generator(self, seed: Seed) -> np.random.Generator:
-        return self._rng if seed is None else np.random.default_rng(seed)
+        return self._rng if seed is None else generator(seed)
 
     def log_prob(self, trajectory: Trajectory) -> float:
         """log P(tau); -inf for a trajectory that the world or the constraint does not allow."""
@@ -139,11 +137,21 @@ def distribution(
     engine: str = "auto",
     seed: Seed = None,
     max_nodes: int | None = None,
+    oracle: str = "auto",
+    cell_size: float | None = None,
+    delta: float | None = None,
+    failure: float | None = None,
+    time_limit: float | None = 60.0,
 ) -> Distribution:
     """The maximum-entropy distribution over all trajectories of `world` that satisfy `constraint`.
 
     `constraint` may be None (no rule) or a list (all of them); `reward` an array (n_states, n_actions), a
-    LinearReward, or None for zero everywhere. `max_nodes` bounds the product of the exact engine.
+    LinearReward, or None for zero everywhere. `max_nodes` bounds the product of world and constraint.
+
+    The engine "auto" is exact under that budget, else rejects where that accepts often enough, else hashes ("xor").
+    For the latter: `oracle` ("auto", "listed", "cryptominisat", "cadical", "cpsat", "highs"), `delta` and `failure`
+    (every sampling probability within a factor delta, except with probability failure), `cell_size` (expected
+    number of solutions in a hash cell) and `time_limit` (seconds per call of the oracle).
 
     Raises InfeasibleError with a minimal set of conflicting constraints when no trajectory is valid.
 
@@ -159,16 +167,34 @@ def distribution(
         rule.check_world(world)
     if engine not in ENGINES:
         raise EngineError(f"unknown engine {engine!r}: choose one of {', '.join(map(repr, ENGINES))}.")
-    if engine not in ("auto", "exact"):
-        raise EngineError(f"the engine {engine!r} is not part of this release yet: use 'exact' or 'auto'.")
     gamma = check_discount(discount)
 
-    from xmen.engines.diagnosis import feasible_product, node_budget  # numba loads slowly: not before it is needed
-    from xmen.engines.exact import ExactDistribution
+    from xmen.engines.choose import Chooser  # numba loads slowly: not before it is needed
+    from xmen.engines.diagnosis import node_budget
+    from xmen.engines.settings import xor_settings
 
     reward_table(reward, world)  # a bad reward is reported before any long work
-    product: Product = feasible_product(world, rule, node_budget(max_nodes))
-    return ExactDistribution(product, reward, gamma, seed)
+    chooser = Chooser(
+        world=world,
+        constraint=rule,
+        reward=reward,
+        discount=gamma,
+        seed=seed,
+        max_nodes=node_budget(max_nodes),
+        oracle=oracle,
+        time_limit=time_limit,
+        settings=xor_settings(delta, failure, cell_size),
+    )
+    answer: Distribution = getattr(chooser, engine)()
+    return answer
+
+
+def generator(seed: Seed) -> np.random.Generator:
+    """A random generator from a seed, or an EngineError that says what seeds are."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise EngineError(f"a seed is a whole number, 0 or more, or a numpy Generator; got {seed!r}.") from None
 
 
 def as_constraint(constraint: object) -> Constraint | None:

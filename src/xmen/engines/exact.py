@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from xmen.engines.distribution import Distribution, Guarantee, Seed
 from xmen.product.best import best_walk
@@ -48,6 +48,10 @@ class ExactDistribution(Distribution):
     def _flow(self) -> Flow:
         return self._messages.flow()
 
+    def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
+        """log of the total weight of all valid completions from product nodes that were reached by t actions."""
+        return self._messages.log_completions(t, nodes)
+
     def log_partition(self, return_std: bool = False) -> Any:
         log_z = self._messages.log_partition
         return (log_z, 0.0) if return_std else log_z
@@ -66,12 +70,8 @@ class ExactDistribution(Distribution):
         return visits
 
     def entropy(self) -> float:
-        """log Z - E[R] - E[log D]."""
-        flow, weights = self._flow, self._weights
-        expected = flow.discounted @ weights.reward + flow.counts @ weights.log_dynamics
-        # 0 times a large log stays 0: every start node has positive probability in d0.
-        expected += flow.starts @ weights.log_start
-        return max(0.0, float(self.log_partition() - expected))
+        """The sum of the entropies of all choices along the way, which large rewards cannot cancel out."""
+        return max(0.0, self._messages.flow(with_entropy=True).entropy)
 
     def mode(self) -> Trajectory:
         return release(best_walk(self.product, self._weights)[1], self.product.compiled)[0]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from xmen.product import sweeps
 from xmen.product.graph import Product
-from xmen.product.messages import NO_EDGE, Floats, Flow, Weights, as_columns, draw_starts, log_sum
+from xmen.product.messages import NO_EDGE, Floats, Flow, Weights, as_columns, draw_starts, entropy_of, log_sum
 
 SMALL, LARGE = 1e-120, 1e120  # beyond these b_t are brought back; far from the ends of a double (1e-308, 1e308)
 MESSAGE_BYTES = 1_500_000_000  # above this, layers are kept every so often and recomputed in between
@@ -188,45 +188,50 @@ class Layered:
                 self._segment[s] = b
         return self._segment[t]
 
-    def _conditional(self, t: int) -> tuple[Floats, Floats, Floats]:
-        """(weights, value, after): edge e is action t with probability weights[e] after[target] / value[node]."""
+    def _conditional(self, t: int) -> tuple[Floats, Floats]:
+        """(weights, after): edge e is action t in proportion to weights[e] after[target]."""
         product, after, layer = self._product, self._layer(t + 1), self._plan[t]
         if not layer.in_log_space:
-            value = self._layer(t) if layer.factor == 1.0 else self._layer(t) / layer.factor
-            return self._layer_weights(t, layer.epoch), value, after
+            return self._layer_weights(t, layer.epoch), after
         n = int(product.layer_ends[t])
         value = np.where(self._layer(t) > 0, self._potentials[layer.epoch][:n], -np.inf)
         conditional = sweeps.conditional_weights(
             n, product.indptr, product.target, product.edge, self._weights.at(t), self._log_after(t, after), value
         )
-        return conditional, np.ones(n), np.ones(len(after))
+        return conditional, np.ones(len(after))
 
-    def flow(self) -> Flow:
+    def flow(self, with_entropy: bool = False) -> Flow:
         product, discount = self._product, self._weights.discount
         here = np.zeros(product.n_nodes)
         np.add.at(here, product.starts, self._starts)
         counts, discounted = np.zeros((2, len(product.world.source)))
+        entropy = entropy_of(self._starts)
         for t in range(product.horizon):
-            weights, value, after = self._conditional(t)
+            weights, after = self._conditional(t)
             there = np.zeros(product.n_nodes)
             step = counts if discount == 1.0 else np.zeros_like(counts)
-            sweeps.forward_layer(
+            entropy += sweeps.forward_layer(
                 int(product.layer_ends[t]),
                 product.indptr,
                 product.target,
                 product.edge,
                 weights,
-                value,
                 after,
                 here,
                 there,
                 step,
+                with_entropy,
             )
             if discount != 1.0:
                 counts += step
                 discounted += discount**t * step
             here = there
-        return Flow(counts, counts if discount == 1.0 else discounted, self._starts)
+        return Flow(counts, counts if discount == 1.0 else discounted, self._starts, entropy)
+
+    def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
+        layer = self._plan[t]
+        completions: Floats = _log(self._layer(t)[nodes]) + self._potentials[layer.epoch][nodes] + layer.scale
+        return completions
 
     def walk(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         product = self._product
@@ -234,8 +239,8 @@ class Layered:
         node = starts.copy()
         steps: list[NDArray[np.uint32]] = []
         for t in range(product.horizon):
-            weights, value, after = self._conditional(t)
-            taken = sweeps.choose_edges(product.indptr, product.target, weights, value, after, rng.random(n), node)
+            weights, after = self._conditional(t)
+            taken = sweeps.choose_edges(product.indptr, product.target, weights, after, rng.random(n), node)
             if np.all(taken == NO_EDGE):
                 break
             steps.append(taken)

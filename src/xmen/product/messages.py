@@ -27,6 +27,7 @@ class Flow:
     counts: Floats  # (E,)
     discounted: Floats  # (E,)
     starts: Floats  # probability of each of the product's start nodes
+    entropy: float  # of the trajectory, summed over its choices; only if it was asked for
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,20 @@ class Messages(Protocol):
 
     log_partition: float
 
-    def flow(self) -> Flow:
-        """Expected uses of every world edge."""
+    def flow(self, with_entropy: bool = False) -> Flow:
+        """Expected uses of every world edge; the entropy costs a logarithm per edge and action."""
+
+    def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
+        """log beta_t(n), the log-weight of all ways to complete a trajectory that is at n after t actions."""
 
     def walk(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         """n independent trajectories: their start nodes, and the product edges they take (n, longest)."""
+
+
+def entropy_of(probabilities: Floats) -> float:
+    """-sum p log p."""
+    positive = probabilities[probabilities > 0]
+    return float(-(positive * np.log(positive)).sum())
 
 
 def log_sum(values: Floats) -> float:

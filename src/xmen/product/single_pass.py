@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from xmen.product import sweeps
 from xmen.product.graph import Product
-from xmen.product.messages import NO_EDGE, Flow, Weights, as_columns, draw_starts, log_sum
+from xmen.product.messages import NO_EDGE, Floats, Flow, Weights, as_columns, draw_starts, entropy_of, log_sum
 
 
 class SinglePass:
@@ -38,12 +38,12 @@ class SinglePass:
             self._value,
         )
 
-    def flow(self) -> Flow:
+    def flow(self, with_entropy: bool = False) -> Flow:
         product = self._product
         here = np.zeros(product.n_nodes)
         np.add.at(here, product.starts, self._starts)
         counts, discounted = np.zeros((2, len(product.world.source)))
-        sweeps.forward_sweep(
+        entropy = entropy_of(self._starts) + sweeps.forward_sweep(
             self._order,
             product.indptr,
             product.target,
@@ -54,7 +54,11 @@ class SinglePass:
             counts,
             discounted,
         )
-        return Flow(counts, discounted, self._starts)
+        return Flow(counts, discounted, self._starts, entropy)
+
+    def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
+        completions: Floats = self._value[nodes]
+        return completions
 
     def walk(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         product = self._product
@@ -62,9 +66,7 @@ class SinglePass:
         node, ones = starts.copy(), np.ones(product.n_nodes)
         steps: list[NDArray[np.uint32]] = []
         while True:
-            taken = sweeps.choose_edges(
-                product.indptr, product.target, self._conditional, ones, ones, rng.random(n), node
-            )
+            taken = sweeps.choose_edges(product.indptr, product.target, self._conditional, ones, rng.random(n), node)
             if np.all(taken == NO_EDGE):
                 return starts, as_columns(steps, n)
             steps.append(taken)

@@ -127,29 +127,47 @@ def conditional_weights(
 
 
 @_compiled
+def _row_total(weights: Any, after: Any, target: Any, begin: Any, end: Any) -> Any:
+    total = 0.0
+    for e in range(begin, end):
+        total += weights[e] * after[target[e]]
+    return total
+
+
+@_compiled
 def forward_layer(
     n_nodes: int,
     indptr: Any,
     target: Any,
     edge: Any,
     weights: Any,
-    value: Any,
     after: Any,
     here: Any,
     there: Any,
     counts: Any,
-) -> None:
-    """Push node probabilities one step on: edge e is taken with weight[e] * after[target] / value[node].
+    with_entropy: bool,
+) -> Any:
+    """Push node probabilities one step on: edge e is taken in proportion to weight[e] * after[target].
 
-    there += what arrives; counts (per world edge) += what goes through.
+    there += what arrives; counts (per world edge) += what goes through. Each node is normalised by its own total, so
+    that probability is neither lost nor made however large the log-weights were. Returns the mean entropy of the
+    choices, if asked for.
     """
+    entropy = 0.0
     for node in range(n_nodes):
         if here[node] > NEGLIGIBLE:
-            scale = here[node] / value[node]
-            for e in range(indptr[node], indptr[node + 1]):
+            begin, end = indptr[node], indptr[node + 1]
+            total = _row_total(weights, after, target, begin, end)
+            if total == 0.0:
+                continue
+            scale = here[node] / total
+            for e in range(begin, end):
                 flow = scale * weights[e] * after[target[e]]
                 there[target[e]] += flow
                 counts[edge[e]] += flow
+                if with_entropy and flow > 0.0:
+                    entropy -= flow * np.log(flow / here[node])
+    return entropy
 
 
 @_compiled
@@ -163,20 +181,31 @@ def forward_sweep(
     here: Any,
     counts: Any,
     discounted: Any,
-) -> None:
-    """`forward_layer` through an acyclic graph in topological order; weights are conditional on the node."""
+) -> Any:
+    """`forward_layer` through an acyclic graph in topological order; returns the mean entropy of the choices."""
+    entropy = 0.0
     for i in range(len(order)):
         node = order[i]
         if here[node] > NEGLIGIBLE:
-            for e in range(indptr[node], indptr[node + 1]):
-                flow = here[node] * weights[e]
+            begin, end = indptr[node], indptr[node + 1]
+            total = 0.0
+            for e in range(begin, end):
+                total += weights[e]
+            if total == 0.0:
+                continue
+            for e in range(begin, end):
+                share = weights[e] / total
+                flow = here[node] * share
                 here[target[e]] += flow
                 counts[edge[e]] += flow
                 discounted[edge[e]] += discount[node] * flow
+                if share > 0.0:
+                    entropy -= flow * np.log(share)
+    return entropy
 
 
 @_compiled
-def choose_edges(indptr: Any, target: Any, weights: Any, value: Any, after: Any, uniforms: Any, node: Any) -> Any:
+def choose_edges(indptr: Any, target: Any, weights: Any, after: Any, uniforms: Any, node: Any) -> Any:
     """The edge that each walker takes from its node, given one uniform number each; nodes are moved in place.
 
     A walker on a node without edges stays; its edge is the largest unsigned number.
@@ -188,7 +217,7 @@ def choose_edges(indptr: Any, target: Any, weights: Any, value: Any, after: Any,
         if begin == end:
             taken[i] = np.uint32(0xFFFFFFFF)
             continue
-        left = uniforms[i] * value[n]
+        left = uniforms[i] * _row_total(weights, after, target, begin, end)
         chosen = end
         for e in range(begin, end):
             w = weights[e] * after[target[e]]

@@ -1,0 +1,162 @@
+"""Which engine answers within 60 seconds of processor time and 4 GB, and at what rate: the picture in docs/engines.md.
+
+    python benchmarks/frontier.py [--quick] [--jobs 2] [--out FILE.json] [--picture FILE.png]
+
+Every case runs in a process of its own on one core, with a limit on processor time and on memory, so that other work
+on the machine changes little. The rate is valid samples per second; set-up counts in the limit, not in the rate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SECONDS, BYTES = 60.0, 4 * 2**30
+ENGINES = ("exact", "reject", "xor")
+FAMILIES = {
+    "must-visit cells, 12x12, 8 moves": (2, 8, 11, 14, 20),
+    "self-avoiding walks, n x n": (6, 8, 10, 12, 14),
+    "tours of random cubic graphs": (20, 26, 32, 40),
+    "counters, 9x9 monotone": (2, 4, 7, 10),
+}
+
+
+def build(family: str, size: int) -> tuple[Any, Any]:
+    """The world and the constraint of one case."""
+    import networkx as nx
+
+    import xmen as xm
+
+    rng = np.random.default_rng(size)
+    if family.startswith("must-visit"):
+        moves = ("up", "right", "down", "left", "up-right", "up-left", "down-right", "down-left")
+        grid = xm.GridWorld(12, 12, (0, 0), (11, 11), moves=moves, horizon=90)
+        cells = rng.choice(np.arange(1, 143), size, replace=False)
+        return grid, [xm.visit(xm.at(int(cell))) for cell in cells]
+    if family.startswith("self-avoiding"):
+        grid = xm.GridWorld(size, size, (0, 0), (size - 1, size - 1), horizon=4 * size + 2)
+        return grid, xm.no_revisit() & xm.visit(grid.at((size // 2, size // 2)))
+    if family.startswith("tours"):
+        graph = nx.random_regular_graph(3, size, seed=size)
+        path = list(range(size))
+        target = max(nx.single_source_shortest_path_length(graph, 0).items(), key=lambda item: item[1])[0]
+        world = xm.MDP.from_networkx(graph, source=path[0], target=target, horizon=size - 1)
+        return world, xm.no_revisit() & (xm.length() >= size - 2)
+    grid = xm.GridWorld(9, 9, (0, 0), (8, 8), moves=("up", "right", "up-right"))
+    rules = []
+    for _ in range(size):
+        cells = rng.choice(np.arange(1, 80), 27, replace=False)
+        event = xm.at(*map(int, cells))
+        rules.append((xm.count(event) >= 3) & (xm.count(event) <= 6))
+    return grid, rules
+
+
+def one(family: str, size: int, engine: str) -> dict[str, Any]:
+    """Build, sample, report; the limits are set by the caller."""
+    import xmen as xm
+
+    resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(SECONDS) + 2, int(SECONDS) + 4))
+    began = time.process_time()
+    world, rules = build(family, size)
+    oracle = {"oracle": "cryptominisat"} if engine == "xor" else {}
+    d = xm.distribution(world, rules, None, engine=engine, seed=0, **oracle)
+    d.sample(1)
+    ready = time.process_time() - began
+    n, spent = 1, 0.0
+    while spent < 2.0 and ready + spent < SECONDS - 5:
+        n *= 2
+        began = time.process_time()
+        d.sample(n)
+        spent = time.process_time() - began
+    return {"ready_s": ready, "rate": n / spent if spent else 1.0 / ready, "engine": d.engine}
+
+
+def run(family: str, size: int, engine: str) -> dict[str, Any]:
+    """One case in a process of its own."""
+    command = [sys.executable, __file__, "--one", family, str(size), engine]
+    row: dict[str, Any] = {"family": family, "size": size, "engine": engine}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        return {**row, "why_not": f"more than {SECONDS:.0f} s"}
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["?"])[-1]
+        return {**row, "why_not": "memory" if "MemoryError" in done.stderr else last[:160]}
+    return {**row, **json.loads(done.stdout.strip().splitlines()[-1])}
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Rates against sizes, one panel per family; a cross at the bottom where an engine gave up."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    colours = {"exact": "#0072B2", "reject": "#E69F00", "xor": "#009E73"}
+    markers = {"exact": "o", "reject": "s", "xor": "^"}
+    figure, axes = plt.subplots(2, 2, figsize=(11, 8), layout="constrained", sharey=True)
+    for ax, family in zip(axes.flat, FAMILIES, strict=True):
+        for i, engine in enumerate(ENGINES):
+            mine = [row for row in rows if row["family"] == family and row["engine"] == engine]
+            good = [(row["size"], row["rate"]) for row in mine if "rate" in row]
+            if good:
+                ax.plot(*zip(*good, strict=True), marker=markers[engine], color=colours[engine], label=engine)
+            bad = [row["size"] for row in mine if "rate" not in row]
+            floor = 0.02 * 1.7**i
+            ax.plot(bad, [floor] * len(bad), "x", color=colours[engine], label=None if good else engine)
+        ax.set_yscale("log")
+        ax.set_ylim(0.01, 3e5)
+        ax.set_title(family)
+        ax.set_xlabel("size")
+        ax.grid(alpha=0.3)
+    for ax in axes[:, 0]:
+        ax.set_ylabel("valid samples per second")
+    axes[0, 0].legend(title="engine (x: no answer in 60 s and 4 GB)")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--quick", action="store_true", help="two sizes per family")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("results/frontier.json"))
+    parser.add_argument("--picture", type=Path, default=Path("results/frontier.png"))
+    arguments = parser.parse_args()
+    if arguments.one:
+        family, size, engine = arguments.one
+        print(json.dumps(one(family, int(size), engine)))
+        return
+    cases = [
+        (family, size, engine)
+        for family, sizes in FAMILIES.items()
+        for size in (sizes[:2] if arguments.quick else sizes)
+        for engine in ENGINES
+    ]
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        rows = []
+        for row in pool.map(lambda case: run(*case), cases):
+            shown = f"{row['rate']:,.1f} samples/s" if "rate" in row else row["why_not"]
+            print(f"{row['family']:36} {row['size']:>3} {row['engine']:7} {shown}", flush=True)
+            rows.append(row)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(rows, indent=2) + "\n")
+    draw(rows, arguments.picture)
+    print(f"written to {arguments.out} and {arguments.picture}")
+
+
+if __name__ == "__main__":
+    main()

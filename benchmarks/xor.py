@@ -1,0 +1,193 @@
+"""The XOR engine against what people use, as ratios measured in one run on the same instance.
+
+    python benchmarks/xor.py [--unigen PYTHON] [--quick] [--out results/xor.json]
+
+The instance: the paper's 9x9 grid (moves up, right, up-right) with its kinds of constraints. `--unigen` is the
+interpreter of an environment with `pyunigen`; without it, that comparison is skipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import xmen as xm
+from xmen.encoding.trajectories import Encoding
+from xmen.oracles import make_oracle
+from xmen.oracles.formula import Formula, Parities
+
+console = Console()
+
+
+def paper_grid(side: int = 9) -> tuple[xm.GridWorld, xm.Constraint]:
+    """Triangle first, no crosses, exactly one square and one circle, at most three equal moves in a row."""
+    grid = xm.GridWorld(side, side, (0, 0), (side - 1, side - 1), moves=("up", "right", "up-right"))
+    triangle, cross = grid.at((1, 2), (2, 1)), grid.at((4, 4), (2, 5), (6, 3))
+    square, circle = grid.at((2, 4), (3, 6), (4, 2), (6, 4)), grid.at((5, 7), (4, 7), (7, 5), (7, 6))
+    rules = (
+        xm.first(triangle, among=triangle | cross | square | circle)
+        & xm.never(cross)
+        & (xm.count(square) == 1)
+        & (xm.count(circle) == 1)
+        & (xm.longest_repeat() <= 3)
+    )
+    return grid, rules
+
+
+UNIGEN = """
+import json, sys, time
+from pyunigen import Sampler
+n, path = json.loads(sys.argv[1])
+sampler, support = Sampler(), None
+for line in open(path):
+    if line.startswith("c ind"):
+        support = [int(x) for x in line.split()[2:-1]]
+    elif not line.startswith(("c", "p")):
+        sampler.add_clause([int(x) for x in line.split()[:-1]])
+began = time.perf_counter()
+cells, hashes, samples = sampler.sample(num=n, sampling_set=support)
+print(json.dumps({"seconds": time.perf_counter() - began, "samples": len(samples)}))
+"""
+
+
+def write_dimacs(formula: Formula, path: Path) -> None:
+    lines = [
+        f"c ind {' '.join(map(str, formula.hash_variables))} 0",
+        f"p cnf {formula.n_variables} {formula.n_clauses}",
+    ]
+    lines += [" ".join(map(str, [*clause, 0])) for clause in formula.clause_list()]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def unigen_rate(python: str, formula: Formula, n: int) -> float:
+    """Samples per second of UniGen on the same formula, its set-up included."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "formula.cnf"
+        write_dimacs(formula, path)
+        arguments = json.dumps([n, str(path)])
+        done = subprocess.run([python, "-c", UNIGEN, arguments], capture_output=True, text=True, check=True)
+    answer = json.loads(done.stdout.strip().splitlines()[-1])
+    return float(answer["samples"] / answer["seconds"])
+
+
+def sampling(unigen: str | None, n: int) -> dict[str, float]:
+    """Near-exact independent samples per second, and effective samples per second of the cell estimator."""
+    grid, rules = paper_grid()
+    results: dict[str, float] = {"valid": float(np.exp(xm.distribution(grid, rules, None).log_partition()))}
+    table = Table("9x9, paper's constraints", "samples / s", "effective samples / s of estimates")
+    for oracle in ("cryptominisat", "cadical", "listed"):
+        try:
+            d = xm.distribution(grid, rules, None, engine="xor", oracle=oracle, seed=0)
+        except xm.MissingExtraError:
+            continue
+        d.sample(1, seed=0)
+        began = time.perf_counter()
+        d.sample(n, seed=1)
+        rate = n / (time.perf_counter() - began)
+        fresh = d.with_reward(None)
+        fresh._m  # the search for the number of parities is not part of an estimate
+        before, began = fresh.info.n_points, time.perf_counter()
+        fresh.visits()
+        effective = (fresh.info.n_points - before) / (time.perf_counter() - began)
+        results[f"{oracle}_samples_per_s"], results[f"{oracle}_effective_per_s"] = rate, effective
+        table.add_row(f"cells, {oracle} (delta {d.guarantee.delta:g})", f"{rate:,.0f}", f"{effective:,.0f}")
+    if unigen:
+        rate = unigen_rate(unigen, Encoding(grid, rules).formula, 500)
+        results["unigen_samples_per_s"] = rate
+        table.add_row("UniGen (pyunigen)", f"{rate:,.0f}", f"{rate:,.0f}")
+    console.print(table)
+    if unigen:
+        best = max(
+            results[f"{o}_samples_per_s"] for o in ("cryptominisat", "cadical") if f"{o}_samples_per_s" in results
+        )
+        most = max(
+            results[f"{o}_effective_per_s"] for o in ("cryptominisat", "cadical") if f"{o}_effective_per_s" in results
+        )
+        results["samples_over_unigen"] = best / rate
+        results["effective_over_unigen"] = most / rate
+        console.print(
+            f"with a SAT oracle: {best / rate:.1f} times UniGen's samples, {most / rate:.0f} times its effective samples"
+        )
+    return results
+
+
+def flow_formula(grid: xm.GridWorld) -> Formula:
+    """The paper's encoding: one binary per state and action, flow constraints, parities over all of them."""
+    encoding = Encoding(grid, None)
+    places = encoding.places
+    return Formula(
+        encoding.formula.n_variables, encoding.formula.clauses, tuple(encoding.path.used[: len(places.edge)])
+    )
+
+
+def queries(m: int, n: int) -> dict[str, float]:
+    """Seconds per query with m dense parities: ours, and the paper's configuration with a MIP oracle."""
+    grid, _ = paper_grid()
+    rows: dict[str, float] = {}
+    cases = [
+        ("visited cells", "cryptominisat", Encoding(grid, None).formula, n),
+        ("visited cells", "cadical", Encoding(grid, None).formula, n),
+        ("state and action, flow", "highs", flow_formula(grid), max(2, n // 10)),
+    ]
+    table = Table(f"{m} dense parities over", "oracle", "seconds per query")
+    for name, oracle_name, formula, repeats in cases:
+        try:
+            oracle = make_oracle(oracle_name, formula)
+        except xm.MissingExtraError:
+            continue
+        began = time.perf_counter()
+        for seed in range(repeats):
+            next(iter(oracle.solutions(Parities.dense(m, formula.n_hash, np.random.default_rng(seed)))), None)
+        rows[f"{oracle_name}_s"] = (time.perf_counter() - began) / repeats
+        table.add_row(name, oracle_name, f"{rows[f'{oracle_name}_s']:.4f}")
+    console.print(table)
+    if "highs_s" in rows:
+        best = min(value for key, value in rows.items() if key != "highs_s")
+        rows["ratio"] = rows["highs_s"] / best
+        console.print(f"{rows['ratio']:.0f} times faster than the paper's configuration (HiGHS as its MIP solver)")
+    return rows
+
+
+def large() -> dict[str, float]:
+    """20x20, about 1e11 valid paths: cells with some 30 parities."""
+    side = 20
+    grid = xm.GridWorld(side, side, (0, 0), (side - 1, side - 1), moves=("up", "right", "up-right"))
+    rules = (xm.count(grid.at(*[(x, x) for x in range(1, side - 1)])) == 2) & (xm.longest_repeat() <= 3)
+    exact = xm.distribution(grid, rules, None)
+    d = xm.distribution(grid, rules, None, engine="xor", oracle="cryptominisat", seed=0, cell_size=16)
+    began = time.perf_counter()
+    log_z, std = d.log_partition(return_std=True)
+    seconds = time.perf_counter() - began
+    console.print(
+        f"20x20: {np.exp(exact.log_partition()):.3g} valid paths; cells of {d._m} parities give log Z = {log_z:.3f} +- "
+        f"{std:.3f} (exact {exact.log_partition():.3f}) in {seconds:.0f} s, {d.info.n_points:,} solutions"
+    )
+    return {"log_z": log_z, "std": std, "exact": exact.log_partition(), "parities": d._m, "seconds": seconds}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--unigen", metavar="PYTHON", help="interpreter with `pyunigen` installed")
+    parser.add_argument("--quick", action="store_true", help="fewer samples and queries, no 20x20")
+    parser.add_argument("--out", type=Path, default=Path("results/xor.json"))
+    arguments = parser.parse_args()
+    results: dict[str, Any] = {"sampling": sampling(arguments.unigen, 20 if arguments.quick else 200)}
+    results["queries"] = queries(12, 10 if arguments.quick else 50)
+    if not arguments.quick:
+        results["large"] = large()
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(results, indent=2) + "\n")
+    console.print(f"written to {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()

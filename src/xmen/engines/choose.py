@@ -1,0 +1,103 @@
+"""Which engine answers: exact under a node budget, else rejection where it accepts often enough, else XOR."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numpy.typing import ArrayLike
+
+from xmen.constraints.constraint import Constraint, units
+from xmen.engines.diagnosis import explain_conflict, feasible_product
+from xmen.engines.distribution import Distribution, Seed
+from xmen.engines.exact import ExactDistribution
+from xmen.engines.reject import RejectDistribution, Relaxation, relax
+from xmen.engines.settings import XorSettings
+from xmen.errors import EngineError, ProductTooLargeError
+from xmen.product.tables import CompiledConstraint
+from xmen.rewards import Reward
+from xmen.worlds.mdp import MDP
+
+if TYPE_CHECKING:
+    from xmen.engines.xor import XorDistribution
+
+LEAST_ACCEPTANCE = 1e-3  # below this, rejection is left for hashing
+RELAXED_SHARE = 8  # the relaxations of rejection may cost this fraction of the node budget
+
+
+class Chooser:
+    """One problem, and the engines that can be tried on it."""
+
+    def __init__(
+        self,
+        world: MDP,
+        constraint: Constraint | None,
+        reward: Reward | ArrayLike | None,
+        discount: float,
+        seed: Seed,
+        max_nodes: int,
+        oracle: str,
+        time_limit: float | None,
+        settings: XorSettings,
+    ) -> None:
+        self.world, self.constraint, self.reward = world, constraint, reward
+        self.discount, self.seed, self.max_nodes = discount, seed, max_nodes
+        self.oracle, self.time_limit, self.settings = oracle, time_limit, settings
+        self._relaxation: Relaxation | None = None
+
+    def relaxation(self) -> Relaxation:
+        """What can be multiplied within a fraction of the budget."""
+        if self._relaxation is None:
+            self._relaxation = relax(self.world, self.constraint, max(1, self.max_nodes // RELAXED_SHARE))
+        return self._relaxation
+
+    def exact(self) -> ExactDistribution:
+        """The exact engine; ProductTooLargeError past the node budget."""
+        product = feasible_product(self.world, self.constraint, self.max_nodes)
+        d = ExactDistribution(product, self.reward, self.discount, self.seed)
+        sizes = f"{product.n_nodes:,} nodes and {product.n_edges:,} edges"
+        d.reason = f"the product has {sizes}, within max_nodes = {self.max_nodes:,}"
+        return d
+
+    def reject(self) -> RejectDistribution:
+        """The reject engine, whatever its acceptance rate."""
+        relaxation = self.relaxation()
+        if not relaxation.product.feasible():
+            parts = [] if self.constraint is None else units(self.constraint)
+            suspects = [i for i, (label, _) in enumerate(parts) if label in relaxation.multiplied]
+            raise explain_conflict(self.world, parts, self.max_nodes, suspects)
+        compiled = CompiledConstraint(self.constraint, self.world)
+        d = RejectDistribution(relaxation, compiled, self.reward, self.discount, self.seed)
+        d.reason = "asked for"
+        return d
+
+    def xor(self) -> XorDistribution:
+        """The XOR engine."""
+        from xmen.engines.hashed import HashedWorld  # loads solvers: not before they are needed
+        from xmen.engines.xor import XorDistribution
+
+        # Weights per state need a place per time once they are discounted.
+        timed = None if self.discount == 1.0 else True
+        hashed = HashedWorld(self.world, self.constraint, self.oracle, timed, self.time_limit)
+        compiled = CompiledConstraint(self.constraint, self.world)
+        d = XorDistribution(hashed, self.relaxation(), compiled, self.reward, self.discount, self.seed, self.settings)
+        d.reason = f"asked for; the oracle is {d.oracle}"
+        return d
+
+    def auto(self) -> Distribution:
+        """The first engine that fits, with the reason."""
+        try:
+            return self.exact()
+        except ProductTooLargeError as error:
+            too_large = str(error).split("\n")[0]
+        reject = self.reject()
+        try:
+            rate = reject.acceptance
+        except EngineError:
+            rate = 0.0
+        if rate >= LEAST_ACCEPTANCE:
+            reject.reason = f"{too_large} Rejection accepts {rate:.2%} of relaxed draws."
+            return reject
+        xor = self.xor()
+        share = f"only {rate:.1e}" if rate else "none"
+        xor.reason = f"{too_large} Rejection accepts {share} of relaxed draws. The oracle is {xor.oracle}."
+        return xor

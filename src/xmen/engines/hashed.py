@@ -1,0 +1,204 @@
+"""A world and a constraint as something to hash: the oracle that answers for it, and how rows of bits are weighed.
+
+Weights that differ by more than a few nats are embedded first: each trajectory gets a number of copies roughly in
+proportion to its weight, and the exact remainder as the weight of a copy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xmen.constraints.constraint import Constraint, units
+from xmen.encoding.decoding import Decoder
+from xmen.encoding.trajectories import Encoding
+from xmen.engines.diagnosis import explain_infeasible, feasible_product
+from xmen.engines.moments import scores, state_rows, visit_rows
+from xmen.errors import EngineError, ProductTooLargeError
+from xmen.oracles import ListedOracle, make_oracle
+from xmen.oracles.formula import Bits, Formula
+from xmen.oracles.protocol import Oracle
+from xmen.product.listing import list_walks
+from xmen.product.walks import Walks
+from xmen.rewards import Floats
+from xmen.sampling import Embedding, Levels, Space, WeightDepth, embed
+from xmen.worlds.mdp import MDP
+
+Integers: TypeAlias = NDArray[np.int64]
+
+MAX_LISTED = 200_000  # trajectories up to which the support is listed
+LISTING_NODES = 1_000_000  # product nodes that listing may cost
+TILTED = 2.0  # nats between the largest and the least weight, above which weights are embedded
+MOST_LEVELS = 64  # thresholds, each half of the one before; what is lighter still keeps its exact weight
+ROUNDING = 0.1  # nats by which the adder's integers may misjudge a weight
+
+
+@dataclass(frozen=True)
+class WalkWeight:
+    """R + log D of the trajectories that rows of hash bits stand for; picklable."""
+
+    decoder: Decoder
+    world: MDP
+    reward: Floats
+    discount: float
+
+    def __call__(self, bits: Bits) -> Floats:
+        """Log weights (k,) of rows (k, n_hash)."""
+        return scores(self.decoder.decode(bits), self.world, self.reward, self.discount)
+
+
+@dataclass(frozen=True)
+class WalkFunction:
+    """What is averaged over cells: discounted visits, state visits and the score, side by side."""
+
+    decoder: Decoder
+    world: MDP
+    reward: Floats
+    discount: float
+
+    def __call__(self, bits: Bits) -> Floats:
+        """(k, n_states * n_actions + n_states + 1) from rows whose first bits are the trajectory's."""
+        walks = self.decoder.decode(bits[:, : self.decoder.width])
+        visits = visit_rows(walks, self.world, self.discount).toarray()
+        states = state_rows(walks, self.world).toarray()
+        score = scores(walks, self.world, self.reward, self.discount)
+        return np.concatenate([visits, states, score[:, None]], axis=1)
+
+
+@dataclass(frozen=True)
+class RoundedDepth:
+    """How many thresholds a trajectory's integer weight is at or below, exactly as the adder has it."""
+
+    decoder: Decoder
+    edge_values: Integers  # (times, world edges)
+    start_values: Integers  # (n_states,)
+    thresholds: tuple[int, ...]
+
+    def __call__(self, bits: Bits) -> Integers:
+        """The depth (k,) of rows (k, n_hash)."""
+        walks = self.decoder.decode(bits)
+        times = np.minimum(np.arange(walks.edges.shape[1]), len(self.edge_values) - 1)
+        total = self.edge_values[times, walks.edges].sum(axis=1, where=walks.inside) + self.start_values[walks.starts]
+        depth: Integers = np.count_nonzero(total[:, None] <= np.array(self.thresholds, dtype=np.int64), axis=1)
+        return depth
+
+
+class HashedWorld:
+    """The valid trajectories of a world behind an oracle, listed or in clauses; shared by all rewards."""
+
+    def __init__(
+        self, world: MDP, constraint: Constraint | None, oracle: str, timed: bool | None, time_limit: float | None
+    ) -> None:
+        self.world = world
+        self.oracle_name = oracle
+        self.time_limit = time_limit
+        self.walks = _try_to_list(world, constraint, oracle)
+        # A listed support needs only the hash variables of paths, no machines.
+        self.encoding = Encoding(world, None if self.walks is not None else constraint, timed)
+        if self.walks is not None:
+            self.oracle_name = "listed"
+            self.bits = self.encoding.encode_walks(self.walks)
+            self.oracle: Oracle = ListedOracle(self.bits, formula=self.encoding.formula)
+        else:
+            self._require_feasible(constraint)
+            self.oracle = self._solver(self.encoding.formula)
+            self.oracle_name = self.oracle.name
+
+    @property
+    def decoder(self) -> Decoder:
+        """What hash bits stand for."""
+        return self.encoding.decoder
+
+    def _solver(self, formula: Formula) -> Oracle:
+        return make_oracle(self.oracle_name, formula, time_limit=self.time_limit)
+
+    def _require_feasible(self, constraint: Constraint | None) -> None:
+        """Raise InfeasibleError from the solver's core, shrunk by deletion, in the user's names."""
+        if self._solver(self.encoding.formula).solve().bits is not None:
+            return
+        formula, literals = self.encoding.with_assumptions()
+        solver = self._solver(formula)
+        answer = solver.solve(literals)
+        suspects = [i for i, literal in enumerate(literals) if literal in answer.core or -literal in answer.core]
+
+        def can_hold(kept: list[int]) -> bool:
+            return solver.solve([literals[i] for i in kept]).bits is not None
+
+        parts = [] if constraint is None else units(constraint)
+        raise explain_infeasible(self.world, parts, can_hold, suspects or None)
+
+    @property
+    def rounding(self) -> float:
+        """How far, in nats, thresholds may misjudge a weight."""
+        return 0.0 if self.walks is not None else ROUNDING
+
+    def log_range(self, reward: Floats, discount: float, relaxed: tuple[float, float]) -> tuple[float, float]:
+        """The least and the largest log weight: of the list where there is one, else the given bounds."""
+        if self.walks is None:
+            return relaxed
+        values = scores(self.walks, self.world, reward, discount)
+        return float(values.min()), float(values.max())
+
+    def plain_space(self, reward: Floats, discount: float, relaxed: tuple[float, float]) -> Space:
+        """The trajectories with their weights; `relaxed` bounds log weights where they are not listed."""
+        weight = WalkWeight(self.decoder, self.world, reward, discount)
+        return Space(self.oracle, weight, self.log_range(reward, discount, relaxed)[1])
+
+    def space(self, reward: Floats, discount: float, relaxed: tuple[float, float]) -> Space:
+        """`plain_space`, embedded where weights differ much."""
+        space = self.plain_space(reward, discount, relaxed)
+        low, high = self.log_range(reward, discount, relaxed)
+        if high - low <= TILTED:
+            return space
+        levels = Levels.covering(high, low)
+        return self.embedding(space, Levels(high, 1, min(levels.n_levels, MOST_LEVELS))).residual()
+
+    def embedding(self, space: Space, levels: Levels) -> Embedding:
+        """Copies in proportion to the weights: thresholds in the list, or by one adder in the clauses."""
+        weight = space.log_weight
+        assert isinstance(weight, WalkWeight)
+        if self.walks is not None:
+            values = scores(self.walks, self.world, weight.reward, weight.discount)
+            listed = (levels.buckets(values), levels.n_levels, levels.bits_per_level)
+            oracle: Oracle = ListedOracle(self.bits, formula=self.encoding.formula, levels=listed)
+            return Embedding(space, oracle, levels, WeightDepth(levels, weight))
+        depth, edge_values, start_values = self._integers(weight, levels)
+        formula, below = self.encoding.with_thresholds(edge_values, start_values, list(depth.thresholds))
+        oracle = self._solver(embed(formula, below, levels.bits_per_level))
+        return Embedding(space, oracle, levels, depth, ROUNDING)
+
+    def _integers(self, weight: WalkWeight, levels: Levels) -> tuple[RoundedDepth, Integers, Integers]:
+        """Log-weights of edges and starts in whole multiples of a small unit, for the adder."""
+        places, world = self.encoding.places, self.world
+        longest = world.max_length
+        unit = 2 * ROUNDING / (longest + 1)
+        n_times = longest if places.timed else 1
+        powers = weight.discount ** np.arange(max(n_times, 1))
+        per_edge = np.log(world.probability) + powers[:, None] * weight.reward[world.source, world.action]
+        with np.errstate(divide="ignore"):
+            per_start = np.where(world.start > 0, np.log(world.start), 0.0)
+        values, starts = np.rint(per_edge / unit).astype(np.int64), np.rint(per_start / unit).astype(np.int64)
+        thresholds = tuple(math.floor(threshold / unit) for threshold in levels.thresholds)
+        times = places.station[places.source] if places.timed else np.zeros(len(places.edge), dtype=np.int64)
+        depth = RoundedDepth(self.decoder, values, starts, thresholds)
+        return depth, values[times, places.edge], starts[places.state[places.starts]]
+
+
+def _try_to_list(world: MDP, constraint: Constraint | None, oracle: str) -> Walks | None:
+    """All valid trajectories where the oracle may be a list and there are few enough."""
+    if oracle not in ("auto", "listed"):
+        return None
+    try:
+        walks = list_walks(feasible_product(world, constraint, LISTING_NODES), MAX_LISTED)
+    except ProductTooLargeError:
+        walks = None
+    if walks is None and oracle == "listed":
+        raise EngineError(
+            f"oracle='listed' needs all valid trajectories in a list, and there are more than {MAX_LISTED:,} of them "
+            "(or the product that finds them is too large). Use oracle='auto' or 'cryptominisat'."
+        )
+    return walks

@@ -1,0 +1,177 @@
+"""The reject engine: multiply the constraints that fit, sample from that relaxation exactly, reject with the rest.
+
+A valid trajectory has the same weight in the relaxation and in the truth, so accepted samples are exact. What the
+relaxation cannot carry is only the acceptance rate, which is measured and reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from xmen.constraints.constraint import Constraint, conjunction, units
+from xmen.constraints.repetition import NoRecentRevisit, NoRevisit
+from xmen.engines.diagnosis import multiply
+from xmen.engines.distribution import Distribution, Guarantee, Seed
+from xmen.engines.exact import SAMPLE_CELLS, ExactDistribution
+from xmen.engines.moments import WalkMoments
+from xmen.errors import EngineError, ProductTooLargeError
+from xmen.product.graph import DEFAULT_MAX_NODES, Product
+from xmen.product.tables import CompiledConstraint
+from xmen.product.walks import Walks, release
+from xmen.rewards import Floats, Reward
+from xmen.worlds.mdp import MDP
+from xmen.worlds.trajectory import Trajectory
+
+ESTIMATE_DRAWS = 100_000  # relaxed draws behind estimates of log Z and visits
+FIRST_DRAWS = 2_000
+PATIENCE = 400_000  # relaxed draws in a row without an accepted one, after which a case is hopeless
+WINDOWS = (8, 6, 4, 3, 2)  # how many recent states a relaxation of `no_revisit` may remember, tried in this order
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """The product that was affordable, what it carries, and what is left to reject."""
+
+    product: Product
+    multiplied: tuple[str, ...]
+    rejecting: tuple[str, ...]
+
+
+def relax(world: MDP, constraint: Constraint | None, max_nodes: int) -> Relaxation:
+    """Multiply constraints in, smallest product first, as long as the node budget allows.
+
+    A `no_revisit` that does not fit leaves behind its shadow "not among the last few states".
+    """
+    product = multiply(world, None, DEFAULT_MAX_NODES)
+    max_nodes = max(max_nodes, product.n_nodes)
+    parts = [] if constraint is None else units(constraint)
+    sized = []
+    for label, part in parts:
+        try:
+            sized.append((multiply(world, part, max_nodes).n_nodes, label, part))
+        except ProductTooLargeError:
+            sized.append((max_nodes + 1, label, part))
+    chosen: list[Constraint] = []
+    multiplied: list[str] = []
+    rejecting: list[str] = []
+    for n_nodes, label, part in sorted(sized, key=lambda item: item[0]):
+        candidates = [part] if n_nodes <= max_nodes else []
+        if isinstance(part, NoRevisit):
+            candidates += [NoRecentRevisit(part.event, window) for window in WINDOWS]
+        for candidate in candidates:
+            try:
+                product = multiply(world, conjunction([*chosen, candidate]), max_nodes)
+            except ProductTooLargeError:
+                continue
+            chosen.append(candidate)
+            break
+        else:
+            candidate = None
+        (multiplied if candidate is part else rejecting).append(label)
+    return Relaxation(product, tuple(multiplied), tuple(rejecting))
+
+
+class RejectDistribution(Distribution):
+    """Exact samples by rejection; log Z and expectations are estimates with standard errors."""
+
+    engine = "reject"
+    guarantee = Guarantee(delta=1.0, failure=0.0)
+
+    def __init__(
+        self,
+        relaxation: Relaxation,
+        compiled: CompiledConstraint,
+        reward: Reward | ArrayLike | None,
+        discount: float,
+        seed: Seed,
+    ) -> None:
+        super().__init__(compiled.world, compiled.constraint, reward, discount, seed)
+        self.relaxation = relaxation
+        self._compiled = compiled
+        self._relaxed = ExactDistribution(relaxation.product, reward, discount, self._rng)
+        self._estimate_seed = np.random.SeedSequence(int(self._rng.integers(2**63)))
+
+    @property
+    def acceptance(self) -> float:
+        """The share of relaxed draws that were valid, measured on the first draws."""
+        return self._moments.acceptance
+
+    def _accepted(self, rng: np.random.Generator) -> Iterator[tuple[int, Walks]]:
+        """Batches of relaxed draws without end: how many were drawn, and the valid ones among them."""
+        size, largest = FIRST_DRAWS, max(1, SAMPLE_CELLS // (self.relaxation.product.horizon + 1))
+        since = 0
+        while True:
+            n = min(size, largest)
+            walks = self._relaxed.draw(n, rng)
+            valid = walks[walks.valid(self._compiled)]
+            since = 0 if len(valid) else since + n
+            if since >= PATIENCE:
+                raise EngineError(
+                    f"rejection is hopeless here: none of {since:,} draws that keep "
+                    f"{', '.join(map(repr, self.relaxation.multiplied)) or 'the world alone'} also kept "
+                    f"{', '.join(map(repr, self.relaxation.rejecting))}, so fewer than about 1 in {since // 3:,} does. "
+                    "Use engine='xor', raise max_nodes so that more is multiplied in, or loosen a constraint."
+                )
+            yield n, valid
+            size *= 2
+
+    @cached_property
+    def _moments(self) -> WalkMoments:
+        """Means and their spread over a fixed number of relaxed draws."""
+        moments = WalkMoments(self.world, self._table, self.discount)
+        for n, valid in self._accepted(np.random.default_rng(self._estimate_seed)):
+            moments.add(n, valid)
+            if moments.n_drawn >= ESTIMATE_DRAWS and moments.n_accepted:
+                return moments
+        raise AssertionError
+
+    def log_partition(self, return_std: bool = False) -> Any:
+        rate, n = self._moments.acceptance, self._moments.n_drawn
+        log_z = self._relaxed.log_partition() + float(np.log(rate))
+        return (log_z, float(np.sqrt((1 - rate) / (rate * n)))) if return_std else log_z
+
+    def visits(self, return_std: bool = False) -> Any:
+        mean, std = self._moments.visits()
+        return (mean, std) if return_std else mean
+
+    def state_visits(self) -> Floats:
+        return self._moments.state_visits()
+
+    def entropy(self) -> float:
+        """log Z - E[R + log D], estimated like `log_partition`."""
+        return float(self.log_partition()) - self._moments.score()
+
+    def mode(self) -> Trajectory:
+        best = self._relaxed.mode()
+        if self.constraint is None or self.constraint.accepts(best):
+            return best
+        raise EngineError(
+            "the reject engine knows only the mode of its relaxation, and that one is not valid here: "
+            "engine='exact' finds the mode; draw samples and take the best for a good one."
+        )
+
+    def with_reward(self, reward: Reward | ArrayLike | None) -> RejectDistribution:
+        return RejectDistribution(self.relaxation, self._compiled, reward, self.discount, self._rng)
+
+    def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
+        wanted = self._check_n(n)
+        out: list[Trajectory] = []
+        for _, valid in self._accepted(self._generator(seed)) if wanted else ():
+            out += release(valid[: wanted - len(out)], self._compiled)
+            if len(out) == wanted:
+                break
+        return out
+
+    def __repr__(self) -> str:
+        carried = ", ".join(map(repr, self.relaxation.multiplied)) or "nothing"
+        left = ", ".join(map(repr, self.relaxation.rejecting)) or "nothing"
+        return (
+            f"{super().__repr__()[:-1]}; multiplied {carried} ({self.relaxation.product.n_nodes:,} nodes), rejecting "
+            f"with {left}>"
+        )

@@ -1,0 +1,168 @@
+"""The XOR engine: random parities cut the valid trajectories into cells small enough to list, by an NP oracle.
+
+Samples are within a stated factor of their probability; log Z and expectations come with standard errors. The space
+is never multiplied out: machines stand side by side in one formula.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from xmen.engines.distribution import Distribution, Guarantee, Seed
+from xmen.engines.exact import ExactDistribution
+from xmen.engines.hashed import HashedWorld, WalkFunction
+from xmen.engines.reject import Relaxation
+from xmen.engines.settings import DEFAULT_CELL_SIZE, XorSettings
+from xmen.errors import EngineError
+from xmen.product.tables import CompiledConstraint
+from xmen.product.walks import release
+from xmen.rewards import Floats, Reward
+from xmen.sampling import (
+    CellEstimate,
+    CellPlan,
+    Info,
+    PawsPlan,
+    Space,
+    bound_partition,
+    choose_parities,
+    estimate,
+    find_level,
+    sample_cells,
+    sample_paws,
+)
+from xmen.worlds.trajectory import Trajectory
+
+N_CELLS = 64  # fresh matrices behind an estimate
+
+
+class XorDistribution(Distribution):
+    """Samples from hash cells within `guarantee.delta`; estimates from whole cells with standard errors."""
+
+    engine = "xor"
+
+    def __init__(
+        self,
+        hashed: HashedWorld,
+        relaxation: Relaxation,
+        compiled: CompiledConstraint,
+        reward: Reward | ArrayLike | None,
+        discount: float,
+        seed: Seed,
+        settings: XorSettings,
+    ) -> None:
+        super().__init__(compiled.world, compiled.constraint, reward, discount, seed)
+        self.hashed, self.relaxation, self.settings = hashed, relaxation, settings
+        self._compiled = compiled
+        # Estimates and plans have streams of their own: answers do not depend on the order of questions.
+        self._plan_seed, self._estimate_seed = np.random.SeedSequence(int(self._rng.integers(2**63))).spawn(2)
+        self.info = Info()
+
+    @property
+    def oracle(self) -> str:
+        """The oracle that answers."""
+        return self.hashed.oracle_name
+
+    @property
+    def guarantee(self) -> Guarantee:  # type: ignore[override]
+        """The requested bound; settings without one were refused."""
+        return Guarantee(self.settings.delta, self.settings.failure)
+
+    @cached_property
+    def _log_range(self) -> tuple[float, float]:
+        """Bounds on R + log D over valid trajectories, from the relaxation that could be multiplied."""
+        return ExactDistribution(self.relaxation.product, self.reward, self.discount, None).score_range()
+
+    @cached_property
+    def _space(self) -> Space:
+        return self.hashed.space(self._table, self.discount, self._log_range)
+
+    @cached_property
+    def _m(self) -> int:
+        """The number of parities of an estimate's cells."""
+        rng = np.random.default_rng(self._plan_seed.spawn(1)[0])
+        m, spent = choose_parities(self._space, self.settings.cell_size or DEFAULT_CELL_SIZE, rng)
+        self.info += spent
+        return m
+
+    @cached_property
+    def _plan(self) -> CellPlan:
+        rng = np.random.default_rng(self._plan_seed.spawn(1)[0])
+        size = self.settings.cell_size or DEFAULT_CELL_SIZE
+        bound = bound_partition(self._space, self._m, self.settings.failure, rng, cell_size=size)
+        self.info += bound.info
+        return CellPlan.solve(self.settings.delta, bound, cell_size=self.settings.cell_size)
+
+    @cached_property
+    def _estimate(self) -> CellEstimate:
+        rng = np.random.default_rng(self._estimate_seed)
+        function = WalkFunction(self.hashed.decoder, self.world, self._table, self.discount)
+        found = estimate(self._space, self._m, N_CELLS, rng, function)
+        self.info += found.info
+        return found
+
+    def log_partition(self, return_std: bool = False) -> Any:
+        found = self._estimate
+        return (found.log_partition, found.log_partition_std) if return_std else found.log_partition
+
+    def _split(self, values: Floats) -> tuple[Floats, Floats, float]:
+        S, A = self.world.n_states, self.world.n_actions
+        return values[: S * A].reshape(S, A), values[S * A : S * A + S], float(values[-1])
+
+    def visits(self, return_std: bool = False) -> Any:
+        mean = self._split(self._estimate.expectation)[0]
+        return (mean, self._split(self._estimate.expectation_std)[0]) if return_std else mean
+
+    def state_visits(self) -> Floats:
+        return self._split(self._estimate.expectation)[1]
+
+    def entropy(self) -> float:
+        """log Z - E[R + log D], estimated like both."""
+        return float(self._estimate.log_partition) - self._split(self._estimate.expectation)[2]
+
+    def mode(self) -> Trajectory:
+        raise EngineError(
+            "the XOR engine samples and estimates; it does not search for the mode. engine='exact' finds it; draw "
+            "samples and take the best for a good one."
+        )
+
+    def with_reward(self, reward: Reward | ArrayLike | None) -> XorDistribution:
+        return XorDistribution(
+            self.hashed, self.relaxation, self._compiled, reward, self.discount, self._rng, self.settings
+        )
+
+    def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
+        wanted, rng = self._check_n(n), self._generator(seed)
+        if not wanted:
+            return []
+        rows, spent = sample_cells(self._space, self._plan, wanted, rng)
+        self.info += spent
+        return release(self.hashed.decoder.decode(rows[:, : self.hashed.decoder.width]), self._compiled)
+
+    def sample_paws(self, n: int, seed: Seed = None, **choices: Any) -> tuple[list[Trajectory], PawsPlan, Info]:
+        """n samples by the paper's own sampler under the same guarantee, its parameters, and what it cost."""
+        wanted, rng, hashed = self._check_n(n), self._generator(seed), self.hashed
+        space = hashed.plain_space(self._table, self.discount, self._log_range)
+        low, high = hashed.log_range(self._table, self.discount, self._log_range)
+        plan = PawsPlan.solve(
+            self.settings.delta,
+            self.settings.failure,
+            log_span=high - low,
+            n_hash=space.n_hash,
+            rounding=hashed.rounding,
+            **choices,
+        )
+        embedding = hashed.embedding(space, plan.levels(high))
+        level = find_level(embedding, plan, rng)
+        rows, spent = sample_paws(embedding, plan, level.k, wanted, rng)
+        return release(self.hashed.decoder.decode(rows), self._compiled), plan, level.info + spent
+
+    def __repr__(self) -> str:
+        hashes = self.hashed.encoding.hashes
+        return (
+            f"{super().__repr__()[:-1]}; oracle {self.oracle}, parities over {self.hashed.decoder.width} {hashes}, "
+            f"delta {self.settings.delta:g} except with probability {self.settings.failure:g}>"
+        )

@@ -1,0 +1,246 @@
+"""The XOR engine against the exact one: estimates, samples, refusals, and the same answers everywhere."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import joblib
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+import xmen as xm
+from reference import exact_distribution
+from strategies import cases, random_formula, random_world
+
+
+def paper_grid():
+    """The kinds of constraints of the paper on its 9x9 grid: a few thousand valid paths."""
+    grid = xm.GridWorld(9, 9, start=(0, 0), goal=(8, 8), moves=("up", "right", "up-right"))
+    triangle, cross = grid.at((1, 2), (2, 1)), grid.at((4, 4), (2, 5), (6, 3))
+    square, circle = grid.at((2, 4), (3, 6), (4, 2), (6, 4)), grid.at((5, 7), (4, 7), (7, 5), (7, 6))
+    rules = (
+        xm.first(triangle, among=triangle | cross | square | circle).named("triangle first")
+        & xm.never(cross).named("no crosses")
+        & (xm.count(square) == 1).named("one square")
+        & (xm.count(circle) == 1).named("one circle")
+        & (xm.longest_repeat() <= 2).named("no long runs")
+    )
+    return grid, rules
+
+
+def chi_square(samples, exact, level):
+    """Whether frequencies are too far from the exact probabilities; rare trajectories are pooled."""
+    n = len(samples)
+    seen = Counter(samples)
+    expected = {tau: n * math.exp(exact.log_prob(tau)) for tau in seen}
+    kept = [tau for tau in seen if expected[tau] >= 5]
+    statistic = sum((seen[tau] - expected[tau]) ** 2 / expected[tau] for tau in kept)
+    rest = n - sum(expected[tau] for tau in kept)
+    if rest > 5:
+        statistic += (n - sum(seen[tau] for tau in kept) - rest) ** 2 / rest
+    return statistic, chi2.isf(level, len(kept))
+
+
+def test_samples_of_the_paper_s_grid_pass_chi_square():
+    """20,000 samples in 60 groups of paths by their cells at two places, level 1e-4.
+
+    Power: the noncentrality under a bias is n times its chi-square distance. A sampler whose probabilities are off
+    by 10 % on half of the mass (distance 0.01) gives 200 on 60 groups, and is found with probability above 0.999.
+    """
+    grid, rules = paper_grid()
+    rng = np.random.default_rng(1)
+    reward = rng.normal(0, 0.04, (81, 3))
+    exact = xm.distribution(grid, rules, reward)
+    d = xm.distribution(grid, rules, reward, engine="xor", oracle="listed", delta=1.05, seed=0)
+    assert d.oracle == "listed"
+    n = 20_000
+    samples = d.sample(n, seed=3)
+    truth = Counter()
+    everything = d.hashed.walks.states(grid)
+    from xmen.product.walks import release
+
+    for tau in release(d.hashed.walks, exact.product.compiled):
+        truth[tau.states[4], tau.states[8] if len(tau) >= 8 else -1] += math.exp(exact.log_prob(tau))
+    assert len(everything) > 2000
+    assert sum(truth.values()) == pytest.approx(1.0)
+    seen = Counter((tau.states[4], tau.states[8] if len(tau) >= 8 else -1) for tau in samples)
+    statistic = sum((seen[key] - n * p) ** 2 / (n * p) for key, p in truth.items() if n * p >= 5)
+    groups = sum(n * p >= 5 for p in truth.values())
+    assert groups > 20
+    # The guarantee allows a bias of delta - 1 = 5 %: the test's level leaves room for none of that size in practice.
+    assert statistic < chi2.isf(1e-4, groups)
+
+
+@pytest.mark.parametrize("oracle", ["listed", "cryptominisat"])
+def test_estimates_agree_with_the_exact_engine(oracle):
+    grid = xm.GridWorld(5, 5, start=(0, 0), goal=(4, 4), moves=("up", "right", "up-right"))
+    rules = xm.never(grid.at((2, 2))) & (xm.longest_repeat() <= 2)
+    for reward in (None, np.random.default_rng(0).normal(0, 1.5, (25, 3))):
+        exact = xm.distribution(grid, rules, reward)
+        d = xm.distribution(grid, rules, reward, engine="xor", oracle=oracle, cell_size=8, seed=2)
+        assert d.engine == "xor"
+        assert d._m > 0, "the cells must be real ones"
+        log_z, std = d.log_partition(return_std=True)
+        assert 0 < std < 0.5
+        assert abs(log_z - exact.log_partition()) < 5 * std
+        visits, errors = d.visits(return_std=True)
+        assert np.all(np.abs(visits - exact.visits()) <= 6 * errors + 1e-9)
+        assert d.entropy() == pytest.approx(exact.entropy(), abs=0.6)
+        np.testing.assert_allclose(d.state_visits(), exact.state_visits(), atol=0.35)
+
+
+@pytest.mark.parametrize("oracle", ["listed", "cryptominisat"])
+def test_random_problems_with_tiny_cells(oracle):
+    """cell_size=2 forces hashing on small worlds, stochastic ones and discounts included; every sample is valid."""
+    tried = hashed = 0
+    for seed in range(cases(60 if oracle == "listed" else 25)):
+        rng = np.random.default_rng(seed)
+        world = random_world(rng)
+        description, constraint = random_formula(rng, world.n_states, world.n_actions, depth=1)
+        reward = rng.normal(size=(world.n_states, world.n_actions))
+        discount = 1.0 if seed % 2 else 0.9
+        truth = exact_distribution(world, description, reward, discount)
+        options = {"engine": "xor", "oracle": oracle, "cell_size": 2, "seed": seed, "delta": 1.5}
+        if not truth.log_weights:
+            with pytest.raises(xm.InfeasibleError):
+                xm.distribution(world, constraint, reward, discount=discount, **options)
+            continue
+        if len(truth.log_weights) > 400:
+            continue
+        d = xm.distribution(world, constraint, reward, discount=discount, **options)
+        log_z, std = d.log_partition(return_std=True)
+        assert abs(log_z - truth.log_partition) <= 6 * std + 1e-9, f"seed {seed}: {constraint}"
+        assert all((tau.states, tau.actions) in truth.log_weights for tau in d.sample(5))
+        tried += 1
+        hashed += d._m > 0
+    assert tried > cases(8)
+    assert hashed > cases(3)
+
+
+def test_paws_and_cells_are_both_close_to_exact():
+    """Frequencies against the exact engine at level 1e-4; PAWS may be off by its factor, so it gets a coarse test."""
+    grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right", "up-right"))
+    reward = np.random.default_rng(0).normal(0, 0.5, (16, 3))
+    exact = xm.distribution(grid, None, reward)
+    d = xm.distribution(grid, None, reward, engine="xor", oracle="listed", cell_size=8, delta=1.19, seed=0)
+    statistic, critical = chi_square(d.sample(4000, seed=1), exact, 1e-4)
+    assert statistic < critical
+    samples, plan, info = d.sample_paws(1500, seed=2)
+    assert plan.delta <= 1.19
+    assert info.n_queries >= 0
+    seen = Counter(samples)
+    for tau, count in seen.items():
+        p = math.exp(exact.log_prob(tau))
+        bound = 1.19 * p * 1500
+        assert count < bound + 5 * math.sqrt(bound) + 5
+
+
+def test_error_bars_are_calibrated():
+    """Over 200 seeds, none chosen, the true log Z lies in the stated 95 % interval 90 to 99 % of the time."""
+    grid = xm.GridWorld(6, 6, start=(0, 0), goal=(5, 5), moves=("up", "right", "up-right"))
+    rules = xm.longest_repeat() <= 3
+    exact = xm.distribution(grid, rules, None).log_partition()
+    first = xm.distribution(grid, rules, None, engine="xor", oracle="listed", cell_size=16, seed=0)
+    covered = 0
+    from xmen.sampling import estimate
+
+    for seed in range(200):
+        found = estimate(first._space, first._m, 32, np.random.default_rng(seed))
+        low, high = found.log_partition_interval(0.95)
+        covered += low <= exact <= high
+    assert 180 <= covered <= 198
+
+
+def test_conflicts_are_named_from_the_solver_s_core():
+    grid = xm.GridWorld(6, 6, start=(0, 0), goal=(5, 5), moves=("up", "right"))
+    rules = [
+        xm.never(grid.at((2, 2))).named("not the middle"),
+        xm.visit(grid.at((5, 0))).named("east"),
+        (xm.longest_repeat() <= 5).named("no long runs"),
+        xm.visit(grid.at((0, 5))).named("north"),
+    ]
+    with pytest.raises(xm.InfeasibleError) as error:
+        xm.distribution(grid, rules, None, engine="xor", oracle="cryptominisat")
+    assert error.value.conflict == ("east", "north")
+
+
+def test_large_machines_take_their_compact_encodings():
+    """A budget with large weights and self-avoidance, both beyond listing, against the exact engine."""
+    grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), horizon=9)
+    weights = (np.random.default_rng(0).integers(1, 1000, 16)).tolist()
+    rules = (xm.total(weights) <= 4200) & xm.no_revisit()
+    exact = xm.distribution(grid, rules, None)
+    d = xm.distribution(grid, rules, None, engine="xor", oracle="cryptominisat", cell_size=8, seed=0)
+    log_z, std = d.log_partition(return_std=True)
+    assert abs(log_z - exact.log_partition()) <= 5 * std + 1e-9
+
+
+def test_same_seed_same_samples_on_one_or_two_processes():
+    grid = xm.GridWorld(5, 5, start=(0, 0), goal=(4, 4), moves=("up", "right", "up-right"))
+    answers = []
+    for n_jobs in (1, 2):
+        with joblib.parallel_config(n_jobs=n_jobs):
+            d = xm.distribution(grid, None, None, engine="xor", oracle="cryptominisat", cell_size=8, seed=5)
+            answers.append((d.log_partition(), d.sample(8)))
+    assert answers[0] == answers[1]
+
+
+def test_answers_do_not_depend_on_the_order_of_questions():
+    grid = xm.GridWorld(5, 5, start=(0, 0), goal=(4, 4), moves=("up", "right", "up-right"))
+    make = lambda: xm.distribution(grid, None, None, engine="xor", oracle="listed", cell_size=8, seed=5)  # noqa: E731
+    first, second = make(), make()
+    samples = first.sample(5)
+    estimate = first.log_partition()
+    assert second.log_partition() == estimate
+    assert second.sample(5) == samples
+
+
+def test_auto_falls_through_to_xor():
+    """A tour through all cells in any order: the product is too large for the budget and rejection accepts nothing."""
+    grid = xm.GridWorld(5, 5, start=(0, 0), goal=(4, 4), horizon=24)
+    rule = xm.no_revisit().named("never twice") & (xm.length() == 25).named("everywhere")
+    d = xm.distribution(grid, rule, None, max_nodes=400, oracle="cryptominisat", seed=0)
+    assert d.engine == "xor"
+    assert "max_nodes = 400" in d.reason
+    # Hamiltonian paths between opposite corners of a 5x5 grid: 104 (sequence A001184).
+    assert math.exp(d.log_partition()) == pytest.approx(104, rel=0.3)
+    assert all(len(set(tau.states)) == 25 for tau in d.sample(3))
+    assert "cryptominisat" in repr(d)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"delta": 1.0}, "delta"),
+        ({"delta": 0.5}, "delta"),
+        ({"failure": 0.0}, "failure"),
+        ({"failure": 1.0}, "failure"),
+        ({"cell_size": 0}, "cell_size"),
+        ({"cell_size": "big"}, "cell_size"),
+        ({"oracle": "delphi"}, "listed.*cryptominisat.*cadical"),
+    ],
+)
+def test_settings_without_a_guarantee_are_refused(options, words):
+    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
+    with pytest.raises(xm.XmenError, match=words):
+        xm.distribution(grid, None, None, engine="xor", **options)
+
+
+def test_listed_refuses_what_it_cannot_list(monkeypatch):
+    from xmen.engines import hashed
+
+    monkeypatch.setattr(hashed, "MAX_LISTED", 3)
+    grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
+    with pytest.raises(xm.EngineError, match="more than 3"):
+        xm.distribution(grid, None, None, engine="xor", oracle="listed")
+
+
+def test_what_xor_cannot_answer_names_the_engine_that_can():
+    grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
+    d = xm.distribution(grid, None, None, engine="xor", oracle="listed")
+    with pytest.raises(xm.EngineError, match="engine='exact'"):
+        d.mode()
+    assert d.guarantee.delta > 1
+    assert d.sample(0) == []
