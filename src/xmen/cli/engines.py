@@ -1,0 +1,157 @@
+"""`xmen engines`: what can answer, and for one problem what will, why, and at what cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from xmen.cli._output import print_facts, print_json, print_table, working
+from xmen.engines.distribution import Distribution
+from xmen.problem import read_problem
+
+Result = TypeVar("Result")
+
+ENGINES = {
+    "exact": "dynamic programming on the product of world and rules; every answer exact, within max_nodes",
+    "reject": "multiplies the rules that fit, rejects with the rest; samples exact, expectations with errors",
+    "xor": "random parities and an oracle; samples within a stated bound, expectations with errors",
+    "auto": "the first of these that fits",
+}
+N_SAMPLES = 100  # drawn to see how long it takes
+REPEAT_BELOW = 2.0  # seconds; what is quicker is timed again, without compilation on first use
+
+
+def show_installed(as_json: bool) -> None:
+    """The engines, and the oracles of the XOR engine with the versions of their solvers."""
+    from xmen.oracles import installed_oracles
+
+    oracles = installed_oracles()  # a version, True where nothing has to be installed, False where something has
+    if as_json:
+        found = {
+            name: {"installed": bool(version), "version": version if isinstance(version, str) else None}
+            for name, version in oracles.items()
+        }
+        print_json({"engines": ENGINES, "oracles": found})
+        return
+    print_table("engines", ["engine", "what it does"], ENGINES.items())
+    rows = [
+        (name, version if isinstance(version, str) else "built in" if version else "not installed")
+        for name, version in oracles.items()
+    ]
+    print_table("oracles of the xor engine", ["oracle", "version"], rows)
+
+
+def show_engine(path: Path, engine: str, as_json: bool) -> None:
+    """Which engine answers this problem, its sizes, and the time of a gradient and of some samples."""
+    problem = read_problem(path)
+    with working("building"):
+        build, d = _timed(lambda: problem.distribution(engine=engine))
+    with working("timing a gradient"):
+        gradient = _steady(lambda: d.with_reward(problem.reward).visits())
+    with working(f"timing {N_SAMPLES} samples"):
+        drawn = _steady(lambda: d.sample(N_SAMPLES, seed=0))
+    world = problem.world
+    report: dict[str, Any] = {
+        "problem": str(path),
+        "engine": d.engine,
+        "reason": d.reason,
+        "setting": problem.settings.engine,
+        "world": {
+            "states": world.n_states,
+            "actions": world.n_actions,
+            "transitions": len(world.source),
+            "longest": world.max_length,
+        },
+        "rules": list(problem.rules),
+        "sizes": sizes(d),
+        "guarantee": {"delta": d.guarantee.delta, "failure": d.guarantee.failure},
+        "seconds": {"build": build, "gradient": gradient, f"{N_SAMPLES} samples": drawn},
+    }
+    print_json(report) if as_json else print_facts(_facts(report))
+
+
+def sizes(d: Distribution) -> dict[str, Any]:
+    """The numbers that decide what an engine costs."""
+    return _SIZES[d.engine](d) if d.engine in _SIZES else {}
+
+
+def _exact_sizes(d: Distribution) -> dict[str, Any]:
+    from xmen.engines.exact import ExactDistribution
+
+    assert isinstance(d, ExactDistribution)
+    return {"product nodes": d.product.n_nodes, "product edges": d.product.n_edges}
+
+
+def _reject_sizes(d: Distribution) -> dict[str, Any]:
+    from xmen.engines.reject import RejectDistribution
+
+    assert isinstance(d, RejectDistribution)
+    return {
+        "acceptance": d.acceptance,
+        "product nodes": d.relaxation.product.n_nodes,
+        "multiplied": list(d.relaxation.multiplied),
+        "rejecting": list(d.relaxation.rejecting),
+    }
+
+
+def _xor_sizes(d: Distribution) -> dict[str, Any]:
+    from xmen.engines.xor import XorDistribution
+
+    assert isinstance(d, XorDistribution)
+    formula = d.hashed.encoding.formula
+    return {
+        "oracle": d.oracle,
+        "hash variables": d.hashed.decoder.width,
+        "variables": formula.n_variables,
+        "clauses": formula.n_clauses,
+    }
+
+
+_SIZES: dict[str, Callable[[Distribution], dict[str, Any]]] = {
+    "exact": _exact_sizes,
+    "reject": _reject_sizes,
+    "xor": _xor_sizes,
+}
+
+
+def _facts(report: dict[str, Any]) -> dict[str, str]:
+    world, guarantee, seconds = report["world"], report["guarantee"], report["seconds"]
+    chosen = report["engine"]
+    if report["setting"] not in ("auto", chosen):
+        chosen += f' (the problem file asks for "{report["setting"]}")'
+    bound = f"within a factor {guarantee['delta']:g}, except with probability {guarantee['failure']:g}"
+    return {
+        "engine": chosen,
+        "why": report["reason"],
+        "world": f"{world['states']:,} states, {world['actions']:,} actions, {world['transitions']:,} transitions, "
+        f"trajectories of at most {world['longest']:,} actions",
+        "rules": "; ".join(report["rules"]) or "none",
+        **{label: _shown(value) for label, value in report["sizes"].items()},
+        "samples": "exact" if guarantee["delta"] == 1.0 else bound,
+        "cost": ", ".join(f"{label} {value:.3g} s" for label, value in seconds.items()),
+    }
+
+
+def _shown(value: object) -> str:
+    match value:
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:.3g}"
+        case list():
+            return "; ".join(map(str, value)) or "nothing"
+    return str(value)
+
+
+def _timed(work: Callable[[], Result]) -> tuple[float, Result]:
+    began = time.perf_counter()
+    result = work()
+    return time.perf_counter() - began, result
+
+
+def _steady(work: Callable[[], object]) -> float:
+    """Seconds that the work takes once everything is compiled."""
+    first, _ = _timed(work)
+    return first if first > REPEAT_BELOW else _timed(work)[0]

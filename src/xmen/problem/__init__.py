@@ -1,0 +1,44 @@
+"""The problem file: a world, events, rules, a reward and settings in one TOML file that Python reads and writes.
+
+    format = 1
+
+    [world]
+    kind = "grid"                    # or "table" (a CSV of transitions), or "graphml"
+    width = 9
+    height = 9
+    start = [0, 0]
+    goal = [8, 8]
+    moves = ["up", "right", "up-right"]
+
+    [events]                         # cells and moves; or text, which may use the events above it
+    key = { cells = [[2, 3], [3, 2]] }
+    door = { cells = [[6, 6]] }
+    east = { moves = ["right"] }
+    other = "~key & ~door"
+
+    [[constraints]]
+    name = "the key before the door"
+    rule = "first(key, among=door)"
+
+    [[constraints]]
+    name = "not too far east at once"
+    rule = "longest_run(east) <= 3"
+
+    [reward]                         # or table = "reward.csv", with the columns state,action,reward
+    features = ["steps", "goal distance"]
+    weights = [-0.5, 0.1]
+
+    [settings]
+    discount = 1.0
+    engine = "auto"
+    seed = 0
+
+A table world has `transitions = "file.csv"` (columns state,action,next_state,probability; relative to the problem
+file), n_states, n_actions, start, terminal and horizon; a graphml world has file, source, target and horizon, and its
+events may be `{ nodes = ["a", "b"] }`. A feature is "steps" (1 everywhere), "goal distance" (the fewest actions from
+the state to a terminal one), the name of an event (1 where it holds), or a numeric attribute of a graph's edges.
+"""
+
+from xmen.problem.problem import FORMAT, Problem, Settings, read_problem, write_problem
+
+__all__ = ["FORMAT", "Problem", "Settings", "read_problem", "write_problem"]

@@ -1,0 +1,161 @@
+"""Strict reading of TOML: every key is asked for by name, and what nobody asked for is refused."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NoReturn
+
+from xmen.errors import ConstraintSyntaxError, FileFormatError, MissingExtraError, XmenError
+
+_SHOWN = 60  # characters of a wrong value in a message
+_REQUIRED: Any = object()
+
+
+def read_toml(file: Path) -> Table:
+    """The whole file as a table; OSError when it cannot be opened."""
+    try:
+        # Notepad's byte order mark and line ends are no mistake of the user's.
+        values = tomllib.loads(file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n"))
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{file}: expected UTF-8 text, got byte {error.object[error.start]:#04x}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise FileFormatError(f"{file}: not valid TOML: {error}") from None
+    return Table(values, file, "")
+
+
+class Table:
+    """One table of the file. Messages name the file, the table and the key."""
+
+    def __init__(self, values: dict[str, Any], file: Path, name: str) -> None:
+        self.values, self.file, self.name = values, file, name
+        self._asked: list[str] = []
+
+    def where(self, key: str = "") -> str:
+        """The file, the table and the key, as messages begin."""
+        return ", ".join(part for part in (str(self.file), self.name, key) if part)
+
+    def fail(self, key: str, message: str) -> NoReturn:
+        """Refuse the value of a key."""
+        raise FileFormatError(f"{self.where(key)}: {message}") from None
+
+    @contextmanager
+    def explaining(self, key: str = "") -> Iterator[None]:
+        """What the library says about a value gets the place where the user wrote it."""
+        try:
+            yield
+        except (MissingExtraError, FileFormatError):
+            raise
+        except ConstraintSyntaxError as error:
+            raise ConstraintSyntaxError(f"{self.where(key)}: {error}", error.text, error.offset) from None
+        except XmenError as error:
+            self.fail(key, str(error))
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.values
+
+    def allow(self, *keys: str) -> None:
+        """Declare keys before they are read."""
+        self._asked += keys
+
+    def _take(self, key: str, default: Any, expected: str) -> Any:
+        self._asked.append(key)
+        if key in self.values:
+            return self.values[key]
+        if default is not _REQUIRED:
+            return default
+        close = [other for other in get_close_matches(key, self.values, n=1) if other not in self._asked]
+        hint = f" (there is {close[0]!r}: is that it?)" if close else ""
+        self.fail("", f"the key {key!r} is missing{hint}; it takes {expected}")
+
+    def _wrong(self, key: str, expected: str, value: object) -> NoReturn:
+        shown = repr(value) if len(repr(value)) <= _SHOWN else repr(value)[:_SHOWN] + "..."
+        self.fail(key, f"expected {expected}, got {shown}")
+
+    def text(self, key: str, default: Any = _REQUIRED, expected: str = "a text in quotes") -> Any:
+        """A string."""
+        value = self._take(key, default, expected)
+        if value is not default and not isinstance(value, str):
+            self._wrong(key, expected, value)
+        return value
+
+    def integer(self, key: str, default: Any = _REQUIRED) -> Any:
+        """A whole number."""
+        value = self._take(key, default, "a whole number")
+        if value is not default and type(value) is not int:
+            self._wrong(key, "a whole number", value)
+        return value
+
+    def number(self, key: str, default: Any = _REQUIRED) -> Any:
+        """A whole number or a float."""
+        value = self._take(key, default, "a number")
+        if value is not default and type(value) not in (int, float):
+            self._wrong(key, "a number", value)
+        return value
+
+    def listed(self, key: str, kinds: tuple[type, ...], expected: str, default: Any = _REQUIRED) -> Any:
+        """A list whose items are of these types."""
+        value = self._take(key, default, expected)
+        if value is default:
+            return value
+        if not isinstance(value, list) or any(type(item) not in kinds for item in value):
+            self._wrong(key, expected, value)
+        return value
+
+    def texts(self, key: str, default: Any = _REQUIRED) -> Any:
+        """A list of strings."""
+        return self.listed(key, (str,), 'a list of texts, such as ["up", "right"]', default)
+
+    def cell(self, key: str, default: Any = _REQUIRED) -> Any:
+        """A cell [x, y] as a tuple."""
+        value = self.listed(key, (int,), "a cell [x, y]", default)
+        if value is default:
+            return value
+        if len(value) != 2:
+            self._wrong(key, "a cell [x, y]", value)
+        return tuple(value)
+
+    def cells(self, key: str, default: Any = _REQUIRED) -> Any:
+        """A list of cells as tuples."""
+        expected = "a list of cells [[x, y], ...]"
+        value = self.listed(key, (list,), expected, default)
+        if value is default:
+            return value
+        for item in value:
+            if len(item) != 2 or any(type(part) is not int for part in item):
+                self._wrong(key, expected, item)
+        return [tuple(item) for item in value]
+
+    def path(self, key: str) -> Path:
+        """An existing file, relative to the problem file."""
+        name: str = self.text(key, expected="the name of a file, relative to this one")
+        found = self.file.parent / name
+        if not found.is_file():
+            self.fail(key, f"there is no file {str(found)!r} (names are relative to the problem file)")
+        return found
+
+    def table(self, key: str, default: Any = _REQUIRED) -> Table:
+        """A table below this one."""
+        value = self._take(key, default, f"a table: write [{key}] on a line of its own")
+        if not isinstance(value, dict):
+            self._wrong(key, f"a table: write [{key}] on a line of its own", value)
+        return Table(value, self.file, f"[{key}]")
+
+    def tables(self, key: str) -> list[Table]:
+        """An array of tables below this one, each numbered from 1; none when the key is missing."""
+        value = self._take(key, [], "")
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            self._wrong(key, f"tables: write [[{key}]] with two brackets before each", value)
+        return [Table(item, self.file, f"[[{key}]] number {k}") for k, item in enumerate(value, start=1)]
+
+    def finish(self) -> None:
+        """Refuse keys that were never asked for, with the closest one that exists."""
+        for key in self.values:
+            if key not in self._asked:
+                close = get_close_matches(key, self._asked, n=1)
+                hint = f"did you mean {close[0]!r}? " if close else ""
+                what = "here" if self.name else "at the top of the file"
+                self.fail("", f"unknown key {key!r}; {hint}Known {what}: {', '.join(dict.fromkeys(self._asked))}")

@@ -1,0 +1,225 @@
+"""A problem: everything that one run needs, as one object and as one file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from xmen.constraints.constraint import Constraint, conjunction, require_constraint
+from xmen.constraints.events import Event, require_event
+from xmen.constraints.text import check_names, parse_constraint
+from xmen.engines.distribution import ENGINES, Distribution, check_discount, distribution
+from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError
+from xmen.problem._document import Table, read_toml
+from xmen.problem._events import read_event, read_events, spell_event
+from xmen.problem._rewards import read_reward, write_reward
+from xmen.problem._toml import toml_text
+from xmen.problem._worlds import GraphFile, read_world, write_world
+from xmen.rewards import Floats, Reward, reward_table
+from xmen.worlds import MDP
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a problem is to be answered; the arguments of `xmen.distribution` of the same names."""
+
+    discount: float = 1.0
+    engine: str = "auto"
+    seed: int | None = None
+    max_nodes: int | None = None
+    oracle: str = "auto"
+    cell_size: float | None = None
+    delta: float | None = None
+    failure: float | None = None
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How a file said it, so that writing keeps the user's words where they still mean the same."""
+
+    events: Mapping[str, Any] = field(default_factory=dict)
+    rules: Mapping[str, str] = field(default_factory=dict)
+    features: tuple[str, ...] = ()
+    graph: GraphFile | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A world, named events, named rules, a reward and settings.
+
+    >>> import xmen as xm
+    >>> grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
+    >>> problem = Problem(grid, events={"key": grid.at((1, 2))}, rules={"fetch the key": xm.visit(grid.at((1, 2)))})
+    >>> problem.constraint
+    visit(at(9)).named('fetch the key')
+    >>> round(problem.distribution().entropy(), 3)
+    2.197
+    """
+
+    world: MDP
+    events: Mapping[str, Event] = field(default_factory=dict)
+    rules: Mapping[str, Constraint] = field(default_factory=dict)
+    reward: Reward | Floats | None = None
+    settings: Settings = Settings()
+    spelling: Spelling = field(default=Spelling(), repr=False)
+
+    def __post_init__(self) -> None:
+        for name, event in self.events.items():
+            require_event(event, f"the event {name!r}").check_world(self.world)
+        check_names(self.events, "Problem(events=...)")
+        named = {name: require_constraint(rule, f"the rule {name!r}").named(name) for name, rule in self.rules.items()}
+        for rule in named.values():
+            rule.check_world(self.world)
+        reward_table(self.reward, self.world)
+        object.__setattr__(self, "rules", named)
+
+    @property
+    def constraint(self) -> Constraint | None:
+        """All rules together; None without any."""
+        return conjunction(list(self.rules.values()))
+
+    def distribution(self, **changes: Any) -> Distribution:
+        """`xmen.distribution` of this problem under its settings, some of them changed."""
+        chosen = {**{item.name: getattr(self.settings, item.name) for item in fields(Settings)}, **changes}
+        return distribution(self.world, self.constraint, self.reward, **chosen)
+
+    @classmethod
+    def read(cls, path: str | PathLike[str]) -> Problem:
+        """The problem in a file; errors name the file, the table and the key."""
+        return read_problem(path)
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the problem to a file; see `write_problem`."""
+        write_problem(self, path)
+
+
+def read_problem(path: str | PathLike[str]) -> Problem:
+    """The problem in a TOML file; what is wrong with it is refused with the file, the table and the key."""
+    document = read_toml(Path(path))
+    found = document.integer("format")
+    if found != FORMAT:
+        document.fail("format", f"this version of xmen reads format {FORMAT}, and this file is format {found}")
+    world_table, events_table = document.table("world"), document.table("events", {})
+    rule_tables = document.tables("constraints")
+    reward_section, settings_table = document.table("reward", {}), document.table("settings", {})
+    document.finish()
+
+    world, graph = read_world(world_table)
+    events = read_events(events_table, world)
+    rules, texts = _read_rules(rule_tables, world, events)
+    reward, features = read_reward(reward_section, world, events)
+    spelling = Spelling(dict(events_table.values), texts, features, graph)
+    return Problem(world, events, rules, reward, _read_settings(settings_table), spelling)
+
+
+def _read_rules(
+    tables: list[Table], world: MDP, events: Mapping[str, Event]
+) -> tuple[dict[str, Constraint], dict[str, str]]:
+    rules: dict[str, Constraint] = {}
+    texts: dict[str, str] = {}
+    for table in tables:
+        name, text = table.text("name"), table.text("rule")
+        table.finish()
+        if not name.strip():
+            table.fail("name", "a rule needs a name that messages can show")
+        if name in rules:
+            table.fail("name", f"there is already a rule named {name!r}: each needs its own")
+        table.name = f"{table.name} ({name!r})"
+        with table.explaining("rule"):
+            rules[name] = parse_constraint(text, events).named(name)
+            rules[name].check_world(world)
+        texts[name] = text
+    return rules, texts
+
+
+def _read_settings(table: Table) -> Settings:
+    default = Settings()
+    found = Settings(
+        discount=table.number("discount", default.discount),
+        engine=table.text("engine", default.engine),
+        seed=table.integer("seed", None),
+        max_nodes=table.integer("max_nodes", None),
+        oracle=table.text("oracle", default.oracle),
+        cell_size=table.number("cell_size", None),
+        delta=table.number("delta", None),
+        failure=table.number("failure", None),
+    )
+    table.finish()
+    with table.explaining("discount"):
+        check_discount(found.discount)
+    if found.engine not in ENGINES:
+        close = get_close_matches(found.engine, ENGINES, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        table.fail("engine", f"unknown engine {found.engine!r}{hint} The engines are {', '.join(ENGINES)}")
+    if found.seed is not None and found.seed < 0:
+        table.fail("seed", f"a seed is 0 or more, got {found.seed}")
+    if found.max_nodes is not None and found.max_nodes < 1:
+        table.fail("max_nodes", f"the budget of product nodes is 1 or more, got {found.max_nodes}")
+    return found
+
+
+def write_problem(problem: Problem, path: str | PathLike[str]) -> None:
+    """Write a problem as a TOML file that `read_problem` gives back, replacing what was there.
+
+    What was read keeps its spelling while it means the same. A world that is no grid goes to STEM.transitions.csv
+    (a graph that was read, to a copy of its file), and a reward without named features to STEM.reward.csv, both
+    beside the file. Nothing is written when a part has no text form.
+    """
+    target = Path(path)
+    world, files = write_world(problem.world, problem.spelling.graph, target)
+    reward, reward_files = write_reward(
+        problem.reward, problem.spelling.features, problem.world, problem.events, target
+    )
+    default = Settings()
+    changed = {
+        item.name: getattr(problem.settings, item.name)
+        for item in fields(Settings)
+        if getattr(problem.settings, item.name) != getattr(default, item.name)
+    }
+    document = {
+        "format": FORMAT,
+        "world": world,
+        "events": _spell_events(problem, target),
+        "constraints": [
+            {"name": name, "rule": _spell_rule(problem, name, rule)} for name, rule in problem.rules.items()
+        ],
+        "reward": reward,
+        "settings": changed,
+    }
+    text = toml_text({key: value for key, value in document.items() if value})
+    for file, content in {**files, **reward_files, target: text.encode()}.items():
+        file.write_bytes(content)
+
+
+def _spell_events(problem: Problem, target: Path) -> dict[str, Any]:
+    table = Table({}, target, "[events]")
+    written: dict[str, Any] = {}
+    above: dict[str, Event] = {}
+    for name, event in problem.events.items():
+        value = problem.spelling.events.get(name)
+        try:
+            kept = value is not None and read_event(table, name, value, problem.world, above) == event
+        except (ConstraintError, FileFormatError):
+            kept = False
+        written[name] = value if kept else spell_event(name, event, problem.world)
+        above[name] = event
+    return written
+
+
+def _spell_rule(problem: Problem, name: str, rule: Constraint) -> str:
+    for text in (problem.spelling.rules.get(name), rule._text()):
+        try:
+            if text is not None and parse_constraint(text, problem.events).named(name) == rule:
+                return text
+        except ConstraintSyntaxError:
+            continue
+    raise ConstraintError(
+        f"the rule {name!r} cannot be written to a file: it holds a function (`when` or `monitor`), which has no "
+        "text form. Spell it with the other constraints, or keep this problem in Python."
+    )
