@@ -30,7 +30,7 @@ from xmen.oracles.killable import KillableOracle
 
 MIP = ("highs", "cplex", "gurobi")
 MOVES = ("up", "right", "up-right")
-LIMIT = 10.0  # seconds per cell
+LIMIT = 30.0  # seconds per cell
 CELL = 64  # solutions that are read from a cell at most
 console = Console(width=130)
 

@@ -94,28 +94,25 @@ def sampling(unigen: str | None, n: int) -> dict[str, float]:
         d.sample(n, seed=1)
         rate = n / (time.perf_counter() - began)
         fresh = d.with_reward(None)
-        fresh._m  # the search for the number of parities is not part of an estimate
+        n_parities = fresh.n_parities  # the search for it is not part of an estimate
         before, began = fresh.info.n_points, time.perf_counter()
         fresh.visits()
         effective = (fresh.info.n_points - before) / (time.perf_counter() - began)
         results[f"{oracle}_samples_per_s"], results[f"{oracle}_effective_per_s"] = rate, effective
-        table.add_row(f"cells, {oracle} (delta {d.guarantee.delta:g})", f"{rate:,.0f}", f"{effective:,.0f}")
+        name = f"cells, {oracle} (delta {d.guarantee.delta:g}, {n_parities} parities)"
+        table.add_row(name, f"{rate:,.0f}", f"{effective:,.0f}")
     if unigen:
         rate = unigen_rate(unigen, Encoding(grid, rules).formula, 500)
         results["unigen_samples_per_s"] = rate
         table.add_row("UniGen (pyunigen)", f"{rate:,.0f}", f"{rate:,.0f}")
     console.print(table)
     if unigen:
-        best = max(
-            results[f"{o}_samples_per_s"] for o in ("cryptominisat", "cadical") if f"{o}_samples_per_s" in results
-        )
-        most = max(
-            results[f"{o}_effective_per_s"] for o in ("cryptominisat", "cadical") if f"{o}_effective_per_s" in results
-        )
+        best = max(results.get(f"{solver}_samples_per_s", 0.0) for solver in ("cryptominisat", "cadical"))
+        most = max(results.get(f"{solver}_effective_per_s", 0.0) for solver in ("cryptominisat", "cadical"))
         results["samples_over_unigen"] = best / rate
         results["effective_over_unigen"] = most / rate
         console.print(
-            f"with a SAT oracle: {best / rate:.1f} times UniGen's samples, {most / rate:.0f} times its effective samples"
+            f"with a solver: {best / rate:.1f} times UniGen's samples, {most / rate:.0f} times its effective samples"
         )
     return results
 
@@ -168,10 +165,10 @@ def large() -> dict[str, float]:
     log_z, std = d.log_partition(return_std=True)
     seconds = time.perf_counter() - began
     console.print(
-        f"20x20: {np.exp(exact.log_partition()):.3g} valid paths; cells of {d._m} parities give log Z = {log_z:.3f} +- "
+        f"20x20: {np.exp(exact.log_partition()):.3g} valid paths; {d.n_parities} parities give log Z = {log_z:.3f} +- "
         f"{std:.3f} (exact {exact.log_partition():.3f}) in {seconds:.0f} s, {d.info.n_points:,} solutions"
     )
-    return {"log_z": log_z, "std": std, "exact": exact.log_partition(), "parities": d._m, "seconds": seconds}
+    return {"log_z": log_z, "std": std, "exact": exact.log_partition(), "parities": d.n_parities, "seconds": seconds}
 
 
 def main() -> None:

@@ -81,7 +81,7 @@ def test_estimates_agree_with_the_exact_engine(oracle):
         exact = xm.distribution(grid, rules, reward)
         d = xm.distribution(grid, rules, reward, engine="xor", oracle=oracle, cell_size=8, seed=2)
         assert d.engine == "xor"
-        assert d._m > 0, "the cells must be real ones"
+        assert d.n_parities > 0, "the cells must be real ones"
         log_z, std = d.log_partition(return_std=True)
         assert 0 < std < 0.5
         assert abs(log_z - exact.log_partition()) < 5 * std
@@ -114,7 +114,7 @@ def test_random_problems_with_tiny_cells(oracle):
         assert abs(log_z - truth.log_partition) <= 6 * std + 1e-9, f"seed {seed}: {constraint}"
         assert all((tau.states, tau.actions) in truth.log_weights for tau in d.sample(5))
         tried += 1
-        hashed += d._m > 0
+        hashed += d.n_parities > 0
     assert tried > cases(8)
     assert hashed > cases(3)
 
@@ -147,7 +147,7 @@ def test_error_bars_are_calibrated():
     from xmen.sampling import estimate
 
     for seed in range(200):
-        found = estimate(first._space, first._m, 32, np.random.default_rng(seed))
+        found = estimate(first._space, first.n_parities, 32, np.random.default_rng(seed))
         low, high = found.log_partition_interval(0.95)
         covered += low <= exact <= high
     assert 180 <= covered <= 198

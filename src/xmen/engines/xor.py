@@ -81,7 +81,7 @@ class XorDistribution(Distribution):
         return self.hashed.space(self._table, self.discount, self._log_range)
 
     @cached_property
-    def _m(self) -> int:
+    def n_parities(self) -> int:
         """The number of parities of an estimate's cells."""
         rng = np.random.default_rng(self._plan_seed.spawn(1)[0])
         m, spent = choose_parities(self._space, self.settings.cell_size or DEFAULT_CELL_SIZE, rng)
@@ -92,7 +92,7 @@ class XorDistribution(Distribution):
     def _plan(self) -> CellPlan:
         rng = np.random.default_rng(self._plan_seed.spawn(1)[0])
         size = self.settings.cell_size or DEFAULT_CELL_SIZE
-        bound = bound_partition(self._space, self._m, self.settings.failure, rng, cell_size=size)
+        bound = bound_partition(self._space, self.n_parities, self.settings.failure, rng, cell_size=size)
         self.info += bound.info
         return CellPlan.solve(self.settings.delta, bound, cell_size=self.settings.cell_size)
 
@@ -100,7 +100,7 @@ class XorDistribution(Distribution):
     def _estimate(self) -> CellEstimate:
         rng = np.random.default_rng(self._estimate_seed)
         function = WalkFunction(self.hashed.decoder, self.world, self._table, self.discount)
-        found = estimate(self._space, self._m, N_CELLS, rng, function)
+        found = estimate(self._space, self.n_parities, N_CELLS, rng, function)
         self.info += found.info
         return found
 

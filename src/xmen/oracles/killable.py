@@ -6,6 +6,7 @@ import contextlib
 import os
 import pickle
 import queue
+import signal
 import struct
 import subprocess
 import sys
@@ -160,6 +161,7 @@ def _end(process: subprocess.Popen[bytes], owner: int) -> None:
 
 def serve() -> None:
     """The child: answer questions until the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, who will end this process
     questions, answers = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # solvers that print must not print into the answers
     models: Iterator[Bits] = iter(())

@@ -79,8 +79,8 @@ class CellPlan:
     ) -> CellPlan:
         """The cheapest m and cap that guarantee delta; with a cell_size, the m that comes closest to it.
 
-        `overhead` is the cost of opening a cell, in solutions: about 100 for a solver, and more for a long list, whose
-        every cell goes through all of it.
+        `overhead` is the cost of opening a cell, in solutions: more for a long list, whose every cell goes through all
+        of it, and for many parities.
         """
         require_delta(delta)
         if cell_size is not None and not cell_size > 0.0:
