@@ -97,6 +97,20 @@ def run(family: str, size: int, engine: str) -> dict[str, Any]:
     return {**row, **json.loads(done.stdout.strip().splitlines()[-1])}
 
 
+def climb(family: str, engine: str, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
+    """One engine on growing sizes; where a size is not answered, larger ones are not tried."""
+    rows: list[dict[str, Any]] = []
+    for size in sizes:
+        if rows and "rate" not in rows[-1]:
+            why = "a smaller size was not answered"
+            rows.append({"family": family, "size": size, "engine": engine, "why_not": why})
+            continue
+        rows.append(run(family, size, engine))
+        shown = f"{rows[-1]['rate']:,.1f} samples/s" if "rate" in rows[-1] else rows[-1]["why_not"]
+        print(f"{family:36} {size:>3} {engine:7} {shown}", flush=True)
+    return rows
+
+
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Rates against sizes, one panel per family; a cross at the bottom where an engine gave up."""
     import matplotlib
@@ -141,17 +155,12 @@ def main() -> None:
         print(json.dumps(one(family, int(size), engine)))
         return
     cases = [
-        (family, size, engine)
+        (family, engine, sizes[:2] if arguments.quick else sizes)
         for family, sizes in FAMILIES.items()
-        for size in (sizes[:2] if arguments.quick else sizes)
         for engine in ENGINES
     ]
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        rows = []
-        for row in pool.map(lambda case: run(*case), cases):
-            shown = f"{row['rate']:,.1f} samples/s" if "rate" in row else row["why_not"]
-            print(f"{row['family']:36} {row['size']:>3} {row['engine']:7} {shown}", flush=True)
-            rows.append(row)
+        rows = [row for some in pool.map(lambda case: climb(*case), cases) for row in some]
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(rows, indent=2) + "\n")
     draw(rows, arguments.picture)

@@ -34,7 +34,7 @@ MAX_LISTED = 200_000  # trajectories up to which the support is listed
 LISTING_NODES = 1_000_000  # product nodes that listing may cost
 TILTED = 2.0  # nats between the largest and the least weight, above which weights are embedded
 MOST_LEVELS = 64  # thresholds, each half of the one before; what is lighter still keeps its exact weight
-ROUNDING = 0.1  # nats by which the adder's integers may misjudge a weight
+ROUNDING = 0.02  # nats by which the integers of the adder may misjudge a weight
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,8 @@ class RoundedDepth:
 class HashedWorld:
     """The valid trajectories of a world behind an oracle, listed or in clauses; shared by all rewards."""
 
+    finest: float = ROUNDING  # nats by which integer weights may be off; a smaller delta needs finer ones
+
     def __init__(
         self, world: MDP, constraint: Constraint | None, oracle: str, timed: bool | None, time_limit: float | None
     ) -> None:
@@ -134,7 +136,7 @@ class HashedWorld:
     @property
     def rounding(self) -> float:
         """How far, in nats, thresholds may misjudge a weight."""
-        return 0.0 if self.walks is not None else ROUNDING
+        return 0.0 if self.walks is not None else self.finest
 
     def log_range(self, reward: Floats, discount: float, relaxed: tuple[float, float]) -> tuple[float, float]:
         """The least and the largest log weight: of the list where there is one, else the given bounds."""
@@ -169,13 +171,13 @@ class HashedWorld:
         depth, edge_values, start_values = self._integers(weight, levels)
         formula, below = self.encoding.with_thresholds(edge_values, start_values, list(depth.thresholds))
         oracle = self._solver(embed(formula, below, levels.bits_per_level))
-        return Embedding(space, oracle, levels, depth, ROUNDING)
+        return Embedding(space, oracle, levels, depth, self.finest)
 
     def _integers(self, weight: WalkWeight, levels: Levels) -> tuple[RoundedDepth, Integers, Integers]:
         """Log-weights of edges and starts in whole multiples of a small unit, for the adder."""
         places, world = self.encoding.places, self.world
         longest = world.max_length
-        unit = 2 * ROUNDING / (longest + 1)
+        unit = 2 * self.finest / (longest + 1)
         n_times = longest if places.timed else 1
         powers = weight.discount ** np.arange(max(n_times, 1))
         per_edge = np.log(world.probability) + powers[:, None] * weight.reward[world.source, world.action]

@@ -58,8 +58,9 @@ def make_oracle(name: str, formula: Formula, time_limit: float | None = None, n_
 def choose(n_parities: int | None) -> str:
     """The solver for questions with that many parities: CryptoMiniSat, however many they are.
 
-    A crossing was looked for (benchmarks/oracles.py, cells of 64 solutions). CaDiCaL takes 0.7 to 2 times as long without
-    parities, 1.3 to 2.2 times with 4, 1.8 to 6 times with 8, 3 to 15 times with 12, and does not end on 20x20 with 16.
+    A crossing was looked for (benchmarks/oracles.py, cells of 64 solutions) and not found. CaDiCaL takes 0.7 to 2 times
+    as long without parities, 1.1 to 2.8 times with 4, 2 to 6 times with 8, 3 to 15 times with 12, and does not end
+    within 10 s on 20x20 with 16.
     """
     return "cryptominisat"
 
