@@ -131,7 +131,8 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
             floor = 0.02 * 1.7**i
             ax.plot(bad, [floor] * len(bad), "x", color=colours[engine], label=None if good else engine)
         ax.set_yscale("log")
-        ax.set_ylim(0.01, 3e5)
+        ax.set_ylim(0.01, 1.5e6)
+        ax.set_xticks(FAMILIES[family])
         ax.set_title(family)
         ax.set_xlabel("size")
         ax.grid(alpha=0.3)
