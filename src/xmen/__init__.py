@@ -26,12 +26,23 @@ from xmen.errors import (
     InvalidDemonstrationError,
     MissingExtraError,
     MisuseError,
+    NotFittedError,
+    OracleError,
+    OracleTimeoutError,
     ProductTooLargeError,
     RewardError,
+    StorageError,
     TrajectoryError,
     WorldError,
     XmenError,
 )
+from xmen.learners.constraint_inference import ConstraintInference
+from xmen.learners.maxent import MaxEntIRL
+from xmen.learners.policy import Policy
+from xmen.learners.relative_entropy import RelativeEntropyIRL
+from xmen.learners.storage import load
+from xmen.learners.xmen import XMEN
+from xmen.neural import ConvReward, FeatureReward, NeuralReward, fit_neural
 from xmen.plots import plot_trajectories, plot_visits, plot_world
 from xmen.rewards import LinearReward
 from xmen.worlds import MDP, GridWorld, Trajectory, check_demos, read_demos, write_demos
@@ -40,22 +51,34 @@ __version__ = "0.1.0"
 
 __all__ = [
     "MDP",
+    "XMEN",
     "Constraint",
     "ConstraintError",
+    "ConstraintInference",
     "ConstraintSyntaxError",
+    "ConvReward",
     "Distribution",
     "EngineError",
     "Event",
+    "FeatureReward",
     "FileFormatError",
     "GridWorld",
     "Guarantee",
     "InfeasibleError",
     "InvalidDemonstrationError",
     "LinearReward",
+    "MaxEntIRL",
     "MissingExtraError",
     "MisuseError",
+    "NeuralReward",
+    "NotFittedError",
+    "OracleError",
+    "OracleTimeoutError",
+    "Policy",
     "ProductTooLargeError",
+    "RelativeEntropyIRL",
     "RewardError",
+    "StorageError",
     "Trajectory",
     "TrajectoryError",
     "Violation",
@@ -73,7 +96,9 @@ __all__ = [
     "doing",
     "exactly",
     "first",
+    "fit_neural",
     "length",
+    "load",
     "longest_repeat",
     "longest_run",
     "ltlf",

@@ -15,7 +15,7 @@
     │   └── OracleTimeoutError                      it gave no answer within its time limit
     ├── FileFormatError (ValueError)                a file that does not say what it should
     │   └── StorageError                            a saved model that cannot be read, or written there
-    ├── NotFittedError (ValueError, AttributeError) a learner that has not learned anything yet
+    ├── NotFittedError (ValueError)                 a learner that has not learned anything yet
     └── MissingExtraError (ImportError)             an optional dependency is not installed
 
 Messages name what the user named, print both sides of a mismatch, and say what to do.

@@ -1,0 +1,1 @@
+"""Learners: from demonstrations to a reward, under rules that hold without exception."""

@@ -1,0 +1,175 @@
+"""What all learners share: settings, checks, and the use of what was learned."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from xmen.constraints.constraint import Constraint, conjunction
+from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, distribution
+from xmen.errors import EngineError, NotFittedError
+from xmen.learners.demonstrations import Demonstrations, gather
+from xmen.learners.notices import ConvergenceWarning
+from xmen.learners.policy import Policy
+from xmen.learners.progress import Monitor, Record
+from xmen.learners.settings import Settings
+from xmen.rewards import Floats, LinearReward, Reward
+from xmen.worlds.mdp import MDP
+from xmen.worlds.trajectory import Trajectory
+
+Rules = Constraint | Iterable[Constraint] | None
+
+
+class Learner(Settings, ABC):
+    """Fits a reward to demonstrations, and then answers for trajectories under that reward.
+
+    A subclass stores its settings in `__init__` (at least `world`; `constraint`, `discount`, `engine`, `seed`
+    have the defaults below) and implements `_fit`, which ends in `_learned(reward, monitor, converged)`.
+    Scikit-learn's contract holds: settings stored as given, `fit` returns self, learned values end in `_`.
+
+    After `fit`: `reward_`; `weights_` (d,) of a linear reward; `history_`, one Record per iteration; `n_iter_`;
+    `converged_`.
+    """
+
+    world: MDP
+    constraint: Rules = None
+    discount: float = 1.0
+    engine: str = "auto"
+    seed: Seed = None
+
+    reward_: Reward
+    weights_: Floats
+    history_: list[Record]
+    n_iter_: int
+    converged_: bool
+
+    def fit(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from demonstrations, with one weight each if `sample_weight` is given.
+
+        Raises InvalidDemonstrationError for one that the world makes impossible or the constraint forbids.
+        """
+        self.__dict__.pop("_answering", None)
+        self._check_settings()
+        self._fit(gather(self.world, self._rule(), demos, sample_weight))
+        return self
+
+    @abstractmethod
+    def _fit(self, demos: Demonstrations) -> None:
+        """Learn from checked demonstrations; ends in `_learned`."""
+
+    def _check_settings(self) -> None:
+        """Refuse settings that make no sense; called at the start of `fit`."""
+        if not isinstance(self.world, MDP):
+            raise EngineError(
+                f"{type(self).__name__}(world, ...) takes an MDP or GridWorld; got {type(self.world).__name__}."
+            )
+        check_discount(self.discount)
+        rule = self._rule()
+        if rule is not None:
+            rule.check_world(self.world)
+
+    def _rule(self, also: Rules = None) -> Constraint | None:
+        """The constraint of the learner and `also`, together."""
+        parts = [part for part in (as_constraint(self.constraint), as_constraint(also)) if part is not None]
+        return conjunction(parts)
+
+    def _learned(self, reward: Reward, monitor: Monitor, converged: bool) -> None:
+        """Keep what was learned."""
+        self.reward_ = reward
+        if isinstance(reward, LinearReward):
+            self.weights_ = reward.weights
+        self.history_ = monitor.history
+        self.n_iter_ = len(monitor.history)
+        self.converged_ = converged
+
+    def _require_fitted(self) -> None:
+        if "reward_" not in vars(self):
+            raise NotFittedError(
+                f"this {type(self).__name__} has not learned anything yet: call fit(demos) first, or xm.load(path)."
+            )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "reward_" in vars(self)
+
+    def _engine_settings(self) -> dict[str, Any]:
+        """Further settings for `xm.distribution`, such as max_nodes or oracle."""
+        return {}
+
+    def distribution(self, also: Rules = None) -> Distribution:
+        """The distribution over trajectories under the learned reward, the constraint, and `also`.
+
+        Nothing is retrained. The last one asked for is kept, so that asking again is free.
+        """
+        self._require_fitted()
+        kept = vars(self).get("_answering")
+        if kept is not None and kept[0] is also and kept[1] == self._asked():
+            answering: Distribution = kept[2]
+            return answering
+        d = distribution(
+            self.world,
+            self._rule(also),
+            self.reward_,
+            discount=self.discount,
+            engine=self.engine,
+            seed=self.seed,
+            **self._engine_settings(),
+        )
+        if also is None or isinstance(also, Constraint):  # a list can change under the same identity
+            self._keep(also, d)
+        return d
+
+    def _keep(self, also: Constraint | None, answering: Distribution) -> None:
+        """Remember a distribution, for as long as settings and reward are the same objects."""
+        self._answering = (also, self._asked(), answering)
+
+    def _asked(self) -> tuple[int, ...]:
+        return tuple(map(id, (self.reward_, self.world, self.constraint, self.discount, self.engine, self.seed)))
+
+    def sample(self, n: int, also: Rules = None, seed: Seed = None) -> list[Trajectory]:
+        """n trajectories from `distribution(also)`, all valid; without a seed, calls go on from the last."""
+        return self.distribution(also).sample(n, seed=seed)
+
+    def policy(self, also: Rules = None, greedy: bool = False, seed: Seed = None) -> Policy:
+        """A policy with memory that keeps every rule, for deterministic worlds; see `Policy`."""
+        return Policy(self.distribution(also), greedy=greedy, seed=seed)
+
+    def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
+        """The mean log-likelihood, in nats; -inf with a demonstration that is impossible or forbidden.
+
+        The likelihood has the world's dynamics in it: mean of R(tau) + log D(tau) - log Z.
+        """
+        self._require_fitted()
+        found = gather(self.world, self._rule(), demos, sample_weight, refuse_invalid=False)
+        if not found.valid[found.weights > 0].all():
+            return -np.inf
+        d = self.distribution()
+        table = self.reward_.table()
+        values = np.where(found.valid, found.returns(table, self.discount) + found.log_dynamics(), -np.inf)
+        return found.mean(values) - d.log_partition()
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model as one folder, exactly at `path`: safetensors and JSON; read it with `xm.load`."""
+        from xmen.learners.storage import save
+
+        save(self, path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The compiled distribution is made again when it is asked for.
+        return {name: value for name, value in vars(self).items() if name != "_answering"}
+
+
+def warn_unfinished(learner: Learner, monitor: Monitor, max_iter: int, advice: str) -> None:
+    """Say that max_iter was reached before the tolerance was."""
+    last = monitor.history[-1]
+    warnings.warn(
+        f"{type(learner).__name__} stopped after max_iter = {max_iter} iterations with a gradient norm of "
+        f"{last.gradient_norm:.3g} and a loss of {last.loss:.6g}. {advice}",
+        ConvergenceWarning,
+        stacklevel=4,
+    )

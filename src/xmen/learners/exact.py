@@ -1,0 +1,83 @@
+"""method="exact": the exact gradient by dynamic programming, L-BFGS, and a word on what cannot be known."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from xmen.engines.exact import ExactDistribution
+from xmen.learners import identify
+from xmen.learners.features import StateFeatures
+from xmen.learners.lbfgs import Lbfgs, LbfgsState
+from xmen.learners.notices import ConvergenceWarning, IdentifiabilityWarning, UnboundedWarning
+from xmen.learners.objective import Objective
+from xmen.learners.progress import Monitor
+from xmen.learners.runs import Outcome, Run, Task
+from xmen.rewards import Floats
+
+DEFAULT_MAX_ITER = 1000
+
+
+class ExactRun(Run[LbfgsState]):
+    """L-BFGS on the exact loss; stops where no component of the gradient is above tol times its feature's size."""
+
+    state_type = LbfgsState
+
+    def __init__(self, task: Task, base: ExactDistribution) -> None:
+        learner = task.learner
+        self.task, self.base, self.l2 = task, base, float(learner.l2)
+        self.max_iter = DEFAULT_MAX_ITER if learner.max_iter is None else int(learner.max_iter)
+        objective = Objective(base, task.features, task.demo_features, self.l2)
+        self.optimiser = Lbfgs(objective, task.features.scale, self._reach, float(learner.tol))
+
+    def _reach(self, direction: Floats) -> float:
+        return float(np.abs(self.task.features.table(direction)).max(initial=0.0))
+
+    def start(self) -> LbfgsState:
+        return self.optimiser.start(np.zeros(self.task.features.d))
+
+    def finished(self, state: LbfgsState) -> bool:
+        return state.finished or state.iteration >= self.max_iter
+
+    def step(self, state: LbfgsState) -> tuple[LbfgsState, dict[str, float]]:
+        after = self.optimiser.step(state)
+        return after, {"loss": after.loss, "gradient_norm": float(np.linalg.norm(after.gradient))}
+
+    def conclude(self, state: LbfgsState, monitor: Monitor) -> Outcome:
+        features = self.task.features
+        if not (state.finished or monitor.stopped or monitor.interrupted):
+            warnings.warn(
+                f"stopped after max_iter = {self.max_iter} iterations with a gradient norm of "
+                f"{np.linalg.norm(state.gradient):.3g} (tol = {self.optimiser.tol:g} per component). Raise max_iter or "
+                "tol; if weights keep growing the optimum may be infinite, and l2 > 0 makes it finite.",
+                ConvergenceWarning,
+                stacklevel=6,
+            )
+        if self.l2 == 0.0:
+            self._warn_unbounded()
+            # One-hot states are never all identified (the goal's, for one); who chose nothing is told nothing.
+            if not isinstance(features, StateFeatures) and features.d <= identify.MOST_FEATURES:
+                self._warn_unidentified()
+        return Outcome(state.weights, state.finished, self.base)
+
+    def _warn_unbounded(self) -> None:
+        which = identify.unbounded(self.base, self.task.features, self.task.demos, self.base.discount)
+        if which:
+            warnings.warn(
+                f"every demonstration has the least or the most possible of {identify.name_features(which)}: the "
+                "likelihood rises for ever as these weights grow, and the fit ended where the gradient fell below tol. "
+                "Set l2 > 0 for finite weights, or add demonstrations.",
+                UnboundedWarning,
+                stacklevel=7,
+            )
+
+    def _warn_unidentified(self) -> None:
+        basis = identify.unidentified(self.base, self.task.features)
+        if len(basis):
+            warnings.warn(
+                f"no demonstrations could tell these weights: {identify.describe_unidentified(basis)}. The "
+                "distribution is the same whatever they are; drop features, or set l2 > 0 to prefer small weights.",
+                IdentifiabilityWarning,
+                stacklevel=7,
+            )

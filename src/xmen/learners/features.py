@@ -1,0 +1,116 @@
+"""Features of a linear reward as learners use them: contracted with visits, and turned into reward tables."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_matrix, issparse
+
+from xmen.errors import RewardError
+from xmen.rewards import Floats, LinearReward, real_array
+from xmen.worlds.mdp import MDP
+
+
+class Features(Protocol):
+    """f(s, a) in R^d for every state and action."""
+
+    @property
+    def d(self) -> int:
+        """The number of features."""
+
+    @property
+    def scale(self) -> Floats:
+        """The largest |f_k(s, a)| of each feature (d,); 1 where that is 0."""
+
+    def contract(self, visits: Any) -> Floats:
+        """sum over (s, a) of visits times features, (d,).
+
+        Visits are (n_states, n_actions), or n of them as sparse rows (n, n_states * n_actions), which gives (n, d).
+        """
+
+    def table(self, weights: Floats) -> Floats:
+        """The reward table (n_states, n_actions) of weights (d,)."""
+
+    def reward(self, weights: Floats) -> LinearReward:
+        """The reward with these weights."""
+
+
+class DenseFeatures:
+    """Features given as an array (n_states, n_actions, d)."""
+
+    def __init__(self, features: Floats) -> None:
+        self.array = features
+        self.d = features.shape[2]
+        largest = np.abs(features).max(axis=(0, 1))
+        self.scale: Floats = np.where(largest > 0, largest, 1.0)
+        self._matrix = features.reshape(-1, self.d)
+
+    def contract(self, visits: Any) -> Floats:
+        contracted: Floats = (visits if issparse(visits) else visits.reshape(-1)) @ self._matrix
+        return contracted
+
+    def table(self, weights: Floats) -> Floats:
+        table: Floats = self.array @ weights
+        return table
+
+    def reward(self, weights: Floats) -> LinearReward:
+        return LinearReward(self.array, weights)
+
+
+class StateFeatures:
+    """One-hot states, f(s, a)[k] = 1 where k = s, without the array: a large world would not hold it."""
+
+    def __init__(self, world: MDP) -> None:
+        self.d = world.n_states
+        self.scale: Floats = np.ones(self.d)
+        self._shape = (world.n_states, world.n_actions)
+
+    def contract(self, visits: Any) -> Floats:
+        if not issparse(visits):
+            contracted: Floats = visits.sum(axis=1)
+            return contracted
+        pairs = np.arange(self._shape[0] * self._shape[1])
+        states = (np.ones(len(pairs)), (pairs, pairs // self._shape[1]))
+        by_state: Floats = (visits @ csr_matrix(states, shape=(len(pairs), self.d))).toarray()
+        return by_state
+
+    def table(self, weights: Floats) -> Floats:
+        return np.repeat(weights[:, None], self._shape[1], axis=1)
+
+    def reward(self, weights: Floats) -> LinearReward:
+        return StateReward(weights, self._shape[1])
+
+
+class StateReward(LinearReward):
+    """r(s, a) = weights[s]: a linear reward whose features are the states themselves, made only when looked at."""
+
+    def __init__(self, weights: ArrayLike, n_actions: int) -> None:
+        self.weights = real_array(weights, "weights")
+        self.n_actions = n_actions
+
+    @cached_property
+    def features(self) -> Floats:  # type: ignore[override]
+        """One-hot states (n_states, n_actions, n_states)."""
+        return np.repeat(np.eye(len(self.weights))[:, None, :], self.n_actions, axis=1)
+
+    def table(self) -> Floats:
+        return np.repeat(self.weights[:, None], self.n_actions, axis=1)
+
+    def __repr__(self) -> str:
+        return f"StateReward({len(self.weights)} states, {self.n_actions} actions)"
+
+
+def read_features(features: ArrayLike | None, world: MDP) -> Features:
+    """Features (n_states, n_actions, d), checked against the world; None is one-hot states."""
+    if features is None:
+        return StateFeatures(world)
+    array = real_array(features, "features")
+    if array.ndim != 3 or array.shape[:2] != (world.n_states, world.n_actions) or not array.shape[2]:
+        raise RewardError(
+            f"features have shape {array.shape}, but the world has {world.n_states} states and {world.n_actions} "
+            f"actions: give an array of shape ({world.n_states}, {world.n_actions}, d) with d of 1 or more."
+        )
+    return DenseFeatures(array)

@@ -1,0 +1,35 @@
+"""Warnings of the learners: the fit went through, and something about it is worth knowing.
+
+LearningWarning (UserWarning)
+├── IdentifiabilityWarning      weights that no set of demonstrations can tell apart
+├── UnboundedWarning            the best weights are infinitely large
+├── ConvergenceWarning          stopped before the optimum
+├── GuaranteeWarning            settings for which the theorems of method="paper" promise nothing
+└── InterruptedWarning          stopped by Ctrl-C; what was learned so far is kept
+"""
+
+from __future__ import annotations
+
+
+class LearningWarning(UserWarning):
+    """Something to know about a fit that went through."""
+
+
+class IdentifiabilityWarning(LearningWarning):
+    """Combinations of features that are the same on every valid trajectory: their weights mean nothing."""
+
+
+class UnboundedWarning(LearningWarning):
+    """Demonstrations at the edge of what is possible: the likelihood rises for ever along some direction."""
+
+
+class ConvergenceWarning(LearningWarning):
+    """The fit stopped before its tolerance was met."""
+
+
+class GuaranteeWarning(LearningWarning):
+    """Settings outside the conditions of the theorems: the fit goes through, its rate is not guaranteed."""
+
+
+class InterruptedWarning(LearningWarning):
+    """The fit was stopped by Ctrl-C and kept what it had learned."""

@@ -1,0 +1,173 @@
+"""method="paper": Algorithm 1 of X-MEN (Ding and Xue, 2022), with rewards in place of costs.
+
+Per iteration k = 1 .. K: M1 demonstrations; 2 M2 draws from Q(tau) in proportion to exp(theta . f) I_C by PAWS within
+delta; E_P[f] from the split sample with the dynamics D as importance weights; a step of size eta; the answer is the
+mean of iterates. Where D is constant Q is P: all draws count, without weights. All K searches for the number of
+parities share `failure` equally, so that together they fail with at most that probability.
+
+What is added to the letter, none of which the theorems exclude:
+
+- Features are divided by their span over valid trajectories: other units of theta.
+- An estimate of E_P[f] outside the range of f is moved to its border, which only brings it nearer to the truth: a ratio
+  of two means has no bound of its own.
+- The mean is of the iterates after the first `burn_in` share of them: Algorithm 1 with the rest of the iterations,
+  started where the first ones ended. burn_in=0 is the letter.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from xmen.engines.xor import XorDistribution
+from xmen.learners.cells import seed_sequence
+from xmen.learners.paper_bounds import compute_bounds, gradient_factor, largest_step, warn_outside
+from xmen.learners.progress import Monitor
+from xmen.learners.proposal import (
+    Pool,
+    Proposal,
+    effective_sample_size,
+    self_normalised_mean,
+    split_mean,
+    variance_descent,
+)
+from xmen.learners.runs import Outcome, Run, Task
+from xmen.rewards import Floats
+from xmen.sampling.bounds import require_delta, require_probability
+
+DEFAULT_MAX_ITER = 200
+DEFAULT_DELTA_WEIGHTED = 1.1  # c = delta^2 = 1.21
+DEFAULT_DELTA = 1.18  # c = delta; larger ones are hardly cheaper
+DEFAULT_FAILURE = 0.05  # of all iterations together
+
+
+class PaperState(NamedTuple):
+    """Where a run stands; `weights` and `average` are theta times the features' spans (d,).
+
+    `shift` is theta-hat less theta in the same units, then beta times the span of log D (d + 1,). Iteration k draws
+    from the stream `seed` has for k, so that no generator needs to be stored.
+    """
+
+    weights: Floats
+    average: Floats
+    shift: Floats
+    log2_mass: float
+    iteration: int
+    seed: np.random.SeedSequence
+
+
+class PaperRun(Run[PaperState]):
+    """K steps of stochastic gradient descent by draws from the proposal; after them the average is the answer."""
+
+    state_type = PaperState
+
+    def __init__(self, task: Task, base: XorDistribution) -> None:
+        learner, features = task.learner, task.features
+        self.task, self.l2 = task, float(learner.l2)
+        self.proposal = Proposal(base, features)
+        self.weighted = not self.proposal.constant_dynamics
+        self.demo_rows = features.contract(task.demos._visit_rows(learner.discount))
+        self.bounds = compute_bounds(self.proposal, self.demo_rows, task.demos.weights)
+        self.max_iter = DEFAULT_MAX_ITER if learner.max_iter is None else int(learner.max_iter)
+        self.n_skipped = int(float(learner.burn_in) * self.max_iter)
+        default_delta = DEFAULT_DELTA_WEIGHTED if self.weighted else DEFAULT_DELTA
+        self.delta = default_delta if learner.delta is None else float(learner.delta)
+        failure = DEFAULT_FAILURE if learner.failure is None else float(learner.failure)
+        require_delta(self.delta)
+        require_probability(failure)
+        self.failure = failure / self.max_iter  # union bound
+        self.factor = gradient_factor(self.delta, self.weighted)
+        # The penalty's curvature in these units is l2 / span^2.
+        self.smoothness = self.bounds.sigma2_squared + self.l2 / float(self.bounds.span.min()) ** 2
+        largest = largest_step(self.factor, self.smoothness)
+        plain = largest_step(1.0, self.smoothness)  # a step to go on with where the theorem has none
+        self.step_size = (largest or plain) if learner.learning_rate is None else float(learner.learning_rate)
+        warn_outside(self.delta, self.factor, self.step_size, largest, self.weighted)
+
+    @property
+    def n_draws(self) -> int:
+        """2 M2."""
+        return int(self.task.learner.n_samples)
+
+    def start(self) -> PaperState:
+        zeros = np.zeros(self.task.features.d)
+        return PaperState(zeros, zeros, np.zeros(len(zeros) + 1), math.nan, 0, seed_sequence(self.task.learner.seed))
+
+    def finished(self, state: PaperState) -> bool:
+        return state.iteration >= self.max_iter
+
+    def step(self, state: PaperState) -> tuple[PaperState, dict[str, float]]:
+        spawn_key = (*state.seed.spawn_key, state.iteration)
+        rng = np.random.default_rng(np.random.SeedSequence(state.seed.entropy, spawn_key=spawn_key))
+        demo_mean = self._demonstrations(rng)
+        pool = self._draw(state, rng)
+        theta = state.weights / self.bounds.span
+        gradient = self.estimate(pool) - demo_mean + self.l2 * theta
+        weights = state.weights - self.step_size * gradient / self.bounds.span
+        k = state.iteration + 1
+        n_averaged = k - self.n_skipped
+        average = weights if n_averaged <= 1 else state.average + (weights - state.average) / n_averaged
+        moved = PaperState(weights, average, self._move(state.shift, pool), pool.log2_mass, k, state.seed)
+        spent = pool.search + pool.draws
+        return moved, {
+            "loss": math.nan,  # PAWS gives samples, not log Z
+            "gradient_norm": float(np.linalg.norm(gradient)),
+            "parities": pool.k,
+            "queries": spent.n_queries,
+            "solutions": spent.n_points,
+            "failures": spent.n_failures,
+            "effective_sample_size": effective_sample_size(pool.log_weights),
+        }
+
+    def _demonstrations(self, rng: np.random.Generator) -> Floats:
+        """The mean of f over M1 demonstrations, drawn by their weights; over all of them for None."""
+        m1, demos = self.task.learner.n_demonstrations, self.task.demos
+        if m1 is None:
+            everything: Floats = demos.weights @ self.demo_rows
+            return everything
+        mean: Floats = self.demo_rows[rng.choice(len(demos), size=int(m1), p=demos.weights)].mean(axis=0)
+        return mean
+
+    def _draw(self, state: PaperState, rng: np.random.Generator) -> Pool:
+        beta, span = self._beta(state.shift), self.bounds.span
+        theta, shift = state.weights / span, state.shift[:-1] / span
+        return self.proposal.draw(
+            theta, shift, beta, self.n_draws, self.delta, self.failure, rng, log2_mass=state.log2_mass
+        )
+
+    def estimate(self, pool: Pool) -> Floats:
+        """E_P[f] from draws of Q, inside the range of f (d,)."""
+        if not self.weighted:
+            mean: Floats = pool.features.mean(axis=0)
+        elif self.task.learner.self_normalised:
+            mean = self_normalised_mean(pool.features, pool.log_weights)
+        else:
+            mean = split_mean(pool.features, pool.log_weights)
+        return np.clip(mean, self.bounds.low, self.bounds.high)
+
+    def _beta(self, shift: Floats) -> float:
+        return min(1.0, max(0.0, float(shift[-1]) / self._dynamics_span))
+
+    @property
+    def _dynamics_span(self) -> float:
+        """The span of log D, in nats."""
+        if "_log_d" not in vars(self):
+            zero = np.zeros((self.proposal.world.n_states, self.proposal.world.n_actions))
+            low, high = self.proposal.range_of(zero, 1.0)
+            self._log_d = max(high - low, 1e-12)
+        return self._log_d
+
+    def _move(self, shift: Floats, pool: Pool) -> Floats:
+        """The next theta-hat: one step down the variance of the weights."""
+        kind = self.task.learner.proposal
+        if kind == "fixed" or not self.weighted:
+            return shift
+        rows = np.column_stack([pool.features / self.bounds.span, pool.log_dynamics / self._dynamics_span])
+        moved = shift + self.step_size * variance_descent(rows, pool.log_weights)
+        moved[-1] = np.clip(moved[-1], 0.0, self._dynamics_span) if kind == "dynamics" else 0.0
+        return moved
+
+    def conclude(self, state: PaperState, monitor: Monitor) -> Outcome:
+        return Outcome(state.average / self.bounds.span, self.finished(state), None)

@@ -1,0 +1,237 @@
+"""X-MEN: maximum-entropy inverse reinforcement learning under hard constraints, with three ways to the gradient."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from xmen.engines.distribution import ENGINES, Seed, distribution
+from xmen.errors import EngineError, ProductTooLargeError
+from xmen.learners.base import Learner, Rules
+from xmen.learners.checkpoint import Checkpoint
+from xmen.learners.demonstrations import Demonstrations
+from xmen.learners.features import read_features
+from xmen.learners.progress import Callback, Monitor
+from xmen.learners.runs import Run, Task, drive
+from xmen.worlds.mdp import MDP
+
+NOT_PART_OF_A_RUN = ("callback", "checkpoint", "checkpoint_every", "resume", "engine", "delta", "failure")
+
+
+class XMEN(Learner):
+    """Fits r(s, a) = theta . f(s, a) so that P(tau) = exp(R) D I_C / Z makes the demonstrations most likely.
+
+    The loss is L(theta) = -mean R + log Z + l2/2 |theta|^2, its gradient E_P[f] - mean f + l2 theta. `method` says how
+    that gradient is found, `engine` what `distribution`, `sample` and `score` use afterwards:
+
+    - "exact": dynamic programming and L-BFGS, to the optimum (no component of the gradient above `tol`, in units of
+      the largest value of its feature). The default wherever the product of world and constraint fits `max_nodes`.
+    - "cells": whole hash cells, `n_cells` of about `cell_size` solutions per step, with error bars, by Adam with
+      shrinking steps and an averaged iterate. The default where the product does not fit.
+    - "paper": Algorithm 1 of the paper: `n_samples` draws (2 M2) from exp(theta . f) I_C by PAWS within `delta`,
+      `n_demonstrations` demonstrations (M1; None: all), split-sample importance weights (or `self_normalised`), steps
+      of `learning_rate` (the theorem's largest), the mean of `max_iter` iterates after the first `burn_in` share of
+      them. `failure` is that of all iterations together. `proposal`: "adaptive" moves theta-hat to lower the variance
+      of the weights, "dynamics" a power of D as well.
+
+    `features` is (n_states, n_actions, d); None is one weight per state, whatever the action. `callback` gets a Record
+    per iteration and stops the fit by returning True; Ctrl-C stops it too, and the model stays usable. `checkpoint`
+    is a file that holds the whole state every `checkpoint_every` iterations; with `resume=True` a fit goes on from it
+    (or starts, when there is none) and ends, bit for bit, where an uninterrupted one would have.
+
+    After `fit`: `weights_`, `reward_`, `history_`, `n_iter_`, `converged_`, and `method_`, the method that was used.
+
+    >>> import xmen as xm
+    >>> grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
+    >>> rule = xm.visit(grid.at((1, 2), (2, 1)))
+    >>> shy = np.zeros((16, 2, 1)); shy[grid.state((2, 1))] = 1.0
+    >>> demos = xm.distribution(grid, rule, -2.0 * shy[:, :, 0], seed=0).sample(300)
+    >>> model = XMEN(grid, rule, features=shy).fit(demos)
+    >>> bool(-2.5 < model.weights_[0] < -1.5), model.converged_
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        world: MDP,
+        constraint: Rules = None,
+        features: ArrayLike | None = None,
+        discount: float = 1.0,
+        method: str = "auto",
+        engine: str = "auto",
+        seed: Seed = None,
+        l2: float = 0.0,
+        max_iter: int | None = None,
+        tol: float = 1e-7,
+        learning_rate: float | None = None,
+        n_cells: int = 16,
+        n_samples: int = 16,
+        n_demonstrations: int | None = 16,
+        self_normalised: bool = False,
+        proposal: str = "fixed",
+        burn_in: float = 0.5,
+        cell_size: float | None = None,
+        max_nodes: int | None = None,
+        oracle: str = "auto",
+        delta: float | None = None,
+        failure: float | None = None,
+        time_limit: float | None = 60.0,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 10,
+        resume: bool = False,
+        callback: Callback | None = None,
+    ) -> None:
+        self.world = world
+        self.constraint = constraint
+        self.features = features
+        self.discount = discount
+        self.method = method
+        self.engine = engine
+        self.seed = seed
+        self.l2 = l2
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learning_rate = learning_rate
+        self.n_cells = n_cells
+        self.n_samples = n_samples
+        self.n_demonstrations = n_demonstrations
+        self.self_normalised = self_normalised
+        self.proposal = proposal
+        self.burn_in = burn_in
+        self.cell_size = cell_size
+        self.max_nodes = max_nodes
+        self.oracle = oracle
+        self.delta = delta
+        self.failure = failure
+        self.time_limit = time_limit
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.callback = callback
+
+    def _engine_settings(self) -> dict[str, Any]:
+        names = ("max_nodes", "oracle", "delta", "failure", "cell_size", "time_limit")
+        return {name: getattr(self, name) for name in names}
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        read_features(self.features, self.world)
+        if self.method not in METHODS and self.method != "auto":
+            known = ", ".join(map(repr, ("auto", *METHODS)))
+            raise EngineError(f"unknown method {self.method!r}: choose one of {known}.")
+        if self.engine not in ENGINES:
+            raise EngineError(f"unknown engine {self.engine!r}: choose one of {', '.join(map(repr, ENGINES))}.")
+        if self.method == "exact" and self.engine in ("reject", "xor"):
+            raise EngineError(
+                f"method='exact' with engine={self.engine!r} makes no sense: where the gradient is exact, so is the "
+                "engine. Use engine='exact' or 'auto', or method='cells'."
+            )
+        _require_number("l2", self.l2, least=0.0)
+        _require_number("tol", self.tol, least=0.0)
+        _require_number("learning_rate", self.learning_rate, above=0.0, optional=True)
+        _require_number("cell_size", self.cell_size, above=0.0, optional=True)
+        _require_whole("max_iter", self.max_iter, least=1, optional=True)
+        _require_whole("n_cells", self.n_cells, least=2)
+        _require_whole("n_samples", self.n_samples, least=2)
+        _require_whole("n_demonstrations", self.n_demonstrations, least=1, optional=True)
+        _require_number("burn_in", self.burn_in, least=0.0)
+        if self.burn_in >= 1.0:
+            raise EngineError(f"burn_in is a share of the iterations, below 1; got {self.burn_in!r}.")
+        if self.proposal not in ("fixed", "adaptive", "dynamics"):
+            raise EngineError(f"unknown proposal {self.proposal!r}: choose 'fixed', 'adaptive' or 'dynamics'.")
+        _require_whole("checkpoint_every", self.checkpoint_every, least=1)
+        if self.resume and self.checkpoint is None:
+            raise EngineError("resume=True needs checkpoint=..., the file to go on from.")
+
+    def _fit(self, demos: Demonstrations) -> None:
+        task = Task(demos, read_features(self.features, self.world), self)
+        name, run = self._prepare(task)
+        monitor = Monitor(self.callback)
+        outcome = drive(run, monitor, self._checkpoint(name, demos))
+        self.method_ = name
+        self._learned(task.features.reward(outcome.weights), monitor, outcome.converged)
+        if outcome.base is not None and self.engine in ("auto", outcome.base.engine):
+            answering = outcome.base.with_reward(self.reward_)
+            answering.reason = outcome.base.reason
+            self._keep(None, answering)
+
+    def _prepare(self, task: Task) -> tuple[str, Run[Any]]:
+        """The method that will be used, and its run."""
+        if self.method != "auto":
+            return self.method, METHODS[self.method](task)
+        try:
+            return "exact", METHODS["exact"](task)
+        except ProductTooLargeError:
+            return "cells", METHODS["cells"](task)
+
+    def _checkpoint(self, method: str, demos: Demonstrations) -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        left_out = set(NOT_PART_OF_A_RUN) - ({"delta", "failure"} if method == "paper" else set())
+        identity = {name: value for name, value in self.get_params().items() if name not in left_out}
+        identity["method"] = method
+        identity["demonstrations"] = [demos.starts, demos.edges, demos.lengths, demos.weights]
+        if identity["features"] is not None:
+            identity["features"] = np.asarray(identity["features"], dtype=np.float64)
+        return Checkpoint(self.checkpoint, self.checkpoint_every, self.resume, identity)
+
+
+def _exact(task: Task) -> Run[Any]:
+    from xmen.learners.exact import ExactRun  # numba loads slowly: not before it is needed
+
+    learner = task.learner
+    base = distribution(
+        learner.world,
+        learner._rule(),
+        None,
+        discount=learner.discount,
+        engine="exact",
+        seed=learner.seed,
+        max_nodes=learner.max_nodes,
+    )
+    return ExactRun(task, base)  # type: ignore[arg-type]
+
+
+def _cells(task: Task) -> Run[Any]:
+    from xmen.learners.cells import CellsRun
+
+    learner = task.learner
+    settings = {**learner._engine_settings(), "delta": None, "failure": None}  # these are about samples
+    base = distribution(learner.world, learner._rule(), None, discount=learner.discount, engine="xor", **settings)
+    return CellsRun(task, base)  # type: ignore[arg-type]
+
+
+def _paper(task: Task) -> Run[Any]:
+    from xmen.learners.paper import PaperRun
+
+    learner = task.learner
+    settings = {**learner._engine_settings(), "delta": None, "failure": None}  # the run has its own
+    base = distribution(learner.world, learner._rule(), None, discount=learner.discount, engine="xor", **settings)
+    return PaperRun(task, base)  # type: ignore[arg-type]
+
+
+METHODS: dict[str, Callable[[Task], Run[Any]]] = {"exact": _exact, "cells": _cells, "paper": _paper}
+"""How a gradient can be found: each entry makes a run from a task."""
+
+
+def _require_number(
+    name: str, value: Any, *, least: float = -math.inf, above: float = -math.inf, optional: bool = False
+) -> None:
+    if value is None and optional:
+        return
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not (number and math.isfinite(value) and value >= least and value > above):
+        wanted = f"above {above:g}" if above > -math.inf else f"{least:g} or more"
+        raise EngineError(f"{name} is a number, {wanted}; got {value!r}.")
+
+
+def _require_whole(name: str, value: Any, *, least: int, optional: bool = False) -> None:
+    if value is None and optional:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise EngineError(f"{name} is a whole number, {least} or more; got {value!r}.")

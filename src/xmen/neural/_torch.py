@@ -1,0 +1,100 @@
+"""The one place that loads torch, and what everything neural asks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xmen.errors import MissingExtraError, RewardError
+from xmen.rewards import Floats, real_array
+
+if TYPE_CHECKING:
+    import torch
+
+
+def require_torch(needed_for: str) -> ModuleType:
+    """The module torch, or an error that says which extra brings it."""
+    try:
+        return import_module("torch")
+    except ImportError:
+        raise MissingExtraError("torch", extra="neural", needed_for=needed_for) from None
+
+
+def choose_device(device: str | torch.device | None) -> torch.device:
+    """The device asked for; without a wish the GPU if there is one, else the CPU."""
+    import torch
+
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)  # naming a device that is not there fails only when it is used
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise RewardError(f"device={device!r} cannot be used: {reason} Leave it out to get one that can.") from None
+    return chosen
+
+
+def as_tensor(values: Any, what: str, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Finite numbers as a tensor of this type; a tensor of whole numbers keeps its own, for embeddings."""
+    import torch
+
+    if isinstance(values, torch.Tensor):
+        real_array(values.detach().cpu().to(torch.float64).numpy(), what)
+        return values.detach().to(device=device, dtype=dtype if values.is_floating_point() else values.dtype)
+    return torch.as_tensor(real_array(values, what), dtype=dtype, device=device)
+
+
+def as_floats(tensor: torch.Tensor) -> Floats:
+    """A copy of the numbers of a tensor, wherever it lives."""
+    import torch
+
+    return as_array(tensor.detach().cpu().to(torch.float64))
+
+
+def as_array(tensor: torch.Tensor) -> NDArray[Any]:
+    """A copy of a tensor in its own type."""
+    array: NDArray[Any] = np.array(tensor.detach().cpu().numpy())
+    return array
+
+
+@contextmanager
+def repeatable() -> Iterator[None]:
+    """Convolutions on a GPU take the same way every time, so that equal seeds give equal results."""
+    import torch
+
+    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+        yield
+
+
+@contextmanager
+def seeded(seed: int | None) -> Iterator[None]:
+    """Torch's random numbers start from `seed` inside, and go on outside as if nothing had happened."""
+    import torch
+
+    if seed is None:
+        yield
+        return
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def threads(n: int | None) -> Iterator[None]:
+    """Torch uses n threads inside; None leaves it as it is."""
+    import torch
+
+    before = torch.get_num_threads()
+    if n is not None:
+        torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

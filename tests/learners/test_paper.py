@@ -1,0 +1,208 @@
+"""method="paper" against the optimum by enumeration, and its constants and draws against the list."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+import xmen as xm
+from learners.tasks import grid_task, small_task
+from strategies import cases
+from xmen.learners.features import DenseFeatures
+from xmen.learners.notices import GuaranteeWarning
+from xmen.learners.paper_bounds import compute_bounds, gradient_factor, largest_step
+from xmen.learners.paper_pool import resample
+from xmen.learners.proposal import Proposal, effective_sample_size, self_normalised_mean, split_mean
+from xmen.learners.xmen import XMEN
+
+
+def slippery(size=3, slip=0.2, horizon=4):
+    grid = xm.GridWorld(size, size, start=(0, 0), goal=(size - 1, size - 1), horizon=horizon, slip=slip)
+    rule = xm.visit(grid.at((1, 1)))
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(grid.n_states, grid.n_actions, 3))
+    demos = xm.distribution(grid, rule, features @ np.array([0.4, -0.3, 0.2]), seed=0).sample(80)
+    return grid, rule, features, demos
+
+
+def proposal_of(world, rule, features, discount=1.0, oracle="listed"):
+    base = xm.distribution(world, rule, None, discount=discount, engine="xor", oracle=oracle)
+    return Proposal(base, DenseFeatures(features))
+
+
+def test_near_the_optimum_at_default_settings():
+    """Within 0.1 nats of the enumerated optimum, on random worlds, rules, discounts and weights."""
+    for seed in range(cases(3)):
+        task = small_task(seed)
+        best, _ = task.optimum()
+        model = XMEN(task.world, task.constraint, task.features, discount=task.discount, method="paper", seed=seed)
+        model.fit(task.demos, sample_weight=task.weights)
+        assert task.loss(model.weights_) - best < 0.1, seed
+        assert model.method_ == "paper"
+        assert model.converged_
+
+
+def test_history_says_what_it_cost():
+    grid, rule, features, demos = grid_task(4)
+    model = XMEN(grid, rule, features, method="paper", seed=0, max_iter=4).fit(demos)
+    assert model.n_iter_ == 4
+    for record in model.history_:
+        assert math.isnan(record.loss)
+        assert record.gradient_norm > 0
+        assert {"parities", "queries", "solutions", "failures"} <= set(record.details)
+        assert record.details["queries"] > 0
+        assert record.details["effective_sample_size"] == pytest.approx(16.0)
+
+
+def test_seed_decides_everything():
+    grid, rule, features, demos = grid_task(4)
+    fits = [XMEN(grid, rule, features, method="paper", seed=s, max_iter=4).fit(demos).weights_ for s in (1, 1, 2)]
+    np.testing.assert_array_equal(fits[0], fits[1])
+    assert np.any(fits[0] != fits[2])
+
+
+@pytest.mark.parametrize("proposal", ["fixed", "dynamics"])
+def test_resume_is_bit_for_bit(tmp_path, proposal):
+    grid, rule, features, demos = slippery()
+    settings = dict(method="paper", seed=3, max_iter=6, proposal=proposal)
+    whole = XMEN(grid, rule, features, **settings).fit(demos)
+    file = tmp_path / "run"
+    part = XMEN(grid, rule, features, **settings, checkpoint=file, callback=lambda record: record.iteration == 2)
+    part.fit(demos)
+    rest = XMEN(grid, rule, features, **settings, checkpoint=file, resume=True).fit(demos)
+    np.testing.assert_array_equal(whole.weights_, rest.weights_)
+    assert [r.details for r in whole.history_] == [r.details for r in rest.history_]
+    with pytest.raises(xm.XmenError, match="delta"):
+        XMEN(grid, rule, features, **settings, delta=1.05, checkpoint=file, resume=True).fit(demos)
+
+
+def test_letter_average_is_the_mean_of_all_iterates():
+    """With burn_in=0, K fits of k iterations cannot be compared (failure is shared), but two can: K = 1."""
+    grid, rule, features, demos = grid_task(4)
+    one = XMEN(grid, rule, features, method="paper", seed=0, max_iter=1, burn_in=0.0).fit(demos)
+    other = XMEN(grid, rule, features, method="paper", seed=0, max_iter=1, burn_in=0.5).fit(demos)
+    np.testing.assert_array_equal(one.weights_, other.weights_)
+
+
+# ---------------------------------------------------------------------------------- constants
+
+
+def test_bounds_hold_for_every_theta():
+    """Ranges, and the sum of variances under P at random theta, computed from the list of the tests."""
+    rng = np.random.default_rng(0)
+    for seed in range(cases(20)):
+        task = small_task(seed)
+        rows = task.rows(task.valid)
+        proposal = proposal_of(task.world, task.constraint, task.features, task.discount)
+        share = task.weights / task.weights.sum()
+        bounds = compute_bounds(proposal, rows, share)
+        np.testing.assert_allclose(bounds.low, rows.min(axis=0), atol=1e-9)
+        np.testing.assert_allclose(bounds.high, rows.max(axis=0), atol=1e-9)
+        assert bounds.sigma2_squared <= rows.shape[1] / 4 + 1e-9
+        for _ in range(20):
+            log_p = rows @ rng.normal(scale=3, size=rows.shape[1]) + rng.integers(2) * task.log_dynamics
+            p = np.exp(log_p - np.logaddexp.reduce(log_p))
+            scaled = rows / bounds.span
+            assert p @ ((scaled - p @ scaled) ** 2).sum(axis=1) <= bounds.sigma2_squared + 1e-9
+
+
+def test_ranges_by_relaxation_contain_the_listed_ones():
+    grid, rule, features, _ = grid_task(4)
+    listed = compute_bounds(proposal_of(grid, rule, features), np.zeros((1, 4)), np.ones(1))
+    solved = compute_bounds(proposal_of(grid, rule, features, oracle="cryptominisat"), np.zeros((1, 4)), np.ones(1))
+    assert np.all(solved.low <= listed.low + 1e-9)
+    assert np.all(solved.high >= listed.high - 1e-9)
+    assert solved.sigma2_squared == 1.0
+
+
+def test_conditions_of_the_theorem():
+    assert gradient_factor(1.1, weighted=True) == pytest.approx(1.21)
+    assert gradient_factor(1.1, weighted=False) == 1.1
+    assert largest_step(1.21, 2.0) == pytest.approx((2 - 1.1**4) / (2 * 1.1**2))
+    assert largest_step(2**0.5, 1.0) == pytest.approx(0.0, abs=1e-12)
+    assert largest_step(1.5, 1.0) == 0.0
+
+
+def test_settings_outside_the_theorem_are_announced():
+    grid, rule, features, demos = slippery()
+    settings = dict(method="paper", seed=0, max_iter=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GuaranteeWarning)
+        XMEN(grid, rule, features, **settings).fit(demos)
+    with pytest.warns(GuaranteeWarning, match=r"delta = 1.2 is not below 1.189"):
+        XMEN(grid, rule, features, delta=1.2, **settings).fit(demos)
+    with pytest.warns(GuaranteeWarning, match="learning_rate = 50"):
+        XMEN(grid, rule, features, learning_rate=50.0, **settings).fit(demos)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_samples": 1}, "n_samples"),
+        ({"n_demonstrations": 0}, "n_demonstrations"),
+        ({"proposal": "magic"}, "'fixed', 'adaptive' or 'dynamics'"),
+        ({"burn_in": 1.0}, "burn_in"),
+        ({"delta": 0.9}, "delta"),
+        ({"failure": 2.0}, "probability|failure"),
+    ],
+)
+def test_bad_settings(settings, message):
+    grid, rule, features, demos = grid_task(4)
+    with pytest.raises(xm.EngineError, match=message):
+        XMEN(grid, rule, features, method="paper", **settings).fit(demos)
+
+
+# ---------------------------------------------------------------------------------- proposal and weights
+
+
+def test_estimates_agree_where_weights_are_equal():
+    rows = np.random.default_rng(0).normal(size=(10, 2))
+    np.testing.assert_allclose(split_mean(rows, np.full(10, -700.0)), rows[:5].mean(axis=0))
+    np.testing.assert_allclose(self_normalised_mean(rows, np.full(10, -700.0)), rows.mean(axis=0))
+    assert effective_sample_size(np.full(10, -700.0)) == pytest.approx(10.0)
+    assert effective_sample_size(np.array([0.0, -800.0])) == pytest.approx(1.0)
+    assert np.isfinite(split_mean(rows, np.r_[np.zeros(5), np.full(5, -2000.0)])).all()
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_draws_follow_the_proposal(beta):
+    """Mean features of 200 draws from exp(theta . f) D^beta I_C, by the list; catches an error of 5 standard errors."""
+    grid, rule, features, _ = slippery()
+    proposal = proposal_of(grid, rule, features)
+    theta, shift = np.array([0.3, -0.2, 0.1]), np.array([0.1, 0.1, -0.2])
+    rng = np.random.default_rng(0)
+    pool = proposal.draw(theta, shift, beta, 200, 1.18, 0.01, rng)
+    walks = proposal.hashed.walks
+    rows, log_d = proposal.rows(walks), proposal.log_dynamics(walks)
+    log_q = rows @ (theta + shift) + beta * log_d
+    q = np.exp(log_q - np.logaddexp.reduce(log_q))
+    spread = np.sqrt(q @ (rows - q @ rows) ** 2 / 200)
+    assert np.all(np.abs(pool.features.mean(axis=0) - q @ rows) < 5 * spread + 0.05 * (q @ np.abs(rows)))
+    log_w = pool.features @ theta + pool.log_dynamics - (pool.features @ (theta + shift) + beta * pool.log_dynamics)
+    np.testing.assert_allclose(pool.log_weights, log_w, atol=1e-9)
+
+
+def test_adaptive_proposals_raise_the_effective_sample_size():
+    grid, rule, features, demos = slippery()
+    size = {}
+    for proposal in ("fixed", "dynamics"):
+        settings = dict(method="paper", seed=0, max_iter=20, proposal=proposal, self_normalised=True)
+        model = XMEN(grid, rule, features, **settings).fit(demos)
+        size[proposal] = np.mean([r.details["effective_sample_size"] for r in model.history_[10:]])
+    assert size["dynamics"] > 1.2 * size["fixed"]
+
+
+def test_resampling_from_the_pool():
+    grid, rule, features, demos = slippery()
+    model = XMEN(grid, rule, features, method="paper", seed=0, max_iter=2).fit(demos)
+    found = resample(model, 50, pool_size=40, seed=1)
+    assert len(found.trajectories) == 50
+    assert all(rule.accepts(tau) for tau in found.trajectories)
+    assert len({tau.states for tau in found.trajectories}) <= 40
+    assert 1.0 <= found.effective_sample_size <= 40.0
+    assert resample(model, 5, pool_size=10, seed=1) == resample(model, 5, pool_size=10, seed=1)
+    short = resample(model, 5, pool_size=10, also=xm.length() <= 5, seed=1)
+    assert all(len(tau) <= 4 for tau in short.trajectories)

@@ -1,0 +1,274 @@
+"""Models and checkpoints on disk: what comes back is what was there, and everything else is a clear error."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import xmen as xm
+from learners.tasks import grid_task, small_task
+from strategies import cases
+from xmen.errors import NotFittedError, StorageError
+from xmen.learners.notices import LearningWarning
+from xmen.learners.storage import load
+from xmen.learners.xmen import XMEN
+
+
+def quiet_fit(model, *args):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LearningWarning)
+        return model.fit(*args)
+
+
+@pytest.fixture
+def model():
+    grid, rule, features, demos = grid_task(5)
+    return XMEN(grid, rule, features, seed=3, l2=0.1).fit(demos)
+
+
+def test_round_trip_on_a_grid(model, tmp_path):
+    model.save(tmp_path / "taste")
+    assert sorted(p.name for p in (tmp_path / "taste").iterdir()) == ["arrays.safetensors", "model.json"]
+    assert [p.name for p in tmp_path.iterdir()] == ["taste"]
+    loaded = load(tmp_path / "taste")
+    assert type(loaded) is XMEN
+    assert isinstance(loaded.world, xm.GridWorld)
+    assert loaded.world.cell(7) == model.world.cell(7)
+    assert str(loaded.constraint) == str(model.constraint)
+    np.testing.assert_array_equal(loaded.weights_, model.weights_)
+    np.testing.assert_array_equal(loaded.features, model.features)
+    assert loaded.history_ == model.history_
+    assert (loaded.n_iter_, loaded.converged_, loaded.method_) == (model.n_iter_, True, "exact")
+    assert (loaded.l2, loaded.seed, loaded.tol) == (0.1, 3, 1e-7)
+    assert loaded.sample(20) == XMEN(**model.get_params()).fit(grid_task(5)[3]).sample(20)
+
+
+def test_round_trip_on_random_tasks(tmp_path):
+    """Stochastic worlds, every rule that has a text form; the same log-likelihood to the last bit."""
+    for seed in range(cases(25)):
+        task = small_task(seed, spellable=True)
+        model = XMEN(task.world, task.constraint, task.features, task.discount, l2=0.1)
+        quiet_fit(model, task.demos, task.weights)
+        model.save(tmp_path / "model")  # over the one before
+        loaded = load(tmp_path / "model")
+        assert loaded.score(task.demos, task.weights) == model.score(task.demos, task.weights)
+        assert loaded.sample(5, seed=1) == model.sample(5, seed=1)
+
+
+def test_default_features_and_lists(tmp_path):
+    grid, rule, features, demos = grid_task(4)
+    model = XMEN(grid, list(rule.children), l2=0.1).fit(demos)
+    model.save(str(tmp_path / "states"))
+    loaded = load(str(tmp_path / "states"))
+    assert loaded.features is None
+    np.testing.assert_array_equal(loaded.reward_.table(), model.reward_.table())
+    XMEN(grid, rule, features.tolist(), seed=np.random.SeedSequence(5), l2=0.1).fit(demos).save(tmp_path / "lists")
+    assert load(tmp_path / "lists").score(demos) == pytest.approx(
+        XMEN(grid, rule, features, l2=0.1).fit(demos).score(demos)
+    )
+
+
+def test_callbacks_are_left_behind(model, tmp_path):
+    model.callback = lambda record: None
+    model.save(tmp_path / "m")
+    assert load(tmp_path / "m").callback is None
+
+
+def test_rules_without_text_say_so(tmp_path):
+    grid, rule, features, demos = grid_task(4)
+    odd = xm.visit(xm.when(lambda state, action: True, name="anything"))
+    model = XMEN(grid, rule & odd, features).fit(demos)
+    with pytest.raises(StorageError, match="constraint cannot be saved, because it has no text form"):
+        model.save(tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+def test_not_fitted(tmp_path):
+    grid, rule, features, _ = grid_task(4)
+    with pytest.raises(NotFittedError):
+        XMEN(grid, rule, features).save(tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+def test_foreign_folders_are_not_overwritten(model, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "thesis.tex").write_text("years of work")
+    with pytest.raises(StorageError, match="is not overwritten"):
+        model.save(home)
+    assert (home / "thesis.tex").read_text() == "years of work"
+    file = tmp_path / "file"
+    file.write_text("mine")
+    with pytest.raises(StorageError, match="is not overwritten"):
+        model.save(file)
+    model.save(tmp_path / "mixed")
+    (tmp_path / "mixed" / "notes.txt").write_text("mine")
+    with pytest.raises(StorageError, match=r"holds notes\.txt"):
+        model.save(tmp_path / "mixed")
+    (tmp_path / "empty").mkdir()
+    model.save(tmp_path / "empty")
+    with pytest.raises(StorageError, match="does not exist"):
+        model.save(tmp_path / "no" / "such" / "place")
+
+
+def edit(folder: Path, **changes) -> None:
+    document = json.loads((folder / "model.json").read_text())
+    document.update(changes)
+    (folder / "model.json").write_text(json.dumps(document))
+
+
+def test_damaged_and_foreign_models(model, tmp_path):
+    folder = tmp_path / "m"
+
+    def fresh() -> Path:
+        model.save(folder)
+        return folder
+
+    with pytest.raises(StorageError, match="does not exist"):
+        load(tmp_path / "nowhere")
+    (tmp_path / "file").write_text("{}")
+    with pytest.raises(StorageError, match="is a file, not a folder"):
+        load(tmp_path / "file")
+    (tmp_path / "void").mkdir()
+    with pytest.raises(StorageError, match=r"model\.json cannot be read"):
+        load(tmp_path / "void")
+
+    data = (fresh() / "arrays.safetensors").read_bytes()
+    for damaged in (data[:-5], b"", data[:-1] + bytes([data[-1] ^ 1]), pickle.dumps({"weights": 1})):
+        (folder / "arrays.safetensors").write_bytes(damaged)
+        with pytest.raises(StorageError, match=r"arrays\.safetensors is damaged"):
+            load(folder)
+    (folder / "arrays.safetensors").unlink()
+    with pytest.raises(StorageError, match=r"arrays\.safetensors cannot be read"):
+        load(folder)
+    (folder / "arrays.safetensors").write_bytes(data)
+
+    text = (folder / "model.json").read_text()
+    (folder / "model.json").write_text(text[: len(text) // 2])
+    with pytest.raises(StorageError, match="damaged, or not JSON"):
+        load(folder)
+    (folder / "model.json").write_text(text)
+
+    edit(folder, format="somebody else's")
+    with pytest.raises(StorageError, match="was not written by xmen"):
+        load(folder)
+    edit(folder, format="xmen model", format_version=2, versions={"xmen": "9.9"})
+    with pytest.raises(StorageError, match=r"format version 2, written by xmen 9\.9.*upgrade"):
+        load(folder)
+    edit(folder, format_version=1, **{"class": "os.system"})
+    with pytest.raises(StorageError, match=r"unknown class 'os\.system'"):
+        load(folder)
+
+
+@pytest.mark.parametrize("part", ["settings", "learned"])
+def test_any_wrong_value_is_a_storage_error(model, tmp_path, part):
+    """Each value in turn is removed or replaced by nonsense: a model, or a StorageError, and nothing else."""
+    model.save(tmp_path / "m")
+    original = json.loads((tmp_path / "m" / "model.json").read_text())
+    for key in original[part]:
+        for nonsense in ({"is": "array", "key": "none"}, {"is": "magic"}, {}, [{}], {"is": "constraint", "text": "x("}):
+            document = json.loads(json.dumps(original))
+            document[part][key] = nonsense
+            (tmp_path / "m" / "model.json").write_text(json.dumps(document))
+            with pytest.raises(StorageError):
+                load(tmp_path / "m")
+    (tmp_path / "m" / "model.json").write_text(json.dumps({**original, part: 3}))
+    with pytest.raises(StorageError):
+        load(tmp_path / "m")
+
+
+# ---------------------------------------------------------------------------------- checkpoints
+
+SETTINGS = {
+    "exact": {"method": "exact", "checkpoint_every": 1},
+    "cells": {"method": "cells", "oracle": "listed", "max_iter": 12, "checkpoint_every": 2, "n_cells": 8},
+}
+
+
+def records(model):
+    return [{**record.as_dict(), "seconds": 0} for record in model.history_]
+
+
+@pytest.mark.parametrize("method", SETTINGS)
+def test_resume_is_bit_for_bit(method, tmp_path):
+    grid, rule, features, demos = grid_task(6)
+    settings = {"seed": 4, **SETTINGS[method]}
+    whole = quiet_fit(XMEN(grid, rule, features, **settings), demos)
+    for stop in (1, 3, 5, whole.n_iter_ - 1):
+        file = tmp_path / f"{stop}.checkpoint"
+        first = XMEN(grid, rule, features, checkpoint=file, callback=lambda r, n=stop: r.iteration == n, **settings)
+        quiet_fit(first, demos)
+        assert first.n_iter_ == stop
+        second = quiet_fit(XMEN(grid, rule, features, checkpoint=file, resume=True, **settings), demos)
+        np.testing.assert_array_equal(second.weights_, whole.weights_)
+        assert records(second) == records(whole)
+        assert second.converged_ == whole.converged_
+        again = quiet_fit(XMEN(grid, rule, features, checkpoint=file, resume=True, **settings), demos)
+        np.testing.assert_array_equal(again.weights_, whole.weights_)
+
+
+KILLED = """
+import sys, time, warnings
+sys.path.insert(0, {tests!r})
+from learners.tasks import grid_task
+from xmen.learners.xmen import XMEN
+warnings.simplefilter("ignore")
+grid, rule, features, demos = grid_task(6)
+def slow(record):
+    print(record.iteration, flush=True)
+    time.sleep(0.05)
+XMEN(grid, rule, features, seed=4, checkpoint={file!r}, callback=slow, **{settings!r}).fit(demos)
+"""
+
+
+@pytest.mark.parametrize("method", SETTINGS)
+def test_resume_after_sigkill(method, tmp_path):
+    """A process is killed without warning in the middle; another goes on, and ends where one alone would have."""
+    grid, rule, features, demos = grid_task(6)
+    file = str(tmp_path / "run.checkpoint")
+    tests = str(Path(__file__).parents[1])
+    code = KILLED.format(tests=tests, file=file, settings=SETTINGS[method])
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        if int(line) >= 5:
+            time.sleep(0.02)
+            os.kill(process.pid, signal.SIGKILL)
+            break
+    assert process.wait() == -signal.SIGKILL
+    process.stdout.close()
+    settings = {"seed": 4, **SETTINGS[method]}
+    resumed = quiet_fit(XMEN(grid, rule, features, checkpoint=file, resume=True, **settings), demos)
+    whole = quiet_fit(XMEN(grid, rule, features, **settings), demos)
+    np.testing.assert_array_equal(resumed.weights_, whole.weights_)
+    assert records(resumed) == records(whole)
+
+
+def test_checkpoints_of_other_runs_are_refused(tmp_path):
+    grid, rule, features, demos = grid_task(5)
+    file = tmp_path / "c"
+    settings = {"features": features, "checkpoint": file, "resume": True}
+    XMEN(grid, rule, **settings).fit(demos)  # resume without a checkpoint is a fresh start
+    with pytest.raises(StorageError, match="another run: l2 differ"):
+        XMEN(grid, rule, l2=0.5, **settings).fit(demos)
+    with pytest.raises(StorageError, match="another run: demonstrations differ"):
+        XMEN(grid, rule, **settings).fit(demos[:-1])
+    with pytest.raises(StorageError, match="constraint"):
+        XMEN(grid, rule & xm.visit(grid.at((1, 1), (0, 1), (1, 0))), **settings).fit(demos)
+    file.write_bytes(b"not a checkpoint")
+    with pytest.raises(StorageError, match="damaged, or not a safetensors file"):
+        XMEN(grid, rule, **settings).fit(demos)
+    with pytest.raises(StorageError, match="replace a file that is none"):
+        XMEN(grid, rule, features, checkpoint=file).fit(demos)
+    assert file.read_bytes() == b"not a checkpoint"
+    with pytest.raises(StorageError, match="does not exist"):
+        XMEN(grid, rule, features, checkpoint=tmp_path / "no" / "c").fit(demos)
