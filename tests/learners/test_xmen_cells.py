@@ -94,7 +94,7 @@ def test_same_seed_same_result():
 def test_the_oracle_does_not_matter():
     """A solver bounds weights by a relaxation and the list exactly, so their cells differ a little; not the weights."""
     grid, rule, features, demos = grid_task(5)
-    settings = {"method": "cells", "max_iter": 3, "seed": 0, "cell_size": 16.0, "n_cells": 4}
+    settings = {"method": "cells", "max_iter": 3, "seed": 0, "cell_size": 16.0, "n_cells": 4, "learning_rate": 0.2}
     listed = quiet_fit(XMEN(grid, rule, features, oracle="listed", **settings), demos)
     solved = quiet_fit(XMEN(grid, rule, features, oracle="cryptominisat", **settings), demos)
     np.testing.assert_allclose(solved.weights_, listed.weights_, atol=0.02)
