@@ -145,15 +145,14 @@ class HashedWorld:
         values = scores(self.walks, self.world, reward, discount)
         return float(values.min()), float(values.max())
 
-    def plain_space(self, reward: Floats, discount: float, relaxed: tuple[float, float]) -> Space:
-        """The trajectories with their weights; `relaxed` bounds log weights where they are not listed."""
-        weight = WalkWeight(self.decoder, self.world, reward, discount)
-        return Space(self.oracle, weight, self.log_range(reward, discount, relaxed)[1])
+    def plain_space(self, reward: Floats, discount: float, log_max: float) -> Space:
+        """The trajectories with their weights, none above log_max (the upper end of `log_range`)."""
+        return Space(self.oracle, WalkWeight(self.decoder, self.world, reward, discount), log_max)
 
     def space(self, reward: Floats, discount: float, relaxed: tuple[float, float]) -> Space:
         """`plain_space`, embedded where weights differ much."""
-        space = self.plain_space(reward, discount, relaxed)
         low, high = self.log_range(reward, discount, relaxed)
+        space = self.plain_space(reward, discount, high)
         if high - low <= TILTED:
             return space
         levels = Levels.covering(high, low)

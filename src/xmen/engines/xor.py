@@ -145,8 +145,8 @@ class XorDistribution(Distribution):
     def sample_paws(self, n: int, seed: Seed = None, **choices: Any) -> tuple[list[Trajectory], PawsPlan, Info]:
         """n samples by the paper's own sampler under the same guarantee, its parameters, and what it cost."""
         wanted, rng, hashed = self._check_n(n), self._generator(seed), self.hashed
-        space = hashed.plain_space(self._table, self.discount, self._log_range)
         low, high = hashed.log_range(self._table, self.discount, self._log_range)
+        space = hashed.plain_space(self._table, self.discount, high)
         plan = PawsPlan.solve(
             self.settings.delta,
             self.settings.failure,

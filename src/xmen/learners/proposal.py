@@ -109,7 +109,7 @@ class Proposal:
         span = SPAN_STEP * math.ceil((high - low) / SPAN_STEP)
         plan = _solve(delta, failure, span, hashed.decoder.width, hashed.rounding)
         levels = plan.levels(high)
-        space = hashed.plain_space(table, self.discount, (low, high))
+        space = hashed.plain_space(table, self.discount, high)
         embedding = hashed.embedding(space, levels)
         # Copies number 2^(b l) Z / w_max, and k leaves about P of them.
         offset = math.log2(plan.pivot) - levels.n_bits + high / math.log(2.0)
