@@ -34,9 +34,13 @@ def test_public_functions_and_classes_are_documented_and_annotated():
 
 
 def test_every_error_is_an_xmen_error():
-    errors = [item for item in vars(xm).values() if inspect.isclass(item) and issubclass(item, Exception)]
+    raised = [item for item in vars(xm).values() if inspect.isclass(item) and issubclass(item, Exception)]
+    notices = [item for item in raised if issubclass(item, Warning)]
+    errors = [item for item in raised if item not in notices]
     assert errors
+    assert notices
     assert all(issubclass(error, xm.XmenError) for error in errors)
+    assert all(issubclass(notice, xm.LearningWarning) for notice in notices)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -49,7 +53,7 @@ def test_python_in_documents_runs(document):
 
 def test_import_loads_nothing_slow():
     """numba, matplotlib and torch load when they are used: `import xmen` stays quick."""
-    slow = ("numba", "matplotlib", "torch", "gymnasium", "networkx", "joblib")
+    slow = ("numba", "matplotlib", "torch", "tensorboard", "gymnasium", "networkx", "joblib")
     code = f"import sys, xmen; print([m for m in {slow!r} if m in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert loaded.strip() == "[]"

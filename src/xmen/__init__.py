@@ -38,9 +38,19 @@ from xmen.errors import (
 )
 from xmen.learners.constraint_inference import ConstraintInference
 from xmen.learners.maxent import MaxEntIRL
+from xmen.learners.notices import (
+    ConvergenceWarning,
+    GuaranteeWarning,
+    IdentifiabilityWarning,
+    InterruptedWarning,
+    LearningWarning,
+    UnboundedWarning,
+)
 from xmen.learners.policy import Policy
+from xmen.learners.progress import Callbacks
 from xmen.learners.relative_entropy import RelativeEntropyIRL
 from xmen.learners.storage import load
+from xmen.learners.tensorboard import TensorBoard
 from xmen.learners.xmen import XMEN
 from xmen.neural import ConvReward, FeatureReward, NeuralReward, fit_neural
 from xmen.plots import plot_trajectories, plot_visits, plot_world
@@ -52,11 +62,13 @@ __version__ = "0.1.0"
 __all__ = [
     "MDP",
     "XMEN",
+    "Callbacks",
     "Constraint",
     "ConstraintError",
     "ConstraintInference",
     "ConstraintSyntaxError",
     "ConvReward",
+    "ConvergenceWarning",
     "Distribution",
     "EngineError",
     "Event",
@@ -64,8 +76,12 @@ __all__ = [
     "FileFormatError",
     "GridWorld",
     "Guarantee",
+    "GuaranteeWarning",
+    "IdentifiabilityWarning",
     "InfeasibleError",
+    "InterruptedWarning",
     "InvalidDemonstrationError",
+    "LearningWarning",
     "LinearReward",
     "MaxEntIRL",
     "MissingExtraError",
@@ -79,8 +95,10 @@ __all__ = [
     "RelativeEntropyIRL",
     "RewardError",
     "StorageError",
+    "TensorBoard",
     "Trajectory",
     "TrajectoryError",
+    "UnboundedWarning",
     "Violation",
     "WorldError",
     "XmenError",

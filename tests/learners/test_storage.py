@@ -93,6 +93,22 @@ def test_rules_without_text_say_so(tmp_path):
     assert not (tmp_path / "m").exists()
 
 
+def test_events_are_saved_as_text(tmp_path):
+    grid, _, _, demos = grid_task(5)
+    grass, odd = grid.at((2, 2), (3, 2)), ~xm.at(4) & (xm.doing(2) | xm.at(0, 1)) & xm.anytime
+    events = {"grass": grass, "any name at all": odd}
+    model = xm.ConstraintInference(grid, events=events, kl_threshold=0.0, max_constraints=3).fit(demos)
+    model.save(tmp_path / "m")
+    loaded = load(tmp_path / "m")
+    assert loaded.events == events
+    assert [str(rule) for rule in loaded.constraints_] == [str(rule) for rule in model.constraints_]
+    assert loaded.score(demos) == model.score(demos)
+    assert [str(rule) for rule in loaded.fit(demos).constraints_] == [str(rule) for rule in model.constraints_]
+    model.events = {"grass": grass & xm.when(lambda state, action: True, name="sunny")}
+    with pytest.raises(StorageError, match=r"events\.grass cannot be saved, because it has no text form: .*when"):
+        model.save(tmp_path / "m")
+
+
 def test_not_fitted(tmp_path):
     grid, rule, features, _ = grid_task(4)
     with pytest.raises(NotFittedError):

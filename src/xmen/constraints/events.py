@@ -24,6 +24,7 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 NO_ACTION = -1
 LARGEST = 2**62  # numbers up to here, and one sum of them, fit the arrays that machines read
+FEW = 200  # numbers
 
 EVENT_IS_NO_CONSTRAINT = (
     "an event is true or false at one position; a constraint judges a whole trajectory. "
@@ -140,6 +141,14 @@ def _check_range(numbers: tuple[int, ...], limit: int, event: Event, what: str) 
             )
 
 
+def _among(values: Ints, members: tuple[int, ...]) -> Bools:
+    """Which of the values are members; one trajectory is quicker in Python than np.isin is to start."""
+    if values.size > FEW:
+        return np.isin(values, members)
+    wanted = frozenset(members)
+    return np.array([value in wanted for value in values.ravel().tolist()], dtype=bool).reshape(values.shape)
+
+
 @dataclass(frozen=True, repr=False)
 class At(Event):
     """The state at this position is one of these."""
@@ -147,7 +156,7 @@ class At(Event):
     states: tuple[int, ...]
 
     def holds(self, states: Ints, actions: Ints) -> Bools:
-        return np.isin(states, self.states)
+        return _among(states, self.states)
 
     def holds_without_action(self) -> bool | None:
         return None
@@ -166,7 +175,7 @@ class Doing(Event):
     actions: tuple[int, ...]
 
     def holds(self, states: Ints, actions: Ints) -> Bools:
-        return np.isin(actions, self.actions)
+        return _among(actions, self.actions)
 
     def holds_without_action(self) -> bool | None:
         return False

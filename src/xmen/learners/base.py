@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from os import PathLike
@@ -15,7 +14,7 @@ from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, distribution
 from xmen.errors import EngineError, NotFittedError
 from xmen.learners.demonstrations import Demonstrations, gather
-from xmen.learners.notices import ConvergenceWarning
+from xmen.learners.notices import ConvergenceWarning, notify
 from xmen.learners.policy import Policy
 from xmen.learners.progress import Monitor, Record
 from xmen.learners.settings import Settings
@@ -55,8 +54,13 @@ class Learner(Settings, ABC):
         Raises InvalidDemonstrationError for one that the world makes impossible or the constraint forbids.
         """
         self.__dict__.pop("_answering", None)
+        from threadpoolctl import threadpool_limits  # looks for loaded libraries: not before it is needed
+
         self._check_settings()
-        self._fit(gather(self.world, self._rule(), demos, sample_weight))
+        found = gather(self.world, self._rule(), demos, sample_weight)
+        # On matrices of this size threads wait more than they work, and their number would show in the last digits.
+        with threadpool_limits(1, user_api="blas"):
+            self._fit(found)
         return self
 
     @abstractmethod
@@ -82,6 +86,7 @@ class Learner(Settings, ABC):
     def _learned(self, reward: Reward, monitor: Monitor, converged: bool) -> None:
         """Keep what was learned."""
         self.reward_ = reward
+        self.__dict__.pop("weights_", None)  # of an earlier fit
         if isinstance(reward, LinearReward):
             self.weights_ = reward.weights
         self.history_ = monitor.history
@@ -148,10 +153,19 @@ class Learner(Settings, ABC):
         found = gather(self.world, self._rule(), demos, sample_weight, refuse_invalid=False)
         if not found.valid[found.weights > 0].all():
             return -np.inf
-        d = self.distribution()
-        table = self.reward_.table()
-        values = np.where(found.valid, found.returns(table, self.discount) + found.log_dynamics(), -np.inf)
-        return found.mean(values) - d.log_partition()
+        return found.mean(self._log_likelihoods(found))
+
+    def score_samples(self, demos: Iterable[Trajectory]) -> Floats:
+        """The log-likelihood of each trajectory in nats, shape (n,); -inf where it is impossible or forbidden."""
+        self._require_fitted()
+        return self._log_likelihoods(gather(self.world, self._rule(), demos, refuse_invalid=False))
+
+    def _log_likelihoods(self, found: Demonstrations) -> Floats:
+        if not found.valid.any():
+            return np.full(len(found), -np.inf)
+        log_z = self.distribution().log_partition()
+        values = found.returns(self.reward_.table(), self.discount) + found.log_dynamics() - log_z
+        return np.where(found.valid, values, -np.inf)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model as one folder, exactly at `path`: safetensors and JSON; read it with `xm.load`."""
@@ -167,9 +181,8 @@ class Learner(Settings, ABC):
 def warn_unfinished(learner: Learner, monitor: Monitor, max_iter: int, advice: str) -> None:
     """Say that max_iter was reached before the tolerance was."""
     last = monitor.history[-1]
-    warnings.warn(
+    notify(
         f"{type(learner).__name__} stopped after max_iter = {max_iter} iterations with a gradient norm of "
         f"{last.gradient_norm:.3g} and a loss of {last.loss:.6g}. {advice}",
         ConvergenceWarning,
-        stacklevel=4,
     )

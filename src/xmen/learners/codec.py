@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.constraints.constraint import Constraint
-from xmen.constraints.text import parse_constraint
+from xmen.constraints.events import Event
+from xmen.constraints.text import parse_constraint, parse_event
 from xmen.errors import ConstraintError, StorageError
 from xmen.learners.features import StateReward
 from xmen.learners.progress import Record
@@ -34,6 +35,7 @@ class Encoder:
 
     def __init__(self) -> None:
         self.arrays: Arrays = {}
+        self._coded: dict[int, tuple[Any, Any]] = {}  # by identity, with what has to stay alive for it
 
     def encode(self, value: Any, name: str) -> Any:
         """The value as JSON; `name` is what the user calls it, and the key of its arrays."""
@@ -49,10 +51,22 @@ class Encoder:
             if isinstance(value, kind):
                 coded: Any = encode(self, value, name)
                 return coded
+        from xmen.neural.reward import NeuralReward  # its room comes after this one
+
+        if isinstance(value, NeuralReward):
+            from xmen.neural.storage import encode_reward
+
+            return encode_reward(self, value, name)
         raise StorageError(
             f"{name} is a {type(value).__name__}, which cannot be saved: models are arrays and plain settings. "
             f"Set {name} to None before saving, and give it again after loading."
         )
+
+    def encode_once(self, value: Any, as_array: Callable[[Any], NDArray[Any]], name: str) -> Any:
+        """`as_array(value)` as JSON; the same object met again is not stored again."""
+        if id(value) not in self._coded:
+            self._coded[id(value)] = value, self._array(as_array(value), name)
+        return self._coded[id(value)][1]
 
     def _array(self, value: NDArray[Any], name: str) -> Any:
         if value.dtype.kind not in "biuf":
@@ -60,21 +74,14 @@ class Encoder:
         key = name
         while key in self.arrays:
             key += "'"
-        self.arrays[key] = np.ascontiguousarray(value)
+        self.arrays[key] = np.asarray(value, order="C")  # a single number keeps its shape ()
         return {"is": "array", "key": key}
 
     def _constraint(self, value: Constraint, name: str) -> Any:
-        text = str(value)
-        try:
-            same = str(parse_constraint(text)) == text
-        except ConstraintError as error:
-            raise StorageError(
-                f"{name} cannot be saved, because it has no text form: {error}\n"
-                "Build it from events and constraints other than when(...) and monitor(...)."
-            ) from None
-        if not same:
-            raise StorageError(f"{name} cannot be saved: its text `{text}` does not read back as the same constraint.")
-        return {"is": "constraint", "text": text}
+        return {"is": "constraint", "text": _text(value, parse_constraint, name)}
+
+    def _event(self, value: Event, name: str) -> Any:
+        return {"is": "event", "text": _text(value, parse_event, name)}
 
     def _grid(self, value: GridWorld, name: str) -> Any:
         if type(value) is not GridWorld:  # what a subclass changed is only in its arrays
@@ -134,6 +141,7 @@ class Encoder:
 ENCODERS: list[tuple[type, Callable[[Encoder, Any, str], Any]]] = [
     (np.ndarray, Encoder._array),
     (Constraint, Encoder._constraint),
+    (Event, Encoder._event),
     (GridWorld, Encoder._grid),
     (MDP, Encoder._world),
     (StateReward, Encoder._state_reward),
@@ -148,11 +156,35 @@ ENCODERS: list[tuple[type, Callable[[Encoder, Any, str], Any]]] = [
 ]
 
 
-class Decoder:
-    """The inverse, given the arrays. Whatever does not fit raises KeyError, TypeError or ValueError."""
+def _text(value: Constraint | Event, parse: Callable[[str], Constraint | Event], name: str) -> str:
+    """The text of a constraint or an event, if it reads back as the same."""
+    text = str(value)
+    try:
+        same = str(parse(text)) == text
+    except ConstraintError as error:
+        raise StorageError(
+            f"{name} cannot be saved, because it has no text form: {error}\n"
+            "Build it from events and constraints other than when(...) and monitor(...)."
+        ) from None
+    if not same:
+        raise StorageError(f"{name} cannot be saved: its text `{text}` does not read back as the same.")
+    return text
 
-    def __init__(self, arrays: Arrays) -> None:
+
+class Decoder:
+    """The inverse, given the arrays. Whatever does not fit raises KeyError, TypeError or ValueError.
+
+    `module` is the network of a neural reward whose code was not saved.
+    """
+
+    def __init__(self, arrays: Arrays, module: Any = None) -> None:
         self.arrays = arrays
+        self._module, self.module_taken = module, False
+
+    def take_module(self) -> Any:
+        """The module that was given, if any, noting that it has a place."""
+        self.module_taken = True
+        return self._module
 
     def decode(self, value: Any) -> Any:
         """The value that the JSON stands for."""
@@ -173,6 +205,14 @@ class Decoder:
 
     def _constraint(self, fields: dict[str, Any]) -> Constraint:
         return parse_constraint(fields["text"])
+
+    def _event(self, fields: dict[str, Any]) -> Event:
+        return parse_event(fields["text"])
+
+    def _neural_reward(self, fields: dict[str, Any]) -> Any:
+        from xmen.neural.storage import decode_reward
+
+        return decode_reward(self, fields)
 
     def _grid(self, fields: dict[str, Any]) -> GridWorld:
         return GridWorld(**fields)
@@ -224,6 +264,8 @@ DECODERS: dict[str, Callable[[Decoder, dict[str, Any]], Any]] = {
     "array": Decoder._array,
     "float": Decoder._float,
     "constraint": Decoder._constraint,
+    "event": Decoder._event,
+    "NeuralReward": Decoder._neural_reward,
     "GridWorld": Decoder._grid,
     "MDP": Decoder._world,
     "StateReward": Decoder._state_reward,

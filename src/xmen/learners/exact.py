@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
 from xmen.engines.exact import ExactDistribution
 from xmen.learners import identify
 from xmen.learners.features import StateFeatures
 from xmen.learners.lbfgs import Lbfgs, LbfgsState
-from xmen.learners.notices import ConvergenceWarning, IdentifiabilityWarning, UnboundedWarning
+from xmen.learners.notices import ConvergenceWarning, IdentifiabilityWarning, UnboundedWarning, notify
 from xmen.learners.objective import Objective
 from xmen.learners.progress import Monitor
 from xmen.learners.runs import Outcome, Run, Task
@@ -47,12 +45,11 @@ class ExactRun(Run[LbfgsState]):
     def conclude(self, state: LbfgsState, monitor: Monitor) -> Outcome:
         features = self.task.features
         if not (state.finished or monitor.stopped or monitor.interrupted):
-            warnings.warn(
+            notify(
                 f"stopped after max_iter = {self.max_iter} iterations with a gradient norm of "
                 f"{np.linalg.norm(state.gradient):.3g} (tol = {self.optimiser.tol:g} per component). Raise max_iter or "
                 "tol; if weights keep growing the optimum may be infinite, and l2 > 0 makes it finite.",
                 ConvergenceWarning,
-                stacklevel=6,
             )
         if self.l2 == 0.0:
             self._warn_unbounded()
@@ -64,20 +61,18 @@ class ExactRun(Run[LbfgsState]):
     def _warn_unbounded(self) -> None:
         which = identify.unbounded(self.base, self.task.features, self.task.demos, self.base.discount)
         if which:
-            warnings.warn(
+            notify(
                 f"every demonstration has the least or the most possible of {identify.name_features(which)}: the "
                 "likelihood rises for ever as these weights grow, and the fit ended where the gradient fell below tol. "
                 "Set l2 > 0 for finite weights, or add demonstrations.",
                 UnboundedWarning,
-                stacklevel=7,
             )
 
     def _warn_unidentified(self) -> None:
         basis = identify.unidentified(self.base, self.task.features)
         if len(basis):
-            warnings.warn(
+            notify(
                 f"no demonstrations could tell these weights: {identify.describe_unidentified(basis)}. The "
                 "distribution is the same whatever they are; drop features, or set l2 > 0 to prefer small weights.",
                 IdentifiabilityWarning,
-                stacklevel=7,
             )

@@ -10,6 +10,9 @@ LearningWarning (UserWarning)
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 
 class LearningWarning(UserWarning):
     """Something to know about a fit that went through."""
@@ -33,3 +36,11 @@ class GuaranteeWarning(LearningWarning):
 
 class InterruptedWarning(LearningWarning):
     """The fit was stopped by Ctrl-C and kept what it had learned."""
+
+
+def notify(message: str, category: type[LearningWarning]) -> None:
+    """Warn at the line outside xmen that set this off, however deep inside we are."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "xmen":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from xmen.learners.notices import InterruptedWarning
+from xmen.errors import EngineError
+from xmen.learners.notices import InterruptedWarning, notify
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Record:
     """One iteration: the loss and the norm of its gradient before the step, and the seconds since the start.
 
     `loss_std` and `gradient_std` are standard errors, 0 where the numbers are exact; `details` has what else a
-    method reports, by name. A loss that a method does not know is nan.
+    method reports, by name. What a method does not know is nan.
     """
 
     iteration: int
@@ -36,6 +36,29 @@ class Record:
 
 Callback: TypeAlias = Callable[[Record], object]
 """Called once per iteration; returning True (exactly) stops the fit."""
+
+
+class Callbacks:
+    """Several callbacks as one: each is called with every record, and any of them can stop the fit.
+
+    >>> seen = []
+    >>> callback = Callbacks(seen.append, lambda record: record.iteration == 2)
+    >>> with Monitor(callback) as monitor:
+    ...     while not monitor.record(loss=1.0, gradient_norm=0.5):
+    ...         pass
+    >>> len(seen)
+    2
+    """
+
+    def __init__(self, *callbacks: Callback) -> None:
+        for callback in callbacks:
+            if not callable(callback):
+                raise EngineError(f"Callbacks takes functions of a record; got {callback!r:.60}.")
+        self.callbacks = callbacks
+
+    def __call__(self, record: Record) -> bool:
+        """Call them all; True when one of them says stop."""
+        return True in [callback(record) is True for callback in self.callbacks]
 
 
 class Monitor:
@@ -99,9 +122,8 @@ class Monitor:
         if kind is None or not issubclass(kind, KeyboardInterrupt):
             return False
         self.interrupted = True
-        warnings.warn(
+        notify(
             f"stopped by Ctrl-C after {len(self.history)} iterations; the model keeps what it had learned by then.",
             InterruptedWarning,
-            stacklevel=4,
         )
         return True

@@ -12,7 +12,6 @@ It needs no model of the world: Z and its gradient are estimated by self-normali
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,7 +24,7 @@ from xmen.learners.base import Learner, Rules, warn_unfinished
 from xmen.learners.demonstrations import Demonstrations
 from xmen.learners.features import Features, read_features
 from xmen.learners.importance import SampledDual, hoeffding
-from xmen.learners.notices import LearningWarning, UnboundedWarning
+from xmen.learners.notices import LearningWarning, UnboundedWarning, notify
 from xmen.learners.progress import Callback, Monitor
 from xmen.learners.rollouts import Rollouts, read_policy, world_under
 from xmen.rewards import Floats
@@ -167,17 +166,15 @@ class RelativeEntropyIRL(Learner):
         advice = "Draw more (n_samples), give a sampling_policy nearer to the demonstrations, or a larger epsilon."
         if len(away):
             shown = ", ".join(map(str, away[:8].tolist())) + (", ..." if len(away) > 8 else "")
-            warnings.warn(
+            notify(
                 f"no mixture of the {n} rollouts matches the demonstrations in features {shown}: {advice}",
                 UnboundedWarning,
-                stacklevel=4,
             )
         elif self.effective_sample_size_ < LEAST_EFFECTIVE:
-            warnings.warn(
+            notify(
                 f"the importance weights have collapsed: {n} rollouts are worth {self.effective_sample_size_:.1f}, "
                 f"so the weights are little more than noise. {advice}",
                 LearningWarning,
-                stacklevel=4,
             )
         elif not (self.converged_ or monitor.stopped or monitor.interrupted):
             warn_unfinished(self, monitor, self.max_iter, "Raise max_iter or tol.")
@@ -199,6 +196,10 @@ class RelativeEntropyIRL(Learner):
     def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
         """The mean log-likelihood, in nats: mean of theta . f(tau) + log Q(tau) - log Z, without sampling."""
         return self._under_base().score(demos, sample_weight)
+
+    def score_samples(self, demos: Iterable[Trajectory]) -> Floats:
+        """The log-likelihood of each trajectory in nats, shape (n,); -inf where it is impossible."""
+        return self._under_base().score_samples(demos)
 
 
 class _UnderBase(Learner):

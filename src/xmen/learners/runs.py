@@ -11,15 +11,18 @@ from xmen.learners.checkpoint import Checkpoint
 from xmen.learners.demonstrations import Demonstrations
 from xmen.learners.features import Features
 from xmen.learners.progress import Monitor
-from xmen.rewards import Floats
+from xmen.rewards import Floats, Reward
 
 State = TypeVar("State", bound=tuple[Any, ...])
 
 
 class Outcome(NamedTuple):
-    """What a run hands back; `base` is a compiled distribution that can answer for the model, if there is one."""
+    """What a run hands back: the weights of the features, or a reward that needs none.
 
-    weights: Floats
+    `base` is a compiled distribution that can answer for the model, if there is one.
+    """
+
+    answer: Floats | Reward
     converged: bool
     base: Distribution | None
 

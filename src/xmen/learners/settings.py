@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import math
 from importlib import import_module
 from typing import Any, Self
+
+import numpy as np
+
+from xmen.errors import EngineError
 
 
 class Settings:
@@ -38,7 +43,8 @@ class Settings:
         defaults = inspect.signature(type(self).__init__).parameters
         shown = []
         for name, value in self.get_params().items():
-            if value is not defaults[name].default:
+            default = defaults[name].default
+            if value is not default and not (isinstance(value, int | float | str) and value == default):
                 text = f"array of shape {value.shape}" if hasattr(value, "shape") else repr(value)
                 shown.append(f"{name}={text if len(text) <= 60 else text[:57] + '...'}")
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -51,3 +57,23 @@ class Settings:
             target_tags=utils.TargetTags(required=False),
             input_tags=utils.InputTags(two_d_array=False),
         )
+
+
+def require_number(
+    name: str, value: Any, *, least: float = -math.inf, above: float = -math.inf, optional: bool = False
+) -> None:
+    """Refuse a setting that is not a finite number, `least` or more and above `above`; None passes if `optional`."""
+    if value is None and optional:
+        return
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not (number and math.isfinite(value) and value >= least and value > above):
+        wanted = f"above {above:g}" if above > -math.inf else f"{least:g} or more"
+        raise EngineError(f"{name} is a number, {wanted}; got {value!r}.")
+
+
+def require_whole(name: str, value: Any, *, least: int, optional: bool = False) -> None:
+    """Refuse a setting that is not a whole number, `least` or more; None passes if `optional`."""
+    if value is None and optional:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise EngineError(f"{name} is a whole number, {least} or more; got {value!r}.")

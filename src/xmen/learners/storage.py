@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xmen.errors import NotFittedError, StorageError, XmenError
+from xmen.errors import MissingExtraError, NotFittedError, StorageError, XmenError
 from xmen.learners.codec import Arrays, Decoder, Encoder
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def save(model: Learner, path: str | os.PathLike[str]) -> None:
         "format_version": FORMAT_VERSION,
         "versions": {"xmen": xmen.__version__, "numpy": np.__version__},
         "class": name,
-        "settings": {key: encoder.encode(_as_array(value), key) for key, value in settings.items()},
+        "settings": {key: encoder.encode(_as_plain(value), key) for key, value in settings.items()},
         "learned": {key: encoder.encode(value, key) for key, value in learned.items()},
     }
     data = pack_arrays(encoder.arrays)
@@ -58,8 +58,12 @@ def save(model: Learner, path: str | os.PathLike[str]) -> None:
     _write_folder(folder, {MODEL: json.dumps(document, indent=1).encode(), ARRAYS: data})
 
 
-def load(path: str | os.PathLike[str]) -> Any:
-    """The model that was saved at `path`; anything else there is a StorageError that says what is wrong."""
+def load(path: str | os.PathLike[str], module: Any = None) -> Any:
+    """The model that was saved at `path`; anything else there is a StorageError that says what is wrong.
+
+    A network made of torch's own layers comes back by itself. For a neural reward by another torch module, give the
+    same kind of `module` again, with any numbers: it is copied, and filled with those that were saved.
+    """
     folder = Path(path)
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "does not exist"
@@ -73,12 +77,16 @@ def load(path: str | os.PathLike[str]) -> Any:
     if name not in LEARNERS:
         raise StorageError(f"{folder / MODEL}: unknown class {name!r}; known are {', '.join(LEARNERS)}.")
     try:
-        decoder = Decoder(arrays)
+        decoder = Decoder(arrays, module)
         settings = {key: decoder.decode(value) for key, value in document["settings"].items()}
         learned = {key: decoder.decode(value) for key, value in document["learned"].items()}
         model = getattr(import_module(LEARNERS[name]), name)(**settings)
+    except (StorageError, MissingExtraError):
+        raise
     except (XmenError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise StorageError(f"{folder / MODEL} is damaged: {type(error).__name__}: {error}") from error
+    if module is not None and not decoder.module_taken:
+        raise StorageError(f"{folder} has no neural reward: leave out module={type(module).__name__}.")
     vars(model).update(learned)
     return model
 
@@ -133,8 +141,11 @@ def write_file(file: Path, data: bytes) -> None:
     os.replace(scratch, file)
 
 
-def _as_array(value: Any) -> Any:
-    """Nested lists of numbers, as features may be given, become arrays; the rest stays."""
+def _as_plain(value: Any) -> Any:
+    """Nested lists of numbers, as features may be given, become arrays, functions a word on them; the rest stays."""
+    if callable(value):
+        name = getattr(value, "__qualname__", type(value).__name__)
+        return f"{name}, a function that was not saved"  # `fit` will say that it does not know this
     if isinstance(value, list | tuple) and value and isinstance(value[0], list | tuple):
         array = np.asarray(value)
         return array if array.dtype.kind in "biuf" else value

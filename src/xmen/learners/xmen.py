@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.engines.distribution import ENGINES, Seed, distribution
-from xmen.errors import EngineError, ProductTooLargeError
+from xmen.errors import EngineError, ProductTooLargeError, RewardError
 from xmen.learners.base import Learner, Rules
 from xmen.learners.checkpoint import Checkpoint
 from xmen.learners.demonstrations import Demonstrations
 from xmen.learners.features import read_features
 from xmen.learners.progress import Callback, Monitor
 from xmen.learners.runs import Run, Task, drive
+from xmen.learners.settings import require_number, require_whole
+from xmen.rewards import Reward
 from xmen.worlds.mdp import MDP
+
+if TYPE_CHECKING:
+    from xmen.neural.reward import NeuralReward
+    from xmen.neural.training import Optimiser
 
 NOT_PART_OF_A_RUN = ("callback", "checkpoint", "checkpoint_every", "resume", "engine", "delta", "failure")
 
@@ -39,12 +44,19 @@ class XMEN(Learner):
       them. `failure` is that of all iterations together. `proposal`: "adaptive" moves theta-hat to lower the variance
       of the weights, "dynamics" a power of D as well.
 
-    `features` is (n_states, n_actions, d); None is one weight per state, whatever the action. `callback` gets a Record
-    per iteration and stops the fit by returning True; Ctrl-C stops it too, and the model stays usable. `checkpoint`
-    is a file that holds the whole state every `checkpoint_every` iterations; with `resume=True` a fit goes on from it
-    (or starts, when there is none) and ends, bit for bit, where an uninterrupted one would have.
+    `features` is (n_states, n_actions, d); None is one weight per state, whatever the action.
 
-    After `fit`: `weights_`, `reward_`, `history_`, `n_iter_`, `converged_`, and `method_`, the method that was used.
+    With `reward`, a NeuralReward, ConvReward or FeatureReward, a network is trained instead, r(s, a) = network(s, a),
+    and theta above is all its parameters: `max_iter` steps of `optimiser` ("adam", "sgd", "lbfgs", or a function from
+    parameters to a torch optimiser) at `learning_rate` (0.01; 1 for "lbfgs"), fewer if the norm of the gradient falls
+    to `tol`. The gradient is "exact" or from "cells". The network that was given stays as it is: `reward_` has a copy.
+
+    `callback` gets a Record per iteration and stops the fit by returning True; Ctrl-C stops it too, and the model stays
+    usable. `checkpoint` is a file that holds the whole state every `checkpoint_every` iterations; with `resume=True` a
+    fit goes on from it (or starts, when there is none) and ends, bit for bit, where an uninterrupted one would have.
+
+    After `fit`: `reward_`, its `weights_` if it is linear, `history_`, `n_iter_`, `converged_`, and `method_`, the
+    method that was used.
 
     >>> import xmen as xm
     >>> grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
@@ -65,6 +77,8 @@ class XMEN(Learner):
         method: str = "auto",
         engine: str = "auto",
         seed: Seed = None,
+        reward: NeuralReward | None = None,
+        optimiser: Optimiser = "adam",
         l2: float = 0.0,
         max_iter: int | None = None,
         tol: float = 1e-7,
@@ -93,6 +107,8 @@ class XMEN(Learner):
         self.method = method
         self.engine = engine
         self.seed = seed
+        self.reward = reward
+        self.optimiser = optimiser
         self.l2 = l2
         self.max_iter = max_iter
         self.tol = tol
@@ -120,7 +136,7 @@ class XMEN(Learner):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        read_features(self.features, self.world)
+        self._check_reward()
         if self.method not in METHODS and self.method != "auto":
             known = ", ".join(map(repr, ("auto", *METHODS)))
             raise EngineError(f"unknown method {self.method!r}: choose one of {known}.")
@@ -131,22 +147,40 @@ class XMEN(Learner):
                 f"method='exact' with engine={self.engine!r} makes no sense: where the gradient is exact, so is the "
                 "engine. Use engine='exact' or 'auto', or method='cells'."
             )
-        _require_number("l2", self.l2, least=0.0)
-        _require_number("tol", self.tol, least=0.0)
-        _require_number("learning_rate", self.learning_rate, above=0.0, optional=True)
-        _require_number("cell_size", self.cell_size, above=0.0, optional=True)
-        _require_whole("max_iter", self.max_iter, least=1, optional=True)
-        _require_whole("n_cells", self.n_cells, least=2)
-        _require_whole("n_samples", self.n_samples, least=2)
-        _require_whole("n_demonstrations", self.n_demonstrations, least=1, optional=True)
-        _require_number("burn_in", self.burn_in, least=0.0)
+        require_number("l2", self.l2, least=0.0)
+        require_number("tol", self.tol, least=0.0)
+        require_number("learning_rate", self.learning_rate, above=0.0, optional=True)
+        require_number("cell_size", self.cell_size, above=0.0, optional=True)
+        require_whole("max_iter", self.max_iter, least=1, optional=True)
+        require_whole("n_cells", self.n_cells, least=2)
+        require_whole("n_samples", self.n_samples, least=2)
+        require_whole("n_demonstrations", self.n_demonstrations, least=1, optional=True)
+        require_number("burn_in", self.burn_in, least=0.0)
         if self.burn_in >= 1.0:
             raise EngineError(f"burn_in is a share of the iterations, below 1; got {self.burn_in!r}.")
         if self.proposal not in ("fixed", "adaptive", "dynamics"):
             raise EngineError(f"unknown proposal {self.proposal!r}: choose 'fixed', 'adaptive' or 'dynamics'.")
-        _require_whole("checkpoint_every", self.checkpoint_every, least=1)
+        require_whole("checkpoint_every", self.checkpoint_every, least=1)
         if self.resume and self.checkpoint is None:
             raise EngineError("resume=True needs checkpoint=..., the file to go on from.")
+
+    def _check_reward(self) -> None:
+        """Either features or a network, and the settings that go with it."""
+        if self.reward is not None:
+            from xmen.learners.network import check_network
+
+            return check_network(self)
+        if isinstance(self.features, Reward):
+            raise RewardError(
+                f"features are arrays, and here a {type(self.features).__name__}: a network to be trained is given as "
+                "reward=..., without features."
+            )
+        read_features(self.features, self.world)
+        if self.optimiser != "adam":
+            raise EngineError(
+                f"optimiser={self.optimiser!r} is for training a network, and there is none: give reward=..., or leave "
+                "optimiser out. A linear reward has its own."
+            )
 
     def _fit(self, demos: Demonstrations) -> None:
         task = Task(demos, read_features(self.features, self.world), self)
@@ -154,7 +188,9 @@ class XMEN(Learner):
         monitor = Monitor(self.callback)
         outcome = drive(run, monitor, self._checkpoint(name, demos))
         self.method_ = name
-        self._learned(task.features.reward(outcome.weights), monitor, outcome.converged)
+        answer = outcome.answer
+        reward = answer if isinstance(answer, Reward) else task.features.reward(answer)
+        self._learned(reward, monitor, outcome.converged)
         if outcome.base is not None and self.engine in ("auto", outcome.base.engine):
             answering = outcome.base.with_reward(self.reward_)
             answering.reason = outcome.base.reason
@@ -178,12 +214,16 @@ class XMEN(Learner):
         identity["demonstrations"] = [demos.starts, demos.edges, demos.lengths, demos.weights]
         if identity["features"] is not None:
             identity["features"] = np.asarray(identity["features"], dtype=np.float64)
+        for name in ("reward", "optimiser"):
+            identity.pop(name, None)
+        if self.reward is not None:
+            from xmen.learners.network import network_identity
+
+            identity |= network_identity(self)
         return Checkpoint(self.checkpoint, self.checkpoint_every, self.resume, identity)
 
 
 def _exact(task: Task) -> Run[Any]:
-    from xmen.learners.exact import ExactRun  # numba loads slowly: not before it is needed
-
     learner = task.learner
     base = distribution(
         learner.world,
@@ -194,15 +234,25 @@ def _exact(task: Task) -> Run[Any]:
         seed=learner.seed,
         max_nodes=learner.max_nodes,
     )
+    if learner.reward is not None:
+        from xmen.learners.network import network_run
+
+        return network_run(task, base)
+    from xmen.learners.exact import ExactRun  # numba loads slowly: not before it is needed
+
     return ExactRun(task, base)  # type: ignore[arg-type]
 
 
 def _cells(task: Task) -> Run[Any]:
-    from xmen.learners.cells import CellsRun
-
     learner = task.learner
     settings = {**learner._engine_settings(), "delta": None, "failure": None}  # these are about samples
     base = distribution(learner.world, learner._rule(), None, discount=learner.discount, engine="xor", **settings)
+    if learner.reward is not None:
+        from xmen.learners.network import network_run
+
+        return network_run(task, base)
+    from xmen.learners.cells import CellsRun
+
     return CellsRun(task, base)  # type: ignore[arg-type]
 
 
@@ -217,21 +267,3 @@ def _paper(task: Task) -> Run[Any]:
 
 METHODS: dict[str, Callable[[Task], Run[Any]]] = {"exact": _exact, "cells": _cells, "paper": _paper}
 """How a gradient can be found: each entry makes a run from a task."""
-
-
-def _require_number(
-    name: str, value: Any, *, least: float = -math.inf, above: float = -math.inf, optional: bool = False
-) -> None:
-    if value is None and optional:
-        return
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not (number and math.isfinite(value) and value >= least and value > above):
-        wanted = f"above {above:g}" if above > -math.inf else f"{least:g} or more"
-        raise EngineError(f"{name} is a number, {wanted}; got {value!r}.")
-
-
-def _require_whole(name: str, value: Any, *, least: int, optional: bool = False) -> None:
-    if value is None and optional:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise EngineError(f"{name} is a whole number, {least} or more; got {value!r}.")

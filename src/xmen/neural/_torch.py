@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -60,6 +61,10 @@ def as_floats(tensor: torch.Tensor) -> Floats:
 
 def as_array(tensor: torch.Tensor) -> NDArray[Any]:
     """A copy of a tensor in its own type."""
+    import torch
+
+    if tensor.dtype is torch.bfloat16:
+        raise RewardError("numbers of type bfloat16 cannot be saved: numpy does not have them. Use float32 or float16.")
     array: NDArray[Any] = np.array(tensor.detach().cpu().numpy())
     return array
 
@@ -74,6 +79,17 @@ def repeatable() -> Iterator[None]:
 
 
 @contextmanager
+def quiet_on_gpus(device: torch.device) -> Iterator[None]:
+    """Without torch's remark on the first backward pass, whose thread has no CUDA context yet and then gets one."""
+    if device.type != "cuda":
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Attempting to run cuBLAS, but there was no current CUDA context")
+        yield
+
+
+@contextmanager
 def seeded(seed: int | None) -> Iterator[None]:
     """Torch's random numbers start from `seed` inside, and go on outside as if nothing had happened."""
     import torch
@@ -81,8 +97,10 @@ def seeded(seed: int | None) -> Iterator[None]:
     if seed is None:
         yield
         return
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(seed)
+    devices = torch.cuda.device_count()
+    with torch.random.fork_rng(devices=range(devices)):
+        # The same numbers either way; torch.manual_seed prepares for GPUs, which takes longer than a small network.
+        (torch if devices else torch.default_generator).manual_seed(seed)
         yield
 
 

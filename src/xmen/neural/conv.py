@@ -70,6 +70,9 @@ class ConvReward(NeuralReward):
         """The same network, shared and not copied, on another grid of any size."""
         return ConvReward(grid, maps, module=self.module, device=self.device)
 
+    def _unchanging(self) -> list[Any]:
+        return [self.inputs, self.grid, self._available]
+
     def _arrange(self, output: Any) -> torch.Tensor:
         import torch
 

@@ -6,14 +6,24 @@ backward pass of the network, fed with visits; the dynamic program is never diff
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xmen.errors import RewardError
-from xmen.neural._torch import as_array, as_floats, as_tensor, choose_device, repeatable, require_torch, seeded
+from xmen.neural._torch import (
+    as_array,
+    as_floats,
+    as_tensor,
+    choose_device,
+    quiet_on_gpus,
+    repeatable,
+    require_torch,
+    seeded,
+)
 from xmen.rewards import Floats, LinearReward, real_array
 
 if TYPE_CHECKING:
@@ -115,7 +125,8 @@ class NeuralReward:
             table = self.forward()
             if not table.requires_grad:
                 raise RewardError(f"the network {self._name} has no parameter that can be trained.")
-            table.backward(torch.as_tensor(given, dtype=table.dtype, device=table.device))  # type: ignore[no-untyped-call,unused-ignore]
+            with quiet_on_gpus(self.device):
+                table.backward(torch.as_tensor(given, dtype=table.dtype, device=table.device))  # type: ignore[no-untyped-call,unused-ignore]
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Copies of the network's parameters and buffers by name: what to save."""
@@ -130,6 +141,27 @@ class NeuralReward:
             self.module.load_state_dict(tensors)
         except RuntimeError as error:
             raise RewardError(f"these numbers belong to another network than {self._name}: {error}") from None
+
+    def copy(self) -> Self:
+        """The same reward by a network of its own; what is never changed, the inputs, is shared."""
+        try:
+            return copy.deepcopy(self, {id(part): part for part in self._unchanging()})
+        except (RuntimeError, TypeError) as error:
+            raise RewardError(
+                f"the network {self._name} cannot be copied: {error}. Copying keeps yours as it is; fit_neural trains "
+                "it in place."
+            ) from error
+
+    def _unchanging(self) -> list[Any]:
+        return [self.inputs]
+
+    def structure(self) -> dict[str, Any]:
+        """What the reward is made of, without the numbers in its network: equal for rewards that can trade these."""
+        parameters = [
+            (name, list(p.shape), str(p.dtype), p.requires_grad) for name, p in self.module.named_parameters()
+        ]
+        sizes = {"n_states": self.n_states, "n_actions": self.n_actions, "inputs": as_array(self.inputs)}
+        return {"kind": type(self).__name__, "network": repr(self.module), "parameters": parameters, **sizes}
 
     @property
     def _name(self) -> str:

@@ -1,0 +1,209 @@
+"""Callbacks: several at once, and event files that TensorBoard reads."""
+
+from __future__ import annotations
+
+import struct
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import xmen as xm
+from learners.tasks import grid_task
+from xmen.learners.progress import Record
+
+# --- several ------------------------------------------------------------------------------------------------------
+
+
+def test_all_callbacks_are_called_and_any_can_stop():
+    grid, rule, features, demos = grid_task(5)
+    first, last = [], []
+    stop = xm.Callbacks(first.append, lambda record: record.iteration == 3, last.append)
+    model = xm.XMEN(grid, rule, features, callback=stop).fit(demos)
+    assert model.n_iter_ == 3
+    assert first == last == model.history_
+    never = xm.Callbacks(lambda record: "a text is true, and not True")
+    assert xm.XMEN(grid, rule, features, callback=never).fit(demos).converged_
+    with pytest.raises(xm.EngineError, match="takes functions of a record; got 3"):
+        xm.Callbacks(first.append, 3)
+
+
+# --- TensorBoard --------------------------------------------------------------------------------------------------
+
+
+def crc32c(data: bytes) -> int:
+    """The Castagnoli checksum, bit by bit."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def masked(data: bytes) -> int:
+    crc = crc32c(data)
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
+
+
+def fields(data: bytes) -> list[tuple[int, object]]:
+    """The fields of a protocol buffer message, by number."""
+    out, at = [], 0
+    while at < len(data):
+        key, at = varint(data, at)
+        if key & 7 == 0:
+            value, at = varint(data, at)
+        else:
+            size = {1: 8, 5: 4}.get(key & 7)
+            if size is None:
+                size, at = varint(data, at)
+            value, at = data[at : at + size], at + size
+        out.append((key >> 3, value))
+    return out
+
+
+def read_events(folder: Path) -> tuple[dict[str, dict[int, float]], list[int]]:
+    """Curves by name and step, and the steps at which runs began; reads the format itself, file by file."""
+    curves: dict[str, dict[int, float]] = {}
+    starts = []
+    for file in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns):
+        data, at = file.read_bytes(), 0
+        while at < len(data):
+            (size,) = struct.unpack_from("<Q", data, at)
+            assert struct.unpack_from("<I", data, at + 8)[0] == masked(data[at : at + 8])
+            event = data[at + 12 : at + 12 + size]
+            assert struct.unpack_from("<I", data, at + 12 + size)[0] == masked(event)
+            at += 16 + size
+            parts = dict(fields(event))
+            step = parts.get(2, 0)
+            if 7 in parts:  # session log
+                starts.append(step)
+            for number, value in fields(parts.get(5, b"")):
+                assert number == 1
+                inner = dict(fields(value))
+                curves.setdefault(inner[1].decode(), {})[step] = struct.unpack("<f", inner[2])[0]
+    return curves, starts
+
+
+def accumulate(folder: Path) -> list[tuple[int, float]]:
+    """The curve of the loss as TensorBoard shows it."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder)).Reload()
+    return [(event.step, event.value) for event in events.Scalars("loss")]
+
+
+def test_the_reader_of_these_tests_knows_the_checksum():
+    assert crc32c(b"123456789") == 0xE3069283  # the published check value; zlib's is another polynomial
+    assert zlib.crc32(b"123456789") == 0xCBF43926
+
+
+@pytest.fixture
+def tensorboard():
+    pytest.importorskip("tensorboard", reason="needs the extra xmen[tensorboard]")
+
+
+@pytest.mark.usefixtures("tensorboard")
+def test_records_are_read_back(tmp_path):
+    grid, rule, features, demos = grid_task(4)
+    model = xm.XMEN(grid, rule, features, callback=xm.TensorBoard(tmp_path / "runs" / "a")).fit(demos)
+    curves, starts = read_events(tmp_path / "runs" / "a")  # the callback is still open
+    assert set(curves) == {"loss", "gradient_norm", "seconds"}
+    assert starts == [1]
+    for name, curve in curves.items():
+        assert list(curve) == list(range(1, model.n_iter_ + 1))
+        np.testing.assert_allclose(list(curve.values()), [getattr(r, name) for r in model.history_], rtol=1e-6)
+
+
+@pytest.mark.usefixtures("tensorboard")
+def test_details_errors_and_what_is_not_known(tmp_path):
+    callback = xm.TensorBoard(str(tmp_path))
+    callback(Record(1, 2.5, 0.5, 0.1, loss_std=0.25, gradient_std=float("nan"), details={"parities": 7.0}))
+    callback(Record(2, float("nan"), 0.25, 0.2))
+    curves, _ = read_events(tmp_path)
+    assert curves["loss"] == {1: 2.5}
+    assert curves["loss_std"] == {1: 0.25}
+    assert curves["parities"] == {1: 7.0}
+    assert curves["gradient_norm"] == {1: 0.5, 2: 0.25}
+    assert "gradient_std" not in curves
+    callback.close()
+    callback.close()
+
+
+@pytest.mark.usefixtures("tensorboard")
+def test_every_learner_can_be_watched(tmp_path):
+    grid, rule, features, demos = grid_task(4)
+    learners = {
+        "xmen": lambda cb: xm.XMEN(grid, rule, features, callback=cb),
+        "maxent": lambda cb: xm.MaxEntIRL(grid, features, callback=cb),
+        "relative": lambda cb: xm.RelativeEntropyIRL(grid, features, n_samples=2000, seed=0, callback=cb),
+        "inference": lambda cb: xm.ConstraintInference(grid, kl_threshold=0.0, max_constraints=2, callback=cb),
+    }
+    for name, make in learners.items():
+        model = make(xm.TensorBoard(tmp_path / name)).fit(demos)
+        assert len(read_events(tmp_path / name)[0]["loss"]) == model.n_iter_ > 0
+    assert "eliminated" in read_events(tmp_path / "inference")[0]
+
+
+@pytest.mark.usefixtures("tensorboard")
+def test_a_resumed_fit_goes_on_with_its_curves(tmp_path):
+    grid, rule, features, demos = grid_task(4)
+    settings = dict(features=features, checkpoint=tmp_path / "c", checkpoint_every=4)
+    folder = tmp_path / "run"
+
+    def crash(record):
+        if record.iteration == 6:
+            raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        xm.XMEN(grid, rule, callback=xm.Callbacks(xm.TensorBoard(folder), crash), **settings).fit(demos)
+    model = xm.XMEN(grid, rule, callback=xm.TensorBoard(folder), resume=True, **settings).fit(demos)
+    curves, starts = read_events(folder)
+    assert starts == [1, 5]  # TensorBoard drops what the first run wrote from 5 on
+    assert list(curves["loss"]) == list(range(1, model.n_iter_ + 1))
+    shown = accumulate(folder)
+    assert [step for step, _ in shown] == list(range(1, model.n_iter_ + 1))
+    np.testing.assert_allclose([value for _, value in shown], [r.loss for r in model.history_], rtol=1e-6)
+    again = xm.TensorBoard(folder)
+    model = xm.XMEN(grid, rule, features, callback=again).fit(demos)
+    model.fit(demos)  # the same callback, from 1 again
+    assert read_events(folder)[1] == [1, 5, 1, 1]
+    assert [step for step, _ in accumulate(folder)] == list(range(1, model.n_iter_ + 1))
+
+
+@pytest.mark.usefixtures("tensorboard")
+def test_copies_write_on_their_own(tmp_path):
+    clone = pytest.importorskip("sklearn.base").clone
+    grid, rule, features, demos = grid_task(4)
+    model = xm.XMEN(grid, rule, features, callback=xm.TensorBoard(tmp_path)).fit(demos)
+    other = clone(model).fit(demos)
+    assert other.callback is not model.callback
+    assert repr(other.callback) == f"TensorBoard({str(tmp_path)!r})"
+    assert read_events(tmp_path)[1] == [1, 1]
+
+
+@pytest.mark.usefixtures("tensorboard")
+def test_places_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(xm.StorageError, match=r"file is a file: TensorBoard\(folder\) takes a folder"):
+        xm.TensorBoard(tmp_path / "file")
+    with pytest.raises(xm.StorageError, match="cannot write to"):
+        xm.TensorBoard(tmp_path / "file" / "below")(Record(1, 1.0, 1.0, 1.0))
+
+
+def test_without_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboard.summary", None)  # importing it now fails
+    with pytest.raises(xm.MissingExtraError, match=r'TensorBoard needs tensorboard, .*"xmen\[tensorboard\]"'):
+        xm.TensorBoard(tmp_path)
