@@ -176,6 +176,44 @@ def test_the_documented_example_can_be_read(tmp_path):
     assert len(read_problem(tmp_path / "doc.toml").distribution().sample(10)) == 10
 
 
+def test_the_demonstrations_key(grid_file, tmp_path):
+    problem = read_problem(grid_file)
+    assert problem.demonstrations is None
+    with pytest.raises(xm.FileFormatError, match="names no demonstrations"):
+        problem.demos()
+    demos = problem.distribution().sample(3)
+    grid_file.write_text(grid_file.read_text().replace("format = 1", 'format = 1\ndemonstrations = "mine.jsonl"'))
+    problem = read_problem(grid_file)  # nobody has asked for them yet
+    assert problem.demonstrations == grid_file.parent / "mine.jsonl"
+    with pytest.raises(FileNotFoundError):
+        problem.demos()
+    xm.write_demos([], problem.demonstrations)
+    with pytest.raises(xm.TrajectoryError, match="there are no demonstrations in this file"):
+        problem.demos()
+    xm.write_demos(demos, problem.demonstrations)
+    assert problem.demos() == demos
+
+
+def test_demonstrations_come_along_to_another_folder(grid_file, tmp_path):
+    problem = dataclasses.replace(read_problem(grid_file), demonstrations=str(tmp_path / "mine.jsonl"))
+    problem.write(tmp_path / "near.toml")
+    assert 'demonstrations = "mine.jsonl"' in (tmp_path / "near.toml").read_text()
+    (tmp_path / "other").mkdir()
+    problem.write(tmp_path / "other" / "far.toml")  # there is no such file yet: the place is kept
+    assert 'demonstrations = "../mine.jsonl"' in (tmp_path / "other" / "far.toml").read_text()
+    xm.write_demos(problem.distribution().sample(3), tmp_path / "mine.jsonl")
+    problem.write(tmp_path / "other" / "far.toml")
+    again = read_problem(tmp_path / "other" / "far.toml")
+    assert again.demonstrations == tmp_path / "other" / "far_demos.jsonl"
+    assert again.demos() == problem.demos()
+
+
+def test_extra_rules(grid_file):
+    problem = read_problem(grid_file)
+    d = problem.distribution(xm.never(problem.world.at((0, 2))), seed=1)
+    assert all(8 not in tau.states and 2 in tau.states for tau in d.sample(20))
+
+
 @pytest.mark.parametrize("kind", ["grid_file", "table_file", "graph_file"])
 def test_round_trip_to_another_folder(kind, tmp_path, request):
     problem = read_problem(request.getfixturevalue(kind))
@@ -268,6 +306,7 @@ BAD_GRIDS = [
     ("format = 1", "format = 2", ["reads format 1", "is format 2"]),
     ("format = 1", 'format = "1"', ["format", "expected a whole number, got '1'"]),
     ("format = 1", "format = 1\nwrold = 3", ["unknown key 'wrold'", "did you mean 'world'?"]),
+    ("format = 1", "format = 1\ndemonstrations = 3", ["demonstrations", "the name of a .csv or .jsonl file", "got 3"]),
     ("[world]", "[wrold]", ["the key 'world' is missing", "is that it?"]),
     ('kind = "grid"', 'kind = "gird"', ["[world], kind", '"table"', "did you mean 'grid'?"]),
     ("width = 4", "widht = 4", ["[world]", "'width' is missing", "'widht'"]),

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import xmen as xm
 import xmen.cli
-from xmen.cli.app import app
+from cli.commands import report, run
+from reference import enumerate_trajectories
 from xmen.problem import read_problem
 
 PROBLEM = """
@@ -42,6 +40,7 @@ name = "not straight"
 rule = "longest_repeat() <= 2"
 """
 CLASH = PROBLEM + '\n[[constraints]]\nname = "no keys"\nrule = "never(key)"\n'
+COMMANDS = ["new", "check", "engines", "fit", "sample", "plot"]
 RULES = ["the key [bold]before[/bold] the door", "not straight"]
 
 
@@ -54,23 +53,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(command: str) -> Result:
-    return CliRunner().invoke(app, shlex.split(command), prog_name="xmen")
-
-
-def report(command: str, code: int = 0) -> dict:
-    result = run(f"{command} --json")
-    assert result.exit_code == code, result.output
-    return json.loads(result.stdout)
-
-
 def test_documented_commands_run():
     commands = re.findall(r"^    xmen (.*?)(?:   .*)?$", xmen.cli.__doc__, re.M)
-    assert len(commands) >= 4
+    assert len(commands) == 8
     for command in commands:
         result = run(command)
         assert result.exit_code == 0, (command, result.output)
-        assert all(len(line) <= 80 for line in result.output.splitlines())
+        assert [line for line in result.output.splitlines() if len(line) > 80] == []
 
 
 def test_the_command_is_installed_under_its_name():
@@ -78,11 +67,12 @@ def test_the_command_is_installed_under_its_name():
     assert pyproject["project"]["scripts"]["xmen"] == "xmen.cli:main"
 
 
-@pytest.mark.parametrize("command", ["--help", "engines --help", "check --help", "sample --help", "--version"])
+@pytest.mark.parametrize("command", ["--help", "-h", "--version", *(f"{name} --help" for name in COMMANDS)])
 def test_help(command):
     result = run(command)
     assert result.exit_code == 0
     assert "xmen" in result.output
+    assert "--help" not in command or command == "--help" or "Example:" in result.output
 
 
 def test_a_real_process(folder):
@@ -168,7 +158,7 @@ def test_check_of_a_good_problem():
     found = report("check problem.toml demos.csv")
     assert found["feasible"] is True
     assert found["sizes"]["product nodes"] > 0
-    assert found["demonstrations"] == {"file": "demos.csv", "number": 4, "valid": 4, "violations": []}
+    assert found["demonstrations"] == {"file": "demos.csv", "number": 4, "valid": 4, "share": 1.0, "violations": []}
 
 
 def test_check_names_the_conflict():
@@ -205,6 +195,51 @@ def test_check_prints_the_first_of_many(folder):
     assert len(report("check problem.toml many.csv", code=1)["demonstrations"]["violations"]) == 60
 
 
+def test_check_counts_trajectories_as_enumeration_does():
+    problem = read_problem("problem.toml")
+    every = [xm.Trajectory(states, actions) for states, actions, _ in enumerate_trajectories(problem.world)]
+    found = report("check problem.toml")["trajectories"]
+    assert found == {"valid": sum(map(problem.constraint.accepts, every)), "possible": len(every)}
+    text = run("check problem.toml").output
+    assert f"{found['valid']:,} are valid" in text
+
+
+def test_check_counts_outcomes_of_chance_too(folder):
+    (folder / "walk.csv").write_text("state,action,next_state,probability\n0,0,1,0.25\n0,0,2,0.75\n1,0,2,1\n")
+    (folder / "walk.toml").write_text(
+        'format = 1\n[world]\nkind = "table"\ntransitions = "walk.csv"\nn_states = 3\nn_actions = 1\nstart = 0\n'
+        'terminal = [2]\n[[constraints]]\nname = "past 1"\nrule = "visit(at(1))"\n'
+    )
+    assert report("check walk.toml")["trajectories"] == {"valid": 1, "possible": 2}
+
+
+def test_check_uses_the_demonstrations_that_the_problem_names(folder):
+    (folder / "named.toml").write_text(PROBLEM.replace("format = 1", 'format = 1\ndemonstrations = "demos.csv"'))
+    assert report("check named.toml")["demonstrations"]["valid"] == 4
+    xm.write_demos(xm.read_demos("demos.csv")[:1], "one.csv")
+    assert report("check named.toml one.csv")["demonstrations"]["number"] == 1
+    (folder / "demos.csv").unlink()
+    assert run("check named.toml").exit_code == 2
+    assert run("sample named.toml -n 1").exit_code == 0  # needs none
+
+
+def test_check_names_weights_that_cannot_be_learned(folder):
+    text = PROBLEM.replace(
+        "[[constraints]]", 'up = { moves = ["up"] }\nright = { moves = ["right"] }\n[[constraints]]', 1
+    )
+    (folder / "features.toml").write_text(text + '\n[reward]\nfeatures = ["steps", "up", "right", "key"]\n')
+    straight = xm.distribution(read_problem("problem.toml").world, read_problem("problem.toml").constraint)
+    shortest = [tau for tau in straight.sample(300, seed=0) if len(tau) == 5][:3]
+    xm.write_demos(shortest, "short.csv")
+    notes = report("check features.toml short.csv")["notes"]
+    assert len(notes) == 2
+    # As many moves up as to the right: the corner is reached on the diagonal.
+    assert "1 * 'up' -1 * 'right'" in notes[0]
+    assert "feature " not in "".join(notes)
+    assert "'steps'" in notes[1]
+    assert "note: no demonstrations could tell" in run("check features.toml").stderr
+
+
 # --- sample ---
 
 
@@ -237,6 +272,16 @@ def test_samples_are_printed_in_the_words_of_the_world(folder):
     assert run("sample walk.toml -n 1").output == "0 -0-> 1 -1-> 2\n"
 
 
+def test_also_adds_rules_in_the_words_of_the_problem():
+    world = read_problem("problem.toml").world
+    command = 'sample problem.toml -n 30 --seed 0 --also "never(door)" --also "length() <= 7"'
+    samples = [xm.Trajectory(tau["states"], tau["actions"]) for tau in report(command)["trajectories"]]
+    assert all(world.state((3, 3)) not in tau.states and len(tau) <= 6 for tau in samples)
+    clash = run("sample problem.toml --also 'never(key)'")
+    assert clash.exit_code == 1
+    assert "'never(key)'" in clash.stderr
+
+
 # --- mistakes ---
 
 
@@ -256,6 +301,13 @@ def test_samples_are_printed_in_the_words_of_the_world(folder):
         ("sample problem.toml --out samples.txt", ".csv or .jsonl"),
         ("sample problem.toml --out nowhere/samples.csv", "there is no folder 'nowhere'"),
         ("sample tiny.toml", "max_nodes"),
+        ("sample problem.toml --out .", "trajectories are written to .csv or .jsonl files"),
+        ("sample problem.toml --also 'nver(key)'", "--also: unknown name `nver`; did you mean `never`?"),
+        ("sample problem.toml --also 'never(at(99))'", "--also never(at(99)): "),
+        ("sample problem.toml --also ''", "--also: "),
+        ("check problem.toml .", "error: "),
+        ("check picture.png", "expected UTF-8 text"),
+        ("check problem.toml wrong.csv", "wrong.csv, line 1: expected the header demo,step,state,action"),
     ],
 )
 def test_a_mistake_is_an_error_message_and_exit_code_2(folder, command, words):
@@ -263,6 +315,8 @@ def test_a_mistake_is_an_error_message_and_exit_code_2(folder, command, words):
         PROBLEM.split("[[constraints]]")[0] + '[[constraints]]\nname = "r"\nrule = "visit(kee)"\n'.replace("\\n", "\n")
     )
     (folder / "old.toml").write_text("format = 0\n")
+    (folder / "picture.png").write_bytes(b"\x89PNG\r\n")
+    (folder / "wrong.csv").write_text("a,b\n1,2\n")
     (folder / "empty.csv").write_text("demo,step,state,action\n")
     (folder / "tiny.toml").write_text(PROBLEM + '\n[settings]\nengine = "exact"\nmax_nodes = 3\n')
     result = run(command)

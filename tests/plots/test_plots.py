@@ -11,7 +11,17 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 
 import xmen as xm
-from xmen import MDP, GridWorld, Trajectory, TrajectoryError, WorldError, plot_trajectories, plot_visits, plot_world
+from xmen import MDP, GridWorld, RewardError, Trajectory, TrajectoryError, WorldError
+from xmen.learners.progress import Record
+from xmen.plots import (
+    plot_bars,
+    plot_graph,
+    plot_history,
+    plot_reward,
+    plot_trajectories,
+    plot_visits,
+    plot_world,
+)
 
 GRID = GridWorld(4, 3, (0, 0), (3, 2), moves=("up", "right", "stay"), walls=[(1, 1), (2, 1)], horizon=8)
 PATH = Trajectory([0, 1, 1, 2, 3, 7, 11], [1, 2, 1, 1, 0, 0])
@@ -110,6 +120,50 @@ def test_lines_stay_in_the_cells_they_visit(n: int) -> None:
     assert sum(len(c.get_paths()) for c in heads if c.get_zorder() > 5) == (5 * n if n <= 6 else 0)
 
 
+def test_plot_reward_averages_over_available_moves() -> None:
+    reward = np.zeros((12, 3))
+    reward[0] = [-1.0, 5.0, 1.0]
+    reward[3] = [-6.0, 100.0, 0.0]  # no move to the right from the last column
+    shown = plot_reward(GRID, reward).images[0]
+    assert shown.get_array()[0, 0] == pytest.approx(5 / 3)  # type: ignore[index]
+    assert shown.get_array()[0, 3] == pytest.approx(-3.0)  # type: ignore[index]
+    assert shown.get_clim() == (-3.0, 3.0)  # both signs: zero in the middle
+    assert shown.get_array().mask[2, 3]  # type: ignore[union-attr]
+    assert plot_reward(GRID, reward - 200.0).images[0].get_clim()[1] < 0  # one sign: the whole scale for it
+    assert plot_reward(GRID, xm.LinearReward(np.ones((12, 3, 1)), [0.0])).images[0].get_clim() == (-1.0, 1.0)
+
+
+def test_plot_history_shows_loss_gradient_and_errors() -> None:
+    history = [Record(k, 5.0 / k, 0.1**k, 0.0, loss_std=0.1, gradient_std=0.001) for k in range(1, 5)]
+    ax = plot_history(history)
+    assert legend_labels(ax) == ["loss", "gradient norm", "its standard error"]
+    assert ax.lines[0].get_ydata().tolist() == [5.0, 2.5, 5 / 3, 1.25]  # type: ignore[union-attr]
+    right = next(other for other in ax.figure.axes if other is not ax)
+    assert right.get_yscale() == "log"
+    assert (len(ax.collections), len(right.lines)) == (1, 2)
+    unknown = plot_history([Record(1, np.nan, 0.5, 0.0), Record(2, np.nan, 0.0, 0.0)])
+    assert legend_labels(unknown) == ["gradient norm"]
+
+
+def test_plot_bars_keeps_the_largest_in_their_order() -> None:
+    ax = plot_bars([f"n{k}" for k in range(40)], {"a": range(40), "b": [0.0] * 40}, label="visits")
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert (names[0], names[-1], len(names)) == ("n15", "n39", 25)
+    assert "the largest 25 of 40" in ax.get_xlabel()
+    assert legend_labels(ax) == ["a", "b"]
+
+
+def test_plot_graph_adds_up_both_directions() -> None:
+    rows = [(0, 0, 1, 1.0), (1, 0, 0, 1.0), (1, 1, 2, 1.0)]
+    world = MDP(3, 2, rows, start=0, terminal=[2], horizon=5)
+    uses = np.array([[2.0, 0.0], [1.0, 0.5], [0.0, 0.0]])
+    ax = plot_graph(world, [(0, 0), (1, 0), (2, 1)], names=["a", "b", "c"], marks={"shop": [1]}, uses=uses)
+    amounts = [c.get_array() for c in ax.collections if c.get_array() is not None]
+    assert [a.tolist() for a in amounts if a is not None] == [[3.0, 0.5]]
+    assert legend_labels(ax) == ["start", "goal", "shop"]
+    assert [text.get_text() for text in ax.texts] == ["a", "b", "c"]
+
+
 def test_pictures_can_be_laid_over_each_other() -> None:
     ax = plot_visits(GRID, np.ones(12))
     n_patches = len(ax.patches)
@@ -148,6 +202,11 @@ def test_empty_and_still_trajectories() -> None:
         (lambda: plot_world(GRID, {"x": 5}), WorldError, r"mark 'x' must be cells \(x, y\)"),
         (lambda: plot_visits(GRID, np.ones(5)), WorldError, r"shape \(12,\) or \(12, 3\), got \(5,\)"),
         (lambda: plot_visits(GRID, "many"), WorldError, "values must be numbers"),
+        (lambda: plot_reward(GRID, np.ones(12)), WorldError, r"a reward has shape \(12, 3\)"),
+        (lambda: plot_reward(GRID, np.ones((12, 2))), RewardError, r"shape \(12, 2\)"),
+        (lambda: plot_history([]), WorldError, "no history to draw"),
+        (lambda: plot_bars(["a"], {"x": [1.0, 2.0]}), WorldError, "1 names"),
+        (lambda: plot_graph(GRID, [(0, 0)]), WorldError, r"shape \(12, 2\), got \(1, 2\)"),
         (lambda: plot_trajectories(GRID, [3]), TrajectoryError, "trajectory 0 must be a Trajectory, got 3"),  # type: ignore[list-item]
         (lambda: plot_trajectories(GRID, 3), TrajectoryError, "expected trajectories, got int 3"),  # type: ignore[arg-type]
         (lambda: plot_trajectories(GRID, [Trajectory([0, 12], [0])]), TrajectoryError, "visits state 12, .* 0 to 11"),

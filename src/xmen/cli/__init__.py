@@ -1,12 +1,17 @@
-"""The command line: questions about a problem file.
+"""The command line: from a problem file to a model and its trajectories.
 
+    xmen new grid.toml                              a commented problem to start from, with demonstrations
+    xmen check grid.toml                            can the rules hold together, do demonstrations keep them
     xmen engines                                    engines, and the oracles that are installed
-    xmen engines problem.toml                       which engine answers, why, how large it gets and what it costs
-    xmen check problem.toml demos.csv               can the rules hold together, and do demonstrations keep them
-    xmen sample problem.toml -n 10 --seed 0 --out samples.csv
+    xmen engines grid.toml                          which engine answers, why, how large it gets and what it costs
+    xmen fit grid.toml --out model                  learn the reward; Ctrl-C saves, --resume goes on
+    xmen sample model -n 10 --seed 0 --also "never(mud)" --out samples.csv
+    xmen check grid.toml samples.csv                demonstrations from another file
+    xmen plot model --out model.png                 the world, demonstrations, expected visits and learned reward
 
-Every command takes `--json` for scripts. Exit codes: 0 fine, 1 the answer is "no" (rules that cannot hold together,
-demonstrations that break them), 2 a mistake in what was asked (a bad file, an unknown name).
+Every command takes `--json` for scripts, and leaves stderr to notes, progress and errors. Exit codes: 0 fine, 1 the
+answer is "no" (rules that cannot hold together, demonstrations that break them), 2 a mistake in what was asked (a bad
+file, an unknown name), 130 stopped by Ctrl-C (`fit` has saved its model by then, and says so).
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
-"""What commands print: aligned facts, tables, JSON and errors; user's text is never read as markup."""
+"""What commands print: aligned facts, tables, JSON, notes and errors; user's text is never read as markup."""
 
 from __future__ import annotations
 
 import json
+import math
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -12,12 +15,22 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-YES, NO, MISTAKE = 0, 1, 2  # exit codes
+from xmen.errors import FileFormatError
+
+YES, NO, MISTAKE, STOPPED = 0, 1, 2, 130  # exit codes; the last is what shells give for Ctrl-C
 
 
 def print_json(report: Mapping[str, Any]) -> None:
-    """The report as one JSON object."""
-    typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
+    """The report as one JSON object; numbers that JSON does not know (nan, inf) become null."""
+    typer.echo(json.dumps(_plain(report), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_facts(facts: Mapping[str, str]) -> None:
@@ -31,13 +44,21 @@ def print_facts(facts: Mapping[str, str]) -> None:
 
 
 def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table that fits the terminal; long cells are folded."""
-    table = Table(title=Text(title), title_justify="left")
+    """A table that fits the terminal, under a title of any length; long cells are folded."""
+    table = Table()
     for column in header:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    console.print(Text(title, style="bold"))
+    console.print(table)
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Things worth knowing, on stderr, so that they are seen wherever the answer goes."""
+    for note in notes:
+        Console(stderr=True, highlight=False).print(Text(f"note: {note}"))
 
 
 @contextmanager
@@ -49,6 +70,18 @@ def working(what: str) -> Iterator[None]:
         return
     with console.status(Text(what)):
         yield
+
+
+def check_target(out: Path, suffixes: Sequence[str], what: str) -> None:
+    """Refuse a file that could not be written, or of a kind that is not written, before any work is done."""
+    if out.suffix.lower() not in suffixes:
+        raise FileFormatError(f"--out {out}: {what} are written to {' or '.join(suffixes)} files")
+    if not out.parent.is_dir():
+        raise FileFormatError(f"--out {out}: there is no folder {str(out.parent)!r}; make it first")
+    if out.is_dir():
+        raise FileFormatError(f"--out {out}: this is a folder; give the name of a file")
+    if not os.access(out if out.exists() else out.parent, os.W_OK):
+        raise FileFormatError(f"--out {out}: this place cannot be written to")
 
 
 def fail(message: str, code: int = MISTAKE) -> NoReturn:

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from xmen.cli._output import MISTAKE, NO, fail
-from xmen.errors import InfeasibleError, XmenError
+from xmen.cli._output import MISTAKE, NO, STOPPED, fail
+from xmen.errors import InfeasibleError, InvalidDemonstrationError, XmenError
 
 
 class _Commands(TyperGroup):
@@ -19,21 +19,41 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except InfeasibleError as error:
+        except (InfeasibleError, InvalidDemonstrationError) as error:
             fail(str(error), NO)
         except XmenError as error:
             fail(str(error), MISTAKE)
+        except KeyboardInterrupt:
+            fail("stopped by Ctrl-C before there was anything to keep", STOPPED)
         except OSError as error:
             if error.errno == errno.EPIPE:  # the reader of our output has left, as `head` does
                 raise
             fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), MISTAKE)
 
 
-app = typer.Typer(cls=_Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 ProblemFile = Annotated[Path, typer.Argument(metavar="PROBLEM", help="The problem file (TOML).")]
+ProblemOrModel = Annotated[
+    Path, typer.Argument(metavar="PROBLEM_OR_MODEL", help="A problem file (TOML), or the folder of a model.")
+]
+Demos = Annotated[
+    Path | None,
+    typer.Argument(metavar="DEMOS", help="Demonstrations (.csv or .jsonl) instead of those that the problem names."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
 Engine = Annotated[str | None, typer.Option(help="exact, reject, xor or auto, instead of the problem's own setting.")]
+Also = Annotated[
+    list[str] | None,
+    typer.Option(help='An extra rule, such as "never(lava)", with the events of the problem; may be repeated.'),
+]
 
 
 def _print_version(wanted: bool) -> None:
@@ -50,19 +70,53 @@ def xmen(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Trajectories that never break the rules: questions about a problem file.
+    """Learn what a demonstrator values, under rules that must never be broken.
 
-    Exit codes: 0 fine, 1 the answer is "no", 2 a mistake in what was asked.
+    Begin with:  xmen new grid.toml
+
+    Exit codes: 0 fine, 1 the answer is "no", 2 a mistake in what was asked, 130 stopped by Ctrl-C.
     """
 
 
 @app.command()
+def new(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The problem file to write, such as grid.toml.")],
+    world: Annotated[str, typer.Option(help="grid, table (a CSV of transitions) or graph (GraphML).")] = "grid",
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a commented problem file to start from, and demonstrations next to it.
+
+    Example:  xmen new grid.toml
+    """
+    from xmen.cli.new import run_new
+
+    run_new(path, world, force, as_json)
+
+
+@app.command()
+def check(problem: ProblemFile, demos: Demos = None, as_json: AsJson = False) -> None:
+    """Can the rules hold together, how large is the product, and which rules do demonstrations break, and where.
+
+    Exit code 1 when rules contradict each other or a demonstration breaks one.
+
+    Example:  xmen check grid.toml other_demos.csv
+    """
+    from xmen.cli.check import run_check
+
+    raise typer.Exit(run_check(problem, demos, as_json))
+
+
+@app.command()
 def engines(
-    problem: Annotated[Path | None, typer.Argument(metavar="[PROBLEM]", help="The problem file (TOML).")] = None,
+    problem: Annotated[Path | None, typer.Argument(metavar="PROBLEM", help="The problem file (TOML).")] = None,
     engine: Annotated[str, typer.Option(help="exact, reject, xor, or auto: the first that fits.")] = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Which engine answers a problem, why, and at what cost; without a problem, what is installed."""
+    """Which engine answers a problem, why, and at what cost; without a problem, what is installed.
+
+    Example:  xmen engines grid.toml --engine xor
+    """
     from xmen.cli.engines import show_engine, show_installed
 
     if problem is None:
@@ -72,29 +126,76 @@ def engines(
 
 
 @app.command()
-def check(
+def fit(
     problem: ProblemFile,
-    demos: Annotated[
-        Path | None, typer.Argument(metavar="[DEMOS]", help="Demonstrations to check (.csv or .jsonl).")
+    demos: Demos = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where the model goes; PROBLEM_model if not given.")
     ] = None,
+    learner: Annotated[
+        str, typer.Option(help="xmen, or a baseline: maxent, relative-entropy, constraint-inference.")
+    ] = "xmen",
+    method: Annotated[
+        str | None, typer.Option(help="How xmen finds its gradient: auto, exact, cells or paper.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="The same seed, the same model.")] = None,
+    max_iter: Annotated[int | None, typer.Option(min=1, help="The largest number of iterations.")] = None,
+    l2: Annotated[float | None, typer.Option(min=0.0, help="A penalty on large weights: l2/2 |weights|^2.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where a stopped or killed run was.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Can the rules hold together, how large is the product, and which rules do demonstrations break, and where."""
-    from xmen.cli.check import run_check
+    """Learn a reward from demonstrations, under the rules of the problem.
 
-    raise typer.Exit(run_check(problem, demos, as_json))
+    Ctrl-C saves what has been learned (exit code 130). A run that was stopped or killed goes on with --resume and
+    ends where it would have ended.
+
+    Example:  xmen fit grid.toml --out model --l2 0.01
+    """
+    from xmen.cli._learners import Choice
+    from xmen.cli.fit import run_fit
+
+    choice = Choice(learner, method, seed, max_iter, l2, resume)
+    raise typer.Exit(run_fit(problem, demos, out, choice, as_json))
 
 
 @app.command()
 def sample(
-    problem: ProblemFile,
+    problem: ProblemOrModel,
     n: Annotated[int, typer.Option("--number", "-n", min=1, help="How many trajectories.")] = 10,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed, the same trajectories.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write them to a .csv or .jsonl file.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write them to a .csv or .jsonl file.")] = None,
+    also: Also = None,
     engine: Engine = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw independent trajectories that keep every rule."""
+    """Draw independent trajectories that keep every rule, from a problem or from what was learned.
+
+    Example:  xmen sample grid_model -n 100 --also "never(mud)" --out samples.csv
+    """
     from xmen.cli.sample import run_sample
 
-    run_sample(problem, n, seed, out, engine, as_json)
+    run_sample(problem, n, seed, out, also or (), engine, as_json)
+
+
+@app.command()
+def plot(
+    problem: ProblemOrModel,
+    demos: Demos = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The picture (.png, .pdf or .svg); NAME.png if not given.")
+    ] = None,
+    what: Annotated[
+        str, typer.Option(help="overview, world, demos, samples, visits, reward, or (of a model) history.")
+    ] = "overview",
+    also: Also = None,
+    n: Annotated[int, typer.Option("--number", "-n", min=1, help="How many samples to draw.")] = 30,
+    seed: Annotated[int, typer.Option(min=0, help="Of the samples.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Draw a problem or a model: its world, demonstrations, expected visits, reward, and how learning went.
+
+    Example:  xmen plot grid_model --what samples --also "never(mud)" --out samples.png
+    """
+    from xmen.cli.plot import run_plot
+
+    run_plot(problem, demos, out, what, also or (), n, seed, as_json)

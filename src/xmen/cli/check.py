@@ -1,55 +1,123 @@
-"""`xmen check`: can the rules hold together, and do demonstrations keep them."""
+"""`xmen check`: can the rules hold together, do demonstrations keep them, and can weights be learned from them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from xmen.cli._output import MISTAKE, NO, YES, print_facts, print_json, print_table, working
-from xmen.errors import EngineError, InfeasibleError, TrajectoryError
-from xmen.problem import Problem, read_problem
-from xmen.worlds import Trajectory, read_demos
+import numpy as np
+
+from xmen.cli._names import named_features, with_names
+from xmen.cli._output import MISTAKE, NO, YES, print_facts, print_json, print_notes, print_table, working
+from xmen.cli._source import open_problem
+from xmen.engines.distribution import Distribution
+from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
+from xmen.problem import Problem
+from xmen.worlds import Trajectory
 
 MOST_SHOWN = 20  # broken rules printed; --json has all of them
+MOST_COUNTED = 2.0**53  # above this a float no longer holds every whole number
 
 
 def run_check(path: Path, demos: Path | None, as_json: bool) -> int:
     """Print the report; the exit code says whether all is well."""
-    problem = read_problem(path)
+    problem = open_problem(path, demos)
     report: dict[str, Any] = {"problem": str(path), "rules": list(problem.rules)}
-    if demos is not None:
-        report["demonstrations"] = check_demonstrations(problem, demos)
+    trajectories = problem.demos() if problem.demonstrations is not None else []
+    if trajectories:
+        report["demonstrations"] = check_demonstrations(problem, trajectories)
     with working("multiplying the world and the rules"):
-        report |= check_rules(problem)
+        found, d = check_rules(problem)
+    report |= found
     if report["feasible"] is None and report.get("demonstrations", {}).get("valid"):
         report |= {"feasible": True, "message": "a demonstration keeps all rules"}
+    broken = bool(report.get("demonstrations", {}).get("violations"))
+    with working("looking at the features"):
+        report["notes"] = [] if d is None else learning_notes(problem, d, [] if broken else trajectories)
     print_json(report) if as_json else _print(report)
-    if report["feasible"] is False or report.get("demonstrations", {}).get("violations"):
+    if report["feasible"] is False or broken:
         return NO
     return MISTAKE if report["feasible"] is None else YES
 
 
-def check_rules(problem: Problem) -> dict[str, Any]:
+def check_rules(problem: Problem) -> tuple[dict[str, Any], Distribution | None]:
     """Whether some trajectory keeps all rules: True, False with the conflict, or None when no engine could tell."""
     from xmen.cli.engines import sizes
 
     try:
         d = problem.distribution(engine="auto")
     except InfeasibleError as error:
-        return {"feasible": False, "conflict": list(error.conflict), "message": str(error)}
+        return {"feasible": False, "conflict": list(error.conflict), "message": str(error)}, None
     except EngineError as error:
-        return {"feasible": None, "message": str(error)}
-    return {"feasible": True, "engine": d.engine, "message": d.reason, "sizes": sizes(d)}
+        return {"feasible": None, "message": str(error)}, None
+    report = {"feasible": True, "engine": d.engine, "message": d.reason, "sizes": sizes(d)}
+    counted = {"valid": count_trajectories(d)}
+    if counted["valid"] is not None:
+        try:
+            counted["possible"] = count_trajectories(
+                Problem(problem.world, settings=problem.settings).distribution(engine="exact")
+            )
+        except ProductTooLargeError:
+            counted["possible"] = None
+    return {**report, "trajectories": counted}, d
 
 
-def check_demonstrations(problem: Problem, path: Path) -> dict[str, Any]:
+def count_trajectories(d: Distribution) -> float | None:
+    """The number of valid trajectories, None where the engine cannot count; floats above 2^53 are rounded.
+
+    The same dynamic program as log Z, with weight 1 for every edge whatever its probability.
+    """
+    from xmen.engines.exact import ExactDistribution
+    from xmen.product.inference import pass_messages
+    from xmen.product.messages import Weights
+
+    if not isinstance(d, ExactDistribution):
+        return None
+    nothing = np.zeros(len(d.world.source))
+    ones = Weights(nothing, nothing, np.zeros(len(d.product.starts)), 1.0)
+    log_count = pass_messages(d.product, ones).log_partition
+    return float(np.exp(log_count)) if log_count >= np.log(MOST_COUNTED) else round(np.exp(log_count))
+
+
+def learning_notes(problem: Problem, d: Distribution, demos: list[Trajectory]) -> list[str]:
+    """Weights that no demonstrations could tell, and weights that these demonstrations leave without an optimum."""
+    from xmen.engines.exact import ExactDistribution
+    from xmen.learners import identify
+    from xmen.learners.demonstrations import gather
+    from xmen.learners.features import read_features
+
+    array, names = named_features(problem)
+    if array is None or not isinstance(d, ExactDistribution) or array.shape[2] > identify.MOST_FEATURES:
+        return []
+    features = read_features(array, problem.world)
+    notes = []
+    basis = identify.unidentified(d, features)
+    if len(basis):
+        text = identify.describe_unidentified(basis)
+        notes.append(f"no demonstrations could tell these weights: {text}. Drop features, or fit with --l2.")
+    if demos:
+        gathered = gather(problem.world, problem.constraint, demos)
+        which = identify.unbounded(d, features, gathered, problem.settings.discount)
+        if which:
+            text = identify.name_features(which)
+            notes.append(
+                f"every demonstration has the least or the most possible of {text}: the best weight is infinite. "
+                "Fit with --l2, or add demonstrations."
+            )
+    return [with_names(note, names) for note in notes]
+
+
+def check_demonstrations(problem: Problem, demos: list[Trajectory]) -> dict[str, Any]:
     """Every rule that a demonstration breaks, and the position from which on nothing could save it."""
-    demos = read_demos(path)
-    if not demos:
-        raise TrajectoryError(f"{path}: there are no demonstrations in this file")
     found = [violation for index, demo in enumerate(demos) for violation in _violations(problem, index, demo)]
-    broken = {violation["demonstration"] for violation in found}
-    return {"file": str(path), "number": len(demos), "valid": len(demos) - len(broken), "violations": found}
+    valid = len(demos) - len({violation["demonstration"] for violation in found})
+    return {
+        "file": str(problem.demonstrations),
+        "number": len(demos),
+        "valid": valid,
+        "share": valid / len(demos),
+        "violations": found,
+    }
 
 
 def _violations(problem: Problem, index: int, demo: Trajectory) -> list[dict[str, Any]]:
@@ -68,26 +136,40 @@ def _violations(problem: Problem, index: int, demo: Trajectory) -> list[dict[str
 def _print(report: dict[str, Any]) -> None:
     facts = {"rules": "; ".join(report["rules"]) or "none"}
     if report["feasible"]:
-        facts["feasible"] = f"yes: {report['message']}"
+        facts["feasible"] = "yes" if report.get("engine") == "exact" else f"yes: {report['message']}"
     elif report["feasible"] is None:
         facts["feasible"] = f"could not be decided: {report['message']}"
     else:
         facts["feasible"] = f"no: {report['message']}"
         facts["conflict"] = "; ".join(report["conflict"]) or "the world alone"
+    if "product nodes" in report.get("sizes", {}):
+        sizes = report["sizes"]
+        edges = f", {sizes['product edges']:,} edges" if "product edges" in sizes else ""
+        facts["product"] = f"{sizes['product nodes']:,} nodes{edges} (world times rules)"
+    counted = report.get("trajectories", {})
+    if counted.get("valid") is not None:
+        facts["trajectories"] = f"{_count_text(counted['valid'])} are valid"
+        if counted.get("possible"):
+            share = counted["valid"] / counted["possible"]
+            facts["trajectories"] += f", {100 * share:.2g} % of {_count_text(counted['possible'])} possible ones"
     demos = report.get("demonstrations")
     if demos:
         facts["demonstrations"] = f"{demos['valid']} of {demos['number']} in {demos['file']} keep all rules"
     print_facts(facts)
     if demos and demos["violations"]:
-        shown = demos["violations"][:MOST_SHOWN]
-        more = len(demos["violations"]) - len(shown)
-        title = "what they break" + (f" (the first {MOST_SHOWN}, {more} more: see --json)" if more else "")
-        rows = [
-            (
-                violation["demonstration"],
-                violation["constraint"] or f"the world: {violation['message']}",
-                violation["position"],
-            )
-            for violation in shown
-        ]
-        print_table(title, ["demonstration", "constraint", "lost at position"], rows)
+        _print_violations(demos["violations"])
+    print_notes(report["notes"])
+
+
+def _print_violations(violations: list[dict[str, Any]]) -> None:
+    shown = violations[:MOST_SHOWN]
+    more = len(violations) - len(shown)
+    title = "what they break" + (f" (the first {MOST_SHOWN}, {more} more: see --json)" if more else "")
+    rows = [
+        (one["demonstration"], one["constraint"] or f"the world: {one['message']}", one["position"]) for one in shown
+    ]
+    print_table(title, ["demonstration", "constraint", "lost at position"], rows)
+
+
+def _count_text(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"about {number:.3g}"

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from xmen.cli._output import print_facts, print_json, print_table, working
+from xmen.cli._source import open_problem
 from xmen.engines.distribution import Distribution
-from xmen.problem import read_problem
 
 Result = TypeVar("Result")
 
@@ -45,7 +45,7 @@ def show_installed(as_json: bool) -> None:
 
 def show_engine(path: Path, engine: str, as_json: bool) -> None:
     """Which engine answers this problem, its sizes, and the time of a gradient and of some samples."""
-    problem = read_problem(path)
+    problem = open_problem(path)
     with working("building"):
         build, d = _timed(lambda: problem.distribution(engine=engine))
     with working("timing a gradient"):

@@ -1,49 +1,62 @@
-"""`xmen sample`: trajectories that keep every rule, printed or written to a file."""
+"""`xmen sample`: trajectories of a problem or of a model, printed or written to a file."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from xmen.cli._output import print_json, working
-from xmen.errors import FileFormatError
-from xmen.problem import read_problem
+from xmen.cli._output import check_target, print_json, working
+from xmen.cli._source import extra_rules, open_source
 from xmen.worlds import MDP, GridWorld, Trajectory, write_demos
 from xmen.worlds.from_networkx import GraphWorld
 
 
-def run_sample(path: Path, n: int, seed: int | None, out: Path | None, engine: str | None, as_json: bool) -> None:
+def run_sample(
+    path: Path, n: int, seed: int | None, out: Path | None, also: Sequence[str], engine: str | None, as_json: bool
+) -> None:
     """Draw n trajectories and say which engine drew them."""
     if out is not None:
-        _check_target(out)  # before the work, not after it
-    problem = read_problem(path)
-    changes: dict[str, Any] = {"engine": engine, "seed": seed}
+        check_target(out, (".csv", ".jsonl"), "trajectories")  # before the work, not after it
+    source = open_source(path)
+    problem = source.problem
+    extra = extra_rules(also, problem)
     with working(f"sampling {n:,} trajectories"):
-        d = problem.distribution(**{name: value for name, value in changes.items() if value is not None})
+        d = source.distribution(extra, engine, seed)
         trajectories = d.sample(n)
+    n_valid = source.n_valid(trajectories)
     if out is not None:
         write_demos(trajectories, out)
     if as_json:
         report: dict[str, Any] = {
-            "problem": str(path),
+            "problem" if source.model is None else "model": str(path),
             "engine": d.engine,
             "guarantee": {"delta": d.guarantee.delta, "failure": d.guarantee.failure},
-            "seed": problem.settings.seed if seed is None else seed,
+            "seed": source.seed if seed is None else seed,
+            "also": list(also),
             "number": len(trajectories),
+            "valid": n_valid,
         }
         if out is None:
             report["trajectories"] = [{"states": tau.states, "actions": tau.actions} for tau in trajectories]
         else:
             report["file"] = str(out)
         print_json(report)
-    elif out is not None:
-        typer.echo(f"{len(trajectories)} trajectories by the {d.engine} engine, all valid: {out}")
+        return
+    if n_valid == len(trajectories):
+        how = "all valid"
     else:
-        for trajectory in trajectories:
-            typer.echo(walk_text(problem.world, trajectory))
+        how = f"{n_valid} of them valid ({type(source.model).__name__} knows no rules: see --also)"
+    if out is not None:
+        typer.echo(f"{len(trajectories)} trajectories by the {d.engine} engine, {how}: {out}")
+        return
+    for trajectory in trajectories:
+        typer.echo(walk_text(problem.world, trajectory))
+    if n_valid < len(trajectories):
+        typer.echo(f"note: {len(trajectories)} trajectories, {how}", err=True)
 
 
 def walk_text(world: MDP, trajectory: Trajectory) -> str:
@@ -60,12 +73,14 @@ def walk_text(world: MDP, trajectory: Trajectory) -> str:
         arrows = [world.moves[action] for action in trajectory.actions]
     elif isinstance(world, GraphWorld):
         states = [world.node(state) for state in trajectory.states]
+        pairs = zip(trajectory.states, trajectory.actions, strict=False)
+        # The number of an edge says nothing to a reader, unless another edge leads to the same node.
+        arrows = ["->" if _only_edge(world, state, action) else f"-{action}->" for state, action in pairs]
     steps = chain.from_iterable(zip(map(str, states[:-1]), arrows, strict=True))
     return " ".join([*steps, str(states[-1])])
 
 
-def _check_target(out: Path) -> None:
-    if out.suffix.lower() not in (".csv", ".jsonl"):
-        raise FileFormatError(f"--out {out}: trajectories are written to .csv or .jsonl files")
-    if not out.parent.is_dir():
-        raise FileFormatError(f"--out {out}: there is no folder {str(out.parent)!r}; make it first")
+def _only_edge(world: MDP, state: int, action: int) -> bool:
+    row = slice(world.row_start[state], world.row_start[state + 1])
+    target = world.target[row][world.action[row] == action]
+    return int((world.target[row] == target[0]).sum()) == 1

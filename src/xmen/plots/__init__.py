@@ -1,11 +1,23 @@
-"""Pictures of grid worlds. Every function takes `ax=None`, returns the Axes, and never calls show.
+"""Pictures of worlds, trajectories and of learning. Every function takes `ax=None`, returns the Axes, never calls show.
 
-They can be laid over each other: give the Axes of one to the next, and the grid is drawn once.
+Those of grids can be laid over each other: give the Axes of one to the next, and the grid is drawn once.
 matplotlib is imported when a picture is drawn, so that `import xmen` stays quick.
 """
 
+from xmen.plots.bars import plot_bars
+from xmen.plots.graph import plot_graph
+from xmen.plots.history import plot_history
+from xmen.plots.reward import plot_reward
 from xmen.plots.trajectories import plot_trajectories
 from xmen.plots.visits import plot_visits
 from xmen.plots.world import plot_world
 
-__all__ = ["plot_trajectories", "plot_visits", "plot_world"]
+__all__ = [
+    "plot_bars",
+    "plot_graph",
+    "plot_history",
+    "plot_reward",
+    "plot_trajectories",
+    "plot_visits",
+    "plot_world",
+]

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from xmen.errors import WorldError
+from xmen.rewards import Floats
 from xmen.worlds._svg import GOAL_COLOUR, START_COLOUR, WALL_COLOUR
 from xmen.worlds.grid import Cell, GridWorld
 
@@ -83,6 +86,28 @@ def symbol(
             zorder=zorder,
         )
     )
+
+
+def heat(
+    ax: Axes, grid: GridWorld, numbers: Floats, cmap: str, limits: tuple[float | None, float | None], label: str
+) -> None:
+    """One colour per cell and a colour bar; walls and cells without a number are left out."""
+    picture = np.ma.masked_invalid(numbers.reshape(grid.height, grid.width))
+    for x, y in grid.walls:
+        picture[y, x] = np.ma.masked
+    image = ax.imshow(
+        picture,
+        origin="lower",
+        extent=(-0.5, grid.width - 0.5, -0.5, grid.height - 0.5),
+        cmap=cmap,
+        vmin=limits[0],
+        vmax=limits[1],
+        interpolation="nearest",
+        zorder=0.5,
+    )
+    # Beside the cells and exactly as high as they are, also for long and thin grids.
+    width = 0.045 * max(1.0, grid.height / grid.width)
+    ax.figure.colorbar(image, cax=ax.inset_axes((1.0 + width, 0.0, width, 1.0)), label=label)
 
 
 def legend_symbol(label: str, marker: str, colour: str, *, rim: str = "black") -> Line2D:

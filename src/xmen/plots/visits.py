@@ -26,21 +26,9 @@ def plot_visits(grid: GridWorld, values: ArrayLike, ax: Axes | None = None, *, l
     _canvas.require_grid(grid)
     numbers = _read_values(grid, values)
     ax = _canvas.canvas(grid, ax, outlined=True)
-    picture = np.ma.masked_invalid(numbers.reshape(grid.height, grid.width))
-    for x, y in grid.walls:
-        picture[y, x] = np.ma.masked
-    image = ax.imshow(
-        picture,
-        origin="lower",
-        extent=(-0.5, grid.width - 0.5, -0.5, grid.height - 0.5),
-        cmap="YlGnBu",
-        vmin=min(0.0, float(picture.min())) if picture.count() else 0.0,
-        interpolation="nearest",
-        zorder=0.5,
-    )
-    # Beside the cells and exactly as high as they are, also for long and thin grids.
-    width = 0.045 * max(1.0, grid.height / grid.width)
-    ax.figure.colorbar(image, cax=ax.inset_axes((1.0 + width, 0.0, width, 1.0)), label=label)
+    free = np.array([grid.cell(state) not in grid.walls for state in range(grid.n_states)])
+    lowest = float(numbers[free & np.isfinite(numbers)].min(initial=0.0))
+    _canvas.heat(ax, grid, numbers, cmap="YlGnBu", limits=(lowest, None), label=label)
     return ax
 
 

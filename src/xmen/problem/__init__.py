@@ -1,6 +1,7 @@
 """The problem file: a world, events, rules, a reward and settings in one TOML file that Python reads and writes.
 
     format = 1
+    demonstrations = "demos.csv"     # optional; relative to this file, .csv or .jsonl
 
     [world]
     kind = "grid"                    # or "table" (a CSV of transitions), or "graphml"

@@ -14,13 +14,14 @@ from xmen.constraints.events import Event, require_event
 from xmen.constraints.text import check_names, parse_constraint
 from xmen.engines.distribution import ENGINES, Distribution, check_discount, distribution
 from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError
+from xmen.problem._demonstrations import read_demonstrations, write_demonstrations
 from xmen.problem._document import Table, read_toml
 from xmen.problem._events import read_event, read_events, spell_event
 from xmen.problem._rewards import read_reward, write_reward
 from xmen.problem._toml import toml_text
 from xmen.problem._worlds import GraphFile, read_world, write_world
 from xmen.rewards import Floats, Reward, reward_table
-from xmen.worlds import MDP
+from xmen.worlds import MDP, Trajectory
 
 FORMAT = 1
 
@@ -51,7 +52,7 @@ class Spelling:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A world, named events, named rules, a reward and settings.
+    """A world, named events, named rules, a reward, settings, and the file with the demonstrations.
 
     >>> import xmen as xm
     >>> grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
@@ -68,6 +69,7 @@ class Problem:
     reward: Reward | Floats | None = None
     settings: Settings = Settings()
     spelling: Spelling = field(default=Spelling(), repr=False)
+    demonstrations: Path | None = None
 
     def __post_init__(self) -> None:
         for name, event in self.events.items():
@@ -77,6 +79,8 @@ class Problem:
         for rule in named.values():
             rule.check_world(self.world)
         reward_table(self.reward, self.world)
+        if self.demonstrations is not None:
+            object.__setattr__(self, "demonstrations", Path(self.demonstrations))
         object.__setattr__(self, "rules", named)
 
     @property
@@ -84,10 +88,15 @@ class Problem:
         """All rules together; None without any."""
         return conjunction(list(self.rules.values()))
 
-    def distribution(self, **changes: Any) -> Distribution:
-        """`xmen.distribution` of this problem under its settings, some of them changed."""
+    def distribution(self, also: Constraint | None = None, **changes: Any) -> Distribution:
+        """`xmen.distribution` of this problem under its settings, some of them changed, and under extra rules."""
         chosen = {**{item.name: getattr(self.settings, item.name) for item in fields(Settings)}, **changes}
-        return distribution(self.world, self.constraint, self.reward, **chosen)
+        rules = [*self.rules.values(), *([] if also is None else [also])]
+        return distribution(self.world, conjunction(rules), self.reward, **chosen)
+
+    def demos(self) -> list[Trajectory]:
+        """The demonstrations of this problem, at least one; they are not checked against the world and the rules."""
+        return read_demonstrations(self.demonstrations)
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Problem:
@@ -108,6 +117,7 @@ def read_problem(path: str | PathLike[str]) -> Problem:
     world_table, events_table = document.table("world"), document.table("events", {})
     rule_tables = document.tables("constraints")
     reward_section, settings_table = document.table("reward", {}), document.table("settings", {})
+    demos = document.text("demonstrations", None, expected="the name of a .csv or .jsonl file, relative to this one")
     document.finish()
 
     world, graph = read_world(world_table)
@@ -115,7 +125,9 @@ def read_problem(path: str | PathLike[str]) -> Problem:
     rules, texts = _read_rules(rule_tables, world, events)
     reward, features = read_reward(reward_section, world, events)
     spelling = Spelling(dict(events_table.values), texts, features, graph)
-    return Problem(world, events, rules, reward, _read_settings(settings_table), spelling)
+    # The file is opened when it is asked for: a problem can be sampled before anyone has demonstrated anything.
+    file = None if demos is None else document.file.parent / demos
+    return Problem(world, events, rules, reward, _read_settings(settings_table), spelling, file)
 
 
 def _read_rules(
@@ -168,14 +180,16 @@ def write_problem(problem: Problem, path: str | PathLike[str]) -> None:
     """Write a problem as a TOML file that `read_problem` gives back, replacing what was there.
 
     What was read keeps its spelling while it means the same. A world that is no grid goes to STEM.transitions.csv
-    (a graph that was read, to a copy of its file), and a reward without named features to STEM.reward.csv, both
-    beside the file. Nothing is written when a part has no text form.
+    (a graph that was read, to a copy of its file), a reward without named features to STEM.reward.csv, and
+    demonstrations from another folder to STEM_demos.csv, all beside the file. Nothing is written when a part has no
+    text form.
     """
     target = Path(path)
     world, files = write_world(problem.world, problem.spelling.graph, target)
     reward, reward_files = write_reward(
         problem.reward, problem.spelling.features, problem.world, problem.events, target
     )
+    demos, demo_files = write_demonstrations(problem.demonstrations, target)
     default = Settings()
     changed = {
         item.name: getattr(problem.settings, item.name)
@@ -184,6 +198,7 @@ def write_problem(problem: Problem, path: str | PathLike[str]) -> None:
     }
     document = {
         "format": FORMAT,
+        "demonstrations": demos,
         "world": world,
         "events": _spell_events(problem, target),
         "constraints": [
@@ -193,7 +208,7 @@ def write_problem(problem: Problem, path: str | PathLike[str]) -> None:
         "settings": changed,
     }
     text = toml_text({key: value for key, value in document.items() if value})
-    for file, content in {**files, **reward_files, target: text.encode()}.items():
+    for file, content in {**files, **reward_files, **demo_files, target: text.encode()}.items():
         file.write_bytes(content)
 
 

@@ -1,0 +1,108 @@
+"""The learners by their names on the command line, and which options each of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from xmen.cli._names import named_features
+from xmen.errors import EngineError
+from xmen.learners.base import Learner
+from xmen.problem import Problem
+
+STORED_EVERY = 1  # iterations between checkpoints: a slow one is worth keeping, a quick one is cheap to write
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the user asked of a fit; None is the learner's own default."""
+
+    learner: str = "xmen"
+    method: str | None = None
+    seed: int | None = None
+    max_iter: int | None = None
+    l2: float | None = None
+    resume: bool = False
+    checkpoint: Path | None = None
+    callback: Callable[[Any], object] | None = field(default=None, compare=False)
+
+
+OPTIONS = {
+    "xmen": ("method", "max_iter", "l2", "resume"),
+    "maxent": ("max_iter", "l2", "resume"),
+    "relative-entropy": ("max_iter",),
+    "constraint-inference": (),
+}
+"""The learners, and the options that not all of them have."""
+
+METHODS = ("auto", "exact", "cells", "paper")
+
+
+def check_choice(choice: Choice) -> None:
+    """Refuse names that do not exist, and options that the learner does not have."""
+    for option, given, known in (("learner", choice.learner, OPTIONS), ("method", choice.method or "auto", METHODS)):
+        if given not in known:
+            close = get_close_matches(given, known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise EngineError(f"--{option} {given}: unknown {option}{hint} Choose one of {', '.join(known)}.")
+    for option in ("method", "max_iter", "l2", "resume"):
+        value = getattr(choice, option)
+        if value not in (None, False, "auto") and option not in OPTIONS[choice.learner]:
+            having = ", ".join(name for name, options in OPTIONS.items() if option in options)
+            raise EngineError(
+                f"--{option.replace('_', '-')} is no option of --learner {choice.learner}; these have it: {having}."
+            )
+
+
+def make_learner(choice: Choice, problem: Problem) -> Learner:
+    """The learner, not fitted yet, with the problem's settings."""
+    settings = problem.settings
+    seed = settings.seed if choice.seed is None else choice.seed
+    shared: dict[str, Any] = {
+        "discount": settings.discount,
+        "engine": settings.engine,
+        "seed": seed,
+        "callback": choice.callback,
+    }
+    features, _ = named_features(problem)
+    limit: dict[str, Any] = {} if choice.max_iter is None else {"max_iter": choice.max_iter}
+    stored: dict[str, Any] = {
+        "l2": choice.l2 or 0.0,
+        "max_nodes": settings.max_nodes,
+        "checkpoint": None if choice.checkpoint is None else str(choice.checkpoint),
+        "checkpoint_every": STORED_EVERY,
+        "resume": choice.resume,
+    }
+    if choice.learner == "maxent":
+        from xmen.learners.maxent import MaxEntIRL
+
+        return MaxEntIRL(problem.world, features, **shared, **limit, **stored)
+    if choice.learner == "relative-entropy":
+        from xmen.learners.relative_entropy import RelativeEntropyIRL
+
+        return RelativeEntropyIRL(problem.world, features, **shared, **limit)
+    if choice.learner == "constraint-inference":
+        from xmen.learners.constraint_inference import ConstraintInference
+
+        return ConstraintInference(problem.world, problem.reward, events=dict(problem.events), **shared)
+    from xmen.learners.xmen import XMEN
+
+    engine = {name: getattr(settings, name) for name in ("oracle", "cell_size", "delta", "failure")}
+    method = choice.method or "auto"
+    return XMEN(problem.world, problem.constraint, features, method=method, **shared, **limit, **stored, **engine)
+
+
+def bar_length(choice: Choice) -> int | None:
+    """The number of iterations to come, where that is known: an exact fit stops at its optimum, whenever that is."""
+    if choice.method == "cells":
+        from xmen.learners.cells import DEFAULT_MAX_ITER
+
+        return (choice.max_iter or DEFAULT_MAX_ITER) + 1  # the last one judges the answer
+    if choice.method == "paper":
+        from xmen.learners.paper import DEFAULT_MAX_ITER as PAPER_MAX_ITER
+
+        return choice.max_iter or PAPER_MAX_ITER
+    return None

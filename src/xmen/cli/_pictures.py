@@ -1,0 +1,245 @@
+"""The pictures of a problem or model: on a grid, on a graph with places, and as bars for every other world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from xmen.cli._marks import event_states, grid_marks, node_places
+from xmen.cli._names import named_features
+from xmen.cli._source import Source
+from xmen.constraints.constraint import Constraint
+from xmen.engines.distribution import Distribution
+from xmen.errors import EngineError
+from xmen.plots import (
+    plot_bars,
+    plot_graph,
+    plot_history,
+    plot_reward,
+    plot_trajectories,
+    plot_visits,
+    plot_world,
+)
+from xmen.rewards import Floats, LinearReward, reward_table
+from xmen.worlds import GridWorld, Trajectory
+
+WIDE = 2.0  # grids this much wider than high fill a row of the figure
+MOST_DRAWN = 200  # trajectories as lines
+WHAT = ("overview", "world", "demos", "samples", "visits", "reward", "history")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One picture: its title, and the function that draws it on an Axes."""
+
+    title: str
+    draw: Callable[[Any], Any]
+
+
+class Pictures:
+    """What can be drawn of any world, as bars; subclasses draw the same on their maps."""
+
+    kind = "a world without a map"
+    size = (7.2, 5.2)  # inches of one panel
+    columns = 2  # in a figure of four panels; up to three stand in one row
+
+    def __init__(self, source: Source, also: Constraint | None, n: int, seed: int) -> None:
+        self.source, self.problem, self.world = source, source.problem, source.problem.world
+        self.also, self.n, self.seed = also, n, seed
+
+    @cached_property
+    def distribution(self) -> Distribution:
+        return self.source.distribution(self.also)
+
+    @cached_property
+    def demonstrations(self) -> list[Trajectory]:
+        return self.problem.demos()
+
+    @cached_property
+    def samples(self) -> list[Trajectory]:
+        return self.distribution.sample(self.n, seed=self.seed)
+
+    @property
+    def _under(self) -> str:
+        """What decides about trajectories."""
+        if self.source.model is not None:
+            known = "the model"
+        else:
+            known = "rules and reward" if self._has_reward else "the rules"
+        return known if self.also is None else f"{known}, also {self.also.label}"
+
+    def overview(self) -> list[Panel]:
+        """The panels that say something, of those that this world has."""
+        panels = [self.visits()]
+        if self._has_reward:
+            panels.append(self.reward())
+        return panels
+
+    @property
+    def _has_reward(self) -> bool:
+        return bool(reward_table(self._reward, self.world).any())
+
+    @property
+    def _reward(self) -> Any:
+        return self.problem.reward if self.source.model is None else self.source.model.reward_
+
+    def world_panel(self) -> Panel:
+        raise EngineError(
+            f"--what world: {self.kind} cannot be drawn; grids can, and GraphML graphs whose nodes have x and y. "
+            "Try --what visits."
+        )
+
+    def demos(self) -> Panel:
+        visits = mean_visits(self.demonstrations, self.world.n_states)
+        return self._bars(f"{len(self.demonstrations)} demonstrations", {"demonstrations": visits})
+
+    def sample_panel(self) -> Panel:
+        return self._bars(
+            f"{self.n} samples under {self._under}", {"samples": mean_visits(self.samples, self.world.n_states)}
+        )
+
+    def visits(self) -> Panel:
+        series = {self._under: self.distribution.state_visits()}
+        if self.problem.demonstrations is not None:
+            series = {"demonstrations": mean_visits(self.demonstrations, self.world.n_states), **series}
+        return self._bars("expected visits", series)
+
+    def reward(self) -> Panel:
+        """Weights by name where features have names, else the mean reward of each state's actions."""
+        reward = self._reward
+        if isinstance(reward, LinearReward) and self.problem.spelling.features:
+            _, names = named_features(self.problem)
+            series, label = {"weight": reward.weights.tolist()}, "weight of the feature"
+        else:
+            names = self._state_names
+            series, label = {"reward": mean_reward(reward, self.world).tolist()}, "reward of one action (mean)"
+        return Panel(self._reward_title, lambda ax: plot_bars(names, series, ax, label=label))
+
+    @property
+    def _reward_title(self) -> str:
+        return "the learned reward" if self.source.model is not None else "the reward"
+
+    def history(self) -> Panel:
+        if self.source.model is None:
+            raise EngineError("--what history: this is a problem; give the folder of a model, written by `xmen fit`.")
+        records = self.source.model.history_
+        return Panel("how learning went", lambda ax: plot_history(records, ax))
+
+    @property
+    def _state_names(self) -> list[str]:
+        return [
+            self.world.describe_state(state).replace("node ", "").strip("'") for state in range(self.world.n_states)
+        ]
+
+    def _bars(self, title: str, series: dict[str, Floats]) -> Panel:
+        numbers = {name: values.tolist() for name, values in series.items()}
+        label = "visits per trajectory"
+        return Panel(title, lambda ax: plot_bars(self._state_names, numbers, ax, label=label))
+
+
+class GridPictures(Pictures):
+    """On the cells of a grid."""
+
+    def __init__(self, source: Source, also: Constraint | None, n: int, seed: int) -> None:
+        super().__init__(source, also, n, seed)
+        assert isinstance(self.world, GridWorld)
+        self.grid: GridWorld = self.world
+        aspect = self.grid.width / self.grid.height
+        if aspect > WIDE:
+            self.size, self.columns = (11.0, max(2.2, 8.0 / aspect + 1.2)), 1
+        elif aspect < 1 / WIDE:
+            self.size, self.columns = (max(3.6, 7.0 * aspect + 2.4), 9.0), 4
+
+    def overview(self) -> list[Panel]:
+        panels = [self.world_panel()]
+        if self.problem.demonstrations is not None:
+            panels.append(self.demos())
+        return [*panels, *super().overview()]
+
+    def world_panel(self) -> Panel:
+        marks = grid_marks(self.problem, self.grid)
+        return Panel("the world and its events", lambda ax: plot_world(self.grid, marks, ax))
+
+    def demos(self) -> Panel:
+        return self._lines(self.demonstrations, f"{len(self.demonstrations)} demonstrations")
+
+    def sample_panel(self) -> Panel:
+        return self._lines(self.samples, f"{self.n} samples under {self._under}")
+
+    def visits(self) -> Panel:
+        visits = self.distribution.state_visits()
+        title = f"expected visits under {self._under}"
+        return Panel(title, lambda ax: plot_visits(self.grid, visits, ax, label="visits per trajectory"))
+
+    def reward(self) -> Panel:
+        if self._reward is None:
+            return Panel(self._reward_title, lambda ax: plot_reward(self.grid, reward_table(None, self.grid), ax))
+        return Panel(self._reward_title, lambda ax: plot_reward(self.grid, self._reward, ax))
+
+    def _lines(self, trajectories: Sequence[Trajectory], title: str) -> Panel:
+        shown = trajectories[:MOST_DRAWN]
+        more = f" (the first {MOST_DRAWN})" if len(trajectories) > MOST_DRAWN else ""
+        return Panel(title + more, lambda ax: plot_trajectories(self.grid, shown, ax))
+
+
+class MapPictures(Pictures):
+    """On the places of a graph's nodes."""
+
+    def __init__(self, source: Source, also: Constraint | None, n: int, seed: int, places: Floats) -> None:
+        super().__init__(source, also, n, seed)
+        self.places = places
+
+    def overview(self) -> list[Panel]:
+        demos = [self.demos()] if self.problem.demonstrations is not None else []
+        return [self.world_panel(), *demos, *super().overview()]
+
+    def world_panel(self) -> Panel:
+        return self._map("the world and its events", None, marks=event_states(self.problem))
+
+    def demos(self) -> Panel:
+        return self._map(f"{len(self.demonstrations)} demonstrations", mean_uses(self.demonstrations, self.world))
+
+    def sample_panel(self) -> Panel:
+        return self._map(f"{self.n} samples under {self._under}", mean_uses(self.samples, self.world))
+
+    def visits(self) -> Panel:
+        return self._map(f"expected uses under {self._under}", self.distribution.visits())
+
+    def _map(self, title: str, uses: Floats | None, marks: Any = None) -> Panel:
+        names, label = self._state_names, "uses of the road per trajectory"
+        return Panel(
+            title, lambda ax: plot_graph(self.world, self.places, ax, names=names, marks=marks, uses=uses, label=label)
+        )
+
+
+def pictures_of(source: Source, also: Constraint | None, n: int, seed: int) -> Pictures:
+    """The pictures that fit the world."""
+    if isinstance(source.problem.world, GridWorld):
+        return GridPictures(source, also, n, seed)
+    places = node_places(source.problem)
+    return Pictures(source, also, n, seed) if places is None else MapPictures(source, also, n, seed, places)
+
+
+def mean_visits(trajectories: Sequence[Trajectory], n_states: int) -> Floats:
+    """The mean number of positions at each state (n_states,)."""
+    states = np.concatenate([np.array(tau.states, dtype=np.int64) for tau in trajectories])
+    return np.bincount(states, minlength=n_states) / len(trajectories)
+
+
+def mean_uses(trajectories: Sequence[Trajectory], world: Any) -> Floats:
+    """The mean number of times that each action is taken in each state (n_states, n_actions)."""
+    uses = np.zeros((world.n_states, world.n_actions))
+    for tau in trajectories:
+        np.add.at(uses, (np.array(tau.states[:-1], dtype=int), np.array(tau.actions, dtype=int)), 1.0)
+    return uses / len(trajectories)
+
+
+def mean_reward(reward: Any, world: Any) -> Floats:
+    """r(s, a), the mean over available actions; 0 where there is none."""
+    table = np.where(world.available, reward_table(reward, world), 0.0)
+    means: Floats = table.sum(axis=1) / np.maximum(world.available.sum(axis=1), 1)
+    return means

@@ -1,0 +1,96 @@
+"""What the user points at: a problem file, or the folder of a model together with the problem it was learned for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from xmen.cli._folder import CHECKPOINT, PROBLEM
+from xmen.constraints.constraint import Constraint, conjunction
+from xmen.constraints.text import parse_constraint
+from xmen.engines.distribution import Distribution
+from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError, StorageError
+from xmen.learners.base import Learner
+from xmen.learners.storage import MODEL, load
+from xmen.problem import Problem, read_problem
+from xmen.worlds import Trajectory
+
+
+def open_problem(path: Path, demos: Path | None = None) -> Problem:
+    """The problem in a file, with demonstrations from another file if one is given."""
+    if path.is_dir():
+        inside = path / PROBLEM
+        hint = f": give the problem file inside it, {inside}" if inside.is_file() else ""
+        raise FileFormatError(f"{path} is a folder, not a problem file{hint}")
+    problem = read_problem(path)
+    return problem if demos is None else replace(problem, demonstrations=demos)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A problem, and the model that was learned for it if there is one."""
+
+    path: Path
+    problem: Problem
+    model: Learner | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the file or folder, without a suffix."""
+        return self.path.resolve().name if self.model is not None else self.path.stem
+
+    def distribution(
+        self, also: Constraint | None = None, engine: str | None = None, seed: int | None = None
+    ) -> Distribution:
+        """The trajectories of the problem or of the model, under extra rules and changed settings."""
+        if self.model is not None:
+            for setting, value in (("engine", engine), ("seed", seed)):
+                if value is not None:
+                    self.model.set_params(**{setting: value})
+            return self.model.distribution(also)
+        changes: dict[str, Any] = {name: v for name, v in (("engine", engine), ("seed", seed)) if v is not None}
+        return self.problem.distribution(also, **changes)
+
+    @property
+    def seed(self) -> int | None:
+        """The seed that is used when none is given."""
+        seed = self.problem.settings.seed if self.model is None else self.model.seed
+        return seed if isinstance(seed, int) else None
+
+    def n_valid(self, trajectories: Sequence[Trajectory]) -> int:
+        """How many keep the rules of the problem: a learner that knows no rules may break them."""
+        rule = self.problem.constraint
+        return len(trajectories) if rule is None else sum(map(rule.accepts, trajectories))
+
+
+def open_source(path: Path, demos: Path | None = None) -> Source:
+    """A problem file, or a model's folder: written by `xmen fit`, or by `model.save` in Python."""
+    if not path.is_dir():
+        return Source(path, open_problem(path, demos))
+    if not (path / MODEL).exists() and (path / CHECKPOINT).exists():
+        raise StorageError(
+            f"{path}: the fit in this folder is not finished. The same xmen fit command with --resume goes on."
+        )
+    model: Learner = load(path)
+    if (path / PROBLEM).is_file():
+        return Source(path, open_problem(path / PROBLEM, demos), model)
+    rule = model._rule()
+    rules = {} if rule is None else {rule.label: rule}
+    return Source(path, Problem(model.world, rules=rules, reward=model.reward_, demonstrations=demos), model)
+
+
+def extra_rules(texts: Sequence[str], problem: Problem) -> Constraint | None:
+    """The rules of `--also`, which may use the problem's events; each goes by its own text in messages."""
+    rules = []
+    for text in texts:
+        try:
+            rule = parse_constraint(text, problem.events)
+            rule.check_world(problem.world)
+        except ConstraintSyntaxError as error:
+            raise ConstraintSyntaxError(f"--also: {error}", error.text, error.offset) from None
+        except ConstraintError as error:
+            raise ConstraintError(f"--also {text}: {error}") from None
+        rules.append(rule if rule.name is not None else rule.named(text.strip()))
+    return conjunction(rules)

@@ -1,0 +1,124 @@
+"""`xmen fit`: learn a reward from demonstrations; Ctrl-C keeps what was learned, and a killed run can go on."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xmen.cli._folder import claim, release, save_model
+from xmen.cli._learners import Choice, bar_length, check_choice, make_learner
+from xmen.cli._names import named_features, with_names
+from xmen.cli._output import STOPPED, YES, print_facts, print_json, print_notes, print_table, working
+from xmen.cli._progress import FitProgress
+from xmen.cli._source import open_problem
+from xmen.errors import InvalidDemonstrationError
+from xmen.learners.base import Learner
+from xmen.learners.constraint_inference import ConstraintInference
+from xmen.learners.notices import InterruptedWarning
+from xmen.problem import Problem
+from xmen.worlds import Trajectory
+
+MOST_SHOWN = 12  # weights printed; --json has all of them
+
+
+def run_fit(path: Path, demos: Path | None, out: Path | None, choice: Choice, as_json: bool) -> int:
+    """Learn, save, and report; the exit code is 130 after Ctrl-C, with the model saved all the same."""
+    check_choice(choice)
+    problem = open_problem(path, demos)
+    trajectories = problem.demos()
+    folder = Path(f"{path.stem}_model") if out is None else out
+    checkpoint = claim(folder)
+    try:
+        model, notes, interrupted = _learn(problem, trajectories, replace(choice, checkpoint=checkpoint))
+    except InvalidDemonstrationError as error:
+        release(folder)
+        asked = path if demos is None else f"{path} {demos}"
+        error.args = (f"{error}\nxmen check {asked} shows everything that demonstrations break",)
+        raise
+    except BaseException:
+        release(folder)
+        raise
+    inferred = isinstance(model, ConstraintInference)  # its reward was given, not learned
+    save_model(model, problem if inferred else replace(problem, reward=model.reward_), folder)
+    if not interrupted:
+        checkpoint.unlink(missing_ok=True)
+    report: dict[str, Any] = {
+        "problem": str(path),
+        "model": str(folder),
+        "learner": choice.learner,
+        **({"method": model.method_} if hasattr(model, "method_") else {}),
+        "iterations": model.n_iter_,
+        "converged": bool(model.converged_),
+        "interrupted": interrupted,
+        "demonstrations": len(trajectories),
+        "loss": model.history_[-1].loss if model.history_ else None,
+        "gradient_norm": model.history_[-1].gradient_norm if model.history_ else None,
+    }
+    with working("scoring the demonstrations"):
+        report["log_likelihood"] = model.score(trajectories)
+    report |= _learned(model, problem)
+    report["notes"] = notes
+    print_json(report) if as_json else _print(report)
+    print_notes([] if as_json else notes)
+    if not interrupted:
+        return YES
+    resumes = "; the same command with --resume goes on" if checkpoint.exists() else ""
+    print_notes([f"stopped by Ctrl-C: the model has what was learned in {model.n_iter_} iterations{resumes}"])
+    return STOPPED
+
+
+def _learn(problem: Problem, demos: list[Trajectory], choice: Choice) -> tuple[Learner, list[str], bool]:
+    """The fitted model, what it has to say, and whether Ctrl-C ended it."""
+    assert choice.checkpoint is not None
+    folder = choice.checkpoint.parent
+    if choice.checkpoint.exists() and not choice.resume:
+        print_notes([f"an unfinished run in {folder} is replaced; --resume would have gone on"])
+    if choice.resume and not choice.checkpoint.exists():
+        print_notes([f"there is no unfinished run in {folder}: starting from the beginning"])
+    _, names = named_features(problem)
+    with FitProgress(bar_length(choice)) as progress, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = make_learner(replace(choice, callback=progress), problem)
+        model.fit(demos)
+    for setting in ("checkpoint", "resume", "callback"):
+        if hasattr(model, setting):
+            model.set_params(**{setting: False if setting == "resume" else None})
+    interrupted = any(issubclass(warning.category, InterruptedWarning) for warning in caught)
+    told = [str(warning.message) for warning in caught if not issubclass(warning.category, InterruptedWarning)]
+    return model, [with_names(text, names) for text in dict.fromkeys(told)], interrupted
+
+
+def _learned(model: Learner, problem: Problem) -> dict[str, Any]:
+    """Weights by the names of their features, or the rules that were inferred."""
+    if isinstance(model, ConstraintInference):
+        found = zip(model.constraints_, model.eliminated_.tolist(), strict=True)
+        return {"constraints": [{"name": rule.name, "rule": rule._text(), "eliminated": p} for rule, p in found]}
+    _, names = named_features(problem)
+    return {"weights": dict(zip(names, np.asarray(model.weights_).tolist(), strict=True))}
+
+
+def _print(report: dict[str, Any]) -> None:
+    how = report["learner"] + (f", method {report['method']}" if "method" in report else "")
+    end = "stopped by Ctrl-C" if report["interrupted"] else "converged" if report["converged"] else "not converged"
+    facts = {"learner": how, "iterations": f"{report['iterations']:,}, {end}"}
+    if report["gradient_norm"]:
+        facts["gradient"] = f"{report['gradient_norm']:.3g} (norm, at the end)"
+    facts["likelihood"] = (
+        f"{report['log_likelihood']:.4f} nats per demonstration (mean log-likelihood of {report['demonstrations']:,})"
+    )
+    print_facts(facts)
+    if "constraints" in report:
+        rows = [(one["name"], one["rule"], f"{one['eliminated']:.1%}") for one in report["constraints"]]
+        print_table("rules that were inferred", ["name", "rule", "forbids"], rows)
+    else:
+        weights = report["weights"]
+        largest = sorted(weights.items(), key=lambda item: -abs(item[1]))[:MOST_SHOWN]
+        more = len(weights) - len(largest)
+        title = "learned weights" + (f" (the largest {MOST_SHOWN}, {more} more: see --json)" if more else "")
+        shown = largest if more else weights.items()
+        print_table(title, ["feature", "weight"], [(name, f"{weight:+.4f}") for name, weight in shown])
+    print_facts({"saved": report["model"], "next": f"xmen sample {report['model']};  xmen plot {report['model']}"})

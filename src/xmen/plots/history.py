@@ -1,0 +1,60 @@
+"""How learning went: the loss and the norm of its gradient, iteration by iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xmen.errors import WorldError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from xmen.learners.progress import Record
+
+__all__ = ["plot_history"]
+
+LOSS_COLOUR, GRADIENT_COLOUR = "#0072B2", "#D55E00"
+
+
+def plot_history(history: Sequence[Record], ax: Axes | None = None) -> Axes:
+    """The loss (left scale) and the gradient's norm (right scale, logarithmic) of a learner's `history_`.
+
+    Where a method has errors, the loss has a band of two standard errors on each side, and a dotted line shows the
+    gradient's own standard error: below it there is only noise. A loss that a method does not know is left out.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    if not history:
+        raise WorldError("there is no history to draw: this model was fitted without a single iteration")
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        _, ax = plt.subplots(figsize=(7.0, 4.0), layout="constrained")
+    columns = {
+        name: np.array([getattr(record, name) for record in history])
+        for name in ("iteration", "loss", "loss_std", "gradient_norm", "gradient_std")
+    }
+    right: Any = ax.twinx() if np.isfinite(columns["loss"]).any() else ax
+    x, marker = columns["iteration"], "." if len(history) <= 60 else None
+    handles: list[Any] = []
+    if right is not ax:
+        loss, error = columns["loss"], columns["loss_std"]
+        if (error > 0).any():
+            ax.fill_between(x, loss - 2 * error, loss + 2 * error, color=LOSS_COLOUR, alpha=0.2, linewidth=0)
+        handles += ax.plot(x, loss, "-", color=LOSS_COLOUR, marker=marker, label="loss")
+        ax.set_ylabel("loss (nats per demonstration)", color=LOSS_COLOUR)
+    for name, line, label in (("gradient_norm", "--", "gradient norm"), ("gradient_std", ":", "its standard error")):
+        values = np.where(columns[name] > 0, columns[name], np.nan)  # zero has no place on a logarithmic scale
+        if np.isfinite(values).any():
+            right.set_yscale("log")
+        elif name == "gradient_std":
+            continue
+        handles += right.plot(x, values, line, color=GRADIENT_COLOUR, marker=marker, label=label)
+    right.set_ylabel("norm of the gradient", color=GRADIENT_COLOUR)
+    ax.set_xlabel("iteration")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3, frameon=False)
+    return ax

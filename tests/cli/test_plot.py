@@ -1,0 +1,118 @@
+"""`xmen plot`: what is on each picture, for every kind of world, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import xmen as xm
+from cli.commands import report, run
+from xmen.cli._marks import event_states, grid_marks, node_places
+from xmen.cli._pictures import mean_uses, mean_visits, pictures_of
+from xmen.cli._source import open_source
+from xmen.problem import read_problem
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("kind", "panels"),
+    [
+        ("grid", ["the world and its events", "200 demonstrations", "expected visits under the model"]),
+        ("graph", ["the world and its events", "300 demonstrations", "expected uses under the model"]),
+        ("table", ["expected visits"]),
+    ],
+)
+def test_an_overview_and_every_single_picture(kind, panels, folder):
+    run(f"new p.toml --world {kind}")
+    run("fit p.toml")
+    assert report("plot p_model")["panels"] == [*panels, "the learned reward"]
+    for what in ("world", "demos", "samples", "visits", "reward", "history"):
+        result = run(f"plot p_model --what {what} --out {what}.png")
+        if kind == "table" and what == "world":
+            assert (result.exit_code, "Try --what visits" in result.stderr) == (2, True)
+        else:
+            assert result.exit_code == 0, result.output
+            assert (folder / f"{what}.png").stat().st_size > 5_000
+
+
+def test_a_problem_without_demonstrations_or_reward(folder):
+    (folder / "p.toml").write_text(
+        'format = 1\n[world]\nkind = "grid"\nwidth = 3\nheight = 3\nstart = [0, 0]\ngoal = [2, 2]\nhorizon = 6\n'
+    )
+    assert report("plot p.toml")["panels"] == ["the world and its events", "expected visits under the rules"]
+    assert (folder / "p.png").exists()
+    assert run("plot p.toml --what reward --out zero.svg").exit_code == 0
+
+
+def test_extra_rules_and_seeds_decide_what_is_drawn(folder):
+    run("new p.toml")
+    assert report('plot p.toml --what samples --also "never(mud)"')["panels"] == [
+        "30 samples under the rules, also never(mud)"
+    ]
+    source = open_source(Path("p.toml"))
+    world = source.problem.world
+    mud = {world.state(cell) for cell in [(1, 2), (2, 1), (2, 0)]}
+    never = xm.never(xm.at(*mud)).named("never(mud)")
+    assert not any(mud & set(tau.states) for tau in pictures_of(source, never, 50, 0).samples)
+
+
+def test_events_that_are_places_are_marked(folder):
+    run("new p.toml")
+    problem = read_problem("p.toml")
+    assert set(event_states(problem)) == {"key", "mud", "lava", "water", "door", "shade"}  # west is a move
+    marks = grid_marks(problem, problem.world)
+    assert marks["key"] == [(4, 1), (1, 4)]
+    assert marks["shade"][1].startswith("#")  # an area
+
+
+def test_places_of_nodes(folder):
+    run("new p.toml --world graph")
+    places = node_places(read_problem("p.toml"))
+    assert places[0].tolist() == [0.0, 0.0]
+    file = folder / "p_roads.graphml"
+    file.write_text(file.read_text().replace('attr.name="x"', 'attr.name="other"'))
+    assert node_places(read_problem("p.toml")) is None
+    assert report("plot p.toml")["panels"] == ["expected visits"]  # bars
+
+
+def test_means_by_hand():
+    world = xm.MDP(3, 2, [(0, 0, 1, 1.0), (0, 1, 2, 1.0), (1, 0, 2, 1.0)], start=0, terminal=[2])
+    walks = [xm.Trajectory([0, 1, 2], [0, 0]), xm.Trajectory([0, 2], [1])]
+    assert mean_visits(walks, 3).tolist() == [1.0, 0.5, 1.0]
+    assert mean_uses(walks, world).tolist() == [[0.5, 0.5], [0.5, 0.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("plot grid.toml --what wrld", "unknown picture; did you mean 'world'?"),
+        ("plot grid.toml --what history", "give the folder of a model"),
+        ("plot grid.toml --out p.xyz", "pictures are written to .png or .pdf or .svg files"),
+        ("plot grid.toml --out no/p.png", "there is no folder 'no'"),
+        ("plot grid.toml --also 'never(mudd)'", "did you mean `mud`?"),
+        ("plot nowhere.toml", "No such file"),
+        ("plot bare.toml --what demos", "names no demonstrations"),
+    ],
+)
+def test_mistakes(folder, command, words):
+    run("new grid.toml")
+    text = (folder / "grid.toml").read_text()
+    (folder / "bare.toml").write_text(text.replace('demonstrations = "grid_demos.csv"', ""))
+    result = run(command)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert not list(folder.glob("*.png"))
+
+
+def test_demonstrations_of_another_world_are_a_no(folder):
+    run("new grid.toml")
+    run("new table.toml --world table")
+    result = run("plot grid.toml table_demos.csv")
+    assert result.exit_code == 1
+    assert "demonstration 0 is not possible in this world" in result.stderr

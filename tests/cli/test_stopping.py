@@ -1,0 +1,124 @@
+"""Ctrl-C, kill and --resume, in real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import xmen as xm
+from cli.commands import report, run, start
+from cli.test_fit import PROBLEM
+from xmen.problem import read_problem
+
+FIT = "fit p.toml --method cells --seed 5 --max-iter 150 --json"
+PATIENCE = 120.0  # seconds
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.toml").write_text(PROBLEM)
+    problem = read_problem("p.toml")
+    d = problem.distribution().with_reward(problem.reward.features @ [-0.5, 0.7])
+    xm.write_demos(d.sample(60, seed=0), "demos.csv")
+    return tmp_path
+
+
+def stopped(command: str, checkpoint: Path, kind: signal.Signals) -> tuple[subprocess.Popen[str], str, str]:
+    """The process, after a signal once it has learned something."""
+    process = start(command)
+    deadline = time.monotonic() + PATIENCE
+    while not checkpoint.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(kind)
+    out, err = process.communicate(timeout=PATIENCE)
+    return process, out, err
+
+
+def test_ctrl_c_saves_a_usable_model_and_resume_ends_where_an_uninterrupted_run_does(folder):
+    process, out, err = stopped(f"{FIT} --out model", folder / "model" / "checkpoint.safetensors", signal.SIGINT)
+    assert process.returncode == 130, err
+    found = json.loads(out)
+    assert found["interrupted"] is True
+    assert 0 < found["iterations"] < 150
+    assert "stopped by Ctrl-C" in err
+    assert "Traceback" not in err
+    assert report("sample model -n 3")["valid"] == 3
+    resumed = report(f"{FIT} --out model --resume".replace(" --json", ""))
+    assert not (folder / "model" / "checkpoint.safetensors").exists()
+    whole = report(f"{FIT} --out whole".replace(" --json", ""))
+    assert resumed["weights"] == whole["weights"]
+    assert resumed["iterations"] == whole["iterations"] == 151
+
+
+def test_a_killed_run_goes_on(folder):
+    process, out, _ = stopped(f"{FIT} --out model", folder / "model" / "checkpoint.safetensors", signal.SIGKILL)
+    assert (process.returncode, out) == (-signal.SIGKILL, "")
+    unfinished = run("sample model")
+    assert unfinished.exit_code == 2
+    assert "the fit in this folder is not finished" in unfinished.stderr
+    resumed = report(f"{FIT} --out model --resume".replace(" --json", ""))
+    whole = report(f"{FIT} --out whole".replace(" --json", ""))
+    assert resumed["weights"] == whole["weights"]
+
+
+def test_going_on_with_other_settings_is_refused_and_starting_over_is_said(folder):
+    stopped(f"{FIT} --out model", folder / "model" / "checkpoint.safetensors", signal.SIGKILL)
+    other = run("fit p.toml --out model --method cells --seed 6 --max-iter 150 --resume")
+    assert other.exit_code == 2
+    assert "is a checkpoint of another run: seed differ" in other.stderr
+    again = run("fit p.toml --out model --l2 0.1")
+    assert again.exit_code == 0
+    assert "an unfinished run in model is replaced" in again.stderr
+
+
+def test_resume_without_a_checkpoint_starts_and_says_so(folder):
+    result = run("fit p.toml --l2 0.1 --resume")
+    assert result.exit_code == 0
+    assert "there is no unfinished run in p_model: starting from the beginning" in result.stderr
+
+
+def test_what_a_killed_run_left_half_written_is_no_obstacle(folder):
+    (folder / "p_model" / ".xmen-saving").mkdir(parents=True)
+    (folder / "p_model" / ".checkpoint.safetensors.123.tmp").write_bytes(b"half")
+    assert run("fit p.toml --l2 0.1").exit_code == 0
+    assert not (folder / "p_model" / ".xmen-saving").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_a_bar_on_a_terminal_and_ctrl_c(folder):
+    terminal, inside = os.openpty()
+    process = start(FIT, stderr=inside)
+    os.close(inside)
+    shown = b""
+    while b"learning" not in shown:
+        shown += os.read(terminal, 4096)
+    process.send_signal(signal.SIGINT)
+    with contextlib.suppress(OSError):  # the end of a pseudo-terminal is an error on Linux
+        while more := os.read(terminal, 4096):
+            shown += more
+    out, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert json.loads(out)["interrupted"] is True
+    for word in (b"/151", b"loss", b"gradient", b"the same command with --resume goes on"):
+        assert word in b" ".join(shown.split())
+
+
+def test_ctrl_c_before_anything_was_learned(monkeypatch, folder):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("xmen.learners.xmen.METHODS", {"exact": interrupted})
+    result = run("fit p.toml")
+    assert result.exit_code == 130
+    assert result.stderr == "error: stopped by Ctrl-C before there was anything to keep\n"
+    assert not (folder / "p_model").exists()
