@@ -84,7 +84,7 @@ def test_embedded_clauses_have_the_copies_as_models(b: int, n_levels: int) -> No
 def test_an_oracle_of_another_size_is_refused() -> None:
     space = Space(BatchedRows(all_bits(3)), LinearWeight(np.zeros(3)), 0.0)
     levels = Levels(0.0, 2, 1)
-    with pytest.raises(EngineError, match="has 3 hash bits, but 3 bits of the space and 1 levels of 2 bits make 5"):
+    with pytest.raises(EngineError, match="has 3 hash bits, but 3 bits of the space and 2 of 1 levels make 5"):
         Embedding(space, space.oracle, levels, WeightDepth(levels, space.log_weight))
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from sampling.exact_hash import BatchedRows, LinearWeight, ListedRows, copies
+from sampling.exact_hash import BatchedRows, LinearWeight, ListedRows, numbered
 from xmen.errors import EngineError, InfeasibleError
 from xmen.sampling import (
     Embedding,
@@ -199,9 +199,9 @@ def test_weighted_samples_have_nearly_the_true_expectations() -> None:
     span = float(log_weights.max() - log_weights.min())
     plan = PawsPlan.solve(2.2, 0.01, log_span=span, n_hash=12)
     assert plan.n_levels >= 4
-    levels = plan.levels(float(log_weights.max()))
+    levels = plan.embedding_levels(float(log_weights.max()))
     space = Space(BatchedRows(bits), weight, levels.log_max)
-    rows = copies(bits, levels.depth(log_weights), levels.n_levels, plan.bits_per_level)
+    rows = numbered(bits, levels.depth(log_weights), levels)
     embedding = Embedding(space, BatchedRows(rows), levels, WeightDepth(levels, weight))
     found = find_level(embedding, plan, np.random.default_rng(0))
     samples, info = sample_paws(embedding, plan, found.k, 500, np.random.default_rng(1))

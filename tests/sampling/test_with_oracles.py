@@ -84,7 +84,9 @@ def everything(oracle: Oracle, copies: Oracle) -> list[object]:
         bound = bound_partition(one, m, 0.05, rng, cell_size=10.0, precision=0.5)
         rows, _ = sample_cells(one, CellPlan.solve(1.3, bound, cell_size=10.0), 10, rng)
         results += [m, learned.log_partition, learned.expectation.tolist(), bound.log_upper, rows.tolist()]
-    plan = PawsPlan.solve(2.5, 0.1, log_span=-float(WEIGHT(np.ones((1, N), dtype=np.bool_))[0]), n_hash=N)
+    plan = PawsPlan.solve(
+        2.5, 0.1, log_span=-float(WEIGHT(np.ones((1, N), dtype=np.bool_))[0]), n_hash=N, bits_per_level=1
+    )
     assert plan.n_levels == LEVELS.n_levels
     found = find_level(embedding, plan, rng)
     rows, _ = sample_paws(embedding, plan, found.k, 10, rng)

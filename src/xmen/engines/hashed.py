@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -25,7 +26,7 @@ from xmen.oracles.protocol import Oracle
 from xmen.product.listing import list_walks
 from xmen.product.walks import Walks
 from xmen.rewards import Floats
-from xmen.sampling import Embedding, Levels, Space, WeightDepth, embed
+from xmen.sampling import Embedding, Levels, NumberedLevels, Space, WeightDepth, embed, embed_numbers
 from xmen.worlds.mdp import MDP
 
 Integers: TypeAlias = NDArray[np.int64]
@@ -35,6 +36,7 @@ LISTING_NODES = 1_000_000  # product nodes that listing may cost
 TILTED = 2.0  # nats between the largest and the least weight, above which weights are embedded
 MOST_LEVELS = 64  # thresholds, each half of the one before; what is lighter still keeps its exact weight
 ROUNDING = 0.02  # nats by which the integers of the adder may misjudge a weight
+COARSE_ROUNDING = 0.2  # the same where copies keep their exact weight: it costs a little of w_max, and saves adders
 
 
 @dataclass(frozen=True)
@@ -155,28 +157,71 @@ class HashedWorld:
         space = self.plain_space(reward, discount, high)
         if high - low <= TILTED:
             return space
-        levels = Levels.covering(high, low)
-        return self.embedding(space, Levels(high, 1, min(levels.n_levels, MOST_LEVELS))).residual()
+        # Below w_max / N all weights together are less than w_max: no need to tell them apart.
+        most = min(MOST_LEVELS, math.ceil(self.log2_count))
+        levels = Levels(high, 1, min(Levels.covering(high, low).n_levels, most))
+        return self.embedding(space, levels, rounding=COARSE_ROUNDING).residual()
 
-    def embedding(self, space: Space, levels: Levels) -> Embedding:
-        """Copies in proportion to the weights: thresholds in the list, or by one adder in the clauses."""
+    @cached_property
+    def log2_count(self) -> float:
+        """log2 of a number that the valid trajectories do not exceed: listed, or all of the world's."""
+        if self.walks is not None:
+            return math.log2(max(len(self.walks), 1))
+        world = self.world
+        here: Floats = (world.start > 0).astype(np.float64)
+        ended, log_scale = 0.0, 0.0  # both in units of exp(log_scale)
+        for _ in range(world.max_length):
+            ended += float(here[world.terminal].sum())
+            going = np.where(world.terminal, 0.0, here)
+            here = np.zeros(world.n_states)
+            np.add.at(here, world.target, going[world.source])
+            size = max(float(here.sum()), ended, 1.0)
+            here, ended, log_scale = here / size, ended / size, log_scale + math.log2(size)
+        return max(log_scale + math.log2(max(ended + float(here.sum()), 1e-300)), 0.0)
+
+    def embedding(
+        self,
+        space: Space,
+        levels: Levels | NumberedLevels,
+        listed_scores: Floats | None = None,
+        rounding: float | None = None,
+    ) -> Embedding:
+        """Copies in proportion to the weights: thresholds in the list, or by one adder in the clauses.
+
+        `listed_scores` are the log weights of the listed trajectories, where the caller has them. `rounding` is by how
+        many nats the adder may misjudge a weight (None: `finest`).
+        """
         weight = space.log_weight
         assert isinstance(weight, WalkWeight)
         if self.walks is not None:
-            values = scores(self.walks, self.world, weight.reward, weight.discount)
-            listed = (levels.buckets(values), levels.n_levels, levels.bits_per_level)
-            oracle: Oracle = ListedOracle(self.bits, formula=self.encoding.formula, levels=listed)
+            values = listed_scores
+            if values is None:
+                values = scores(self.walks, self.world, weight.reward, weight.discount)
+            assert isinstance(self.oracle, ListedOracle)
+            oracle: Oracle = (
+                self.oracle.with_levels((levels.buckets(values), levels.n_levels, levels.bits_per_level))
+                if isinstance(levels, Levels)
+                else self.oracle.with_numbers((levels.depth(values), levels.last))
+            )
             return Embedding(space, oracle, levels, WeightDepth(levels, weight))
-        depth, edge_values, start_values = self._integers(weight, levels)
+        rounding = self.finest if rounding is None else rounding
+        depth, edge_values, start_values = self._integers(weight, levels, rounding)
         formula, below = self.encoding.with_thresholds(edge_values, start_values, list(depth.thresholds))
-        oracle = self._solver(embed(formula, below, levels.bits_per_level))
-        return Embedding(space, oracle, levels, depth, self.finest)
+        embedded = (
+            embed(formula, below, levels.bits_per_level)
+            if isinstance(levels, Levels)
+            else embed_numbers(formula, below, levels)
+        )
+        oracle = self._solver(embedded)
+        return Embedding(space, oracle, levels, depth, rounding)
 
-    def _integers(self, weight: WalkWeight, levels: Levels) -> tuple[RoundedDepth, Integers, Integers]:
+    def _integers(
+        self, weight: WalkWeight, levels: Levels | NumberedLevels, rounding: float
+    ) -> tuple[RoundedDepth, Integers, Integers]:
         """Log-weights of edges and starts in whole multiples of a small unit, for the adder."""
         places, world = self.encoding.places, self.world
         longest = world.max_length
-        unit = 2 * self.finest / (longest + 1)
+        unit = 2 * rounding / (longest + 1)
         n_times = longest if places.timed else 1
         powers = weight.discount ** np.arange(max(n_times, 1))
         per_edge = np.log(world.probability) + powers[:, None] * weight.reward[world.source, world.action]

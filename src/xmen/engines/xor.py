@@ -155,7 +155,7 @@ class XorDistribution(Distribution):
             rounding=hashed.rounding,
             **choices,
         )
-        embedding = hashed.embedding(space, plan.levels(high))
+        embedding = hashed.embedding(space, plan.embedding_levels(high))
         level = find_level(embedding, plan, rng)
         rows, spent = sample_paws(embedding, plan, level.k, wanted, rng)
         return release(self.hashed.decoder.decode(rows), self._compiled), plan, level.info + spent

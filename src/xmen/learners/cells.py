@@ -6,7 +6,6 @@ E_P[f] - mean f is a ratio of unbiased sums, its bias and error by the jackknife
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from xmen.engines.moments import visit_rows
 from xmen.engines.settings import DEFAULT_CELL_SIZE
 from xmen.engines.xor import XorDistribution
 from xmen.learners.features import Features
-from xmen.learners.notices import ConvergenceWarning
+from xmen.learners.notices import ConvergenceWarning, notify
 from xmen.learners.progress import Monitor
 from xmen.learners.runs import Outcome, Run, Task
 from xmen.oracles.formula import Bits
@@ -188,12 +187,11 @@ class CellsRun(Run[AdamState]):
     def conclude(self, state: AdamState, monitor: Monitor) -> Outcome:
         if state.judged and not state.converged:
             last = monitor.history[-1]
-            warnings.warn(
+            notify(
                 f"after max_iter = {self.max_iter} steps the gradient norm is {last.gradient_norm:.3g}, still above "
                 f"its standard error of {last.gradient_std:.3g}. Raise max_iter or learning_rate; if weights keep "
                 "growing the optimum may be infinite, and l2 > 0 makes it finite.",
                 ConvergenceWarning,
-                stacklevel=6,
             )
         return Outcome(state.average, state.converged, None)
 

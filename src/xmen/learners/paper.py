@@ -7,11 +7,14 @@ parities share `failure` equally, so that together they fail with at most that p
 
 What is added to the letter, none of which the theorems exclude:
 
-- Features are divided by their span over valid trajectories: other units of theta.
+- Features are divided by their span over valid trajectories: other units of theta. And they are counted from the mean
+  of the demonstrations, which changes neither P nor its gradient: the noise of a ratio of two means grows with the
+  distance of f from 0, and at the optimum E_P[f] is that mean.
 - An estimate of E_P[f] outside the range of f is moved to its border, which only brings it nearer to the truth: a ratio
   of two means has no bound of its own.
+- Where that takes fewer steps, the features are those in another basis (`paper_bounds`): still other units of theta.
 - The mean is of the iterates after the first `burn_in` share of them: Algorithm 1 with the rest of the iterations,
-  started where the first ones ended. burn_in=0 is the letter.
+  started where the first ones ended. burn_in=0 is the letter, in units of the spans.
 """
 
 from __future__ import annotations
@@ -37,9 +40,9 @@ from xmen.learners.runs import Outcome, Run, Task
 from xmen.rewards import Floats
 from xmen.sampling.bounds import require_delta, require_probability
 
-DEFAULT_MAX_ITER = 200
-DEFAULT_DELTA_WEIGHTED = 1.1  # c = delta^2 = 1.21
-DEFAULT_DELTA = 1.18  # c = delta; larger ones are hardly cheaper
+DEFAULT_MAX_ITER = 500
+DEFAULT_DELTA_WEIGHTED = 1.05  # c = delta^2 = 1.1025: a step 1.6 times that of 1.1
+DEFAULT_DELTA = 1.1  # c = delta; smaller ones allow little larger steps
 DEFAULT_FAILURE = 0.05  # of all iterations together
 
 
@@ -69,9 +72,13 @@ class PaperRun(Run[PaperState]):
         self.proposal = Proposal(base, features)
         self.weighted = not self.proposal.constant_dynamics
         self.demo_rows = features.contract(task.demos._visit_rows(learner.discount))
-        self.bounds = compute_bounds(self.proposal, self.demo_rows, task.demos.weights)
+        self.centre: Floats = task.demos.weights @ self.demo_rows
         self.max_iter = DEFAULT_MAX_ITER if learner.max_iter is None else int(learner.max_iter)
         self.n_skipped = int(float(learner.burn_in) * self.max_iter)
+        letter = float(learner.burn_in) == 0.0
+        self.bounds = compute_bounds(
+            self.proposal, self.demo_rows, task.demos.weights, None if letter else self.max_iter
+        )
         default_delta = DEFAULT_DELTA_WEIGHTED if self.weighted else DEFAULT_DELTA
         self.delta = default_delta if learner.delta is None else float(learner.delta)
         failure = DEFAULT_FAILURE if learner.failure is None else float(learner.failure)
@@ -79,8 +86,11 @@ class PaperRun(Run[PaperState]):
         require_probability(failure)
         self.failure = failure / self.max_iter  # union bound
         self.factor = gradient_factor(self.delta, self.weighted)
-        # The penalty's curvature in these units is l2 / span^2.
-        self.smoothness = self.bounds.sigma2_squared + self.l2 / float(self.bounds.span.min()) ** 2
+        # A step in the basis B moves theta by B B^T g; the penalty's curvature in these units is l2 |B / span|^2.
+        basis, span = self.bounds.basis, self.bounds.span
+        self.metric: Floats | None = None if basis is None else basis @ basis.T
+        stiffest = 1.0 / float(span.min()) if basis is None else float(np.linalg.norm(basis / span[:, None], 2))
+        self.smoothness = self.bounds.sigma2_squared + self.l2 * stiffest**2
         largest = largest_step(self.factor, self.smoothness)
         plain = largest_step(1.0, self.smoothness)  # a step to go on with where the theorem has none
         self.step_size = (largest or plain) if learner.learning_rate is None else float(learner.learning_rate)
@@ -105,7 +115,8 @@ class PaperRun(Run[PaperState]):
         pool = self._draw(state, rng)
         theta = state.weights / self.bounds.span
         gradient = self.estimate(pool) - demo_mean + self.l2 * theta
-        weights = state.weights - self.step_size * gradient / self.bounds.span
+        slope = gradient / self.bounds.span
+        weights = state.weights - self.step_size * (slope if self.metric is None else self.metric @ slope)
         k = state.iteration + 1
         n_averaged = k - self.n_skipped
         average = weights if n_averaged <= 1 else state.average + (weights - state.average) / n_averaged
@@ -125,8 +136,7 @@ class PaperRun(Run[PaperState]):
         """The mean of f over M1 demonstrations, drawn by their weights; over all of them for None."""
         m1, demos = self.task.learner.n_demonstrations, self.task.demos
         if m1 is None:
-            everything: Floats = demos.weights @ self.demo_rows
-            return everything
+            return self.centre
         mean: Floats = self.demo_rows[rng.choice(len(demos), size=int(m1), p=demos.weights)].mean(axis=0)
         return mean
 
@@ -139,13 +149,14 @@ class PaperRun(Run[PaperState]):
 
     def estimate(self, pool: Pool) -> Floats:
         """E_P[f] from draws of Q, inside the range of f (d,)."""
+        away = pool.features - self.centre
         if not self.weighted:
-            mean: Floats = pool.features.mean(axis=0)
+            mean: Floats = away.mean(axis=0)
         elif self.task.learner.self_normalised:
-            mean = self_normalised_mean(pool.features, pool.log_weights)
+            mean = self_normalised_mean(away, pool.log_weights)
         else:
-            mean = split_mean(pool.features, pool.log_weights)
-        return np.clip(mean, self.bounds.low, self.bounds.high)
+            mean = split_mean(away, pool.log_weights)
+        return np.clip(self.centre + mean, self.bounds.low, self.bounds.high)
 
     def _beta(self, shift: Floats) -> float:
         return min(1.0, max(0.0, float(shift[-1]) / self._dynamics_span))
@@ -160,12 +171,16 @@ class PaperRun(Run[PaperState]):
         return self._log_d
 
     def _move(self, shift: Floats, pool: Pool) -> Floats:
-        """The next theta-hat: one step down the variance of the weights."""
+        """The next theta-hat: one step down log E_Q[(P/Q)^2].
+
+        That is convex, and its Hessian, the sum of the covariances under P^2/Q and Q, is at most (d + 1)/2 in units of
+        the spans: the step is one that never overshoots.
+        """
         kind = self.task.learner.proposal
         if kind == "fixed" or not self.weighted:
             return shift
         rows = np.column_stack([pool.features / self.bounds.span, pool.log_dynamics / self._dynamics_span])
-        moved = shift + self.step_size * variance_descent(rows, pool.log_weights)
+        moved = shift + 2.0 / len(shift) * variance_descent(rows, pool.log_weights)
         moved[-1] = np.clip(moved[-1], 0.0, self._dynamics_span) if kind == "dynamics" else 0.0
         return moved
 

@@ -64,6 +64,20 @@ class Proposal:
         walks = self.hashed.walks
         return None if walks is None else self.rows(walks)
 
+    @cached_property
+    def _listed_dynamics(self) -> Floats:
+        walks = self.hashed.walks
+        assert walks is not None
+        return self.log_dynamics(walks)
+
+    def _listed_scores(self, weights: Floats, beta: float) -> Floats | None:
+        """theta-hat . f + beta log D of all valid trajectories (n,), where they are listed."""
+        listed = self.listed_features
+        if listed is None:
+            return None
+        values: Floats = listed @ weights + (beta * self._listed_dynamics if beta else 0.0)
+        return values
+
     def rows(self, walks: Walks) -> Floats:
         """f(tau) of each walk (n, d)."""
         return self.features.contract(visit_rows(walks, self.world, self.discount))
@@ -103,15 +117,15 @@ class Proposal:
         `log2_mass` is that of an earlier pool: the search for k starts where it points (nan: at 0). A level is tested
         once in a search wherever it starts, so that this costs nothing of the guarantee.
         """
-        table = self.features.table(weights + shift)
-        low, high = self.range_of(table, beta)
+        table, listed = self.features.table(weights + shift), self._listed_scores(weights + shift, beta)
+        low, high = self.range_of(table, beta) if listed is None else (float(listed.min()), float(listed.max()))
         hashed = self._hashed(beta, delta)
         span = SPAN_STEP * math.ceil((high - low) / SPAN_STEP)
         plan = _solve(delta, failure, span, hashed.decoder.width, hashed.rounding)
-        levels = plan.levels(high)
+        levels = plan.embedding_levels(high)
         space = hashed.plain_space(table, self.discount, high)
-        embedding = hashed.embedding(space, levels)
-        # Copies number 2^(b l) Z / w_max, and k leaves about P of them.
+        embedding = hashed.embedding(space, levels, listed)
+        # Copies number 2^n_bits Z / w_max, and k leaves about P of them.
         offset = math.log2(plan.pivot) - levels.n_bits + high / math.log(2.0)
         start = None if math.isnan(log2_mass) else max(0, round(log2_mass - offset))
         level = find_level(embedding, plan, rng, start=start)

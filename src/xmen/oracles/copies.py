@@ -1,13 +1,14 @@
-"""Copies of listed models: each model with extra bits, some groups of which must not be all zero.
+"""Copies of listed models: each model with extra bits that are not free to take every value.
 
 The parities are eliminated once, with pivots in the last extra columns that they have. So a parity with its pivot in
-extra column c has no later extra column in it: going through the extra bits from left to right, a bit is either free or
-follows from the bits before it and the model, and each group is tested as soon as its last bit is known. Parities that
-are left without extra columns are tested on the models alone.
+extra column c has no later extra column in it, and no other pivot: going through the extra bits from left to right, a
+bit is either free or follows from the free bits before it and the model, and what is forbidden is left as soon as it
+shows. Parities that are left without extra columns are tested on the models alone.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -20,32 +21,16 @@ from xmen.oracles.gf2 import Indices, Words, compiled, eliminate, odd, pack, unp
 from xmen.oracles.stopwatch import Stopwatch
 
 # Copies come in batches that grow, so that a caller who stops early has not paid for many.
-FIRST_BATCH = 16
+FIRST_BATCH = 64
 LARGEST_BATCH = 4096
 # The clock is read after this many bits, about every tenth of a second.
 STEPS = 10_000_000
 
 
-class Copies:
-    """How the listed models are copied: n_levels groups of b bits, those up to the model's bucket not all zero."""
+class Copies(ABC):
+    """Which extra bits each listed model may have."""
 
-    def __init__(self, buckets: NDArray[np.integer], n_levels: int, b: int, *, n_models: int) -> None:
-        buckets = np.asarray(buckets)
-        if buckets.shape != (n_models,) or not np.issubdtype(buckets.dtype, np.integer):
-            raise OracleError(f"{n_models} models need as many whole buckets, not {buckets.dtype} {buckets.shape}")
-        if n_levels < 0 or b < 1:
-            raise OracleError(f"levels need at least 1 bit and no negative number, not {b} bits and {n_levels} levels")
-        if len(buckets) and not (buckets.min() >= -1 and buckets.max() < n_levels):
-            raise OracleError(
-                f"buckets from {buckets.min()} to {buckets.max()} for levels 0 to {n_levels - 1} (-1 forces none)"
-            )
-        self.buckets: Indices = buckets.astype(np.int64)
-        self.n_levels, self.b = n_levels, b
-
-    @property
-    def n_bits(self) -> int:
-        """The number of extra bits of each model."""
-        return self.n_levels * self.b
+    n_bits: int  # of every model
 
     def cut(self, parities: Parities, width: int) -> Cell:
         """The cell of parities over (model bits, extra bits)."""
@@ -59,9 +44,27 @@ class Copies:
         row_of_column = np.full(n_extra, -1, dtype=np.int64)
         row_of_column[pivots] = np.arange(rank)
         on_rows = Parities(unpack(on_models[rank:], width), rhs[rank:])
-        # The kernel walks along rows, so they have to be contiguous.
+        # The kernels walk along rows, so they have to be contiguous.
         extra, models = np.ascontiguousarray(rows[:rank, :n_words]), np.ascontiguousarray(on_models[:rank])
         return Cell(self, on_rows, extra, models, rhs[:rank], row_of_column)
+
+    @abstractmethod
+    def walk(
+        self,
+        words: Words,
+        numbers: Indices,
+        cell: Cell,
+        state: Words,
+        sides: Bits,
+        place: Indices,
+        found: Indices,
+        bits: Words,
+    ) -> int:
+        """Fill `found` and `bits` with further copies by depth-first search; returns how many there were.
+
+        `state` (the extra bits so far), `sides` (the parities' values on the model) and `place` (position in
+        `numbers`, and what the search keeps) let the next call go on from there.
+        """
 
 
 @dataclass(frozen=True)
@@ -80,35 +83,99 @@ class Cell:
         copies, batch = self.copies, FIRST_BATCH
         state = np.zeros(self.extra.shape[1], dtype=np.uint64)
         sides = np.zeros(len(self.rhs), dtype=np.bool_)
-        place = np.array([0, 0, 0, 0], dtype=np.int64)
+        place = np.zeros(4, dtype=np.int64)
         while place[0] < len(numbers):
             found = np.empty(batch, dtype=np.int64)
             bits = np.empty((batch, self.extra.shape[1]), dtype=np.uint64)
             with watch:
                 _ = watch.left
-                n = walk(
-                    words,
-                    numbers,
-                    copies.buckets,
-                    copies.b,
-                    self.extra,
-                    self.models,
-                    self.rhs,
-                    self.row_of_column,
-                    state,
-                    sides,
-                    place,
-                    found,
-                    bits,
-                    STEPS,
-                )
+                n = copies.walk(words, numbers, self, state, sides, place, found, bits)
             if n:
                 yield found[:n], unpack(bits[:n], copies.n_bits)
                 batch = min(2 * batch, LARGEST_BATCH)
 
 
+class LevelCopies(Copies):
+    """n_levels groups of b bits, those up to the model's bucket not all zero."""
+
+    def __init__(self, buckets: NDArray[np.integer], n_levels: int, b: int, *, n_models: int) -> None:
+        buckets = np.asarray(buckets)
+        if buckets.shape != (n_models,) or not np.issubdtype(buckets.dtype, np.integer):
+            raise OracleError(f"{n_models} models need as many whole buckets, not {buckets.dtype} {buckets.shape}")
+        if n_levels < 0 or b < 1:
+            raise OracleError(f"levels need at least 1 bit and no negative number, not {b} bits and {n_levels} levels")
+        if len(buckets) and not (buckets.min() >= -1 and buckets.max() < n_levels):
+            raise OracleError(
+                f"buckets from {buckets.min()} to {buckets.max()} for levels 0 to {n_levels - 1} (-1 forces none)"
+            )
+        self.buckets: Indices = buckets.astype(np.int64)
+        self.n_levels, self.b = n_levels, b
+        self.n_bits = n_levels * b
+
+    def __repr__(self) -> str:
+        return f"{self.n_levels} levels of {self.b} bits"
+
+    def walk(
+        self,
+        words: Words,
+        numbers: Indices,
+        cell: Cell,
+        state: Words,
+        sides: Bits,
+        place: Indices,
+        found: Indices,
+        bits: Words,
+    ) -> int:
+        parts = cell.extra, cell.models, cell.rhs, cell.row_of_column
+        return walk_levels(words, numbers, self.buckets, self.b, *parts, state, sides, place, found, bits, STEPS)
+
+
+class NumberCopies(Copies):
+    """One number per copy, highest bit first, up to the largest that the model's depth allows: `last` (n, n_bits)."""
+
+    def __init__(self, depth: NDArray[np.integer], last: Bits, *, n_models: int) -> None:
+        depth = np.asarray(depth)
+        if depth.shape != (n_models,) or not np.issubdtype(depth.dtype, np.integer):
+            raise OracleError(f"{n_models} models need as many whole depths, not {depth.dtype} {depth.shape}")
+        if len(depth) and not (depth.min() >= 0 and depth.max() < len(last)):
+            raise OracleError(f"depths from {depth.min()} to {depth.max()} for {len(last)} largest numbers")
+        self.depth: Indices = depth.astype(np.int64)
+        self.last = pack(last)
+        self.n_bits = last.shape[1]
+        self.zeros: Indices = np.where(last.any(axis=1), last.argmax(axis=1) if self.n_bits else 0, self.n_bits)
+        self.n_zeros: Indices = self.zeros[self.depth]  # leading ones of each model's largest number
+
+    def light(self, cell: Cell, width: int, most: int) -> tuple[Parities, int]:
+        """Up to so many parities on the models alone that hold where a copy's first bits are 0, and how many bits.
+
+        A parity with its pivot among bits that are all 0 has nothing else of them in it.
+        """
+        columns = np.flatnonzero(cell.row_of_column >= 0)[:most]
+        rows = cell.row_of_column[columns]
+        return Parities(unpack(cell.models[rows], width), cell.rhs[rows]), int(columns[-1]) + 1 if len(columns) else 0
+
+    def __repr__(self) -> str:
+        return f"numbers of {self.n_bits} bits"
+
+    def walk(
+        self,
+        words: Words,
+        numbers: Indices,
+        cell: Cell,
+        state: Words,
+        sides: Bits,
+        place: Indices,
+        found: Indices,
+        bits: Words,
+    ) -> int:
+        parts = cell.extra, cell.models, cell.rhs, cell.row_of_column
+        return walk_numbers(
+            words, numbers, self.depth, self.last, self.zeros, *parts, state, sides, place, found, bits, STEPS
+        )
+
+
 @compiled
-def walk(
+def walk_levels(
     words: Words,
     numbers: Indices,
     buckets: Indices,
@@ -124,11 +191,8 @@ def walk(
     bits: Words,
     steps: int,
 ) -> int:
-    """Fill `found` and `bits` with further copies by depth-first search; returns how many there were.
-
-    `state` (the extra bits so far), `sides` (the parities' values on the model) and `place` (position in `numbers`,
-    column, whether to step back, how many columns have their side known) let the next call go on from there.
-    """
+    """`Copies.walk`; `place` has the position in `numbers`, the column, whether to step back, and how many columns have
+    their side known."""
     n_extra, n = len(row_of_column), 0
     one = np.uint64(1)
     while place[0] < len(numbers) and steps > 0 and n < len(found):
@@ -179,4 +243,79 @@ def walk(
             place[1], place[2], place[3] = 0, 0, 0
         else:
             place[1], place[2], place[3] = column, back, known
+    return n
+
+
+@compiled
+def walk_numbers(
+    words: Words,
+    numbers: Indices,
+    depth: Indices,
+    lasts: Words,
+    zeros: Indices,
+    extra: Words,
+    models: Words,
+    rhs: Bits,
+    row_of_column: Indices,
+    state: Words,
+    sides: Bits,
+    place: Indices,
+    found: Indices,
+    bits: Words,
+    steps: int,
+) -> int:
+    """`Copies.walk`; `place` has the position in `numbers`, the column, whether to step back, and the first column at
+    which the number is below the largest one (n_extra: none yet) plus 1 (0: a model not begun)."""
+    n_extra, n = len(row_of_column), 0
+    one, none, first = np.uint64(1), len(row_of_column), 0
+    while first < n_extra and row_of_column[first] < 0:
+        first += 1
+    while place[0] < len(numbers) and steps > 0 and n < len(found):
+        number = numbers[place[0]]
+        last = lasts[depth[number]]
+        # Free bits that the largest number has as 0 stay 0.
+        base = min(first, zeros[depth[number]])
+        column, back, below = place[1], place[2], place[3] - 1
+        if below < 0:
+            column, back, below = base, 0, none
+        while steps > 0:
+            steps -= 1
+            if back:
+                # To the last free bit that is still 0; clear everything after it.
+                column -= 1
+                if column < base:
+                    break
+                word, bit = column >> 6, one << np.uint64(column & 63)
+                if below >= column:
+                    below = none
+                if state[word] & bit:
+                    state[word] ^= bit
+                elif row_of_column[column] < 0 and (below < column or last[word] & bit):
+                    state[word] |= bit
+                    column += 1
+                    back = 0
+                continue
+            if column == n_extra:
+                found[n] = number
+                bits[n] = state
+                n += 1
+                back = 1
+                if n == len(found):
+                    break
+                continue
+            word, bit = column >> 6, one << np.uint64(column & 63)
+            row = row_of_column[column]
+            if row >= 0 and (odd(words[number], models[row]) != odd(extra[row], state)) != rhs[row]:
+                if below > column and not last[word] & bit:
+                    back = 1  # above the largest number
+                    continue
+                state[word] |= bit
+            elif below > column and last[word] & bit:
+                below = column
+            column += 1
+        if back and column < base:
+            place[0] += 1
+            place[3] = 0
+        else:
+            place[1], place[2], place[3] = column, back, below + 1
     return n

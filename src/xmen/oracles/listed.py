@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import OracleError
-from xmen.oracles.copies import Copies
+from xmen.oracles.copies import Cell, Copies, LevelCopies, NumberCopies
 from xmen.oracles.cryptominisat import CryptoMiniSatOracle
 from xmen.oracles.formula import Bits, Formula, Parities
 from xmen.oracles.gf2 import Indices, Words, compiled, odd, pack, popcount, unpack
@@ -23,6 +23,7 @@ from xmen.oracles.solver import check_assumptions, check_formula, check_parities
 from xmen.oracles.stopwatch import Stopwatch
 
 LevelsOfRows: TypeAlias = tuple[NDArray[np.integer], int, int]  # bucket of each row, n_levels, bits per level
+NumbersOfRows: TypeAlias = tuple[NDArray[np.integer], Bits]  # depth of each row, largest number of each depth
 MAX_LISTED = 200_000
 # After this many halvings a model looked at alone costs less than its share of the columns (measured, of 2 to 12).
 PARITIES_BY_COLUMN = 7
@@ -37,6 +38,8 @@ class ListedOracle:
     levels: (bucket_of_row (N,), n_levels, b). Every row is then a set of *copies*: it is extended by n_levels * b more
     hash bits, those of level 0 first, and the b bits of level i are not all zero for i <= bucket_of_row; a bucket of -1
     forces nothing. The formula grows by as many hash variables.
+
+    `with_numbers` has copies of another kind: one number per copy, none above the largest of the row's depth.
     """
 
     name: str = "listed"
@@ -62,11 +65,12 @@ class ListedOracle:
             raise OracleError(f"rows of {self.width} bits for a formula with {self.base.n_hash} hash variables")
         self._words = pack(bits)
         self._columns = pack(np.ascontiguousarray(bits.T))
+        self._all = np.arange(self.n_models)
         if _repeats(self._words):
             raise OracleError("the list holds a model twice")
         self.time_limit = time_limit
         self.n_queries = 0
-        self._set_levels(levels)
+        self._set_copies(None if levels is None else LevelCopies(*levels, n_models=self.n_models))
 
     @classmethod
     def from_formula(cls, formula: Formula, *, time_limit: float | None = None, limit: int = MAX_LISTED) -> Self:
@@ -80,14 +84,24 @@ class ListedOracle:
 
     def with_levels(self, levels: LevelsOfRows | None) -> Self:
         """The same list with other copies; shares the memory."""
+        return self._sharing(None if levels is None else LevelCopies(*levels, n_models=self.n_models))
+
+    def with_numbers(self, numbers: NumbersOfRows) -> Self:
+        """The same list, each row extended by n_bits more hash bits, a number with its highest bit first.
+
+        numbers: (depth (N,), largest (n, n_bits)). A row has a copy for every number from 0 to that of its depth.
+        """
+        return self._sharing(NumberCopies(*numbers, n_models=self.n_models))
+
+    def _sharing(self, copies: Copies | None) -> Self:
         other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.n_queries = 0
-        other._set_levels(levels)
+        other._set_copies(copies)
         return other
 
     def __repr__(self) -> str:
-        copies = "" if self._copies is None else f", {self._copies.n_levels} levels of {self._copies.b} bits"
+        copies = "" if self._copies is None else f", {self._copies}"
         return f"ListedOracle({self.n_models:,} models of {self.width} bits{copies})"
 
     def solve(self, assumptions: Sequence[int] = ()) -> Answer:
@@ -119,8 +133,7 @@ class ListedOracle:
         if self._copies is None:
             found = unpack(self._words[self.members(parities)[:limit]], self.width)
         else:
-            rows = list(islice(self._read(parities, Stopwatch(self.name, self.time_limit)), limit))
-            found = np.array(rows, dtype=np.bool_).reshape(len(rows), self.formula.n_hash)
+            found = self._cell_of_copies(parities, limit)
         self.n_queries += len(found) + (limit is None or len(found) < limit)
         return found
 
@@ -131,13 +144,12 @@ class ListedOracle:
         found = survivors(self._columns, self.n_models, parities.matrix[:by_column], parities.rhs[:by_column])
         return refine(self._words, found, pack(parities.matrix[by_column:]), parities.rhs[by_column:])
 
-    def _set_levels(self, levels: LevelsOfRows | None) -> None:
-        self._copies: Copies | None = None
+    def _set_copies(self, copies: Copies | None) -> None:
+        self._copies = copies
         self.formula = self.base
-        if levels is None:
+        if copies is None:
             return
-        self._copies = Copies(*levels, n_models=self.n_models)
-        f, n_extra = self.base, self._copies.n_bits
+        f, n_extra = self.base, copies.n_bits
         fresh = range(f.n_variables + 1, f.n_variables + n_extra + 1)
         self.formula = Formula(f.n_variables + n_extra, f.clauses, (*f.hash_variables, *fresh))
 
@@ -154,10 +166,38 @@ class ListedOracle:
             for start in range(0, len(found), 1024):
                 yield from unpack(self._words[found[start : start + 1024]], self.width)
             return
-        cell = self._copies.cut(parities, self.width)
-        found = self.members(cell.on_rows)
+        for rows in self._batches(self._copies, parities, watch):
+            yield from rows
+
+    def _batches(self, copies: Copies, parities: Parities, watch: Stopwatch) -> Iterator[Bits]:
+        cell = copies.cut(parities, self.width)
+        found = self._candidates(cell)
         for numbers, extra in cell.search(self._words, found, watch):
-            yield from np.hstack([unpack(self._words[numbers], self.width), extra])
+            yield np.hstack([unpack(self._words[numbers], self.width), extra])
+
+    def _candidates(self, cell: Cell) -> Indices:
+        """The models that may have copies in the cell."""
+        copies, on_all = cell.copies, cell.on_rows
+        if isinstance(copies, NumberCopies) and on_all.m < PARITIES_BY_COLUMN:
+            light, n_zeros = copies.light(cell, self.width, PARITIES_BY_COLUMN - on_all.m)
+            heavy = np.flatnonzero(copies.n_zeros < n_zeros)
+            if 2 * len(heavy) < self.n_models:
+                found = self.members(
+                    Parities(np.vstack([on_all.matrix, light.matrix]), np.concatenate([on_all.rhs, light.rhs]))
+                )
+                heavy = refine(self._words, heavy, pack(on_all.matrix), on_all.rhs)
+                return np.concatenate([found[copies.n_zeros[found] >= n_zeros], heavy])
+        return self.members(on_all) if on_all.m else self._all
+
+    def _cell_of_copies(self, parities: Parities, limit: int | None) -> Bits:
+        assert self._copies is not None
+        found, n = [np.zeros((0, self.formula.n_hash), dtype=np.bool_)], 0
+        for rows in self._batches(self._copies, parities, Stopwatch(self.name, self.time_limit)):
+            found.append(rows)
+            n += len(rows)
+            if limit is not None and n >= limit:
+                break
+        return np.concatenate(found)[:limit]
 
     def _fixing(self, literals: Sequence[int]) -> Parities:
         """Assumptions as parities of one variable each."""

@@ -7,6 +7,7 @@ samples). All take a `Space`; weights that differ much go through an `Embedding`
 from xmen.sampling.cell_sampler import CellPlan, sample_cells
 from xmen.sampling.cells import CellEstimate, estimate
 from xmen.sampling.embedding import Embedding, Levels, WeightDepth, embed
+from xmen.sampling.numbered import NumberedLevels, embed_numbers
 from xmen.sampling.partition import PartitionBound, bound_partition, choose_parities
 from xmen.sampling.paws import FoundLevel, find_level, sample_paws
 from xmen.sampling.paws_plan import PawsPlan
@@ -20,6 +21,7 @@ __all__ = [
     "FoundLevel",
     "Info",
     "Levels",
+    "NumberedLevels",
     "PartitionBound",
     "PawsPlan",
     "Space",
@@ -30,6 +32,7 @@ __all__ = [
     "bound_partition",
     "choose_parities",
     "embed",
+    "embed_numbers",
     "estimate",
     "find_level",
     "run_tasks",

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,10 +79,12 @@ class Levels:
         Weights often lie exactly on thresholds, up to rounding that changes with the size of a batch; a small
         tolerance has them all below, so that an oracle's buckets and later looks at the same row agree.
         """
-        # Ascending thresholds; those at or above w are the ones not strictly below it.
-        limits = self.thresholds[::-1] + _TIE * (1.0 + abs(self.log_max))
-        below = np.searchsorted(limits, log_weights)
-        return (self.n_levels - below).astype(np.int64)
+        return depth_among(self.thresholds, self.log_max, log_weights)
+
+    @property
+    def slack(self) -> float:
+        """0: no weight per copy is above w_max / 2^(b l)."""
+        return 0.0
 
     def buckets(self, log_weights: Floats) -> Integers:
         """The last level forced for each weight, -1 for none: what a listed oracle takes, levels counted from 0."""
@@ -91,6 +93,13 @@ class Levels:
     def log_copies(self, depth: Integers) -> Floats:
         """log of the number of copies at each depth: b l log 2 - j log r."""
         return self.n_bits * math.log(2.0) - depth.astype(np.float64) * self.log_ratio
+
+
+def depth_among(thresholds: Floats, log_max: float, log_weights: Floats) -> Integers:
+    """How many of the descending thresholds each weight is at or below, ties below."""
+    # Ascending thresholds; those at or above w are the ones not strictly below it.
+    limits = thresholds[::-1] + _TIE * (1.0 + abs(log_max))
+    return (len(thresholds) - np.searchsorted(limits, log_weights)).astype(np.int64)
 
 
 def log_ratio(bits_per_level: int) -> float:
@@ -118,11 +127,41 @@ def embed(formula: Formula, below_literals: Sequence[int], bits_per_level: int) 
     )
 
 
+class AnyLevels(Protocol):
+    """Thresholds, and how many copies the weights between them have: `Levels`, or `NumberedLevels`."""
+
+    @property
+    def log_max(self) -> float:
+        """The largest log weight."""
+
+    @property
+    def n_levels(self) -> int:
+        """The number of thresholds."""
+
+    @property
+    def n_bits(self) -> int:
+        """The number of extra hash bits."""
+
+    @property
+    def thresholds(self) -> Floats:
+        """Their logs, descending."""
+
+    @property
+    def slack(self) -> float:
+        """By how many nats a weight per copy may be above w_max / 2^n_bits."""
+
+    def depth(self, log_weights: Floats) -> Integers:
+        """How many thresholds each weight is at or below."""
+
+    def log_copies(self, depth: Integers) -> Floats:
+        """log of the number of copies at each depth."""
+
+
 @dataclass(frozen=True)
 class WeightDepth:
     """The depth of rows by their exact weight: right for an oracle whose buckets were computed from that weight."""
 
-    levels: Levels
+    levels: AnyLevels
     log_weight: LogWeight
 
     def __call__(self, rows: Bits) -> Integers:
@@ -136,7 +175,7 @@ class ResidualWeight:
 
     log_weight: LogWeight
     depth: Depth
-    levels: Levels
+    levels: AnyLevels
     n_hash: int
 
     def __call__(self, rows: Bits) -> Floats:
@@ -156,7 +195,7 @@ class Embedding:
 
     space: Space
     oracle: Oracle
-    levels: Levels
+    levels: AnyLevels
     depth: Depth
     rounding: float = 0.0
 
@@ -165,20 +204,21 @@ class Embedding:
         if expected != found:
             raise EngineError(
                 f"the oracle of the copies has {found} hash bits, but {self.space.n_hash} bits of the space and "
-                f"{self.levels.n_levels} levels of {self.levels.bits_per_level} bits make {expected}"
+                f"{self.levels.n_bits} of {self.levels.n_levels} levels make {expected}"
             )
 
     def project(self, rows: Bits) -> Bits:
-        """The models (k, n_hash) of copies (k, n_hash + b l)."""
+        """The models (k, n_hash) of copies (k, n_hash + n_bits)."""
         return rows[:, : self.space.n_hash]
 
     def residual(self) -> Space:
         """The copies as a space of their own, with weights that add up to those of the models.
 
-        w(x) <= M_j e^rounding and copies = 2^(b l) r^-j, so a residual weight is at most w_max e^rounding / 2^(b l).
+        w(x) <= M_j e^rounding and copies = 2^(b l) r^-j, so a residual weight is at most w_max e^rounding / 2^(b l)
+        (times the slack of numbers rounded to whole ones).
         """
         return Space(
             self.oracle,
             ResidualWeight(self.space.log_weight, self.depth, self.levels, self.space.n_hash),
-            self.levels.log_max + self.rounding - self.levels.n_bits * math.log(2.0),
+            self.levels.log_max + self.rounding + self.levels.slack - self.levels.n_bits * math.log(2.0),
         )

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import count
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xmen.errors import EngineError
 from xmen.sampling.bounds import cantelli, require_delta, require_probability, wrong_majority
 from xmen.sampling.embedding import Levels, log_ratio
-from xmen.sampling.space import CELL_OVERHEAD
+from xmen.sampling.numbered import NumberedLevels
+from xmen.sampling.space import CELL_OVERHEAD, Floats
 
 _MOST_BITS_PER_LEVEL = 12  # r = 1.0002
 _PIVOTS = tuple(int(p) for p in np.unique(np.geomspace(2, 8192, 60).round().astype(int)))
 _MOST_EXTRA = 12
+THRESHOLD = 0.25  # of what a hash bit costs a solver, for one more comparison of weights
 
 
 @dataclass(frozen=True)
@@ -77,19 +81,20 @@ class PawsPlan:
                 break
         else:
             raise EngineError(_too_coarse(delta, log_span, rounding, bits_per_level))
-        best: PawsPlan | None = None
+        pairs, uniform, cost = _settings(pivot, extra, faithful)
+        if pivot is not None and extra is not None:
+            cls(all_bits[0], pivot, extra, log_span, failure, n_hash, rounding, faithful)  # refuses what is void
+        best, least = None, math.inf
         for b in all_bits:
-            if log_density_span(b, log_span, rounding) >= math.log(delta):
+            log_least = log_density_span(b, log_span, rounding) - math.log(delta)
+            enough = np.flatnonzero(uniform >= math.exp(log_least)) if log_least < 0.0 else ()
+            if len(enough) == 0:
                 continue
-            for p in _PIVOTS if pivot is None else (pivot,):
-                for a in range(_MOST_EXTRA + 1) if extra is None else (extra,):
-                    if pivot is None or extra is None:
-                        c = uniformity(p, a, faithful)
-                        if c <= 0.0 or log_density_span(b, log_span, rounding) - math.log(c) > math.log(delta):
-                            continue
-                    plan = cls(b, p, a, log_span, failure, n_hash, rounding, faithful)
-                    if plan.delta <= delta and (best is None or plan.cost < best.cost):
-                        best = plan
+            first = enough[np.argmin(cost[enough])]
+            p, a = pairs[first]
+            plan = cls(b, int(p), int(a), log_span, failure, n_hash, rounding, faithful)
+            if plan.cost < least:
+                best, least = plan, plan.cost
         if best is None:
             given = ", ".join(
                 f"{name} = {value}"
@@ -112,6 +117,12 @@ class PawsPlan:
     def levels(self, log_max: float) -> Levels:
         """The thresholds below exp(log_max) that an encoding has to test."""
         return Levels.covering(log_max, log_max - self.log_span, self.bits_per_level)
+
+    def embedding_levels(self, log_max: float) -> Levels | NumberedLevels:
+        """What to embed with: `levels` where the plan is faithful, else as many copies spelled as numbers."""
+        if self.faithful:
+            return self.levels(log_max)
+        return NumberedLevels.covering(log_max, log_max - self.log_span, log_ratio(self.bits_per_level))
 
     @cached_property
     def n_levels(self) -> int:
@@ -160,10 +171,25 @@ class PawsPlan:
     @cached_property
     def cost(self) -> float:
         """The solutions to read per sample, cell overheads included, times the growth of the number of hash bits."""
-        mean = 0.7 * self.pivot / 2.0**self.extra  # the median test ends where mu_k is between P/2 and P
-        attempts = (self.pivot - 1) / mean
-        growth = 1.0 + self.bits_per_level * self.n_levels / max(self.n_hash, 1)
-        return attempts * (mean + 1.0 + CELL_OVERHEAD) * growth
+        levels = self.embedding_levels(0.0)
+        growth = 1.0 + (levels.n_bits + THRESHOLD * levels.n_levels) / max(self.n_hash, 1)
+        return float(_cost_of_draw(self.pivot, self.extra)) * growth
+
+
+def _cost_of_draw(pivot: Any, extra: Any) -> Any:
+    """The solutions to read per sample, cell overheads included, for numbers or arrays."""
+    mean = 0.7 * pivot / 2.0**extra  # the median test ends where mu_k is between P/2 and P
+    return (pivot - 1) / mean * (mean + 1.0 + CELL_OVERHEAD)
+
+
+@lru_cache(maxsize=64)
+def _settings(pivot: int | None, extra: int | None, faithful: bool) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """Pairs (P, alpha) (n, 2) that agree with those given, their c (n,) and what a draw costs without weights (n,)."""
+    pivots = _PIVOTS if pivot is None else (pivot,)
+    extras = range(_MOST_EXTRA + 1) if extra is None else (extra,)
+    pairs = np.array([(p, a) for p in pivots for a in extras], dtype=np.int64)
+    uniform = np.array([uniformity(int(p), int(a), faithful) if p > 1 else 0.0 for p, a in pairs])
+    return pairs, uniform, _cost_of_draw(pairs[:, 0], pairs[:, 1].astype(np.float64))
 
 
 def log_density_span(bits_per_level: int, log_span: float, rounding: float) -> float:
@@ -192,6 +218,7 @@ def uniformity(pivot: int, extra: int, faithful: bool) -> float:
     return max(0.0, 1.0 - mean / distance**2) if faithful else 1.0 - cantelli(mean, distance)
 
 
+@lru_cache(maxsize=256)
 def fewest_repeats(pivot: int, failure: float) -> int:
     """The smallest odd T with which all bad levels together pass with probability at most `failure`.
 
