@@ -380,7 +380,7 @@ def test_settings_that_make_no_sense():
     with pytest.raises(xm.RewardError, match="no parameter that can be trained"):
         xm.XMEN(grid, rule, reward=xm.NeuralReward(network().requires_grad_(False), features)).fit(demos)
     with pytest.raises(xm.InvalidDemonstrationError):
-        xm.XMEN(grid, xm.never(xm.at(0)), reward=reward).fit(demos)
+        xm.XMEN(grid, xm.never(xm.at(*demos[0].states[1:2])), reward=reward).fit(demos)
 
 
 class Breaking(nn.Module):

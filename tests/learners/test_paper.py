@@ -14,13 +14,16 @@ from learners.tasks import grid_task, small_task
 from strategies import cases
 from xmen.learners.demonstrations import gather
 from xmen.learners.features import DenseFeatures
-from xmen.learners.notices import GuaranteeWarning
+from xmen.learners.notices import ConvergenceWarning, GuaranteeWarning
 from xmen.learners.paper import PaperRun
 from xmen.learners.paper_bounds import compute_bounds, gradient_factor, largest_step
 from xmen.learners.paper_pool import resample
 from xmen.learners.proposal import Proposal, effective_sample_size, self_normalised_mean, split_mean
 from xmen.learners.runs import Task
 from xmen.learners.xmen import XMEN
+
+# Most fits here are short on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::xmen.learners.notices.ConvergenceWarning")
 
 
 def slippery(size=3, slip=0.2, horizon=4):
@@ -37,6 +40,7 @@ def proposal_of(world, rule, features, discount=1.0, oracle="listed"):
     return Proposal(base, DenseFeatures(features))
 
 
+@pytest.mark.filterwarnings("ignore::xmen.learners.notices.IdentifiabilityWarning")
 def test_near_the_optimum_at_default_settings():
     """Within 0.1 nats of the enumerated optimum, on random worlds, rules, discounts and weights."""
     for seed in range(cases(3)):
@@ -47,6 +51,38 @@ def test_near_the_optimum_at_default_settings():
         assert task.loss(model.weights_) - best < 0.1, seed
         assert model.method_ == "paper"
         assert model.converged_
+
+
+@pytest.mark.parametrize("max_iter", [1, 10])
+def test_few_iterations_do_not_pass_for_convergence(max_iter):
+    grid, rule, features, demos = grid_task(4)
+    model = XMEN(grid, rule, features, method="paper", oracle="listed", seed=0, max_iter=max_iter)
+    with pytest.warns(ConvergenceWarning, match=f"max_iter = {max_iter} iterations, .* fewer than 20 iterates"):
+        model.fit(demos)
+    assert not model.converged_
+    assert model.n_iter_ == max_iter
+
+
+def test_iterates_on_their_way_are_noticed():
+    """With steps too small to arrive they all go the same way; with the theorem's they turn back."""
+    grid, rule, features, demos = grid_task(4)
+    settings = dict(method="paper", oracle="listed", seed=0, max_iter=200)
+    assert XMEN(grid, rule, features, **settings).fit(demos).converged_
+    with pytest.warns(ConvergenceWarning, match="still on their way"):
+        slow = XMEN(grid, rule, features, learning_rate=0.002, **settings).fit(demos)
+    assert not slow.converged_
+
+
+def test_drift_is_the_way_of_the_averaged_iterates():
+    grid, rule, features, demos = grid_task(4)
+    learner = XMEN(grid, rule, features, method="paper", max_iter=6, burn_in=0.0, seed=0)
+    base = xm.distribution(grid, rule, None, engine="xor", oracle="listed")
+    run = PaperRun(Task(gather(grid, rule, demos), DenseFeatures(features), learner), base)
+    state = run.start()
+    assert math.isnan(run.drift(state)[0])
+    for _ in range(6):
+        state, _ = run.step(state)
+    assert run.drift(state)[0] == pytest.approx(np.linalg.norm(state.weights) / run.step_size / 6)
 
 
 def test_nearly_equal_features_are_told_apart():

@@ -19,6 +19,7 @@ from xmen.learners.notices import (
     ConvergenceWarning,
     IdentifiabilityWarning,
     InterruptedWarning,
+    LearningWarning,
     UnboundedWarning,
 )
 from xmen.learners.objective import Objective
@@ -230,6 +231,47 @@ def test_constant_features_are_named():
     XMEN(grid, None, features, l2=0.1).fit(demos)  # the penalty decides: nothing to warn about
 
 
+@pytest.mark.parametrize("oracle", ["listed", "cryptominisat"])
+@pytest.mark.parametrize("method", ["cells", "paper"])
+@pytest.mark.parametrize("max_nodes", [None, 30])
+def test_every_method_names_what_cannot_be_known(method, oracle, max_nodes):
+    """Also where the product is larger than the budget, as long as it is small."""
+    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
+    rule = (xm.longest_repeat() <= 1) | xm.visit(grid.at((1, 1)))
+    features = np.zeros((9, 2, 2))
+    features[:, :, 0] = 1.0  # every path has 4 steps
+    features[grid.state((1, 1)), :, 1] = 1.0
+    up, right = grid.moves.index("up"), grid.moves.index("right")
+    demos = [xm.Trajectory([0, 1, 4, 5, 8], [right, up, right, up])] * 2  # through the middle, as all that are valid
+    free = [xm.Trajectory([0, 1, 2, 5, 8], [right, right, up, up])]
+    settings = dict(method=method, oracle=oracle, max_iter=2, seed=0, max_nodes=max_nodes)
+    with pytest.warns(LearningWarning) as told:
+        XMEN(grid, rule, features, **settings).fit(demos)
+    assert "features 0 and 1 are each the same on every valid" in _only(told, IdentifiabilityWarning)
+    with pytest.warns(LearningWarning) as told:
+        XMEN(grid, None, features, **settings).fit(free)
+    assert "the least or the most possible of feature 1: " in _only(told, UnboundedWarning)
+    assert "ended where its steps did" in _only(told, UnboundedWarning)
+    with pytest.warns(LearningWarning) as told:
+        XMEN(grid, None, features, l2=0.1, **settings).fit(free)
+    assert {warning.category for warning in told} == {ConvergenceWarning}
+
+
+def _only(told, category):
+    (message,) = [str(warning.message) for warning in told if warning.category is category]
+    return message
+
+
+def test_what_is_too_large_to_look_at_goes_unsaid(monkeypatch):
+    monkeypatch.setattr("xmen.learners.identify.MOST_NODES", 10)
+    grid, rule, features, demos = grid_task(4)
+    constant = np.ones((*features.shape[:2], 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", IdentifiabilityWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        XMEN(grid, rule, constant, method="cells", max_nodes=30, max_iter=2, seed=0).fit(demos)
+
+
 def test_combinations_are_named():
     grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
     features = np.zeros((9, 2, 3))
@@ -387,3 +429,25 @@ def test_a_list_of_constraints_is_their_conjunction():
     grid, rule, features, demos = grid_task(5)
     listed = XMEN(grid, list(rule.children), features).fit(demos)
     np.testing.assert_allclose(listed.weights_, XMEN(grid, rule, features).fit(demos).weights_, atol=1e-8)
+
+
+def test_rules_that_contradict_each_other_are_named_not_the_demonstrations():
+    grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
+    there, never = xm.visit(grid.at((1, 1))).named("by the well"), xm.never(grid.at((1, 1))).named("no water")
+    short = (xm.longest_repeat() <= 3).named("no runs")
+    demos = xm.distribution(grid, short, None, seed=0).sample(20)
+    with pytest.raises(xm.InfeasibleError) as caught:
+        XMEN(grid, [there, short, never]).fit(demos)
+    assert set(caught.value.conflict) == {"by the well", "no water"}
+    away = [tau for tau in demos if not there.accepts(tau)]
+    with pytest.raises(xm.InvalidDemonstrationError, match=r"demonstration 0 .*by the well"):
+        XMEN(grid, [there, short]).fit(away)  # these can hold together
+
+
+def test_contradictions_too_large_to_find_leave_the_demonstration(monkeypatch):
+    monkeypatch.setattr("xmen.learners.demonstrations.MOST_NODES", 10)
+    grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
+    rules = [xm.visit(grid.at((1, 1))), xm.longest_repeat() <= 1, xm.never(grid.at((1, 1)))]
+    demos = xm.distribution(grid, None, None, seed=0).sample(5)
+    with pytest.raises(xm.InvalidDemonstrationError, match="demonstration 0"):
+        XMEN(grid, rules).fit(demos)

@@ -11,8 +11,9 @@ import xmen as xm
 from learners.tasks import grid_task, small_task
 from strategies import VERIFY, cases
 from xmen.learners.cells import Adam, CellObjective
+from xmen.learners.demonstrations import gather
 from xmen.learners.features import DenseFeatures
-from xmen.learners.notices import LearningWarning
+from xmen.learners.notices import ConvergenceWarning, LearningWarning
 from xmen.learners.objective import Objective
 from xmen.learners.xmen import XMEN
 
@@ -48,7 +49,7 @@ def test_cells_on_a_grid(default_features):
     assert any(record.details["parities"] > 0 for record in model.history_)
     assert 0 <= best.score(demos) - model.score(demos) < 0.02
     assert all(rule.accepts(tau) for tau in model.sample(200))
-    assert model.n_iter_ == 401  # 400 steps, and the judgement of their average
+    assert model.n_iter_ == 400
 
 
 def test_error_bars_cover_the_exact_gradient():
@@ -114,6 +115,29 @@ def test_stopping_early_is_announced():
     with pytest.warns(LearningWarning, match="max_iter = 2"):
         model = XMEN(grid, rule, features, method="cells", oracle="listed", seed=0, max_iter=2).fit(demos)
     assert not model.converged_
+
+
+@pytest.mark.parametrize("max_iter", [1, 5])
+def test_the_last_record_is_of_the_answer(max_iter):
+    """As many records as steps; the last has the gradient at the averaged weights, from four times as many cells."""
+    grid, rule, features, demos = grid_task(6)
+    settings = {"method": "cells", "oracle": "listed", "seed": 0, "n_cells": 64, "max_iter": max_iter}
+    model = quiet_fit(XMEN(grid, rule, features, **settings), demos)
+    assert [record.iteration for record in model.history_] == list(range(1, max_iter + 1))
+    dense = DenseFeatures(features)
+    mean = dense.contract(gather(grid, rule, demos).visits())
+    exact = Objective(xm.distribution(grid, rule, None), dense, mean, l2=0.0)(model.weights_)
+    last = model.history_[-1]
+    assert abs(last.loss - exact.loss) < 4 * last.loss_std
+    assert abs(last.gradient_norm - np.linalg.norm(exact.gradient)) < 4 * last.gradient_std
+
+
+def test_where_cells_hold_everything_the_gradient_is_exact_and_said_to_be():
+    grid, rule, features, demos = grid_task(4)
+    model = XMEN(grid, rule, features, method="cells", oracle="listed", seed=0, max_iter=20, cell_size=1000.0)
+    with pytest.warns(ConvergenceWarning, match=r"above tol = 1e-07. It is exact, as the cells hold every"):
+        model.fit(demos)
+    assert model.history_[-1].gradient_std == 0.0
 
 
 def test_adam_on_a_known_quadratic():

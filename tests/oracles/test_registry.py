@@ -9,6 +9,7 @@ import pytest
 from oracles.formulas import formula_of
 from xmen.errors import EngineError, MissingExtraError, OracleError
 from xmen.oracles import ORACLE_NAMES, installed_oracles, make_oracle
+from xmen.oracles.cryptominisat import CryptoMiniSatOracle
 from xmen.oracles.registry import choose
 
 PACKAGES = {"cadical": "pysat", "cpsat": "ortools", "highs": "highspy", "cplex": "cplex", "gurobi": "gurobipy"}
@@ -36,7 +37,7 @@ def test_a_missing_solver_names_its_extra(name: str, monkeypatch: pytest.MonkeyP
 
 
 def test_a_broken_solver_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    oracle = make_oracle("cryptominisat", formula_of([[1]], 1))
+    oracle = CryptoMiniSatOracle(formula_of([[1]], 1))
     monkeypatch.setitem(sys.modules, "pycryptosat", None)
     with pytest.raises(OracleError, match="pycryptosat is installed but cannot be loaded"):
         oracle.solve()

@@ -33,7 +33,7 @@ class Learner(Settings, ABC):
     Scikit-learn's contract holds: settings stored as given, `fit` returns self, learned values end in `_`.
 
     After `fit`: `reward_`; `weights_` (d,) of a linear reward; `history_`, one Record per iteration; `n_iter_`;
-    `converged_`.
+    `converged_`, whether the fit ended at the optimum, as near as its method and tolerance can tell.
     """
 
     world: MDP
@@ -51,7 +51,8 @@ class Learner(Settings, ABC):
     def fit(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> Self:
         """Learn from demonstrations, with one weight each if `sample_weight` is given.
 
-        Raises InvalidDemonstrationError for one that the world makes impossible or the constraint forbids.
+        Raises InvalidDemonstrationError for one that the world makes impossible or the constraint forbids; where the
+        constraint forbids them all because its rules contradict each other, InfeasibleError with the contradiction.
         """
         self.__dict__.pop("_answering", None)
         from threadpoolctl import threadpool_limits  # looks for loaded libraries: not before it is needed

@@ -18,6 +18,7 @@ from xmen.engines.moments import visit_rows
 from xmen.engines.settings import DEFAULT_CELL_SIZE
 from xmen.engines.xor import XorDistribution
 from xmen.learners.features import Features
+from xmen.learners.identify import warn_undetermined
 from xmen.learners.notices import ConvergenceWarning, notify
 from xmen.learners.progress import Monitor
 from xmen.learners.runs import Outcome, Run, Task
@@ -152,13 +153,16 @@ def _generator(state: AdamState) -> np.random.Generator:
 
 
 class CellsRun(Run[AdamState]):
-    """Adam on whole-cell estimates; after max_iter steps one more, larger estimate judges the averaged weights."""
+    """Adam on whole-cell estimates; the last of max_iter steps ends in a larger estimate at the averaged weights.
+
+    That one judges the answer, and is what is recorded of the last step.
+    """
 
     state_type = AdamState
 
     def __init__(self, task: Task, base: XorDistribution) -> None:
         learner = task.learner
-        self.task, self.tol = task, float(learner.tol)
+        self.task, self.base, self.tol = task, base, float(learner.tol)
         self.max_iter = DEFAULT_MAX_ITER if learner.max_iter is None else int(learner.max_iter)
         rate = DEFAULT_LEARNING_RATE if learner.learning_rate is None else float(learner.learning_rate)
         size = DEFAULT_CELL_SIZE if learner.cell_size is None else float(learner.cell_size)
@@ -173,26 +177,37 @@ class CellsRun(Run[AdamState]):
         return state.judged
 
     def step(self, state: AdamState) -> tuple[AdamState, dict[str, float]]:
-        last = state.iteration >= self.max_iter
-        after, value = self.optimiser.judge(state, self.tol) if last else self.optimiser.step(state)
+        after, n_solutions = state, 0
+        if state.iteration < self.max_iter:
+            after, value = self.optimiser.step(state)
+            n_solutions = value.n_points
+        if after.iteration >= self.max_iter:
+            after, value = self.optimiser.judge(after, self.tol)
+            n_solutions += value.n_points
         return after, {
             "loss": value.loss,
             "loss_std": value.loss_std,
             "gradient_norm": float(np.linalg.norm(value.gradient)),
             "gradient_std": float(np.linalg.norm(value.gradient_std)),
             "parities": value.m,
-            "solutions": value.n_points,
+            "solutions": n_solutions,
         }
 
     def conclude(self, state: AdamState, monitor: Monitor) -> Outcome:
         if state.judged and not state.converged:
             last = monitor.history[-1]
+            noise = (
+                f"still above its standard error of {last.gradient_std:.3g}. Raise max_iter or learning_rate"
+                if last.gradient_std > 0.0
+                else f"above tol = {self.tol:g}. It is exact, as the cells hold every valid trajectory, and steps of "
+                "this method never come that close: method='exact' does; else raise max_iter or tol"
+            )
             notify(
-                f"after max_iter = {self.max_iter} steps the gradient norm is {last.gradient_norm:.3g}, still above "
-                f"its standard error of {last.gradient_std:.3g}. Raise max_iter or learning_rate; if weights keep "
-                "growing the optimum may be infinite, and l2 > 0 makes it finite.",
+                f"after max_iter = {self.max_iter} steps the gradient norm is {last.gradient_norm:.3g}, {noise}; if "
+                "weights keep growing the optimum may be infinite, and l2 > 0 makes it finite.",
                 ConvergenceWarning,
             )
+        warn_undetermined(self.base, self.task, "where its steps did")
         return Outcome(state.average, state.converged, None)
 
 

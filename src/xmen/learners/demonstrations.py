@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
@@ -12,13 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
 from xmen.constraints.constraint import Constraint
-from xmen.errors import TrajectoryError, XmenError
+from xmen.errors import ProductTooLargeError, TrajectoryError, XmenError
 from xmen.learners.features import Features
 from xmen.rewards import Floats
 from xmen.worlds.demos import check_demos
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
 
+MOST_NODES = 1_000_000  # of a product that is made only to find out whether rules contradict each other
 BATCH_ENTRIES = 4_000_000  # states held in one padded table while machines run over it
 
 
@@ -105,7 +107,8 @@ def gather(
     """The demonstrations, checked: `valid` says which are possible in the world and keep the constraint.
 
     With `refuse_invalid`, one that is not raises an InvalidDemonstrationError with its number, the constraint and
-    the position. Linear in the number of steps, without a Python loop over them.
+    the position, or an InfeasibleError where the constraint forbids everything. Linear in the number of steps, without
+    a Python loop over them.
     """
     trajectories = _listed(demos)
     weights = normalised_weights(sample_weight, len(trajectories))
@@ -120,10 +123,20 @@ def gather(
         constraint.check_world(world)
         valid[possible] = _keeps(found, constraint, np.flatnonzero(possible))
     if refuse_invalid and not valid.all():
+        if constraint is not None and possible.any() and not valid.any():
+            _require_feasible(world, constraint)
         first = int(np.argmin(valid))
         check_demos(world, trajectories[: first + 1], constraint)  # finds the words
         raise XmenError(f"demonstration {first} is not valid, and its own check does not agree: please report it.")
     return Demonstrations(**{**vars(found), "valid": valid})
+
+
+def _require_feasible(world: MDP, constraint: Constraint) -> None:
+    """Raise InfeasibleError where the rules contradict each other, as far as that is quickly found out."""
+    from xmen.engines.diagnosis import feasible_product  # numba loads slowly: not before it is needed
+
+    with contextlib.suppress(ProductTooLargeError):
+        feasible_product(world, constraint, MOST_NODES)
 
 
 def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Floats:

@@ -1,14 +1,13 @@
-"""method="exact": the exact gradient by dynamic programming, L-BFGS, and a word on what cannot be known."""
+"""method="exact": the exact gradient by dynamic programming, and L-BFGS."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from xmen.engines.exact import ExactDistribution
-from xmen.learners import identify
-from xmen.learners.features import StateFeatures
+from xmen.learners.identify import warn_undetermined
 from xmen.learners.lbfgs import Lbfgs, LbfgsState
-from xmen.learners.notices import ConvergenceWarning, IdentifiabilityWarning, UnboundedWarning, notify
+from xmen.learners.notices import ConvergenceWarning, notify
 from xmen.learners.objective import Objective
 from xmen.learners.progress import Monitor
 from xmen.learners.runs import Outcome, Run, Task
@@ -43,7 +42,6 @@ class ExactRun(Run[LbfgsState]):
         return after, {"loss": after.loss, "gradient_norm": float(np.linalg.norm(after.gradient))}
 
     def conclude(self, state: LbfgsState, monitor: Monitor) -> Outcome:
-        features = self.task.features
         if not (state.finished or monitor.stopped or monitor.interrupted):
             notify(
                 f"stopped after max_iter = {self.max_iter} iterations with a gradient norm of "
@@ -51,28 +49,5 @@ class ExactRun(Run[LbfgsState]):
                 "tol; if weights keep growing the optimum may be infinite, and l2 > 0 makes it finite.",
                 ConvergenceWarning,
             )
-        if self.l2 == 0.0:
-            self._warn_unbounded()
-            # One-hot states are never all identified (the goal's, for one); who chose nothing is told nothing.
-            if not isinstance(features, StateFeatures) and features.d <= identify.MOST_FEATURES:
-                self._warn_unidentified()
+        warn_undetermined(self.base, self.task, "where the gradient fell below tol")
         return Outcome(state.weights, state.finished, self.base)
-
-    def _warn_unbounded(self) -> None:
-        which = identify.unbounded(self.base, self.task.features, self.task.demos, self.base.discount)
-        if which:
-            notify(
-                f"every demonstration has the least or the most possible of {identify.name_features(which)}: the "
-                "likelihood rises for ever as these weights grow, and the fit ended where the gradient fell below tol. "
-                "Set l2 > 0 for finite weights, or add demonstrations.",
-                UnboundedWarning,
-            )
-
-    def _warn_unidentified(self) -> None:
-        basis = identify.unidentified(self.base, self.task.features)
-        if len(basis):
-            notify(
-                f"no demonstrations could tell these weights: {identify.describe_unidentified(basis)}. The "
-                "distribution is the same whatever they are; drop features, or set l2 > 0 to prefer small weights.",
-                IdentifiabilityWarning,
-            )

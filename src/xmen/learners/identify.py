@@ -7,22 +7,72 @@ the least (or most) of it that a valid trajectory can have, and others have more
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from xmen.engines.diagnosis import multiply
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.moments import visit_rows
+from xmen.errors import ProductTooLargeError
 from xmen.learners.demonstrations import Demonstrations
-from xmen.learners.features import Features
+from xmen.learners.features import Features, StateFeatures
+from xmen.learners.notices import IdentifiabilityWarning, UnboundedWarning, notify
 from xmen.product.best import best_walk
 from xmen.product.messages import Weights
 from xmen.product.walks import Walks
 from xmen.rewards import Floats
 
+if TYPE_CHECKING:
+    from xmen.engines.xor import XorDistribution
+    from xmen.learners.runs import Task
+
 RELATIVE = 1e-9  # differences below this share of the largest possible sum are rounding errors
 FIRST_SAMPLES = 200
 MOST_FEATURES = 400  # more are not examined: a decomposition of their covariance would dominate the fit
 MOST_SEARCHES = 40  # features whose range is searched for; the rest goes unexamined
+MOST_NODES = 1_000_000  # of a product that is made for these questions alone
 SHOWN = 6
+
+
+def warn_undetermined(base: ExactDistribution | XorDistribution, task: Task, ended: str) -> None:
+    """Warn of weights that no demonstrations could tell, and of those without a finite optimum.
+
+    `ended` says where the fit stopped all the same. A penalty decides: with one there is nothing to say. Nor is there
+    where the product of world and constraint is too large to be looked at.
+    """
+    if float(task.learner.l2) != 0.0 or (exact := _exactly(base)) is None:
+        return
+    which = unbounded(exact, task.features, task.demos, exact.discount)
+    if which:
+        notify(
+            f"every demonstration has the least or the most possible of {name_features(which)}: the likelihood rises "
+            f"for ever as these weights grow, and the fit ended {ended}. Set l2 > 0 for finite weights, or add "
+            "demonstrations.",
+            UnboundedWarning,
+        )
+    # One-hot states are never all identified (the goal's, for one); who chose nothing is told nothing.
+    if isinstance(task.features, StateFeatures) or task.features.d > MOST_FEATURES:
+        return
+    basis = unidentified(exact, task.features)
+    if len(basis):
+        notify(
+            f"no demonstrations could tell these weights: {describe_unidentified(basis)}. The distribution is the same "
+            "whatever they are; drop features, or set l2 > 0 to prefer small weights.",
+            IdentifiabilityWarning,
+        )
+
+
+def _exactly(base: ExactDistribution | XorDistribution) -> ExactDistribution | None:
+    """The same trajectories by the exact engine: what is there, or a product of few enough nodes."""
+    if isinstance(base, ExactDistribution):
+        return base
+    relaxation = base.relaxation
+    try:
+        product = multiply(base.world, base.constraint, MOST_NODES) if relaxation.rejecting else relaxation.product
+    except ProductTooLargeError:
+        return None
+    return ExactDistribution(product, None, base.discount, None)
 
 
 def unidentified(base: ExactDistribution, features: Features) -> Floats:

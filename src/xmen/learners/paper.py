@@ -13,6 +13,7 @@ What is added to the letter, none of which the theorems exclude:
 - An estimate of E_P[f] outside the range of f is moved to its border, which only brings it nearer to the truth: a ratio
   of two means has no bound of its own.
 - Where that takes fewer steps, the features are those in another basis (`paper_bounds`): still other units of theta.
+- A run that has taken its K steps converged if the averaged iterates had stopped going anywhere (`PaperRun.drift`).
 - The mean is of the iterates after the first `burn_in` share of them: Algorithm 1 with the rest of the iterations,
   started where the first ones ended. burn_in=0 is the letter, in units of the spans.
 """
@@ -26,6 +27,8 @@ import numpy as np
 
 from xmen.engines.xor import XorDistribution
 from xmen.learners.cells import seed_sequence
+from xmen.learners.identify import warn_undetermined
+from xmen.learners.notices import ConvergenceWarning, notify
 from xmen.learners.paper_bounds import compute_bounds, gradient_factor, largest_step, warn_outside
 from xmen.learners.progress import Monitor
 from xmen.learners.proposal import (
@@ -44,13 +47,15 @@ DEFAULT_MAX_ITER = 500
 DEFAULT_DELTA_WEIGHTED = 1.05  # c = delta^2 = 1.1025: a step 1.6 times that of 1.1
 DEFAULT_DELTA = 1.1  # c = delta; smaller ones allow little larger steps
 DEFAULT_FAILURE = 0.05  # of all iterations together
+LEAST_AVERAGED = 20  # iterates, below which noise hides any drift
 
 
 class PaperState(NamedTuple):
     """Where a run stands; `weights` and `average` are theta times the features' spans (d,).
 
     `shift` is theta-hat less theta in the same units, then beta times the span of log D (d + 1,). Iteration k draws
-    from the stream `seed` has for k, so that no generator needs to be stored.
+    from the stream `seed` has for k, so that no generator needs to be stored. `slopes` and `slopes_squared` (d,) add
+    up the gradients, in the units of `weights`, at the iterates that are averaged.
     """
 
     weights: Floats
@@ -59,6 +64,8 @@ class PaperState(NamedTuple):
     log2_mass: float
     iteration: int
     seed: np.random.SeedSequence
+    slopes: Floats
+    slopes_squared: Floats
 
 
 class PaperRun(Run[PaperState]):
@@ -68,7 +75,7 @@ class PaperRun(Run[PaperState]):
 
     def __init__(self, task: Task, base: XorDistribution) -> None:
         learner, features = task.learner, task.features
-        self.task, self.l2 = task, float(learner.l2)
+        self.task, self.base, self.l2, self.tol = task, base, float(learner.l2), float(learner.tol)
         self.proposal = Proposal(base, features)
         self.weighted = not self.proposal.constant_dynamics
         self.demo_rows = features.contract(task.demos._visit_rows(learner.discount))
@@ -103,7 +110,8 @@ class PaperRun(Run[PaperState]):
 
     def start(self) -> PaperState:
         zeros = np.zeros(self.task.features.d)
-        return PaperState(zeros, zeros, np.zeros(len(zeros) + 1), math.nan, 0, seed_sequence(self.task.learner.seed))
+        seed = seed_sequence(self.task.learner.seed)
+        return PaperState(zeros, zeros, np.zeros(len(zeros) + 1), math.nan, 0, seed, zeros, zeros)
 
     def finished(self, state: PaperState) -> bool:
         return state.iteration >= self.max_iter
@@ -120,7 +128,16 @@ class PaperRun(Run[PaperState]):
         k = state.iteration + 1
         n_averaged = k - self.n_skipped
         average = weights if n_averaged <= 1 else state.average + (weights - state.average) / n_averaged
-        moved = PaperState(weights, average, self._move(state.shift, pool), pool.log2_mass, k, state.seed)
+        moved = PaperState(
+            weights,
+            average,
+            self._move(state.shift, pool),
+            pool.log2_mass,
+            k,
+            state.seed,
+            state.slopes + (slope if n_averaged >= 1 else 0.0),
+            state.slopes_squared + (slope**2 if n_averaged >= 1 else 0.0),
+        )
         spent = pool.search + pool.draws
         return moved, {
             "loss": math.nan,  # PAWS gives samples, not log Z
@@ -184,5 +201,46 @@ class PaperRun(Run[PaperState]):
         moved[-1] = np.clip(moved[-1], 0.0, self._dynamics_span) if kind == "dynamics" else 0.0
         return moved
 
+    def drift(self, state: PaperState) -> tuple[float, float]:
+        """The norm of the mean gradient over the averaged iterates, in units of the spans, and its standard error.
+
+        That mean, times the steps, is the way from the first of these iterates to the last. While they are on their
+        way to the optimum it is above the error; around the optimum they turn back, and it falls below. (nan, nan)
+        for fewer than two iterates.
+        """
+        n = state.iteration - self.n_skipped
+        if n < 2:
+            return math.nan, math.nan
+        mean = state.slopes / n
+        variance = np.maximum(state.slopes_squared / n - mean**2, 0.0) / (n - 1)
+        return float(np.linalg.norm(mean)), math.sqrt(float(variance.sum()))
+
+    def settled(self, state: PaperState) -> bool:
+        """Whether the averaged iterates have stopped going anywhere, as far as their noise lets it be seen.
+
+        They stop where the mean of the draws meets the demonstrations: what draws are off, within delta, is not seen.
+        """
+        size, noise = self.drift(state)
+        return state.iteration - self.n_skipped >= LEAST_AVERAGED and size <= noise + self.tol
+
     def conclude(self, state: PaperState, monitor: Monitor) -> Outcome:
-        return Outcome(state.average / self.bounds.span, self.finished(state), None)
+        converged = self.finished(state) and self.settled(state)
+        if not (converged or monitor.stopped or monitor.interrupted):
+            self._warn_unsettled(state)
+        warn_undetermined(self.base, self.task, "where its steps did")
+        return Outcome(state.average / self.bounds.span, converged, None)
+
+    def _warn_unsettled(self, state: PaperState) -> None:
+        n = state.iteration - self.n_skipped
+        size, noise = self.drift(state)
+        why = (
+            f"their gradients have a mean of norm {size:.3g}, above its standard error of {noise:.3g} (in units of the "
+            "features' spans): the iterates are still on their way"
+            if n >= LEAST_AVERAGED
+            else f"fewer than {LEAST_AVERAGED} iterates cannot tell whether they are still on their way"
+        )
+        notify(
+            f"after max_iter = {self.max_iter} iterations, of which the last {n} are averaged, {why}. Raise max_iter; "
+            "if weights keep growing the optimum may be infinite, and l2 > 0 makes it finite.",
+            ConvergenceWarning,
+        )

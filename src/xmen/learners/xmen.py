@@ -56,7 +56,9 @@ class XMEN(Learner):
     fit goes on from it (or starts, when there is none) and ends, bit for bit, where an uninterrupted one would have.
 
     After `fit`: `reward_`, its `weights_` if it is linear, `history_`, `n_iter_`, `converged_`, and `method_`, the
-    method that was used.
+    method that was used. `converged_` is what the method can know of it: the gradient met `tol` ("exact"), was within
+    its noise at the answer ("cells", where the last record is of the answer), or so on average over the averaged
+    iterates ("paper"). Otherwise a ConvergenceWarning says why not.
 
     >>> import xmen as xm
     >>> grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))

@@ -26,13 +26,16 @@ OPTIONS = {
     "maxmatrixcols": "1000000",
 }
 # A query runs in slices of this many conflicts. Between slices the wall clock is read (the solver's own limit counts
-# the processor time of the whole process) and Ctrl-C is heard; what was learned is kept. Starting afresh helps, too:
+# the processor time of the whole process); what was learned is kept. Starting afresh helps, too:
 # three solutions of 20x20 under 32 parities take 1.7 s in slices of 3000 conflicts, 4.2 s in one go.
 CONFLICTS_PER_SLICE = 2000
 
 
 class CryptoMiniSatOracle(SolverOracle):
     """The default oracle.
+
+    `make_oracle` gives it a process of its own (`KillableOracle`): while it searches, its handler of signals takes the
+    place of Python's, and most of the Ctrl-C that arrive then are lost.
 
     Models are enumerated by blocking clauses over those hash variables that the parities leave free. One solver serves
     one cell: it does not slow down over thousands of models (0.06 to 0.09 ms each on 9x9), and rebuilding it on the

@@ -1,8 +1,9 @@
-"""Oracles that need a process of their own: because they do not stop when they should, or load libraries that clash."""
+"""Oracles that need a process of their own: they do not stop when they should, keep Ctrl-C for themselves, or clash."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import pickle
 import queue
@@ -11,6 +12,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
@@ -20,6 +22,9 @@ from xmen.oracles.formula import Bits, Formula, Parities
 from xmen.oracles.protocol import Answer
 from xmen.oracles.solver import SolverOracle, check_assumptions, check_parities
 from xmen.oracles.stopwatch import Stopwatch
+
+LARGEST_BATCH = 64  # models in one message
+LONGEST_BATCH = 0.02  # seconds after which a message is sent with the models found so far
 
 
 class KillableOracle:
@@ -55,16 +60,19 @@ class KillableOracle:
         return self._solutions(parities)
 
     def _solutions(self, parities: Parities | None) -> Iterator[Bits]:
-        watch = Stopwatch(self.name, self.time_limit)
+        watch, most = Stopwatch(self.name, self.time_limit), 1
         question: tuple[Any, ...] = ("solutions", self.oracle, parities)
         with self._child() as child:
             while True:
-                bits: Bits | None = self._ask(child, question, watch)
-                self.n_queries += 1
-                if bits is None:
+                models, ended = self._ask(child, question, watch)
+                for bits in models:
+                    self.n_queries += 1
+                    yield bits
+                if ended:
+                    self.n_queries += 1
                     return
-                yield bits
-                question = ("next", None, None)
+                most = min(2 * most, LARGEST_BATCH)
+                question = ("more", None, most)
 
     @contextlib.contextmanager
     def _child(self) -> Iterator[_Child]:
@@ -114,6 +122,7 @@ class _Child:
             [sys.executable, "-c", "from xmen.oracles.killable import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            process_group=0 if os.name == "posix" else None,  # the terminal's Ctrl-C is for the parent alone
         )
         self.kill = weakref.finalize(self, _end, self._process, self.owner)
         # A thread that reads, because waiting for a pipe with a time limit works on some systems only.
@@ -162,9 +171,9 @@ def _end(process: subprocess.Popen[bytes], owner: int) -> None:
 def serve() -> None:
     """The child: answer questions until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, who will end this process
-    questions, answers = sys.stdin.buffer, sys.stdout.buffer
-    sys.stdout = sys.stderr  # solvers that print must not print into the answers
-    models: Iterator[Bits] = iter(())
+    questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # solvers that print must not print into the answers
+    models = _Batches(iter(()))
     with contextlib.suppress(EOFError, BrokenPipeError):
         oracle = _read(questions)
         try:
@@ -180,12 +189,40 @@ def serve() -> None:
                     oracle.time_limit = time_limit
                 if kind == "solve":
                     answer: Any = oracle.solve(content)
+                elif kind == "solutions":
+                    models = _Batches(oracle.solutions(content))
+                    answer = models.take(1)
                 else:
-                    models = oracle.solutions(content) if kind == "solutions" else models
-                    answer = next(models, None)
+                    answer = models.take(content)
             except Exception as error:
                 answer = error
             _write(answers, answer)
+
+
+class _Batches:
+    """Models several at a time, since a message takes as long as many an easy one."""
+
+    def __init__(self, models: Iterator[Bits]) -> None:
+        self._models = models
+        self._error: Exception | None = None  # to be raised after the models before it
+
+    def take(self, most: int) -> tuple[list[Bits], bool]:
+        """Up to so many more, fewer where they take their time; and whether there are no others."""
+        if self._error is not None:
+            raise self._error
+        found: list[Bits] = []
+        began = time.perf_counter()
+        try:
+            for bits in itertools.islice(self._models, most):
+                found.append(bits)
+                if time.perf_counter() - began > LONGEST_BATCH:
+                    return found, False
+        except Exception as error:
+            if not found:
+                raise
+            self._error = error
+            return found, False
+        return found, len(found) < most
 
 
 def _write(pipe: Any, message: Any) -> None:

@@ -22,7 +22,7 @@ class _Entry:
 
 _ORACLES = {
     "listed": _Entry("listed", "ListedOracle", None),
-    "cryptominisat": _Entry("cryptominisat", "CryptoMiniSatOracle", "pycryptosat"),
+    "cryptominisat": _Entry("cryptominisat", "CryptoMiniSatOracle", "pycryptosat", apart=True),
     "cadical": _Entry("cadical", "CadicalOracle", "python-sat"),
     "cpsat": _Entry("cpsat", "CpSatOracle", "ortools"),
     "highs": _Entry("highs", "HighsOracle", "highspy", apart=True),
