@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -122,6 +124,37 @@ def test_engines_says_what_auto_chooses_and_what_it_costs():
     assert found["rules"] == RULES
     assert all(0 < seconds < 60 for seconds in found["seconds"].values())
     assert set(found["seconds"]) == {"build", "gradient", "100 samples"}
+    assert found["limit"] == 20
+
+
+def test_engines_says_what_is_known_when_a_timing_takes_too_long():
+    """The starter under hashing: a gradient takes minutes."""
+    run("new grid.toml")
+    began = time.monotonic()
+    found = report("engines grid.toml --engine xor --limit 2")
+    assert time.monotonic() - began < 30
+    assert found["seconds"]["build"] > 0
+    assert found["seconds"]["gradient"] is found["seconds"]["100 samples"] is None
+    assert found["sizes"]["variables"] > 1000
+    assert found["guarantee"]["delta"] > 1
+    hasty = run("engines grid.toml --engine xor --limit 0.001")
+    assert hasty.exit_code == 0
+    assert "build more than 0.001 s" in hasty.output
+    assert "64 states" in hasty.output
+
+
+def test_a_stage_that_takes_too_long_does_not_hide_the_next(monkeypatch):
+    from xmen.cli import _timing
+
+    def child(path, engine, limit, stages):
+        yield "build", 1.0
+        yield "facts", {"engine": "xor"}
+        yield from [(stage, 3.0) for stage in stages if stages[0] != "gradient"]
+
+    monkeypatch.setattr(_timing, "_child", child)
+    facts, seconds = _timing.measure(Path("p.toml"), "xor", 5.0)
+    assert facts == {"engine": "xor"}
+    assert seconds == {"build": 1.0, "gradient": None, "100 samples": 3.0}
 
 
 def test_engines_of_a_product_over_the_budget(folder):
@@ -158,7 +191,8 @@ def test_check_of_a_good_problem():
     found = report("check problem.toml demos.csv")
     assert found["feasible"] is True
     assert found["sizes"]["product nodes"] > 0
-    assert found["demonstrations"] == {"file": "demos.csv", "number": 4, "valid": 4, "share": 1.0, "violations": []}
+    expected = {"file": "demos.csv", "number": 4, "valid": 4, "share": 1.0, "broken": [], "violations": []}
+    assert found["demonstrations"] == expected
 
 
 def test_check_names_the_conflict():
@@ -188,11 +222,23 @@ def test_check_names_demonstration_constraint_and_position(folder):
     assert all(len(line) <= 80 for line in result.output.splitlines())
 
 
-def test_check_prints_the_first_of_many(folder):
+def test_check_counts_by_rule_and_prints_the_first_of_many(folder):
     grid = read_problem("problem.toml").world
-    xm.write_demos([xm.Trajectory([grid.state((i, i)) for i in range(5)], [2] * 4)] * 30, "many.csv")
-    assert "the first 20, 40 more" in run("check problem.toml many.csv").output
-    assert len(report("check problem.toml many.csv", code=1)["demonstrations"]["violations"]) == 60
+    straight = xm.Trajectory([grid.state((i, i)) for i in range(5)], [2] * 4)
+    jump = xm.Trajectory([0, 24], [0])
+    xm.write_demos([jump, *[straight] * 30], "many.csv")
+    printed = run("check problem.toml many.csv").output
+    assert "30 of 31" in printed
+    assert printed.index("broken by") < printed.index("the first 5, 56 more")
+    demos = report("check problem.toml many.csv", code=1)["demonstrations"]
+    assert len(demos["violations"]) == 61
+    assert demos["broken"] == [
+        {"constraint": RULES[0], "demonstrations": 30, "first": 1, "position": 3},
+        {"constraint": RULES[1], "demonstrations": 30, "first": 1, "position": 2},
+        {"constraint": None, "demonstrations": 1, "first": 0, "position": 0},
+    ]
+    xm.write_demos([straight], "one.csv")
+    assert "one by one" not in run("check problem.toml one.csv").output  # it would say the same again
 
 
 def test_check_counts_trajectories_as_enumeration_does():
@@ -219,8 +265,21 @@ def test_check_uses_the_demonstrations_that_the_problem_names(folder):
     xm.write_demos(xm.read_demos("demos.csv")[:1], "one.csv")
     assert report("check named.toml one.csv")["demonstrations"]["number"] == 1
     (folder / "demos.csv").unlink()
-    assert run("check named.toml").exit_code == 2
     assert run("sample named.toml -n 1").exit_code == 0  # needs none
+
+
+def test_check_of_rules_needs_no_demonstrations(folder):
+    named = 'format = 1\ndemonstrations = "later.csv"'
+    (folder / "named.toml").write_text(PROBLEM.replace("format = 1", named))
+    result = run("check named.toml")
+    assert result.exit_code == 2
+    assert "feasible        yes" in result.output
+    assert "not checked: later.csv is missing" in result.stdout
+    assert result.stderr == "note: the demonstrations that named.toml names are missing: later.csv\n"
+    found = report("check named.toml", code=2)
+    assert (found["feasible"], found["demonstrations"]) == (True, {"file": "later.csv", "missing": True})
+    (folder / "named_clash.toml").write_text(CLASH.replace("format = 1", named))
+    assert report("check named_clash.toml", code=1)["feasible"] is False
 
 
 def test_check_names_weights_that_cannot_be_learned(folder):
@@ -262,6 +321,14 @@ def test_samples_go_to_a_file_that_check_accepts():
     assert report("sample problem.toml --out out.csv")["file"] == "out.csv"
 
 
+def test_samples_are_printed_as_csv(folder):
+    result = run("sample problem.toml -n 7 --seed 0 --out -")
+    assert (result.exit_code, result.stderr) == (0, "")
+    run("sample problem.toml -n 7 --seed 0 --out out.csv")
+    assert result.stdout == (folder / "out.csv").read_text()
+    assert not (folder / "-").exists()
+
+
 def test_samples_are_printed_in_the_words_of_the_world(folder):
     assert run("sample problem.toml -n 1").output.startswith("(0, 0) ")
     (folder / "walk.csv").write_text("state,action,next_state,probability\n0,0,1,1\n1,1,2,1\n")
@@ -297,6 +364,8 @@ def test_also_adds_rules_in_the_words_of_the_problem():
         ("engines .", "error: "),
         ("engines broken.toml", "broken.toml, [[constraints]] number 1 ('r'), rule"),
         ("engines problem.toml --engine exakt", "unknown engine 'exakt'"),
+        ("engines problem.toml --limit 0", "--limit 0: give seconds above 0"),
+        ("sample problem.toml --out - --json", "leave one of them out"),
         ("sample problem.toml --engine exakt", "unknown engine 'exakt'"),
         ("sample problem.toml --out samples.txt", ".csv or .jsonl"),
         ("sample problem.toml --out nowhere/samples.csv", "there is no folder 'nowhere'"),
@@ -324,7 +393,12 @@ def test_a_mistake_is_an_error_message_and_exit_code_2(folder, command, words):
     assert result.stderr.startswith("error: ")
     message = re.sub(r" \(in names: .*\)", "", result.stderr)
     assert words in message
-    assert result.stdout == ""
+    if "--json" not in command:
+        assert result.stdout == ""
+        command += " --json"
+    answer = json.loads(run(command).stdout)
+    assert f"error: {answer['error']}\n" == result.stderr
+    assert answer["kind"].endswith("Error")
 
 
 @pytest.mark.parametrize(
@@ -334,6 +408,8 @@ def test_usage_errors_exit_with_2(command):
     result = run(command)
     assert result.exit_code == 2
     assert "Traceback" not in result.output
+    assert result.stdout == ""
+    assert set(report(command, code=2)) == {"error", "kind"}
 
 
 @pytest.mark.parametrize("command", ["sample clash.toml", "engines clash.toml"])
@@ -341,3 +417,16 @@ def test_rules_that_cannot_hold_together_are_a_no(command):
     result = run(command)
     assert result.exit_code == 1
     assert result.stderr.startswith("error: no trajectory satisfies these 2 constraints together")
+    answer = report(command, code=1)
+    assert f"error: {answer['error']}\n" == result.stderr
+    assert (answer["kind"], answer["conflict"]) == ("InfeasibleError", [RULES[0], "no keys"])
+
+
+def test_a_reader_that_leaves_is_no_error(folder):
+    arguments = [sys.executable, "-m", "xmen.cli", "sample", "problem.toml", "-n", "20000"]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline().startswith("(0, 0) ")
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait() == 141  # as shells say of other programs that write to `head`
+    process.stderr.close()

@@ -106,7 +106,7 @@ def test_without_features_every_state_has_a_weight_and_the_largest_are_printed(f
 def test_methods(method):
     found = report(f"fit p.toml --method {method} --max-iter 8 --l2 0.1")
     assert found["method"] == method
-    assert found["iterations"] in (8, 9) or found["converged"]
+    assert found["iterations"] == 8 or found["converged"]
     assert report("sample p_model -n 4")["valid"] == 4
 
 
@@ -160,6 +160,53 @@ def test_an_older_model_is_replaced_and_the_users_own_files_stay(folder):
     assert (folder / "p_model" / "notes.txt").read_text() == "mine"
 
 
+def test_the_model_of_another_problem_is_replaced_only_by_force(folder):
+    run("fit p.toml --l2 0.1 --out model")
+    before = {path.name: path.read_bytes() for path in (folder / "model").iterdir()}
+    changes = {
+        "rules": ("visit(key)", "visit(corner)"),
+        "events": ("corner = { cells = [[0, 3]", "corner = { cells = [[0, 2]"),
+        "features": ('"diagonal"]', '"corner"]'),
+        "world": ("goal = [3, 3]", "goal = [3, 2]"),
+    }
+    for part, (old, new) in changes.items():
+        assert old in PROBLEM
+        (folder / "other.toml").write_text(PROBLEM.replace(old, new))
+        for resume in ("", " --resume"):
+            result = run(f"fit other.toml --out model{resume}")
+            assert result.exit_code == 2
+            words = " ".join(result.stderr.split())
+            assert f"other.toml and model/problem.toml differ in the {part}" in words
+            assert "--force" in words
+    assert {path.name: path.read_bytes() for path in (folder / "model").iterdir()} == before
+    # Demonstrations, settings and weights may differ: that is the same problem, asked again.
+    (folder / "again.toml").write_text(PROBLEM.replace("seed = 1", "seed = 2").replace("[settings]", "[settings]"))
+    assert run("fit again.toml --l2 0.2 --out model").exit_code == 0
+    (folder / "other.toml").write_text(PROBLEM.replace('"diagonal"]', '"corner"]'))
+    assert run("fit other.toml --l2 0.1 --out model --force").exit_code == 0
+    assert list(report("fit other.toml --l2 0.1 --out model")["weights"]) == ["steps", "corner"]
+
+
+@pytest.mark.parametrize("kind", ["table", "graph"])
+def test_the_same_problem_is_known_again_in_other_worlds(kind):
+    run(f"new q.toml --world {kind}")
+    for _ in range(2):
+        assert run("fit q.toml").exit_code == 0
+    result = run("fit p.toml --out q_model")
+    assert "differ in the world and the events and the rules and the features" in result.stderr
+
+
+def test_a_model_that_python_saved_is_replaced_only_by_force(folder):
+    problem = read_problem("p.toml")
+    xm.XMEN(problem.world, problem.constraint, problem.reward.features, l2=0.1).fit(problem.demos()).save("mine")
+    result = run("fit p.toml --out mine")
+    assert result.exit_code == 2
+    assert "not written by xmen fit" in result.stderr
+    assert run("fit p.toml --l2 0.1 --out mine --force").exit_code == 0
+    (folder / "mine" / "problem.toml").write_text("nonsense")
+    assert "cannot be told" in run("fit p.toml --out mine").stderr
+
+
 def test_a_foreign_folder_is_left_alone(folder):
     (folder / "other").mkdir()
     (folder / "other" / "thesis.txt").write_text("years of work")
@@ -188,6 +235,7 @@ def test_demonstrations_that_break_rules_are_a_no(folder):
         ("fit bare.toml", "names no demonstrations"),
         ("fit p.toml --learner xman", "did you mean 'xmen'?"),
         ("fit p.toml --method exakt", "did you mean 'exact'?"),
+        ("fit p.toml --method newton", "unknown method. Choose one of auto"),
         ("fit p.toml --learner maxent --method cells", "--method is no option of --learner maxent"),
         ("fit p.toml --learner relative-entropy --l2 1", "--l2 is no option of --learner relative-entropy"),
         ("fit p.toml --learner constraint-inference --resume", "--resume is no option"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 import xmen as xm
 from cli.commands import report, run
@@ -23,7 +24,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("kind", "panels"),
     [
-        ("grid", ["the world and its events", "200 demonstrations", "expected visits under the model"]),
+        (
+            "grid",
+            [
+                "the world and its events",
+                "200 demonstrations",
+                "expected visits under the model",
+                "the learned reward of cells, without 'west'",
+            ],
+        ),
         ("graph", ["the world and its events", "300 demonstrations", "expected uses under the model"]),
         ("table", ["expected visits"]),
     ],
@@ -31,7 +40,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_overview_and_every_single_picture(kind, panels, folder):
     run(f"new p.toml --world {kind}")
     run("fit p.toml")
-    assert report("plot p_model")["panels"] == [*panels, "the learned reward"]
+    assert report("plot p_model")["panels"] == [*panels, "the learned weights", "how learning went"]
     for what in ("world", "demos", "samples", "visits", "reward", "history"):
         result = run(f"plot p_model --what {what} --out {what}.png")
         if kind == "table" and what == "world":
@@ -91,7 +100,8 @@ def test_means_by_hand():
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("plot grid.toml --what wrld", "unknown picture; did you mean 'world'?"),
+        ("plot grid.toml --what wrld", "unknown picture; did you mean 'world'? Choose one of overview"),
+        ("plot grid.toml --what foo", "unknown picture. Choose one of overview"),
         ("plot grid.toml --what history", "give the folder of a model"),
         ("plot grid.toml --out p.xyz", "pictures are written to .png or .pdf or .svg files"),
         ("plot grid.toml --out no/p.png", "there is no folder 'no'"),
@@ -116,3 +126,54 @@ def test_demonstrations_of_another_world_are_a_no(folder):
     result = run("plot grid.toml table_demos.csv")
     assert result.exit_code == 1
     assert "demonstration 0 is not possible in this world" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "panels"),
+    [("grid", ["the world and its events", "200 demonstrations"]), ("table", [])],
+)
+def test_rules_that_contradict_each_other_leave_the_rest_of_the_picture(kind, panels, folder):
+    run(f"new p.toml --world {kind}")
+    state = {"grid": "door", "table": "at(0)"}[kind]
+    clash = f'\n[[constraints]]\nname = "closed"\nrule = "never({state}) & visit({state})"\n'
+    text = (folder / "p.toml").read_text()
+    (folder / "p.toml").write_text(text.replace("\n[reward]", f"{clash}\n[reward]"))
+    result = run("plot p.toml")
+    assert result.exit_code == 1
+    assert "'closed'" in result.stderr
+    assert (folder / "p.png").exists() == bool(panels)
+    if panels:
+        assert "note: expected visits are not drawn: no trajectory" in result.stderr
+        found = report("plot p.toml", code=1)
+        assert found["panels"] == panels
+        assert "'closed'" in found["notes"][0]
+    assert run("plot p.toml --what visits").exit_code == 1
+
+
+def test_a_reward_of_moves_does_not_make_borders_look_better(folder):
+    """Where a move is missing, a mean over moves differs for no other reason: such features are left to the bars."""
+    run("new p.toml")
+    text = (folder / "p.toml").read_text()
+
+    def drawn(reward: str) -> tuple[str, set[float]]:
+        head, tail = text.split("[reward]")
+        (folder / "q.toml").write_text(f"{head}[reward]\n{reward}\n[settings]" + tail.split("[settings]")[1])
+        panel = pictures_of(open_source(Path("q.toml")), None, 1, 0).reward()
+        picture = panel.draw(Figure().subplots()).images[0].get_array()
+        return panel.title, set(picture.compressed().round(9).tolist())
+
+    title, values = drawn('features = ["steps", "mud", "west"]\nweights = [-1.0, -2.0, 5.0]')
+    assert title == "the reward of cells, without 'west'"
+    assert values == {-1.0, -3.0}
+    assert drawn('features = ["steps", "mud"]\nweights = [-1.0, -2.0]') == ("the reward", {-1.0, -3.0})
+    title, values = drawn('features = ["west"]\nweights = [5.0]')
+    assert title == "the reward (mean over available moves)"
+    assert len(values) > 2
+
+
+def test_events_are_drawn_under_demonstrations_and_samples(folder):
+    run("new p.toml")
+    pictures = pictures_of(open_source(Path("p.toml")), None, 3, 0)
+    for panel in (pictures.demos(), pictures.sample_panel()):
+        legend = panel.draw(Figure().subplots()).get_legend()
+        assert {"start", "goal", "key", "mud", "lava", "shade"} <= {text.get_text() for text in legend.get_texts()}

@@ -57,7 +57,7 @@ def test_ctrl_c_saves_a_usable_model_and_resume_ends_where_an_uninterrupted_run_
     assert not (folder / "model" / "checkpoint.safetensors").exists()
     whole = report(f"{FIT} --out whole".replace(" --json", ""))
     assert resumed["weights"] == whole["weights"]
-    assert resumed["iterations"] == whole["iterations"] == 151
+    assert resumed["iterations"] == whole["iterations"] == 150
 
 
 def test_a_killed_run_goes_on(folder):
@@ -69,6 +69,17 @@ def test_a_killed_run_goes_on(folder):
     resumed = report(f"{FIT} --out model --resume".replace(" --json", ""))
     whole = report(f"{FIT} --out whole".replace(" --json", ""))
     assert resumed["weights"] == whole["weights"]
+
+
+def test_an_older_model_beside_an_unfinished_fit_is_used_with_a_note(folder):
+    assert run("fit p.toml --l2 0.1 --out model").exit_code == 0
+    assert run("sample model -n 2").stderr == ""
+    stopped(f"{FIT} --out model", folder / "model" / "checkpoint.safetensors", signal.SIGKILL)
+    for command in ("sample model -n 2", "plot model --what reward"):
+        result = run(command)
+        assert result.exit_code == 0
+        assert result.stderr.startswith("note: the last fit in model is not finished")
+        assert "--resume goes on" in " ".join(result.stderr.split())
 
 
 def test_going_on_with_other_settings_is_refused_and_starting_over_is_said(folder):
@@ -109,7 +120,7 @@ def test_a_bar_on_a_terminal_and_ctrl_c(folder):
     out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert json.loads(out)["interrupted"] is True
-    for word in (b"/151", b"loss", b"gradient", b"the same command with --resume goes on"):
+    for word in (b"/150", b"loss", b"gradient", b"the same command with --resume goes on"):
         assert word in b" ".join(shown.split())
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import operator
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -36,7 +37,8 @@ from xmen.constraints import (
     when,
 )
 from xmen.constraints.arithmetic import exact_fraction
-from xmen.errors import ConstraintError, MisuseError, TrajectoryError, XmenError
+from xmen.engines.distribution import distribution
+from xmen.errors import ConstraintError, InfeasibleError, MisuseError, TrajectoryError, XmenError
 from xmen.worlds import MDP, Trajectory
 
 WORLD = MDP(3, 2, [(s, a, (s + a) % 3, 1.0) for s in range(3) for a in range(2)], 0, horizon=4)
@@ -288,3 +290,36 @@ def test_shares_forgive_rounding():
     one_in_ten = Trajectory([1] + [0] * 9, [0] * 9)
     assert (share(at(1)) <= 1 - 0.9).accepts(one_in_ten)
     assert (share(at(1)) >= np.float32(0.1)).accepts(one_in_ten)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "why"),
+    [
+        (share(EVENT) >= 1.5, "a share lies between 0 and 1"),
+        (share(EVENT) > 1, "a share lies between 0 and 1"),
+        (share(EVENT) == 15, "a share lies between 0 and 1"),
+        (share(EVENT) <= -0.1, "a share lies between 0 and 1"),
+        (count(EVENT) <= -1, "count(at(1)) is at least 0"),
+        (length() < 1, "length() is at least 1"),
+        (-count(EVENT) > 0, "-count(at(1)) is at most 0"),
+    ],
+    ids=str,
+)
+def test_comparisons_that_can_never_hold_say_so(constraint, why):
+    assert why in str(constraint.explain(Trajectory([0, 1], [0])))
+    with pytest.raises(InfeasibleError) as caught:
+        distribution(WORLD, constraint)
+    assert why in str(caught.value)
+
+
+@pytest.mark.parametrize("compare", [operator.le, operator.lt, operator.ge, operator.gt, operator.eq, operator.ne])
+def test_what_is_called_impossible_is_and_what_can_hold_is_not_called_so(compare):
+    """Against all trajectories of up to four states, for every threshold around the ends."""
+    walks = [Trajectory(states, [0] * (n - 1)) for n in range(1, 5) for states in product((0, 1), repeat=n)]
+    for form in (count(EVENT), length(), -count(EVENT), count(EVENT) - length(), 2 * length() - count(EVENT)):
+        for bound in range(-3, 4):
+            rule = compare(form, bound)
+            assert not rule.impossible() or not any(map(rule.accepts, walks)), rule
+    for threshold in (-1, Fraction(-1, 2), 0, Fraction(1, 2), 1, Fraction(3, 2), 2):
+        rule = compare(share(EVENT), threshold)
+        assert bool(rule.impossible()) == (not any(map(rule.accepts, walks))), rule

@@ -145,6 +145,16 @@ def test_plot_history_shows_loss_gradient_and_errors() -> None:
     assert legend_labels(unknown) == ["gradient norm"]
 
 
+def test_iterations_are_whole_numbers_also_when_there_is_one() -> None:
+    for n in (1, 2, 3, 40):
+        records = [Record(k + 1, loss=1.0 / (k + 1), gradient_norm=0.1, seconds=0.0) for k in range(n)]
+        ax = plot_history(records)
+        low, high = ax.get_xlim()
+        ticks = [tick for tick in ax.get_xticks() if low <= tick <= high]
+        assert ticks
+        assert all(tick == round(tick) for tick in ticks)
+
+
 def test_plot_bars_keeps_the_largest_in_their_order() -> None:
     ax = plot_bars([f"n{k}" for k in range(40)], {"a": range(40), "b": [0.0] * 40}, label="visits")
     names = [label.get_text() for label in ax.get_yticklabels()]

@@ -98,6 +98,19 @@ def test_reading_is_strict(tmp_path: Path, name: str, text: str, message: str) -
         read_demos(tmp_path / name)
 
 
+def test_columns_may_stand_in_any_order_that_the_header_says(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("Action, state,step,demo\n1,0,0,0\n,5,1,0\n,3,0,1\n")
+    assert read_demos(file) == [Trajectory([0, 5], [1]), Trajectory([3], [])]
+    file.write_text("action,state,step,demo\n1,x,0,0\n")
+    with pytest.raises(FileFormatError, match="line 2: expected a whole number in column state, got 'x'"):
+        read_demos(file)
+    for header in ("demo,step,state,state", "demo,step,state,action,action", "demo,step,state"):
+        file.write_text(f"{header}\n")
+        with pytest.raises(FileFormatError, match="expected the header demo,step,state,action"):
+            read_demos(file)
+
+
 def test_other_encodings_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b'{"states": "\xff"}')
     with pytest.raises(FileFormatError, match="expected UTF-8 text, got byte 0xff"):
@@ -132,6 +145,32 @@ def test_a_forbidden_demonstration_is_named_with_constraint_and_position() -> No
     with pytest.raises(InvalidDemonstrationError, match=r"demonstration 0 breaks .*not the swamp") as caught:
         check_demos(GRID, [GOOD], rules)
     assert (caught.value.index, caught.value.constraint, caught.value.position) == (0, "not the swamp", 2)
+
+
+def test_rules_may_be_a_list() -> None:
+    rules = [xm.visit(GRID.at((2, 0))).named("the corner"), xm.never(GRID.at((1, 1))).named("not the swamp")]
+    check_demos(GRID, [GOOD], [])
+    check_demos(GRID, [GOOD], (rule for rule in [xm.visit(GRID.at((1, 1)))]))
+    with pytest.raises(InvalidDemonstrationError) as caught:
+        check_demos(GRID, [GOOD], rules)
+    # The corner is lost at the end only; the conjunction says the same.
+    assert (caught.value.constraint, caught.value.position) == ("not the swamp", 2)
+    with pytest.raises(InvalidDemonstrationError) as joined:
+        check_demos(GRID, [GOOD], rules[0] & rules[1])
+    assert str(joined.value) == str(caught.value)
+    for wrong in ([rules[0], GRID.at((1, 1))], "visit(at(3))", [rules]):
+        with pytest.raises(xm.ConstraintError, match="check_demos takes a constraint or a list of them"):
+            check_demos(GRID, [GOOD], wrong)  # type: ignore[arg-type]
+
+
+def test_a_state_that_does_not_exist_is_named_at_its_own_position() -> None:
+    for states, actions, position in (([0, 100], [0], 1), ([0, 3, 100], [0, 1], 2), ([100], [], 0)):
+        with pytest.raises(InvalidDemonstrationError, match="state 100 does not exist") as caught:
+            check_demos(GRID, [Trajectory(states, actions)])
+        assert caught.value.position == position
+    with pytest.raises(InvalidDemonstrationError, match="action 9 does not exist") as caught:
+        check_demos(GRID, [Trajectory([0, 100], [9])])  # the action comes first
+    assert caught.value.position == 0
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_many_parallel_ways_are_one_way() -> None:
         ([0, 1], [0], 1, "ends in state 1, which is not terminal (terminal: state 2)"),
         ([0, 1, 2, 0], [0, 0, 0], 2, "goes on after state 2, which is terminal"),
         ([0, 3], [0], 0, "action 0 in state 0 never leads to state 3 (it leads to state 0, state 1)"),
-        ([0, 10**30], [0], 0, f"state {10**30} does not exist"),
+        ([0, 10**30], [0], 1, f"state {10**30} does not exist"),
         ([0, 1], [1], 0, "action 1 is not available in state 0 (available: action 0)"),
         ([0, 1], [7], 0, "action 7 does not exist: the world has actions 0 to 1"),
         ([0, 1], [10**30], 0, f"action {10**30} does not exist"),

@@ -11,7 +11,7 @@
 
 Every command takes `--json` for scripts, and leaves stderr to notes, progress and errors. Exit codes: 0 fine, 1 the
 answer is "no" (rules that cannot hold together, demonstrations that break them), 2 a mistake in what was asked (a bad
-file, an unknown name), 130 stopped by Ctrl-C (`fit` has saved its model by then, and says so).
+file, an unknown name), 130 stopped by Ctrl-C (`fit` has saved its model by then, and says so), 141 nobody reads on.
 """
 
 from __future__ import annotations

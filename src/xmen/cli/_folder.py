@@ -12,22 +12,27 @@ import os
 import shutil
 from pathlib import Path
 
-from xmen.errors import StorageError
+import numpy as np
+
+from xmen.cli._names import named_features
+from xmen.errors import StorageError, XmenError
 from xmen.learners.base import Learner
 from xmen.learners.checkpoint import DOCUMENT
 from xmen.learners.checkpoint import FORMAT as CHECKPOINT_FORMAT
 from xmen.learners.checkpoint import FORMAT_VERSION as CHECKPOINT_VERSION
 from xmen.learners.storage import FORMAT, FORMAT_VERSION, MODEL, read_document, unpack_arrays
-from xmen.problem import Problem, write_problem
+from xmen.problem import Problem, read_problem, write_problem
+from xmen.worlds import MDP, GridWorld
 
 PROBLEM, CHECKPOINT = "problem.toml", "checkpoint.safetensors"
 _SCRATCH = ".xmen-saving"
 
 
-def claim(folder: Path) -> Path:
+def claim(folder: Path, path: Path, problem: Problem, force: bool = False) -> Path:
     """Make sure that a model may be written here, before any work is done; returns the checkpoint's path.
 
-    The folder is new or empty, or holds a model or checkpoint of xmen; other files in it are left alone.
+    The folder is new or empty, or holds a checkpoint of xmen or a model of the same problem, of any problem if
+    `force`; other files in it are left alone.
     """
     if folder.exists() and not folder.is_dir():
         raise StorageError(f"--out {folder}: this is a file; a model is a folder. Choose another name.")
@@ -40,9 +45,48 @@ def claim(folder: Path) -> Path:
             f"--out {folder}: this folder holds other things and no xmen model: nothing is written there. "
             "Choose another folder."
         )
+    elif not force and _has_model(folder) and (reason := _other_problem(folder, path, problem)):
+        raise StorageError(
+            f"--out {folder}: {reason}. Choose another folder with --out, or replace the model with --force."
+        )
     if not os.access(folder, os.W_OK | os.X_OK):
         raise StorageError(f"--out {folder}: this folder cannot be written to")
     return folder / CHECKPOINT
+
+
+def _other_problem(folder: Path, path: Path, problem: Problem) -> str:
+    """Why the model in the folder answers another problem than the one at `path`; '' if it is the same."""
+    stored = folder / PROBLEM
+    if not stored.is_file():
+        return f"the model there was not written by xmen fit, so that it may answer another problem than {path}"
+    try:
+        other = read_problem(stored)
+    except (OSError, XmenError) as error:
+        return f"whether the model there answers {path} cannot be told ({error})"
+    which = differences(problem, other)
+    if not which:
+        return ""
+    return f"the model there answers another problem: {path} and {stored} differ in {' and '.join(which)}"
+
+
+def differences(one: Problem, other: Problem) -> list[str]:
+    """What makes two problems different, in words; learned weights, demonstrations and settings do not."""
+    features, other_features = named_features(one)[0], named_features(other)[0]
+    alike = {
+        "the world": _same_world(one.world, other.world),
+        "the events": dict(one.events) == dict(other.events),
+        "the rules": dict(one.rules) == dict(other.rules),
+        "the features": features is other_features is None
+        or (features is not None and other_features is not None and np.array_equal(features, other_features)),
+    }
+    return [part for part, same in alike.items() if not same]
+
+
+def _same_world(one: MDP, other: MDP) -> bool:
+    names = ["n_states", "n_actions", "source", "action", "target", "probability", "start", "terminal", "horizon"]
+    if isinstance(one, GridWorld):
+        names += ["width", "moves", "walls"]
+    return type(one) is type(other) and all(np.array_equal(getattr(one, n), getattr(other, n)) for n in names)
 
 
 def release(folder: Path) -> None:

@@ -46,7 +46,7 @@ def check_choice(choice: Choice) -> None:
     for option, given, known in (("learner", choice.learner, OPTIONS), ("method", choice.method or "auto", METHODS)):
         if given not in known:
             close = get_close_matches(given, known, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            hint = f"; did you mean {close[0]!r}?" if close else "."
             raise EngineError(f"--{option} {given}: unknown {option}{hint} Choose one of {', '.join(known)}.")
     for option in ("method", "max_iter", "l2", "resume"):
         value = getattr(choice, option)
@@ -100,7 +100,7 @@ def bar_length(choice: Choice) -> int | None:
     if choice.method == "cells":
         from xmen.learners.cells import DEFAULT_MAX_ITER
 
-        return (choice.max_iter or DEFAULT_MAX_ITER) + 1  # the last one judges the answer
+        return choice.max_iter or DEFAULT_MAX_ITER
     if choice.method == "paper":
         from xmen.learners.paper import DEFAULT_MAX_ITER as PAPER_MAX_ITER
 

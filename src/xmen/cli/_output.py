@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from xmen.errors import FileFormatError
+from xmen.errors import FileFormatError, InfeasibleError, InvalidDemonstrationError
 
-YES, NO, MISTAKE, STOPPED = 0, 1, 2, 130  # exit codes; the last is what shells give for Ctrl-C
+YES, NO, MISTAKE, STOPPED, UNREAD = 0, 1, 2, 130, 141  # exit codes; the last two are what shells give for signals
 
 
 def print_json(report: Mapping[str, Any]) -> None:
@@ -84,7 +85,26 @@ def check_target(out: Path, suffixes: Sequence[str], what: str) -> None:
         raise FileFormatError(f"--out {out}: this place cannot be written to")
 
 
-def fail(message: str, code: int = MISTAKE) -> NoReturn:
-    """Print the error and leave."""
+def fail(error: BaseException, message: str, code: int, as_json: bool) -> NoReturn:
+    """Print the error and leave; with `as_json` also as one JSON object, on stdout like every answer."""
+    if as_json:
+        print_json(error_report(error, message))
     typer.echo(f"error: {message}", err=True)
     raise typer.Exit(code)
+
+
+def error_report(error: BaseException, message: str) -> dict[str, Any]:
+    """What `--json` says about an error: the message, its class, and what else the error knows."""
+    report: dict[str, Any] = {"error": message, "kind": type(error).__name__}
+    if isinstance(error, InfeasibleError):
+        report["conflict"] = list(error.conflict)
+    if isinstance(error, InvalidDemonstrationError):
+        report |= {"demonstration": error.index, "constraint": error.constraint, "position": error.position}
+    return report
+
+
+def leave_unread() -> NoReturn:
+    """Leave without a word when the reader of our output has left, as `head` does."""
+    with open(os.devnull, "w") as nowhere:  # what is still buffered goes there when Python ends
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    raise typer.Exit(UNREAD)

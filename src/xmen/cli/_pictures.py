@@ -14,7 +14,7 @@ from xmen.cli._names import named_features
 from xmen.cli._source import Source
 from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Distribution
-from xmen.errors import EngineError
+from xmen.errors import EngineError, InfeasibleError
 from xmen.plots import (
     plot_bars,
     plot_graph,
@@ -45,11 +45,12 @@ class Pictures:
 
     kind = "a world without a map"
     size = (7.2, 5.2)  # inches of one panel
-    columns = 2  # in a figure of four panels; up to three stand in one row
+    columns = 2  # in a figure of four panels; three, five and six stand in rows of three
 
     def __init__(self, source: Source, also: Constraint | None, n: int, seed: int) -> None:
         self.source, self.problem, self.world = source, source.problem, source.problem.world
         self.also, self.n, self.seed = also, n, seed
+        self.missing: InfeasibleError | None = None  # why an overview is not complete
 
     @cached_property
     def distribution(self) -> Distribution:
@@ -73,11 +74,27 @@ class Pictures:
         return known if self.also is None else f"{known}, also {self.also.label}"
 
     def overview(self) -> list[Panel]:
-        """The panels that say something, of those that this world has."""
-        panels = [self.visits()]
+        """The panels that say something, of those that this world has; `missing` says why one could not be drawn."""
+        panels = self._known()
+        try:
+            panels.append(self.visits())
+        except InfeasibleError as error:  # the rest can be looked at, perhaps to see why
+            if not panels:
+                raise
+            self.missing = error
         if self._has_reward:
-            panels.append(self.reward())
+            panels += self.rewards()
+        if self.source.model is not None and self.source.model.history_:
+            panels.append(self.history())
         return panels
+
+    def _known(self) -> list[Panel]:
+        """What is there to see before any rule is asked."""
+        return []
+
+    def rewards(self) -> list[Panel]:
+        """The reward, on as many panels as it needs."""
+        return [self.reward()]
 
     @property
     def _has_reward(self) -> bool:
@@ -110,18 +127,22 @@ class Pictures:
 
     def reward(self) -> Panel:
         """Weights by name where features have names, else the mean reward of each state's actions."""
-        reward = self._reward
-        if isinstance(reward, LinearReward) and self.problem.spelling.features:
-            _, names = named_features(self.problem)
+        reward, names = self._reward, self._feature_names
+        if names:
             series, label = {"weight": reward.weights.tolist()}, "weight of the feature"
-        else:
-            names = self._state_names
-            series, label = {"reward": mean_reward(reward, self.world).tolist()}, "reward of one action (mean)"
-        return Panel(self._reward_title, lambda ax: plot_bars(names, series, ax, label=label))
+            return Panel(f"the {self._learned}weights", lambda ax: plot_bars(names, series, ax, label=label))
+        means, label = {"reward": mean_reward(reward, self.world).tolist()}, "reward of one action (mean)"
+        return Panel(f"the {self._learned}reward", lambda ax: plot_bars(self._state_names, means, ax, label=label))
 
     @property
-    def _reward_title(self) -> str:
-        return "the learned reward" if self.source.model is not None else "the reward"
+    def _feature_names(self) -> list[str]:
+        """The names that the user gave to features; none without a linear reward or without names."""
+        named = isinstance(self._reward, LinearReward) and self.problem.spelling.features
+        return named_features(self.problem)[1] if named else []
+
+    @property
+    def _learned(self) -> str:
+        return "learned " if self.source.model is not None else ""
 
     def history(self) -> Panel:
         if self.source.model is None:
@@ -154,15 +175,15 @@ class GridPictures(Pictures):
         elif aspect < 1 / WIDE:
             self.size, self.columns = (max(3.6, 7.0 * aspect + 2.4), 9.0), 4
 
-    def overview(self) -> list[Panel]:
-        panels = [self.world_panel()]
-        if self.problem.demonstrations is not None:
-            panels.append(self.demos())
-        return [*panels, *super().overview()]
+    def _known(self) -> list[Panel]:
+        return [self.world_panel(), *([self.demos()] if self.problem.demonstrations is not None else [])]
 
     def world_panel(self) -> Panel:
-        marks = grid_marks(self.problem, self.grid)
-        return Panel("the world and its events", lambda ax: plot_world(self.grid, marks, ax))
+        return Panel("the world and its events", lambda ax: plot_world(self.grid, self._marks, ax))
+
+    @cached_property
+    def _marks(self) -> dict[str, Any]:
+        return grid_marks(self.problem, self.grid)
 
     def demos(self) -> Panel:
         return self._lines(self.demonstrations, f"{len(self.demonstrations)} demonstrations")
@@ -175,15 +196,34 @@ class GridPictures(Pictures):
         title = f"expected visits under {self._under}"
         return Panel(title, lambda ax: plot_visits(self.grid, visits, ax, label="visits per trajectory"))
 
+    def rewards(self) -> list[Panel]:
+        return [self.reward(), *([super().reward()] if self._feature_names else [])]
+
     def reward(self) -> Panel:
-        if self._reward is None:
-            return Panel(self._reward_title, lambda ax: plot_reward(self.grid, reward_table(None, self.grid), ax))
-        return Panel(self._reward_title, lambda ax: plot_reward(self.grid, self._reward, ax))
+        """What a move earns in each cell, without features of moves: where one is missing, a mean would mislead."""
+        reward, names = self._reward, self._feature_names
+        title, label = f"the {self._learned}reward", "reward of one move"
+        table = reward_table(reward, self.grid)
+        if names:
+            of_cells = ~np.ptp(reward.features, axis=1).any(axis=0)
+            moving = [name for name, whole in zip(names, of_cells, strict=True) if not whole]
+            if moving and np.ptp(reward.features[:, :, of_cells], axis=0).any():
+                table = reward.features[:, :, of_cells] @ reward.weights[of_cells]
+                title += f" of cells, without {', '.join(map(repr, moving))}"
+        least, most = (np.where(self.grid.available, table, end) for end in (np.inf, -np.inf))
+        if (least.min(axis=1) < most.max(axis=1)).any():
+            title, label = f"{title} (mean over available moves)", "reward of one move (mean)"
+        return Panel(title, lambda ax: plot_reward(self.grid, table, ax, label=label))
 
     def _lines(self, trajectories: Sequence[Trajectory], title: str) -> Panel:
         shown = trajectories[:MOST_DRAWN]
         more = f" (the first {MOST_DRAWN})" if len(trajectories) > MOST_DRAWN else ""
-        return Panel(title + more, lambda ax: plot_trajectories(self.grid, shown, ax))
+
+        def draw(ax: Any) -> Any:
+            plot_world(self.grid, self._marks, ax)
+            return plot_trajectories(self.grid, shown, ax)
+
+        return Panel(title + more, draw)
 
 
 class MapPictures(Pictures):
@@ -193,12 +233,11 @@ class MapPictures(Pictures):
         super().__init__(source, also, n, seed)
         self.places = places
 
-    def overview(self) -> list[Panel]:
-        demos = [self.demos()] if self.problem.demonstrations is not None else []
-        return [self.world_panel(), *demos, *super().overview()]
+    def _known(self) -> list[Panel]:
+        return [self.world_panel(), *([self.demos()] if self.problem.demonstrations is not None else [])]
 
     def world_panel(self) -> Panel:
-        return self._map("the world and its events", None, marks=event_states(self.problem))
+        return self._map("the world and its events", None)
 
     def demos(self) -> Panel:
         return self._map(f"{len(self.demonstrations)} demonstrations", mean_uses(self.demonstrations, self.world))
@@ -209,8 +248,9 @@ class MapPictures(Pictures):
     def visits(self) -> Panel:
         return self._map(f"expected uses under {self._under}", self.distribution.visits())
 
-    def _map(self, title: str, uses: Floats | None, marks: Any = None) -> Panel:
+    def _map(self, title: str, uses: Floats | None) -> Panel:
         names, label = self._state_names, "uses of the road per trajectory"
+        marks = event_states(self.problem)
         return Panel(
             title, lambda ax: plot_graph(self.world, self.places, ax, names=names, marks=marks, uses=uses, label=label)
         )

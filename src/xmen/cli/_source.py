@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xmen.cli._folder import CHECKPOINT, PROBLEM
+from xmen.cli._output import print_notes
 from xmen.constraints.constraint import Constraint, conjunction
 from xmen.constraints.text import parse_constraint
 from xmen.engines.distribution import Distribution
@@ -74,6 +75,13 @@ def open_source(path: Path, demos: Path | None = None) -> Source:
             f"{path}: the fit in this folder is not finished. The same xmen fit command with --resume goes on."
         )
     model: Learner = load(path)
+    if (path / CHECKPOINT).exists():
+        print_notes(
+            [
+                f"the last fit in {path} is not finished: this is the model as it was saved before. "
+                "The same xmen fit command with --resume goes on."
+            ]
+        )
     if (path / PROBLEM).is_file():
         return Source(path, open_problem(path / PROBLEM, demos), model)
     rule = model._rule()

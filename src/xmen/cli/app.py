@@ -3,32 +3,48 @@
 from __future__ import annotations
 
 import errno
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from xmen.cli._output import MISTAKE, NO, STOPPED, fail
+from xmen.cli._output import MISTAKE, NO, STOPPED, error_report, fail, leave_unread, print_json
 from xmen.errors import InfeasibleError, InvalidDemonstrationError, XmenError
+
+UsageError: Any = typer.BadParameter.__base__  # of the click that typer brings along
 
 
 class _Commands(TyperGroup):
     """All commands, with one place that turns the library's errors into messages and exit codes."""
 
+    _as_json = False
+
+    def main(self, args: Any = None, *positional: Any, **named: Any) -> Any:
+        given = sys.argv[1:] if args is None else list(args)
+        self._as_json = "--json" in given[: given.index("--")] if "--" in given else "--json" in given
+        return super().main(args, *positional, **named)
+
     def invoke(self, ctx: Any) -> Any:
+        as_json = self._as_json
         try:
             return super().invoke(ctx)
         except (InfeasibleError, InvalidDemonstrationError) as error:
-            fail(str(error), NO)
+            fail(error, str(error), NO, as_json)
         except XmenError as error:
-            fail(str(error), MISTAKE)
-        except KeyboardInterrupt:
-            fail("stopped by Ctrl-C before there was anything to keep", STOPPED)
+            fail(error, str(error), MISTAKE, as_json)
+        except KeyboardInterrupt as error:
+            fail(error, "stopped by Ctrl-C before there was anything to keep", STOPPED, as_json)
         except OSError as error:
-            if error.errno == errno.EPIPE:  # the reader of our output has left, as `head` does
-                raise
-            fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), MISTAKE)
+            if error.errno == errno.EPIPE:
+                leave_unread()
+            message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+            fail(error, message, MISTAKE, as_json)
+        except UsageError as error:
+            if as_json:
+                print_json(error_report(error, error.format_message()))
+            raise  # printed with the usage of the command, exit code 2
 
 
 app = typer.Typer(
@@ -98,7 +114,8 @@ def new(
 def check(problem: ProblemFile, demos: Demos = None, as_json: AsJson = False) -> None:
     """Can the rules hold together, how large is the product, and which rules do demonstrations break, and where.
 
-    Exit code 1 when rules contradict each other or a demonstration breaks one.
+    Exit code 1 when rules contradict each other or a demonstration breaks one, 2 when the demonstrations that the
+    problem names are missing (the rules are checked all the same).
 
     Example:  xmen check grid.toml other_demos.csv
     """
@@ -111,6 +128,7 @@ def check(problem: ProblemFile, demos: Demos = None, as_json: AsJson = False) ->
 def engines(
     problem: Annotated[Path | None, typer.Argument(metavar="PROBLEM", help="The problem file (TOML).")] = None,
     engine: Annotated[str, typer.Option(help="exact, reject, xor, or auto: the first that fits.")] = "auto",
+    limit: Annotated[float, typer.Option(metavar="SECONDS", help="The most that each timing may take.")] = 20.0,
     as_json: AsJson = False,
 ) -> None:
     """Which engine answers a problem, why, and at what cost; without a problem, what is installed.
@@ -122,7 +140,7 @@ def engines(
     if problem is None:
         show_installed(as_json)
     else:
-        show_engine(problem, engine, as_json)
+        show_engine(problem, engine, limit, as_json)
 
 
 @app.command()
@@ -142,6 +160,7 @@ def fit(
     max_iter: Annotated[int | None, typer.Option(min=1, help="The largest number of iterations.")] = None,
     l2: Annotated[float | None, typer.Option(min=0.0, help="A penalty on large weights: l2/2 |weights|^2.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a stopped or killed run was.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the model of another problem.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Learn a reward from demonstrations, under the rules of the problem.
@@ -155,7 +174,7 @@ def fit(
     from xmen.cli.fit import run_fit
 
     choice = Choice(learner, method, seed, max_iter, l2, resume)
-    raise typer.Exit(run_fit(problem, demos, out, choice, as_json))
+    raise typer.Exit(run_fit(problem, demos, out, choice, as_json, force))
 
 
 @app.command()
@@ -163,7 +182,9 @@ def sample(
     problem: ProblemOrModel,
     n: Annotated[int, typer.Option("--number", "-n", min=1, help="How many trajectories.")] = 10,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed, the same trajectories.")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write them to a .csv or .jsonl file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write them to a .csv or .jsonl file; - prints CSV.")
+    ] = None,
     also: Also = None,
     engine: Engine = None,
     as_json: AsJson = False,
@@ -194,8 +215,10 @@ def plot(
 ) -> None:
     """Draw a problem or a model: its world, demonstrations, expected visits, reward, and how learning went.
 
+    When the rules contradict each other, the rest is drawn, the reason is said, and the exit code is 1.
+
     Example:  xmen plot grid_model --what samples --also "never(mud)" --out samples.png
     """
     from xmen.cli.plot import run_plot
 
-    run_plot(problem, demos, out, what, also or (), n, seed, as_json)
+    raise typer.Exit(run_plot(problem, demos, out, what, also or (), n, seed, as_json))

@@ -15,7 +15,7 @@ from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
 from xmen.problem import Problem
 from xmen.worlds import Trajectory
 
-MOST_SHOWN = 20  # broken rules printed; --json has all of them
+MOST_SHOWN = 5  # demonstrations in detail; --json has all of them
 MOST_COUNTED = 2.0**53  # above this a float no longer holds every whole number
 
 
@@ -23,9 +23,12 @@ def run_check(path: Path, demos: Path | None, as_json: bool) -> int:
     """Print the report; the exit code says whether all is well."""
     problem = open_problem(path, demos)
     report: dict[str, Any] = {"problem": str(path), "rules": list(problem.rules)}
-    trajectories = problem.demos() if problem.demonstrations is not None else []
+    missing = demos is None and problem.demonstrations is not None and not problem.demonstrations.exists()
+    trajectories = problem.demos() if problem.demonstrations is not None and not missing else []
     if trajectories:
         report["demonstrations"] = check_demonstrations(problem, trajectories)
+    elif missing:
+        report["demonstrations"] = {"file": str(problem.demonstrations), "missing": True}
     with working("multiplying the world and the rules"):
         found, d = check_rules(problem)
     report |= found
@@ -35,9 +38,11 @@ def run_check(path: Path, demos: Path | None, as_json: bool) -> int:
     with working("looking at the features"):
         report["notes"] = [] if d is None else learning_notes(problem, d, [] if broken else trajectories)
     print_json(report) if as_json else _print(report)
+    if missing:
+        print_notes([f"the demonstrations that {path} names are missing: {problem.demonstrations}"])
     if report["feasible"] is False or broken:
         return NO
-    return MISTAKE if report["feasible"] is None else YES
+    return MISTAKE if report["feasible"] is None or missing else YES
 
 
 def check_rules(problem: Problem) -> tuple[dict[str, Any], Distribution | None]:
@@ -116,8 +121,25 @@ def check_demonstrations(problem: Problem, demos: list[Trajectory]) -> dict[str,
         "number": len(demos),
         "valid": valid,
         "share": valid / len(demos),
+        "broken": count_broken(found),
         "violations": found,
     }
+
+
+def count_broken(violations: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each broken rule (None: the world), how many demonstrations break it and the first of them."""
+    grouped: dict[str | None, list[dict[str, Any]]] = {}
+    for violation in violations:
+        grouped.setdefault(violation["constraint"], []).append(violation)
+    return [
+        {
+            "constraint": name,
+            "demonstrations": len(found),
+            "first": found[0]["demonstration"],
+            "position": found[0]["position"],
+        }
+        for name, found in sorted(grouped.items(), key=lambda item: -len(item[1]))
+    ]
 
 
 def _violations(problem: Problem, index: int, demo: Trajectory) -> list[dict[str, Any]]:
@@ -153,22 +175,37 @@ def _print(report: dict[str, Any]) -> None:
             share = counted["valid"] / counted["possible"]
             facts["trajectories"] += f", {100 * share:.2g} % of {_count_text(counted['possible'])} possible ones"
     demos = report.get("demonstrations")
-    if demos:
+    if demos and "missing" in demos:
+        facts["demonstrations"] = f"not checked: {demos['file']} is missing"
+    elif demos:
         facts["demonstrations"] = f"{demos['valid']} of {demos['number']} in {demos['file']} keep all rules"
     print_facts(facts)
-    if demos and demos["violations"]:
-        _print_violations(demos["violations"])
+    if demos and demos.get("violations"):
+        _print_violations(demos)
     print_notes(report["notes"])
 
 
-def _print_violations(violations: list[dict[str, Any]]) -> None:
+def _print_violations(demos: dict[str, Any]) -> None:
+    """A row per rule; then the first demonstrations one by one, where that says more."""
+    broken, violations = demos["broken"], demos["violations"]
+    counts = [
+        (
+            one["constraint"] or "the world",
+            f"{one['demonstrations']} of {demos['number']}",
+            f"{one['first']}, at position {one['position']}",
+        )
+        for one in broken
+    ]
+    print_table("what they break", ["rule", "broken by", "first by demonstration"], counts)
+    if len(violations) == len(broken) and all(one["constraint"] for one in broken):
+        return
     shown = violations[:MOST_SHOWN]
     more = len(violations) - len(shown)
-    title = "what they break" + (f" (the first {MOST_SHOWN}, {more} more: see --json)" if more else "")
+    title = "one by one" + (f" (the first {MOST_SHOWN}, {more} more: see --json)" if more else "")
     rows = [
         (one["demonstration"], one["constraint"] or f"the world: {one['message']}", one["position"]) for one in shown
     ]
-    print_table(title, ["demonstration", "constraint", "lost at position"], rows)
+    print_table(title, ["demonstration", "rule", "lost at position"], rows)
 
 
 def _count_text(number: float) -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from xmen.cli._output import print_facts, print_json, print_table, working
 from xmen.cli._source import open_problem
+from xmen.cli._timing import BUILD, measure
 from xmen.engines.distribution import Distribution
-
-Result = TypeVar("Result")
+from xmen.errors import EngineError
 
 ENGINES = {
     "exact": "dynamic programming on the product of world and rules; every answer exact, within max_nodes",
@@ -19,8 +18,6 @@ ENGINES = {
     "xor": "random parities and an oracle; samples within a stated bound, expectations with errors",
     "auto": "the first of these that fits",
 }
-N_SAMPLES = 100  # drawn to see how long it takes
-REPEAT_BELOW = 2.0  # seconds; what is quicker is timed again, without compilation on first use
 
 
 def show_installed(as_json: bool) -> None:
@@ -43,20 +40,18 @@ def show_installed(as_json: bool) -> None:
     print_table("oracles of the xor engine", ["oracle", "version"], rows)
 
 
-def show_engine(path: Path, engine: str, as_json: bool) -> None:
+def show_engine(path: Path, engine: str, limit: float, as_json: bool) -> None:
     """Which engine answers this problem, its sizes, and the time of a gradient and of some samples."""
+    if not 0 < limit < float("inf"):
+        raise EngineError(f"--limit {limit:g}: give seconds above 0")
     problem = open_problem(path)
-    with working("building"):
-        build, d = _timed(lambda: problem.distribution(engine=engine))
-    with working("timing a gradient"):
-        gradient = _steady(lambda: d.with_reward(problem.reward).visits())
-    with working(f"timing {N_SAMPLES} samples"):
-        drawn = _steady(lambda: d.sample(N_SAMPLES, seed=0))
+    with working(f"building and timing, at most {limit:g} s each"):
+        found, seconds = measure(path, engine, limit)
     world = problem.world
     report: dict[str, Any] = {
         "problem": str(path),
-        "engine": d.engine,
-        "reason": d.reason,
+        "engine": found.get("engine", engine),
+        "reason": found.get("reason", f"asked for, and not built within {limit:g} s"),
         "setting": problem.settings.engine,
         "world": {
             "states": world.n_states,
@@ -65,11 +60,22 @@ def show_engine(path: Path, engine: str, as_json: bool) -> None:
             "longest": world.max_length,
         },
         "rules": list(problem.rules),
-        "sizes": sizes(d),
-        "guarantee": {"delta": d.guarantee.delta, "failure": d.guarantee.failure},
-        "seconds": {"build": build, "gradient": gradient, f"{N_SAMPLES} samples": drawn},
+        "sizes": found.get("sizes", {}),
+        "guarantee": found.get("guarantee"),
+        "seconds": seconds,
+        "limit": limit,
     }
     print_json(report) if as_json else print_facts(_facts(report))
+
+
+def describe(d: Distribution) -> dict[str, Any]:
+    """What an engine says about itself once it is built."""
+    return {
+        "engine": d.engine,
+        "reason": d.reason,
+        "sizes": sizes(d),
+        "guarantee": {"delta": d.guarantee.delta, "failure": d.guarantee.failure},
+    }
 
 
 def sizes(d: Distribution) -> dict[str, Any]:
@@ -117,21 +123,32 @@ _SIZES: dict[str, Callable[[Distribution], dict[str, Any]]] = {
 
 
 def _facts(report: dict[str, Any]) -> dict[str, str]:
-    world, guarantee, seconds = report["world"], report["guarantee"], report["seconds"]
+    world, guarantee = report["world"], report["guarantee"]
     chosen = report["engine"]
     if report["setting"] not in ("auto", chosen):
         chosen += f' (the problem file asks for "{report["setting"]}")'
-    bound = f"within a factor {guarantee['delta']:g}, except with probability {guarantee['failure']:g}"
-    return {
+    facts = {
         "engine": chosen,
         "why": report["reason"],
         "world": f"{world['states']:,} states, {world['actions']:,} actions, {world['transitions']:,} transitions, "
         f"trajectories of at most {world['longest']:,} actions",
         "rules": "; ".join(report["rules"]) or "none",
         **{label: _shown(value) for label, value in report["sizes"].items()},
-        "samples": "exact" if guarantee["delta"] == 1.0 else bound,
-        "cost": ", ".join(f"{label} {value:.3g} s" for label, value in seconds.items()),
     }
+    if guarantee is not None:
+        bound = f"within a factor {guarantee['delta']:g}, except with probability {guarantee['failure']:g}"
+        facts["samples"] = "exact" if guarantee["delta"] == 1.0 else bound
+    return {**facts, "cost": _cost(report["seconds"], report["limit"])}
+
+
+def _cost(seconds: dict[str, float | None], limit: float) -> str:
+    """Every timing; what comes after an engine that could not be built in time is not mentioned."""
+    known = seconds if seconds[BUILD] is not None else {BUILD: None}
+    spelled = [
+        f"{label} more than {limit:g} s" if value is None else f"{label} {value:.3g} s"
+        for label, value in known.items()
+    ]
+    return ", ".join(spelled) + ("" if all(known.values()) else " (--limit gives more time)")
 
 
 def _shown(value: object) -> str:
@@ -143,15 +160,3 @@ def _shown(value: object) -> str:
         case list():
             return "; ".join(map(str, value)) or "nothing"
     return str(value)
-
-
-def _timed(work: Callable[[], Result]) -> tuple[float, Result]:
-    began = time.perf_counter()
-    result = work()
-    return time.perf_counter() - began, result
-
-
-def _steady(work: Callable[[], object]) -> float:
-    """Seconds that the work takes once everything is compiled."""
-    first, _ = _timed(work)
-    return first if first > REPEAT_BELOW else _timed(work)[0]

@@ -25,13 +25,15 @@ from xmen.worlds import Trajectory
 MOST_SHOWN = 12  # weights printed; --json has all of them
 
 
-def run_fit(path: Path, demos: Path | None, out: Path | None, choice: Choice, as_json: bool) -> int:
+def run_fit(
+    path: Path, demos: Path | None, out: Path | None, choice: Choice, as_json: bool, force: bool = False
+) -> int:
     """Learn, save, and report; the exit code is 130 after Ctrl-C, with the model saved all the same."""
     check_choice(choice)
     problem = open_problem(path, demos)
     trajectories = problem.demos()
     folder = Path(f"{path.stem}_model") if out is None else out
-    checkpoint = claim(folder)
+    checkpoint = claim(folder, path, problem, force)
     try:
         model, notes, interrupted = _learn(problem, trajectories, replace(choice, checkpoint=checkpoint))
     except InvalidDemonstrationError as error:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from xmen.cli._output import check_target, print_facts, print_json, working
+from xmen.cli._output import NO, YES, check_target, print_facts, print_json, print_notes, working
 from xmen.cli._pictures import WHAT, Panel, Pictures, pictures_of
 from xmen.cli._source import extra_rules, open_source
 from xmen.errors import EngineError
@@ -26,11 +26,11 @@ def run_plot(
     n: int,
     seed: int,
     as_json: bool,
-) -> None:
-    """Draw the figure and say where it is."""
+) -> int:
+    """Draw the figure and say where it is; the exit code says whether the rules allow anything to be drawn."""
     if what not in WHAT:
         close = get_close_matches(what, WHAT, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = f"; did you mean {close[0]!r}?" if close else "."
         raise EngineError(f"--what {what}: unknown picture{hint} Choose one of {', '.join(WHAT)}.")
     if out is not None:
         check_target(out, SUFFIXES, "pictures")
@@ -43,10 +43,14 @@ def run_plot(
             check_demos(source.problem.world, pictures.demonstrations)
         panels = _panels(pictures, what)
         _draw(panels, target, pictures)
+    missing = [] if pictures.missing is None else [f"expected visits are not drawn: {pictures.missing}"]
     if as_json:
-        print_json({"picture": str(target), "what": what, "panels": [panel.title for panel in panels]})
+        titles = [panel.title for panel in panels]
+        print_json({"picture": str(target), "what": what, "panels": titles, "notes": missing})
     else:
         print_facts({"picture": str(target), "shows": "; ".join(panel.title for panel in panels)})
+        print_notes(missing)
+    return NO if missing else YES
 
 
 def _panels(pictures: Pictures, what: str) -> list[Panel]:
@@ -55,17 +59,17 @@ def _panels(pictures: Pictures, what: str) -> list[Panel]:
         "demos": pictures.demos,
         "samples": pictures.sample_panel,
         "visits": pictures.visits,
-        "reward": pictures.reward,
         "history": pictures.history,
     }
-    return pictures.overview() if what == "overview" else [single[what]()]
+    several = {"overview": pictures.overview, "reward": pictures.rewards}
+    return several[what]() if what in several else [single[what]()]
 
 
 def _draw(panels: Sequence[Panel], target: Path, pictures: Pictures) -> None:
     """All panels in one figure, without a window, whatever the user's display is."""
     from matplotlib.figure import Figure
 
-    columns = min(len(panels), pictures.columns + (pictures.columns == 2 and len(panels) == 3))
+    columns = min(len(panels), pictures.columns + (pictures.columns == 2 and len(panels) not in (1, 2, 4)))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(pictures.size[0] * columns, pictures.size[1] * rows), layout="constrained")
     axes: Any = figure.subplots(rows, columns, squeeze=False)

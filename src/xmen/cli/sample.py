@@ -11,15 +11,22 @@ import typer
 
 from xmen.cli._output import check_target, print_json, working
 from xmen.cli._source import extra_rules, open_source
+from xmen.errors import FileFormatError
 from xmen.worlds import MDP, GridWorld, Trajectory, write_demos
+from xmen.worlds.demos import demos_csv
 from xmen.worlds.from_networkx import GraphWorld
+
+PRINTED = Path("-")  # --out -
 
 
 def run_sample(
     path: Path, n: int, seed: int | None, out: Path | None, also: Sequence[str], engine: str | None, as_json: bool
 ) -> None:
     """Draw n trajectories and say which engine drew them."""
-    if out is not None:
+    printed = out == PRINTED
+    if printed and as_json:
+        raise FileFormatError("--out - prints CSV and --json prints JSON: leave one of them out")
+    if out is not None and not printed:
         check_target(out, (".csv", ".jsonl"), "trajectories")  # before the work, not after it
     source = open_source(path)
     problem = source.problem
@@ -28,7 +35,7 @@ def run_sample(
         d = source.distribution(extra, engine, seed)
         trajectories = d.sample(n)
     n_valid = source.n_valid(trajectories)
-    if out is not None:
+    if out is not None and not printed:
         write_demos(trajectories, out)
     if as_json:
         report: dict[str, Any] = {
@@ -50,11 +57,14 @@ def run_sample(
         how = "all valid"
     else:
         how = f"{n_valid} of them valid ({type(source.model).__name__} knows no rules: see --also)"
-    if out is not None:
+    if out is not None and not printed:
         typer.echo(f"{len(trajectories)} trajectories by the {d.engine} engine, {how}: {out}")
         return
-    for trajectory in trajectories:
-        typer.echo(walk_text(problem.world, trajectory))
+    if printed:
+        typer.echo(demos_csv(trajectories), nl=False)
+    else:
+        for trajectory in trajectories:
+            typer.echo(walk_text(problem.world, trajectory))
     if n_valid < len(trajectories):
         typer.echo(f"note: {len(trajectories)} trajectories, {how}", err=True)
 

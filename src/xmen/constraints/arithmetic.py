@@ -211,6 +211,20 @@ class LinearComparison(Leaf):
     def accepting(self, state: int) -> bool:
         return COMPARE[self.op](state, self.bound)
 
+    def impossible(self) -> str:
+        least, most = self.step_bounds
+        # At least one position adds something: without an upward step, the sum is largest after exactly one.
+        too_small = most <= 0 and (most < self.bound or (most == self.bound and self.op == ">"))
+        too_large = least >= 0 and (least > self.bound or (least == self.bound and self.op == "<"))
+        above = too_small and self.op in (">=", ">", "==")
+        below = too_large and self.op in ("<=", "<", "==")
+        if not (above or below):
+            return ""
+        if self.spelling is not None and self.spelling.startswith("share("):
+            return "it can never hold: a share lies between 0 and 1, so that 15 % is 0.15"
+        form = _form_text(self.terms, 0)
+        return f"it can never hold: {form} is {f'at most {most}' if above else f'at least {least}'}"
+
     def _settled(self, total: int) -> Hashable:
         """The sum, or the answer once no further position can change it."""
         least, most = self.step_bounds

@@ -30,6 +30,10 @@ class ExactDistribution(Distribution):
         super().__init__(product.world, product.compiled.constraint, reward, discount, seed)
         self.product = product
 
+    def __repr__(self) -> str:
+        product = self.product
+        return f"{super().__repr__()[:-1]}; product of {product.n_nodes:,} nodes and {product.n_edges:,} edges>"
+
     @cached_property
     def _weights(self) -> Weights:
         world, product = self.world, self.product

@@ -55,6 +55,6 @@ def plot_history(history: Sequence[Record], ax: Axes | None = None) -> Axes:
         handles += right.plot(x, values, line, color=GRADIENT_COLOUR, marker=marker, label=label)
     right.set_ylabel("norm of the gradient", color=GRADIENT_COLOUR)
     ax.set_xlabel("iteration")
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3, frameon=False)
     return ax

@@ -51,7 +51,7 @@ def _read_grid(table: Table) -> tuple[MDP, None]:
     for move in settings["moves"]:
         close = get_close_matches(move, MOVES, n=1)
         if move not in MOVES:
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            hint = f"; did you mean {close[0]!r}?" if close else "."
             table.fail("moves", f"unknown move {move!r}{hint} The moves are {', '.join(MOVES)}")
     with table.explaining():
         return GridWorld(**settings), None

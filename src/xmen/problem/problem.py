@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from os import PathLike
@@ -12,7 +12,7 @@ from typing import Any
 from xmen.constraints.constraint import Constraint, conjunction, require_constraint
 from xmen.constraints.events import Event, require_event
 from xmen.constraints.text import check_names, parse_constraint
-from xmen.engines.distribution import ENGINES, Distribution, check_discount, distribution
+from xmen.engines.distribution import ENGINES, Distribution, as_constraint, check_discount, distribution
 from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError
 from xmen.problem._demonstrations import read_demonstrations, write_demonstrations
 from xmen.problem._document import Table, read_toml
@@ -88,10 +88,11 @@ class Problem:
         """All rules together; None without any."""
         return conjunction(list(self.rules.values()))
 
-    def distribution(self, also: Constraint | None = None, **changes: Any) -> Distribution:
+    def distribution(self, also: Constraint | Iterable[Constraint] | None = None, **changes: Any) -> Distribution:
         """`xmen.distribution` of this problem under its settings, some of them changed, and under extra rules."""
         chosen = {**{item.name: getattr(self.settings, item.name) for item in fields(Settings)}, **changes}
-        rules = [*self.rules.values(), *([] if also is None else [also])]
+        extra = as_constraint(also)
+        rules = [*self.rules.values(), *([] if extra is None else [extra])]
         return distribution(self.world, conjunction(rules), self.reward, **chosen)
 
     def demos(self) -> list[Trajectory]:
@@ -167,7 +168,7 @@ def _read_settings(table: Table) -> Settings:
         check_discount(found.discount)
     if found.engine not in ENGINES:
         close = get_close_matches(found.engine, ENGINES, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = f"; did you mean {close[0]!r}?" if close else "."
         table.fail("engine", f"unknown engine {found.engine!r}{hint} The engines are {', '.join(ENGINES)}")
     if found.seed is not None and found.seed < 0:
         table.fail("seed", f"a seed is 0 or more, got {found.seed}")

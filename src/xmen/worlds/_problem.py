@@ -31,7 +31,7 @@ def find_problem(world: MDP, trajectory: Trajectory) -> tuple[int, str] | None:
         rule = "the horizon allows" if world.has_terminal else "without terminal states it must have exactly"
         return horizon, f"has {len(actions)} actions, {rule} {horizon}"
     if len(impossible):
-        return first, _impossible_step(world, states[first], actions[first], states[first + 1])
+        return _impossible_step(world, first, states[first], actions[first], states[first + 1])
     if world.has_terminal and not world.terminal[states[-1]]:
         ends = [world.describe_state(s) for s in np.flatnonzero(world.terminal).tolist()]
         return len(actions), (
@@ -42,21 +42,21 @@ def find_problem(world: MDP, trajectory: Trajectory) -> tuple[int, str] | None:
     return None
 
 
-def _impossible_step(world: MDP, state: int, action: int, target: int) -> str:
+def _impossible_step(world: MDP, position: int, state: int, action: int, target: int) -> tuple[int, str]:
     here = world.describe_state(state)
     if world.terminal[state]:
-        return f"goes on after {here}, which is terminal (a trajectory ends where it first meets one)"
+        return position, f"goes on after {here}, which is terminal (a trajectory ends where it first meets one)"
     if action >= world.n_actions:
-        return f"action {action} does not exist: the world has actions 0 to {world.n_actions - 1}"
+        return position, f"action {action} does not exist: the world has actions 0 to {world.n_actions - 1}"
     what = world.describe_action(action)
     if not world.available[state, action]:
         choices = [world.describe_action(a) for a in np.flatnonzero(world.available[state]).tolist()]
-        return f"{what} is not available in {here} (available: {_listed(choices)})"
+        return position, f"{what} is not available in {here} (available: {_listed(choices)})"
     if target >= world.n_states:
-        return _unknown_state(world, target)
+        return position + 1, _unknown_state(world, target)  # the action was fine: the state after it is not
     row = slice(world.row_start[state], world.row_start[state + 1])
     outcomes = world.target[row][world.action[row] == action].tolist()
-    return (
+    return position, (
         f"{what} in {here} never leads to {world.describe_state(target)} "
         f"(it leads to {_listed([world.describe_state(s) for s in outcomes])})"
     )

@@ -1,20 +1,21 @@
 """Demonstrations as files, and the check that a world and a constraint allow them.
 
-Two formats, chosen by the suffix. `.csv` has the columns demo, step, state, action; the last row
-of each demonstration has an empty action. `.jsonl` has one object per line,
+Two formats, chosen by the suffix. `.csv` has the columns demo, step, state, action, in the order that
+its header says; the last row of each demonstration has an empty action. `.jsonl` has one object per line,
 {"states": [...], "actions": [...]}. Both hold demonstrations of any lengths and round-trip exactly.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn, Protocol
 
-from xmen.errors import FileFormatError, InvalidDemonstrationError, TrajectoryError
+from xmen.errors import ConstraintError, FileFormatError, InvalidDemonstrationError, TrajectoryError
 from xmen.worlds.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -49,6 +50,13 @@ def read_demos(path: str | PathLike[str]) -> list[Trajectory]:
             raise FileFormatError(f"{file}: expected UTF-8 text, got byte {error.object[error.start]:#04x}") from None
 
 
+def demos_csv(demos: Iterable[Trajectory]) -> str:
+    """The text of a .csv file."""
+    stream = io.StringIO()
+    _write_csv(_trajectories(demos), stream)
+    return stream.getvalue()
+
+
 def write_demos(demos: Iterable[Trajectory], path: str | PathLike[str]) -> None:
     """Write demonstrations to a .csv or .jsonl file, replacing what was there."""
     file = Path(path)
@@ -58,8 +66,12 @@ def write_demos(demos: Iterable[Trajectory], path: str | PathLike[str]) -> None:
         write(checked, stream)
 
 
-def check_demos(world: MDP, demos: Iterable[Trajectory], constraint: _Explains | None = None) -> None:
+def check_demos(
+    world: MDP, demos: Iterable[Trajectory], constraint: _Explains | Iterable[_Explains] | None = None
+) -> None:
     """Raise `InvalidDemonstrationError` for the first demonstration that cannot happen or is forbidden.
+
+    `constraint` may be a list, which is all of them: the error names the one that is lost first.
 
     >>> from xmen.worlds import GridWorld, Trajectory
     >>> grid = GridWorld(2, 1, start=(0, 0), goal=(1, 0), moves=("right",))
@@ -69,7 +81,7 @@ def check_demos(world: MDP, demos: Iterable[Trajectory], constraint: _Explains |
     xmen.errors.InvalidDemonstrationError: demonstration 1 is not possible in this world: \
 ends in cell (0, 0), which is not terminal (terminal: cell (1, 0)) (position 0)
     """
-    checked = _trajectories(demos)
+    checked, rules = _trajectories(demos), _rules(constraint)
     if not checked:
         raise TrajectoryError("no demonstrations: give at least one trajectory")
     for index, trajectory in enumerate(checked):
@@ -81,14 +93,28 @@ ends in cell (0, 0), which is not terminal (terminal: cell (1, 0)) (position 0)
                 index=index,
                 position=position,
             )
-        violation = None if constraint is None else constraint.explain(trajectory)
-        if violation is not None:
+        violations = [found for rule in rules if (found := rule.explain(trajectory)) is not None]
+        if violations:
+            violation = min(violations, key=lambda found: found.position)
             raise InvalidDemonstrationError(
                 f"demonstration {index} breaks a constraint: {violation}",
                 index=index,
                 constraint=violation.name,
                 position=violation.position,
             )
+
+
+def _rules(constraint: Any) -> list[_Explains]:
+    if constraint is None:
+        return []
+    several = isinstance(constraint, Iterable) and not isinstance(constraint, str)
+    rules = list(constraint) if several else [constraint]
+    for rule in rules:
+        if not hasattr(rule, "explain"):
+            raise ConstraintError(
+                f"check_demos takes a constraint or a list of them; got {rule} ({type(rule).__name__})."
+            )
+    return rules
 
 
 def _trajectories(demos: Any) -> list[Trajectory]:
@@ -131,8 +157,10 @@ def _write_csv(demos: Sequence[Trajectory], stream: IO[str]) -> None:
 def _read_csv(file: Path, stream: IO[str]) -> Iterator[Trajectory]:
     reader = csv.reader(stream)
     header = next(reader, [])
-    if [name.strip().lower() for name in header] != _HEADER:
+    names = [name.strip().lower() for name in header]
+    if sorted(names) != sorted(_HEADER):
         _wrong(file, 1, f"the header {','.join(_HEADER)}", repr(",".join(header)))
+    order = [names.index(name) for name in _HEADER]
     index, states, actions = 0, list[int](), list[int]()
     open_demo = False  # whether rows of demonstration `index` have been read and its last has not
     for row in _csv_rows(file, reader):
@@ -140,15 +168,16 @@ def _read_csv(file: Path, stream: IO[str]) -> Iterator[Trajectory]:
         if not row:
             continue
         if len(row) != len(_HEADER):
-            _wrong(file, line, f"{len(_HEADER)} fields ({','.join(_HEADER)})", f"{len(row)}: {','.join(row)!r}")
-        demo, step, state = (_natural(file, line, name, text) for name, text in zip(_HEADER, row[:3], strict=False))
+            _wrong(file, line, f"{len(_HEADER)} fields ({','.join(names)})", f"{len(row)}: {','.join(row)!r}")
+        *numbers, taken = (row[column] for column in order)
+        demo, step, state = (_natural(file, line, name, text) for name, text in zip(_HEADER, numbers, strict=False))
         if demo != index or step != len(states):
             after = "" if open_demo or not index else f" (demonstration {index - 1} ended with an empty action)"
             _wrong(file, line, f"demo {index}, step {len(states)}{after}", f"demo {demo}, step {step}")
         states.append(state)
-        open_demo = bool(row[3].strip())
+        open_demo = bool(taken.strip())
         if open_demo:
-            actions.append(_natural(file, line, "action", row[3]))
+            actions.append(_natural(file, line, "action", taken))
         else:
             yield Trajectory(states, actions)
             index, states, actions = index + 1, [], []
