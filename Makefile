@@ -4,17 +4,19 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.installed-docs
 JOBS ?= 2
 
 export MPLBACKEND := Agg
 
-.PHONY: help setup demo test lint verify bench clean
+.PHONY: help setup demo test lint verify bench docs clean
 
 help:
-	@echo "make demo     see a constrained grid world: picture, number of valid paths, samples, visits"
+	@echo "make demo     the paper's 9x9 grid world: X-MEN against its rivals; figures go to demo/"
 	@echo "make test     ruff, mypy --strict and the tests"
 	@echo "make verify   the same tests with more cases, and the slow ones"
 	@echo "make bench    measure speed and growth"
+	@echo "make docs     build the documentation into site/"
 	@echo "make setup    only create $(VENV)"
 	@echo "make clean    remove $(VENV) and caches"
 
@@ -30,7 +32,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: setup
-	$(RUN) -m xmen.demo
+	$(RUN) -m xmen.cli reproduce grid --quick --out demo
 
 lint: setup
 	$(RUN) -m ruff check
@@ -44,8 +46,18 @@ verify: lint
 	XMEN_VERIFY=1 $(RUN) -m pytest -q -n $(JOBS)
 
 bench: setup
-	$(RUN) benchmarks/exact.py
+	$(RUN) benchmarks/exact.py --quick
+	$(RUN) benchmarks/xor.py --quick
+	$(RUN) benchmarks/learn.py --quick
+
+$(DOCS_STAMP): $(STAMP)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
+	@touch $@
+
+docs: $(DOCS_STAMP)
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
+	@echo "open site/index.html"
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

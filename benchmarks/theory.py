@@ -1,8 +1,9 @@
-"""The numbers and figures of docs/theory.md: the bias of Algorithm 1's gradient, its convergence, and its cost.
+"""The numbers and figures of docs/theory.md: where the theorems' text holds, where it does not, and what does.
 
-    python benchmarks/theory.py [--seeds 3] [--images docs/images]
+    python benchmarks/theory.py [--seeds 5] [--iterations 100] [--images docs/images]
 
-Prints every number that docs/theory.md shows. Truth is the list of all valid trajectories.
+Prints every number that docs/theory.md shows, in a few minutes. Truth is the list of all valid trajectories; runs of
+Algorithm 1, their bounds and their figures are those of `xmen reproduce convergence`.
 """
 
 from __future__ import annotations
@@ -11,210 +12,206 @@ import argparse
 import time
 import warnings
 from pathlib import Path
-from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import logsumexp
+import theory_numbers
+from theory_factor import factors
+from theory_plots import BLACK, BLUE, GREEN, ORANGE, RED, panels, save
 
 import xmen as xm
-from xmen.learners.features import DenseFeatures
-from xmen.learners.notices import GuaranteeWarning
-from xmen.learners.paper_bounds import bias_term, theorem_bound
-from xmen.learners.proposal import Proposal, effective_sample_size, self_normalised_mean, split_mean
-from xmen.learners.runs import Task
-from xmen.learners.xmen import XMEN, _paper
+from xmen.experiments import convergence
+from xmen.experiments.notebook import Table
+from xmen.experiments.theory_runs import COMMON, compare, start_run
+from xmen.experiments.theory_tasks import slippery, straight
+from xmen.learners.notices import GuaranteeWarning, UnboundedWarning
+from xmen.learners.paper_bounds import largest_step
+from xmen.learners.proposal import effective_sample_size, self_normalised_mean, split_mean
 from xmen.sampling import PawsPlan
-
-INK, WARM, COOL = "#222222", "#c4501b", "#1b6ac4"
-
-
-def slippery() -> tuple[Any, Any, np.ndarray, list[Any]]:
-    """A 3x3 grid where one move in five slips, a cell to visit, three features."""
-    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), horizon=6, slip=0.2)
-    rule = xm.visit(grid.at((1, 1)))
-    features = np.random.default_rng(0).normal(size=(grid.n_states, grid.n_actions, 3))
-    demos = xm.distribution(grid, rule, features @ np.array([0.4, -0.3, 0.2]), seed=0).sample(80)
-    return grid, rule, features, demos
+from xmen.sampling.embedding import log_ratio
+from xmen.sampling.paws_plan import uniformity
 
 
-def straight() -> tuple[Any, Any, np.ndarray, list[Any]]:
-    """A deterministic 5x5 grid with a key to fetch and no long runs, two features."""
-    grid = xm.GridWorld(5, 5, start=(0, 0), goal=(4, 4), moves=("up", "right", "up-right"))
-    rule = xm.visit(grid.at((1, 3), (3, 1))) & (xm.longest_repeat() <= 3)
-    features = np.random.default_rng(1).normal(size=(grid.n_states, grid.n_actions, 2))
-    demos = xm.distribution(grid, rule, features @ np.array([0.5, -0.4]), seed=0).sample(60)
-    return grid, rule, features, demos
+def signs(images: Path) -> None:
+    """Item 1: Algorithm 1 as printed, Q = exp(-theta . f) and g = E_D[f] - E_P[f], with theta read in three ways."""
+    truth, eta, n_iter = straight().truth, 1.0, 60
+    cost, mixed = np.zeros(2), np.zeros(2)
+    as_cost, as_reward, mixture = [-truth.loss(cost)], [-truth.loss(cost)], [-truth.loss(cost)]
+    for _ in range(n_iter):
+        cost = cost - eta * (truth.demo_mean - truth.probabilities(-cost) @ truth.rows)
+        mixed = mixed - eta * (truth.demo_mean - truth.probabilities(mixed) @ truth.rows)
+        as_cost.append(-truth.loss(-cost))
+        as_reward.append(-truth.loss(cost))
+        mixture.append(-truth.loss(mixed))
+    best = -truth.loss(truth.best)
+    print(f"  mean log-likelihood after {n_iter} exact steps: theta a cost {as_cost[-1]:.4f} (best {best:.4f}),")
+    print(f"  the same theta as a reward {as_reward[-1]:.4f}, exp(+R) inside the printed step {mixture[-1]:.2f};")
+    print(f"  theta = 0: {as_cost[0]:.4f}")
+    figure, (ax,) = panels(1, 5.4, 3.0)
+    ax.plot(as_cost, color=GREEN, lw=2, label=r"cost: $P\propto e^{-\theta\cdot f}$ (ours, with $-\theta$)")
+    ax.plot(
+        as_reward, color=ORANGE, lw=1.6, ls="--", label=r"the same $\theta$ as a reward: $P\propto e^{+\theta\cdot f}$"
+    )
+    ax.plot(mixture, color=RED, lw=1.6, ls="-.", label=r"$e^{+\theta\cdot f}$ inside the printed step")
+    ax.axhline(best, color=BLACK, lw=0.8, ls=":", label="best possible")
+    ax.set(
+        xlabel="iterations", ylabel="log-likelihood of a demonstration\n(nats, mean)", ylim=(-14, -3), xlim=(0, n_iter)
+    )
+    ax.legend(frameon=False, loc="lower right")
+    save(figure, images / "theory_signs.png")
 
 
-def run_of(grid: Any, rule: Any, features: np.ndarray, demos: list[Any], **settings: Any) -> Any:
-    """The run behind XMEN(method="paper"), with its constants."""
-    from xmen.learners.demonstrations import gather
-
-    learner = XMEN(grid, rule, features, method="paper", **settings)
-    return _paper(Task(gather(grid, rule, demos), DenseFeatures(features), learner))
-
-
-def bias_of_the_gradient(images: Path) -> None:
+def bias_of_the_gradient(images: Path, repeats: int = 20_000) -> None:
     """Item 2: E[g] - grad L against M2, over exact draws from Q, so that nothing but the ratio is to blame."""
-    grid, rule, features, _ = slippery()
-    base = xm.distribution(grid, rule, None, engine="xor", oracle="listed")
-    proposal = Proposal(base, DenseFeatures(features))  # type: ignore[arg-type]
-    rows, log_d = proposal.listed_features, proposal.log_dynamics(base.hashed.walks)  # type: ignore[attr-defined]
-    assert rows is not None
-    theta = np.array([0.4, -0.3, 0.2])
-    q = np.exp(rows @ theta - logsumexp(rows @ theta))
-    p = np.exp(rows @ theta + log_d - logsumexp(rows @ theta + log_d))
-    truth, spread = p @ rows, np.sqrt(p @ (rows - p @ rows) ** 2)
-    rng, repeats = np.random.default_rng(0), 20_000
-    sizes, found = [8, 32, 128, 512], {"split": [], "self-normalised": []}
-    print(f"slippery grid: {len(rows)} valid trajectories, log D spans {np.ptp(log_d):.1f} nats")
+    truth = slippery().truth
+    theta, rng = 0.5 * truth.best, np.random.default_rng(0)
+    rows, centred, log_d = truth.rows, truth.rows - truth.demo_mean, truth.log_dynamics
+    p, q = truth.probabilities(theta), np.exp(rows @ theta)
+    q /= q.sum()
+    spread = np.sqrt(p @ (rows - p @ rows) ** 2)
+    estimators = {
+        "split sample, as in the paper": (split_mean, rows, RED, "o"),
+        "split sample, f from the demonstrations' mean": (split_mean, centred, ORANGE, "v"),
+        "self-normalised": (self_normalised_mean, rows, BLUE, "s"),
+    }
+    sizes, found = [8, 32, 128, 512], {name: [] for name in estimators}
+    print(f"  slippery grid at theta* / 2: {len(rows)} valid trajectories, log D spans {np.ptp(log_d):.1f} nats")
     for m2 in sizes:
         draws = rng.choice(len(rows), size=(repeats, 2 * m2), p=q)
-        for name, estimate in (("split", split_mean), ("self-normalised", self_normalised_mean)):
-            values = np.array([estimate(rows[i], log_d[i]) for i in draws])
-            bias, error = (values.mean(axis=0) - truth) / spread, values.std(axis=0) / spread / np.sqrt(repeats)
+        for name, (estimate, f, _, _) in estimators.items():
+            values = np.array([estimate(f[i], log_d[i]) for i in draws]) / spread
+            bias, error = values.mean(axis=0) - p @ f / spread, values.std(axis=0) / np.sqrt(repeats)
             found[name].append((np.linalg.norm(bias), np.linalg.norm(error)))
-            print(f"  M2 = {m2}: {name} |bias| {found[name][-1][0]:.4f} +- {found[name][-1][1]:.4f} deviations of f")
+            print(f"  M2 = {m2}: {name}: bias {found[name][-1][0]:.4f} +- {found[name][-1][1]:.4f} deviations of f")
     ess = np.mean([effective_sample_size(log_d[rng.choice(len(rows), 16, p=q)]) for _ in range(2000)])
-    print(f"  effective sample size of 16 draws: {ess:.2f}")
-    fig, ax = plt.subplots(figsize=(5, 3.2))
-    for (name, values), colour in zip(found.items(), (WARM, COOL), strict=True):
-        mean, error = np.array(values).T
-        ax.errorbar(sizes, mean, 2 * error, color=colour, marker="o", label=name)
-    ax.plot(sizes, found["split"][1][0] * sizes[1] / np.array(sizes), color=INK, ls=":", label="1 / M2")
-    ax.set(xscale="log", yscale="log", xlabel="M2", ylabel="|E[estimate] - E_P[f]|\n(standard deviations of f)")
+    print(f"  16 draws are worth {ess:.2f} independent ones")
+    figure, (ax,) = panels(1, 5.4, 3.2)
+    for name, (_, _, colour, marker) in estimators.items():
+        mean, error = np.array(found[name]).T
+        ax.errorbar(sizes, mean, 2 * error, color=colour, marker=marker, ms=5, label=name)
+    first = found["split sample, as in the paper"][1][0] * sizes[1]
+    ax.plot(sizes, first / np.array(sizes), color=BLACK, ls=":", label=r"proportional to $1/M_2$")
+    ax.set(xscale="log", yscale="log", xlabel=r"$M_2$ (draws in each mean)", ylim=(3e-4, 300))
+    ax.set_ylabel("size of the bias of $E_P[f]$\n(standard deviations of f)")
+    ax.set_xticks(sizes, [str(m2) for m2 in sizes])
+    ax.minorticks_off()
     ax.legend(frameon=False)
-    fig.savefig(images / "theory_bias.png", dpi=120, bbox_inches="tight")
-
-
-def convergence(images: Path, n_seeds: int) -> None:
-    """Items 3, 4 and 5: L(mean of K iterates) - L* under Theorem 3's bound plus the bias term."""
-    task = straight()
-    run = run_of(*task, max_iter=200, seed=0)
-    rows, bounds = run.proposal.listed_features / run.bounds.span, run.bounds
-    mean = run.demo_rows.mean(axis=0) / bounds.span
-
-    def loss(theta: np.ndarray) -> float:
-        return float(logsumexp(rows @ theta) - theta @ mean)
-
-    best = minimize(loss, np.zeros(rows.shape[1]), tol=1e-12)
-    print(f"5x5 grid: {len(rows)} valid trajectories; delta = {run.delta}, c = {run.factor:.4g}")
-    print(
-        f"  sigma1^2 = {bounds.sigma1_squared:.4f}, sigma2^2 = {bounds.sigma2_squared:.4f}, eta = {run.step_size:.4f}"
-    )
-    print(f"  |theta*|^2 = {best.x @ best.x:.2f} in units of the spans, L(0) - L* = {loss(0 * best.x) - best.fun:.4f}")
-    curves, queries, radius, began = [], [], 0.0, time.process_time()
-    for seed in range(n_seeds):
-        one = run_of(*task, max_iter=200, seed=seed, burn_in=0.0)
-        state, curve = one.start(), []
-        for _ in range(one.max_iter):
-            state, entry = one.step(state)
-            curve.append(loss(state.average) - best.fun)
-            radius = max(radius, float(np.linalg.norm(state.weights - best.x)))
-            queries.append(entry["queries"])
-        curves.append(curve)
-    k = np.arange(1, 201)
-    rate = np.array([theorem_bound(best.x @ best.x, run.step_size, run.factor, n, bounds, 16, 16) for n in k])
-    p = np.exp(rows @ best.x - logsumexp(rows @ best.x))
-    bias = bias_term(run.factor, p @ np.abs(rows), radius)
-    measured = np.array(curves)
-    print(f"  {n_seeds} seeds, {(time.process_time() - began) / n_seeds:.0f} s of processor time each")
-    for n in (10, 50, 200):
-        print(
-            f"  K = {n}: measured mean {measured[:, n - 1].mean():.4f}, worst {measured[:, n - 1].max():.4f}; "
-            f"Theorem 3 {rate[n - 1]:.3f}; with the bias term {rate[n - 1] + bias:.3f}"
-        )
-    floor = run.step_size * (bounds.sigma1_squared / 16 + bounds.sigma2_squared / 16) / run.factor
-    print(f"  variance floor {floor:.4f}; bias term {bias:.3f} with iterates within {radius:.2f} of theta*")
-    print(f"  always under Theorem 3: {bool(np.all(measured.mean(axis=0) <= rate))}")
-    print(
-        f"  oracle queries per iteration: {np.mean(queries):.0f} (first {queries[0]:.0f}, largest {max(queries):.0f})"
-    )
-    fig, ax = plt.subplots(figsize=(5, 3.2))
-    ax.plot(k, measured.T, color=COOL, lw=0.8, alpha=0.6)
-    ax.plot(k, measured.mean(axis=0), color=COOL, lw=2, label="measured, mean over seeds")
-    ax.plot(k, rate, color=INK, label="Theorem 3")
-    ax.plot(k, rate + bias, color=WARM, ls="--", label="Theorem 3 + bias term")
-    ax.set(xscale="log", yscale="log", xlabel="iterations K", ylabel="L(mean iterate) - L*  (nats)")
-    ax.legend(frameon=False)
-    fig.savefig(images / "theory_convergence.png", dpi=120, bbox_inches="tight")
+    save(figure, images / "theory_bias.png")
 
 
 def constants(images: Path) -> None:
-    """Items 3 and 6: the largest step against delta, and what PAWS settings guarantee."""
+    """Item 3: the largest step against delta."""
     delta = np.linspace(1.0, 2**0.5, 200)
-    fig, ax = plt.subplots(figsize=(5, 3.2))
-    for power, colour, name in ((1, COOL, "no weights, c = delta"), (2, WARM, "weights, c = delta^2")):
-        c = delta**power
-        ax.plot(delta, np.maximum(0, 2 - c**2) / c, color=colour, label=name)
-    ax.set(xlabel="delta", ylabel="largest step times sigma2^2")
+    figure, (ax,) = panels(1, 5.0, 3.0)
+    for power, colour, line, name in (
+        (1, BLUE, "-", r"no weights, $c=\delta$"),
+        (2, RED, "--", r"weights, $c=\delta^2$"),
+    ):
+        ax.plot(delta, [largest_step(d**power, 1.0) for d in delta], color=colour, ls=line, lw=1.8, label=name)
+    ax.set(xlabel=r"$\delta$", ylabel=r"largest step $\eta$, times $\sigma_2^2$", xlim=(1, 2**0.5), ylim=(0, 1.02))
     ax.legend(frameon=False)
-    fig.savefig(images / "theory_step.png", dpi=120, bbox_inches="tight")
-    for d in (1.05, 1.1, 1.18, 2**0.25):
-        weighted, plain = max(0, 2 - d**4) / d**2, (2 - d**2) / d
-        print(f"  delta = {d:.4f}: step * sigma2^2 <= {weighted:.3f} with weights, {plain:.3f} without")
-    shared = dict(failure=0.01, log_span=5.0, n_hash=40)
-    for b, pivot, extra in ((1, 4096, 4), (4, 32, 2), (4, 8, 1)):
-        try:
-            plan = PawsPlan.paper(pivot=pivot, extra=extra, bits_per_level=b, **shared)  # type: ignore[arg-type]
-            print(f"  PAWS b = {b}, P = {pivot}, alpha = {extra}: delta = {plan.delta:.4f}")
-        except xm.EngineError as error:
-            print(f"  PAWS b = {b}, P = {pivot}, alpha = {extra}: refused: {str(error)[:75]}...")
-
-
-def cost() -> None:
-    """Theorem 5 counts n' levels of 24 ln(n'/failure) cells per search; here is what searches need."""
-    for size in (3, 4, 5, 6):
-        grid = xm.GridWorld(size, size, start=(0, 0), goal=(size - 1, size - 1), moves=("up", "right", "up-right"))
-        features = np.random.default_rng(1).normal(size=(grid.n_states, grid.n_actions, 2)) * 0.3
-        base = xm.distribution(grid, None, None, engine="xor", oracle="listed")
-        proposal = Proposal(base, DenseFeatures(features))  # type: ignore[arg-type]
-        theta = np.array([0.5, -0.4])
-        pool = proposal.draw(theta, 0 * theta, 0.0, 16, 1.18, 1e-3, np.random.default_rng(0))
-        warm = proposal.draw(theta, 0 * theta, 0.0, 16, 1.18, 1e-3, np.random.default_rng(1), pool.log2_mass)
-        n = base.hashed.decoder.width  # type: ignore[attr-defined]
-        low, high = proposal.range_of(features @ theta, 0.0)
-        plan = PawsPlan.solve(1.18, 1e-3, log_span=high - low, n_hash=n, faithful=True)
-        n_values = n + plan.bits_per_level * plan.n_levels + 1
+    save(figure, images / "theory_step.png")
+    for d in (1.05, 1.1, 1.18, 2**0.25, 1.35):
         print(
-            f"  {size}x{size}: {n} hash bits, k = {pool.k}; search {pool.search.n_cells} cells cold, "
-            f"{warm.search.n_cells} warm, {n_values * plan.n_repeats} in Theorem 5's count; queries "
-            f"{pool.search.n_queries} cold, {warm.search.n_queries} warm, {warm.draws.n_queries} for 16 draws"
+            f"  delta = {d:.4f}: step * sigma2^2 <= {largest_step(d**2, 1.0):.3f} with weights, "
+            f"{largest_step(d, 1.0):.3f} without"
         )
 
 
-def proposals() -> None:
-    """The effective sample size of 16 draws in the second half of 60 iterations, by proposal."""
-    for proposal in ("fixed", "adaptive", "dynamics"):
-        model = XMEN(*slippery()[:3], method="paper", seed=0, max_iter=60, proposal=proposal, self_normalised=True)
-        model.fit(slippery()[3])
-        sizes = [record.details["effective_sample_size"] for record in model.history_[30:]]
-        print(f"  {proposal}: effective sample size {np.mean(sizes):.2f} of 16 (least {min(sizes):.2f})")
+def paws(images: Path) -> None:
+    """Item 6: what PAWS guarantees by b, P and alpha."""
+    pivots = np.unique(np.geomspace(2, 4096, 200).astype(int))
+    figure, (left, right) = panels(2, 4.0, 3.0)
+    for extra, colour, line in ((1, RED, "--"), (2, BLUE, "-"), (3, GREEN, "-.")):
+        c = np.array([uniformity(int(pivot), extra, True) for pivot in pivots])
+        first = int(pivots[np.argmax(c > 0)])
+        print(f"  alpha = {extra}: void below P = {first} (1 / c = {1 / uniformity(first, extra, True):.2f} there)")
+        inverse = np.divide(1.0, c, out=np.full(len(c), np.nan), where=c > 0)
+        left.plot(pivots, inverse, color=colour, ls=line, lw=1.6, label=rf"$\alpha={extra}$, void below P = {first}")
+    left.plot([8], [4.6], "x", color=RED, ms=8, mew=2)
+    left.annotate("P = 8,\n" r"$\alpha=1$:" "\nvoid", (8, 4.6), xytext=(8.6, 3.85), color=RED, fontsize=8)
+    left.set(xscale="log", ylim=(1, 5), xlabel="P", ylabel=r"$1/c$: how far from uniform", title="hashing alone")
+    for bits, colour, line in ((1, RED, "--"), (2, ORANGE, "-"), (4, BLUE, "-"), (6, GREEN, "-.")):
+        delta = [np.exp(log_ratio(bits)) / max(uniformity(int(pivot), 2, True), 1e-9) for pivot in pivots]
+        right.plot(
+            pivots, delta, color=colour, ls=line, lw=1.6, label=f"b = {bits}, at best {np.exp(log_ratio(bits)):.3f}"
+        )
+    right.axhline(2**0.5, color=BLACK, lw=0.8, ls=":", label=r"Theorem 4 needs $c<\sqrt{2}$")
+    right.set(xscale="log", ylim=(1, 5), xlabel="P", ylabel=r"guaranteed $\delta$", title=r"with weights, $\alpha=2$")
+    for ax in (left, right):
+        ax.legend(frameon=False)
+    save(figure, images / "theory_paws.png")
+    for bits, pivot, extra in ((1, 4096, 4), (4, 32, 2), (4, 8, 1)):
+        try:
+            plan = PawsPlan.paper(pivot=pivot, extra=extra, bits_per_level=bits, failure=0.01, log_span=5.0, n_hash=40)
+            print(f"  b = {bits}, P = {pivot}, alpha = {extra}: delta = {plan.delta:.4f}")
+        except xm.EngineError as error:
+            print(f"  b = {bits}, P = {pivot}, alpha = {extra}: refused: {str(error)[:75]}...")
+
+
+def converging(images: Path, n_iter: int, n_seeds: int) -> None:
+    """Item 5: the runs of `xmen reproduce convergence`."""
+    rows, common = convergence.settings(), COMMON
+    problem = straight()
+    run = start_run(problem, common, n_iter, 0)
+    plain = compare(problem, [one for row in rows for one in row], n_iter, n_seeds, 0)
+    below = convergence.weighted_settings(quick=False)
+    weighted = compare(slippery(), [one for row in below for one in row], n_iter, n_seeds, 0)
+    best = problem.truth.best
+    print(f"  5x5 grid: {len(problem.truth.rows)} valid trajectories; {n_seeds} seeds; at {common}:")
+    print(
+        f"  sigma1^2 = {run.bounds.sigma1_squared:.3f}, sigma2^2 = {run.bounds.sigma2_squared:.3f}, "
+        f"eta = {run.step_size:.3f}"
+    )
+    print(f"  |theta*|^2 = {best @ best:.2f}, L(0) - L* = {problem.truth.gap(0 * best):.3f}")
+    curve = plain[common]
+    for k in (10, 50, n_iter):
+        print(
+            f"  K = {k}: gap {curve.mean[k - 1]:.4f}, worst {curve.gaps[:, k - 1].max():.4f}; Theorem 3 "
+            f"{curve.theorem3[k - 1]:.3f}, with the bias term {curve.theorem3[k - 1] + curve.bias:.3f}"
+        )
+    floor = run.step_size * (run.bounds.sigma1_squared / 16 + run.bounds.sigma2_squared / 8) / run.factor
+    print(f"  variance floor {floor:.3f}, bias term {curve.bias:.3f}; under Theorem 3 alone: {curve.under_theorem3}")
+    curves = [*plain.values(), *weighted.values()]
+    print(f"  all under Theorem 3 alone after every iteration: {all(one.under_theorem3 for one in curves)}")
+    print("  gaps at the end: " + ", ".join(f"{one.name} {one.mean[-1]:.4f}" for one in curves))
+    for columns, table in (convergence.summary_table(curves), convergence.work_table(curves)):
+        print("  | " + " | ".join(columns) + " |")
+        for line in Table("", columns, table).cells():
+            print("  | " + " | ".join(line) + " |")
+    save(convergence.draw_gaps([[plain[one] for one in row] for row in rows]), images / "theory_convergence.png")
+    save(convergence.draw_gaps([[weighted[one] for one in row] for row in below]), images / "theory_weighted.png")
+    save(convergence.draw_work(curves), images / "theory_queries.png")
 
 
 def main() -> None:
     """All of it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--iterations", type=int, default=100)
     parser.add_argument("--images", type=Path, default=Path("docs/images"))
     given = parser.parse_args()
     given.images.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("error", GuaranteeWarning)
-    print("1. bias of the gradient")
-    bias_of_the_gradient(given.images)
-    print("2. constants")
-    constants(given.images)
-    print("3. proposals")
-    proposals()
-    print("4. cost")
-    cost()
-    print("5. convergence")
-    convergence(given.images, given.seeds)
+    warnings.simplefilter("ignore", UnboundedWarning)  # item 9 is about such a fit
+    began = time.perf_counter()
+    parts = {
+        "1. signs": lambda: signs(given.images),
+        "2. bias of the gradient": lambda: bias_of_the_gradient(given.images),
+        "3. the largest step": lambda: constants(given.images),
+        "4. factors": lambda: factors(given.images),
+        "6. PAWS": lambda: paws(given.images),
+        "7, 8. counting": theory_numbers.counting,
+        "9. maps": theory_numbers.maps,
+        "10, 11. splits": theory_numbers.splits,
+        "12. luck": theory_numbers.luck,
+        "cost of a search": theory_numbers.cost,
+        "5. convergence": lambda: converging(given.images, given.iterations, given.seeds),
+        "proposals": lambda: theory_numbers.proposals(given.seeds),
+    }
+    for name, part in parts.items():
+        print(name, flush=True)
+        part()
+    print(f"{time.perf_counter() - began:.0f} s")
 
 
 if __name__ == "__main__":

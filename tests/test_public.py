@@ -57,23 +57,3 @@ def test_import_loads_nothing_slow():
     code = f"import sys, xmen; print([m for m in {slow!r} if m in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert loaded.strip() == "[]"
-
-
-def test_the_demo_runs(tmp_path, capsys):
-    from xmen import demo
-
-    demo.main(str(tmp_path))
-    assert (tmp_path / "demo.png").stat().st_size > 10_000
-    assert "265,729" in capsys.readouterr().out
-
-
-def test_the_problem_in_the_readme_can_be_checked_and_sampled(tmp_path):
-    from typer.testing import CliRunner
-
-    from xmen.cli.app import app
-
-    path = tmp_path / "problem.toml"
-    path.write_text(re.search(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S).group(1))
-    for command in (["check"], ["engines"], ["sample", "-n", "5"]):
-        answer = CliRunner().invoke(app, [command[0], str(path), *command[1:]])
-        assert answer.exit_code == 0, answer.output

@@ -42,7 +42,7 @@ name = "not straight"
 rule = "longest_repeat() <= 2"
 """
 CLASH = PROBLEM + '\n[[constraints]]\nname = "no keys"\nrule = "never(key)"\n'
-COMMANDS = ["new", "check", "engines", "fit", "sample", "plot"]
+COMMANDS = ["new", "check", "engines", "fit", "sample", "plot", "reproduce"]
 RULES = ["the key [bold]before[/bold] the door", "not straight"]
 
 

@@ -222,3 +222,24 @@ def plot(
     from xmen.cli.plot import run_plot
 
     raise typer.Exit(run_plot(problem, demos, out, what, also or (), n, seed, as_json))
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="figure1, grid, human, convergence, or all of them.")],
+    quick: Annotated[bool, typer.Option("--quick", help="The same code on less of everything.")] = False,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where figures and tables go.")] = Path("reproduction"),
+    seed: Annotated[int, typer.Option(min=0, help="The same seed, the same figures and tables.")] = 0,
+    data: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="For human: drawn paths, one file of x,y lines each.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep what an earlier run has finished.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make the paper's figures and tables again; `all` also writes report.html.
+
+    Example:  xmen reproduce grid --quick --out report
+    """
+    from xmen.cli.reproduce import run_reproduce
+
+    raise typer.Exit(run_reproduce(name, quick=quick, out=out, seed=seed, data=data, as_json=as_json, resume=resume))

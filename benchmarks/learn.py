@@ -1,0 +1,153 @@
+"""Learning: how long until the loss is within 0.01 nats of the optimum, memory, and growth.
+
+    python benchmarks/learn.py [--quick] [--sat] [--out results/learn.json]
+
+The task: a grid with the moves up, right and up-right, fetch one of two keys, at most three equal moves in a row, one
+weight for each of four features, 200 demonstrations. Each fit runs in a process of its own that has compiled
+everything before, so that seconds are those of the fit alone and memory is what the fit adds. X-MEN's three
+methods share one optimum; MaxEnt and relative entropy IRL are measured against their own. Constraint inference has no
+loss to come near to: its whole fit is timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import resource
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import xmen as xm
+
+NEAR = 0.01  # nats
+console = Console()
+
+
+def task(side: int, n_demos: int) -> tuple[Any, Any, np.ndarray, list[Any]]:
+    """The world, the rules, features and demonstrations of a known taste."""
+    grid = xm.GridWorld(side, side, start=(0, 0), goal=(side - 1, side - 1), moves=("up", "right", "up-right"))
+    rules = xm.visit(grid.at((1, 3), (3, 1))).named("fetch a key") & (xm.longest_repeat() <= 3).named("no long runs")
+    rng = np.random.default_rng(5)
+    features = rng.normal(size=(grid.n_states, grid.n_actions, 4))
+    demos = xm.distribution(grid, rules, features @ rng.normal(size=4), seed=0).sample(n_demos)
+    return grid, rules, features, demos
+
+
+def learner(method: str, grid: Any, rules: Any, features: np.ndarray, max_iter: int | None) -> Any:
+    """By name; "cells, SAT" is "cells" with CryptoMiniSat in place of the list."""
+    name, _, oracle = method.partition(", ")
+    settings = {"oracle": "cryptominisat" if oracle else "auto", "engine": "exact" if name == "exact" else "auto"}
+    if name in ("exact", "cells", "paper"):
+        return xm.XMEN(grid, rules, features, method=name, seed=0, max_iter=max_iter, **settings)
+    if name == "MaxEnt":
+        return xm.MaxEntIRL(grid, features, max_iter=max_iter)
+    if name == "relative entropy":
+        return xm.RelativeEntropyIRL(grid, features, epsilon=0.0, seed=0, max_iter=max_iter or 1000)
+    return xm.ConstraintInference(grid, seed=0)
+
+
+def fit_elsewhere(method: str, side: int, n_demos: int, max_iter: int | None) -> dict[str, float]:
+    """One fit in this process, after everything was compiled on a smaller task: seconds, memory, the mean score."""
+    warnings.simplefilter("ignore")
+    learner(method, *task(4, 20)[:3], 3).fit(task(4, 20)[3])
+    *problem, demos = task(side, n_demos)
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    model = learner(method, *problem, max_iter).fit(demos)
+    seconds = time.perf_counter() - began
+    added = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    if method.startswith(("exact", "cells", "paper")):  # judged exactly, whatever found the gradient
+        score = xm.XMEN(*problem, engine="exact", max_iter=1).fit(demos)
+        score.reward_ = model.reward_
+        mean = score.score(demos)
+    elif method == "relative entropy":  # its loss, the dual of the drawn rollouts, is no likelihood
+        mean = -model.history_[-1].loss
+    else:
+        mean = model.score(demos)
+    return {"seconds": seconds, "MB": added, "score": mean, "iterations": model.n_iter_}
+
+
+def fit(method: str, side: int, n_demos: int, max_iter: int | None = None) -> dict[str, float]:
+    """`fit_elsewhere`, in a fresh process."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(fit_elsewhere, (method, side, n_demos, max_iter))
+
+
+def time_to_near(method: str, side: int, n_demos: int, limit: float) -> dict[str, Any]:
+    """The first of ever longer fits that ends within NEAR of the optimum."""
+    if method == "constraint inference":
+        return {"method": method, **fit(method, side, n_demos), "gap": None}
+    optimum = fit("exact" if method[:5] in ("exact", "cells", "paper") else method, side, n_demos)["score"]
+    n, spent = 5, 0.0
+    while True:
+        found = fit(method, side, n_demos, n)
+        gap, spent = optimum - found["score"], spent + found["seconds"]
+        if gap <= NEAR or spent > limit or found["iterations"] < n:
+            return {"method": method, **found, "gap": gap}
+        n *= 2
+
+
+def compare(side: int, n_demos: int, limit: float, sat: bool) -> list[dict[str, Any]]:
+    """All methods on one task, as ratios to exact learning."""
+    methods = ["exact", "cells", "paper", "MaxEnt", "relative entropy", "constraint inference"]
+    if sat:
+        methods += ["cells, SAT", "paper, SAT"]
+    rows = []
+    for method in methods:
+        with console.status(f"{side}x{side}: {method}"):
+            rows.append(time_to_near(method, side, n_demos, limit))
+    title = f"{side}x{side}, {n_demos} demonstrations: to within {NEAR} nats of the optimum"
+    table = Table("method", "iterations", "seconds", "of exact", "gap (nats)", "memory (MB)", title=title)
+    for row in rows:
+        near = row["gap"] is None or row["gap"] <= NEAR
+        gap = "whole fit" if row["gap"] is None else f"{row['gap']:.4f}" + ("" if near else ", not reached")
+        ratio = row["seconds"] / rows[0]["seconds"]
+        table.add_row(
+            row["method"], str(row["iterations"]), f"{row['seconds']:.2f}", f"{ratio:.1f}", gap, f"{row['MB']:.0f}"
+        )
+    console.print(table)
+    return rows
+
+
+def growth(sides: list[int], numbers: list[int]) -> dict[str, list[dict[str, Any]]]:
+    """Exact learning to the optimum against the side of the grid and the number of demonstrations."""
+    by_side = [{"side": side, **fit("exact", side, 200)} for side in sides]
+    by_demos = [{"demonstrations": n, **fit("exact", 9, n)} for n in numbers]
+    for name, rows in (("side", by_side), ("demonstrations", by_demos)):
+        table = Table(name, "iterations", "seconds", "ms per iteration", "of the first", "memory (MB)", title="exact")
+        for row in rows:
+            step, first = (1000 * one["seconds"] / one["iterations"] for one in (row, rows[0]))
+            table.add_row(
+                f"{row[name]:,}", str(row["iterations"]), f"{row['seconds']:.2f}", f"{step:.2f}",
+                f"{step / first:.1f}", f"{row['MB']:.0f}",
+            )  # fmt: skip
+        console.print(table)
+    return {"by_side": by_side, "by_demonstrations": by_demos}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="the 6x6 grid and little growth")
+    parser.add_argument("--sat", action="store_true", help="cells and paper with a SAT solver too, on the 6x6 grid")
+    parser.add_argument("--out", type=Path, default=Path("results/learn.json"))
+    given = parser.parse_args()
+    results: dict[str, Any] = {"6x6": compare(6, 200, 120.0, given.sat)}
+    if not given.quick:
+        results["9x9"] = compare(9, 200, 300.0, False)
+    sides, numbers = [6, 9, 15, 25], [10, 100, 1000]
+    results["growth"] = growth(
+        sides if given.quick else [*sides, 40, 60], [*numbers, 10_000, 100_000][: 3 if given.quick else 5]
+    )
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps(results, indent=2) + "\n")
+    console.print(f"written to {given.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""`xmen reproduce`: the paper's experiments, their figures and tables, and one report of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table as Printed
+from rich.text import Text
+
+from xmen.cli._output import YES, print_json
+from xmen.experiments import EXPERIMENTS, reproduce
+from xmen.experiments.notebook import Record, Tell
+from xmen.experiments.report import write_report
+
+FILE_WIDTH = 110  # columns, where the output is no terminal
+
+
+def run_reproduce(
+    name: str, *, quick: bool, out: Path, seed: int, data: Path | None, as_json: bool, resume: bool = False
+) -> int:
+    """Run one experiment or all of them; the figures go directly into `out`."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    names = EXPERIMENTS if name == "all" else (name,)
+    records = []
+    for one in names:
+        record = _finished(one, out, quick, seed, data) if resume else None
+        if record is None:
+            with _progress(one) as tell:
+                record = reproduce(one, out, quick=quick, seed=seed, data=data, tell=tell)
+        records.append(record)
+        if not as_json:
+            _print(record, out)
+    report = write_report(records, out) if name == "all" else None
+    if as_json:
+        print_json({"report": str(report) if report else None, "experiments": [asdict(one) for one in records]})
+    elif report:
+        typer.echo(f"report: {report}")
+    return YES
+
+
+def _finished(name: str, out: Path, quick: bool, seed: int, data: Path | None) -> Record | None:
+    """What an earlier run with the same settings has left, when all of it is there."""
+    record = Record.read(out / f"{name}.json")
+    asked = (quick, seed, None if data is None else str(data))
+    if record is None or (record.quick, record.seed, record.data) != asked:
+        return None
+    return record if all((out / picture.file).exists() for picture in record.pictures) else None
+
+
+@contextmanager
+def _progress(name: str) -> Iterator[Tell]:
+    """A line with the stage and how far it is, on a terminal; nothing elsewhere."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(name, total=None)
+
+        def tell(stage: str, share: float | None) -> None:
+            bar.update(task, description=f"{name}: {stage}", total=1.0 if share is not None else None, completed=share)
+
+        yield tell
+
+
+def _print(record: Record, out: Path) -> None:
+    """What it says, the pictures that were made, and the tables; the last one ends the run."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = FILE_WIDTH
+    console.print(Text(record.title, style="bold"))
+    for paragraph in record.paragraphs:
+        console.print(Text(f"\n{paragraph}"))
+    console.print()
+    for picture in record.pictures:
+        console.print(Text(f"  {out / picture.file}"))
+    for table in record.tables:
+        printed = Printed(title=Text(f"\n{table.title}", style="bold"), title_justify="left", box=box.SIMPLE_HEAD)
+        printed.pad_edge = False
+        for header, spec in table.columns.items():
+            printed.add_column(header, justify="right" if spec else "left")
+        for row in table.cells():
+            printed.add_row(*map(Text, row))
+        console.print(printed)
+        if table.note:
+            console.print(Text(table.note, style="dim"))

@@ -1,0 +1,36 @@
+"""The paper's figures, made again: `xmen reproduce figure1 | grid | human | convergence | all`.
+
+Each experiment is one module with `run(book)`, read from top to bottom. They use the library as anyone would.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from xmen.errors import XmenError
+from xmen.experiments.notebook import Notebook, Record, Tell
+
+__all__ = ["EXPERIMENTS", "Notebook", "Record", "reproduce"]
+
+EXPERIMENTS = ("figure1", "grid", "human", "convergence")
+"""In the order of the paper."""
+
+
+def reproduce(
+    name: str,
+    folder: Path,
+    *,
+    quick: bool = False,
+    seed: int = 0,
+    data: Path | None = None,
+    tell: Tell | None = None,
+) -> Record:
+    """Run one experiment: figures and a JSON record go to `folder`, and the record is returned."""
+    if name not in EXPERIMENTS:
+        known = ", ".join(EXPERIMENTS)
+        raise XmenError(f"there is no experiment {name!r}: choose one of {known}, or all.")
+    folder.mkdir(parents=True, exist_ok=True)
+    book = Notebook(name, folder, quick=quick, seed=seed, data=data, tell=tell)
+    import_module(f"xmen.experiments.{name}").run(book)
+    return book.finish()

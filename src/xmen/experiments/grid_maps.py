@@ -1,0 +1,119 @@
+"""The 9x9 world of the paper on two maps of our own: one whose rules need memory, and one whose rules hardly do.
+
+The moves are up, right and up-right, from the lower left to the upper right corner. A path is valid when the triangle
+is the first symbol it meets, it meets no cross, and it meets exactly one square and exactly one circle. The crosses on
+the diagonal part an upper from a lower arm, each behind its own triangle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from xmen.constraints import count, first, never, visit
+from xmen.constraints.constraint import Constraint
+from xmen.engines.distribution import distribution
+from xmen.rewards import Floats
+from xmen.worlds import GridWorld, Trajectory
+from xmen.worlds.grid import Cell
+
+DIAGONAL = tuple((i, i) for i in range(2, 7))
+
+
+@dataclass(frozen=True)
+class GridMap:
+    """Symbols of the upper arm; the lower arm is its mirror image."""
+
+    name: str
+    triangle: Cell
+    squares: tuple[Cell, ...]
+    circles: tuple[Cell, ...]
+    crosses: tuple[Cell, ...] = ()
+
+    @cached_property
+    def world(self) -> GridWorld:
+        """The 9x9 grid."""
+        return GridWorld(9, 9, start=(0, 0), goal=(8, 8), moves=("up", "right", "up-right"))
+
+    @cached_property
+    def symbols(self) -> dict[str, list[Cell]]:
+        """The cells of each symbol, on both arms."""
+        return {
+            "triangle": _both(self.triangle),
+            "cross": [*DIAGONAL, *_both(*self.crosses)],
+            "square": _both(*self.squares),
+            "circle": _both(*self.circles),
+        }
+
+    @cached_property
+    def rules(self) -> list[Constraint]:
+        """The rules of the paper."""
+        triangle, cross, square, circle = (self.world.at(*cells) for cells in self.symbols.values())
+        return [
+            first(triangle, among=triangle | cross | square | circle).named("triangle first"),
+            never(cross).named("no crosses"),
+            (count(square) == 1).named("exactly one square"),
+            (count(circle) == 1).named("exactly one circle"),
+        ]
+
+    @property
+    def upper(self) -> Constraint:
+        """The path takes the upper arm."""
+        return visit(self.world.at(self.triangle)).named("upper arm")
+
+    def path_types(self) -> list[tuple[str, Cell, Cell]]:
+        """All types of valid paths: the arm, and the one square and the one circle on it that are met."""
+        arms = (("upper", _same), ("lower", _mirrored))
+        pairs = [(square, circle) for square in self.squares for circle in self.circles]
+        return [(arm, place(square), place(circle)) for arm, place in arms for square, circle in pairs]
+
+    def of_type(self, paths: Sequence[Trajectory]) -> Floats:
+        """1 where a valid path is of a type, (types, paths)."""
+        visited = np.zeros((len(paths), self.world.n_states))
+        for row, tau in zip(visited, paths, strict=True):
+            row[list(tau.states)] = 1.0
+        met = [visited[:, [self.world.state(cell) for cell in cells]] for _, *cells in self.path_types()]
+        return np.array([cells.all(axis=1) for cells in met], dtype=np.float64)
+
+    def demonstrations(self, n: int, seed: int, upper_share: float = 0.7) -> list[Trajectory]:
+        """n valid paths, this share of them on the upper arm, each arm's paths all equally likely.
+
+        The true reward is 0 everywhere and 1 at the goal: all complete paths are worth the same.
+        """
+        n_upper = round(upper_share * n)
+        parts = ((self.upper, n_upper, 2 * seed), (~self.upper, n - n_upper, 2 * seed + 1))
+        return [
+            tau
+            for arm, size, arm_seed in parts
+            if size
+            for tau in distribution(self.world, [*self.rules, arm], None, engine="exact").sample(size, seed=arm_seed)
+        ]
+
+
+def _same(cell: Cell) -> Cell:
+    return cell
+
+
+def _mirrored(cell: Cell) -> Cell:
+    return cell[1], cell[0]
+
+
+def _both(*cells: Cell) -> list[Cell]:
+    return [place(cell) for place in (_same, _mirrored) for cell in cells]
+
+
+MEMORY = GridMap(
+    "memory",
+    triangle=(1, 2),
+    squares=((1, 4), (3, 6), (5, 8)),
+    circles=((2, 4), (4, 6), (6, 8)),
+    crosses=((0, 5),),
+)
+"""Three squares and three circles on each arm, one after the other: whether a square may be entered depends on
+whether one was met before, which no reward of states or moves can know."""
+
+MARKOV = GridMap("near-Markov", triangle=(1, 2), squares=((2, 5),), circles=((5, 7),))
+"""One square and one circle on each arm: "exactly one" is nearly "a large reward there"."""

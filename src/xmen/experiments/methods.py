@@ -1,0 +1,195 @@
+"""X-MEN three ways and the baselines, fitted to the same demonstrations with the same features.
+
+X-MEN knows the rules. MaxEnt and relative entropy IRL know the world and the features, constraint inference also
+looks for cells and moves that the demonstrator must have been forbidden. All are asked the same questions afterwards.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from xmen.errors import InfeasibleError, XmenError
+from xmen.learners.base import Learner, Rules
+from xmen.learners.constraint_inference import ConstraintInference
+from xmen.learners.maxent import MaxEntIRL
+from xmen.learners.notices import IdentifiabilityWarning, LearningWarning
+from xmen.learners.progress import Callback
+from xmen.learners.relative_entropy import RelativeEntropyIRL
+from xmen.learners.rollouts import read_policy
+from xmen.learners.xmen import XMEN
+from xmen.plots.methods import METHODS
+from xmen.rewards import Floats
+from xmen.worlds.mdp import MDP
+from xmen.worlds.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from xmen.experiments.notebook import Notebook
+
+ALL = ("exact", "cells", "paper", "maxent", "relative-entropy", "constraint-inference")
+"""The methods, by their keys in `xmen.plots.methods.METHODS`."""
+
+PROPOSAL_L2 = 0.1  # of the MaxEnt model whose policy the rollouts of relative entropy IRL follow
+PROPOSAL_TOL = 1e-3
+PROPOSAL_UNIFORM = 0.1  # the share of uniform choices in that policy
+LEAST_DUAL_TOL = 1e-6  # of relative entropy IRL, whose dual is estimated from rollouts anyway
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard the methods work, and how strongly weights are held back.
+
+    l2: the penalty l2/2 |theta|^2 of X-MEN and MaxEnt, and of the reward that constraint inference starts from.
+    epsilon: the thresholds of relative entropy IRL, which hold its weights back as sum epsilon_i |theta_i|; None is
+        Hoeffding's bound.
+    kl_threshold: constraint inference forbids as long as that gains more nats.
+    tol: where exact gradients count as zero.
+    paper_rate: the step size of the paper's method; None is the largest that its theorem allows.
+    """
+
+    l2: float = 0.0
+    epsilon: float | None = None
+    kl_threshold: float = 0.1
+    cells_iter: int = 300
+    n_cells: int = 16
+    paper_iter: int = 300
+    paper_samples: int = 64
+    paper_rate: float | None = None
+    rollouts: int = 20_000
+    tol: float = 1e-7
+    oracle: str = "auto"
+
+    def with_(self, **changes: float | None) -> Effort:
+        """The same with some values changed."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+
+def fit_all(
+    world: MDP,
+    rules: Rules,
+    features: ArrayLike | None,
+    demos: Sequence[Trajectory],
+    *,
+    seed: int,
+    book: Notebook | None = None,
+    effort: Effort | None = None,
+    names: Iterable[str] = ALL,
+) -> dict[str, Learner]:
+    """Fitted learners by name. With a book, every fit is a stage of it, and what a learner warns of is a paragraph."""
+    effort = effort or Effort()
+    fitted: dict[str, Learner] = {}
+    for name in names:
+        if book is None:
+            with noticed():
+                fitted[name] = fit_one(name, world, rules, features, demos, seed=seed, effort=effort)
+            continue
+        label = METHODS[name].label
+        with book.stage(f"fit {label}") as stage, noticed() as notices:
+            callback = stage.callback(_iterations(name, effort))
+            fitted[name] = fit_one(name, world, rules, features, demos, seed=seed, effort=effort, callback=callback)
+        for notice in notices:
+            book.say(f"{label} warned: {notice}")
+    return fitted
+
+
+def fit_one(
+    name: str,
+    world: MDP,
+    rules: Rules,
+    features: ArrayLike | None,
+    demos: Sequence[Trajectory],
+    *,
+    seed: int,
+    effort: Effort,
+    callback: Callback | None = None,
+) -> Learner:
+    """One method, as strong as its settings make it.
+
+    All answer by the exact engine afterwards, whatever found the gradient. The rollouts of relative entropy IRL follow
+    MaxEnt's policy. Constraint inference takes the reward that MaxEnt learns from the same features as the known one.
+    """
+    l2 = effort.l2
+    if name == "exact":
+        learner: Learner = XMEN(
+            world, rules, features, method="exact", engine="exact", seed=seed, l2=l2, tol=effort.tol, callback=callback
+        )
+    elif name == "cells":
+        learner = XMEN(
+            world, rules, features, method="cells", engine="exact", seed=seed, l2=l2, max_iter=effort.cells_iter,
+            n_cells=effort.n_cells, oracle=effort.oracle, callback=callback,
+        )  # fmt: skip
+    elif name == "paper":
+        learner = XMEN(
+            world, rules, features, method="paper", engine="exact", seed=seed, l2=l2, max_iter=effort.paper_iter,
+            n_samples=effort.paper_samples, n_demonstrations=None, learning_rate=effort.paper_rate,
+            oracle=effort.oracle, callback=callback,
+        )  # fmt: skip
+    elif name == "maxent":
+        learner = MaxEntIRL(world, features, engine="exact", seed=seed, l2=l2, tol=effort.tol, callback=callback)
+    elif name == "relative-entropy":
+        learner = RelativeEntropyIRL(
+            world, features, sampling_policy=sampling_policy(world, features, demos), n_samples=effort.rollouts,
+            epsilon=effort.epsilon, tol=max(effort.tol, LEAST_DUAL_TOL), engine="exact", seed=seed, callback=callback,
+        )  # fmt: skip
+    elif name == "constraint-inference":
+        reward = MaxEntIRL(world, features, l2=l2, tol=effort.tol).fit(demos).reward_
+        learner = ConstraintInference(
+            world, reward, kl_threshold=effort.kl_threshold, engine="exact", seed=seed, callback=callback
+        )
+    else:
+        raise XmenError(f"there is no method {name!r}: choose from {', '.join(ALL)}.")
+    return learner.fit(demos)
+
+
+def sampling_policy(world: MDP, features: ArrayLike | None, demos: Iterable[Trajectory]) -> Floats:
+    """A policy that rollouts are worth following: MaxEnt's expected choices, and some uniform ones; (S, A).
+
+    Against rollouts of smoothed demonstrations, their effective number is several times as large.
+    """
+    maxent = MaxEntIRL(world, features, l2=PROPOSAL_L2, tol=PROPOSAL_TOL, engine="exact").fit(demos)
+    visits = maxent.distribution().visits()
+    uniform = read_policy(None, world, "uniform")
+    passed = visits.sum(axis=1, keepdims=True)
+    policy: Floats = np.where(passed > 0, visits / np.where(passed > 0, passed, 1.0), uniform)
+    return (1.0 - PROPOSAL_UNIFORM) * policy + PROPOSAL_UNIFORM * uniform
+
+
+def valid_probability(model: Learner, rules: Rules) -> float:
+    """The probability that a trajectory of the model keeps the rules, exact: exp(log Z under them - log Z)."""
+    try:
+        kept = model.distribution(also=rules).log_partition()
+    except InfeasibleError:
+        return 0.0
+    return min(1.0, float(np.exp(kept - model.distribution().log_partition())))
+
+
+def log_likelihood(model: Learner, demos: Iterable[Trajectory]) -> float:
+    """The mean log-likelihood of trajectories in nats, exact; -inf where one is impossible for the model."""
+    return model.score(demos)
+
+
+@contextmanager
+def noticed() -> Iterator[list[str]]:
+    """What learners warn of, as sentences. Weights that no trajectory can tell apart are no news: they are silent."""
+    sentences: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield sentences
+    for one in caught:
+        if issubclass(one.category, IdentifiabilityWarning):
+            continue
+        if not issubclass(one.category, LearningWarning):
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        elif str(one.message) not in sentences:
+            sentences.append(str(one.message))
+
+
+def _iterations(name: str, effort: Effort) -> int:
+    """How many iterations a method will make, about: the share that is done is told from it."""
+    return {"cells": effort.cells_iter, "paper": effort.paper_iter}.get(name, 100)

@@ -1,0 +1,201 @@
+"""What an experiment shows: sentences, figures, tables, settings and times, collected as it runs.
+
+An experiment is a function of a Notebook, read from top to bottom:
+
+    def run(book: Notebook) -> None:
+        book.title("The 9x9 grid")
+        book.say("What is asked, and what cannot be compared.")
+        with book.stage("fit MaxEnt"):
+            ...
+        book.figure(fig, "grid_marginals", "How often each cell is passed.")
+        book.table("methods", {"method": "", "valid": ".1%"}, [("MaxEnt", 0.31)])
+
+Everything but the times depends on the seed alone; figures that show times say so with `timed=True`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from xmen.learners.progress import Callback
+
+FORMAT = 1  # of the record on disk
+MISSING = "n/a"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure that was saved: its file in the folder, and what it shows."""
+
+    file: str
+    caption: str
+    timed: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of values under columns; `columns` maps each header to the format of its numbers ("" for text)."""
+
+    title: str
+    columns: dict[str, str]
+    rows: list[list[Any]]
+    note: str = ""
+    timed: bool = False
+
+    def cells(self) -> list[list[str]]:
+        """The rows as text."""
+        formats = list(self.columns.values())
+        return [[_text(value, spec) for value, spec in zip(row, formats, strict=True)] for row in self.rows]
+
+
+@dataclass
+class Record:
+    """All that an experiment has shown; the report is made of these."""
+
+    name: str
+    quick: bool
+    seed: int
+    data: str | None = None
+    title: str = ""
+    paragraphs: list[str] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    pictures: list[Picture] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    times: dict[str, float] = field(default_factory=dict)
+
+    def write(self, path: Path) -> None:
+        """As JSON."""
+        path.write_text(json.dumps({"format": FORMAT, **asdict(self)}, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """The record in a file; None when there is none that this version wrote whole."""
+        try:
+            found = json.loads(path.read_text("utf-8"))
+            if found.pop("format") != FORMAT:
+                return None
+            found["pictures"] = [Picture(**one) for one in found["pictures"]]
+            found["tables"] = [Table(**one) for one in found["tables"]]
+            return cls(**found)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+
+class Tell(Protocol):
+    """Called as work goes on: the stage, and the share of it that is done (None: not known)."""
+
+    def __call__(self, stage: str, share: float | None) -> None: ...
+
+
+class Stage:
+    """A piece of work under way; says how far it is."""
+
+    def __init__(self, label: str, tell: Tell) -> None:
+        self._label, self._tell = label, tell
+
+    def done(self, share: float) -> None:
+        """This share of the stage is done."""
+        self._tell(self._label, min(1.0, share))
+
+    def callback(self, max_iter: int) -> Callback:
+        """For a learner that runs at most so many iterations."""
+        return lambda record: self.done(record.iteration / max_iter)
+
+
+class Notebook:
+    """Where an experiment writes what it shows; `folder` gets the figures.
+
+    `quick` asks for the same code on less of everything; `data` is a folder of the user's, for experiments that
+    take one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        *,
+        quick: bool = False,
+        seed: int = 0,
+        data: Path | None = None,
+        tell: Tell | None = None,
+    ) -> None:
+        self.folder, self.quick, self.seed, self.data = folder, quick, seed, data
+        self.record = Record(name, quick, seed, None if data is None else str(data))
+        self._tell: Tell = tell or (lambda stage, share: None)
+        self._began = time.perf_counter()
+
+    def title(self, text: str) -> None:
+        """The headline."""
+        self.record.title = text
+
+    def say(self, text: str) -> None:
+        """A paragraph of the report."""
+        self.record.paragraphs.append(" ".join(text.split()))
+
+    def set(self, **settings: Any) -> None:
+        """Settings that the report lists."""
+        self.record.settings |= {name: _plain(value) for name, value in settings.items()}
+
+    def pick(self, quick: Any, full: Any) -> Any:
+        """The first in quick mode, the second otherwise."""
+        return quick if self.quick else full
+
+    @contextmanager
+    def stage(self, label: str) -> Iterator[Stage]:
+        """A piece of work with a name; its time goes into the report."""
+        self._tell(label, None)
+        began = time.perf_counter()
+        yield Stage(label, self._tell)
+        self.record.times[label] = self.record.times.get(label, 0.0) + time.perf_counter() - began
+        self._tell(label, 1.0)
+
+    def figure(self, figure: Figure, name: str, caption: str, *, timed: bool = False) -> None:
+        """Save a figure as `name`.png and close it."""
+        import matplotlib.pyplot as plt
+
+        # Without the software's version in it, equal figures are equal files.
+        figure.savefig(self.folder / f"{name}.png", dpi=120, bbox_inches="tight", metadata={"Software": None})
+        plt.close(figure)
+        self.record.pictures.append(Picture(f"{name}.png", " ".join(caption.split()), timed))
+
+    def table(
+        self, title: str, columns: Mapping[str, str], rows: Iterable[Sequence[Any]], note: str = "", timed: bool = False
+    ) -> None:
+        """A table; the last one ends the run on the terminal."""
+        plain = [[_plain(value) for value in row] for row in rows]
+        self.record.tables.append(Table(title, dict(columns), plain, " ".join(note.split()), timed))
+
+    def finish(self) -> Record:
+        """Write the record beside the figures, and return it."""
+        self.record.times["all"] = time.perf_counter() - self._began
+        self.record.write(self.folder / f"{self.record.name}.json")
+        return self.record
+
+
+Experiment = Callable[[Notebook], None]
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy as Python's, so that records are JSON."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value
+
+
+def _text(value: Any, spec: str) -> str:
+    if value is None:
+        return MISSING
+    return format(value, spec) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)

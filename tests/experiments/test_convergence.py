@@ -1,0 +1,144 @@
+"""Algorithm 1 against its bounds on problems small enough to list, and the counts of what its oracle did."""
+
+from __future__ import annotations
+
+import json
+from itertools import groupby
+
+import numpy as np
+import pytest
+
+from xmen.experiments import Notebook, convergence
+from xmen.experiments.theory_runs import Setting, compare, start_run
+from xmen.experiments.theory_tasks import slippery, straight
+
+SETTING = Setting(delta=1.18, m1=16, n_draws=8)
+WEIGHTED = Setting(delta=1.1, m1=16, n_draws=8)
+N_ITER, N_SEEDS = 6, 3
+
+
+@pytest.fixture(scope="module")
+def plain():
+    settings = [SETTING, SETTING._replace(delta=1.35), SETTING._replace(n_draws=2)]
+    return compare(straight(), settings, N_ITER, N_SEEDS, seed=0)
+
+
+@pytest.fixture(scope="module")
+def weighted():
+    return compare(slippery(), [WEIGHTED, WEIGHTED._replace(self_normalised=True)], N_ITER, 2, seed=0)
+
+
+def walks_on_the_grid(cell=(0, 0), moves=()):
+    """All move sequences from (0, 0) to (4, 4), written down without the library."""
+    if cell == (4, 4):
+        yield moves
+    for name, (dx, dy) in {"up": (0, 1), "right": (1, 0), "up-right": (1, 1)}.items():
+        x, y = cell[0] + dx, cell[1] + dy
+        if x <= 4 and y <= 4:
+            yield from walks_on_the_grid((x, y), (*moves, (name, (x, y))))
+
+
+def test_the_listed_truth_is_what_a_walk_over_the_grid_finds():
+    found = []
+    for walk in walks_on_the_grid():
+        names, cells = [name for name, _ in walk], [cell for _, cell in walk]
+        longest = max(len(list(run)) for _, run in groupby(names))
+        if ((1, 3) in cells) != ((3, 1) in cells) and longest <= 3:
+            found.append([(1, 3) in cells, names.count("up-right")])
+    truth = straight().truth
+    assert sorted((truth.rows * truth.span).tolist()) == sorted(np.array(found, dtype=float).tolist())
+
+
+@pytest.mark.parametrize("problem", [straight(), slippery()], ids=lambda problem: problem.name)
+def test_the_optimum_matches_the_demonstrations_and_losses_are_likelihoods(problem):
+    import xmen as xm
+
+    truth = problem.truth
+    assert truth.probabilities(truth.best) @ truth.rows == pytest.approx(truth.demo_mean, abs=1e-6)
+    theta = np.array([0.7, -0.4])
+    d = xm.distribution(problem.world, problem.rule, problem.features @ (theta / truth.span))
+    exact = np.mean([d.log_prob(tau) for tau in problem.demos])  # L leaves out the demonstrations' mean of log D
+    dynamics = np.mean([xm_log_dynamics(problem, tau) for tau in problem.demos])
+    assert -truth.loss(theta) == pytest.approx(exact - dynamics)
+
+
+def xm_log_dynamics(problem, tau):
+    world = problem.world
+    edges = zip(world.source, world.action, world.target, world.probability, strict=True)
+    chance = {(s, a, t): p for s, a, t, p in edges}
+    steps = zip(tau.states, tau.actions, tau.states[1:], strict=False)
+    return sum(np.log(chance[step]) for step in steps)
+
+
+def test_the_mean_gap_is_under_the_bound_with_its_bias_term(plain, weighted):
+    for curve in [*plain.values(), *weighted.values()]:
+        assert curve.gaps.shape[1] == N_ITER
+        assert np.all(curve.gaps >= 0.0)
+        assert np.all(curve.mean <= curve.theorem3 + curve.bias)
+        assert curve.under_bound
+        assert np.all(np.diff(curve.theorem3) < 0.0)
+        assert curve.bias > 0.0
+
+
+def test_the_bound_is_the_sum_of_its_two_terms(plain):
+    """At K = infinity the variance floor is left, and it falls with the number of draws."""
+    first, last = (plain[SETTING].theorem3[k] for k in (0, N_ITER - 1))
+    floor = (N_ITER * last - first) / (N_ITER - 1)  # from a / K + b at K = 1 and at K = N_ITER
+    run = start_run(straight(), SETTING, N_ITER, 0)
+    noise = run.bounds.sigma1_squared / 16 + run.bounds.sigma2_squared / 8
+    assert floor == pytest.approx(run.step_size * noise / 1.18)
+    assert plain[SETTING].bias < plain[SETTING._replace(delta=1.35)].bias
+
+
+def test_a_setting_that_no_iterate_left_has_a_gap_below_where_it_began(plain):
+    """Power: a step with the wrong sign would end above L(0) - L*."""
+    began = straight().truth.gap(np.zeros(2))
+    assert plain[SETTING].mean[-1] < 0.7 * began
+
+
+def test_counts_are_consistent(plain, weighted):
+    for setting, curve in [*plain.items(), *weighted.items()]:
+        n = curve.counts
+        assert n.drawn == setting.n_draws
+        assert n.search_cells > 0
+        assert n.failed >= 0
+        assert n.points > 0
+        # A cell with fewer than P solutions takes one call more than it has solutions.
+        assert n.points <= n.queries <= n.points + n.cells
+        assert n.theorem5 > n.search_cells + n.drawn
+
+
+def test_few_draws_are_fewer_cells(plain):
+    assert plain[SETTING._replace(n_draws=2)].counts.cells < plain[SETTING].counts.cells
+
+
+def test_the_same_seed_gives_the_same_curve(plain):
+    again = compare(straight(), [SETTING], N_ITER, N_SEEDS, seed=0)[SETTING]
+    assert np.array_equal(again.gaps, plain[SETTING].gaps)
+    assert again.counts == plain[SETTING].counts
+    other = compare(straight(), [SETTING], N_ITER, 1, seed=1)[SETTING]
+    assert not np.array_equal(other.gaps[0], plain[SETTING].gaps[0])
+
+
+def test_the_experiment_writes_figures_and_ends_with_the_summary(tmp_path, monkeypatch):
+    common = [SETTING, SETTING._replace(m1=4)]
+    monkeypatch.setattr(convergence, "settings", lambda: [common, common])
+    monkeypatch.setattr(convergence, "weighted_settings", lambda quick: [[WEIGHTED]])
+    monkeypatch.setattr(Notebook, "pick", lambda self, quick, full: 2)
+    records = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        book = Notebook("convergence", folder, quick=True, seed=3)
+        convergence.run(book)
+        records.append(book.finish())
+    names = [picture.file for picture in records[0].pictures]
+    assert names == ["convergence_curves.png", "convergence_weighted.png", "convergence_queries.png"]
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    assert json.dumps([vars(table) for table in records[0].tables]) == json.dumps(
+        [vars(table) for table in records[1].tables]
+    )
+    last = records[0].tables[-1]
+    assert [row[0] for row in last.rows] == ["common", "M1 4", "slip 8"]
+    assert all(row[list(last.columns).index("under")] is True for row in last.rows)

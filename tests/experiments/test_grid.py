@@ -1,0 +1,98 @@
+"""The 9x9 grid world: its maps against a count by hand, and what the experiment promises."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from xmen import MaxEntIRL, distribution
+from xmen.experiments import reproduce
+from xmen.experiments.grid import divergence
+from xmen.experiments.grid_maps import MARKOV, MEMORY
+from xmen.experiments.methods import valid_probability
+
+MAPS = (MEMORY, MARKOV)
+
+
+def n_valid_by_hand(grid_map):
+    """Valid paths by recursion over cells and what was met, written without the constraint language."""
+    symbol = {cell: name for name, cells in grid_map.symbols.items() for cell in cells}
+
+    @cache
+    def completions(x, y, triangle, squares, circles):
+        met = symbol.get((x, y))
+        if met == "cross" or (met is not None and met != "triangle" and not triangle):
+            return 0
+        triangle = triangle or met == "triangle"
+        squares, circles = squares + (met == "square"), circles + (met == "circle")
+        if (x, y) == (8, 8):
+            return int(triangle and squares == 1 and circles == 1)
+        steps = ((0, 1), (1, 0), (1, 1))
+        inside = [(x + dx, y + dy) for dx, dy in steps if x + dx <= 8 and y + dy <= 8]
+        return sum(completions(*cell, triangle, squares, circles) for cell in inside)
+
+    return completions(0, 0, False, 0, 0)
+
+
+@pytest.mark.parametrize("grid_map", MAPS, ids=lambda one: one.name)
+def test_valid_paths_are_counted_as_by_hand(grid_map):
+    log_z = distribution(grid_map.world, grid_map.rules, None).log_partition()
+    assert np.exp(log_z) == pytest.approx(n_valid_by_hand(grid_map))
+
+
+def test_there_are_265729_paths_without_rules():
+    assert np.exp(distribution(MEMORY.world, None, None).log_partition()) == pytest.approx(265_729)
+
+
+@pytest.mark.parametrize("grid_map", MAPS, ids=lambda one: one.name)
+def test_demonstrations_are_valid_and_seven_in_ten_take_the_upper_arm(grid_map):
+    demos = grid_map.demonstrations(100, seed=3)
+    assert all(rule.accepts(tau) for tau in demos for rule in grid_map.rules)
+    assert sum(grid_map.upper.accepts(tau) for tau in demos) == 70
+
+
+@pytest.mark.parametrize("grid_map", MAPS, ids=lambda one: one.name)
+def test_every_valid_path_has_exactly_one_type(grid_map):
+    demos = grid_map.demonstrations(200, seed=1)
+    assert (grid_map.of_type(demos).sum(axis=0) == 1).all()
+
+
+def test_the_first_map_needs_memory_and_the_second_hardly_does():
+    valid = {
+        one.name: valid_probability(MaxEntIRL(one.world, l2=1e-4).fit(one.demonstrations(1000, seed=5)), one.rules)
+        for one in MAPS
+    }
+    assert valid["memory"] < 0.5
+    assert valid["near-Markov"] > 0.95
+
+
+def test_divergence_is_infinite_where_the_model_has_no_mass():
+    assert divergence(np.array([0.7, 0.3]), np.array([0.7, 0.3])) == 0
+    assert divergence(np.array([1.0, 0.0]), np.array([0.5, 0.5])) == pytest.approx(np.log(2))
+    assert divergence(np.array([0.5, 0.5]), np.array([1.0, 0.0])) == np.inf
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
+    return reproduce("grid", tmp_path_factory.mktemp("grid"), quick=True)
+
+
+def test_x_men_rows_are_all_valid_and_match_the_demonstrated_path_types(record):
+    tables = [table for table in record.tables if table.title.startswith("the ")]
+    assert len(tables) == 2
+    for table in tables:
+        rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+        for name in ("X-MEN exact", "X-MEN cells", "X-MEN paper"):
+            assert rows[name]["valid"] == 1.0
+            assert rows[name]["P(valid)"] == pytest.approx(1.0)
+        for name in ("X-MEN exact", "X-MEN cells"):
+            assert rows[name]["KL, arms"] <= 0.005
+            assert rows[name]["KL, types"] <= 0.005
+    memory = {row[0]: row for row in tables[-1].rows}
+    assert all(memory[rival][1] <= 0.5 for rival in ("MaxEnt", "RE-IRL", "MLCI"))
+
+
+def test_every_figure_has_a_caption(record):
+    assert len(record.pictures) == 9
+    assert all(picture.caption for picture in record.pictures)
+    assert [picture.file for picture in record.pictures if picture.timed] == ["grid_by_time.png"]

@@ -1,0 +1,243 @@
+"""The obstacle experiment: drawings on a grid, held-out scores, errors that name the file, and the whole run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import xmen as xm
+from xmen.experiments import human, human_heldout, reproduce
+from xmen.experiments.human import shortest_length
+from xmen.experiments.human_heldout import HELD_OUT, HeldOut, leave_one_out
+from xmen.experiments.human_paths import as_trajectory, path_cells, read_drawings
+from xmen.experiments.human_tasks import CHOKE, DRAWN_MOVES, OBSTACLES, choke_task, drawn_task
+from xmen.experiments.methods import ALL, Effort, fit_all, fit_one, log_likelihood, valid_probability
+
+REAL = Path(__file__).parents[2].parent / "shared" / "data" / "human_obstacle"
+
+
+def write_drawings(folder, n=6):
+    """Arcs around the disc, to the left and to the right in turn, each a little wider than the last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    y = np.linspace(0.02, 0.98, 15)
+    for index in range(n):
+        side = 1 if index % 2 else -1
+        x = 0.5 + side * (0.22 + 0.02 * index) * np.sin(np.pi * y)
+        lines = [f"{a:.6f},{b:.6f}" for a, b in zip(x, y, strict=True)]
+        (folder / f"t{index + 1}.txt").write_text("\n".join(lines) + "\n", "utf-8")
+    return folder
+
+
+# --- from points to cells ---------------------------------------------------------------------------------------
+
+
+def test_cells_are_neighbours_from_start_to_goal():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        n = int(rng.choice([5, 9, 13]))
+        y = np.sort(rng.uniform(0.05, 0.95, 8))
+        cells = path_cells(np.column_stack([rng.uniform(0, 1, 8), y]), n)
+        assert cells[0] == (n // 2, 0)
+        assert cells[-1] == (n // 2, n - 1)
+        steps = np.abs(np.diff(cells, axis=0)).max(axis=1)
+        assert (steps == 1).all()
+
+
+def test_every_cell_of_a_path_is_touched_by_it():
+    points = np.array([(0.2, 0.3), (0.25, 0.6), (0.6, 0.9)])
+    whole = np.vstack([(0.5, 0.0), points, (0.5, 1.0)])
+    along = np.concatenate([np.linspace(a, b, 2000) for a, b in pairwise(whole)])
+    touched = {(int(x), int(y)) for x, y in np.clip(np.floor(along * 9), 0, 8)}
+    assert set(path_cells(points, 9)) <= touched
+
+
+def test_a_diagonal_line_takes_diagonal_moves_and_a_square_corner_does_not():
+    # Through the corners' neighbourhood: clipped cells give way to diagonal moves.
+    assert path_cells(np.array([(0.5, 0.1), (0.9, 0.51), (0.5, 0.9)]), 5) == [(2, 0), (3, 1), (4, 2), (3, 3), (2, 4)]
+    # A whole cell along one side and then up is no diagonal.
+    assert path_cells(np.array([(0.5, 0.1), (0.7, 0.1), (0.7, 0.3)]), 5)[:3] == [(2, 0), (3, 0), (3, 1)]
+
+
+def test_a_short_step_over_the_border_and_back_is_no_move():
+    wobble = np.array([(0.5, 0.1), (0.5, 0.25), (0.605, 0.3), (0.5, 0.35), (0.5, 0.9)])
+    assert path_cells(wobble, 5) == [(2, 0), (2, 1), (2, 2), (2, 3), (2, 4)]
+
+
+def test_paths_that_turn_back_are_refused_by_name(tmp_path):
+    folder = write_drawings(tmp_path)
+    (folder / "t2.txt").write_text("0.5,0.02\n0.7,0.8\n0.8,0.3\n0.5,0.98\n", "utf-8")
+    drawings = read_drawings(folder)
+    grid = xm.GridWorld(13, 13, start=(6, 0), goal=(6, 12), moves=DRAWN_MOVES, horizon=26)
+    with pytest.raises(xm.FileFormatError, match=r"t2\.txt: the path goes from cell .* without turning back down"):
+        as_trajectory(grid, drawings[1])
+
+
+# --- files ------------------------------------------------------------------------------------------------------
+
+
+def test_files_are_read_in_their_natural_order(tmp_path):
+    names = [drawing.name for drawing in read_drawings(write_drawings(tmp_path, n=11))]
+    assert names == [f"t{i}" for i in range(1, 12)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0.5,0\nhello\n", r"t3\.txt, line 2: expected a point x,y, got 'hello'"),
+        ("0.5,0\n\n0.5\n", r"t3\.txt, line 3: expected a point"),
+        ("0.5,0\n0.5,1,2\n", r"t3\.txt, line 2: expected a point"),
+        ("0.5,0\n0.5,nan\n", r"t3\.txt, line 2: the point .* outside the unit square"),
+        ("0.5,0\n1.2,0.5\n", r"t3\.txt, line 2: the point \(1\.2, 0\.5\) is outside"),
+        ("0.5,0\n", r"t3\.txt: a path needs at least 2 points, got 1"),
+        ("", r"t3\.txt: a path needs at least 2 points, got 0"),
+        ("0.1,0.6\n0.5,1\n", r"t3\.txt: the path must start within 0\.2 of \(0\.5, 0\.0\)"),
+        ("0.5,0\n0.9,0.9\n", r"t3\.txt: the path must end within"),
+    ],
+)
+def test_malformed_files_are_named_with_their_line(tmp_path, text, message):
+    folder = write_drawings(tmp_path)
+    (folder / "t3.txt").write_text(text, "utf-8")
+    with pytest.raises(xm.FileFormatError, match=message):
+        read_drawings(folder)
+
+
+def test_folders_without_paths_are_refused(tmp_path):
+    with pytest.raises(xm.FileFormatError, match="is not a folder"):
+        read_drawings(tmp_path / "nowhere")
+    with pytest.raises(xm.FileFormatError, match=r"has 2 files \*\.txt, but at least 3"):
+        read_drawings(write_drawings(tmp_path, n=2))
+    (tmp_path / "t1.txt").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "t9.txt").write_text("0.5,0\n0.5,1\n", "utf-8")
+    with pytest.raises(xm.FileFormatError, match=r"t1\.txt cannot be read"):
+        read_drawings(tmp_path)
+
+
+def test_a_path_through_the_obstacle_is_named_with_the_rule(tmp_path):
+    folder = write_drawings(tmp_path)
+    (folder / "t4.txt").write_text("0.5,0.02\n0.5,0.98\n", "utf-8")
+    with pytest.raises(xm.InvalidDemonstrationError, match=r"t4\.txt .*never on the obstacle") as caught:
+        drawn_task(folder)
+    assert caught.value.index == 3
+
+
+# --- tasks and methods ------------------------------------------------------------------------------------------
+
+
+def test_demonstrations_are_shortest_valid_ways():
+    task = choke_task(seed=3)
+    assert len(task.demos) == 10
+    for tau in task.demos:
+        cells = [task.grid.cell(state) for state in tau.states]
+        assert CHOKE in cells
+        assert not set(cells) & set(OBSTACLES)
+        assert len(tau) == shortest_length(task) == 18
+        assert all(len(set(tau.actions[i : i + 4])) > 1 for i in range(len(tau) - 3))
+    wide = choke_task(seed=3, moves=("left", "up", "down", "right"), horizon=24)
+    assert [tau.states for tau in wide.demos] == [tau.states for tau in task.demos]
+    xm.check_demos(wide.grid, wide.demos, wide.rules)
+    assert shortest_length(wide) == 18
+
+
+def test_no_turn_sharper_than_a_right_angle(tmp_path):
+    task = drawn_task(write_drawings(tmp_path))
+    turns = {"left": 0, "up-left": 1, "up": 2, "up-right": 3, "right": 4}
+    wide = xm.distribution(task.grid, None, None, seed=0).sample(300)
+    for tau in wide:
+        names = [task.grid.moves[action] for action in tau.actions]
+        sharp = any(abs(turns[a] - turns[b]) > 2 for a, b in pairwise(names))
+        assert task.parts[1].accepts(tau) != sharp
+        assert not task.parts[1].accepts(tau) or len(set(tau.states)) == len(tau.states)
+
+
+def test_what_methods_are_asked_is_exact():
+    task = choke_task(seed=0)
+    effort = Effort(l2=0.3, cells_iter=5, paper_iter=3, paper_samples=8, rollouts=500, epsilon=0.1, oracle="listed")
+    fitted = fit_all(task.grid, task.rules, task.features, task.demos, seed=0, effort=effort)
+    assert tuple(fitted) == ALL
+    for name, model in fitted.items():
+        p = valid_probability(model, task.rules)
+        drawn = model.sample(2000, seed=0)
+        share = np.mean([task.rules.accepts(tau) for tau in drawn])
+        assert abs(share - p) <= 4 * np.sqrt(p * (1 - p) / 2000)  # a bias of 0.05 would be seen
+        d = model.distribution()
+        expected = np.mean([d.log_prob(tau) for tau in task.demos])
+        assert log_likelihood(model, task.demos) == pytest.approx(expected, abs=1e-9)
+        assert (p == pytest.approx(1.0)) == (name in ("exact", "cells", "paper"))
+    with pytest.raises(xm.XmenError, match="no method 'nobody'"):
+        fit_one("nobody", task.grid, task.rules, None, task.demos, seed=0, effort=effort)
+
+
+def test_rules_nobody_keeps_have_probability_zero():
+    task = choke_task(seed=0)
+    (model,) = fit_all(task.grid, None, None, task.demos, seed=0, effort=Effort(l2=0.3), names=["maxent"]).values()
+    assert valid_probability(model, xm.never(task.grid.at((0, 0)))) == 0.0
+
+
+def test_held_out_scores_are_of_models_that_have_not_seen_the_demonstration():
+    task = choke_task(seed=1)
+    task = replace(task, demos=task.demos[:4])
+    found = leave_one_out("exact", task, [Effort(l2=0.3), Effort(l2=1.0)], 0, lambda share: None)
+    model = xm.XMEN(task.grid, task.rules, features=task.features, l2=1.0).fit(task.demos[1:])
+    assert found.scores[1, 0] == pytest.approx(model.score(task.demos[:1]), abs=1e-6)
+    assert found.log_valid == pytest.approx(np.zeros((2, 4)), abs=1e-12)
+
+
+def test_the_choice_of_a_setting():
+    efforts = (Effort(l2=1.0), Effort(l2=2.0), Effort(l2=3.0))
+    scores = np.array([[-1.0, -np.inf, -1.0], [-2.0, -3.0, -4.0], [-3.0, -3.0, -2.0]])
+    found = HeldOut(efforts, scores, np.log([[0.5] * 3] * 3))
+    assert found.best is efforts[2]  # one impossible demonstration is worse than any likelihood
+    assert found.log_likelihood.tolist() == [-3.0, -3.0, -2.0]
+    assert found.given_rules == pytest.approx(scores[2] + np.log(2.0))
+    # Without the first: the third row. Without the second: the first row, to which that one is impossible.
+    assert found.nested.tolist() == [-3.0, -np.inf, -4.0]
+
+
+# --- the whole run ----------------------------------------------------------------------------------------------
+
+
+def in_haste(name, book, maxent_l2):
+    """One setting per method, and few steps."""
+    quick = Effort(l2=0.3, epsilon=0.1, kl_threshold=0.5, rollouts=500, cells_iter=5, paper_iter=3, paper_samples=8)
+    return [replace(quick, oracle="listed")]
+
+
+def test_same_seed_same_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(human_heldout, "settings_of", in_haste)
+    folder = write_drawings(tmp_path / "drawn", n=4)
+    first, second = (reproduce("human", tmp_path / name, quick=True, data=folder) for name in ("one", "two"))
+    assert (first.tables, first.paragraphs, first.settings) == (second.tables, second.paragraphs, second.settings)
+    files = [picture.file for picture in first.pictures]
+    assert len(files) == len(set(files)) == 6
+    for file in files:
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+    tables = {table.title: table for table in first.tables}
+    for title in ("choke point: all methods", "drawings: all methods"):
+        for row in tables[title].rows:
+            keeps = row[0].startswith(("X-MEN", "their"))
+            assert (row[2] == 1.0 and row[3] == pytest.approx(1.0)) == keeps
+    assert [row[-1] for row in tables["choke point: all methods"].rows] == [1.0] * 7  # shortest, all of them
+    assert [row[2] for row in tables["choke point with four moves"].rows][-1] == 1.0
+
+
+def test_without_data_the_report_says_how_to_give_some(tmp_path, monkeypatch):
+    monkeypatch.setattr(human, "choke_point", lambda book: None)
+    record = reproduce("human", tmp_path, quick=True)
+    assert any("not public" in text for text in record.paragraphs)
+    assert any("--data FOLDER" in text for text in record.paragraphs)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the drawings are not here")
+def test_real_drawings():
+    task = drawn_task(REAL)
+    assert len(task.demos) == len(set(task.demos)) == 19
+    assert {len(tau) for tau in task.demos} <= set(range(12, 20))
+    effort = Effort(l2=0.1, rollouts=1000, epsilon=0.1)
+    fitted = fit_all(task.grid, task.rules, task.features, task.demos, seed=0, effort=effort, names=HELD_OUT)
+    valid = {name: valid_probability(model, task.rules) for name, model in fitted.items()}
+    assert valid["exact"] == pytest.approx(1.0)
+    assert all(0.1 < valid[name] < 0.95 for name in HELD_OUT[1:])

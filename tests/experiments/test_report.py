@@ -1,0 +1,98 @@
+"""What experiments leave behind: records, figures and the report, the same for the same seed."""
+
+import json
+import re
+
+import matplotlib.pyplot as plt
+import pytest
+
+from xmen import XmenError
+from xmen.cli.reproduce import run_reproduce
+from xmen.experiments import reproduce
+from xmen.experiments.notebook import Notebook, Record
+from xmen.experiments.report import html
+
+TIMES = re.compile(r"<!-- times -->.*?<!-- /times -->", re.S)
+
+
+def tiny(folder, *, told=None):
+    book = Notebook("tiny", folder, quick=True, seed=4, tell=told)
+    book.title("Fewer than <three> things")
+    book.say("One   sentence\n & a half.")
+    book.set(size=9, sizes=(1, 2))
+    with book.stage("drawing") as stage:
+        stage.done(0.5)
+        figure, ax = plt.subplots()
+        ax.plot([0, 1], [book.seed, 2])
+        book.figure(figure, "tiny_line", 'A "line".')
+    book.table("numbers", {"name": "", "share": ".1%", "n": ","}, [("a", 0.25, 1000), ("b", None, 7)], note="of all")
+    return book.finish()
+
+
+def test_a_record_survives_its_file(tmp_path):
+    record = tiny(tmp_path)
+    assert Record.read(tmp_path / "tiny.json") == record
+
+
+def test_only_whole_records_are_read(tmp_path):
+    tiny(tmp_path)
+    path = tmp_path / "tiny.json"
+    text = path.read_text()
+    path.write_text(text[: len(text) // 2])
+    assert Record.read(path) is None
+    path.write_text(json.dumps({**json.loads(text), "format": 99}))
+    assert Record.read(path) is None
+    assert Record.read(tmp_path / "nothing.json") is None
+
+
+def test_cells_are_formatted_and_missing_ones_marked(tmp_path):
+    assert tiny(tmp_path).tables[0].cells() == [["a", "25.0%", "1,000"], ["b", "n/a", "7"]]
+
+
+def test_stages_say_how_far_they_are(tmp_path):
+    told = []
+    tiny(tmp_path, told=lambda stage, share: told.append((stage, share)))
+    assert told == [("drawing", None), ("drawing", 0.5), ("drawing", 1.0)]
+
+
+def test_the_report_is_self_contained_and_escapes_text(tmp_path):
+    page = html([tiny(tmp_path)], tmp_path)
+    assert "Fewer than &lt;three&gt; things" in page
+    assert "data:image/png;base64," in page
+    assert not re.search(r'(src|href)="(?!data:|#)', page)
+    assert "--quick --seed 4" in page
+
+
+def test_the_same_seed_gives_the_same_report_apart_from_times(tmp_path):
+    pages = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        pages.append(TIMES.sub("", html([tiny(tmp_path / name)], tmp_path / name)))
+    assert pages[0] == pages[1]
+
+
+def test_an_unknown_experiment_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(XmenError, match=r"no experiment 'gird'.*figure1, grid, human, convergence"):
+        reproduce("gird", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_puts_figures_directly_in_the_folder_and_ends_with_the_table(tmp_path, capsys):
+    settings = {"quick": True, "out": tmp_path, "seed": 0, "data": None, "as_json": False}
+    assert run_reproduce("figure1", **settings) == 0
+    record = Record.read(tmp_path / "figure1.json")
+    assert all((tmp_path / picture.file).stat().st_size > 0 for picture in record.pictures)
+    printed = capsys.readouterr().out
+    assert printed.index(record.pictures[-1].file) < printed.rindex(record.tables[-1].title)
+
+
+def test_resuming_reads_what_is_there(tmp_path, capsys):
+    settings = {"quick": True, "out": tmp_path, "seed": 0, "data": None, "as_json": True}
+    run_reproduce("figure1", **settings)
+    first = json.loads(capsys.readouterr().out)
+    run_reproduce("figure1", **settings, resume=True)
+    again = json.loads(capsys.readouterr().out)
+    assert again == first  # times included: nothing was run
+    run_reproduce("figure1", **{**settings, "seed": 1}, resume=True)
+    other = json.loads(capsys.readouterr().out)
+    assert other["experiments"][0]["seed"] == 1
