@@ -30,6 +30,13 @@ FAMILIES = {
     "tours of random cubic graphs": (20, 26, 32, 40),
     "counters, 9x9 monotone": (2, 4, 7, 10),
 }
+AXES = {
+    "must-visit cells, 12x12, 8 moves": "cells to visit",
+    "self-avoiding walks, n x n": "side n of the grid",
+    "tours of random cubic graphs": "nodes of the graph",
+    "counters, 9x9 monotone": "counters",
+}
+NO_ANSWER = 0.1  # samples per second; the band below it is for engines that gave up
 
 
 def build(family: str, size: int) -> tuple[Any, Any]:
@@ -112,11 +119,12 @@ def climb(family: str, engine: str, sizes: tuple[int, ...]) -> list[dict[str, An
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Rates against sizes, one panel per family; a cross at the bottom where an engine gave up."""
+    """Rates against sizes, one panel per family; crosses in the band at the bottom where an engine gave up."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
 
     colours = {"exact": "#0072B2", "reject": "#E69F00", "xor": "#009E73"}
     markers = {"exact": "o", "reject": "s", "xor": "^"}
@@ -125,20 +133,22 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         for i, engine in enumerate(ENGINES):
             mine = [row for row in rows if row["family"] == family and row["engine"] == engine]
             good = [(row["size"], row["rate"]) for row in mine if "rate" in row]
-            if good:
-                ax.plot(*zip(*good, strict=True), marker=markers[engine], color=colours[engine], label=engine)
+            ax.plot(*(zip(*good, strict=True) if good else ([], [])), marker=markers[engine], color=colours[engine])
             bad = [row["size"] for row in mine if "rate" not in row]
             floor = 0.02 * 1.7**i
-            ax.plot(bad, [floor] * len(bad), "x", color=colours[engine], label=None if good else engine)
+            ax.plot(bad, [floor] * len(bad), "x", color=colours[engine])
+        ax.axhspan(0.01, NO_ANSWER, color="#dddddd", lw=0)
         ax.set_yscale("log")
         ax.set_ylim(0.01, 1.5e6)
         ax.set_xticks(FAMILIES[family])
         ax.set_title(family)
-        ax.set_xlabel("size")
+        ax.set_xlabel(AXES[family])
         ax.grid(alpha=0.3)
     for ax in axes[:, 0]:
         ax.set_ylabel("valid samples per second")
-    axes[0, 0].legend(title="engine (x: no answer in 60 s and 4 GB)")
+    handles = [Line2D([], [], marker=markers[one], color=colours[one], label=f"engine {one}") for one in ENGINES]
+    handles.append(Line2D([], [], marker="x", color="#666666", ls="", label="no answer in 60 s and 4 GB (grey band)"))
+    figure.legend(handles=handles, loc="outside upper center", ncols=4, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
 

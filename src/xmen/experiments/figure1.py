@@ -78,9 +78,9 @@ def run(book: Notebook) -> None:
         _draw(grid, found, cells.mode()),
         "figure1",
         """The most likely trajectory (orange) under no rule, under forbidden cells, and when at least half of the
-        visited states have to be in the shaded area; blue: the probability of passing each cell. Dashed: the most
-        likely trajectory when only the cells are forbidden that no trajectory of the third rule ever visits; it does
-        not even enter the shade.""",
+        visited states have to be in the shaded area (one of them, where several are equally likely); blue: the
+        probability of passing each cell. Dashed: the most likely trajectory when only the cells are forbidden that
+        no trajectory of the third rule ever visits; it does not even enter the shade.""",
     )
     book.table(
         "rules",
