@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import struct
 import sys
 import zlib
@@ -12,7 +13,8 @@ import pytest
 
 import xmen as xm
 from learners.tasks import grid_task
-from xmen.learners.progress import Record
+from xmen.learners.notices import InterruptedWarning
+from xmen.learners.progress import Monitor, Record
 
 # --- several ------------------------------------------------------------------------------------------------------
 
@@ -207,3 +209,32 @@ def test_without_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard.summary", None)  # importing it now fails
     with pytest.raises(xm.MissingExtraError, match=r'TensorBoard needs tensorboard, .*"xmen\[tensorboard\]"'):
         xm.TensorBoard(tmp_path)
+
+
+def test_a_ctrl_c_that_a_finaliser_swallows_is_not_lost(monkeypatch):
+    """Python drops what is raised in a finaliser; the next record ends the fit all the same."""
+    dropped = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: dropped.append(what.exc_type))
+
+    class Finaliser:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    seen = []
+
+    def swallow(record):
+        seen.append(record.iteration)
+        if record.iteration == 2:
+            Finaliser()
+
+    def fit():
+        with Monitor(swallow) as monitor:
+            while not monitor.record(loss=1.0, gradient_norm=0.5):
+                assert len(seen) < 5
+        return monitor
+
+    with pytest.warns(InterruptedWarning, match="after 2 iterations"):
+        monitor = fit()
+    assert dropped == [KeyboardInterrupt]
+    assert monitor.interrupted
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Self, TypeAlias
 
 from xmen.errors import EngineError
@@ -82,6 +84,8 @@ class Monitor:
         self.history: list[Record] = []
         self.stopped = False  # by the callback
         self.interrupted = False  # by Ctrl-C
+        self._heard = False  # a Ctrl-C that may have been lost on its way
+        self._listening = False
         self._callback = callback
         self._started = time.perf_counter()
 
@@ -93,7 +97,7 @@ class Monitor:
     def record(
         self, loss: float, gradient_norm: float, loss_std: float = 0.0, gradient_std: float = 0.0, **details: float
     ) -> bool:
-        """Note one iteration more; True when the callback asks to stop."""
+        """Note one iteration more; True when the callback or Ctrl-C asks to stop."""
         entry = Record(
             iteration=len(self.history) + 1,
             loss=float(loss),
@@ -106,7 +110,7 @@ class Monitor:
         self.history.append(entry)
         if self._callback is not None and self._callback(entry) is True:
             self.stopped = True
-        return self.stopped
+        return self.stopped or self._heard
 
     @property
     def last_loss(self) -> float:
@@ -114,12 +118,24 @@ class Monitor:
         return self.history[-1].loss if self.history else math.nan
 
     def __enter__(self) -> Self:
+        # An exception that is raised while Python runs a finaliser is dropped, and Ctrl-C with it: it is noted as well.
+        in_main = threading.current_thread() is threading.main_thread()
+        if in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._on_ctrl_c)
+            self._listening = True
         return self
+
+    def _on_ctrl_c(self, number: int, frame: FrameType | None) -> None:
+        self._heard = True
+        signal.default_int_handler(number, frame)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if kind is None or not issubclass(kind, KeyboardInterrupt):
+        if self._listening:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            self._listening = False
+        if not (self._heard if kind is None else issubclass(kind, KeyboardInterrupt)):
             return False
         self.interrupted = True
         notify(

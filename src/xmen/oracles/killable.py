@@ -173,6 +173,7 @@ def serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, who will end this process
     questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # solvers that print must not print into the answers
+    threading.Thread(target=_outlive_no_parent, args=(os.getppid(),), daemon=True).start()
     models = _Batches(iter(()))
     with contextlib.suppress(EOFError, BrokenPipeError):
         oracle = _read(questions)
@@ -197,6 +198,13 @@ def serve() -> None:
             except Exception as error:
                 answer = error
             _write(answers, answer)
+
+
+def _outlive_no_parent(parent: int) -> None:
+    """End the child in the middle of its thinking when the parent has been killed."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 class _Batches:
