@@ -1,6 +1,7 @@
 """Settings shared by all tests: the same cases on every machine, more of them under XMEN_VERIFY=1."""
 
 import os
+import signal
 
 import matplotlib
 from hypothesis import HealthCheck, settings
@@ -15,3 +16,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("xmen")
+
+# A shell without job control starts background jobs with Ctrl-C ignored, and what they start inherits that: tests of
+# Ctrl-C would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
