@@ -50,7 +50,7 @@ def run(book: Notebook) -> None:
         """All methods learn one weight per state. That contains the distance to the goal, which the paper names, as
         a special case; the distance alone cannot tell the two arms of a mirror-symmetric map apart (see the table of
         features). X-MEN is given the rules; its rivals are given what they can use. Rollouts of relative entropy IRL
-        follow the demonstrated choices; constraint inference starts from the reward that MaxEnt learns.
+        follow what MaxEnt has learned, mixed with uniform choices; constraint inference starts from MaxEnt's reward.
         """
     )
     n_demos, n_drawn, n_shown = 1000, 1000, 100
@@ -97,8 +97,8 @@ def run(book: Notebook) -> None:
         "what features can say",
         {"map": "", "features": "", "method": "", "P(valid)": ".1%", "upper": ".1%", "KL, arms": ".4f"},
         compared,
-        note="""Upper: the share of the upper arm among valid paths; 70 % in the demonstrations. One weight per state
-        and move is the most that any Markov policy can use. MLCI on the true reward is as its authors use it.""",
+        note="""Upper: the share of the upper arm among valid paths; 70 % in the demonstrations. MaxEnt with one weight
+        per state and move is the likeliest of all Markov policies. MLCI on the true reward: as its authors use it.""",
     )
     columns = {"method": "", "valid": ".1%", "P(valid)": ".1%", "KL, arms": ".4f", "KL, types": ".4f"}
     columns |= {"log-lik.": ".3f", "held out": ".3f"}
