@@ -6,10 +6,41 @@ import json
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
+import xmen as xm
 from xmen.cli.app import app
+from xmen.problem import read_problem
+
+PROBLEM = """
+format = 1
+demonstrations = "demos.csv"
+
+[world]
+kind = "grid"
+width = 4
+height = 4
+start = [0, 0]
+goal = [3, 3]
+moves = ["up", "right", "up-right"]
+
+[events]
+key = { cells = [[1, 2], [2, 1]] }
+corner = { cells = [[0, 3], [3, 0]] }
+diagonal = { moves = ["up-right"] }
+
+[[constraints]]
+name = "fetch a key"
+rule = "visit(key)"
+
+[reward]
+features = ["steps", "diagonal"]
+
+[settings]
+seed = 1
+"""
 
 
 def run(command: str) -> Result:
@@ -28,3 +59,11 @@ def start(command: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
     """The command as a process of its own, as a user runs it."""
     arguments = [sys.executable, "-m", "xmen.cli", *shlex.split(command)]
     return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=stderr, text=True)
+
+
+def write_problem(folder: Path) -> None:
+    """p.toml with the problem above, and demonstrations of a known taste."""
+    (folder / "p.toml").write_text(PROBLEM)
+    problem = read_problem(folder / "p.toml")
+    d = problem.distribution().with_reward(problem.reward.features @ [-0.5, 0.7])
+    xm.write_demos(d.sample(60, seed=0), folder / "demos.csv")

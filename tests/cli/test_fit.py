@@ -8,47 +8,16 @@ import numpy as np
 import pytest
 
 import xmen as xm
-from cli.commands import report, run
+from cli.commands import PROBLEM, report, run, write_problem
 from xmen.cli._progress import FitProgress
 from xmen.learners.progress import Record
 from xmen.problem import read_problem
-
-PROBLEM = """
-format = 1
-demonstrations = "demos.csv"
-
-[world]
-kind = "grid"
-width = 4
-height = 4
-start = [0, 0]
-goal = [3, 3]
-moves = ["up", "right", "up-right"]
-
-[events]
-key = { cells = [[1, 2], [2, 1]] }
-corner = { cells = [[0, 3], [3, 0]] }
-diagonal = { moves = ["up-right"] }
-
-[[constraints]]
-name = "fetch a key"
-rule = "visit(key)"
-
-[reward]
-features = ["steps", "diagonal"]
-
-[settings]
-seed = 1
-"""
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "p.toml").write_text(PROBLEM)
-    problem = read_problem("p.toml")
-    d = problem.distribution().with_reward(problem.reward.features @ [-0.5, 0.7])
-    xm.write_demos(d.sample(60, seed=0), "demos.csv")
+    write_problem(tmp_path)
     return tmp_path
 
 

@@ -12,10 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import xmen as xm
-from cli.commands import report, run, start
-from cli.test_fit import PROBLEM
-from xmen.problem import read_problem
+from cli.commands import report, run, start, write_problem
 
 FIT = "fit p.toml --method cells --seed 5 --max-iter 150 --json"
 PATIENCE = 120.0  # seconds
@@ -24,10 +21,7 @@ PATIENCE = 120.0  # seconds
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "p.toml").write_text(PROBLEM)
-    problem = read_problem("p.toml")
-    d = problem.distribution().with_reward(problem.reward.features @ [-0.5, 0.7])
-    xm.write_demos(d.sample(60, seed=0), "demos.csv")
+    write_problem(tmp_path)
     return tmp_path
 
 

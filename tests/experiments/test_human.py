@@ -15,7 +15,7 @@ from xmen.experiments.human import shortest_length
 from xmen.experiments.human_heldout import HELD_OUT, HeldOut, leave_one_out
 from xmen.experiments.human_paths import as_trajectory, path_cells, read_drawings
 from xmen.experiments.human_tasks import CHOKE, DRAWN_MOVES, OBSTACLES, choke_task, drawn_task
-from xmen.experiments.methods import ALL, Effort, fit_all, fit_one, log_likelihood, valid_probability
+from xmen.experiments.methods import ALL, Effort, fit_all, fit_one, valid_probability
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data" / "human_obstacle"
 
@@ -165,7 +165,7 @@ def test_what_methods_are_asked_is_exact():
         assert abs(share - p) <= 4 * np.sqrt(p * (1 - p) / 2000)  # a bias of 0.05 would be seen
         d = model.distribution()
         expected = np.mean([d.log_prob(tau) for tau in task.demos])
-        assert log_likelihood(model, task.demos) == pytest.approx(expected, abs=1e-9)
+        assert model.score(task.demos) == pytest.approx(expected, abs=1e-9)
         assert (p == pytest.approx(1.0)) == (name in ("exact", "cells", "paper"))
     with pytest.raises(xm.XmenError, match="no method 'nobody'"):
         fit_one("nobody", task.grid, task.rules, None, task.demos, seed=0, effort=effort)

@@ -14,7 +14,7 @@ from xmen.engines.distribution import distribution
 from xmen.engines.exact import ExactDistribution
 from xmen.experiments import grid_figures as figures
 from xmen.experiments.grid_maps import MARKOV, MEMORY, GridMap
-from xmen.experiments.methods import ALL, Effort, fit_all, fit_one, log_likelihood, noticed, valid_probability
+from xmen.experiments.methods import ALL, Effort, fit_all, fit_one, noticed, valid_probability
 from xmen.experiments.notebook import Notebook
 from xmen.learners.base import Learner
 from xmen.learners.constraint_inference import ConstraintInference
@@ -73,11 +73,11 @@ def run(book: Notebook) -> None:
             drawn = {key: model.sample(n_drawn, seed=book.seed) for key, model in models.items()}
             types = {"demonstrations": case.demonstrated_types}
             types |= {key: case.types_of(model) for key, model in models.items()}
-            rows[name] = [case.row(key, model, drawn[key], types[key]) for key, model in models.items()]
+            valid = {key: valid_probability(model, case.map.rules) for key, model in models.items()}
+            rows[name] = [case.row(key, model, drawn[key], valid[key], types[key]) for key, model in models.items()]
         shown = {"demonstrations": case.demos[:: n_demos // n_shown]}
         shown |= {key: some[:n_shown] for key, some in drawn.items()}
         few = {key: shown[key][::5] for key in ("demonstrations", "exact", "maxent")}
-        valid = {key: valid_probability(model, case.map.rules) for key, model in models.items()}
         figures.generated(book, case.map, few, valid)
         figures.marginals(book, case.map, shown, valid)
         inferred = models["constraint-inference"]
@@ -161,12 +161,13 @@ class Case:
         found = self.membership @ np.exp(model.score_samples(self.paths))
         return np.append(found, max(0.0, 1.0 - found.sum()))
 
-    def row(self, key: str, model: Learner, drawn: Sequence[Trajectory], types: Floats) -> tuple[object, ...]:
-        """What the table says of a method."""
+    def row(
+        self, key: str, model: Learner, drawn: Sequence[Trajectory], exact: float, types: Floats
+    ) -> tuple[object, ...]:
+        """What the table says of a method, with its exact P(valid)."""
         valid = np.mean([all(rule.accepts(tau) for rule in self.map.rules) for tau in drawn])
         kl = [divergence(merge(self.demonstrated_types), merge(types)), divergence(self.demonstrated_types, types)]
-        exact = valid_probability(model, self.map.rules)
-        scores = [log_likelihood(model, demos) for demos in (self.demos, self.held_out)]
+        scores = [model.score(demos) for demos in (self.demos, self.held_out)]
         return (METHODS[key].label, valid, exact, *kl, *scores)
 
 
@@ -227,7 +228,7 @@ def sweep_demonstrations(book: Notebook, cases: Mapping[str, Case]) -> figures.S
                     demos = case.map.demonstrations(n, seed)
                     models = fit_all(case.map.world, case.map.rules, None, demos, seed=seed, effort=effort, names=SWEPT)
                     for key, model in models.items():
-                        point = (valid_probability(model, case.map.rules), log_likelihood(model, case.held_out))
+                        point = (valid_probability(model, case.map.rules), model.score(case.held_out))
                         found.setdefault(name, {}).setdefault(key, {}).setdefault(n, []).append(point)
                 stage.done((step * len(sizes) + i + 1) / (len(sizes) * len(cases)))
     return found
@@ -253,7 +254,7 @@ def sweep_time(book: Notebook, case: Case, effort: Effort) -> dict[str, list[tup
                         callback=until(budget),
                     )  # fmt: skip
                 seconds = time.perf_counter() - began
-                valid, likelihood = valid_probability(model, case.map.rules), log_likelihood(model, case.held_out)
+                valid, likelihood = valid_probability(model, case.map.rules), model.score(case.held_out)
                 found.setdefault(key, []).append((seconds, valid, likelihood))
                 if seconds < budget:  # it was done before its time was up
                     break

@@ -16,7 +16,7 @@ from xmen.experiments.human_drawn import drawings
 from xmen.experiments.human_figures import draw_marginals, draw_trajectories
 from xmen.experiments.human_heldout import fit_best, held_out_scores, mean_and_error, setting_of, settings_table, words
 from xmen.experiments.human_tasks import Task, choke_task, mean_visits, n_kept
-from xmen.experiments.methods import ALL, Effort, fit_all, log_likelihood, valid_probability
+from xmen.experiments.methods import ALL, Effort, fit_all, valid_probability
 from xmen.experiments.notebook import Notebook
 from xmen.plots.methods import METHODS
 from xmen.worlds.trajectory import Trajectory
@@ -92,7 +92,7 @@ def choke_point(book: Notebook) -> None:
                 words(name, setting_of(name, held_out)),
                 n_kept(task, drawn[name]) / N_DRAWN,
                 valid[name],
-                log_likelihood(model, task.demos),
+                model.score(task.demos),
                 mean,
                 error,
                 *_lengths(drawn[name], shortest),

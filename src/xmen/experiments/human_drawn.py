@@ -19,7 +19,7 @@ from xmen.experiments.human_heldout import (
     words,
 )
 from xmen.experiments.human_tasks import Task, drawn_task, mean_visits, n_kept
-from xmen.experiments.methods import log_likelihood, valid_probability
+from xmen.experiments.methods import valid_probability
 from xmen.experiments.notebook import Notebook
 from xmen.plots.methods import METHODS
 
@@ -78,7 +78,7 @@ def drawings(book: Notebook) -> None:
                 words(name, setting_of(name, held_out)),
                 n_kept(task, drawn[name]) / N_DRAWN,
                 valid[name],
-                log_likelihood(model, task.demos),
+                model.score(task.demos),
                 mean_and_error(likelihood)[0],
                 mean_and_error(scores.nested)[0],
                 *(("",) * 4 if name == "exact" else (mean, error, given, given_error)),

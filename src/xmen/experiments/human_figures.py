@@ -96,15 +96,7 @@ def draw_drawings(task: Task) -> Figure:
         _canvas.legend_symbol("start", "o", START_COLOUR, rim="none"),
         _canvas.legend_symbol("goal", "*", GOAL_COLOUR, rim="none"),
     ]
-    raw.legend(
-        handles=handles,
-        columnspacing=1.0,
-        handletextpad=0.4,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.13),
-        ncols=4,
-        frameon=False,
-    )
+    _legend_below(raw, handles)
 
     _world(cells, task)
     for tau, shift in zip(task.demos, shifts(len(task.demos)), strict=True):
@@ -118,15 +110,7 @@ def draw_drawings(task: Task) -> Figure:
         _obstacle_handle("forbidden: centre in the disc"),
         Line2D([], [], color=DISC_RIM, linewidth=2.0, label="disc"),
     ]
-    cells.legend(
-        handles=handles,
-        columnspacing=1.0,
-        handletextpad=0.4,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.13),
-        ncols=3,
-        frameon=False,
-    )
+    _legend_below(cells, handles)
     return figure
 
 
@@ -191,6 +175,12 @@ def _world(ax: Axes, task: Task, outlined: bool = False) -> None:
 def _in_cells(task: Task) -> tuple[float, float]:
     """The disc's centre in units of cells, whose middles are whole numbers."""
     return DISC_CENTRE[0] * task.grid.width - 0.5, DISC_CENTRE[1] * task.grid.height - 0.5
+
+
+def _legend_below(ax: Axes, handles: list[Any]) -> None:
+    """One line of entries under the axis label."""
+    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "ncols": len(handles)}
+    ax.legend(handles=handles, columnspacing=1.0, handletextpad=0.4, frameon=False, **place)
 
 
 def _obstacle_handle(label: str) -> Any:

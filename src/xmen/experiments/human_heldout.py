@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xmen.experiments.human_tasks import Task
-from xmen.experiments.methods import Effort, fit_all, log_likelihood, valid_probability
+from xmen.experiments.methods import Effort, fit_all, valid_probability
 from xmen.experiments.notebook import Notebook
 from xmen.learners.base import Learner
 from xmen.plots.methods import METHODS
@@ -93,7 +93,7 @@ def leave_one_out(
         for i, demo in enumerate(task.demos):
             others = [tau for j, tau in enumerate(task.demos) if j != i]
             model = fit_all(task.grid, task.rules, task.features, others, seed=seed, effort=effort, names=[name])[name]
-            scores[e, i] = log_likelihood(model, [demo])
+            scores[e, i] = model.score([demo])
             log_valid[e, i] = np.log(max(valid_probability(model, task.rules), 1e-300))
             done((e * n + i + 1) / (len(efforts) * n))
     return HeldOut(tuple(efforts), scores, log_valid)

@@ -169,11 +169,6 @@ def valid_probability(model: Learner, rules: Rules) -> float:
     return min(1.0, float(np.exp(kept - model.distribution().log_partition())))
 
 
-def log_likelihood(model: Learner, demos: Iterable[Trajectory]) -> float:
-    """The mean log-likelihood of trajectories in nats, exact; -inf where one is impossible for the model."""
-    return model.score(demos)
-
-
 @contextmanager
 def noticed() -> Iterator[list[str]]:
     """What learners warn of, as sentences. Weights that no trajectory can tell apart are no news: they are silent."""

@@ -9,8 +9,9 @@ shows. Parities that are left without extra columns are tested on the models alo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,22 +49,14 @@ class Copies(ABC):
         extra, models = np.ascontiguousarray(rows[:rank, :n_words]), np.ascontiguousarray(on_models[:rank])
         return Cell(self, on_rows, extra, models, rhs[:rank], row_of_column)
 
+    @property
     @abstractmethod
-    def walk(
-        self,
-        words: Words,
-        numbers: Indices,
-        cell: Cell,
-        state: Words,
-        sides: Bits,
-        place: Indices,
-        found: Indices,
-        bits: Words,
-    ) -> int:
-        """Fill `found` and `bits` with further copies by depth-first search; returns how many there were.
+    def kernel(self) -> tuple[Callable[..., int], tuple[Any, ...]]:
+        """The compiled depth-first search, and what it has to know of these copies.
 
-        `state` (the extra bits so far), `sides` (the parities' values on the model) and `place` (position in
-        `numbers`, and what the search keeps) let the next call go on from there.
+        It fills `found` and `bits` with further copies and returns how many there were. `state` (the extra bits so
+        far), `sides` (the parities' values on the model) and `place` (position in `numbers`, and what the search keeps)
+        let the next call go on from there.
         """
 
 
@@ -80,7 +73,8 @@ class Cell:
 
     def search(self, words: Words, numbers: Indices, watch: Stopwatch) -> Iterator[tuple[Indices, Bits]]:
         """All copies of the numbered models in batches: numbers (k,) and extra bits (k, n_extra)."""
-        copies, batch = self.copies, FIRST_BATCH
+        walk, about = self.copies.kernel
+        parts, batch = (self.extra, self.models, self.rhs, self.row_of_column), FIRST_BATCH
         state = np.zeros(self.extra.shape[1], dtype=np.uint64)
         sides = np.zeros(len(self.rhs), dtype=np.bool_)
         place = np.zeros(4, dtype=np.int64)
@@ -89,9 +83,9 @@ class Cell:
             bits = np.empty((batch, self.extra.shape[1]), dtype=np.uint64)
             with watch:
                 _ = watch.left
-                n = copies.walk(words, numbers, self, state, sides, place, found, bits)
+                n = walk(words, numbers, *about, *parts, state, sides, place, found, bits, STEPS)
             if n:
-                yield found[:n], unpack(bits[:n], copies.n_bits)
+                yield found[:n], unpack(bits[:n], self.copies.n_bits)
                 batch = min(2 * batch, LARGEST_BATCH)
 
 
@@ -115,19 +109,9 @@ class LevelCopies(Copies):
     def __repr__(self) -> str:
         return f"{self.n_levels} levels of {self.b} bits"
 
-    def walk(
-        self,
-        words: Words,
-        numbers: Indices,
-        cell: Cell,
-        state: Words,
-        sides: Bits,
-        place: Indices,
-        found: Indices,
-        bits: Words,
-    ) -> int:
-        parts = cell.extra, cell.models, cell.rhs, cell.row_of_column
-        return walk_levels(words, numbers, self.buckets, self.b, *parts, state, sides, place, found, bits, STEPS)
+    @property
+    def kernel(self) -> tuple[Callable[..., int], tuple[Any, ...]]:
+        return walk_levels, (self.buckets, self.b)
 
 
 class NumberCopies(Copies):
@@ -143,7 +127,7 @@ class NumberCopies(Copies):
         self.last = pack(last)
         self.n_bits = last.shape[1]
         self.zeros: Indices = np.where(last.any(axis=1), last.argmax(axis=1) if self.n_bits else 0, self.n_bits)
-        self.n_zeros: Indices = self.zeros[self.depth]  # leading ones of each model's largest number
+        self.n_zeros: Indices = self.zeros[self.depth]  # leading zeros of each model's largest number
 
     def light(self, cell: Cell, width: int, most: int) -> tuple[Parities, int]:
         """Up to so many parities on the models alone that hold where a copy's first bits are 0, and how many bits.
@@ -157,21 +141,9 @@ class NumberCopies(Copies):
     def __repr__(self) -> str:
         return f"numbers of {self.n_bits} bits"
 
-    def walk(
-        self,
-        words: Words,
-        numbers: Indices,
-        cell: Cell,
-        state: Words,
-        sides: Bits,
-        place: Indices,
-        found: Indices,
-        bits: Words,
-    ) -> int:
-        parts = cell.extra, cell.models, cell.rhs, cell.row_of_column
-        return walk_numbers(
-            words, numbers, self.depth, self.last, self.zeros, *parts, state, sides, place, found, bits, STEPS
-        )
+    @property
+    def kernel(self) -> tuple[Callable[..., int], tuple[Any, ...]]:
+        return walk_numbers, (self.depth, self.last, self.zeros)
 
 
 @compiled
@@ -191,8 +163,8 @@ def walk_levels(
     bits: Words,
     steps: int,
 ) -> int:
-    """`Copies.walk`; `place` has the position in `numbers`, the column, whether to step back, and how many columns have
-    their side known."""
+    """`Copies.kernel`; `place` has the position in `numbers`, the column, whether to step back, and how many columns
+    have their side known."""
     n_extra, n = len(row_of_column), 0
     one = np.uint64(1)
     while place[0] < len(numbers) and steps > 0 and n < len(found):
@@ -264,7 +236,7 @@ def walk_numbers(
     bits: Words,
     steps: int,
 ) -> int:
-    """`Copies.walk`; `place` has the position in `numbers`, the column, whether to step back, and the first column at
+    """`Copies.kernel`; `place` has the position in `numbers`, the column, whether to step back, and the first column at
     which the number is below the largest one (n_extra: none yet) plus 1 (0: a model not begun)."""
     n_extra, n = len(row_of_column), 0
     one, none, first = np.uint64(1), len(row_of_column), 0
