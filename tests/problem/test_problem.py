@@ -1,0 +1,221 @@
+"""The problem file: what is read and what is written."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import xmen as xm
+import xmen.problem
+from problem.files import GRID, assert_same
+from xmen.constraints.text import parse_event
+from xmen.problem import Problem, Settings, read_problem, write_problem
+from xmen.problem._rewards import goal_distance
+from xmen.problem._toml import toml_text
+
+
+def test_a_grid_problem_is_the_same_as_its_python_spelling(grid_file):
+    problem = Problem.read(grid_file)
+    grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"), walls=[(1, 1)])
+    key = grid.at((0, 2), (2, 0))
+    assert repr(problem.world) == repr(grid)
+    assert problem.events == {
+        "key": key,
+        "east": grid.doing("right"),
+        "here": grid.at((0, 2)) & grid.doing("up"),
+        "quiet": ~key & ~xm.at(5),
+    }
+    rules = xm.visit(key).named("fetch the key") & (xm.longest_run(grid.doing("right")) <= 2).named("not too far east")
+    assert problem.constraint == rules
+    assert problem.settings == Settings(discount=0.9, engine="exact", seed=7, max_nodes=1000)
+    # Seen by hand: at (0, 2) one step costs 1, the goal is 4 away, and the key is here.
+    assert isinstance(problem.reward, xm.LinearReward)
+    assert problem.reward.table()[grid.state((0, 2)), 0] == -1 + 0.5 * 4 + 2
+    expected = xm.distribution(grid, rules, problem.reward, discount=0.9)
+    assert problem.distribution().log_partition() == expected.log_partition()
+    assert problem.distribution().sample(5) == xm.distribution(grid, rules, problem.reward, 0.9, seed=7).sample(5)
+
+
+def test_a_table_problem(table_file):
+    problem = read_problem(str(table_file))
+    assert problem.world.transitions.tolist() == [[0, 0, 1, 1], [0, 1, 2, 1], [1, 0, 0, 0.25], [1, 0, 2, 0.75]]
+    assert np.array_equal(problem.reward, [[0, -2.5], [1e-3, 0], [0, 0]])
+    assert problem.distribution().engine == "exact"
+
+
+def test_a_graph_problem(graph_file):
+    problem = read_problem(graph_file)
+    assert [tau.states for tau in problem.distribution().sample(3)] == [(0, 2, 3)] * 3
+    assert problem.reward.table()[0].tolist() == [-2.0, -1.0]
+
+
+def test_a_problem_without_rules_has_no_constraint(tmp_path):
+    file = tmp_path / "free.toml"
+    file.write_text('format = 1\n[world]\nkind = "grid"\nwidth = 2\nheight = 2\nstart = [0, 0]\nhorizon = 3\n')
+    problem = read_problem(file)
+    assert (problem.constraint, problem.reward, problem.events, problem.settings) == (None, None, {}, Settings())
+
+
+def test_the_documented_example_can_be_read(tmp_path):
+    block = xmen.problem.__doc__.split("file that Python reads and writes.\n")[1].split("\nA table world")[0]
+    (tmp_path / "doc.toml").write_text(textwrap.dedent(block))
+    assert len(read_problem(tmp_path / "doc.toml").distribution().sample(10)) == 10
+
+
+def test_the_demonstrations_key(grid_file, tmp_path):
+    problem = read_problem(grid_file)
+    assert problem.demonstrations is None
+    with pytest.raises(xm.FileFormatError, match="names no demonstrations"):
+        problem.demos()
+    demos = problem.distribution().sample(3)
+    grid_file.write_text(grid_file.read_text().replace("format = 1", 'format = 1\ndemonstrations = "mine.jsonl"'))
+    problem = read_problem(grid_file)  # nobody has asked for them yet
+    assert problem.demonstrations == grid_file.parent / "mine.jsonl"
+    with pytest.raises(FileNotFoundError):
+        problem.demos()
+    xm.write_demos([], problem.demonstrations)
+    with pytest.raises(xm.TrajectoryError, match="there are no demonstrations in this file"):
+        problem.demos()
+    xm.write_demos(demos, problem.demonstrations)
+    assert problem.demos() == demos
+
+
+def test_demonstrations_come_along_to_another_folder(grid_file, tmp_path):
+    problem = dataclasses.replace(read_problem(grid_file), demonstrations=str(tmp_path / "mine.jsonl"))
+    problem.write(tmp_path / "near.toml")
+    assert 'demonstrations = "mine.jsonl"' in (tmp_path / "near.toml").read_text()
+    (tmp_path / "other").mkdir()
+    problem.write(tmp_path / "other" / "far.toml")  # there is no such file yet: the place is kept
+    assert 'demonstrations = "../mine.jsonl"' in (tmp_path / "other" / "far.toml").read_text()
+    xm.write_demos(problem.distribution().sample(3), tmp_path / "mine.jsonl")
+    problem.write(tmp_path / "other" / "far.toml")
+    again = read_problem(tmp_path / "other" / "far.toml")
+    assert again.demonstrations == tmp_path / "other" / "far_demos.jsonl"
+    assert again.demos() == problem.demos()
+
+
+def test_extra_rules(grid_file):
+    problem = read_problem(grid_file)
+    d = problem.distribution(xm.never(problem.world.at((0, 2))), seed=1)
+    assert all(8 not in tau.states and 2 in tau.states for tau in d.sample(20))
+
+
+@pytest.mark.parametrize("kind", ["grid_file", "table_file", "graph_file"])
+def test_round_trip_to_another_folder(kind, tmp_path, request):
+    problem = read_problem(request.getfixturevalue(kind))
+    (tmp_path / "other").mkdir()
+    once, twice = tmp_path / "other" / "once.toml", tmp_path / "other" / "twice.toml"
+    problem.write(once)
+    again = read_problem(once)
+    assert_same(problem, again)
+    write_problem(again, twice)
+    assert twice.read_text().replace("twice.", "once.") == once.read_text()
+
+
+def test_writing_keeps_the_words_of_the_user_while_they_mean_the_same(grid_file):
+    problem = read_problem(grid_file)
+    problem.write(grid_file)
+    text = grid_file.read_text()
+    for line in ('rule = "visit(key)"', 'quiet = "~key & ~at(5)"', "key = { cells = [[0, 2], [2, 0]] }"):
+        assert line in text
+    moved = dataclasses.replace(problem, events={**problem.events, "key": xm.at(1)})
+    moved.write(grid_file)
+    assert_same(moved, read_problem(grid_file))  # the rule still means the old key
+    assert 'rule = "visit(at(8, 2))"' in grid_file.read_text()
+
+
+def test_learned_weights_are_written_under_the_names_of_the_features(grid_file):
+    problem = read_problem(grid_file)
+    learned = dataclasses.replace(problem, reward=xm.LinearReward(problem.reward.features, [0.1, 0.2, 1 / 3]))
+    learned.write(grid_file)
+    assert read_problem(grid_file).reward.weights.tolist() == [0.1, 0.2, 1 / 3]
+
+
+def test_a_problem_built_in_python_can_be_written(tmp_path):
+    grid = xm.GridWorld(3, 3, start=(0, 0), goal=None, horizon=4, slip=0.125)
+    rewards = np.random.default_rng(0).normal(size=(9, 4))
+    event = grid.at((1, 1)) | grid.doing("up")
+    problem = Problem(
+        grid,
+        events={"middle": grid.at((1, 1)), "up": grid.doing("up"), "both": event},
+        rules={
+            'a "quoted" name, ünïcode \\ and \x7f': xm.count(event) >= 1,
+            "nested": xm.visit(event) & xm.no_revisit(),
+        },
+        reward=rewards,
+        settings=Settings(delta=1.5),
+    )
+    problem.write(tmp_path / "p.toml")
+    assert_same(problem, read_problem(tmp_path / "p.toml"))
+
+
+def test_other_worlds_are_written_as_tables(tmp_path):
+    world = xm.MDP(3, 1, [(0, 0, 1, 1 / 3), (0, 0, 2, 2 / 3), (1, 0, 2, 1)], start=[0.5, 0.5, 0], terminal=[2])
+    Problem(world).write(tmp_path / "p.toml")
+    assert_same(Problem(world), read_problem(tmp_path / "p.toml"))
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"events": {"odd": xm.when(lambda s, a: s % 2, name="odd")}}, "the event 'odd' cannot be written"),
+        ({"rules": {"r": xm.visit(xm.when(lambda s, a: s % 2, name="odd"))}}, "the rule 'r' cannot be written"),
+    ],
+)
+def test_what_has_no_text_form_is_refused_before_anything_is_written(tmp_path, parts, message):
+    world = xm.MDP(2, 1, [(0, 0, 1, 1.0)], start=0, terminal=[1])
+    with pytest.raises(xm.ConstraintError, match=message):
+        Problem(world, **parts).write(tmp_path / "p.toml")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(grid_file):
+    before = read_problem(grid_file)
+    grid_file.write_bytes(b"\xef\xbb\xbf" + GRID.replace("\n", "\r\n").encode())
+    assert_same(before, read_problem(grid_file))
+
+
+def test_goal_distance_counts_actions_and_is_zero_where_there_is_no_way():
+    world = xm.MDP(4, 1, [(0, 0, 1, 1.0), (1, 0, 2, 0.5), (1, 0, 0, 0.5)], start=0, terminal=[2], horizon=9)
+    assert goal_distance(world)[:, 0].tolist() == [2, 1, 0, 0]
+    with pytest.raises(xm.RewardError, match="terminal"):
+        goal_distance(xm.MDP(1, 1, [(0, 0, 0, 1.0)], start=0, horizon=1))
+
+
+scalars = st.one_of(
+    st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text(st.characters(codec="utf-8"))
+)
+
+
+values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3), max_leaves=6)
+
+
+tables = st.dictionaries(
+    st.text(st.characters(codec="utf-8")), st.one_of(values, st.dictionaries(st.text("ab", min_size=1), values))
+)
+
+
+@given(
+    document=st.dictionaries(st.text("abc .-é", min_size=1), st.one_of(values, tables, st.lists(tables, min_size=1)))
+)
+def test_written_toml_is_read_back_as_it_was(document):
+    import tomllib
+
+    assert tomllib.loads(toml_text(document)) == document
+
+
+def test_what_toml_cannot_hold_is_refused():
+    with pytest.raises(xm.FileFormatError, match="half a character"):
+        toml_text({"a": "\ud800"})
+    with pytest.raises(xm.FileFormatError, match="NoneType"):
+        toml_text({"a": None})
+
+
+@pytest.mark.parametrize("event", [xm.at(3), ~xm.at(1, 2) & xm.doing(0), (xm.at(0) | xm.anytime) & ~xm.doing(1)])
+def test_an_event_is_read_from_its_text(event):
+    assert parse_event(str(event)) == event

@@ -1,0 +1,75 @@
+"""Small supports and weights on which every hash can be listed, and what a sampler draws from one cell."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sampling.exact_hash import (
+    BatchedRows,
+    Draws,
+    all_bits,
+)
+from xmen.oracles.formula import Bits
+from xmen.sampling import (
+    Info,
+    PartitionBound,
+    Space,
+    cell_sampler,
+    paws,
+)
+
+CUBE = all_bits(5)
+RANDOM = np.random.default_rng(20220801)
+SUPPORTS: dict[str, Bits] = {
+    "cube of 4 bits": all_bits(4),
+    "cube of 5 bits": CUBE,
+    # Cells cut a subspace into halves and quarters and treat the point outside like chance: the hardest mixture.
+    "subspace and a point": np.array([*CUBE[:16], CUBE[31]]),
+    "two subspaces": np.array([*CUBE[:8], *CUBE[20:24], *CUBE[24:28]]),
+    "20 random rows": CUBE[np.sort(RANDOM.choice(32, 20, replace=False))],
+    "27 random rows": CUBE[np.sort(RANDOM.choice(32, 27, replace=False))],
+}
+WEIGHTS = {
+    "equal": lambda n: np.zeros(n),
+    "within a factor 2": lambda n: -math.log(2) * np.random.default_rng(n).random(n),
+    "exponential": lambda n: -np.random.default_rng(n).exponential(1.0, n),
+    "geometric": lambda n: -0.3 * np.arange(n),
+    "one heavy": lambda n: np.where(np.arange(n) == n // 2, 0.0, -2.0),
+}
+
+
+def known(space: Space) -> PartitionBound:
+    """Z itself as its own bound."""
+    log_z = float(np.logaddexp.reduce(space.log_weights(space.oracle.bits)))  # type: ignore[attr-defined]
+    return PartitionBound(log_z, log_z, log_z, space.log_max, 0.001, 1, 1.0, Info())
+
+
+def uniform(bits: Bits) -> dict[tuple[bool, ...], float]:
+    return {tuple(row): 1.0 / len(bits) for row in bits.tolist()}
+
+
+def project(found: dict[tuple[bool, ...], float]) -> dict[tuple[bool, ...], float]:
+    """The probabilities of models of 4 bits from those of their copies."""
+    models: dict[tuple[bool, ...], float] = {}
+    for row, chance in found.items():
+        models[row[:4]] = models.get(row[:4], 0.0) + chance
+    return models
+
+
+def paws_draws(bits: Bits, pivot: int) -> Draws:
+    oracle = BatchedRows(bits)
+    return lambda parities: paws.possible_draws(oracle, parities, pivot)[:2]
+
+
+def cell_draws(space: Space, cap: float) -> Draws:
+    return lambda parities: cell_sampler.possible_draws(space, parities, cap)[:2]
+
+
+def chi_square_of(rows: Bits, expected: dict[tuple[bool, ...], float]) -> tuple[float, int]:
+    counts = dict.fromkeys(expected, 0)
+    for row in map(tuple, rows.tolist()):
+        counts[row] += 1
+    chi_square = sum((counts[r] - len(rows) * p) ** 2 / (len(rows) * p) for r, p in expected.items())
+    return chi_square, len(expected) - 1
