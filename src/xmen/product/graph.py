@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,15 +129,87 @@ def build_product(compiled: CompiledConstraint, max_nodes: int) -> Product:
     """Multiply the world with the machines; ProductTooLargeError past `max_nodes`."""
     world = compiled.world
     horizon = world.max_length
-    ends = world.terminal if world.has_terminal else np.ones(world.n_states, dtype=np.bool_)
-    to_end = kernels.distance_to(ends, world.source, world.target)
+    found = _explore(compiled, max_nodes, horizon, kernels.distance_to(_ends(world), world.source, world.target))
+    source = np.repeat(np.arange(len(found.rows), dtype=np.uint32), np.diff(found.indptr))
+    distance = kernels.distance_to(found.accepting, source, found.target)
+    del source
+    depth = found.depth
+    number, indptr, target, edge = kernels.prune(found.indptr, found.target, found.edge, depth, distance, horizon)
+    kept = number >= 0
+    return Product(
+        world=world,
+        compiled=compiled,
+        horizon=horizon,
+        state=np.ascontiguousarray(found.rows[kept, 0]),
+        depth=depth[kept],
+        distance=distance[kept],
+        accepting=found.accepting[kept],
+        indptr=indptr,
+        target=target,
+        edge=edge,
+        starts=number[found.starts][kept[found.starts]].astype(np.uint32),
+        layer_ends=np.searchsorted(depth[kept], np.arange(horizon + 1), side="right"),
+    )
 
-    starts = np.flatnonzero((world.start > 0) & (to_end <= horizon)).astype(np.int32)
+
+def build_complete_product(compiled: CompiledConstraint, max_nodes: int, horizon: int) -> Product:
+    """The product with everything that can happen in `horizon` actions, broken rules and unfinished ends included.
+
+    Where a rule is sure to be broken the machines no longer matter: those nodes are one per world state.
+    """
+    found = _explore(compiled, max_nodes, horizon, None)
+    return Product(
+        world=compiled.world,
+        compiled=compiled,
+        horizon=horizon,
+        state=np.ascontiguousarray(found.rows[:, 0]),
+        depth=found.depth,
+        distance=np.zeros(len(found.rows), dtype=np.int32),
+        accepting=found.accepting,
+        indptr=found.indptr.astype(np.uint32),
+        target=found.target,
+        edge=found.edge,
+        starts=found.starts,
+        layer_ends=np.searchsorted(found.depth, np.arange(horizon + 1), side="right"),
+    )
+
+
+def _ends(world: MDP) -> NDArray[np.bool_]:
+    """The states in which a complete trajectory may end."""
+    return world.terminal if world.has_terminal else np.ones(world.n_states, dtype=np.bool_)
+
+
+class _Explored(NamedTuple):
+    """What a breadth-first search found: rows (state, machine rows ...), and their edges in compressed rows."""
+
+    rows: NDArray[np.int32]
+    depth: NDArray[np.int32]
+    accepting: NDArray[np.bool_]
+    indptr: NDArray[np.int64]
+    target: NDArray[np.uint32]
+    edge: NDArray[np.uint32]
+    starts: NDArray[np.uint32]
+
+
+def _explore(
+    compiled: CompiledConstraint, max_nodes: int, horizon: int, to_end: NDArray[np.int32] | None
+) -> _Explored:
+    """All nodes within `horizon` actions of a start.
+
+    With the distances of all states to an end, only those from which an end is near enough and no rule is sure to be
+    broken; with None, every one.
+    """
+    world = compiled.world
+    starts = np.flatnonzero(world.start > 0).astype(np.int32)
+    if to_end is not None:
+        starts = starts[to_end[starts] <= horizon]
     rows = np.empty((len(starts), 1 + len(compiled.tables)), dtype=np.int32)
     rows[:, 0] = starts
     for i, table in enumerate(compiled.tables):
         rows[:, 1 + i] = table.start
-    rows = np.ascontiguousarray(rows[compiled.settle(rows)])
+    alive = compiled.settle(rows)
+    if to_end is not None:
+        rows = np.ascontiguousarray(rows[alive])
 
     nodes = _Nodes(rows.shape[1])
     start_nodes = nodes.add(rows)
@@ -161,51 +234,37 @@ def build_product(compiled: CompiledConstraint, max_nodes: int) -> Product:
         raise _too_large(compiled, nodes.rows[: nodes.n], horizon, max_nodes)
 
     n_out.append(np.zeros(nodes.n - begin, dtype=np.int64))
-    indptr = np.concatenate([[0], np.cumsum(np.concatenate(n_out))])
-    target = np.concatenate([np.empty(0, np.uint32), *targets])
-    edge = np.concatenate([np.empty(0, np.uint32), *edges])
     node_rows = nodes.rows[: nodes.n]
-    depth_of = np.repeat(np.arange(len(layer_ends), dtype=np.int32), np.diff([0, *layer_ends]))
     accepting = np.zeros(nodes.n, dtype=np.bool_)
-    last = np.flatnonzero(ends[node_rows[:, 0]])
+    last = np.flatnonzero(_ends(world)[node_rows[:, 0]])
     accepting[last] = compiled.accepts(np.ascontiguousarray(node_rows[last, 1:]), node_rows[last, 0])
-    source = np.repeat(np.arange(nodes.n, dtype=np.uint32), np.diff(indptr))
-    distance = kernels.distance_to(accepting, source, target)
-    del source
-    number, new_indptr, new_target, new_edge = kernels.prune(indptr, target, edge, depth_of, distance, horizon)
-    kept = number >= 0
-    new_depth = depth_of[kept]
-    return Product(
-        world=world,
-        compiled=compiled,
-        horizon=horizon,
-        state=np.ascontiguousarray(node_rows[kept, 0]),
-        depth=new_depth,
-        distance=distance[kept],
-        accepting=accepting[kept],
-        indptr=new_indptr,
-        target=new_target,
-        edge=new_edge,
-        starts=number[start_nodes][kept[start_nodes]].astype(np.uint32),
-        layer_ends=np.searchsorted(new_depth, np.arange(horizon + 1), side="right"),
+    return _Explored(
+        rows=node_rows,
+        depth=np.repeat(np.arange(len(layer_ends), dtype=np.int32), np.diff([0, *layer_ends])),
+        accepting=accepting,
+        indptr=np.concatenate([[0], np.cumsum(np.concatenate(n_out))]),
+        target=np.concatenate([np.empty(0, np.uint32), *targets]),
+        edge=np.concatenate([np.empty(0, np.uint32), *edges]),
+        starts=start_nodes,
     )
 
 
 def _expand(
-    compiled: CompiledConstraint, nodes: _Nodes, begin: int, end: int, to_end: NDArray[np.int32], left: int
+    compiled: CompiledConstraint, nodes: _Nodes, begin: int, end: int, to_end: NDArray[np.int32] | None, left: int
 ) -> tuple[NDArray[np.int32], NDArray[np.uint32], NDArray[np.uint32]]:
     """All edges of one frontier: the source's place in it, the world edge, the target's number."""
     world = compiled.world
     frontier = nodes.rows[begin:end]
     sources, edges = kernels.expand(frontier[:, 0], world.row_start, world.terminal)
-    near = to_end[world.target[edges]] <= left
-    sources, edges = sources[near], edges[near]
+    if to_end is not None:
+        near = to_end[world.target[edges]] <= left
+        sources, edges = sources[near], edges[near]
     rows = np.empty((len(edges), frontier.shape[1]), dtype=np.int32)
     rows[:, 0] = world.target[edges]
     for i, table in enumerate(compiled.tables):
         rows[:, 1 + i] = table.step(frontier[sources, 1 + i], table.edge_letters[edges])
     alive = compiled.settle(rows)
-    if not alive.all():
+    if to_end is not None and not alive.all():
         sources, edges, rows = sources[alive], edges[alive], rows[alive]
     return sources, edges, nodes.add(rows)
 

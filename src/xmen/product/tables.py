@@ -31,10 +31,11 @@ MAX_TABLE_ENTRIES = 2**28  # 1 GiB of transitions for one machine
 class MachineTable:
     """One leaf over one world: letters per (state, action), and a transition table that grows on demand."""
 
-    def __init__(self, leaf: Leaf, world: MDP) -> None:
+    def __init__(self, leaf: Leaf, world: MDP, ends_anywhere: bool = False) -> None:
         self.leaf = leaf
         states, actions = np.nonzero(world.available)
-        ends = np.flatnonzero(world.terminal) if world.has_terminal else np.arange(world.n_states)
+        complete = world.has_terminal and not ends_anywhere
+        ends = np.flatnonzero(world.terminal) if complete else np.arange(world.n_states)
         symbols = leaf.symbols(
             np.concatenate([states, ends]).astype(np.int64),
             np.concatenate([actions, np.full(len(ends), NO_ACTION)]).astype(np.int64),
@@ -204,12 +205,16 @@ def _inner_patterns(
 
 
 class CompiledConstraint:
-    """All machines of a constraint over one world, and the tree above them; None is the constraint that all keep."""
+    """All machines of a constraint over one world, and the tree above them; None is the constraint that all keep.
 
-    def __init__(self, constraint: Constraint | None, world: MDP) -> None:
+    With `ends_anywhere` it also judges trajectories that stop in states which are not terminal.
+    """
+
+    def __init__(self, constraint: Constraint | None, world: MDP, ends_anywhere: bool = False) -> None:
         self.constraint = constraint
         self.world = world
-        self.tables = [] if constraint is None else [MachineTable(leaf, world) for leaf in constraint.leaves()]
+        leaves = [] if constraint is None else list(constraint.leaves())
+        self.tables = [MachineTable(leaf, world, ends_anywhere) for leaf in leaves]
         self.program = None if constraint is None else compile_tree(constraint)
 
     def settle(self, rows: Index) -> NDArray[np.bool_]:

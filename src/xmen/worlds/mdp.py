@@ -212,6 +212,18 @@ class MDP:
         key: NDArray[np.int64] = (source.astype(np.int64) * self.n_actions + action) * self.n_states + target
         return key
 
+    @cached_property
+    def episode_length(self) -> int | None:
+        """The largest number of actions that an episode can have, whether it arrives or not; None: no limit.
+
+        An episode goes on until it enters a terminal state, has no action left, or has had `horizon` actions.
+        """
+        if not self.acyclic:
+            return self.horizon
+        reached = _structure.reachable(self.source, self.target, self.start > 0)
+        longest = _structure.longest_path(self.source, self.target, reached)
+        return longest if self.horizon is None else min(longest, self.horizon)
+
     def log_dynamics(self, trajectory: Trajectory) -> float:
         """log D(tau) = log d0(s_0) + sum_t log T(s_{t+1} | s_t, a_t); -inf when a factor is 0.
 
