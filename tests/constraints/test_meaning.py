@@ -46,6 +46,20 @@ def test_every_primitive_on_random_trajectories():
     assert all(answers[word, answer] > 50 for word in LEAVES for answer in (True, False)), answers
 
 
+def test_every_primitive_implies_its_relaxations_the_stronger_the_weaker():
+    rng = np.random.default_rng(4)
+    told_apart = Counter()
+    for _ in range(cases(1500)):
+        constraint = build(FormulaRules(NumpyChoices(rng), N_STATES, N_ACTIONS).leaf())
+        for _ in range(8):
+            trajectory = random_trajectory(rng, N_STATES, N_ACTIONS)
+            chain = [constraint, *constraint.relaxations()]
+            answers = [part.accepts(trajectory) for part in chain]
+            assert answers == sorted(answers), chain  # false, then true: once a weaker one fails, all stronger ones do
+            told_apart[type(constraint).__name__] += answers[0] != answers[-1]
+    assert told_apart["NoRevisit"] > 5
+
+
 def test_trees_on_random_trajectories():
     rng = np.random.default_rng(2)
     for _ in range(cases(1500)):

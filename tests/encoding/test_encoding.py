@@ -9,7 +9,10 @@ import pytest
 import xmen as xm
 from reference import exact_distribution
 from strategies import cases, random_formula, random_world
+from xmen.constraints.arithmetic import LinearComparison
+from xmen.constraints.repetition import NoRecentRevisit, NoRevisit
 from xmen.encoding import machines
+from xmen.encoding.compact import COMPACT
 from xmen.encoding.trajectories import Encoding
 
 
@@ -95,18 +98,42 @@ def test_models_are_valid_trajectories_in_acyclic_worlds(timed):
 
 
 def test_compact_encodings_agree_with_their_machines(monkeypatch):
-    """With listing switched off for them, `no_revisit` and all comparisons take their compact forms."""
+    """With listing switched off for them, all kinds in the table take their compact forms."""
     monkeypatch.setattr(machines, "COMPACT_ABOVE", 0)
     tried = set()
     for seed in range(cases(150)):
         rng = np.random.default_rng(10_000 + seed)
         world = random_world(rng) if seed % 2 else acyclic_world(rng)
         description, constraint = random_formula(rng, world.n_states, world.n_actions, depth=0)
-        kind = type(constraint).__name__
-        if kind in ("NoRevisit", "LinearComparison"):
-            tried.add(kind)
+        if type(constraint) in COMPACT:
+            tried.add(type(constraint))
             check(world, description, constraint, timed=None)
-    assert tried == {"NoRevisit", "LinearComparison"}
+    assert tried == set(COMPACT) == {NoRevisit, LinearComparison}
+
+
+def test_a_weaker_rule_past_the_cap_is_not_encoded_as_the_stronger(monkeypatch):
+    """Compact encodings belong to exact types: a kind of rule that resembles another keeps its own machine."""
+    monkeypatch.setattr(machines, "COMPACT_ABOVE", 0)
+    world = xm.GridWorld(3, 2, start=(0, 0), goal=None, horizon=5)
+    rule = NoRecentRevisit(xm.anytime, window=2)
+    truth = exact_distribution(world, None, np.zeros((world.n_states, world.n_actions))).log_weights
+    wanted = {tau for tau in truth if rule.accepts(xm.Trajectory(*tau))}
+    assert 0 < sum(xm.no_revisit().accepts(xm.Trajectory(*tau)) for tau in wanted) < len(wanted)
+    encoding = Encoding(world, rule)
+    models = all_models(encoding.formula, most=len(truth) + 1)
+    bits = np.array([[model[v] for v in encoding.formula.hash_variables] for model in models], dtype=bool)
+    found, _ = trajectories_of(encoding, bits)
+    assert len(found) == len(wanted)
+    assert set(found) == wanted
+
+
+def test_a_machine_too_large_to_list_without_a_compact_form_is_refused(monkeypatch):
+    monkeypatch.setattr(machines, "MAX_LISTED", 5)
+    world = xm.GridWorld(3, 2, start=(0, 0), goal=None, horizon=5)
+    with pytest.raises(
+        xm.ProductTooLargeError, match=r"'no_revisit\(\) among the last 2' has more than 5 machine states"
+    ):
+        Encoding(world, NoRecentRevisit(xm.anytime, window=2))
 
 
 def test_thresholds_on_integer_sums():

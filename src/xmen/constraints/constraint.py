@@ -109,6 +109,13 @@ class Constraint(ABC):
         """Why no trajectory of any world can keep this constraint, where that is plain to see; else ''."""
         return ""
 
+    def relaxations(self) -> tuple[Constraint, ...]:
+        """Weaker constraints that this one implies and whose machines are smaller, the strongest first.
+
+        An engine that cannot afford this constraint multiplies one of these in and rejects with the rest.
+        """
+        return ()
+
     def __and__(self, other: object) -> Constraint:
         parts = (self, _constraint(other, "&"))
         return And(tuple(p for part in parts for p in _same_operator(part, And)))

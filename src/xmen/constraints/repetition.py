@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -113,20 +113,34 @@ class StretchAtMost(Leaf):
         return True
 
 
-@dataclass(frozen=True, repr=False)
-class NoRevisit(Leaf):
-    """No state twice among the positions at which the event holds; the state is the set of those visited."""
+class VisitedStates(Leaf):
+    """What `no_revisit` and its relaxations read: the state where the event holds, `ELSEWHERE` where it does not."""
+
+    ELSEWHERE: ClassVar = -1
 
     event: Event
-    name: str | None = field(default=None, kw_only=True)
-
-    ELSEWHERE = -1
 
     def symbols(self, states: Ints, actions: Ints) -> Ints:
         return np.where(self.event.holds(states, actions), states, self.ELSEWHERE)
 
     def check_world(self, world: MDP) -> None:
         self.event.check_world(world)
+
+    def accepting(self, state: Any) -> bool:
+        return True
+
+    def _text(self) -> str:
+        return f"no_revisit({'' if self.event == anytime else self.event})"
+
+
+@dataclass(frozen=True, repr=False)
+class NoRevisit(VisitedStates):
+    """No state twice among the positions at which the event holds; the state is the set of those visited."""
+
+    event: Event
+    name: str | None = field(default=None, kw_only=True)
+
+    WINDOWS: ClassVar = (8, 6, 4, 3, 2)  # how many recent states its relaxations remember
 
     def start(self) -> Hashable:
         return frozenset()
@@ -136,9 +150,6 @@ class NoRevisit(Leaf):
             return state
         return Sure.FAILS if symbol in state else state | {symbol}
 
-    def accepting(self, state: Any) -> bool:
-        return True
-
     def judge(self, symbols: Ints, inside: Bools) -> Bools | None:
         """Equal neighbours after sorting: the machine's answer without its exponentially many states."""
         ordered = np.sort(np.where(inside, symbols, self.ELSEWHERE), axis=1)
@@ -146,26 +157,25 @@ class NoRevisit(Leaf):
         once: Bools = ~np.any(again, axis=1)
         return once
 
-    def _text(self) -> str:
-        return f"no_revisit({'' if self.event == anytime else self.event})"
+    def relaxations(self) -> tuple[Constraint, ...]:
+        return tuple(NoRecentRevisit(self.event, window) for window in self.WINDOWS)
 
 
 @dataclass(frozen=True, repr=False)
-class NoRecentRevisit(NoRevisit):
+class NoRecentRevisit(VisitedStates):
     """What `no_revisit` implies for a short memory: no state among the last few at which the event held."""
 
-    window: int = 2
+    event: Event
+    window: int
+    name: str | None = field(default=None, kw_only=True)
 
     def start(self) -> Hashable:
         return ()
 
-    def step(self, state: Any, symbol: int) -> Hashable:
+    def step(self, state: tuple[int, ...], symbol: int) -> Hashable:
         if symbol == self.ELSEWHERE:
-            return state  # type: ignore[no-any-return]
+            return state
         return Sure.FAILS if symbol in state else (*state, symbol)[-self.window :]
-
-    def judge(self, symbols: Ints, inside: Bools) -> Bools | None:
-        return None
 
     def _text(self) -> str:
         return f"{super()._text()} among the last {self.window}"

@@ -1,21 +1,19 @@
 """Machines in clauses: one variable per station and machine state, side by side for all leaves.
 
-A machine too large to list (`no_revisit`, long sums) gets a compact encoding of the same meaning instead.
+A machine too large to list takes its compact encoding instead (see `compact`), or is refused.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from xmen.constraints.arithmetic import COMPARE, LinearComparison
 from xmen.constraints.constraint import And, Constraint, HowMany
-from xmen.constraints.events import NO_ACTION
 from xmen.constraints.leaf import Leaf
-from xmen.constraints.repetition import NoRevisit
 from xmen.encoding.builder import ClauseBuilder
+from xmen.encoding.compact import COMPACT
+from xmen.encoding.letters import Letters
 from xmen.encoding.paths import PathLiterals
 from xmen.errors import ProductTooLargeError
 from xmen.product.tables import Index, MachineTable
@@ -24,53 +22,17 @@ MAX_LISTED = 20_000  # machine states over all stations, up to which a machine i
 COMPACT_ABOVE = 2_000  # machines that also have a compact encoding are listed only up to this
 
 
-@dataclass
-class Letters:
-    """What the path shows at each station: a literal per (station, symbol, next station), and per last position.
-
-    Symbols are whatever a leaf reads; literals for equal sets of edges are shared between leaves by the builder.
-    """
-
-    builder: ClauseBuilder
-    path: PathLiterals
-
-    def steps(self, symbols: np.ndarray) -> dict[tuple[int, int, int], int]:
-        """(station, symbol, next station) -> literal, given the symbol of each place edge."""
-        places = self.path.places
-        groups: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-        stations = zip(
-            places.station[places.source].tolist(),
-            symbols.tolist(),
-            places.station[places.target].tolist(),
-            self.path.used,
-            strict=True,
-        )
-        for station, symbol, following, literal in stations:
-            groups[station, symbol, following].append(literal)
-        return {key: self.builder.any_of(literals) for key, literals in groups.items()}
-
-    def lasts(self, symbols: np.ndarray) -> dict[tuple[int, int], int]:
-        """(station, symbol) -> literal that the path ends there, given the symbol of each end place."""
-        places = self.path.places
-        groups: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for place, symbol in zip(places.ends.tolist(), symbols.tolist(), strict=True):
-            groups[int(places.station[place]), symbol].append(self.path.visited[place])
-        return {key: self.builder.any_of(literals) for key, literals in groups.items()}
-
-
 def encode_leaf(builder: ClauseBuilder, path: PathLiterals, leaf: Leaf, required: bool) -> int:
     """A literal that is true exactly when the path is accepted by the leaf's machine.
 
     `required`: the leaf has to hold, so that machine states from which it cannot are left out altogether.
     """
-    compact = isinstance(leaf, NoRevisit | LinearComparison)
-    machine = list_machine(path, leaf, COMPACT_ABOVE if compact else MAX_LISTED)
+    compact = COMPACT.get(type(leaf))
+    machine = list_machine(path, leaf, MAX_LISTED if compact is None else COMPACT_ABOVE)
     if machine is not None:
         return _encode_machine(builder, path, machine.trimmed() if required else machine)
-    if isinstance(leaf, NoRevisit):
-        return _no_state_twice(builder, path, leaf)
-    if isinstance(leaf, LinearComparison):
-        return _compare_sum(builder, path, leaf)
+    if compact is not None:
+        return compact(builder, path, leaf)
     raise ProductTooLargeError(
         f"{leaf.label!r} has more than {MAX_LISTED:,} machine states over the stations of this world, too many to "
         "list in clauses, and no compact encoding. Loosen it, or shorten the horizon."
@@ -168,80 +130,6 @@ def _start_in(builder: ClauseBuilder, path: PathLiterals, station: int, literal:
             continue
         entering = [path.used[e] for e in np.flatnonzero(places.target == place)]
         builder.add([literal, -path.visited[place], *entering])
-
-
-def _no_state_twice(builder: ClauseBuilder, path: PathLiterals, leaf: NoRevisit) -> int:
-    """For each world state: no second visit while the event holds, by a running "seen before"."""
-    places, world = path.places, path.places.world
-    edge_symbols = leaf.symbols(places.state[places.source], world.action[places.edge].astype(np.int64))
-    ends = places.state[places.ends]
-    end_symbols = leaf.symbols(ends, np.full(len(ends), NO_ACTION))
-    visits: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for station, symbol, literal in zip(
-        places.station[places.source].tolist(), edge_symbols.tolist(), path.used, strict=True
-    ):
-        visits[symbol][station].append(literal)
-    for place, symbol in zip(places.ends.tolist(), end_symbols.tolist(), strict=True):
-        visits[symbol][int(places.station[place])].append(path.visited[place])
-    visits.pop(NoRevisit.ELSEWHERE, None)
-    twice = []
-    for by_station in visits.values():
-        seen = builder.FALSE
-        for station in sorted(by_station):
-            here = builder.any_of(by_station[station])
-            twice.append(builder.all_of([seen, here]))
-            seen = builder.any_of([seen, here])
-    return -builder.any_of(twice)
-
-
-def _compare_sum(builder: ClauseBuilder, path: PathLiterals, leaf: LinearComparison) -> int:
-    """The sum in binary, positive and negative parts apart, compared at the end."""
-    places, world = path.places, path.places.world
-    edge_values = leaf.symbols(places.state[places.source], world.action[places.edge].astype(np.int64))
-    ends = places.state[places.ends]
-    end_values = leaf.symbols(ends, np.full(len(ends), NO_ACTION))
-    plus, minus = signed_sums(builder, path, edge_values, end_values)
-    if leaf.bound >= 0:
-        minus = builder.sum_of([minus, builder.constant(leaf.bound)])
-    else:
-        plus = builder.sum_of([plus, builder.constant(-leaf.bound)])
-    no_less, no_more = builder.at_least_number(plus, minus), builder.at_least_number(minus, plus)
-    # The comparison is decided by the signs of (sum - bound) that it allows.
-    compare = COMPARE[leaf.op]
-    allowed = []
-    if compare(1, 0):
-        allowed.append(-no_more)
-    if compare(0, 0):
-        allowed.append(builder.all_of([no_less, no_more]))
-    if compare(-1, 0):
-        allowed.append(-no_less)
-    return builder.any_of(allowed)
-
-
-def signed_sums(
-    builder: ClauseBuilder, path: PathLiterals, edge_values: np.ndarray, end_values: np.ndarray
-) -> tuple[list[int], list[int]]:
-    """Binary sums of the positive and of the negated negative values along the path.
-
-    At each station at most one edge is used or the path ends, so a station adds one number whose bits are ORs.
-    """
-    letters = Letters(builder, path)
-    values: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for (station, value, _), literal in letters.steps(edge_values).items():
-        values[station].append((value, literal))
-    for (station, value), literal in letters.lasts(end_values).items():
-        values[station].append((value, literal))
-    sums = []
-    for sign in (1, -1):
-        numbers = []
-        for station in sorted(values):
-            shown = [(sign * value, literal) for value, literal in values[station] if sign * value > 0]
-            n_bits = max((value.bit_length() for value, _ in shown), default=0)
-            numbers.append(
-                [builder.any_of([literal for value, literal in shown if value >> bit & 1]) for bit in range(n_bits)]
-            )
-        sums.append(builder.sum_of(numbers))
-    return sums[0], sums[1]
 
 
 def encode_tree(builder: ClauseBuilder, path: PathLiterals, node: Constraint, required: bool = False) -> int:

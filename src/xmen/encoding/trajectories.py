@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from xmen.constraints.constraint import Constraint, units
 from xmen.encoding.builder import ClauseBuilder
+from xmen.encoding.compact import signed_sums
 from xmen.encoding.decoding import BitDecoder, Decoder, EdgeDecoder, StateDecoder
-from xmen.encoding.machines import encode_tree, signed_sums
+from xmen.encoding.machines import encode_tree
 from xmen.encoding.paths import PathLiterals, Places, encode_paths, find_places
 from xmen.oracles.formula import Bits, Formula
 from xmen.product.walks import Walks

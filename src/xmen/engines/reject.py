@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint, conjunction, units
-from xmen.constraints.repetition import NoRecentRevisit, NoRevisit
 from xmen.engines.diagnosis import multiply
 from xmen.engines.distribution import Distribution, Guarantee, Seed
 from xmen.engines.exact import SAMPLE_CELLS, ExactDistribution
@@ -31,7 +30,6 @@ from xmen.worlds.trajectory import Trajectory
 ESTIMATE_DRAWS = 100_000  # relaxed draws behind estimates of log Z and visits
 FIRST_DRAWS = 2_000
 PATIENCE = 400_000  # relaxed draws in a row without an accepted one, after which a case is hopeless
-WINDOWS = (8, 6, 4, 3, 2)  # how many recent states a relaxation of `no_revisit` may remember, tried in this order
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Relaxation:
 def relax(world: MDP, constraint: Constraint | None, max_nodes: int) -> Relaxation:
     """Multiply constraints in, smallest product first, as long as the node budget allows.
 
-    A `no_revisit` that does not fit leaves behind its shadow "not among the last few states".
+    A constraint that does not fit leaves behind the strongest of its own relaxations that does.
     """
     product = multiply(world, None, DEFAULT_MAX_NODES)
     max_nodes = max(max_nodes, product.n_nodes)
@@ -62,8 +60,7 @@ def relax(world: MDP, constraint: Constraint | None, max_nodes: int) -> Relaxati
     rejecting: list[str] = []
     for n_nodes, label, part in sorted(sized, key=lambda item: item[0]):
         candidates = [part] if n_nodes <= max_nodes else []
-        if isinstance(part, NoRevisit):
-            candidates += [NoRecentRevisit(part.event, window) for window in WINDOWS]
+        candidates += part.relaxations()
         for candidate in candidates:
             try:
                 product = multiply(world, conjunction([*chosen, candidate]), max_nodes)
