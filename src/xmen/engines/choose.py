@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from typing import TYPE_CHECKING
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint, units
-from xmen.engines.diagnosis import explain_conflict, feasible_product
-from xmen.engines.distribution import Distribution, Seed
+from xmen.engines.diagnosis import explain_conflict, feasible_product, from_start, require_every_start
+from xmen.engines.distribution import Distribution, Seed, generator
 from xmen.engines.exact import ExactDistribution
+from xmen.engines.given import GivenStart
 from xmen.engines.reject import RejectDistribution, Relaxation, relax
 from xmen.engines.settings import XorSettings
-from xmen.errors import EngineError, ProductTooLargeError
+from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
 from xmen.product.tables import CompiledConstraint
 from xmen.rewards import Reward
 from xmen.worlds.mdp import MDP
@@ -38,10 +42,12 @@ class Chooser:
         oracle: str,
         time_limit: float | None,
         settings: XorSettings,
+        given: str | None = None,
     ) -> None:
         self.world, self.constraint, self.reward = world, constraint, reward
         self.discount, self.seed, self.max_nodes = discount, seed, max_nodes
         self.oracle, self.time_limit, self.settings = oracle, time_limit, settings
+        self.given = given
         self._relaxation: Relaxation | None = None
 
     def relaxation(self) -> Relaxation:
@@ -53,13 +59,38 @@ class Chooser:
     def exact(self) -> ExactDistribution:
         """The exact engine; ProductTooLargeError past the node budget."""
         product = feasible_product(self.world, self.constraint, self.max_nodes)
-        d = ExactDistribution(product, self.reward, self.discount, self.seed)
+        if self.given == "start":
+            require_every_start(product, self.max_nodes)
+        d = ExactDistribution(product, self.reward, self.discount, self.seed, self.given)
         sizes = f"{product.n_nodes:,} nodes and {product.n_edges:,} edges"
         d.reason = f"the product has {sizes}, within max_nodes = {self.max_nodes:,}"
         return d
 
-    def reject(self) -> RejectDistribution:
-        """The reject engine, whatever its acceptance rate."""
+    def reject(self) -> Distribution:
+        """The reject engine, whatever its acceptance rate; given the start, one for each start."""
+        return self._by_start(Chooser._reject)
+
+    def xor(self) -> Distribution:
+        """The XOR engine; given the start, one for each start."""
+        return self._by_start(Chooser._xor)
+
+    def _by_start(self, make: Callable[[Chooser], Distribution]) -> Distribution:
+        starts = np.flatnonzero(self.world.start > 0)
+        if self.given is None or len(starts) == 1:
+            return make(self)
+        rng = generator(self.seed)
+        parts = []
+        for start in starts.tolist():
+            part = copy(self)
+            part.world, part.given, part.seed = self.world.with_start(start), None, rng.spawn(1)[0]
+            part._relaxation = None
+            try:
+                parts.append(make(part))
+            except InfeasibleError as error:
+                raise from_start(self.world, start, error) from None
+        return GivenStart(self.world, parts, self.reward, rng)
+
+    def _reject(self) -> RejectDistribution:
         relaxation = self.relaxation()
         if not relaxation.product.feasible():
             parts = [] if self.constraint is None else units(self.constraint)
@@ -70,8 +101,7 @@ class Chooser:
         d.reason = "asked for"
         return d
 
-    def xor(self) -> XorDistribution:
-        """The XOR engine."""
+    def _xor(self) -> XorDistribution:
         from xmen.engines.hashed import HashedWorld  # loads solvers: not before they are needed
         from xmen.engines.xor import XorDistribution
 
@@ -91,7 +121,7 @@ class Chooser:
             too_large = str(error).split("\n")[0]
         reject = self.reject()
         try:
-            rate = reject.acceptance
+            rate = reject.acceptance  # type: ignore[attr-defined]
         except EngineError:
             rate = 0.0
         if rate >= LEAST_ACCEPTANCE:
@@ -99,5 +129,5 @@ class Chooser:
             return reject
         xor = self.xor()
         share = f"only {rate:.1e}" if rate else "none"
-        xor.reason = f"{too_large} Rejection accepts {share} of relaxed draws. The oracle is {xor.oracle}."
+        xor.reason = f"{too_large} Rejection accepts {share} of relaxed draws. The oracle is {xor.oracle}."  # type: ignore[attr-defined]
         return xor

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from xmen.constraints.constraint import Constraint, conjunction, units
 from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
@@ -29,6 +33,33 @@ def explain_conflict(
         return multiply(world, conjunction([parts[i][1] for i in kept]), max_nodes).feasible()
 
     return explain_infeasible(world, parts, can_hold, suspects)
+
+
+def require_every_start(product: Product, max_nodes: int) -> None:
+    """Given the start, every start needs a valid trajectory: InfeasibleError names the first that has none."""
+    world, constraint = product.world, product.compiled.constraint
+    without = np.setdiff1d(np.flatnonzero(world.start > 0), _feasible_starts(product))
+    if len(without):
+        start = int(without[0])
+        parts = [] if constraint is None else units(constraint)
+        raise from_start(world, start, explain_conflict(world.with_start(start), parts, max_nodes))
+
+
+def from_start(world: MDP, start: int, error: InfeasibleError) -> InfeasibleError:
+    """The error of one start's own distribution, with that start named."""
+    return InfeasibleError(
+        f"with given='start' every start needs a valid trajectory, and {world.describe_state(start)} (d0 = "
+        f"{world.start[start]:.3g}) has none: {error} Or take it out of the world's start.",
+        conflict=error.conflict,
+    )
+
+
+def _feasible_starts(product: Product) -> NDArray[np.int32]:
+    """The start states from which some trajectory is valid."""
+    starts: NDArray[np.int32] = product.state[product.starts]
+    if not product.fixed_length:
+        return starts  # what cannot be completed has been pruned
+    return starts[[replace(product, starts=product.starts[i : i + 1]).feasible() for i in range(len(starts))]]
 
 
 def multiply(world: MDP, constraint: Constraint | None, max_nodes: int) -> Product:

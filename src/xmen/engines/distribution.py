@@ -1,6 +1,9 @@
 """One face for all engines: a probability distribution over the valid trajectories of a world.
 
 P(tau) = exp(R(tau)) D(tau) I_C(tau) / Z,    R = sum_t gamma^t r(s_t, a_t),    D = d0(s_0) prod_t T(s_{t+1} | s_t, a_t)
+
+Given the start, every start has its own Z(s_0) instead: P(tau) = exp(R(tau)) D(tau) I_C(tau) / Z(s_0), so that starts
+are drawn from d0, however many valid trajectories begin there. log Z then stands for the d0-mean of log Z(s_0).
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
 
 ENGINES = ("auto", "exact", "reject", "xor")
+GIVEN = (None, "start")
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 
@@ -44,8 +48,10 @@ class Distribution(ABC):
         reward: Reward | ArrayLike | None,
         discount: float,
         seed: Seed,
+        given: str | None = None,
     ) -> None:
         self.world = world
+        self.given = given
         self.constraint = constraint
         self.reward = reward
         self.discount = discount
@@ -105,7 +111,11 @@ class Distribution(ABC):
             return -np.inf
         if self.constraint is not None and not self.constraint.accepts(trajectory):
             return -np.inf
-        return self.score(trajectory) - self.log_partition()
+        return self.score(trajectory) - self._log_normaliser(trajectory.states[0])
+
+    def _log_normaliser(self, start: int) -> float:
+        """What `score` has to be lowered by to be log P of a trajectory from this start: log Z, or log Z(s_0)."""
+        return self.log_partition()
 
     def score(self, trajectory: Trajectory) -> float:
         """R(tau) + log D(tau), the log of the unnormalised weight of a possible trajectory."""
@@ -142,11 +152,15 @@ def distribution(
     delta: float | None = None,
     failure: float | None = None,
     time_limit: float | None = 60.0,
+    given: str | None = None,
 ) -> Distribution:
     """The maximum-entropy distribution over all trajectories of `world` that satisfy `constraint`.
 
     `constraint` may be None (no rule) or a list (all of them); `reward` an array (n_states, n_actions), a
     LinearReward, or None for zero everywhere. `max_nodes` bounds the product of world and constraint.
+
+    With `given="start"` starts are drawn as the world says, and P(tau) = d0(s_0) P(tau | s_0); by default (None) P is
+    joint, in which a start with many valid completions becomes more likely. They differ where there are several starts.
 
     The engine "auto" is exact under that budget, else rejects where that accepts often enough, else hashes ("xor").
     For the latter: `oracle` ("auto", "listed", "cryptominisat", "cadical", "cpsat", "highs"), `delta` and `failure`
@@ -168,6 +182,7 @@ def distribution(
     if engine not in ENGINES:
         raise EngineError(f"unknown engine {engine!r}: choose one of {', '.join(map(repr, ENGINES))}.")
     gamma = check_discount(discount)
+    check_given(given)
 
     from xmen.engines.choose import Chooser  # numba loads slowly: not before it is needed
     from xmen.engines.diagnosis import node_budget
@@ -184,6 +199,7 @@ def distribution(
         oracle=oracle,
         time_limit=time_limit,
         settings=xor_settings(delta, failure, cell_size),
+        given=given,
     )
     answer: Distribution = getattr(chooser, engine)()
     return answer
@@ -204,6 +220,12 @@ def as_constraint(constraint: object) -> Constraint | None:
     if isinstance(constraint, Iterable) and not isinstance(constraint, str):
         return conjunction([require_constraint(part, "distribution") for part in constraint])
     return require_constraint(constraint, "distribution(world, constraint, reward)")
+
+
+def check_given(given: str | None) -> None:
+    """Refuse anything but None and "start"."""
+    if given not in GIVEN:
+        raise EngineError(f'given is None (the joint distribution) or "start" (given where it starts); got {given!r}.')
 
 
 def check_discount(discount: float) -> float:

@@ -26,8 +26,15 @@ class ExactDistribution(Distribution):
     engine = "exact"
     guarantee = Guarantee(delta=1.0, failure=0.0)
 
-    def __init__(self, product: Product, reward: Reward | ArrayLike | None, discount: float, seed: Seed) -> None:
-        super().__init__(product.world, product.compiled.constraint, reward, discount, seed)
+    def __init__(
+        self,
+        product: Product,
+        reward: Reward | ArrayLike | None,
+        discount: float,
+        seed: Seed,
+        given: str | None = None,
+    ) -> None:
+        super().__init__(product.world, product.compiled.constraint, reward, discount, seed, given)
         self.product = product
 
     def __repr__(self) -> str:
@@ -42,6 +49,7 @@ class ExactDistribution(Distribution):
             reward=self._table[world.source, world.action],
             log_start=np.log(world.start[product.state[product.starts]]),
             discount=self.discount,
+            given_start=self.given == "start",
         )
 
     @cached_property
@@ -59,6 +67,17 @@ class ExactDistribution(Distribution):
     def log_partition(self, return_std: bool = False) -> Any:
         log_z = self._messages.log_partition
         return (log_z, 0.0) if return_std else log_z
+
+    @cached_property
+    def _start_partitions(self) -> Floats:
+        """log Z(s_0) of each start node of the product."""
+        return self.log_completions(0, self.product.starts)
+
+    def _log_normaliser(self, start: int) -> float:
+        if self.given is None:
+            return float(self.log_partition())
+        starts = self.product.state[self.product.starts]
+        return float(self._start_partitions[np.flatnonzero(starts == start)[0]])
 
     def visits(self, return_std: bool = False) -> Any:
         world = self.world
@@ -78,7 +97,8 @@ class ExactDistribution(Distribution):
         return max(0.0, self._messages.flow(with_entropy=True).entropy)
 
     def mode(self) -> Trajectory:
-        return release(best_walk(self.product, self._weights)[1], self.product.compiled)[0]
+        weights = self._weights.conditional(self._start_partitions) if self.given else self._weights
+        return release(best_walk(self.product, weights)[1], self.product.compiled)[0]
 
     def score_range(self) -> tuple[float, float]:
         """The least and the largest R + log D of a valid trajectory."""
@@ -86,7 +106,7 @@ class ExactDistribution(Distribution):
         return least, best_walk(self.product, self._weights)[0]
 
     def with_reward(self, reward: Reward | ArrayLike | None) -> ExactDistribution:
-        return ExactDistribution(self.product, reward, self.discount, self._rng)
+        return ExactDistribution(self.product, reward, self.discount, self._rng, self.given)
 
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
         """n independent trajectories, each checked against the constraint by running its machines.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint, conjunction
-from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, distribution
+from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, check_given, distribution
 from xmen.errors import EngineError, NotFittedError
 from xmen.learners.demonstrations import Demonstrations, gather
 from xmen.learners.notices import ConvergenceWarning, notify
@@ -41,6 +41,7 @@ class Learner(Settings, ABC):
     discount: float = 1.0
     engine: str = "auto"
     seed: Seed = None
+    given: str | None = None
 
     reward_: Reward
     weights_: Floats
@@ -75,6 +76,7 @@ class Learner(Settings, ABC):
                 f"{type(self).__name__}(world, ...) takes an MDP or GridWorld; got {type(self.world).__name__}."
             )
         check_discount(self.discount)
+        check_given(self.given)
         rule = self._rule()
         if rule is not None:
             rule.check_world(self.world)
@@ -124,6 +126,7 @@ class Learner(Settings, ABC):
             discount=self.discount,
             engine=self.engine,
             seed=self.seed,
+            given=self.given,
             **self._engine_settings(),
         )
         if also is None or isinstance(also, Constraint):  # a list can change under the same identity
@@ -135,7 +138,8 @@ class Learner(Settings, ABC):
         self._answering = (also, self._asked(), answering)
 
     def _asked(self) -> tuple[int, ...]:
-        return tuple(map(id, (self.reward_, self.world, self.constraint, self.discount, self.engine, self.seed)))
+        settings = (self.world, self.constraint, self.discount, self.engine, self.seed, self.given)
+        return tuple(map(id, (self.reward_, *settings)))
 
     def sample(self, n: int, also: Rules = None, seed: Seed = None) -> list[Trajectory]:
         """n trajectories from `distribution(also)`, all valid; without a seed, calls go on from the last."""
@@ -148,7 +152,8 @@ class Learner(Settings, ABC):
     def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
         """The mean log-likelihood, in nats; -inf with a demonstration that is impossible or forbidden.
 
-        The likelihood has the world's dynamics in it: mean of R(tau) + log D(tau) - log Z.
+        The likelihood has the world's dynamics in it: mean of R(tau) + log D(tau) - log Z; given the start, that is
+        log P(tau | s_0), without the probability of the start.
         """
         self._require_fitted()
         found = gather(self.world, self._rule(), demos, sample_weight, refuse_invalid=False)
@@ -164,9 +169,15 @@ class Learner(Settings, ABC):
     def _log_likelihoods(self, found: Demonstrations) -> Floats:
         if not found.valid.any():
             return np.full(len(found), -np.inf)
-        log_z = self.distribution().log_partition()
-        values = found.returns(self.reward_.table(), self.discount) + found.log_dynamics() - log_z
-        return np.where(found.valid, values, -np.inf)
+        values = found.returns(self.reward_.table(), self.discount) + found.log_dynamics()
+        d = self.distribution()
+        if self.given is None:
+            return np.where(found.valid, values - d.log_partition(), -np.inf)
+        out = np.full(len(found), -np.inf)
+        for start in np.unique(found.starts[found.valid]).tolist():
+            its = found.valid & (found.starts == start)
+            out[its] = values[its] - np.log(self.world.start[start]) - d._log_normaliser(start)
+        return out
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model as one folder, exactly at `path`: safetensors and JSON; read it with `xm.load`."""

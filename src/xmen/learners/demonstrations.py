@@ -44,6 +44,15 @@ class Demonstrations:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    def seen_world(self, given: str | None) -> MDP:
+        """The world to learn in: given the start, it starts where the demonstrations do, in their shares.
+
+        The mean over demonstrations of log Z(s_0) is then the log-partition of that world's distribution.
+        """
+        if given is None:
+            return self.world
+        return self.world.with_start(np.bincount(self.starts, weights=self.weights, minlength=self.world.n_states))
+
     def visits(self, discount: float = 1.0) -> Floats:
         """Mean discounted visits of each state and action, shape (n_states, n_actions)."""
         world = self.world

@@ -45,6 +45,7 @@ class MaxEntIRL(XMEN):
         checkpoint_every: int = 10,
         resume: bool = False,
         callback: Callback | None = None,
+        given: str | None = None,
     ) -> None:
         super().__init__(
             world,
@@ -62,4 +63,5 @@ class MaxEntIRL(XMEN):
             checkpoint_every=checkpoint_every,
             resume=resume,
             callback=callback,
+            given=given,
         )

@@ -51,6 +51,9 @@ class XMEN(Learner):
     parameters to a torch optimiser) at `learning_rate` (0.01; 1 for "lbfgs"), fewer if the norm of the gradient falls
     to `tol`. The gradient is "exact" or from "cells". The network that was given stays as it is: `reward_` has a copy.
 
+    With `given="start"` the likelihood is that of each demonstration given where it starts: the loss is the mean over
+    demonstrations of log Z(s_0) - R, and `score` the mean of log P(tau | s_0). See `xm.distribution`.
+
     `callback` gets a Record per iteration and stops the fit by returning True; Ctrl-C stops it too, and the model stays
     usable. `checkpoint` is a file that holds the whole state every `checkpoint_every` iterations; with `resume=True` a
     fit goes on from it (or starts, when there is none) and ends, bit for bit, where an uninterrupted one would have.
@@ -101,6 +104,7 @@ class XMEN(Learner):
         checkpoint_every: int = 10,
         resume: bool = False,
         callback: Callback | None = None,
+        given: str | None = None,
     ) -> None:
         self.world = world
         self.constraint = constraint
@@ -131,6 +135,7 @@ class XMEN(Learner):
         self.checkpoint_every = checkpoint_every
         self.resume = resume
         self.callback = callback
+        self.given = given
 
     def _engine_settings(self) -> dict[str, Any]:
         names = ("max_nodes", "oracle", "delta", "failure", "cell_size", "time_limit")
@@ -148,6 +153,11 @@ class XMEN(Learner):
             raise EngineError(
                 f"method='exact' with engine={self.engine!r} makes no sense: where the gradient is exact, so is the "
                 "engine. Use engine='exact' or 'auto', or method='cells'."
+            )
+        if self.given is not None and self.method == "paper":
+            raise EngineError(
+                "method='paper' with given='start' makes no sense: Algorithm 1 draws from the joint distribution. Use "
+                "method='exact' or 'cells', or leave given out."
             )
         require_number("l2", self.l2, least=0.0)
         require_number("tol", self.tol, least=0.0)
@@ -193,7 +203,11 @@ class XMEN(Learner):
         answer = outcome.answer
         reward = answer if isinstance(answer, Reward) else task.features.reward(answer)
         self._learned(reward, monitor, outcome.converged)
-        if outcome.base is not None and self.engine in ("auto", outcome.base.engine):
+        if (
+            outcome.base is not None
+            and outcome.base.world is self.world
+            and self.engine in ("auto", outcome.base.engine)
+        ):
             answering = outcome.base.with_reward(self.reward_)
             answering.reason = outcome.base.reason
             self._keep(None, answering)
@@ -228,13 +242,14 @@ class XMEN(Learner):
 def _exact(task: Task) -> Run[Any]:
     learner = task.learner
     base = distribution(
-        learner.world,
+        task.demos.seen_world(learner.given),
         learner._rule(),
         None,
         discount=learner.discount,
         engine="exact",
         seed=learner.seed,
         max_nodes=learner.max_nodes,
+        given=learner.given,
     )
     if learner.reward is not None:
         from xmen.learners.network import network_run

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from xmen.product import sweeps
 from xmen.product.graph import Product
-from xmen.product.messages import NO_EDGE, Floats, Flow, Weights, as_columns, draw_starts, entropy_of, log_sum
+from xmen.product.messages import NO_EDGE, Floats, Flow, Weights, as_columns, draw_starts, entropy_of
 
 SMALL, LARGE = 1e-120, 1e120  # beyond these b_t are brought back; far from the ends of a double (1e-308, 1e308)
 MESSAGE_BYTES = 1_500_000_000  # above this, layers are kept every so often and recomputed in between
@@ -62,15 +62,7 @@ class Layered:
         self._stride = 1 if total <= MESSAGE_BYTES else max(2, int(np.sqrt(product.horizon)))
         self._potentials = [self._first_potential()]
         self._backward()
-        first = self._plan[0]
-        start_values = (
-            weights.log_start
-            + self._potentials[first.epoch][product.starts]
-            + first.scale
-            + _log(self._layer(0)[product.starts])
-        )
-        self.log_partition = log_sum(start_values)
-        self._starts = np.exp(start_values - self.log_partition)
+        self.log_partition, self._starts = weights.start_law(self.log_completions(0, product.starts))
 
     def _first_potential(self) -> Floats:
         """The weight of all shortest completions of each node: what b_t starts from when a node comes into reach."""

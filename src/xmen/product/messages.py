@@ -6,7 +6,7 @@ follows from it: log Z, expected uses of every edge, samples, the mode.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -38,10 +38,28 @@ class Weights:
     reward: Floats  # (E,)
     log_start: Floats  # (number of start nodes,)
     discount: float
+    given_start: bool = False  # starts are drawn as log_start says, whatever follows from them
 
     def negated(self) -> Weights:
         """The same weights with the opposite sign: what is best under them is worst under these."""
-        return Weights(-self.log_dynamics, -self.reward, -self.log_start, self.discount)
+        return replace(self, log_dynamics=-self.log_dynamics, reward=-self.reward, log_start=-self.log_start)
+
+    def start_law(self, log_completions: Floats) -> tuple[float, Floats]:
+        """log Z and the probability of each start node, given the log-weight of all completions from it.
+
+        Jointly, a start with many completions becomes more likely. Given the start it does not: P(start) is d0, and
+        log Z is the d0-mean of the log Z(s_0).
+        """
+        if self.given_start:
+            starts = np.exp(self.log_start)
+            return float(starts @ log_completions), starts
+        values = self.log_start + log_completions
+        log_partition = log_sum(values)
+        return log_partition, np.exp(values - log_partition)
+
+    def conditional(self, log_completions: Floats) -> Weights:
+        """The same law as a joint one: each start pays for its own completions, log d0 - log Z(s_0)."""
+        return replace(self, log_start=self.log_start - log_completions) if self.given_start else self
 
     def at(self, t: int) -> Floats:
         """The log-weight of each world edge as action number t."""

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from xmen.product import sweeps
 from xmen.product.graph import Product
-from xmen.product.messages import NO_EDGE, Floats, Flow, Weights, as_columns, draw_starts, entropy_of, log_sum
+from xmen.product.messages import NO_EDGE, Floats, Flow, Weights, as_columns, draw_starts, entropy_of
 
 
 class SinglePass:
@@ -19,15 +19,12 @@ class SinglePass:
         self._order, longest = product.topological
         self._backwards = self._order[::-1].copy()
         self._discount = weights.discount ** product.depth.astype(np.float64)
-        self._log_start = weights.log_start
         self._log_weight = sweeps.edge_log_weights(
             product.indptr, product.edge, weights.log_dynamics, self._discount, weights.reward
         )
         self._value = np.where(product.stops, 0.0, -np.inf)
         sweeps.log_sweep(self._backwards, -longest, product.indptr, product.target, self._log_weight, self._value)
-        start_values = self._log_start + self._value[product.starts]
-        self.log_partition = log_sum(start_values)
-        self._starts = np.exp(start_values - self.log_partition)
+        self.log_partition, self._starts = weights.start_law(self._value[product.starts])
         self._conditional = sweeps.conditional_weights(
             product.n_nodes,
             product.indptr,

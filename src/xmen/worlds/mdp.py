@@ -7,8 +7,9 @@ transitions as sorted columns; people read its errors, which name states and act
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -147,6 +148,14 @@ class MDP:
         else:
             assert self.horizon is not None
             self.max_length = self.horizon
+
+    def with_start(self, start: int | ArrayLike) -> Self:
+        """The same world, its arrays shared, with another start: a state or a probability vector (n_states,)."""
+        other = copy(self)
+        other.start = read_start(start, self.n_states)
+        other.start.flags.writeable = False
+        other._measure()
+        return other
 
     def _freeze(self) -> None:
         for value in vars(self).values():
