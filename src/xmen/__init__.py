@@ -20,6 +20,7 @@ from xmen.engines.distribution import Distribution, Guarantee, distribution
 from xmen.errors import (
     ConstraintError,
     ConstraintSyntaxError,
+    DivergenceError,
     EngineError,
     FileFormatError,
     InfeasibleError,
@@ -55,7 +56,7 @@ from xmen.learners.xmen import XMEN
 from xmen.neural import ConvReward, FeatureReward, NeuralReward, fit_neural
 from xmen.plots import plot_trajectories, plot_visits, plot_world
 from xmen.rewards import LinearReward
-from xmen.worlds import MDP, GridWorld, Trajectory, check_demos, read_demos, write_demos
+from xmen.worlds import MDP, GridWorld, Network, Trajectory, check_demos, read_demos, write_demos
 
 __version__ = "0.1.0"
 
@@ -70,6 +71,7 @@ __all__ = [
     "ConvReward",
     "ConvergenceWarning",
     "Distribution",
+    "DivergenceError",
     "EngineError",
     "Event",
     "FeatureReward",
@@ -86,6 +88,7 @@ __all__ = [
     "MaxEntIRL",
     "MissingExtraError",
     "MisuseError",
+    "Network",
     "NeuralReward",
     "NotFittedError",
     "OracleError",

@@ -9,7 +9,8 @@
     │   └── MisuseError (TypeError)                 bool(constraint), chained comparisons, precedence
     ├── RewardError (ValueError)                    rewards or features that do not fit the world
     ├── EngineError (ValueError)                    a question that this engine or setting cannot answer
-    │   └── ProductTooLargeError                    world times machines went over the node budget
+    │   ├── ProductTooLargeError                    world times machines went over the node budget
+    │   └── DivergenceError                         without a horizon, weights that do not add up
     ├── InfeasibleError (ValueError)                no trajectory is left; names a minimal conflict
     ├── OracleError (RuntimeError)                  a solver was asked badly, or failed
     │   └── OracleTimeoutError                      it gave no answer within its time limit
@@ -28,6 +29,7 @@ from collections.abc import Sequence
 __all__ = [
     "ConstraintError",
     "ConstraintSyntaxError",
+    "DivergenceError",
     "EngineError",
     "FileFormatError",
     "InfeasibleError",
@@ -124,6 +126,10 @@ class EngineError(XmenError, ValueError):
 
 class ProductTooLargeError(EngineError):
     """The product of world and machines went over the node budget."""
+
+
+class DivergenceError(EngineError):
+    """Without a horizon, the weights of ever longer trajectories do not add up to a finite number."""
 
 
 class InfeasibleError(XmenError, ValueError):

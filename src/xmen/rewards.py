@@ -62,10 +62,11 @@ def reward_table(reward: Reward | ArrayLike | None, world: MDP) -> Floats:
             f"the reward has shape {table.shape}, but the world has {world.n_states} states and "
             f"{world.n_actions} actions: give an array of shape {shape}, or LinearReward(features, weights)."
         )
-    largest = float(np.abs(table).max(initial=0.0)) * max(world.max_length, 1)
+    longest = world.n_states if world.unbounded else max(world.max_length, 1)
+    largest = float(np.abs(table).max(initial=0.0)) * longest
     if largest > LARGEST_RETURN:
         raise RewardError(
-            f"rewards of up to {np.abs(table).max():g} over {world.max_length} actions add up to {largest:g}: beyond "
+            f"rewards of up to {np.abs(table).max():g} over {longest} actions add up to {largest:g}: beyond "
             f"{LARGEST_RETURN:g} a double can no longer tell trajectories apart. Scale the rewards down, or take out "
             "what all actions have in common."
         )

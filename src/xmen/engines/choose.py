@@ -62,6 +62,8 @@ class Chooser:
         if self.given == "start":
             require_every_start(product, self.max_nodes)
         d = ExactDistribution(product, self.reward, self.discount, self.seed, self.given)
+        if self.world.unbounded:
+            d.log_partition()  # weights that do not add up are reported here, where the reward was given
         sizes = f"{product.n_nodes:,} nodes and {product.n_edges:,} edges"
         d.reason = f"the product has {sizes}, within max_nodes = {self.max_nodes:,}"
         return d
@@ -127,6 +129,8 @@ class Chooser:
         if rate >= LEAST_ACCEPTANCE:
             reject.reason = f"{too_large} Rejection accepts {rate:.2%} of relaxed draws."
             return reject
+        if self.world.unbounded:
+            return reject  # hashing would need a horizon; what hopeless rejection says is the answer
         xor = self.xor()
         share = f"only {rate:.1e}" if rate else "none"
         xor.reason = f"{too_large} Rejection accepts {share} of relaxed draws. The oracle is {xor.oracle}."  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@ from xmen.constraints.constraint import Constraint, conjunction, require_constra
 from xmen.errors import EngineError, RewardError
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.worlds.mdp import MDP
+from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
 
 ENGINES = ("auto", "exact", "reject", "xor")
@@ -174,6 +175,10 @@ def distribution(
     >>> round(np.exp(xm.distribution(grid, None, None).log_partition()))
     265729
     """
+    if isinstance(world, Network):
+        raise EngineError(
+            "distribution(world, ...) needs a start and a goal, and a network has none: give network.task(start, goal)."
+        )
     if not isinstance(world, MDP):
         raise EngineError(f"distribution(world, ...) takes an MDP or GridWorld; got {type(world).__name__}.")
     rule = as_constraint(constraint)
@@ -183,6 +188,12 @@ def distribution(
         raise EngineError(f"unknown engine {engine!r}: choose one of {', '.join(map(repr, ENGINES))}.")
     gamma = check_discount(discount)
     check_given(given)
+    if world.unbounded and (gamma < 1.0 or engine == "xor"):
+        what = f"discount = {gamma:g}" if gamma < 1.0 else "engine='xor'"
+        raise EngineError(
+            f"{what} needs a horizon, and this task has none: network.task(start, goal, horizon=...). Without a "
+            "horizon the exact and the reject engine answer, with discount = 1."
+        )
 
     from xmen.engines.choose import Chooser  # numba loads slowly: not before it is needed
     from xmen.engines.diagnosis import node_budget

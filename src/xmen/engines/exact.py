@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xmen._sharing import once
 from xmen.engines.distribution import Distribution, Guarantee, Seed
 from xmen.product.best import best_walk
 from xmen.product.graph import Product
@@ -41,7 +41,7 @@ class ExactDistribution(Distribution):
         product = self.product
         return f"{super().__repr__()[:-1]}; product of {product.n_nodes:,} nodes and {product.n_edges:,} edges>"
 
-    @once
+    @cached_property
     def _weights(self) -> Weights:
         world, product = self.world, self.product
         return Weights(
@@ -52,11 +52,11 @@ class ExactDistribution(Distribution):
             given_start=self.given == "start",
         )
 
-    @once
+    @cached_property
     def _messages(self) -> Messages:
         return pass_messages(self.product, self._weights)
 
-    @once
+    @cached_property
     def _flow(self) -> Flow:
         return self._messages.flow()
 
@@ -68,7 +68,7 @@ class ExactDistribution(Distribution):
         log_z = self._messages.log_partition
         return (log_z, 0.0) if return_std else log_z
 
-    @once
+    @cached_property
     def _start_partitions(self) -> Floats:
         """log Z(s_0) of each start node of the product."""
         return self.log_completions(0, self.product.starts)
@@ -114,7 +114,7 @@ class ExactDistribution(Distribution):
         Without a seed, successive calls go on from the seed of the distribution.
         """
         n, rng = self._check_n(n), self._generator(seed)
-        batch = max(1, SAMPLE_CELLS // (self.product.horizon + 1))
+        batch = max(1, SAMPLE_CELLS // (self.product.usual_length + 1))
         out: list[Trajectory] = []
         for begin in range(0, n, batch):
             out += release(self.draw(min(batch, n - begin), rng), self.product.compiled)

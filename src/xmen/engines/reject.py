@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xmen._sharing import once
 from xmen.constraints.constraint import Constraint, conjunction, units
 from xmen.engines.diagnosis import multiply
 from xmen.engines.distribution import Distribution, Guarantee, Seed
@@ -101,7 +101,7 @@ class RejectDistribution(Distribution):
 
     def _accepted(self, rng: np.random.Generator) -> Iterator[tuple[int, Walks]]:
         """Batches of relaxed draws without end: how many were drawn, and the valid ones among them."""
-        size, largest = FIRST_DRAWS, max(1, SAMPLE_CELLS // (self.relaxation.product.horizon + 1))
+        size, largest = FIRST_DRAWS, max(1, SAMPLE_CELLS // (self.relaxation.product.usual_length + 1))
         since = 0
         while True:
             n = min(size, largest)
@@ -118,7 +118,7 @@ class RejectDistribution(Distribution):
             yield n, valid
             size *= 2
 
-    @once
+    @cached_property
     def _moments(self) -> WalkMoments:
         """Means and their spread over a fixed number of relaxed draws."""
         moments = WalkMoments(self.world, self._table, self.discount)

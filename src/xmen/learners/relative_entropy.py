@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xmen._sharing import lock_of
 from xmen.engines.distribution import Distribution, Seed
 from xmen.errors import EngineError, InvalidDemonstrationError
 from xmen.learners.base import Learner, Rules, warn_unfinished
@@ -182,14 +181,13 @@ class RelativeEntropyIRL(Learner):
 
     def _under_base(self) -> _UnderBase:
         self._require_fitted()
-        with lock_of(self):
-            kept = vars(self).get("_answering")
-            if not isinstance(kept, _UnderBase) or kept.reward_ is not self.reward_:
-                world, unused = world_under(self.world, read_policy(self.base_policy, self.world, "base_policy"))
-                kept = _UnderBase(world, self._rule(unused), self.discount, self.engine, self.seed)
-                kept.reward_ = self.reward_
-                self._answering: Any = kept
-            return kept
+        kept = vars(self).get("_answering")
+        if not isinstance(kept, _UnderBase) or kept.reward_ is not self.reward_:
+            world, unused = world_under(self.world, read_policy(self.base_policy, self.world, "base_policy"))
+            kept = _UnderBase(world, self._rule(unused), self.discount, self.engine, self.seed)
+            kept.reward_ = self.reward_
+            self._answering: Any = kept
+        return kept
 
     def distribution(self, also: Rules = None) -> Distribution:
         """P(tau) = Q(tau) exp(theta . f(tau)) / Z, given `also`; its world has the base policy in the dynamics."""

@@ -203,13 +203,11 @@ class XMEN(Learner):
         answer = outcome.answer
         reward = answer if isinstance(answer, Reward) else task.features.reward(answer)
         self._learned(reward, monitor, outcome.converged)
-        if (
-            outcome.base is not None
-            and outcome.base.world is self.world
-            and self.engine in ("auto", outcome.base.engine)
-        ):
-            answering = outcome.base.with_reward(self.reward_)
-            answering.reason = outcome.base.reason
+        base = outcome.base
+        # Given the start, learning was in a world of the demonstrations' own starts: that one does not answer.
+        if base is not None and base.world is self.world and self.engine in ("auto", base.engine):
+            answering = base.with_reward(self.reward_)
+            answering.reason = base.reason
             self._keep(None, answering)
 
     def _prepare(self, task: Task) -> tuple[str, Run[Any]]:
@@ -262,6 +260,11 @@ def _exact(task: Task) -> Run[Any]:
 
 def _cells(task: Task) -> Run[Any]:
     learner = task.learner
+    if learner.given is not None and np.count_nonzero(learner.world.start) > 1:
+        raise EngineError(
+            "method='cells' learns from the joint distribution, and this world has several starts: with given='start' "
+            "use method='exact', or a world with one start."
+        )
     settings = {**learner._engine_settings(), "delta": None, "failure": None}  # these are about samples
     base = distribution(learner.world, learner._rule(), None, discount=learner.discount, engine="xor", **settings)
     if learner.reward is not None:

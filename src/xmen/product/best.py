@@ -8,12 +8,16 @@ from numpy.typing import NDArray
 from xmen.product import sweeps
 from xmen.product.graph import Product
 from xmen.product.messages import Floats, Weights
+from xmen.product.relaxed_search import best_completions
 from xmen.product.walks import Walks
 
 
 def best_walk(product: Product, weights: Weights) -> tuple[float, Walks]:
     """The largest log-weight R + log D of a valid trajectory, and one that attains it."""
-    find = _best_by_sweep if product.timeless(weights.discount) else _best_by_layers
+    if product.timeless(weights.discount):
+        find = _best_by_sweep
+    else:
+        find = _best_by_relaxing if product.world.unbounded else _best_by_layers
     value, start, path = find(product, weights)
     edges = product.edge[np.array(path, dtype=np.int64)].astype(np.int32)
     return value, Walks(product.state[[start]], edges[None], np.array([len(path)], dtype=np.int32))
@@ -36,6 +40,16 @@ def _best_by_sweep(product: Product, weights: Weights) -> tuple[float, int, list
     node, path = start, []
     while product.indptr[node] < product.indptr[node + 1]:
         path.append(int(product.indptr[node]) + int(choice[node]))
+        node = int(product.target[path[-1]])
+    return best, start, path
+
+
+def _best_by_relaxing(product: Product, weights: Weights) -> tuple[float, int, list[int]]:
+    value, choice = best_completions(product, (weights.log_dynamics + weights.reward)[product.edge])
+    best, start = _best_start(product, weights, value)
+    node, path = start, []
+    while choice[node] >= 0:
+        path.append(int(choice[node]))
         node = int(product.target[path[-1]])
     return best, start, path
 

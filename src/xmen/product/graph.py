@@ -9,12 +9,12 @@ start to acceptance within the horizon is dropped.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen._sharing import once
 from xmen.constraints.constraint import units
 from xmen.errors import ProductTooLargeError
 from xmen.product import kernels
@@ -56,7 +56,7 @@ class Product:
         """Whether all trajectories have exactly `horizon` actions."""
         return not self.world.has_terminal
 
-    @once
+    @cached_property
     def topological(self) -> tuple[NDArray[np.uint32], NDArray[np.int32]] | None:
         """Nodes so that all edges go forward, and the longest way to each; None when there is a cycle."""
         order, longest = kernels.topological_order(self.indptr, self.target)
@@ -74,11 +74,16 @@ class Product:
         return fits and ((discount == 1.0 and not self.fixed_length) or np.array_equal(longest, self.depth))
 
     @property
+    def usual_length(self) -> int:
+        """A number of actions that few trajectories pass, for sizing tables."""
+        return min(self.horizon, 4 * self.n_nodes) if self.world.unbounded else self.horizon
+
+    @property
     def stops(self) -> NDArray[np.bool_]:
         """Where trajectories end, on a timeless product."""
         return self.accepting & (self.depth == self.horizon) if self.fixed_length else self.accepting
 
-    @once
+    @cached_property
     def outwards(self) -> NDArray[np.uint32]:
         """The nodes at which trajectories cannot end, nearest to acceptance first."""
         order = np.argsort(self.distance, kind="stable").astype(np.uint32)
@@ -148,8 +153,15 @@ def build_product(compiled: CompiledConstraint, max_nodes: int) -> Product:
         target=target,
         edge=edge,
         starts=number[found.starts][kept[found.starts]].astype(np.uint32),
-        layer_ends=np.searchsorted(depth[kept], np.arange(horizon + 1), side="right"),
+        layer_ends=_layer_ends(depth[kept], world),
     )
+
+
+def _layer_ends(depth: NDArray[np.int32], world: MDP) -> NDArray[np.int64]:
+    """How many nodes have each depth or less; trajectories of any length have as many layers as there are depths."""
+    last = depth.max(initial=0) if world.unbounded else world.max_length
+    ends: NDArray[np.int64] = np.searchsorted(depth, np.arange(last + 1), side="right")
+    return ends
 
 
 def build_complete_product(compiled: CompiledConstraint, max_nodes: int, horizon: int) -> Product:
@@ -271,7 +283,7 @@ def _too_large(
     compiled: CompiledConstraint, rows: NDArray[np.int32], depth: int, max_nodes: int
 ) -> ProductTooLargeError:
     """Say which of the user's constraints multiplies the most, and what to do."""
-    n_states = len(np.unique(rows[:, 0]))
+    world, n_states = compiled.world, len(np.unique(rows[:, 0]))
     lines, leaf = [], 1
     for label, unit in units(compiled.constraint) if compiled.constraint is not None else []:
         width = sum(1 for _ in unit.leaves())
@@ -282,8 +294,9 @@ def _too_large(
     blame = f"{lines[0][1]!r} multiplies it the most" if lines else "the world alone is that large"
     table = "".join(f"\n  {n:>12,} machine states  {label}" for n, label in lines[:12])
     return ProductTooLargeError(
-        f"the product of world and constraints passed max_nodes = {max_nodes:,} after {depth} of "
-        f"{compiled.world.max_length} actions: {blame}.\n  {n_states:>12,} world states{table}\n"
+        f"the product of world and constraints passed max_nodes = {max_nodes:,} after {depth} "
+        f"{'actions' if world.unbounded else f'of {world.max_length} actions'}: {blame}.\n"
+        f"  {n_states:>12,} world states{table}\n"
         "Raise max_nodes (about 1 kB of memory per node), loosen that constraint, shorten the horizon, "
         "or let it reject or hash instead: engine='reject' or engine='xor'."
     )

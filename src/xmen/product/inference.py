@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xmen.product.graph import Product
+from xmen.product.horizon_free import HorizonFree
 from xmen.product.layered import Layered
 from xmen.product.messages import Messages, Weights
 from xmen.product.single_pass import SinglePass
@@ -10,4 +11,6 @@ from xmen.product.single_pass import SinglePass
 
 def pass_messages(product: Product, weights: Weights) -> Messages:
     """Run the backward pass with the cheapest schedule that is exact for this product and discount."""
-    return (SinglePass if product.timeless(weights.discount) else Layered)(product, weights)
+    if product.timeless(weights.discount):
+        return SinglePass(product, weights)
+    return (HorizonFree if product.world.unbounded else Layered)(product, weights)

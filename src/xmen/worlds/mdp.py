@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xmen.errors import WorldError
 from xmen.worlds import _structure
-from xmen.worlds._checks import LARGEST, read_horizon, read_start, read_terminal, whole_number
+from xmen.worlds._checks import read_horizon, read_start, read_terminal, whole_number
 from xmen.worlds._problem import find_problem
-from xmen.worlds._table import Columns, normalise, read_rows
+from xmen.worlds._table import Columns, read_rows
 from xmen.worlds.trajectory import Trajectory
+from xmen.worlds.transitions import Transitions, refuse_overflow
 
 if TYPE_CHECKING:
     from xmen.worlds.from_gymnasium import GymnasiumWorld
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MDP"]
 
+UNBOUNDED = 2**30 - 1  # the `max_length` of trajectories of any length: more actions than memory could hold
 
-class MDP:
+
+class MDP(Transitions):
     """A world with finitely many states and actions, given by its transitions.
 
     `transitions` are rows (state, action, next_state, probability), or an array of shape (n, 4).
@@ -49,7 +52,8 @@ class MDP:
     - `terminal` (S,) bool, `has_terminal`: whether any is.
     - `available` (S, A) bool: whether the action can be chosen in the state.
     - `deterministic`: every transition has probability 1. `acyclic`: no state that can be reached
-      can be reached again. `max_length`: the largest number of actions a complete trajectory can have.
+      can be reached again. `max_length`: the largest number of actions a complete trajectory can have, and
+      `unbounded` where there is none, which only tasks of a `Network` may be.
 
     >>> walk = MDP(3, 2, [(0, 0, 1, 1.0), (0, 1, 2, 1.0), (1, 0, 2, 0.75), (1, 0, 0, 0.25)],
     ...            start=0, terminal=[2], horizon=5)
@@ -62,21 +66,12 @@ class MDP:
     xmen.errors.WorldError: probabilities of action 0 in state 0 sum to 0.9, not to 1
     """
 
-    n_states: int
-    n_actions: int
     horizon: int | None
     start: NDArray[np.float64]
-    terminal: NDArray[np.bool_]
-    has_terminal: bool
-    source: NDArray[np.int32]
-    action: NDArray[np.int32]
-    target: NDArray[np.int32]
-    probability: NDArray[np.float64]
-    row_start: NDArray[np.int64]
-    available: NDArray[np.bool_]
-    deterministic: bool
     acyclic: bool
     max_length: int
+    unbounded: bool
+    may_last_for_ever: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -89,7 +84,7 @@ class MDP:
     ) -> None:
         n_states = whole_number(n_states, "n_states", at_least=1)
         n_actions = whole_number(n_actions, "n_actions", at_least=1)
-        _refuse_overflow(n_states, n_actions)
+        refuse_overflow(n_states, n_actions)
         columns = read_rows(transitions, n_states, n_actions)
         start_vector = read_start(start, n_states)
         terminal_mask = read_terminal(terminal, n_states)
@@ -109,19 +104,9 @@ class MDP:
         horizon: int | None,
     ) -> None:
         """Everything after the arguments have been read; subclasses with checked columns enter here."""
-        _refuse_overflow(n_states, n_actions)
-        self.n_states = n_states
-        self.n_actions = n_actions
         self.horizon = read_horizon(horizon)
         self.start = start
-        self.terminal = terminal
-        self.has_terminal = bool(terminal.any())
-        columns = normalise(columns, terminal, n_actions, self.describe_state, self.describe_action)
-        self.source, self.action, self.target, self.probability = columns
-        self.row_start = np.searchsorted(self.source, np.arange(n_states + 1)).astype(np.int64)
-        self.available = np.zeros((n_states, n_actions), dtype=np.bool_)
-        self.available[self.source, self.action] = True
-        self.deterministic = bool(np.all(self.probability == 1.0))
+        self._build_table(n_states, n_actions, columns, terminal)
         self._freeze()
         self._measure()
 
@@ -135,7 +120,8 @@ class MDP:
         reached = _structure.reachable(self.source, self.target, self.start > 0)
         cycle = _structure.find_cycle(self.source, self.target, reached)
         self.acyclic = cycle is None
-        if cycle is not None and self.horizon is None:
+        self.unbounded = cycle is not None and self.horizon is None
+        if cycle is not None and self.horizon is None and not self.may_last_for_ever:
             shown = " -> ".join(map(self.describe_state, cycle if len(cycle) <= 9 else cycle[:8]))
             raise WorldError(
                 f"this world can go round in circles ({shown}{' -> ...' if len(cycle) > 9 else ''}), so a "
@@ -146,8 +132,7 @@ class MDP:
             longest = _structure.longest_path(self.source, self.target, completing)
             self.max_length = longest if self.horizon is None else min(longest, self.horizon)
         else:
-            assert self.horizon is not None
-            self.max_length = self.horizon
+            self.max_length = UNBOUNDED if self.horizon is None else self.horizon
 
     def with_start(self, start: int | ArrayLike) -> Self:
         """The same world, its arrays shared, with another start: a state or a probability vector (n_states,)."""
@@ -157,69 +142,11 @@ class MDP:
         other._measure()
         return other
 
-    def _freeze(self) -> None:
-        for value in vars(self).values():
-            if isinstance(value, np.ndarray):
-                value.flags.writeable = False
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._freeze()  # pickle forgets that the arrays were read-only
-
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}(n_states={self.n_states}, n_actions={self.n_actions}, "
             f"{len(self.source)} transitions, horizon={self.horizon})"
         )
-
-    @property
-    def transitions(self) -> NDArray[np.float64]:
-        """The transitions as rows (state, action, next_state, probability), shape (E, 4)."""
-        return np.column_stack([self.source, self.action, self.target, self.probability])
-
-    def describe_state(self, state: int) -> str:
-        """The state as messages call it."""
-        return f"state {state}"
-
-    def describe_action(self, action: int) -> str:
-        """The action as messages call it."""
-        return f"action {action}"
-
-    def find_transitions(self, states: ArrayLike, actions: ArrayLike, next_states: ArrayLike) -> NDArray[np.int64]:
-        """Index of each (state, action, next_state) into the transition columns, -1 where there is none.
-
-        The three arrays have one shape, which the answer has too. O(log E) each.
-        """
-        state, action, target = (np.asarray(x, dtype=np.int64) for x in (states, actions, next_states))
-        known = (
-            (state >= 0)
-            & (state < self.n_states)
-            & (action >= 0)
-            & (action < self.n_actions)
-            & (target >= 0)
-            & (target < self.n_states)
-        )
-        wanted = np.where(known, self._key(state, action, target), -1)
-        if not len(self._keys):
-            return np.full(wanted.shape, -1, dtype=np.int64)
-        index = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
-        return np.where(self._keys[index] == wanted, index, -1)
-
-    def find_steps(self, trajectory: Trajectory) -> NDArray[np.int64]:
-        """Index of each step of a trajectory into the transition columns, -1 where impossible; shape (L,)."""
-        states, actions = trajectory.states, trajectory.actions
-        if max(states) > LARGEST or max(actions, default=0) > LARGEST:
-            states = tuple(min(state, LARGEST) for state in states)
-            actions = tuple(min(action, LARGEST) for action in actions)
-        return self.find_transitions(states[:-1], actions, states[1:])
-
-    @cached_property
-    def _keys(self) -> NDArray[np.int64]:
-        return self._key(self.source, self.action, self.target)
-
-    def _key(self, source: NDArray[Any], action: NDArray[Any], target: NDArray[Any]) -> NDArray[np.int64]:
-        key: NDArray[np.int64] = (source.astype(np.int64) * self.n_actions + action) * self.n_states + target
-        return key
 
     @cached_property
     def episode_length(self) -> int | None:
@@ -263,11 +190,3 @@ class MDP:
         from xmen.worlds.from_networkx import from_networkx
 
         return from_networkx(graph, source, target, horizon=horizon)
-
-
-def _refuse_overflow(n_states: int, n_actions: int) -> None:
-    if n_states * n_states * n_actions >= 2**63:
-        raise WorldError(
-            f"a table of {n_states} states and {n_actions} actions is too large: "
-            "n_states * n_states * n_actions must stay below 2**63"
-        )

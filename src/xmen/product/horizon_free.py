@@ -1,0 +1,82 @@
+"""Messages on a product with cycles and no horizon: one linear system in place of a sweep per number of actions.
+
+beta(n), the total weight of all completions of any length, solves (I - M) beta = stop, with M the edge weights. It is
+finite exactly where the spectral radius of M, on the nodes that lie on some way to acceptance, is below 1; a solution
+that is positive at every node proves that. Weights are taken relative to the best completion of each node,
+M_ij exp(best_j - best_i), so that beta / exp(best) is at least 1 and nothing underflows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xmen.errors import DivergenceError
+from xmen.product import relaxed_search, sweeps
+from xmen.product.factor import Factor, Pattern
+from xmen.product.graph import Product
+from xmen.product.messages import NO_EDGE, Floats, Flow, Weights, as_columns, draw_starts, entropy_of
+
+TRUSTED = 1e-6  # a solution that misses its equation by more than this share is no solution
+
+
+class HorizonFree:
+    """Backward and forward by one factorisation; exact for trajectories of any length, discount 1."""
+
+    def __init__(self, product: Product, weights: Weights) -> None:
+        self._product = product
+        log_weight = (weights.log_dynamics + weights.reward)[product.edge]
+        self._best, _ = relaxed_search.best_completions(product, log_weight)
+        degrees: NDArray[np.int64] = (product.indptr[1:] - product.indptr[:-1]).astype(np.int64)
+        self._source = np.repeat(np.arange(product.n_nodes), degrees)
+        relative = np.exp(log_weight + self._best[product.target] - self._best[self._source])
+        self._factor, self._ratio = self._solve(relative)
+        self._conditional = relative * self._ratio[product.target] / self._ratio[self._source]
+        self.log_partition, self._starts = weights.start_law(self.log_completions(0, product.starts))
+
+    def _solve(self, relative: Floats) -> tuple[Factor, Floats]:
+        """The factors and beta / exp(best), or a DivergenceError where there is no finite one."""
+        product = self._product
+        stop = product.stops.astype(np.float64)
+        with contextlib.suppress(np.linalg.LinAlgError):
+            factor = Factor(Pattern(product.n_nodes, self._source, product.target), relative)
+            ratio: Floats = factor.solve(stop[:, None])[:, 0]
+            again = stop + np.bincount(self._source, relative * ratio[product.target], minlength=product.n_nodes)
+            if np.all(ratio > 0.0) and np.all(np.abs(again - ratio) <= TRUSTED * ratio):
+                return factor, ratio
+        raise DivergenceError(relaxed_search.divergence_message(product, self._source, relative))
+
+    def _node_visits(self) -> Floats:
+        """The expected number of positions at each node."""
+        product = self._product
+        begin = np.zeros(product.n_nodes)
+        np.add.at(begin, product.starts, self._starts)
+        visits: Floats = self._factor.solve_transposed((begin / self._ratio)[:, None])[:, 0] * self._ratio
+        return visits
+
+    def flow(self, with_entropy: bool = False) -> Flow:
+        product = self._product
+        through = self._node_visits()[self._source] * self._conditional
+        counts = np.bincount(product.edge, weights=through, minlength=len(product.world.source)).astype(np.float64)
+        entropy = entropy_of(self._starts)
+        if with_entropy:
+            choice = np.where(self._conditional > 0, self._conditional, 1.0)
+            entropy -= float(through @ np.log(choice))
+        return Flow(counts, counts, self._starts, entropy)
+
+    def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
+        completions: Floats = np.log(self._ratio[nodes]) + self._best[nodes]
+        return completions
+
+    def walk(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        product = self._product
+        starts = draw_starts(product, self._starts, n, rng)
+        node, ones = starts.copy(), np.ones(product.n_nodes)
+        steps: list[NDArray[np.uint32]] = []
+        while True:
+            taken = sweeps.choose_edges(product.indptr, product.target, self._conditional, ones, rng.random(n), node)
+            if np.all(taken == NO_EDGE):
+                return starts, as_columns(steps, n)
+            steps.append(taken)

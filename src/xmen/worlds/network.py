@@ -1,0 +1,201 @@
+"""Networks: worlds without a start and a goal of their own, through which every trip brings its own pair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from xmen.errors import WorldError
+from xmen.worlds._checks import read_horizon, read_start, whole_number
+from xmen.worlds._table import Columns, read_rows
+from xmen.worlds.mdp import MDP, UNBOUNDED
+from xmen.worlds.trajectory import Trajectory
+from xmen.worlds.transitions import Transitions, refuse_overflow
+
+__all__ = ["AnyTask", "Network", "NetworkTask"]
+
+
+class Network(Transitions):
+    """States, actions and transitions, without a start or a goal: a road network, say, with links as states.
+
+    Parameters
+    ----------
+    n_states, n_actions
+        How many there are; both are numbered from 0.
+    transitions
+        Rows (state, action, next_state, probability), or an array of shape (n, 4). Each row may be there once.
+    horizon
+        The largest number of actions of a trajectory; None allows trajectories of any length.
+
+    Raises
+    ------
+    WorldError
+        Rows that cannot be read, that are there twice, or whose probabilities do not sum to 1.
+
+    Examples
+    --------
+    >>> ring = Network(3, 2, [(0, 0, 1, 1.0), (1, 0, 2, 1.0), (2, 0, 0, 1.0), (0, 1, 2, 1.0)])
+    >>> ring.task(0, 2)
+    NetworkTask(state 0 -> state 2 of 3 states, 3 transitions, horizon=None)
+    >>> ring.problem(Trajectory([1, 2, 0, 1], [0, 0, 0]))
+    (0, 'moves although it starts at its goal, state 1: a trip ends the first time it enters its goal')
+    """
+
+    horizon: int | None
+
+    def __init__(
+        self,
+        n_states: int,
+        n_actions: int,
+        transitions: Iterable[Sequence[float]] | NDArray[Any],
+        horizon: int | None = None,
+    ) -> None:
+        n_states = whole_number(n_states, "n_states", at_least=1)
+        n_actions = whole_number(n_actions, "n_actions", at_least=1)
+        refuse_overflow(n_states, n_actions)
+        columns = read_rows(transitions, n_states, n_actions)
+        self._refuse_repeated(columns, n_states, n_actions)
+        self.horizon = read_horizon(horizon)
+        self._build_table(n_states, n_actions, columns, np.zeros(n_states, dtype=np.bool_))
+        self._freeze()
+
+    def _refuse_repeated(self, columns: Columns, n_states: int, n_actions: int) -> None:
+        source, action, target, _ = columns
+        keys = (source.astype(np.int64) * n_actions + action) * n_states + target
+        order = np.argsort(keys, kind="stable")
+        twice = np.flatnonzero(keys[order][1:] == keys[order][:-1])
+        if len(twice):
+            first, second = (int(order[twice[0] + i]) for i in (0, 1))
+            raise WorldError(
+                f"transition rows {first} and {second} are the same: {self.describe_action(int(action[first]))} leads "
+                f"from {self.describe_state(int(source[first]))} to {self.describe_state(int(target[first]))} twice. "
+                "Two parallel links are two states, or two actions; drop the row that is there by mistake."
+            )
+
+    def task(self, start: int, goal: int, horizon: int | None = None) -> NetworkTask:
+        """The world of one trip: trajectories from `start` that end the first time they enter `goal`.
+
+        Parameters
+        ----------
+        start, goal
+            States. Where they are the same, the one trajectory has length 0.
+        horizon
+            The largest number of actions; None takes the network's own, which may be none at all.
+
+        Returns
+        -------
+        NetworkTask
+            An MDP. Without a horizon it may have cycles: the exact and the reject engine serve it, xor asks for one.
+        """
+        return NetworkTask(self, start, goal, horizon)
+
+    def problem(self, trajectory: Trajectory) -> tuple[int, str] | None:
+        """None for a trip of this network, else (position, sentence) of its first problem."""
+        states, goal = trajectory.states, trajectory.states[-1]
+        if max(states) >= self.n_states:
+            position = next(t for t, state in enumerate(states) if state >= self.n_states)
+            return position, (
+                f"state {states[position]} does not exist: the network has states 0 to {self.n_states - 1}"
+            )
+        if len(states) > 1 and states[0] == goal:
+            return 0, (
+                f"moves although it starts at its goal, {self.describe_state(goal)}: a trip ends the first time it "
+                "enters its goal"
+            )
+        early = states.index(goal)
+        if early < len(states) - 1:
+            return early, (
+                f"passes its goal, {self.describe_state(goal)}, at position {early}, before its end at position "
+                f"{len(states) - 1}: a trip ends the first time it enters its goal"
+            )
+        return self.task(states[0], goal).problem(trajectory)
+
+    @cached_property
+    def any_task(self) -> AnyTask:
+        """All trips at once: every state is a start and an end."""
+        return AnyTask(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "any_task"}
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(n_states={self.n_states}, n_actions={self.n_actions}, "
+            f"{len(self.source)} transitions, horizon={self.horizon})"
+        )
+
+
+class NetworkTask(MDP):
+    """One trip through a network: from `origin`, until `goal` is entered for the first time."""
+
+    may_last_for_ever: ClassVar[bool] = True
+
+    def __init__(self, network: Network, start: int, goal: int, horizon: int | None = None) -> None:
+        self.network = network
+        self.origin = whole_number(start, "start", at_least=0)
+        self.goal = whole_number(goal, "goal", at_least=0)
+        terminal = np.zeros(network.n_states, dtype=np.bool_)
+        for name, state in (("start", self.origin), ("goal", self.goal)):
+            if state >= network.n_states:
+                raise WorldError(f"{name} {state} does not exist: the network has states 0 to {network.n_states - 1}")
+        terminal[self.goal] = True
+        columns = Columns(network.source, network.action, network.target, network.probability)
+        limit = network.horizon if horizon is None else horizon
+        self._build(
+            network.n_states, network.n_actions, columns, read_start(self.origin, network.n_states), terminal, limit
+        )
+
+    def describe_state(self, state: int) -> str:
+        """The state as the network calls it."""
+        return self.network.describe_state(state)
+
+    def describe_action(self, action: int) -> str:
+        """The action as the network calls it."""
+        return self.network.describe_action(action)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.describe_state(self.origin)} -> {self.describe_state(self.goal)} of "
+            f"{self.n_states} states, {len(self.source)} transitions, horizon={self.horizon})"
+        )
+
+
+class AnyTask(MDP):
+    """Every trajectory of a network, whatever its start and its end: what all tasks have in common.
+
+    Machines are compiled over it, and products explored in it, once for all tasks. Its start (uniform over all states,
+    or over the origins of `with_start`) only says where to begin looking.
+    """
+
+    may_last_for_ever: ClassVar[bool] = True
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        for name in Transitions.__annotations__:
+            setattr(self, name, getattr(network, name))
+        self.horizon = network.horizon
+        self.start = np.full(self.n_states, 1.0 / self.n_states)
+        self._freeze()
+        self._measure()
+
+    def _measure(self) -> None:
+        self.acyclic, self.unbounded = False, self.horizon is None
+        self.max_length = UNBOUNDED if self.horizon is None else self.horizon
+
+    def starting_in(self, states: ArrayLike) -> AnyTask:
+        """The same, begun in these states only."""
+        start = np.zeros(self.n_states)
+        start[np.unique(np.asarray(states))] = 1.0
+        return self.with_start(start / start.sum())
+
+    def describe_state(self, state: int) -> str:
+        """The state as the network calls it."""
+        return self.network.describe_state(state)
+
+    def describe_action(self, action: int) -> str:
+        """The action as the network calls it."""
+        return self.network.describe_action(action)

@@ -1,0 +1,111 @@
+"""The transitions of a world as sorted columns, and how to find a step among them: what worlds and networks share."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from xmen.errors import WorldError
+from xmen.worlds._checks import LARGEST
+from xmen.worlds._table import Columns, normalise
+from xmen.worlds.trajectory import Trajectory
+
+
+class Transitions:
+    """States, actions, and rows (state, action, next_state, probability), read-only; see `MDP` for the arrays."""
+
+    n_states: int
+    n_actions: int
+    terminal: NDArray[np.bool_]
+    has_terminal: bool
+    source: NDArray[np.int32]
+    action: NDArray[np.int32]
+    target: NDArray[np.int32]
+    probability: NDArray[np.float64]
+    row_start: NDArray[np.int64]
+    available: NDArray[np.bool_]
+    deterministic: bool
+
+    def _build_table(self, n_states: int, n_actions: int, columns: Columns, terminal: NDArray[np.bool_]) -> None:
+        """Set all arrays from checked columns; rows that leave a terminal state are dropped."""
+        refuse_overflow(n_states, n_actions)
+        self.n_states = n_states
+        self.n_actions = n_actions
+        self.terminal = terminal
+        self.has_terminal = bool(terminal.any())
+        columns = normalise(columns, terminal, n_actions, self.describe_state, self.describe_action)
+        self.source, self.action, self.target, self.probability = columns
+        self.row_start = np.searchsorted(self.source, np.arange(n_states + 1)).astype(np.int64)
+        self.available = np.zeros((n_states, n_actions), dtype=np.bool_)
+        self.available[self.source, self.action] = True
+        self.deterministic = bool(np.all(self.probability == 1.0))
+
+    def _freeze(self) -> None:
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._freeze()  # pickle forgets that the arrays were read-only
+
+    @property
+    def transitions(self) -> NDArray[np.float64]:
+        """The transitions as rows (state, action, next_state, probability), shape (E, 4)."""
+        return np.column_stack([self.source, self.action, self.target, self.probability])
+
+    def describe_state(self, state: int) -> str:
+        """The state as messages call it."""
+        return f"state {state}"
+
+    def describe_action(self, action: int) -> str:
+        """The action as messages call it."""
+        return f"action {action}"
+
+    def find_transitions(self, states: ArrayLike, actions: ArrayLike, next_states: ArrayLike) -> NDArray[np.int64]:
+        """Index of each (state, action, next_state) into the transition columns, -1 where there is none.
+
+        The three arrays have one shape, which the answer has too. O(log E) each.
+        """
+        state, action, target = (np.asarray(x, dtype=np.int64) for x in (states, actions, next_states))
+        known = (
+            (state >= 0)
+            & (state < self.n_states)
+            & (action >= 0)
+            & (action < self.n_actions)
+            & (target >= 0)
+            & (target < self.n_states)
+        )
+        wanted = np.where(known, self._key(state, action, target), -1)
+        if not len(self._keys):
+            return np.full(wanted.shape, -1, dtype=np.int64)
+        index = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
+        return np.where(self._keys[index] == wanted, index, -1)
+
+    def find_steps(self, trajectory: Trajectory) -> NDArray[np.int64]:
+        """Index of each step of a trajectory into the transition columns, -1 where impossible; shape (L,)."""
+        states, actions = trajectory.states, trajectory.actions
+        if max(states) > LARGEST or max(actions, default=0) > LARGEST:
+            states = tuple(min(state, LARGEST) for state in states)
+            actions = tuple(min(action, LARGEST) for action in actions)
+        return self.find_transitions(states[:-1], actions, states[1:])
+
+    @cached_property
+    def _keys(self) -> NDArray[np.int64]:
+        return self._key(self.source, self.action, self.target)
+
+    def _key(self, source: NDArray[Any], action: NDArray[Any], target: NDArray[Any]) -> NDArray[np.int64]:
+        key: NDArray[np.int64] = (source.astype(np.int64) * self.n_actions + action) * self.n_states + target
+        return key
+
+
+def refuse_overflow(n_states: int, n_actions: int) -> None:
+    """Every (state, action, next_state) needs a number of its own."""
+    if n_states * n_states * n_actions >= 2**63:
+        raise WorldError(
+            f"a table of {n_states} states and {n_actions} actions is too large: "
+            "n_states * n_states * n_actions must stay below 2**63"
+        )
