@@ -38,6 +38,7 @@ lint: setup
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy --strict
+	$(VENV)/bin/lint-imports
 
 test: lint
 	$(RUN) -m pytest -q -n $(JOBS) -m "not slow"

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import xmen as xm
-from xmen.neural import ConvReward, NeuralReward, fit_neural
+from xmen import ConvReward, NeuralReward, fit_neural
 
 SIDE = 50
 HORIZON = 150

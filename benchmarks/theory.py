@@ -23,9 +23,9 @@ from xmen.experiments import convergence
 from xmen.experiments.notebook import Table
 from xmen.experiments.theory_runs import COMMON, compare, start_run
 from xmen.experiments.theory_tasks import slippery, straight
-from xmen.learners.notices import GuaranteeWarning, UnboundedWarning
-from xmen.learners.paper_bounds import largest_step
-from xmen.learners.proposal import effective_sample_size, self_normalised_mean, split_mean
+from xmen.methods.paper_bounds import largest_step
+from xmen.methods.proposal import effective_sample_size, self_normalised_mean, split_mean
+from xmen.notices import GuaranteeWarning, UnboundedWarning
 from xmen.sampling import PawsPlan
 from xmen.sampling.embedding import log_ratio
 from xmen.sampling.paws_plan import uniformity

@@ -10,7 +10,7 @@ import numpy as np
 from theory_plots import BLACK, BLUE, GREEN, ORANGE, RED, panels, save
 
 from xmen.experiments.theory_tasks import Truth, straight
-from xmen.learners.paper_bounds import bias_term
+from xmen.methods.paper_bounds import bias_term
 from xmen.sampling import PawsPlan
 from xmen.sampling.embedding import Levels
 

@@ -7,15 +7,15 @@ from collections import defaultdict
 import numpy as np
 
 import xmen as xm
+from xmen.baselines.maxent import MaxEntIRL
 from xmen.experiments.grid_maps import MARKOV, MEMORY
 from xmen.experiments.methods import valid_probability
 from xmen.experiments.theory_runs import Setting, theorem5_cells
 from xmen.experiments.theory_tasks import Problem, slippery, straight
-from xmen.learners.features import DenseFeatures
-from xmen.learners.maxent import MaxEntIRL
-from xmen.learners.proposal import Proposal
 from xmen.learners.xmen import XMEN
-from xmen.product.walks import release
+from xmen.machines.walks import release
+from xmen.methods.proposal import Proposal
+from xmen.rewards.features import DenseFeatures
 
 GRID = MEMORY.world
 

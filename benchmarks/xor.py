@@ -23,9 +23,9 @@ from rich.table import Table
 
 import xmen as xm
 from xmen.encoding.trajectories import Encoding
+from xmen.machines.tables import CompiledConstraint
 from xmen.oracles import make_oracle
 from xmen.oracles.formula import Formula, Parities
-from xmen.product.tables import CompiledConstraint
 
 console = Console()
 

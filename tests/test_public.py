@@ -20,7 +20,7 @@ def test_all_is_sorted_and_complete():
     # Classes and constants before functions, each in alphabetical order, as ruff sorts them.
     assert len(set(xm.__all__)) == len(xm.__all__)
     assert all(hasattr(xm, name) for name in xm.__all__)
-    public = {name for name in vars(xm) if not name.startswith("_") and not inspect.ismodule(getattr(xm, name))}
+    public = {name for name in dir(xm) if not name.startswith("_") and not inspect.ismodule(getattr(xm, name))}
     assert public == set(xm.__all__)
 
 
@@ -34,7 +34,7 @@ def test_public_functions_and_classes_are_documented_and_annotated():
 
 
 def test_every_error_is_an_xmen_error():
-    raised = [item for item in vars(xm).values() if inspect.isclass(item) and issubclass(item, Exception)]
+    raised = [item for name in xm.__all__ if inspect.isclass(item := getattr(xm, name)) and issubclass(item, Exception)]
     notices = [item for item in raised if issubclass(item, Warning)]
     errors = [item for item in raised if item not in notices]
     assert errors

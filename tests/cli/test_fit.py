@@ -10,8 +10,8 @@ import pytest
 import xmen as xm
 from cli.commands import PROBLEM, report, run, write_problem
 from xmen.cli._progress import FitProgress
-from xmen.learners.progress import Record
 from xmen.problem import read_problem
+from xmen.progress.monitor import Record
 
 
 @pytest.fixture(autouse=True)

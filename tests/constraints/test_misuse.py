@@ -37,7 +37,7 @@ from xmen.constraints import (
     when,
 )
 from xmen.constraints.arithmetic import exact_fraction
-from xmen.engines.distribution import distribution
+from xmen.engines.choose import distribution
 from xmen.errors import ConstraintError, InfeasibleError, MisuseError, TrajectoryError, XmenError
 from xmen.worlds import MDP, Trajectory
 

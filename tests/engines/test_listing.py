@@ -7,8 +7,8 @@ import numpy as np
 import xmen as xm
 from reference import exact_distribution
 from strategies import cases, random_formula, random_world
+from xmen.machines.walks import release
 from xmen.product.listing import list_walks
-from xmen.product.walks import release
 
 
 def test_lists_every_valid_trajectory_once():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from xmen.learners.notices import (
+from xmen.notices import (
     IdentifiabilityWarning,
 )
 

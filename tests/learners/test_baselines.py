@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import xmen as xm
-from xmen.learners.constraint_inference import ConstraintInference
-from xmen.learners.maxent import MaxEntIRL
-from xmen.learners.relative_entropy import RelativeEntropyIRL
-from xmen.learners.storage import load
+from xmen.baselines.constraint_inference import ConstraintInference
+from xmen.baselines.maxent import MaxEntIRL
+from xmen.baselines.relative_entropy import RelativeEntropyIRL
+from xmen.registry import load
 
 GRID = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
 REWARD = np.random.default_rng(0).normal(0, 1, (16, 2))

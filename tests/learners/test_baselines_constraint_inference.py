@@ -11,9 +11,9 @@ import pytest
 import xmen as xm
 from reference import exact_distribution, happens, positions
 from strategies import FormulaRules, NumpyChoices, build_event, cases, random_world
-from xmen.learners.constraint_inference import ConstraintInference
-from xmen.learners.first_visits import meeting_probabilities
-from xmen.learners.notices import InterruptedWarning
+from xmen.baselines.constraint_inference import ConstraintInference
+from xmen.baselines.first_visits import meeting_probabilities
+from xmen.notices import InterruptedWarning
 
 DIAGONAL = ("up", "right", "down", "left", "up-right", "up-left", "down-right", "down-left")
 

@@ -12,9 +12,9 @@ from scipy.optimize import minimize
 import xmen as xm
 from reference import enumerate_trajectories
 from strategies import cases, random_world
-from xmen.learners.maxent import MaxEntIRL
-from xmen.learners.notices import LearningWarning
+from xmen.baselines.maxent import MaxEntIRL
 from xmen.learners.xmen import XMEN
+from xmen.notices import LearningWarning
 
 
 def enumerated(world, features, discount):

@@ -13,8 +13,8 @@ import pytest
 
 import xmen as xm
 from learners.tasks import grid_task
-from xmen.learners.notices import InterruptedWarning
-from xmen.learners.progress import Monitor, Record
+from xmen.notices import InterruptedWarning
+from xmen.progress.monitor import Monitor, Record
 
 # --- several ------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ PATIENCE = 120.0  # seconds: for what would take hours
 FIT = """
 import sys, warnings
 from learners.tasks import grid_task
-from xmen.learners.notices import InterruptedWarning
+from xmen.notices import InterruptedWarning
 from xmen.learners.xmen import XMEN
 
 grid, rule, features, demos = grid_task(6)

@@ -10,8 +10,9 @@ from scipy.optimize import minimize
 
 import xmen as xm
 from learners.neural_tasks import inputs, network, task, visits
-from xmen.neural import ConvReward, FeatureReward, NeuralReward, NeuralTraining, fit_neural
-from xmen.neural.likelihood import DistributionLikelihood
+from xmen import ConvReward, FeatureReward, NeuralReward, fit_neural
+from xmen.methods.likelihood import DistributionLikelihood
+from xmen.methods.network_training import NeuralTraining
 
 torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen[neural]")
 nn = torch.nn

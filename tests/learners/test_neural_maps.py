@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import xmen as xm
-from xmen.neural import ConvReward
+from xmen import ConvReward
 
 torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen[neural]")
 nn = torch.nn

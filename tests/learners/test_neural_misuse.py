@@ -12,8 +12,8 @@ import pytest
 
 import xmen as xm
 from learners.neural_tasks import inputs, network, task
+from xmen import ConvReward, FeatureReward, NeuralReward, fit_neural
 from xmen.errors import MissingExtraError, RewardError
-from xmen.neural import ConvReward, FeatureReward, NeuralReward, fit_neural
 
 torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen[neural]")
 nn = torch.nn
@@ -172,6 +172,6 @@ def test_without_torch_an_error_names_the_extra(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_importing_does_not_load_torch() -> None:
-    code = "import sys, xmen.neural, xmen.learners.policy; print('torch' in sys.modules, 'numba' in sys.modules)"
+    code = "import sys, xmen; xmen.NeuralReward, xmen.MDP; print('torch' in sys.modules, 'numba' in sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert loaded.split() == ["False", "False"]

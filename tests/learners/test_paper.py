@@ -12,18 +12,18 @@ import pytest
 import xmen as xm
 from learners.tasks import grid_task, small_task
 from strategies import cases
-from xmen.learners.demonstrations import gather
-from xmen.learners.features import DenseFeatures
-from xmen.learners.notices import ConvergenceWarning, GuaranteeWarning
-from xmen.learners.paper import PaperRun
-from xmen.learners.paper_bounds import compute_bounds, gradient_factor, largest_step
-from xmen.learners.paper_pool import resample
-from xmen.learners.proposal import Proposal, effective_sample_size, self_normalised_mean, split_mean
-from xmen.learners.runs import Task
+from xmen.learners.resampling import resample
 from xmen.learners.xmen import XMEN
+from xmen.methods.demonstrations import gather
+from xmen.methods.paper import PaperRun
+from xmen.methods.paper_bounds import compute_bounds, gradient_factor, largest_step
+from xmen.methods.proposal import Proposal, effective_sample_size, self_normalised_mean, split_mean
+from xmen.methods.runs import Task
+from xmen.notices import ConvergenceWarning, GuaranteeWarning
+from xmen.rewards.features import DenseFeatures
 
 # Most fits here are short on purpose.
-pytestmark = pytest.mark.filterwarnings("ignore::xmen.learners.notices.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::xmen.notices.ConvergenceWarning")
 
 
 def slippery(size=3, slip=0.2, horizon=4):
@@ -40,7 +40,7 @@ def proposal_of(world, rule, features, discount=1.0, oracle="listed"):
     return Proposal(base, DenseFeatures(features))
 
 
-@pytest.mark.filterwarnings("ignore::xmen.learners.notices.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::xmen.notices.IdentifiabilityWarning")
 def test_near_the_optimum_at_default_settings():
     """Within 0.1 nats of the enumerated optimum, on random worlds, rules, discounts and weights."""
     for seed in range(cases(3)):

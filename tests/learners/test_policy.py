@@ -13,7 +13,7 @@ import xmen as xm
 from reference import exact_distribution
 from strategies import cases, random_formula, random_world
 from xmen.errors import EngineError, InfeasibleError, TrajectoryError
-from xmen.learners.policy import Policy
+from xmen.policies.policy import Policy
 
 # --- the real environments ----------------------------------------------------------------------------------------
 

@@ -19,9 +19,9 @@ import xmen as xm
 from learners.tasks import grid_task, small_task
 from strategies import cases
 from xmen.errors import NotFittedError, StorageError
-from xmen.learners.notices import LearningWarning
-from xmen.learners.storage import load
 from xmen.learners.xmen import XMEN
+from xmen.notices import LearningWarning
+from xmen.registry import load
 
 
 def quiet_fit(model, *args):

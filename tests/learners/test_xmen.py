@@ -13,12 +13,10 @@ from learners.quiet import quiet_fit
 from learners.tasks import grid_task, small_task
 from reference import holds, positions
 from strategies import VERIFY, cases, random_formula
-from xmen.learners.features import DenseFeatures
-from xmen.learners.notices import (
-    InterruptedWarning,
-)
-from xmen.learners.objective import Objective
 from xmen.learners.xmen import XMEN
+from xmen.methods.objective import Objective
+from xmen.notices import InterruptedWarning
+from xmen.rewards.features import DenseFeatures
 
 
 @pytest.mark.parametrize("l2", [0.0, 0.1])

@@ -10,12 +10,12 @@ import pytest
 import xmen as xm
 from learners.tasks import grid_task, small_task
 from strategies import VERIFY, cases
-from xmen.learners.cells import Adam, CellObjective
-from xmen.learners.demonstrations import gather
-from xmen.learners.features import DenseFeatures
-from xmen.learners.notices import ConvergenceWarning, LearningWarning
-from xmen.learners.objective import Objective
 from xmen.learners.xmen import XMEN
+from xmen.methods.cells import Adam, CellObjective
+from xmen.methods.demonstrations import gather
+from xmen.methods.objective import Objective
+from xmen.notices import ConvergenceWarning, LearningWarning
+from xmen.rewards.features import DenseFeatures
 
 
 def quiet_fit(model, *args):
@@ -147,7 +147,7 @@ def test_adam_on_a_known_quadratic():
 
     class Quadratic:
         def __call__(self, weights, rng, m=0, more=1):
-            from xmen.learners.cells import NoisyValue
+            from xmen.methods.cells import NoisyValue
 
             gap = (weights - target) * scale
             return NoisyValue(0.5 * gap @ gap, 0.0, gap * scale, np.zeros(3), 0, 0)

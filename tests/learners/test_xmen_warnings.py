@@ -10,14 +10,14 @@ import pytest
 import xmen as xm
 from learners.tasks import grid_task, small_task
 from strategies import cases
-from xmen.learners.features import DenseFeatures
-from xmen.learners.notices import (
+from xmen.learners.xmen import XMEN
+from xmen.notices import (
     ConvergenceWarning,
     IdentifiabilityWarning,
     LearningWarning,
     UnboundedWarning,
 )
-from xmen.learners.xmen import XMEN
+from xmen.rewards.features import DenseFeatures
 
 
 def test_constant_features_are_named():
@@ -66,7 +66,7 @@ def _only(told, category):
 
 
 def test_what_is_too_large_to_look_at_goes_unsaid(monkeypatch):
-    monkeypatch.setattr("xmen.learners.identify.MOST_NODES", 10)
+    monkeypatch.setattr("xmen.methods.identify.MOST_NODES", 10)
     grid, rule, features, demos = grid_task(4)
     constant = np.ones((*features.shape[:2], 1))
     with warnings.catch_warnings():
@@ -88,7 +88,7 @@ def test_combinations_are_named():
 
 def test_identifiability_agrees_with_enumeration():
     """The number of combinations is that of the null space of the listed features."""
-    from xmen.learners.identify import unidentified
+    from xmen.methods.identify import unidentified
 
     found = 0
     for seed in range(cases(60)):

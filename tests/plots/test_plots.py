@@ -12,7 +12,6 @@ from matplotlib.collections import LineCollection, PolyCollection
 
 import xmen as xm
 from xmen import MDP, GridWorld, RewardError, Trajectory, TrajectoryError, WorldError
-from xmen.learners.progress import Record
 from xmen.plots import (
     plot_bars,
     plot_graph,
@@ -22,6 +21,7 @@ from xmen.plots import (
     plot_visits,
     plot_world,
 )
+from xmen.progress.monitor import Record
 
 GRID = GridWorld(4, 3, (0, 0), (3, 2), moves=("up", "right", "stay"), walls=[(1, 1), (2, 1)], horizon=8)
 PATH = Trajectory([0, 1, 1, 2, 3, 7, 11], [1, 2, 1, 1, 0, 0])

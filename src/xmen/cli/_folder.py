@@ -17,11 +17,11 @@ import numpy as np
 from xmen.cli._names import named_features
 from xmen.errors import StorageError, XmenError
 from xmen.learners.base import Learner
-from xmen.learners.checkpoint import DOCUMENT
-from xmen.learners.checkpoint import FORMAT as CHECKPOINT_FORMAT
-from xmen.learners.checkpoint import FORMAT_VERSION as CHECKPOINT_VERSION
-from xmen.learners.storage import FORMAT, FORMAT_VERSION, MODEL, read_document, unpack_arrays
 from xmen.problem import Problem, read_problem, write_problem
+from xmen.storage.checkpoint import DOCUMENT
+from xmen.storage.checkpoint import FORMAT as CHECKPOINT_FORMAT
+from xmen.storage.checkpoint import FORMAT_VERSION as CHECKPOINT_VERSION
+from xmen.storage.models import FORMAT, FORMAT_VERSION, MODEL, read_document, unpack_arrays
 from xmen.worlds import MDP, GridWorld
 
 PROBLEM, CHECKPOINT = "problem.toml", "checkpoint.safetensors"

@@ -8,9 +8,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from xmen.baselines.constraint_inference import ConstraintInference
+from xmen.baselines.maxent import MaxEntIRL
+from xmen.baselines.relative_entropy import RelativeEntropyIRL
 from xmen.cli._names import named_features
 from xmen.errors import EngineError
 from xmen.learners.base import Learner
+from xmen.learners.xmen import XMEN
+from xmen.methods.cells import DEFAULT_MAX_ITER
+from xmen.methods.paper import DEFAULT_MAX_ITER as PAPER_MAX_ITER
 from xmen.problem import Problem
 
 STORED_EVERY = 1  # iterations between checkpoints: a slow one is worth keeping, a quick one is cheap to write
@@ -77,18 +83,11 @@ def make_learner(choice: Choice, problem: Problem) -> Learner:
         "resume": choice.resume,
     }
     if choice.learner == "maxent":
-        from xmen.learners.maxent import MaxEntIRL
-
         return MaxEntIRL(problem.world, features, **shared, **limit, **stored)
     if choice.learner == "relative-entropy":
-        from xmen.learners.relative_entropy import RelativeEntropyIRL
-
         return RelativeEntropyIRL(problem.world, features, **shared, **limit)
     if choice.learner == "constraint-inference":
-        from xmen.learners.constraint_inference import ConstraintInference
-
         return ConstraintInference(problem.world, problem.reward, events=dict(problem.events), **shared)
-    from xmen.learners.xmen import XMEN
 
     engine = {name: getattr(settings, name) for name in ("oracle", "cell_size", "delta", "failure")}
     method = choice.method or "auto"
@@ -98,11 +97,7 @@ def make_learner(choice: Choice, problem: Problem) -> Learner:
 def bar_length(choice: Choice) -> int | None:
     """The number of iterations to come, where that is known: an exact fit stops at its optimum, whenever that is."""
     if choice.method == "cells":
-        from xmen.learners.cells import DEFAULT_MAX_ITER
-
         return choice.max_iter or DEFAULT_MAX_ITER
     if choice.method == "paper":
-        from xmen.learners.paper import DEFAULT_MAX_ITER as PAPER_MAX_ITER
-
         return choice.max_iter or PAPER_MAX_ITER
     return None

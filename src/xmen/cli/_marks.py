@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xmen.constraints.events import NO_ACTION, At
+from xmen.events import NO_ACTION, At
 from xmen.problem import Problem
 from xmen.rewards import Floats
 from xmen.worlds import GridWorld

@@ -18,7 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from xmen.learners.progress import Record
+from xmen.progress.monitor import Record
 
 PLAIN_EVERY = 10.0  # seconds between lines where there is no terminal
 

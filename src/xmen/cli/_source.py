@@ -14,8 +14,9 @@ from xmen.constraints.text import parse_constraint
 from xmen.engines.distribution import Distribution
 from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError, StorageError
 from xmen.learners.base import Learner
-from xmen.learners.storage import MODEL, load
 from xmen.problem import Problem, read_problem
+from xmen.registry import load
+from xmen.storage.models import MODEL
 from xmen.worlds import Trajectory
 
 

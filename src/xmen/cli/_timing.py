@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from xmen.cli._source import open_problem
+from xmen.engines.distribution import Distribution
 from xmen.errors import EngineError, XmenError
 
 Result = TypeVar("Result")
@@ -92,16 +94,23 @@ def serve() -> None:
         say("error", error)
 
 
-def _run(path: Path, engine: str, limit: float, stages: list[str], say: Callable[[str, Any], None]) -> None:
-    from xmen.cli._source import open_problem
-    from xmen.cli.engines import describe
+def _describe(d: Distribution) -> dict[str, Any]:
+    """What an engine says about itself once it is built."""
+    return {
+        "engine": d.engine,
+        "reason": d.reason,
+        "sizes": d.sizes(),
+        "guarantee": {"delta": d.guarantee.delta, "failure": d.guarantee.failure},
+    }
 
+
+def _run(path: Path, engine: str, limit: float, stages: list[str], say: Callable[[str, Any], None]) -> None:
     problem = open_problem(path)
     with _ending_after(limit):
         seconds, d = _timed(lambda: problem.distribution(engine=engine))
     say(BUILD, seconds)
     with _ending_after(limit):
-        say(FACTS, describe(d))
+        say(FACTS, _describe(d))
     work: dict[str, Callable[[], object]] = {
         GRADIENT: lambda: d.with_reward(problem.reward).visits(),
         SAMPLES: lambda: d.sample(N_SAMPLES, seed=0),

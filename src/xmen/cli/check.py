@@ -11,8 +11,14 @@ from xmen.cli._names import named_features, with_names
 from xmen.cli._output import MISTAKE, NO, YES, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._source import open_problem
 from xmen.engines.distribution import Distribution
+from xmen.engines.exact import ExactDistribution
 from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
+from xmen.methods import identify
+from xmen.methods.demonstrations import gather
 from xmen.problem import Problem
+from xmen.product.inference import pass_messages
+from xmen.product.messages import Weights
+from xmen.rewards.features import read_features
 from xmen.worlds import Trajectory
 
 MOST_SHOWN = 5  # demonstrations in detail; --json has all of them
@@ -47,7 +53,6 @@ def run_check(path: Path, demos: Path | None, as_json: bool) -> int:
 
 def check_rules(problem: Problem) -> tuple[dict[str, Any], Distribution | None]:
     """Whether some trajectory keeps all rules: True, False with the conflict, or None when no engine could tell."""
-    from xmen.cli.engines import sizes
 
     try:
         d = problem.distribution(engine="auto")
@@ -55,7 +60,7 @@ def check_rules(problem: Problem) -> tuple[dict[str, Any], Distribution | None]:
         return {"feasible": False, "conflict": list(error.conflict), "message": str(error)}, None
     except EngineError as error:
         return {"feasible": None, "message": str(error)}, None
-    report = {"feasible": True, "engine": d.engine, "message": d.reason, "sizes": sizes(d)}
+    report = {"feasible": True, "engine": d.engine, "message": d.reason, "sizes": d.sizes()}
     counted = {"valid": count_trajectories(d)}
     if counted["valid"] is not None:
         try:
@@ -72,9 +77,6 @@ def count_trajectories(d: Distribution) -> float | None:
 
     The same dynamic program as log Z, with weight 1 for every edge whatever its probability.
     """
-    from xmen.engines.exact import ExactDistribution
-    from xmen.product.inference import pass_messages
-    from xmen.product.messages import Weights
 
     if not isinstance(d, ExactDistribution):
         return None
@@ -86,10 +88,6 @@ def count_trajectories(d: Distribution) -> float | None:
 
 def learning_notes(problem: Problem, d: Distribution, demos: list[Trajectory]) -> list[str]:
     """Weights that no demonstrations could tell, and weights that these demonstrations leave without an optimum."""
-    from xmen.engines.exact import ExactDistribution
-    from xmen.learners import identify
-    from xmen.learners.demonstrations import gather
-    from xmen.learners.features import read_features
 
     array, names = named_features(problem)
     if array is None or not isinstance(d, ExactDistribution) or array.shape[2] > identify.MOST_FEATURES:

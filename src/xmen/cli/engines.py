@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from xmen.cli._output import print_facts, print_json, print_table, working
 from xmen.cli._source import open_problem
 from xmen.cli._timing import BUILD, measure
-from xmen.engines.distribution import Distribution
 from xmen.errors import EngineError
+from xmen.oracles import installed_oracles
 
 ENGINES = {
     "exact": "dynamic programming on the product of world and rules; every answer exact, within max_nodes",
@@ -22,7 +21,6 @@ ENGINES = {
 
 def show_installed(as_json: bool) -> None:
     """The engines, and the oracles of the XOR engine with the versions of their solvers."""
-    from xmen.oracles import installed_oracles
 
     oracles = installed_oracles()  # a version, True where nothing has to be installed, False where something has
     if as_json:
@@ -66,60 +64,6 @@ def show_engine(path: Path, engine: str, limit: float, as_json: bool) -> None:
         "limit": limit,
     }
     print_json(report) if as_json else print_facts(_facts(report))
-
-
-def describe(d: Distribution) -> dict[str, Any]:
-    """What an engine says about itself once it is built."""
-    return {
-        "engine": d.engine,
-        "reason": d.reason,
-        "sizes": sizes(d),
-        "guarantee": {"delta": d.guarantee.delta, "failure": d.guarantee.failure},
-    }
-
-
-def sizes(d: Distribution) -> dict[str, Any]:
-    """The numbers that decide what an engine costs."""
-    return _SIZES[d.engine](d) if d.engine in _SIZES else {}
-
-
-def _exact_sizes(d: Distribution) -> dict[str, Any]:
-    from xmen.engines.exact import ExactDistribution
-
-    assert isinstance(d, ExactDistribution)
-    return {"product nodes": d.product.n_nodes, "product edges": d.product.n_edges}
-
-
-def _reject_sizes(d: Distribution) -> dict[str, Any]:
-    from xmen.engines.reject import RejectDistribution
-
-    assert isinstance(d, RejectDistribution)
-    return {
-        "acceptance": d.acceptance,
-        "product nodes": d.relaxation.product.n_nodes,
-        "multiplied": list(d.relaxation.multiplied),
-        "rejecting": list(d.relaxation.rejecting),
-    }
-
-
-def _xor_sizes(d: Distribution) -> dict[str, Any]:
-    from xmen.engines.xor import XorDistribution
-
-    assert isinstance(d, XorDistribution)
-    formula = d.hashed.encoding.formula
-    return {
-        "oracle": d.oracle,
-        "hash variables": d.hashed.decoder.width,
-        "variables": formula.n_variables,
-        "clauses": formula.n_clauses,
-    }
-
-
-_SIZES: dict[str, Callable[[Distribution], dict[str, Any]]] = {
-    "exact": _exact_sizes,
-    "reject": _reject_sizes,
-    "xor": _xor_sizes,
-}
 
 
 def _facts(report: dict[str, Any]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from xmen.baselines.constraint_inference import ConstraintInference
 from xmen.cli._folder import claim, release, save_model
 from xmen.cli._learners import Choice, bar_length, check_choice, make_learner
 from xmen.cli._names import named_features, with_names
@@ -17,8 +18,7 @@ from xmen.cli._progress import FitProgress
 from xmen.cli._source import open_problem
 from xmen.errors import InvalidDemonstrationError
 from xmen.learners.base import Learner
-from xmen.learners.constraint_inference import ConstraintInference
-from xmen.learners.notices import InterruptedWarning
+from xmen.notices import InterruptedWarning
 from xmen.problem import Problem
 from xmen.worlds import Trajectory
 

@@ -2,12 +2,12 @@
 
 from xmen.constraints.arithmetic import count, length, share, total
 from xmen.constraints.constraint import Constraint, Violation, at_least, at_most, exactly
-from xmen.constraints.events import Event, anytime, at, doing, when
 from xmen.constraints.ltlf import ltlf
 from xmen.constraints.monitor import monitor
 from xmen.constraints.occurrence import always, before, first, never, response, sequence, visit
 from xmen.constraints.repetition import longest_repeat, longest_run, no_revisit
 from xmen.constraints.text import parse_constraint
+from xmen.events import Event, anytime, at, doing, when
 
 __all__ = [
     "Constraint",

@@ -13,20 +13,18 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint
-from xmen.constraints.events import LARGEST, PRECEDENCE, Event, Ints, require_event
 from xmen.constraints.leaf import Leaf
 from xmen.constraints.terms import CountTerm, LengthTerm, Term, TotalTerm
 from xmen.constraints.verdict import Sure
 from xmen.errors import ConstraintError, MisuseError
-
-if TYPE_CHECKING:
-    from xmen.worlds.mdp import MDP
+from xmen.events import LARGEST, PRECEDENCE, Event, Ints, require_event
+from xmen.worlds.mdp import MDP
 
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,

@@ -16,20 +16,19 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.constraints.events import (
+from xmen.constraints.verdict import OPEN, Sure, combine
+from xmen.errors import ConstraintError, MisuseError, TrajectoryError
+from xmen.events import (
     EVENT_IS_NO_CONSTRAINT,
     PRECEDENCE,
     Event,
     whole_number,
 )
-from xmen.constraints.verdict import OPEN, Sure, combine
-from xmen.errors import ConstraintError, MisuseError, TrajectoryError
+from xmen.worlds.mdp import MDP
+from xmen.worlds.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from xmen.constraints.leaf import Leaf
-    from xmen.worlds.mdp import MDP
-    from xmen.worlds.trajectory import Trajectory
-
 
 LONGEST_LABEL = 200
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xmen.constraints.constraint import Constraint, History
-from xmen.constraints.events import NO_ACTION, Bools, Ints
 from xmen.constraints.verdict import OPEN, Sure
 from xmen.errors import TrajectoryError
-
-if TYPE_CHECKING:
-    from xmen.worlds.trajectory import Trajectory
+from xmen.events import NO_ACTION, Bools, Ints
+from xmen.worlds.trajectory import Trajectory
 
 
 class Leaf(Constraint):

@@ -20,10 +20,10 @@ from typing import TypeAlias
 from xmen.constraints._formula import NAME, RESERVED, Formula, read_formula
 from xmen.constraints._sure import RowMachine, settle
 from xmen.constraints.constraint import Constraint
-from xmen.constraints.events import Event, require_event
 from xmen.constraints.occurrence import EventLeaf
 from xmen.constraints.verdict import Sure
 from xmen.errors import ConstraintError
+from xmen.events import Event, require_event
 
 Clauses: TypeAlias = frozenset[frozenset[int]]
 """One set of obligations or another must hold; no set contains another one."""

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 from xmen.constraints._sure import RowMachine, settle
 from xmen.constraints.constraint import Constraint
-from xmen.constraints.events import Event, require_event
 from xmen.constraints.occurrence import EventLeaf
 from xmen.errors import ConstraintError
+from xmen.events import Event, require_event
 
 Step: TypeAlias = Callable[[Any, tuple[bool, ...]], Hashable]
 Accepts: TypeAlias = Callable[[Any], object]

@@ -5,18 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xmen.constraints.constraint import Constraint
-from xmen.constraints.events import Event, Ints, require_event, whole_number
 from xmen.constraints.leaf import Leaf
 from xmen.constraints.verdict import Sure
 from xmen.errors import ConstraintError
-
-if TYPE_CHECKING:
-    from xmen.worlds.mdp import MDP
+from xmen.events import Event, Ints, require_event, whole_number
+from xmen.worlds.mdp import MDP
 
 WAITING = 0  # the one open state of machines that only wait for something
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from xmen.constraints.arithmetic import Comparable, integer
 from xmen.constraints.constraint import Constraint
-from xmen.constraints.events import NO_ACTION, Bools, Event, Ints, anytime, require_event
 from xmen.constraints.leaf import Leaf
 from xmen.constraints.verdict import Sure
-
-if TYPE_CHECKING:
-    from xmen.worlds.mdp import MDP
+from xmen.events import NO_ACTION, Bools, Event, Ints, anytime, require_event
+from xmen.worlds.mdp import MDP
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from xmen.constraints.events import NO_ACTION, Event, Ints
 from xmen.errors import ConstraintError, TrajectoryError
-
-if TYPE_CHECKING:
-    from xmen.worlds.mdp import MDP
+from xmen.events import NO_ACTION, Event, Ints
+from xmen.worlds.mdp import MDP
 
 
 class Term(ABC):

@@ -18,9 +18,9 @@ from xmen.constraints._source import TOO_DEEP, Source
 from xmen.constraints._vocabulary import ANYTIME, ARITHMETIC, COMPARISONS, FUNCTIONS, JOINS, WITHOUT_TEXT
 from xmen.constraints.arithmetic import COMPARE, Comparable, LinearForm
 from xmen.constraints.constraint import Constraint
-from xmen.constraints.events import EVENT_IS_NO_CONSTRAINT, LARGEST, PRECEDENCE, Event, anytime
 from xmen.constraints.ltlf import ltlf
 from xmen.errors import ConstraintError, ConstraintSyntaxError
+from xmen.events import EVENT_IS_NO_CONSTRAINT, LARGEST, PRECEDENCE, Event, anytime
 
 MAX_DEPTH = 200  # nodes inside one another; far below Python's own limit on nested calls
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from xmen.constraints.arithmetic import COMPARE, LinearComparison
-from xmen.constraints.events import NO_ACTION
 from xmen.constraints.leaf import Leaf
 from xmen.constraints.repetition import NoRevisit
 from xmen.encoding.builder import ClauseBuilder
 from xmen.encoding.letters import Letters
 from xmen.encoding.paths import PathLiterals
+from xmen.events import NO_ACTION
 
 
 def no_state_twice(builder: ClauseBuilder, path: PathLiterals, leaf: NoRevisit) -> int:

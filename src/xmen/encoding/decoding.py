@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from xmen.compiled import compiled
 from xmen.encoding.builder import ClauseBuilder
 from xmen.encoding.paths import PathLiterals, Places
+from xmen.machines.walks import Walks
 from xmen.oracles.formula import Bits
-from xmen.product.walks import Walks
 
 
 class Decoder(ABC):
@@ -168,7 +168,7 @@ def _write_number(bits: Bits, numbers: NDArray[np.int64], begin: int, end: int) 
         bits[:, begin + bit] = numbers >> bit & 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _follow_visited(bits: Any, indptr: Any, target: Any, edge: Any, edges: Any) -> Any:
     """Join visited places in topological order; returns the first place of each row."""
     first = np.zeros(len(bits), dtype=np.int64)
@@ -188,7 +188,7 @@ def _follow_visited(bits: Any, indptr: Any, target: Any, edge: Any, edges: Any) 
     return first
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _follow_numbers(
     bits: Any, first: Any, starts: Any, row_start: Any, target: Any, terminal: Any, edges: Any, lengths: Any
 ) -> None:

@@ -16,7 +16,7 @@ from xmen.encoding.compact import COMPACT
 from xmen.encoding.letters import Letters
 from xmen.encoding.paths import PathLiterals
 from xmen.errors import ProductTooLargeError
-from xmen.product.tables import Index, MachineTable
+from xmen.machines.tables import Index, MachineTable
 
 MAX_LISTED = 20_000  # machine states over all stations, up to which a machine is listed state by state
 COMPACT_ABOVE = 2_000  # machines that also have a compact encoding are listed only up to this

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.encoding.builder import ClauseBuilder
-from xmen.product import kernels
+from xmen.worlds.kernels import NO_WAY, distance_to, topological_order
 from xmen.worlds.mdp import MDP
 
 
@@ -61,8 +61,8 @@ def states_suffice(world: MDP) -> bool:
 
 def _useful(world: MDP) -> NDArray[np.bool_]:
     """States on some way from a start to a terminal state, whatever the horizon."""
-    reached = kernels.distance_to(world.start > 0, world.target, world.source) < kernels.NO_WAY
-    ending = kernels.distance_to(world.terminal, world.source, world.target) < kernels.NO_WAY
+    reached = distance_to(world.start > 0, world.target, world.source) < NO_WAY
+    ending = distance_to(world.terminal, world.source, world.target) < NO_WAY
     return np.asarray(reached & ending)
 
 
@@ -70,7 +70,7 @@ def _useful_order(world: MDP) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     useful = _useful(world)
     kept = useful[world.source] & useful[world.target]
     indptr = np.concatenate([[0], np.cumsum(np.bincount(world.source[kept], minlength=world.n_states))])
-    order, longest = kernels.topological_order(indptr.astype(np.uint32), world.target[kept].astype(np.uint32))
+    order, longest = topological_order(indptr.astype(np.uint32), world.target[kept].astype(np.uint32))
     order = order.astype(np.int64)
     return order[useful[order]], longest
 

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint, units
-from xmen.engines.diagnosis import explain_conflict, feasible_product, from_start, require_every_start
-from xmen.engines.distribution import Distribution, Seed, generator
+from xmen.engines.diagnosis import explain_conflict, feasible_product, from_start, node_budget, require_every_start
+from xmen.engines.distribution import ENGINES, Distribution, Seed, as_constraint, check_discount, check_given, generator
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.given import GivenStart
+from xmen.engines.hashed import HashedWorld
 from xmen.engines.reject import RejectDistribution, Relaxation, relax
-from xmen.engines.settings import XorSettings
+from xmen.engines.settings import XorSettings, xor_settings
+from xmen.engines.xor import XorDistribution
 from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
-from xmen.product.tables import CompiledConstraint
-from xmen.rewards import Reward
+from xmen.machines.tables import CompiledConstraint
+from xmen.rewards import Reward, reward_table
 from xmen.worlds.mdp import MDP
-
-if TYPE_CHECKING:
-    from xmen.engines.xor import XorDistribution
+from xmen.worlds.network import Network
 
 LEAST_ACCEPTANCE = 1e-3  # below this, rejection is left for hashing
 RELAXED_SHARE = 8  # the relaxations of rejection may cost this fraction of the node budget
@@ -104,9 +103,6 @@ class Chooser:
         return d
 
     def _xor(self) -> XorDistribution:
-        from xmen.engines.hashed import HashedWorld  # loads solvers: not before they are needed
-        from xmen.engines.xor import XorDistribution
-
         # Weights per state need a place per time once they are discounted.
         timed = None if self.discount == 1.0 else True
         hashed = HashedWorld(self.world, self.constraint, self.oracle, timed, self.time_limit)
@@ -135,3 +131,75 @@ class Chooser:
         share = f"only {rate:.1e}" if rate else "none"
         xor.reason = f"{too_large} Rejection accepts {share} of relaxed draws. The oracle is {xor.oracle}."  # type: ignore[attr-defined]
         return xor
+
+
+def distribution(
+    world: MDP,
+    constraint: Constraint | Iterable[Constraint] | None = None,
+    reward: Reward | ArrayLike | None = None,
+    discount: float = 1.0,
+    engine: str = "auto",
+    seed: Seed = None,
+    max_nodes: int | None = None,
+    oracle: str = "auto",
+    cell_size: float | None = None,
+    delta: float | None = None,
+    failure: float | None = None,
+    time_limit: float | None = 60.0,
+    given: str | None = None,
+) -> Distribution:
+    """The maximum-entropy distribution over all trajectories of `world` that satisfy `constraint`.
+
+    `constraint` may be None (no rule) or a list (all of them); `reward` an array (n_states, n_actions), a
+    LinearReward, or None for zero everywhere. `max_nodes` bounds the product of world and constraint.
+
+    With `given="start"` starts are drawn as the world says, and P(tau) = d0(s_0) P(tau | s_0); by default (None) P is
+    joint, in which a start with many valid completions becomes more likely. They differ where there are several starts.
+
+    The engine "auto" is exact under that budget, else rejects where that accepts often enough, else hashes ("xor").
+    For the latter: `oracle` ("auto", "listed", "cryptominisat", "cadical", "cpsat", "highs"), `delta` and `failure`
+    (every sampling probability within a factor delta, except with probability failure), `cell_size` (expected
+    number of solutions in a hash cell) and `time_limit` (seconds per call of the oracle).
+
+    Raises InfeasibleError with a minimal set of conflicting constraints when no trajectory is valid.
+
+    >>> import xmen as xm
+    >>> grid = xm.GridWorld(9, 9, start=(0, 0), goal=(8, 8), moves=("up", "right", "up-right"))
+    >>> round(np.exp(xm.distribution(grid, None, None).log_partition()))
+    265729
+    """
+    if isinstance(world, Network):
+        raise EngineError(
+            "distribution(world, ...) needs a start and a goal, and a network has none: give network.task(start, goal)."
+        )
+    if not isinstance(world, MDP):
+        raise EngineError(f"distribution(world, ...) takes an MDP or GridWorld; got {type(world).__name__}.")
+    rule = as_constraint(constraint)
+    if rule is not None:
+        rule.check_world(world)
+    if engine not in ENGINES:
+        raise EngineError(f"unknown engine {engine!r}: choose one of {', '.join(map(repr, ENGINES))}.")
+    gamma = check_discount(discount)
+    check_given(given)
+    if world.unbounded and (gamma < 1.0 or engine == "xor"):
+        what = f"discount = {gamma:g}" if gamma < 1.0 else "engine='xor'"
+        raise EngineError(
+            f"{what} needs a horizon, and this task has none: network.task(start, goal, horizon=...). Without a "
+            "horizon the exact and the reject engine answer, with discount = 1."
+        )
+
+    reward_table(reward, world)  # a bad reward is reported before any long work
+    chooser = Chooser(
+        world=world,
+        constraint=rule,
+        reward=reward,
+        discount=gamma,
+        seed=seed,
+        max_nodes=node_budget(max_nodes),
+        oracle=oracle,
+        time_limit=time_limit,
+        settings=xor_settings(delta, failure, cell_size),
+        given=given,
+    )
+    answer: Distribution = getattr(chooser, engine)()
+    return answer

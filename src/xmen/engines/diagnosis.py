@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from xmen.constraints.constraint import Constraint, conjunction, units
 from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
-from xmen.product import kernels
+from xmen.machines.tables import CompiledConstraint
 from xmen.product.graph import DEFAULT_MAX_NODES, Product, build_product
-from xmen.product.tables import CompiledConstraint
+from xmen.worlds.kernels import NO_WAY, distance_to
 from xmen.worlds.mdp import MDP
 
 
@@ -117,8 +117,8 @@ def _world_alone(world: MDP) -> str:
             f"this world has no trajectory of exactly {world.horizon} actions, with or without constraints: every "
             "way runs into a state without available actions. Add transitions, or lower the horizon."
         )
-    distance = int(kernels.distance_to(world.terminal, world.source, world.target)[world.start > 0].min())
-    if distance >= kernels.NO_WAY:
+    distance = int(distance_to(world.terminal, world.source, world.target)[world.start > 0].min())
+    if distance >= NO_WAY:
         return (
             "no terminal state can be reached from the start, with or without constraints. "
             "Check the walls, the transitions and the terminal states."

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Literal, NamedTuple, Self, overload
+from typing import Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +19,6 @@ from xmen.constraints.constraint import Constraint, conjunction, require_constra
 from xmen.errors import EngineError, RewardError
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.worlds.mdp import MDP
-from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
 
 ENGINES = ("auto", "exact", "reject", "xor")
@@ -95,6 +94,10 @@ class Distribution(ABC):
     def with_reward(self, reward: Reward | ArrayLike | None) -> Self:
         """The same world and constraint under another reward; what was compiled is shared."""
 
+    def sizes(self) -> dict[str, Any]:
+        """The numbers that decide what this engine costs, by name."""
+        return {}
+
     @staticmethod
     def _check_n(n: int) -> int:
         if isinstance(n, bool) or not hasattr(n, "__index__") or n < 0:
@@ -138,82 +141,6 @@ class Distribution(ABC):
         rule = "no constraint" if self.constraint is None else str(self.constraint)
         rule = rule if len(rule) <= 60 else rule[:57] + "..."
         return f"<{self.engine} distribution over trajectories of {type(self.world).__name__}: {rule}>"
-
-
-def distribution(
-    world: MDP,
-    constraint: Constraint | Iterable[Constraint] | None = None,
-    reward: Reward | ArrayLike | None = None,
-    discount: float = 1.0,
-    engine: str = "auto",
-    seed: Seed = None,
-    max_nodes: int | None = None,
-    oracle: str = "auto",
-    cell_size: float | None = None,
-    delta: float | None = None,
-    failure: float | None = None,
-    time_limit: float | None = 60.0,
-    given: str | None = None,
-) -> Distribution:
-    """The maximum-entropy distribution over all trajectories of `world` that satisfy `constraint`.
-
-    `constraint` may be None (no rule) or a list (all of them); `reward` an array (n_states, n_actions), a
-    LinearReward, or None for zero everywhere. `max_nodes` bounds the product of world and constraint.
-
-    With `given="start"` starts are drawn as the world says, and P(tau) = d0(s_0) P(tau | s_0); by default (None) P is
-    joint, in which a start with many valid completions becomes more likely. They differ where there are several starts.
-
-    The engine "auto" is exact under that budget, else rejects where that accepts often enough, else hashes ("xor").
-    For the latter: `oracle` ("auto", "listed", "cryptominisat", "cadical", "cpsat", "highs"), `delta` and `failure`
-    (every sampling probability within a factor delta, except with probability failure), `cell_size` (expected
-    number of solutions in a hash cell) and `time_limit` (seconds per call of the oracle).
-
-    Raises InfeasibleError with a minimal set of conflicting constraints when no trajectory is valid.
-
-    >>> import xmen as xm
-    >>> grid = xm.GridWorld(9, 9, start=(0, 0), goal=(8, 8), moves=("up", "right", "up-right"))
-    >>> round(np.exp(xm.distribution(grid, None, None).log_partition()))
-    265729
-    """
-    if isinstance(world, Network):
-        raise EngineError(
-            "distribution(world, ...) needs a start and a goal, and a network has none: give network.task(start, goal)."
-        )
-    if not isinstance(world, MDP):
-        raise EngineError(f"distribution(world, ...) takes an MDP or GridWorld; got {type(world).__name__}.")
-    rule = as_constraint(constraint)
-    if rule is not None:
-        rule.check_world(world)
-    if engine not in ENGINES:
-        raise EngineError(f"unknown engine {engine!r}: choose one of {', '.join(map(repr, ENGINES))}.")
-    gamma = check_discount(discount)
-    check_given(given)
-    if world.unbounded and (gamma < 1.0 or engine == "xor"):
-        what = f"discount = {gamma:g}" if gamma < 1.0 else "engine='xor'"
-        raise EngineError(
-            f"{what} needs a horizon, and this task has none: network.task(start, goal, horizon=...). Without a "
-            "horizon the exact and the reject engine answer, with discount = 1."
-        )
-
-    from xmen.engines.choose import Chooser  # numba loads slowly: not before it is needed
-    from xmen.engines.diagnosis import node_budget
-    from xmen.engines.settings import xor_settings
-
-    reward_table(reward, world)  # a bad reward is reported before any long work
-    chooser = Chooser(
-        world=world,
-        constraint=rule,
-        reward=reward,
-        discount=gamma,
-        seed=seed,
-        max_nodes=node_budget(max_nodes),
-        oracle=oracle,
-        time_limit=time_limit,
-        settings=xor_settings(delta, failure, cell_size),
-        given=given,
-    )
-    answer: Distribution = getattr(chooser, engine)()
-    return answer
 
 
 def generator(seed: Seed) -> np.random.Generator:

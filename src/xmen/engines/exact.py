@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xmen.engines.distribution import Distribution, Guarantee, Seed
+from xmen.machines.walks import Walks, release
 from xmen.product.best import best_walk
 from xmen.product.graph import Product
 from xmen.product.inference import pass_messages
 from xmen.product.messages import NO_EDGE, Flow, Messages, Weights
-from xmen.product.walks import Walks, release
 from xmen.rewards import Floats, Reward
 from xmen.worlds.trajectory import Trajectory
 
@@ -40,6 +40,9 @@ class ExactDistribution(Distribution):
     def __repr__(self) -> str:
         product = self.product
         return f"{super().__repr__()[:-1]}; product of {product.n_nodes:,} nodes and {product.n_edges:,} edges>"
+
+    def sizes(self) -> dict[str, Any]:
+        return {"product nodes": self.product.n_nodes, "product edges": self.product.n_edges}
 
     @cached_property
     def _weights(self) -> Weights:

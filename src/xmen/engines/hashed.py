@@ -20,11 +20,11 @@ from xmen.encoding.trajectories import Encoding
 from xmen.engines.diagnosis import explain_infeasible, feasible_product
 from xmen.engines.moments import scores, state_rows, visit_rows
 from xmen.errors import EngineError, ProductTooLargeError
+from xmen.machines.walks import Walks
 from xmen.oracles import ListedOracle, make_oracle
 from xmen.oracles.formula import Bits, Formula
 from xmen.oracles.protocol import Oracle
 from xmen.product.listing import list_walks
-from xmen.product.walks import Walks
 from xmen.rewards import Floats
 from xmen.sampling import Embedding, Levels, NumberedLevels, Space, WeightDepth, embed, embed_numbers
 from xmen.worlds.mdp import MDP

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from xmen.product.walks import Walks
+from xmen.machines.walks import Walks
 from xmen.rewards import Floats
 from xmen.worlds.mdp import MDP
 

@@ -20,9 +20,9 @@ from xmen.engines.distribution import Distribution, Guarantee, Seed
 from xmen.engines.exact import SAMPLE_CELLS, ExactDistribution
 from xmen.engines.moments import WalkMoments
 from xmen.errors import EngineError, ProductTooLargeError
+from xmen.machines.tables import CompiledConstraint
+from xmen.machines.walks import Walks, release
 from xmen.product.graph import DEFAULT_MAX_NODES, Product
-from xmen.product.tables import CompiledConstraint
-from xmen.product.walks import Walks, release
 from xmen.rewards import Floats, Reward
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
@@ -98,6 +98,14 @@ class RejectDistribution(Distribution):
     def acceptance(self) -> float:
         """The share of relaxed draws that were valid, measured on the first draws."""
         return self._moments.acceptance
+
+    def sizes(self) -> dict[str, Any]:
+        return {
+            "acceptance": self.acceptance,
+            "product nodes": self.relaxation.product.n_nodes,
+            "multiplied": list(self.relaxation.multiplied),
+            "rejecting": list(self.relaxation.rejecting),
+        }
 
     def _accepted(self, rng: np.random.Generator) -> Iterator[tuple[int, Walks]]:
         """Batches of relaxed draws without end: how many were drawn, and the valid ones among them."""

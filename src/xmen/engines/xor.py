@@ -18,8 +18,8 @@ from xmen.engines.hashed import HashedWorld, WalkFunction
 from xmen.engines.reject import Relaxation
 from xmen.engines.settings import DEFAULT_CELL_SIZE, XorSettings
 from xmen.errors import EngineError
-from xmen.product.tables import CompiledConstraint
-from xmen.product.walks import release
+from xmen.machines.tables import CompiledConstraint
+from xmen.machines.walks import release
 from xmen.rewards import Floats, Reward
 from xmen.sampling import (
     CellEstimate,
@@ -65,6 +65,15 @@ class XorDistribution(Distribution):
     def oracle(self) -> str:
         """The oracle that answers."""
         return self.hashed.oracle_name
+
+    def sizes(self) -> dict[str, Any]:
+        formula = self.hashed.encoding.formula
+        return {
+            "oracle": self.oracle,
+            "hash variables": self.hashed.decoder.width,
+            "variables": formula.n_variables,
+            "clauses": formula.n_clauses,
+        }
 
     @property
     def guarantee(self) -> Guarantee:  # type: ignore[override]

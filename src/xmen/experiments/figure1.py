@@ -11,11 +11,12 @@ import numpy as np
 
 from xmen.constraints.arithmetic import share
 from xmen.constraints.constraint import Constraint
-from xmen.constraints.events import at
 from xmen.constraints.occurrence import never
-from xmen.engines.distribution import Distribution, distribution
+from xmen.engines.choose import distribution
+from xmen.engines.distribution import Distribution
+from xmen.events import at
 from xmen.experiments.notebook import Notebook
-from xmen.plots import _canvas
+from xmen.plots import canvas
 from xmen.rewards import Floats
 from xmen.worlds.grid import MOVES, Cell, GridWorld
 from xmen.worlds.trajectory import Trajectory
@@ -187,8 +188,8 @@ def _draw(grid: GridWorld, found: dict[str, Distribution], cell_mode: Trajectory
         ),
         Patch(facecolor="#4d4d4d", hatch="///", edgecolor="#8c8c8c", label="forbidden"),
         Patch(facecolor=SHADE_COLOUR, alpha=0.3, edgecolor=SHADE_COLOUR, label="shaded area"),
-        _canvas.legend_symbol("start", "o", "white"),
-        _canvas.legend_symbol("goal", "*", "white"),
+        canvas.legend_symbol("start", "o", "white"),
+        canvas.legend_symbol("goal", "*", "white"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False, fontsize=10)
     return figure
@@ -198,7 +199,7 @@ def _panel(ax: Axes, grid: GridWorld, d: Distribution) -> AxesImage:
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
-    _canvas.canvas(grid, ax, outlined=True)
+    canvas.canvas(grid, ax, outlined=True)
     picture = d.state_visits().reshape(grid.height, grid.width)  # no cell is passed twice: visits are probabilities
     edge = SIZE - 0.5
     light = ListedColormap(colormaps["Blues"](np.linspace(0.0, 0.7, 256)))  # lines on it stay visible

@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from xmen.engines.distribution import distribution
+from xmen.baselines.constraint_inference import ConstraintInference
+from xmen.baselines.maxent import MaxEntIRL
+from xmen.engines.choose import distribution
 from xmen.engines.exact import ExactDistribution
 from xmen.experiments import grid_figures as figures
 from xmen.experiments.grid_maps import MARKOV, MEMORY, GridMap
 from xmen.experiments.methods import ALL, Effort, fit_all, fit_one, noticed, valid_probability
 from xmen.experiments.notebook import Notebook
 from xmen.learners.base import Learner
-from xmen.learners.constraint_inference import ConstraintInference
-from xmen.learners.maxent import MaxEntIRL
-from xmen.learners.progress import Callback
 from xmen.learners.xmen import XMEN
+from xmen.machines.walks import release
 from xmen.plots.methods import METHODS
 from xmen.product.listing import list_walks
-from xmen.product.walks import release
+from xmen.progress.monitor import Callback
 from xmen.rewards import Floats
 from xmen.worlds.trajectory import Trajectory
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from xmen.constraints import count, first, never, visit
 from xmen.constraints.constraint import Constraint
-from xmen.engines.distribution import distribution
+from xmen.engines.choose import distribution
 from xmen.rewards import Floats
 from xmen.worlds import GridWorld, Trajectory
 from xmen.worlds.grid import Cell

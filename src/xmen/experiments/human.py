@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from xmen.constraints.arithmetic import length
-from xmen.engines.distribution import distribution
+from xmen.engines.choose import distribution
 from xmen.experiments.human_drawn import drawings
 from xmen.experiments.human_figures import draw_marginals, draw_trajectories
 from xmen.experiments.human_heldout import fit_best, held_out_scores, mean_and_error, setting_of, settings_table, words

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xmen.engines.distribution import distribution
+from xmen.engines.choose import distribution
 from xmen.experiments.human_figures import draw_drawings, draw_held_out, draw_marginals, draw_trajectories
 from xmen.experiments.human_heldout import (
     HELD_OUT,

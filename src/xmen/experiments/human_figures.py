@@ -12,10 +12,10 @@ from xmen.experiments.human_heldout import HeldOut, mean_and_error
 from xmen.experiments.human_paths import END, START
 from xmen.experiments.human_tasks import DISC_CENTRE, DISC_RADIUS, Task
 from xmen.experiments.ways import draw_ways, points, shifts
-from xmen.plots import _canvas
+from xmen.plots import canvas
 from xmen.plots.methods import METHODS
 from xmen.rewards import Floats
-from xmen.worlds._svg import GOAL_COLOUR, START_COLOUR
+from xmen.worlds.svg import GOAL_COLOUR, START_COLOUR
 from xmen.worlds.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ def draw_drawings(task: Task) -> Figure:
     handles: list[Any] = [
         Line2D([], [], color="#21918c", marker=".", linewidth=1.1, label="drawn points, joined"),
         Patch(facecolor=OBSTACLE, alpha=0.85, label=f"obstacle, radius {DISC_RADIUS:g}"),
-        _canvas.legend_symbol("start", "o", START_COLOUR, rim="none"),
-        _canvas.legend_symbol("goal", "*", GOAL_COLOUR, rim="none"),
+        canvas.legend_symbol("start", "o", START_COLOUR, rim="none"),
+        canvas.legend_symbol("goal", "*", GOAL_COLOUR, rim="none"),
     ]
     _legend_below(raw, handles)
 
@@ -161,7 +161,7 @@ def _panels(task: Task, n: int, n_columns: int) -> tuple[Figure, Any]:
 def _world(ax: Axes, task: Task, outlined: bool = False) -> None:
     from matplotlib.patches import Rectangle
 
-    _canvas.canvas(task.grid, ax, outlined=outlined)
+    canvas.canvas(task.grid, ax, outlined=outlined)
     for x, y in task.obstacles:
         style: dict[str, Any] = {"facecolor": OBSTACLE, "edgecolor": OBSTACLE_RIM, "hatch": "///"}
         ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, linewidth=0, zorder=2, **style))
@@ -196,8 +196,8 @@ def _task_legend(
 
     colours = ("white", "white", "black") if outlined else (START_COLOUR, GOAL_COLOUR, "none")
     handles = [
-        _canvas.legend_symbol("start", "o", colours[0], rim=colours[2]),
-        _canvas.legend_symbol("goal", "*", colours[1], rim=colours[2]),
+        canvas.legend_symbol("start", "o", colours[0], rim=colours[2]),
+        canvas.legend_symbol("goal", "*", colours[1], rim=colours[2]),
         _obstacle_handle("obstacle"),
     ]
     if task.choke is not None:

@@ -15,7 +15,7 @@ from xmen.constraints.constraint import Constraint
 from xmen.constraints.ltlf import ltlf
 from xmen.constraints.occurrence import never, visit
 from xmen.constraints.repetition import longest_repeat
-from xmen.engines.distribution import distribution
+from xmen.engines.choose import distribution
 from xmen.errors import InvalidDemonstrationError
 from xmen.experiments.human_paths import Drawing, as_trajectory, read_drawings
 from xmen.rewards import Floats

@@ -10,27 +10,24 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from xmen.baselines.constraint_inference import ConstraintInference
+from xmen.baselines.maxent import MaxEntIRL
+from xmen.baselines.relative_entropy import RelativeEntropyIRL
+from xmen.baselines.rollouts import read_policy
 from xmen.errors import InfeasibleError, XmenError
+from xmen.experiments.notebook import Notebook
 from xmen.learners.base import Learner, Rules
-from xmen.learners.constraint_inference import ConstraintInference
-from xmen.learners.maxent import MaxEntIRL
-from xmen.learners.notices import IdentifiabilityWarning, LearningWarning
-from xmen.learners.progress import Callback
-from xmen.learners.relative_entropy import RelativeEntropyIRL
-from xmen.learners.rollouts import read_policy
 from xmen.learners.xmen import XMEN
+from xmen.notices import IdentifiabilityWarning, LearningWarning
 from xmen.plots.methods import METHODS
+from xmen.progress.monitor import Callback
 from xmen.rewards import Floats
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from xmen.experiments.notebook import Notebook
 
 ALL = ("exact", "cells", "paper", "maxent", "relative-entropy", "constraint-inference")
 """The methods, by their keys in `xmen.plots.methods.METHODS`."""

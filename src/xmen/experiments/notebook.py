@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
+from xmen.progress.monitor import Callback
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from xmen.learners.progress import Callback
 
 FORMAT = 1  # of the record on disk
 MISSING = "n/a"

@@ -16,14 +16,14 @@ import joblib
 import numpy as np
 
 from xmen.experiments.theory_tasks import Problem
-from xmen.learners.demonstrations import gather
-from xmen.learners.features import DenseFeatures
-from xmen.learners.paper import PaperRun
-from xmen.learners.paper_bounds import bias_term, theorem_bound
-from xmen.learners.proposal import SPAN_STEP, Pool, Proposal
-from xmen.learners.runs import Task
 from xmen.learners.xmen import XMEN
+from xmen.methods.demonstrations import gather
+from xmen.methods.paper import PaperRun
+from xmen.methods.paper_bounds import bias_term, theorem_bound
+from xmen.methods.proposal import SPAN_STEP, Pool, Proposal
+from xmen.methods.runs import Task
 from xmen.rewards import Floats
+from xmen.rewards.features import DenseFeatures
 from xmen.sampling import Info, PawsPlan
 
 

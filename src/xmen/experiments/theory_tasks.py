@@ -15,9 +15,9 @@ from scipy.special import logsumexp
 
 import xmen as xm
 from xmen.engines.xor import XorDistribution
-from xmen.learners.features import DenseFeatures
-from xmen.learners.proposal import Proposal
+from xmen.methods.proposal import Proposal
 from xmen.rewards import Floats
+from xmen.rewards.features import DenseFeatures
 
 
 @dataclass(frozen=True)

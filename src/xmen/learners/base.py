@@ -9,16 +9,19 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from threadpoolctl import threadpool_limits
 
 from xmen.constraints.constraint import Constraint, conjunction
-from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, check_given, distribution
+from xmen.engines.choose import distribution
+from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, check_given
 from xmen.errors import EngineError, NotFittedError
-from xmen.learners.demonstrations import Demonstrations, gather
-from xmen.learners.notices import ConvergenceWarning, notify
-from xmen.learners.policy import Policy
-from xmen.learners.progress import Monitor, Record
 from xmen.learners.settings import Settings
+from xmen.methods.demonstrations import Demonstrations, gather
+from xmen.notices import ConvergenceWarning, notify
+from xmen.policies.policy import Policy
+from xmen.progress.monitor import Monitor, Record
 from xmen.rewards import Floats, LinearReward, Reward
+from xmen.storage.models import save
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
 
@@ -56,7 +59,6 @@ class Learner(Settings, ABC):
         constraint forbids them all because its rules contradict each other, InfeasibleError with the contradiction.
         """
         self.__dict__.pop("_answering", None)
-        from threadpoolctl import threadpool_limits  # looks for loaded libraries: not before it is needed
 
         self._check_settings()
         found = gather(self.world, self._rule(), demos, sample_weight)
@@ -181,8 +183,6 @@ class Learner(Settings, ABC):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model as one folder, exactly at `path`: safetensors and JSON; read it with `xm.load`."""
-        from xmen.learners.storage import save
-
         save(self, path)
 
     def __getstate__(self) -> dict[str, Any]:

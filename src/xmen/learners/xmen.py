@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xmen.engines.distribution import ENGINES, Seed, distribution
+from xmen.engines.choose import distribution
+from xmen.engines.distribution import ENGINES, Seed
 from xmen.errors import EngineError, ProductTooLargeError, RewardError
 from xmen.learners.base import Learner, Rules
-from xmen.learners.checkpoint import Checkpoint
-from xmen.learners.demonstrations import Demonstrations
-from xmen.learners.features import read_features
-from xmen.learners.progress import Callback, Monitor
-from xmen.learners.runs import Run, Task, drive
 from xmen.learners.settings import require_number, require_whole
+from xmen.methods.cells import CellsRun
+from xmen.methods.demonstrations import Demonstrations
+from xmen.methods.exact import ExactRun
+from xmen.methods.network import check_network, network_identity, network_run
+from xmen.methods.network_training import Optimiser
+from xmen.methods.paper import PaperRun
+from xmen.methods.runs import Run, Task, drive
+from xmen.progress.monitor import Callback, Monitor
 from xmen.rewards import Reward
+from xmen.rewards.features import read_features
+from xmen.rewards.neural import NeuralReward
+from xmen.storage.checkpoint import Checkpoint
+from xmen.storage.models import storable
 from xmen.worlds.mdp import MDP
-
-if TYPE_CHECKING:
-    from xmen.neural.reward import NeuralReward
-    from xmen.neural.training import Optimiser
 
 NOT_PART_OF_A_RUN = ("callback", "checkpoint", "checkpoint_every", "resume", "engine", "delta", "failure")
 
 
+@storable
 class XMEN(Learner):
     """Fits r(s, a) = theta . f(s, a) so that P(tau) = exp(R) D I_C / Z makes the demonstrations most likely.
 
@@ -179,8 +184,6 @@ class XMEN(Learner):
     def _check_reward(self) -> None:
         """Either features or a network, and the settings that go with it."""
         if self.reward is not None:
-            from xmen.learners.network import check_network
-
             return check_network(self)
         if isinstance(self.features, Reward):
             raise RewardError(
@@ -231,8 +234,6 @@ class XMEN(Learner):
         for name in ("reward", "optimiser"):
             identity.pop(name, None)
         if self.reward is not None:
-            from xmen.learners.network import network_identity
-
             identity |= network_identity(self)
         return Checkpoint(self.checkpoint, self.checkpoint_every, self.resume, identity)
 
@@ -250,10 +251,7 @@ def _exact(task: Task) -> Run[Any]:
         given=learner.given,
     )
     if learner.reward is not None:
-        from xmen.learners.network import network_run
-
         return network_run(task, base)
-    from xmen.learners.exact import ExactRun  # numba loads slowly: not before it is needed
 
     return ExactRun(task, base)  # type: ignore[arg-type]
 
@@ -268,16 +266,12 @@ def _cells(task: Task) -> Run[Any]:
     settings = {**learner._engine_settings(), "delta": None, "failure": None}  # these are about samples
     base = distribution(learner.world, learner._rule(), None, discount=learner.discount, engine="xor", **settings)
     if learner.reward is not None:
-        from xmen.learners.network import network_run
-
         return network_run(task, base)
-    from xmen.learners.cells import CellsRun
 
     return CellsRun(task, base)  # type: ignore[arg-type]
 
 
 def _paper(task: Task) -> Run[Any]:
-    from xmen.learners.paper import PaperRun
 
     learner = task.learner
     settings = {**learner._engine_settings(), "delta": None, "failure": None}  # the run has its own

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xmen.compiled import compiled
 from xmen.errors import OracleError
 from xmen.oracles.formula import Bits, Parities
-from xmen.oracles.gf2 import Indices, Words, compiled, eliminate, odd, pack, unpack
+from xmen.oracles.gf2 import Indices, Words, eliminate, odd, pack, unpack
 from xmen.oracles.stopwatch import Stopwatch
 
 # Copies come in batches that grow, so that a caller who stops early has not paid for many.

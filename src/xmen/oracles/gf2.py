@@ -7,24 +7,17 @@ encode parities.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar, cast
+from typing import TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from xmen.compiled import compiled
 from xmen.oracles.formula import Bits, Parities
 
 Words: TypeAlias = NDArray[np.uint64]
 Indices: TypeAlias = NDArray[np.int64]
-F = TypeVar("F", bound=Callable[..., object])
-
-
-def compiled(function: F) -> F:
-    """numba's njit with types."""
-    return cast(F, njit(cache=True, nogil=True)(function))
 
 
 @compiled

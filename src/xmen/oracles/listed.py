@@ -13,11 +13,12 @@ from typing import Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from xmen.compiled import compiled
 from xmen.errors import OracleError
 from xmen.oracles.copies import Cell, Copies, LevelCopies, NumberCopies
 from xmen.oracles.cryptominisat import CryptoMiniSatOracle
 from xmen.oracles.formula import Bits, Formula, Parities
-from xmen.oracles.gf2 import Indices, Words, compiled, odd, pack, popcount, unpack
+from xmen.oracles.gf2 import Indices, Words, odd, pack, popcount, unpack
 from xmen.oracles.protocol import Answer
 from xmen.oracles.solver import check_assumptions, check_formula, check_parities, check_time_limit
 from xmen.oracles.stopwatch import Stopwatch

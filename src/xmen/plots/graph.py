@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.errors import WorldError
-from xmen.plots._canvas import PALETTE, SYMBOLS
-from xmen.worlds._svg import GOAL_COLOUR, START_COLOUR
+from xmen.plots.canvas import PALETTE, SYMBOLS
 from xmen.worlds.mdp import MDP
+from xmen.worlds.svg import GOAL_COLOUR, START_COLOUR
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xmen.errors import WorldError
+from xmen.progress.monitor import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from xmen.learners.progress import Record
 
 __all__ = ["plot_history"]
 

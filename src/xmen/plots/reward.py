@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.errors import WorldError
-from xmen.plots import _canvas
+from xmen.plots import canvas
 from xmen.rewards import Reward, reward_table
 from xmen.worlds.grid import GridWorld
 
@@ -27,7 +27,7 @@ def plot_reward(
     the least to the largest, bright for large. `reward` has shape (n_states, n_actions), or is a LinearReward. Cells
     without a move, such as the goal, stay empty.
     """
-    _canvas.require_grid(grid)
+    canvas.require_grid(grid)
     if not isinstance(reward, Reward) and np.shape(reward) == (grid.n_states,):
         raise WorldError(
             f"a reward has shape ({grid.n_states}, {grid.n_actions}); draw numbers per cell by plot_visits"
@@ -41,6 +41,6 @@ def plot_reward(
         cmap, limits = "PuOr_r", (-largest, largest)
     else:
         cmap, limits = "cividis", (low, high)
-    ax = _canvas.canvas(grid, ax, outlined=True)
-    _canvas.heat(ax, grid, numbers, cmap=cmap, limits=limits, label=label)
+    ax = canvas.canvas(grid, ax, outlined=True)
+    canvas.heat(ax, grid, numbers, cmap=cmap, limits=limits, label=label)
     return ax

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import TrajectoryError
-from xmen.plots import _canvas
+from xmen.plots import canvas
 from xmen.worlds.grid import GridWorld
 from xmen.worlds.trajectory import Trajectory
 
@@ -31,10 +31,10 @@ def plot_trajectories(grid: GridWorld, trajectories: Trajectory | Iterable[Traje
     """
     from matplotlib.collections import LineCollection
 
-    _canvas.require_grid(grid)
-    new = ax is None or not _canvas.is_drawn(ax)
+    canvas.require_grid(grid)
+    new = ax is None or not canvas.is_drawn(ax)
     paths = [_points(grid, index, tau) for index, tau in enumerate(_read(trajectories))]
-    ax = _canvas.canvas(grid, ax)
+    ax = canvas.canvas(grid, ax)
     few = len(paths) <= len(_COLOURS)
     colours = [_COLOURS[index if few else 0] for index in range(len(paths))]
     alpha = 0.9 if few else max(0.12, min(0.6, 6.0 / len(paths)))
@@ -50,7 +50,7 @@ def plot_trajectories(grid: GridWorld, trajectories: Trajectory | Iterable[Traje
         if few:
             _arrows(ax, path[:-1][~still], steps[~still], colour)
     if new:
-        _canvas.legend(ax, grid, [])
+        canvas.legend(ax, grid, [])
     return ax
 
 

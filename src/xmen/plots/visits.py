@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.errors import WorldError
-from xmen.plots import _canvas
+from xmen.plots import canvas
 from xmen.worlds.grid import GridWorld
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ def plot_visits(grid: GridWorld, values: ArrayLike, ax: Axes | None = None, *, l
     `values` has shape (n_states,), or (n_states, n_actions), which is summed over actions. Walls are
     hatched and take no part in the colour scale.
     """
-    _canvas.require_grid(grid)
+    canvas.require_grid(grid)
     numbers = _read_values(grid, values)
-    ax = _canvas.canvas(grid, ax, outlined=True)
+    ax = canvas.canvas(grid, ax, outlined=True)
     free = np.array([grid.cell(state) not in grid.walls for state in range(grid.n_states)])
     lowest = float(numbers[free & np.isfinite(numbers)].min(initial=0.0))
-    _canvas.heat(ax, grid, numbers, cmap="YlGnBu", limits=(lowest, None), label=label)
+    canvas.heat(ax, grid, numbers, cmap="YlGnBu", limits=(lowest, None), label=label)
     return ax
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from xmen.errors import WorldError
-from xmen.plots import _canvas
+from xmen.plots import canvas
 from xmen.worlds.grid import Cell, GridWorld
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ def plot_world(grid: GridWorld, marks: Mapping[str, Any] | None = None, ax: Axes
     """
     from matplotlib.patches import Patch, Rectangle
 
-    _canvas.require_grid(grid)
+    canvas.require_grid(grid)
     read = {str(label): _read_mark(grid, str(label), value) for label, value in (marks or {}).items()}
-    ax = _canvas.canvas(grid, ax)
+    ax = canvas.canvas(grid, ax)
     markers = _default_markers(list(read))
     handles: list[Any] = []
     n_symbols = 0
@@ -39,20 +39,20 @@ def plot_world(grid: GridWorld, marks: Mapping[str, Any] | None = None, ax: Axes
                 ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, color=style, alpha=0.45, linewidth=0, zorder=0.8))
             handles.append(Patch(color=style, alpha=0.45, linewidth=0, label=label))
             continue
-        colour = _canvas.PALETTE[n_symbols % len(_canvas.PALETTE)]
+        colour = canvas.PALETTE[n_symbols % len(canvas.PALETTE)]
         marker = style or markers[label]
         n_symbols += 1
         for cell in cells:
-            _canvas.symbol(ax, grid, cell, marker, colour)
-        handles.append(_canvas.legend_symbol(label, marker, colour))
-    _canvas.legend(ax, grid, handles)
+            canvas.symbol(ax, grid, cell, marker, colour)
+        handles.append(canvas.legend_symbol(label, marker, colour))
+    canvas.legend(ax, grid, handles)
     return ax
 
 
 def _default_markers(labels: list[str]) -> dict[str, str]:
     """The shape that a label names, or else the next one that no label names."""
-    named = {label: _canvas.SHAPES.get(label.lower()) or _canvas.SHAPES.get(_singular(label)) for label in labels}
-    free = [marker for marker in _canvas.SYMBOLS if marker not in named.values()] or list(_canvas.SYMBOLS)
+    named = {label: canvas.SHAPES.get(label.lower()) or canvas.SHAPES.get(_singular(label)) for label in labels}
+    free = [marker for marker in canvas.SYMBOLS if marker not in named.values()] or list(canvas.SYMBOLS)
     unnamed = [label for label in labels if named[label] is None]
     return {
         **{label: marker for label, marker in named.items() if marker is not None},

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from xmen.constraints.events import At, Doing, Event, at
 from xmen.constraints.text import check_names, parse_event
 from xmen.errors import ConstraintError, ConstraintSyntaxError
+from xmen.events import At, Doing, Event, at
 from xmen.problem._document import Table
 from xmen.worlds import MDP, GridWorld
 from xmen.worlds.from_networkx import GraphWorld

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
-from xmen.constraints.events import Event
 from xmen.errors import RewardError
+from xmen.events import Event
 from xmen.problem._columns import columns_text, read_columns
 from xmen.problem._document import Table
 from xmen.rewards import Floats, LinearReward, Reward, reward_table

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from xmen.constraints.constraint import Constraint, conjunction, require_constraint
-from xmen.constraints.events import Event, require_event
 from xmen.constraints.text import check_names, parse_constraint
-from xmen.engines.distribution import ENGINES, Distribution, as_constraint, check_discount, distribution
+from xmen.engines.choose import distribution
+from xmen.engines.distribution import ENGINES, Distribution, as_constraint, check_discount
 from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError
+from xmen.events import Event, require_event
 from xmen.problem._demonstrations import read_demonstrations, write_demonstrations
 from xmen.problem._document import Table, read_toml
 from xmen.problem._events import read_event, read_events, spell_event

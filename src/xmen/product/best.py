@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from xmen.machines.walks import Walks
 from xmen.product import sweeps
 from xmen.product.graph import Product
 from xmen.product.messages import Floats, Weights
 from xmen.product.relaxed_search import best_completions
-from xmen.product.walks import Walks
 
 
 def best_walk(product: Product, weights: Weights) -> tuple[float, Walks]:

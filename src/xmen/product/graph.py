@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from xmen.constraints.constraint import units
 from xmen.errors import ProductTooLargeError
+from xmen.machines.tables import CompiledConstraint
 from xmen.product import kernels
-from xmen.product.tables import CompiledConstraint
+from xmen.worlds.kernels import distance_to, topological_order
 from xmen.worlds.mdp import MDP
 
 DEFAULT_MAX_NODES = 5_000_000  # with eight moves about 2 GB while building, and room for messages in 4 GB
@@ -59,7 +60,7 @@ class Product:
     @cached_property
     def topological(self) -> tuple[NDArray[np.uint32], NDArray[np.int32]] | None:
         """Nodes so that all edges go forward, and the longest way to each; None when there is a cycle."""
-        order, longest = kernels.topological_order(self.indptr, self.target)
+        order, longest = topological_order(self.indptr, self.target)
         return (order, longest) if len(order) == self.n_nodes else None
 
     def timeless(self, discount: float) -> bool:
@@ -134,9 +135,9 @@ def build_product(compiled: CompiledConstraint, max_nodes: int) -> Product:
     """Multiply the world with the machines; ProductTooLargeError past `max_nodes`."""
     world = compiled.world
     horizon = world.max_length
-    found = _explore(compiled, max_nodes, horizon, kernels.distance_to(_ends(world), world.source, world.target))
+    found = _explore(compiled, max_nodes, horizon, distance_to(_ends(world), world.source, world.target))
     source = np.repeat(np.arange(len(found.rows), dtype=np.uint32), np.diff(found.indptr))
-    distance = kernels.distance_to(found.accepting, source, found.target)
+    distance = distance_to(found.accepting, source, found.target)
     del source
     depth = found.depth
     number, indptr, target, edge = kernels.prune(found.indptr, found.target, found.edge, depth, distance, horizon)

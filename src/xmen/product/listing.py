@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from xmen.machines.walks import Walks
 from xmen.product.graph import Product
-from xmen.product.walks import Walks
 
 
 def list_walks(product: Product, most: int) -> Walks | None:

@@ -9,17 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from xmen.compiled import compiled
 
 NEGLIGIBLE = 1e-300  # probabilities below this are dropped: subnormal numbers are slow and change nothing
-
-_compiled = njit(cache=True, nogil=True)
 
 
 # --- backward messages ------------------------------------------------------------------
 
 
-@_compiled
+@compiled
 def edge_log_weights(indptr: Any, edge: Any, log_dynamics: Any, discount: Any, reward: Any) -> Any:
     """log T + discount[node] * reward for each product edge; log_dynamics and reward are per world edge."""
     out = np.empty(len(edge), dtype=np.float64)
@@ -29,7 +28,7 @@ def edge_log_weights(indptr: Any, edge: Any, log_dynamics: Any, discount: Any, r
     return out
 
 
-@_compiled
+@compiled
 def log_sweep(order: Any, rank: Any, indptr: Any, target: Any, log_weight: Any, value: Any) -> None:
     """value[n] = log sum of exp(log_weight + value[target]) over edges to nodes of lower rank, in this order.
 
@@ -50,7 +49,7 @@ def log_sweep(order: Any, rank: Any, indptr: Any, target: Any, log_weight: Any, 
         value[node] = largest + np.log(total)
 
 
-@_compiled
+@compiled
 def relative_weights(n_nodes: int, indptr: Any, target: Any, edge: Any, log_weight: Any, potential: Any) -> Any:
     """exp(log_weight + potential[target] - potential[node]) for each edge of the first n_nodes nodes."""
     weights = np.empty(indptr[n_nodes], dtype=np.float64)
@@ -61,14 +60,14 @@ def relative_weights(n_nodes: int, indptr: Any, target: Any, edge: Any, log_weig
     return weights
 
 
-@_compiled
+@compiled
 def rescale_weights(n_edges: int, edge: Any, weights: Any, factor: Any, out: Any) -> None:
     """out = weights times a factor per world edge, for the first n_edges product edges."""
     for e in range(n_edges):
         out[e] = weights[e] * factor[edge[e]]
 
 
-@_compiled
+@compiled
 def backward_layer(n_nodes: int, indptr: Any, target: Any, weights: Any, stop: Any, after: Any, out: Any) -> Any:
     """out[n] = stop[n] + sum over edges of weight * after[target]; returns the least and largest nonzero value.
 
@@ -92,7 +91,7 @@ def backward_layer(n_nodes: int, indptr: Any, target: Any, weights: Any, stop: A
     return least, largest
 
 
-@_compiled
+@compiled
 def log_layer(
     n_nodes: int, indptr: Any, target: Any, edge: Any, log_weight: Any, stop: Any, after: Any, out: Any
 ) -> None:
@@ -110,7 +109,7 @@ def log_layer(
         out[node] = largest + np.log(total)
 
 
-@_compiled
+@compiled
 def conditional_weights(
     n_nodes: int, indptr: Any, target: Any, edge: Any, log_weight: Any, after: Any, value: Any
 ) -> Any:
@@ -126,7 +125,7 @@ def conditional_weights(
 # --- forward, samples, the mode ---------------------------------------------------------
 
 
-@_compiled
+@compiled
 def _row_total(weights: Any, after: Any, target: Any, begin: Any, end: Any) -> Any:
     total = 0.0
     for e in range(begin, end):
@@ -134,7 +133,7 @@ def _row_total(weights: Any, after: Any, target: Any, begin: Any, end: Any) -> A
     return total
 
 
-@_compiled
+@compiled
 def forward_layer(
     n_nodes: int,
     indptr: Any,
@@ -170,7 +169,7 @@ def forward_layer(
     return entropy
 
 
-@_compiled
+@compiled
 def forward_sweep(
     order: Any,
     indptr: Any,
@@ -204,7 +203,7 @@ def forward_sweep(
     return entropy
 
 
-@_compiled
+@compiled
 def choose_edges(indptr: Any, target: Any, weights: Any, after: Any, uniforms: Any, node: Any) -> Any:
     """The edge that each walker takes from its node, given one uniform number each; nodes are moved in place.
 
@@ -231,7 +230,7 @@ def choose_edges(indptr: Any, target: Any, weights: Any, after: Any, uniforms: A
     return taken
 
 
-@_compiled
+@compiled
 def best_layer(
     n_nodes: int, indptr: Any, target: Any, edge: Any, log_weight: Any, stop: Any, after: Any, out: Any, choice: Any
 ) -> None:
@@ -246,7 +245,7 @@ def best_layer(
         choice[node] = arg
 
 
-@_compiled
+@compiled
 def best_sweep(order: Any, indptr: Any, target: Any, log_weight: Any, value: Any, choice: Any) -> None:
     """`best_layer` in place over an acyclic graph, in this order; log_weight is per product edge."""
     for i in range(len(order)):

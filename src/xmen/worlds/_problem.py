@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xmen.worlds.trajectory import Trajectory
+
 if TYPE_CHECKING:
     from xmen.worlds.mdp import MDP
-    from xmen.worlds.trajectory import Trajectory
 
 _LISTED = 6  # alternatives printed before "and so on"
 

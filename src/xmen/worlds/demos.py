@@ -13,13 +13,11 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import IO, Any, NoReturn, Protocol
 
 from xmen.errors import ConstraintError, FileFormatError, InvalidDemonstrationError, TrajectoryError
+from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from xmen.worlds.mdp import MDP
 
 __all__ = ["check_demos", "read_demos", "write_demos"]
 

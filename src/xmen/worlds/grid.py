@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import WorldError
+from xmen.events import Event, at, doing
 from xmen.worlds._checks import whole_number
 from xmen.worlds._table import Columns
 from xmen.worlds.mdp import MDP
-
-if TYPE_CHECKING:
-    from xmen.constraints.events import Event
+from xmen.worlds.svg import grid_svg
 
 __all__ = ["MOVES", "GridWorld"]
 
@@ -110,13 +109,11 @@ class GridWorld(MDP):
 
     def at(self, *cells: Cell) -> Event:
         """The event of being in one of these cells."""
-        from xmen.constraints.events import at
 
         return at(*(self.state(cell) for cell in cells))
 
     def doing(self, *moves: str) -> Event:
         """The event of making one of these moves."""
-        from xmen.constraints.events import doing
 
         for move in moves:
             if move not in self.moves:
@@ -130,7 +127,6 @@ class GridWorld(MDP):
         return f"move {self.moves[action]!r}"
 
     def _repr_svg_(self) -> str:
-        from xmen.worlds._svg import grid_svg
 
         return grid_svg(self)
 

@@ -1,0 +1,142 @@
+# The public names and the module each one lives in; `__init__.py` loads them from here when they are asked for.
+
+from .baselines.constraint_inference import ConstraintInference
+from .baselines.maxent import MaxEntIRL
+from .baselines.relative_entropy import RelativeEntropyIRL
+from .constraints.arithmetic import count, length, share, total
+from .constraints.constraint import Constraint, Violation, at_least, at_most, exactly
+from .constraints.ltlf import ltlf
+from .constraints.monitor import monitor
+from .constraints.occurrence import always, before, first, never, response, sequence, visit
+from .constraints.repetition import longest_repeat, longest_run, no_revisit
+from .constraints.text import parse_constraint
+from .engines.choose import distribution
+from .engines.distribution import Distribution, Guarantee
+from .errors import (
+    ConstraintError,
+    ConstraintSyntaxError,
+    DivergenceError,
+    EngineError,
+    FileFormatError,
+    InfeasibleError,
+    InvalidDemonstrationError,
+    MissingExtraError,
+    MisuseError,
+    NotFittedError,
+    OracleError,
+    OracleTimeoutError,
+    ProductTooLargeError,
+    RewardError,
+    StorageError,
+    TrajectoryError,
+    WorldError,
+    XmenError,
+)
+from .events import Event, anytime, at, doing, when
+from .learners.fit_neural import fit_neural
+from .learners.xmen import XMEN
+from .notices import (
+    ConvergenceWarning,
+    GuaranteeWarning,
+    IdentifiabilityWarning,
+    InterruptedWarning,
+    LearningWarning,
+    UnboundedWarning,
+)
+from .plots.trajectories import plot_trajectories
+from .plots.visits import plot_visits
+from .plots.world import plot_world
+from .policies.policy import Policy
+from .progress.monitor import Callbacks
+from .progress.tensorboard import TensorBoard
+from .registry import load
+from .rewards.conv import ConvReward
+from .rewards.linear import LinearReward
+from .rewards.neural import FeatureReward, NeuralReward
+from .worlds.demos import check_demos, read_demos, write_demos
+from .worlds.grid import GridWorld
+from .worlds.mdp import MDP
+from .worlds.network import Network
+from .worlds.trajectory import Trajectory
+
+__version__: str
+
+__all__ = [
+    "MDP",
+    "XMEN",
+    "Callbacks",
+    "Constraint",
+    "ConstraintError",
+    "ConstraintInference",
+    "ConstraintSyntaxError",
+    "ConvReward",
+    "ConvergenceWarning",
+    "Distribution",
+    "DivergenceError",
+    "EngineError",
+    "Event",
+    "FeatureReward",
+    "FileFormatError",
+    "GridWorld",
+    "Guarantee",
+    "GuaranteeWarning",
+    "IdentifiabilityWarning",
+    "InfeasibleError",
+    "InterruptedWarning",
+    "InvalidDemonstrationError",
+    "LearningWarning",
+    "LinearReward",
+    "MaxEntIRL",
+    "MissingExtraError",
+    "MisuseError",
+    "Network",
+    "NeuralReward",
+    "NotFittedError",
+    "OracleError",
+    "OracleTimeoutError",
+    "Policy",
+    "ProductTooLargeError",
+    "RelativeEntropyIRL",
+    "RewardError",
+    "StorageError",
+    "TensorBoard",
+    "Trajectory",
+    "TrajectoryError",
+    "UnboundedWarning",
+    "Violation",
+    "WorldError",
+    "XmenError",
+    "always",
+    "anytime",
+    "at",
+    "at_least",
+    "at_most",
+    "before",
+    "check_demos",
+    "count",
+    "distribution",
+    "doing",
+    "exactly",
+    "first",
+    "fit_neural",
+    "length",
+    "load",
+    "longest_repeat",
+    "longest_run",
+    "ltlf",
+    "monitor",
+    "never",
+    "no_revisit",
+    "parse_constraint",
+    "plot_trajectories",
+    "plot_visits",
+    "plot_world",
+    "read_demos",
+    "response",
+    "sequence",
+    "share",
+    "total",
+    "visit",
+    "when",
+    "write_demos",
+]

@@ -1,0 +1,1 @@
+"""What X-MEN is compared with: MaxEnt, relative entropy IRL, constraint inference."""

@@ -1,0 +1,211 @@
+"""Maximum likelihood constraint inference (Scobee and Sastry, ICLR 2020).
+
+The reward is known, the rules are not. Forbidding something that no demonstration does keeps their weights and shrinks
+Z, so the likelihood of the demonstrations rises by -log(1 - p) each, where p is the probability that a trajectory does
+it. Greedily forbid what has the largest p; choosing k rules so is a maximum coverage problem, for which greedy covers
+at least 1 - 1/e of what the best k rules cover.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from xmen.baselines.first_visits import happens, meeting_probabilities
+from xmen.constraints.constraint import Constraint, conjunction
+from xmen.constraints.occurrence import never
+from xmen.engines.choose import distribution
+from xmen.engines.distribution import Distribution, Seed
+from xmen.errors import ConstraintError, EngineError
+from xmen.events import Event, at, doing, require_event
+from xmen.learners.base import Learner, Rules
+from xmen.methods.demonstrations import Demonstrations
+from xmen.progress.monitor import Callback, Monitor
+from xmen.rewards import Floats, LinearReward, Reward, reward_table
+from xmen.storage.models import storable
+from xmen.worlds.mdp import MDP
+from xmen.worlds.trajectory import Trajectory
+
+KINDS = ("states", "actions")
+BLOCK = 128  # states whose probabilities are found together
+SMALLEST = 1e-12  # probabilities below this are rounding errors
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """Something that may turn out to be forbidden; `state` where it is being in one state."""
+
+    event: Event
+    name: str
+    state: int | None = None
+
+    @property
+    def rule(self) -> Constraint:
+        return never(self.event).named(self.name)
+
+
+@storable
+class ConstraintInference(Learner):
+    """Which states, actions and named events the demonstrator must have been forbidden, given the reward.
+
+    reward: the nominal reward, an array (n_states, n_actions), a LinearReward, or None for zero.
+    candidates: which kinds are considered, of "states" and "actions".
+    events: further candidates by name, such as {"grass": grid.at((2, 3), (2, 4))}: the paper's features.
+    kl_threshold: stop when the next rule would lower KL(demonstrations || model) by less than this, in nats; that is
+        when it forbids less than the share 1 - exp(-kl_threshold) of the model's behaviour.
+    max_constraints: stop after that many in any case.
+
+    After `fit`: `constraints_`, a list of named `never(...)` in the order found; `eliminated_`, the probability
+    that each forbade when it was added; `kl_`, the divergence before the first and after each, shape
+    (1 + number of constraints,). `distribution`, `sample` and `score` are under the reward and these constraints.
+
+    Cost per rule: one exact pass for the expected visits, which bound the probabilities of visiting from above, and
+    O(horizon times transitions) for every candidate that its bound does not rule out.
+
+    Of two candidates that forbid the same, events come before actions and actions before states.
+    """
+
+    def __init__(
+        self,
+        world: MDP,
+        reward: Reward | ArrayLike | None = None,
+        discount: float = 1.0,
+        candidates: Sequence[str] = KINDS,
+        events: Mapping[str, Event] | None = None,
+        kl_threshold: float = 0.1,
+        max_constraints: int | None = None,
+        engine: str = "auto",
+        seed: Seed = None,
+        callback: Callback | None = None,
+    ) -> None:
+        self.world = world
+        self.reward = reward
+        self.discount = discount
+        self.candidates = candidates
+        self.events = events
+        self.kl_threshold = kl_threshold
+        self.max_constraints = max_constraints
+        self.engine = engine
+        self.seed = seed
+        self.callback = callback
+
+    constraints_: list[Constraint]
+    eliminated_: Floats
+    kl_: Floats
+
+    def fit(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> Self:
+        """Infer the rules from demonstrations, with one weight each if `sample_weight` is given."""
+        # What an earlier fit inferred is no rule for these demonstrations.
+        for name in ("reward_", "constraints_"):
+            self.__dict__.pop(name, None)
+        return super().fit(demos, sample_weight)
+
+    def _fit(self, demos: Demonstrations) -> None:
+        reward = self.reward
+        if not isinstance(reward, LinearReward):
+            reward = LinearReward(reward_table(reward, self.world)[:, :, None], [1.0])
+        table = reward_table(reward, self.world)
+        avoided = self._avoided(demos)
+        found: list[_Candidate] = []
+        d = distribution(self.world, None, table, self.discount, engine="exact")
+        kl = [_entropy_lost(demos) - demos.mean(demos.returns(table, self.discount) + demos.log_dynamics())]
+        kl[0] += d.log_partition()
+        explained = False
+        with Monitor(self.callback) as monitor:
+            while not explained and len(found) != self.max_constraints and not monitor.stopped:
+                best = self._best(d, table, avoided, found)
+                if best is None:
+                    explained = True
+                    break
+                rules = [one.rule for one in (*found, best)]
+                smaller = distribution(self.world, rules, table, self.discount, engine="exact")
+                gain = d.log_partition() - smaller.log_partition()
+                explained = gain < self.kl_threshold
+                if not explained:
+                    found, d = [*found, best], smaller
+                    kl.append(kl[-1] - gain)
+                    monitor.record(kl[-1], 0.0, eliminated=-float(np.expm1(-gain)))
+        self.constraints_ = [one.rule for one in found]
+        self.kl_ = np.array(kl[: len(found) + 1])
+        self.eliminated_ = -np.expm1(np.diff(self.kl_))
+        self._learned(reward, monitor, explained)
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        kinds = self.candidates
+        if isinstance(kinds, str) or not set(kinds) <= set(KINDS):
+            raise EngineError(f"candidates must be a tuple of {' and '.join(map(repr, KINDS))}; got {kinds!r:.60}.")
+        if not kinds and not self.events:
+            raise EngineError("nothing to infer: give candidates or events.")
+        if not isinstance(self.kl_threshold, int | float | np.number) or not self.kl_threshold >= 0:
+            raise EngineError(f"kl_threshold must be a number of nats, 0 or more; got {self.kl_threshold!r:.60}.")
+        most = self.max_constraints
+        if most is not None and (isinstance(most, bool) or not hasattr(most, "__index__") or most < 0):
+            raise EngineError(f"max_constraints must be a whole number, 0 or more, or None; got {most!r:.60}.")
+        if self.events is not None and not isinstance(self.events, Mapping):
+            raise ConstraintError(f"events must be a mapping from names to events; got {type(self.events).__name__}.")
+        for name, event in (self.events or {}).items():
+            require_event(event, f"events[{name!r}]").check_world(self.world)
+
+    def _avoided(self, demos: Demonstrations) -> list[_Candidate]:
+        """Candidates that no demonstration does: events, then actions, then states."""
+        world, steps = self.world, demos.edges
+        last = demos.starts.copy()
+        moved = demos.lengths > 0
+        last[moved] = world.target[steps[np.cumsum(demos.lengths)[moved] - 1]]
+        named = list((self.events or {}).items())
+        on_edges, at_ends = happens(world, [event for _, event in named])
+        done = np.atleast_1d(on_edges[steps].any(axis=0) | at_ends[last].any(axis=0))
+        out = [_Candidate(event, f"never {name}") for (name, event), met in zip(named, done, strict=True) if not met]
+        if "actions" in self.candidates:
+            unused = np.setdiff1d(world.action, world.action[steps]).tolist()
+            out += [_Candidate(doing(a), f"never {world.describe_action(a)}") for a in unused]
+        if "states" in self.candidates:
+            unseen = np.ones(world.n_states, dtype=np.bool_)
+            unseen[world.source[steps]] = unseen[last] = False
+            out += [_Candidate(at(s), f"never {world.describe_state(s)}", s) for s in np.flatnonzero(unseen).tolist()]
+        return out
+
+    def _best(
+        self, d: Distribution, table: Floats, avoided: list[_Candidate], found: list[_Candidate]
+    ) -> _Candidate | None:
+        """The candidate that is most probable under `d`, or None when none is possible.
+
+        States come by falling expected visits, which are at least the probability of visiting: the search ends
+        where those fall below the best found.
+        """
+        visits = d.state_visits()
+        states = sorted((one.state for one in avoided if one.state is not None), key=lambda s: -visits[s])
+        by_state = {one.state: one for one in avoided}
+        blocks = [[one for one in avoided if one.state is None]]
+        blocks += [[by_state[s] for s in sorted(states[i : i + BLOCK])] for i in range(0, len(states), BLOCK)]
+        best, most = None, SMALLEST
+        for block in blocks:
+            bound = max((1.0 if one.state is None else float(visits[one.state]) for one in block), default=0.0)
+            if bound <= most:
+                continue
+            events = [one.event for one in block]
+            p = meeting_probabilities(self.world, table, self.discount, events, [one.event for one in found])
+            leader = int(np.argmax(p >= p.max() - SMALLEST))  # the first of those that tie
+            if p[leader] > most + SMALLEST:
+                best, most = block[leader], float(p[leader])
+        return best
+
+    def _rule(self, also: Rules = None) -> Constraint | None:
+        rules = [*vars(self).get("constraints_", []), super()._rule(also)]
+        return conjunction([rule for rule in rules if rule is not None])
+
+
+def _entropy_lost(demos: Demonstrations) -> float:
+    """sum p log p over the distinct demonstrations, with the share p of each."""
+    share: dict[tuple[int, ...], float] = {}
+    steps = np.split(demos.edges, np.cumsum(demos.lengths)[:-1])
+    for start, edges, weight in zip(demos.starts.tolist(), steps, demos.weights.tolist(), strict=True):
+        key = (start, *edges.tolist())
+        share[key] = share.get(key, 0.0) + weight
+    return sum(p * math.log(p) for p in share.values() if p > 0)

@@ -1,0 +1,214 @@
+"""Relative entropy inverse reinforcement learning (Boularias, Kober and Peters, AISTATS 2011).
+
+Of all distributions over trajectories that match the demonstrated features up to a threshold, take the one closest to
+a base distribution Q, the trajectories of a base policy:
+
+    min KL(P || Q)   with   |E_P[f_i] - mean over demos of f_i| <= epsilon_i
+    P(tau) = Q(tau) exp(theta . f(tau)) / Z,    Q(tau) = d0(s_0) prod_t pi(a_t | s_t) T(s_{t+1} | s_t, a_t)
+    theta maximises   theta . mean f - log Z(theta) - sum_i epsilon_i |theta_i|
+
+It needs no model of the world: Z and its gradient are estimated by self-normalised importance sampling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from xmen.baselines.importance import SampledDual, hoeffding
+from xmen.baselines.rollouts import Rollouts, read_policy, world_under
+from xmen.engines.distribution import Distribution, Seed
+from xmen.errors import EngineError, InvalidDemonstrationError
+from xmen.learners.base import Learner, Rules, warn_unfinished
+from xmen.methods.demonstrations import Demonstrations
+from xmen.notices import LearningWarning, UnboundedWarning, notify
+from xmen.progress.monitor import Callback, Monitor
+from xmen.rewards import Floats
+from xmen.rewards.features import Features, read_features
+from xmen.storage.models import storable
+from xmen.worlds.mdp import MDP
+from xmen.worlds.trajectory import Trajectory
+
+LEAST_EFFECTIVE = 30  # effective rollouts below which an average says little
+ATTEMPTS = 50  # rollouts tried for each complete one wanted, at most
+
+
+@storable
+class RelativeEntropyIRL(Learner):
+    """The distribution closest to a base policy's that matches the demonstrated features, without constraints.
+
+    base_policy: pi(a | s), shape (n_states, n_actions); None is uniform over the available actions.
+    sampling_policy: the policy that rollouts follow, None for the base policy; it must be positive where the base
+        policy is. One that comes nearer to the demonstrations raises the effective sample size.
+    n_samples: complete rollouts to draw. Those that meet no terminal state within the horizon are no trajectories of
+        the world and are left out; at most 50 times as many are tried.
+    epsilon: thresholds, a number or one per feature; None takes Hoeffding's bound at `confidence`,
+        epsilon_i = range(f_i) sqrt(-log(1 - confidence) / (2 m)) with m demonstrations, and the range seen in
+        rollouts and demonstrations.
+
+    `fit` solves the dual of the drawn rollouts to its optimum: it is concave, and the paper's subgradient
+    steps go to the same place. Cost O(n_samples d) per iteration. Afterwards `effective_sample_size_`,
+    `completed_` (the share of rollouts that were complete), `epsilon_`. The learned distribution itself needs no
+    samples: `distribution` and `score` put the base policy into the dynamics, and are exact where the engine is.
+    """
+
+    def __init__(
+        self,
+        world: MDP,
+        features: ArrayLike | None = None,
+        discount: float = 1.0,
+        base_policy: ArrayLike | None = None,
+        sampling_policy: ArrayLike | None = None,
+        n_samples: int = 10_000,
+        epsilon: float | ArrayLike | None = None,
+        confidence: float = 0.01,
+        max_iter: int = 1000,
+        tol: float = 1e-6,
+        engine: str = "auto",
+        seed: Seed = None,
+        callback: Callback | None = None,
+    ) -> None:
+        self.world = world
+        self.features = features
+        self.discount = discount
+        self.base_policy = base_policy
+        self.sampling_policy = sampling_policy
+        self.n_samples = n_samples
+        self.epsilon = epsilon
+        self.confidence = confidence
+        self.max_iter = max_iter
+        self.tol = tol
+        self.engine = engine
+        self.seed = seed
+        self.callback = callback
+
+    effective_sample_size_: float
+    completed_: float
+    epsilon_: Floats
+
+    def _fit(self, demos: Demonstrations) -> None:
+        features = read_features(self.features, self.world)
+        rollouts = self._roll_out(features, self._policies(demos))
+        mean = features.contract(demos.visits(self.discount))
+        self.epsilon_ = self._thresholds(rollouts, demos, features)
+        dual = SampledDual(rollouts.features, rollouts.log_weight, mean, self.epsilon_)
+        with Monitor(self.callback) as monitor:
+            dual.solve(self.max_iter, self.tol, monitor)
+        self._learned(features.reward(dual.weights), monitor, dual.residual() <= self.tol)
+        self.effective_sample_size_ = dual.effective_sample_size()
+        self._report(dual, len(rollouts.features), monitor)
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        for name in ("n_samples", "max_iter"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+                raise EngineError(f"{name} must be a whole number, 1 or more; got {value!r}.")
+        if not 0 <= self.confidence < 1:
+            raise EngineError(f"confidence is a probability with 0 <= confidence < 1; got {self.confidence!r}.")
+        if not self.tol > 0:
+            raise EngineError(f"tol must be positive; got {self.tol!r}.")
+
+    def _policies(self, demos: Demonstrations) -> tuple[Floats, Floats]:
+        """The base and the sampling policy, checked against each other and against the demonstrations."""
+        world = self.world
+        base = read_policy(self.base_policy, world, "base_policy")
+        proposal = base if self.sampling_policy is None else read_policy(self.sampling_policy, world, "sampling_policy")
+        missing = np.argwhere((base > 0) & (proposal == 0))
+        if len(missing):
+            state, action = (int(i) for i in missing[0])
+            raise EngineError(
+                f"sampling_policy never takes {world.describe_action(action)} in {world.describe_state(state)}, which "
+                f"the base policy takes with probability {base[state, action]:.3g}: give it a positive probability."
+            )
+        taken = base[world.source[demos.edges], world.action[demos.edges]] == 0
+        if taken.any():
+            step = int(np.argmax(taken))
+            edge, index, t = int(demos.edges[step]), int(demos.owner[step]), int(demos.time[step])
+            raise InvalidDemonstrationError(
+                f"demonstration {index} takes {world.describe_action(int(world.action[edge]))} in "
+                f"{world.describe_state(int(world.source[edge]))} (position {t}), which the base policy never does: "
+                "give base_policy a positive probability there.",
+                index=index,
+                position=t,
+            )
+        return base, proposal
+
+    def _roll_out(self, features: Features, policies: tuple[Floats, Floats]) -> Rollouts:
+        n = int(self.n_samples)
+        rng = np.random.default_rng(self.seed)
+        rollouts = Rollouts.draw(self.world, *policies, features, self.discount, n, ATTEMPTS * n, rng)
+        if not len(rollouts.features):
+            raise EngineError(
+                f"none of {rollouts.tried} rollouts met a terminal state within the horizon "
+                f"({self.world.horizon} actions): give a sampling_policy that finds one, or a longer horizon."
+            )
+        self.completed_ = len(rollouts.features) / rollouts.tried
+        return rollouts
+
+    def _thresholds(self, rollouts: Rollouts, demos: Demonstrations, features: Features) -> Floats:
+        if self.epsilon is None:
+            low, high = demos.feature_range(features, self.discount)
+            low, high = np.minimum(low, rollouts.features.min(axis=0)), np.maximum(high, rollouts.features.max(axis=0))
+            return hoeffding(high - low, self.confidence, 1.0 / float(np.sum(demos.weights**2)))
+        d = features.d
+        try:
+            epsilon = np.array(np.broadcast_to(np.array(self.epsilon, dtype=np.float64), (d,)))
+        except (TypeError, ValueError):
+            epsilon = np.array([np.nan])
+        if not (np.isfinite(epsilon).all() and np.all(epsilon >= 0)):
+            raise EngineError(f"epsilon must be one number or {d} of them, 0 or more; got {self.epsilon!r:.60}.")
+        return epsilon
+
+    def _report(self, dual: SampledDual, n: int, monitor: Monitor) -> None:
+        away = dual.uncovered()
+        advice = "Draw more (n_samples), give a sampling_policy nearer to the demonstrations, or a larger epsilon."
+        if len(away):
+            shown = ", ".join(map(str, away[:8].tolist())) + (", ..." if len(away) > 8 else "")
+            notify(
+                f"no mixture of the {n} rollouts matches the demonstrations in features {shown}: {advice}",
+                UnboundedWarning,
+            )
+        elif self.effective_sample_size_ < LEAST_EFFECTIVE:
+            notify(
+                f"the importance weights have collapsed: {n} rollouts are worth {self.effective_sample_size_:.1f}, "
+                f"so the weights are little more than noise. {advice}",
+                LearningWarning,
+            )
+        elif not (self.converged_ or monitor.stopped or monitor.interrupted):
+            warn_unfinished(self, monitor, self.max_iter, "Raise max_iter or tol.")
+
+    def _under_base(self) -> _UnderBase:
+        self._require_fitted()
+        kept = vars(self).get("_answering")
+        if not isinstance(kept, _UnderBase) or kept.reward_ is not self.reward_:
+            world, unused = world_under(self.world, read_policy(self.base_policy, self.world, "base_policy"))
+            kept = _UnderBase(world, self._rule(unused), self.discount, self.engine, self.seed)
+            kept.reward_ = self.reward_
+            self._answering: Any = kept
+        return kept
+
+    def distribution(self, also: Rules = None) -> Distribution:
+        """P(tau) = Q(tau) exp(theta . f(tau)) / Z, given `also`; its world has the base policy in the dynamics."""
+        return self._under_base().distribution(also)
+
+    def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
+        """The mean log-likelihood, in nats: mean of theta . f(tau) + log Q(tau) - log Z, without sampling."""
+        return self._under_base().score(demos, sample_weight)
+
+    def score_samples(self, demos: Iterable[Trajectory]) -> Floats:
+        """The log-likelihood of each trajectory in nats, shape (n,); -inf where it is impossible."""
+        return self._under_base().score_samples(demos)
+
+
+class _UnderBase(Learner):
+    """What was learned, on the world in which actions are drawn by the base policy."""
+
+    def __init__(self, world: MDP, constraint: Rules, discount: float, engine: str, seed: Seed) -> None:
+        self.world, self.constraint, self.discount, self.engine, self.seed = world, constraint, discount, engine, seed
+
+    def _fit(self, demos: Demonstrations) -> None:
+        raise NotImplementedError("only RelativeEntropyIRL makes these, fitted")

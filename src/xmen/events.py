@@ -1,0 +1,331 @@
+"""Events: what can be true at one position of a trajectory.
+
+A trajectory s_0 a_0 s_1 ... s_L has the positions t = 0 .. L. An event looks at (s_t, a_t); at the last
+position there is no action (`NO_ACTION` in arrays, None for a user's function). Events combine with & | ~.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xmen.errors import ConstraintError, MisuseError
+
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+NO_ACTION = -1
+LARGEST = 2**62  # numbers up to here, and one sum of them, fit the arrays that machines read
+FEW = 200  # numbers
+
+EVENT_IS_NO_CONSTRAINT = (
+    "an event is true or false at one position; a constraint judges a whole trajectory. "
+    "Wrap the event first: visit(event), never(event), always(event) or count(event) >= 1"
+)
+PRECEDENCE = (
+    "&, | and >> bind tighter than comparisons in Python, so `count(e) == 1 & x` means `count(e) == (1 & x)`. "
+    "Put the comparison in brackets: `(count(e) == 1) & x`"
+)
+
+
+class Numbered(Protocol):
+    """What an event has to know of a world: how many states and actions there are."""
+
+    @property
+    def n_states(self) -> int: ...
+
+    @property
+    def n_actions(self) -> int: ...
+
+
+class Event(ABC):
+    """Something that holds or does not hold at one position (s_t, a_t)."""
+
+    @abstractmethod
+    def holds(self, states: Ints, actions: Ints) -> Bools:
+        """Whether the event holds at each pair of two arrays of one shape; `NO_ACTION` at the end."""
+
+    @abstractmethod
+    def holds_without_action(self) -> bool | None:
+        """True or False when that is sure at the last position, whatever the state; None when it depends."""
+
+    def check_world(self, world: Numbered) -> None:
+        """Raise ConstraintError when the event mentions states or actions that the world does not have."""
+
+    def __and__(self, other: object) -> Event:
+        return AllOf(_flat(AllOf, (self, _event(other, "&"))))
+
+    def __or__(self, other: object) -> Event:
+        return AnyOf(_flat(AnyOf, (self, _event(other, "|"))))
+
+    def __invert__(self) -> Event:
+        return self.part if isinstance(self, Otherwise) else Otherwise(self)
+
+    def __rand__(self, other: object) -> NoReturn:
+        _event(other, "&")
+        raise MisuseError(PRECEDENCE)
+
+    def __ror__(self, other: object) -> NoReturn:
+        _event(other, "|")
+        raise MisuseError(PRECEDENCE)
+
+    def __rshift__(self, other: object) -> NoReturn:
+        raise MisuseError(f"`{self} >> ...`: >> joins constraints; {EVENT_IS_NO_CONSTRAINT}.")
+
+    def __lt__(self, other: object) -> NoReturn:
+        raise MisuseError(f"`{self}` is an event, not a number: compare how often it happens, count({self}).")
+
+    __le__ = __gt__ = __ge__ = __lt__
+    __array_ufunc__ = None  # numpy's numbers leave operators to the methods above
+
+    def __bool__(self) -> NoReturn:
+        raise MisuseError(
+            f"the event `{self}` has no truth value of its own: combine events with & | ~ "
+            "(not with `and`, `or`, `not`)."
+        )
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _event(value: object, operator: str) -> Event:
+    if isinstance(value, Event):
+        return value
+    if isinstance(value, int | float | np.number):
+        raise MisuseError(f"cannot apply {operator} to an event and {value!r}: {PRECEDENCE}.")
+    raise MisuseError(
+        f"cannot apply {operator} to an event and {value} ({type(value).__name__}): {EVENT_IS_NO_CONSTRAINT}."
+    )
+
+
+def require_event(value: object, where: str) -> Event:
+    """The value, if it is an event; otherwise an error that says where an event was expected."""
+    if isinstance(value, Event):
+        return value
+    raise ConstraintError(
+        f"{where} takes an event such as at(3), doing(0) or anytime; got {value!r} ({type(value).__name__})."
+    )
+
+
+def _flat(kind: type[AllOf] | type[AnyOf], parts: Iterable[Event]) -> tuple[Event, ...]:
+    return tuple(p for part in parts for p in (part.parts if isinstance(part, kind) else (part,)))
+
+
+def _numbers(values: tuple[object, ...], function: str, what: str) -> tuple[int, ...]:
+    if not values:
+        raise ConstraintError(f"{function}() needs at least one {what}; write ~anytime for an event that never holds.")
+    return tuple(whole_number(value, f"{function}(...)", what) for value in values)
+
+
+def whole_number(value: Any, where: str, what: str, least: int = 0) -> int:
+    """The value as a Python int that is at least `least`, or a ConstraintError that shows what was given."""
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        number = int(value.__index__())
+    except (AttributeError, TypeError):
+        hint = " (several are given one by one: f(1, 2), or f(*list))" if hasattr(value, "__len__") else ""
+        raise ConstraintError(
+            f"{where}: each {what} is a whole number; got {value!r} ({type(value).__name__}){hint}."
+        ) from None
+    if number < least:
+        raise ConstraintError(f"{where}: each {what} is {least} or more; got {number}.")
+    if number > LARGEST:
+        raise ConstraintError(f"{where}: each {what} is at most {LARGEST}; got a larger number.")
+    return number
+
+
+def _check_range(numbers: tuple[int, ...], limit: int, event: Event, what: str) -> None:
+    for number in numbers:
+        if number >= limit:
+            raise ConstraintError(
+                f"`{event}` mentions {what} {number}, but the world has only the {what}s 0 .. {limit - 1}."
+            )
+
+
+def _among(values: Ints, members: tuple[int, ...]) -> Bools:
+    """Which of the values are members; one trajectory is quicker in Python than np.isin is to start."""
+    if values.size > FEW:
+        return np.isin(values, members)
+    wanted = frozenset(members)
+    return np.array([value in wanted for value in values.ravel().tolist()], dtype=bool).reshape(values.shape)
+
+
+@dataclass(frozen=True, repr=False)
+class At(Event):
+    """The state at this position is one of these."""
+
+    states: tuple[int, ...]
+
+    def holds(self, states: Ints, actions: Ints) -> Bools:
+        return _among(states, self.states)
+
+    def holds_without_action(self) -> bool | None:
+        return None
+
+    def check_world(self, world: Numbered) -> None:
+        _check_range(self.states, world.n_states, self, "state")
+
+    def __str__(self) -> str:
+        return f"at({', '.join(map(str, self.states))})"
+
+
+@dataclass(frozen=True, repr=False)
+class Doing(Event):
+    """The action at this position is one of these; false at the last position."""
+
+    actions: tuple[int, ...]
+
+    def holds(self, states: Ints, actions: Ints) -> Bools:
+        return _among(actions, self.actions)
+
+    def holds_without_action(self) -> bool | None:
+        return False
+
+    def check_world(self, world: Numbered) -> None:
+        _check_range(self.actions, world.n_actions, self, "action")
+
+    def __str__(self) -> str:
+        return f"doing({', '.join(map(str, self.actions))})"
+
+
+@dataclass(frozen=True, repr=False)
+class When(Event):
+    """A user's own test fn(state, action); it has no text form."""
+
+    function: Callable[[int, int | None], object]
+    name: str
+
+    def holds(self, states: Ints, actions: Ints) -> Bools:
+        pairs = zip(states.ravel().tolist(), actions.ravel().tolist(), strict=True)
+        answers = [self._ask(s, None if a == NO_ACTION else a) for s, a in pairs]
+        return np.array(answers, dtype=bool).reshape(states.shape)
+
+    def _ask(self, state: int, action: int | None) -> bool:
+        try:
+            return bool(self.function(state, action))
+        except Exception as error:
+            hint = " (at the last position the action is None)" if action is None else ""
+            raise ConstraintError(
+                f"`{self}` failed for state {state} and action {action}{hint}: {type(error).__name__}: {error}"
+            ) from error
+
+    def holds_without_action(self) -> bool | None:
+        return None
+
+    def __str__(self) -> str:
+        return f"when({self.name!r})"
+
+
+@dataclass(frozen=True, repr=False)
+class Anytime(Event):
+    """Holds at every position."""
+
+    def holds(self, states: Ints, actions: Ints) -> Bools:
+        return np.ones(states.shape, dtype=bool)
+
+    def holds_without_action(self) -> bool | None:
+        return True
+
+    def __str__(self) -> str:
+        return "anytime"
+
+
+@dataclass(frozen=True, repr=False)
+class _Joined(Event):
+    parts: tuple[Event, ...]
+
+    def check_world(self, world: Numbered) -> None:
+        for part in self.parts:
+            part.check_world(world)
+
+    def _text(self, operator: str) -> str:
+        return f" {operator} ".join(f"({p})" if isinstance(p, _Joined) else str(p) for p in self.parts)
+
+
+@dataclass(frozen=True, repr=False)
+class AllOf(_Joined):
+    """All parts hold at this position."""
+
+    def holds(self, states: Ints, actions: Ints) -> Bools:
+        both: Bools = np.all([part.holds(states, actions) for part in self.parts], axis=0)
+        return both
+
+    def holds_without_action(self) -> bool | None:
+        sure = [part.holds_without_action() for part in self.parts]
+        return False if False in sure else None if None in sure else True
+
+    def __str__(self) -> str:
+        return self._text("&")
+
+
+@dataclass(frozen=True, repr=False)
+class AnyOf(_Joined):
+    """At least one part holds at this position."""
+
+    def holds(self, states: Ints, actions: Ints) -> Bools:
+        either: Bools = np.any([part.holds(states, actions) for part in self.parts], axis=0)
+        return either
+
+    def holds_without_action(self) -> bool | None:
+        sure = [part.holds_without_action() for part in self.parts]
+        return True if True in sure else None if None in sure else False
+
+    def __str__(self) -> str:
+        return self._text("|")
+
+
+@dataclass(frozen=True, repr=False)
+class Otherwise(Event):
+    """The part does not hold at this position."""
+
+    part: Event
+
+    def holds(self, states: Ints, actions: Ints) -> Bools:
+        return ~self.part.holds(states, actions)
+
+    def holds_without_action(self) -> bool | None:
+        sure = self.part.holds_without_action()
+        return None if sure is None else not sure
+
+    def check_world(self, world: Numbered) -> None:
+        self.part.check_world(world)
+
+    def __str__(self) -> str:
+        return f"~({self.part})" if isinstance(self.part, _Joined) else f"~{self.part}"
+
+
+anytime: Event = Anytime()
+
+
+def at(*states: int) -> Event:
+    """The event "the state here is one of `states`".
+
+    >>> visit_either = at(3, 7)
+    >>> visit_either & ~at(7)
+    at(3, 7) & ~at(7)
+    """
+    return At(_numbers(states, "at", "state"))
+
+
+def doing(*actions: int) -> Event:
+    """The event "the action taken here is one of `actions`"; at the last position no action is taken."""
+    return Doing(_numbers(actions, "doing", "action"))
+
+
+def when(fn: Callable[[int, int | None], object], name: str) -> Event:
+    """The event "fn(state, action) is true here"; at the last position the action is None.
+
+    >>> when(lambda state, action: state % 2 == 0, name="even")
+    when('even')
+    """
+    if not callable(fn):
+        raise ConstraintError(f"when(fn, name=...) takes a function fn(state, action); got {fn!r}.")
+    if not isinstance(name, str) or not name:
+        raise ConstraintError(f"when(fn, name=...) needs a name that messages can show; got {name!r}.")
+    return When(fn, name)

@@ -1,0 +1,67 @@
+"""Maximum likelihood for neural rewards: L(w) = -mean over demonstrations of R(tau) + log Z + l2/2 |w|^2.
+
+Each step asks an engine for log Z and expected visits under the present reward, over one product that is compiled
+once, and backpropagates visits_model - visits_demo through the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from xmen.constraints.constraint import Constraint
+from xmen.engines.choose import distribution
+from xmen.engines.distribution import as_constraint
+from xmen.methods.demonstrations import gather
+from xmen.methods.likelihood import DistributionLikelihood
+from xmen.methods.network_run import NeuralRun
+from xmen.methods.network_training import NeuralTraining, Optimiser
+from xmen.methods.runs import drive
+from xmen.progress.monitor import Callback, Monitor, Record
+from xmen.rewards.neural import NeuralReward
+from xmen.worlds.mdp import MDP
+from xmen.worlds.trajectory import Trajectory
+
+
+def fit_neural(
+    world: MDP,
+    constraint: Constraint | Iterable[Constraint] | None,
+    reward: NeuralReward,
+    demos: Iterable[Trajectory],
+    *,
+    discount: float = 1.0,
+    sample_weight: ArrayLike | None = None,
+    optimiser: Optimiser = "adam",
+    learning_rate: float | None = None,
+    n_steps: int = 100,
+    l2: float = 0.0,
+    callback: Callback | None = None,
+    seed: int | None = None,
+    engine: str = "auto",
+    max_nodes: int | None = None,
+    n_threads: int | None = 1,
+) -> list[Record]:
+    """Train the network of `reward` in place on demonstrations, `n_steps` steps of gradient descent.
+
+    `XMEN(world, constraint, reward=reward)` trains a copy in the same way, with checkpoints, and keeps it as a model
+    that can be saved.
+
+    `optimiser` is "adam", "sgd", "lbfgs" (several evaluations per step, with a line search), or a function from
+    parameters to a torch optimiser; `learning_rate` is 0.01 unless given, and 1 for "lbfgs". `l2` penalises l2/2 times
+    the sum of squared parameters. `callback` gets a Record after each step, and ends training by returning True. With a
+    `seed`, two runs from the same parameters give the same result (`n_threads`: see `NeuralTraining`). Ctrl-C ends
+    training early; the network is then as it was after the last whole step.
+
+    Returns one Record per step: the loss L and the norm of its gradient before the step. There are fewer than
+    `n_steps` when nothing moves any more.
+    """
+    rule = as_constraint(constraint)
+    found = gather(world, rule, demos, sample_weight)
+    compiled = distribution(world, rule, reward, discount, engine=engine, seed=seed, max_nodes=max_nodes)
+    likelihood = DistributionLikelihood(compiled, found.visits(compiled.discount))
+    training = NeuralTraining(likelihood, reward, optimiser, learning_rate, l2, n_threads)
+    monitor = Monitor(callback)
+    drive(NeuralRun(training, np.random.SeedSequence(seed), n_steps), monitor, None)
+    return monitor.history

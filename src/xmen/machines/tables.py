@@ -1,0 +1,253 @@
+"""Machines as tables over one world: the constraint tree in the form that compiled loops read.
+
+Each leaf gets its own small alphabet (the distinct symbols that this world can show it) and a transition table
+that is filled on demand, so that the Python step runs once per new (machine state, letter) and never per edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xmen.constraints.constraint import Constraint, HowMany
+from xmen.constraints.leaf import Leaf
+from xmen.constraints.verdict import Sure
+from xmen.errors import ProductTooLargeError
+from xmen.events import NO_ACTION
+from xmen.machines import kernels
+from xmen.worlds.mdp import MDP
+
+Index: TypeAlias = NDArray[np.int32]
+
+FAILS, HOLDS = 0, 1  # in every table, the rows of the two sure states
+UNKNOWN = -1  # a table entry that no one has asked for yet
+MAX_TABLE_ENTRIES = 2**28  # 1 GiB of transitions for one machine
+
+
+class MachineTable:
+    """One leaf over one world: letters per (state, action), and a transition table that grows on demand."""
+
+    def __init__(self, leaf: Leaf, world: MDP, ends_anywhere: bool = False) -> None:
+        self.leaf = leaf
+        states, actions = np.nonzero(world.available)
+        complete = world.has_terminal and not ends_anywhere
+        ends = np.flatnonzero(world.terminal) if complete else np.arange(world.n_states)
+        symbols = leaf.symbols(
+            np.concatenate([states, ends]).astype(np.int64),
+            np.concatenate([actions, np.full(len(ends), NO_ACTION)]).astype(np.int64),
+        )
+        values, letters = np.unique(symbols, return_inverse=True)
+        self.symbols: list[int] = values.tolist()
+        # Column n_actions holds the letter of a last position.
+        self.letters = np.full((world.n_states, world.n_actions + 1), UNKNOWN, dtype=np.int32)
+        self.letters[states, actions] = letters[: len(states)]
+        self.letters[ends, world.n_actions] = letters[len(states) :]
+        self.edge_letters: Index = self.letters[world.source, world.action]
+
+        self.states: list[Hashable] = []
+        self._index: dict[Hashable, int] = {}
+        self.next = np.full((4, max(1, len(self.symbols))), UNKNOWN, dtype=np.int32)
+        self.accepting = np.zeros(4, dtype=np.bool_)
+        for sure, row in ((Sure.FAILS, FAILS), (Sure.HOLDS, HOLDS)):
+            self.next[self._row(sure)] = row
+        self.start = self._row(leaf.start())
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def _row(self, state: Hashable) -> int:
+        row = self._index.get(state)
+        if row is None:
+            row = self._index[state] = len(self.states)
+            self.states.append(state)
+            if row == len(self.next):
+                self._grow()
+            self.accepting[row] = self.leaf.final(state)
+        return row
+
+    def _grow(self) -> None:
+        if 2 * self.next.size > MAX_TABLE_ENTRIES:
+            raise ProductTooLargeError(
+                f"{self.leaf.label!r} alone has more than {len(self.states):,} machine states over "
+                f"{len(self.symbols):,} letters: too large to list. Loosen it, or use another engine."
+            )
+        self.next = np.concatenate([self.next, np.full_like(self.next, UNKNOWN)])
+        self.accepting = np.concatenate([self.accepting, np.zeros_like(self.accepting)])
+
+    def step(self, rows: Index, letters: Index) -> Index:
+        """The successor of each (row, letter), filling in what the table lacks."""
+        successors: Index = kernels.look_up(self.next, rows, letters)
+        missing = np.flatnonzero(successors == UNKNOWN)
+        if len(missing):
+            pairs = np.unique(rows[missing].astype(np.int64) * len(self.symbols) + letters[missing])
+            for pair in pairs.tolist():
+                row, letter = divmod(pair, len(self.symbols))
+                successor = self._row(self.leaf.advance(self.states[row], self.symbols[letter]))
+                self.next[row, letter] = successor
+            successors[missing] = self.next[rows[missing], letters[missing]]
+        return successors
+
+    def final(self, rows: Index, last_states: Index) -> NDArray[np.bool_]:
+        """Whether the machine, in these rows, accepts an end in these states."""
+        ended = self.step(rows, self.letters[last_states, -1])
+        accepted: NDArray[np.bool_] = self.accepting[ended]
+        return accepted
+
+    def run(self, states: Index, actions: Index, lengths: Index) -> NDArray[np.bool_]:
+        """Whether the machine accepts each trajectory of a batch (see `CompiledConstraint.check`)."""
+        n, rows = len(lengths), np.arange(len(lengths))
+        if type(self.leaf).judge is not Leaf.judge:
+            judged = self._judge_whole(states, actions, lengths)
+            if judged is not None:
+                return judged
+        column, position = np.full(n, self.start, dtype=np.int32), np.zeros(n, dtype=np.int32)
+        while True:
+            stopped = kernels.run_machine(self.next, self.letters, states, actions, lengths, column, position)
+            if not len(stopped):
+                return self.final(column, states[rows, lengths])
+            at = position[stopped]
+            column[stopped] = self.step(column[stopped], self.letters[states[stopped, at], actions[stopped, at]])
+            position[stopped] += 1
+
+    def _judge_whole(self, states: Index, actions: Index, lengths: Index) -> NDArray[np.bool_] | None:
+        n_actions = self.letters.shape[1] - 1
+        padded = np.concatenate([actions, np.zeros((len(actions), 1), dtype=actions.dtype)], axis=1)
+        padded[np.arange(len(lengths)), lengths] = n_actions
+        inside = np.arange(states.shape[1]) <= lengths[:, None]
+        letters = np.where(inside, self.letters[np.where(inside, states, 0), padded], 0)
+        return self.leaf.judge(np.array(self.symbols, dtype=np.int64)[letters], inside)
+
+
+@dataclass(frozen=True)
+class TreeProgram:
+    """The tree over the leaves in postfix order, for `kernels.settle` and `kernels.judge`.
+
+    Operation i takes the verdicts of its `n_children[i]` children (0: the next leaf) and asks whether between
+    least[i] and most[i] of them hold. Once that is sure, the leaves below it, first[i] to last[i], no longer
+    matter: they are set to holding[i] or failing[i], which keeps the answer and lets product nodes merge.
+    """
+
+    n_children: Index
+    least: Index
+    most: Index
+    first: Index
+    last: Index
+    holding: Index  # (operations, leaves), table rows HOLDS or FAILS
+    failing: Index
+
+
+class _Pattern(NamedTuple):
+    """Machine rows of all leaves that make a node hold, and that make it fail; None where it cannot."""
+
+    last: int
+    holding: Index | None
+    failing: Index | None
+
+
+def compile_tree(constraint: Constraint) -> TreeProgram:
+    """The tree's postfix program; leaves are numbered from left to right."""
+    n_leaves = sum(1 for _ in constraint.leaves())
+    nobody = np.full(n_leaves, FAILS, np.int32)
+    operations: list[tuple[int, int, int, int, int]] = []
+    patterns: list[_Pattern] = []
+
+    def emit(node: Constraint, first: int) -> _Pattern:
+        if isinstance(node, HowMany):
+            children, last = [], first
+            for child in node.children:
+                children.append((last, emit(child, last)))
+                last = children[-1][1].last
+            pattern = _Pattern(last, *_inner_patterns(children, node.least, node.most, nobody))
+            operations.append((len(children), node.least, node.most, first, last))
+        else:
+            pattern = _Pattern(first + 1, np.full(n_leaves, HOLDS, np.int32), nobody)
+            operations.append((0, 0, 0, first, first + 1))
+        patterns.append(pattern)
+        return pattern
+
+    emit(constraint, 0)
+    n_children, least, most, first, last = np.array(operations, dtype=np.int32).T.copy()
+    return TreeProgram(
+        n_children,
+        least,
+        most,
+        first,
+        last,
+        holding=np.stack([nobody if p.holding is None else p.holding for p in patterns]),
+        failing=np.stack([nobody if p.failing is None else p.failing for p in patterns]),
+    )
+
+
+def _inner_patterns(
+    children: list[tuple[int, _Pattern]], least: int, most: int, nobody: Index
+) -> tuple[Index | None, Index | None]:
+    """How to make a node hold and fail, by making the right number of its children hold."""
+    n_forced = sum(child.failing is None for _, child in children)
+    n_able = sum(child.holding is not None for _, child in children)
+    easiest_first = sorted(children, key=lambda c: (c[1].failing is not None, c[1].holding is None))
+
+    def with_holding(n_holding: int) -> Index:
+        out = nobody.copy()
+        for i, (first, child) in enumerate(easiest_first):
+            pattern = child.holding if i < n_holding else child.failing
+            assert pattern is not None
+            out[first : child.last] = pattern[first : child.last]
+        return out
+
+    enough = max(least, n_forced)
+    holding = with_holding(enough) if enough <= min(most, n_able) else None
+    failing = with_holding(n_forced) if n_forced < least else with_holding(n_able) if n_able > most else None
+    return holding, failing
+
+
+class CompiledConstraint:
+    """All machines of a constraint over one world, and the tree above them; None is the constraint that all keep.
+
+    With `ends_anywhere` it also judges trajectories that stop in states which are not terminal.
+    """
+
+    def __init__(self, constraint: Constraint | None, world: MDP, ends_anywhere: bool = False) -> None:
+        self.constraint = constraint
+        self.world = world
+        leaves = [] if constraint is None else list(constraint.leaves())
+        self.tables = [MachineTable(leaf, world, ends_anywhere) for leaf in leaves]
+        self.program = None if constraint is None else compile_tree(constraint)
+
+    def settle(self, rows: Index) -> NDArray[np.bool_]:
+        """Which product rows (state, machine rows ...) may still be saved; sure parts are merged in place."""
+        if self.program is None:
+            return np.ones(len(rows), dtype=np.bool_)
+        p = self.program
+        alive: NDArray[np.bool_] = kernels.settle(
+            rows, p.n_children, p.least, p.most, p.first, p.last, p.holding, p.failing
+        )
+        return alive
+
+    def accepts(self, machine_rows: Index, last_states: Index) -> NDArray[np.bool_]:
+        """Whether trajectories may end in these states, given the machines' rows (n, leaves) before that."""
+        answers = np.empty(machine_rows.shape, dtype=np.bool_)
+        for i, table in enumerate(self.tables):
+            answers[:, i] = table.final(machine_rows[:, i], last_states)
+        return self._judge(answers)
+
+    def _judge(self, answers: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        if self.program is None:
+            return np.ones(len(answers), dtype=np.bool_)
+        p = self.program
+        accepted: NDArray[np.bool_] = kernels.judge(answers, p.n_children, p.least, p.most)
+        return accepted
+
+    def check(self, states: Index, actions: Index, lengths: Index) -> NDArray[np.bool_]:
+        """Whether each trajectory of a batch is valid, by running every machine over it from its start.
+
+        states (n, T + 1) and actions (n, T), of which the first lengths + 1 and lengths entries count.
+        Independent of the product: only states, actions and the machines' tables are used.
+        """
+        answers = np.empty((len(lengths), len(self.tables)), dtype=np.bool_)
+        for i, table in enumerate(self.tables):
+            answers[:, i] = table.run(states, actions, lengths)
+        return self._judge(answers)

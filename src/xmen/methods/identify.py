@@ -1,0 +1,205 @@
+"""What demonstrations cannot tell: combinations of features that never vary, and weights that would run to infinity.
+
+A combination c of features is not identified when c . f(tau) is the same for every valid trajectory: any multiple of
+c can be added to the weights without changing the distribution. A feature is unbounded when every demonstration has
+the least (or most) of it that a valid trajectory can have, and others have more (less): its weight has no optimum.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xmen.engines.diagnosis import multiply
+from xmen.engines.exact import ExactDistribution
+from xmen.engines.moments import visit_rows
+from xmen.engines.xor import XorDistribution
+from xmen.errors import ProductTooLargeError
+from xmen.machines.walks import Walks
+from xmen.methods.demonstrations import Demonstrations
+from xmen.methods.runs import Task
+from xmen.notices import IdentifiabilityWarning, UnboundedWarning, notify
+from xmen.product.best import best_walk
+from xmen.product.messages import Weights
+from xmen.rewards import Floats
+from xmen.rewards.features import Features, StateFeatures
+
+RELATIVE = 1e-9  # differences below this share of the largest possible sum are rounding errors
+FIRST_SAMPLES = 200
+MOST_FEATURES = 400  # more are not examined: a decomposition of their covariance would dominate the fit
+MOST_SEARCHES = 40  # features whose range is searched for; the rest goes unexamined
+MOST_NODES = 1_000_000  # of a product that is made for these questions alone
+SHOWN = 6
+
+
+def warn_undetermined(base: ExactDistribution | XorDistribution, task: Task, ended: str) -> None:
+    """Warn of weights that no demonstrations could tell, and of those without a finite optimum.
+
+    `ended` says where the fit stopped all the same. A penalty decides: with one there is nothing to say. Nor is there
+    where the product of world and constraint is too large to be looked at.
+    """
+    if float(task.learner.l2) != 0.0 or (exact := _exactly(base)) is None:
+        return
+    which = unbounded(exact, task.features, task.demos, exact.discount)
+    if which:
+        notify(
+            f"every demonstration has the least or the most possible of {name_features(which)}: the likelihood rises "
+            f"for ever as these weights grow, and the fit ended {ended}. Set l2 > 0 for finite weights, or add "
+            "demonstrations.",
+            UnboundedWarning,
+        )
+    # One-hot states are never all identified (the goal's, for one); who chose nothing is told nothing.
+    if isinstance(task.features, StateFeatures) or task.features.d > MOST_FEATURES:
+        return
+    basis = unidentified(exact, task.features)
+    if len(basis):
+        notify(
+            f"no demonstrations could tell these weights: {describe_unidentified(basis)}. The distribution is the same "
+            "whatever they are; drop features, or set l2 > 0 to prefer small weights.",
+            IdentifiabilityWarning,
+        )
+
+
+def _exactly(base: ExactDistribution | XorDistribution) -> ExactDistribution | None:
+    """The same trajectories by the exact engine: what is there, or a product of few enough nodes."""
+    if isinstance(base, ExactDistribution):
+        return base
+    relaxation = base.relaxation
+    try:
+        product = multiply(base.world, base.constraint, MOST_NODES) if relaxation.rejecting else relaxation.product
+    except ProductTooLargeError:
+        return None
+    return ExactDistribution(product, None, base.discount, None)
+
+
+def unidentified(base: ExactDistribution, features: Features) -> Floats:
+    """A basis (k, d), in reduced echelon form, of all combinations that are the same on every valid trajectory.
+
+    Exact in the end: sampled trajectories propose the combinations that they cannot tell apart, and the longest and
+    shortest path under a random one of these either prove them all constant or add two trajectories that differ.
+    """
+    rng = np.random.default_rng(0)
+    d = features.d
+    plain = base.with_reward(None)
+    rows = _feature_rows(plain.draw(max(FIRST_SAMPLES, 4 * d), rng), base, features)
+    for _ in range(d + 1):  # each round but the last finds one more that can be told apart
+        constant = _null_space(rows / features.scale)
+        if not len(constant):
+            break
+        mixed = (rng.normal(size=len(constant)) @ constant) / features.scale
+        low, high, ends = _range(base, features.table(mixed))
+        if high - low <= RELATIVE * float(np.abs(mixed) @ features.scale) * base.world.max_length:
+            break
+        rows = np.concatenate([rows, _feature_rows(ends[0], base, features), _feature_rows(ends[1], base, features)])
+    return _echelon(constant / features.scale)
+
+
+def describe_unidentified(basis: Floats) -> str:
+    """The combinations in words: single features first."""
+    alone = [int(np.flatnonzero(row)[0]) for row in basis if np.count_nonzero(row) == 1]
+    parts = []
+    if alone:
+        parts.append(f"{_listed(alone)} {'is' if len(alone) == 1 else 'are each'} the same on every valid trajectory")
+    joint = [row for row in basis if np.count_nonzero(row) > 1]
+    shown = "; ".join(_sum(row) for row in joint[:SHOWN])
+    if joint:
+        more = f"; and {len(joint) - SHOWN} more" if len(joint) > SHOWN else ""
+        parts.append(
+            f"so {'is' if len(joint) == 1 else 'are'} {shown}{more}" if alone else f"{shown}{more} never varies"
+        )
+    return "; ".join(parts)
+
+
+def unbounded(base: ExactDistribution, features: Features, demos: Demonstrations, discount: float) -> list[int]:
+    """Features of which all demonstrations have the least or most possible, though not all valid trajectories do."""
+    low, high = demos.feature_range(features, discount)
+    same = np.flatnonzero(high - low <= RELATIVE * np.maximum(1.0, np.abs(high)))
+    if not len(same):
+        return []
+    unit = np.zeros(features.d)
+    reachable = features.contract(base.with_reward(None).visits()) > 0
+    found, searches = [], 0
+    for k in same.tolist():
+        unit[:] = 0.0
+        unit[k] = 1.0
+        table = features.table(unit)
+        if low[k] == 0.0 and table.min() >= 0.0:
+            if reachable[k]:
+                found.append(k)
+            continue
+        if searches == MOST_SEARCHES:
+            break
+        searches += 1
+        least, most, _ = _range(base, table)
+        blur = RELATIVE * _largest(base, table)
+        if most - least > blur and (low[k] <= least + blur or low[k] >= most - blur):
+            found.append(k)
+    return found
+
+
+def name_features(which: list[int]) -> str:
+    """'feature 3', 'features 1, 4 and 9', shortened when there are many."""
+    return _listed(which)
+
+
+def _feature_rows(walks: Walks, base: ExactDistribution, features: Features) -> Floats:
+    return features.contract(visit_rows(walks, base.world, base.discount))
+
+
+def _range(base: ExactDistribution, table: Floats) -> tuple[float, float, tuple[Walks, Walks]]:
+    """The least and the largest discounted sum of `table` over valid trajectories, and where they are attained."""
+    world, product = base.world, base.product
+    nothing = np.zeros(len(world.source))
+    weights = Weights(nothing, table[world.source, world.action], np.zeros(len(product.starts)), base.discount)
+    high, longest = best_walk(product, weights)
+    low, shortest = best_walk(product, weights.negated())
+    return -low, high, (shortest, longest)
+
+
+def _largest(base: ExactDistribution, table: Floats) -> float:
+    """A bound on the size of a sum of `table` along a trajectory."""
+    return float(np.abs(table).max(initial=0.0)) * max(1, base.world.max_length)
+
+
+def _null_space(rows: Floats) -> Floats:
+    """Orthonormal combinations (k, d) that are the same on all rows."""
+    centred = rows - rows.mean(axis=0)
+    # The triangular factor has the same singular values, and d rows instead of one per trajectory.
+    _, values, vectors = np.linalg.svd(np.linalg.qr(centred, mode="r"), full_matrices=True)
+    largest = max(float(values.max(initial=0.0)), float(np.abs(rows).max(initial=0.0)))
+    rank = int(np.count_nonzero(values > RELATIVE * largest)) if largest > 0 else 0
+    null: Floats = vectors[rank:]
+    return null
+
+
+def _echelon(basis: Floats) -> Floats:
+    """The reduced row echelon form: as many zeros as can be had, a leading 1 each."""
+    rows = basis.copy()
+    done = 0
+    for column in range(rows.shape[1]):
+        if done == len(rows):
+            break
+        pivot = done + int(np.argmax(np.abs(rows[done:, column])))
+        if abs(rows[pivot, column]) <= 1e-7 * np.abs(rows).max():
+            rows[done:, column] = 0.0
+            continue
+        rows[[done, pivot]] = rows[[pivot, done]]
+        rows[done] /= rows[done, column]
+        others = np.arange(len(rows)) != done
+        rows[others] -= rows[others, column][:, None] * rows[done]
+        done += 1
+    rows[np.abs(rows) <= 1e-7] = 0.0
+    return rows
+
+
+def _sum(row: Floats) -> str:
+    terms = [f"{row[k]:+.3g} * feature {k}" for k in np.flatnonzero(row).tolist()]
+    more = f" ... ({len(terms)} features)" if len(terms) > SHOWN else ""
+    return " ".join(terms[:SHOWN]).removeprefix("+") + more
+
+
+def _listed(which: list[int]) -> str:
+    if len(which) == 1:
+        return f"feature {which[0]}"
+    if len(which) > SHOWN:
+        return f"features {', '.join(map(str, which[:SHOWN]))} and {len(which) - SHOWN} more"
+    return f"features {', '.join(map(str, which[:-1]))} and {which[-1]}"

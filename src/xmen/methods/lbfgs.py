@@ -1,0 +1,123 @@
+"""L-BFGS as a pure step from state to state, so that a run can be stopped, stored and continued bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from xmen.methods.objective import Value
+from xmen.rewards import Floats
+
+MEMORY = 20  # pairs kept
+MOST_CHANGE = 10.0  # no reward r(s, a) changes by more than this in one step, however flat the loss is
+FIRST_CHANGE = 1.0  # ... and by no more than this in the first step, whose length is a guess
+MOST_TRIALS = 40
+SUFFICIENT, CURVATURE = 1e-4, 0.9  # of the Wolfe conditions
+ROUNDING = 1e-13  # relative; differences of the loss below this say nothing
+
+
+class LbfgsState(NamedTuple):
+    """Where a run stands. `steps` and `changes` (k, d): the last moves and what they did to the gradient."""
+
+    weights: Floats
+    loss: float
+    gradient: Floats
+    steps: Floats
+    changes: Floats
+    finished: bool  # the tolerance is met, or rounding errors are all that is left
+    n_calls: int
+    iteration: int
+
+
+class Lbfgs:
+    """Minimises a smooth convex loss; ends when no component of gradient / scale is above `tol`.
+
+    `scale` (d,) is the size of each feature: the run works in weights times scale, so that units do not matter.
+    `reach(direction)` is the largest change of a reward along a direction. The line search asks for less loss and
+    a flatter slope (Wolfe); where the loss cannot resolve the difference any more, it trusts the slopes.
+    """
+
+    def __init__(
+        self, objective: Callable[[Floats], Value], scale: Floats, reach: Callable[[Floats], float], tol: float
+    ) -> None:
+        self.objective, self.scale, self.reach, self.tol = objective, scale, reach, tol
+
+    def start(self, weights: Floats) -> LbfgsState:
+        """The state before the first step."""
+        value = self.objective(weights)
+        none = np.empty((0, len(weights)))
+        return LbfgsState(weights, value.loss, value.gradient, none, none, self.small(value.gradient), 1, 0)
+
+    def small(self, gradient: Floats) -> bool:
+        """Whether a gradient meets the tolerance."""
+        return float(np.abs(gradient / self.scale).max(initial=0.0)) <= self.tol
+
+    def step(self, state: LbfgsState) -> LbfgsState:
+        """One step down."""
+        state = state._replace(iteration=state.iteration + 1)
+        direction = -self._inverse_hessian(state) / self.scale
+        if state.gradient @ direction >= 0.0:  # rounding has spoilt the memory
+            none = np.empty((0, len(direction)))
+            state = state._replace(steps=none, changes=none)
+            direction = -state.gradient / self.scale**2
+        slope, reach = float(state.gradient @ direction), self.reach(direction)
+        if slope == 0.0 or reach == 0.0 or abs(slope) <= ROUNDING**1.5:
+            return state._replace(finished=True)
+        first = 1.0 if len(state.steps) else FIRST_CHANGE / reach
+        weights, value, n_calls = self._search(state, direction, slope, min(first, MOST_CHANGE / reach), reach)
+        if weights is None or value is None:
+            return state._replace(finished=True, n_calls=state.n_calls + n_calls)
+        move, change = (weights - state.weights) * self.scale, (value.gradient - state.gradient) / self.scale
+        steps, changes = state.steps, state.changes
+        if move @ change > 1e-12 * np.linalg.norm(move) * np.linalg.norm(change):
+            steps = np.concatenate([steps, move[None]])[-MEMORY:]
+            changes = np.concatenate([changes, change[None]])[-MEMORY:]
+        finished = self.small(value.gradient)
+        n_calls += state.n_calls
+        return LbfgsState(weights, value.loss, value.gradient, steps, changes, finished, n_calls, state.iteration)
+
+    def _inverse_hessian(self, state: LbfgsState) -> Floats:
+        """The two-loop recursion: an approximate inverse Hessian times the (scaled) gradient."""
+        out = state.gradient / self.scale
+        kept = [(s, y, 1.0 / float(s @ y)) for s, y in zip(state.steps, state.changes, strict=True)]
+        amounts = []
+        for s, y, rho in reversed(kept):
+            amounts.append(rho * float(s @ out))
+            out = out - amounts[-1] * y
+        if kept:
+            s, y, _ = kept[-1]
+            out = out * (float(s @ y) / float(y @ y))
+        for (s, y, rho), amount in zip(kept, reversed(amounts), strict=True):
+            out = out + (amount - rho * float(y @ out)) * s
+        return out
+
+    def _search(
+        self, state: LbfgsState, direction: Floats, slope: float, length: float, reach: float
+    ) -> tuple[Floats | None, Value | None, int]:
+        """A step length that satisfies the Wolfe conditions; along a line, the slopes of a convex loss increase."""
+        longest, blur = MOST_CHANGE / reach, ROUNDING * (1.0 + abs(state.loss))
+        low, low_slope, high, high_slope = 0.0, slope, np.inf, np.nan
+        best: tuple[Floats | None, Value | None] = (None, None)
+        for trial in range(1, MOST_TRIALS + 1):
+            weights = state.weights + length * direction
+            value = self.objective(weights)
+            here = float(value.gradient @ direction)
+            lower = value.loss <= state.loss + SUFFICIENT * length * slope
+            if not lower and abs(value.loss - state.loss) <= blur:
+                lower = here <= (2.0 * SUFFICIENT - 1.0) * slope
+            if not lower:
+                high, high_slope = length, here
+            else:
+                best = weights, value
+                if here >= CURVATURE * slope or length >= longest:
+                    return weights, value, trial
+                low, low_slope = length, here
+            if high == np.inf:
+                length = min(2.0 * length, longest)
+            else:
+                # The zero of the slope by a secant, kept away from both ends.
+                share = low_slope / (low_slope - high_slope) if high_slope > 0.0 else 0.5
+                length = low + (high - low) * min(max(share, 0.1), 0.9)
+        return *best, MOST_TRIALS

@@ -1,0 +1,103 @@
+"""The loss L = -mean R + log Z as a function of the reward table, and dL/dr: what a network is trained on.
+
+For a table every reward r(s, a) is a weight of its own, whose feature is the (s, a) visit. So the objectives of linear
+rewards serve networks too, and dL/dr = expected visits - the demonstrations' visits.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from scipy.sparse import issparse
+
+from xmen.engines.distribution import Distribution
+from xmen.methods.cells import CellObjective
+from xmen.rewards import Floats, LinearReward
+from xmen.worlds.mdp import MDP
+
+
+class Estimate(NamedTuple):
+    """The loss at a table and dL/dr (n_states, n_actions).
+
+    `visits_std` is the norm of the standard errors of dL/dr, 0 where it is exact; `details` is what else to record.
+    """
+
+    loss: float
+    difference: Floats
+    loss_std: float
+    visits_std: float
+    details: dict[str, float]
+
+
+class Likelihood(Protocol):
+    """Finds loss and dL/dr of tables; `exact` where they carry no noise."""
+
+    exact: bool
+    parities: int  # how finely the last estimate cut the trajectories; where the next one starts to search
+
+    def begin(self, rng: np.random.Generator, parities: int) -> None:
+        """Estimates from here on depend on these and on the table, and on nothing else."""
+
+    def __call__(self, table: Floats) -> Estimate:
+        """The estimate at a table (n_states, n_actions)."""
+
+
+class DistributionLikelihood:
+    """By a distribution's own log Z and expected visits: one dynamic program where the engine is exact."""
+
+    def __init__(self, base: Distribution, demo_visits: Floats) -> None:
+        self.base, self.demo_visits = base, demo_visits
+        self.exact, self.parities = base.engine == "exact", 0
+
+    def begin(self, rng: np.random.Generator, parities: int) -> None:
+        pass
+
+    def __call__(self, table: Floats) -> Estimate:
+        present = self.base.with_reward(table)
+        log_partition, loss_std = present.log_partition(return_std=True)
+        visits, visits_std = present.visits(return_std=True)
+        loss = log_partition - float(np.sum(self.demo_visits * table))
+        return Estimate(loss, visits - self.demo_visits, loss_std, float(np.linalg.norm(visits_std)), {})
+
+
+class CellsLikelihood:
+    """By `n_cells` fresh hash cells of about `cell_size` trajectories: where the product is too large."""
+
+    exact = False
+
+    def __init__(self, base: Distribution, demo_visits: Floats, n_cells: int, cell_size: float) -> None:
+
+        self._shape, self.parities = demo_visits.shape, 0
+        table = TableFeatures(base.world)
+        self._objective = CellObjective(base, table, demo_visits.ravel(), 0.0, n_cells, cell_size)  # type: ignore[arg-type]
+        self._rng = np.random.default_rng(0)
+
+    def begin(self, rng: np.random.Generator, parities: int) -> None:
+        self._rng, self.parities = rng, parities
+
+    def __call__(self, table: Floats) -> Estimate:
+        found = self._objective(table.ravel(), self._rng, self.parities)
+        self.parities = found.m
+        details = {"parities": float(found.m), "solutions": float(found.n_points)}
+        visits_std = float(np.linalg.norm(found.gradient_std))
+        return Estimate(found.loss, found.gradient.reshape(self._shape), found.loss_std, visits_std, details)
+
+
+class TableFeatures:
+    """One-hot (s, a) as Features, without the array: the weights are the reward table, row by row."""
+
+    def __init__(self, world: MDP) -> None:
+        self._shape = (world.n_states, world.n_actions)
+        self.d = world.n_states * world.n_actions
+        self.scale: Floats = np.ones(self.d)
+
+    def contract(self, visits: Any) -> Floats:
+        contracted: Floats = visits.toarray() if issparse(visits) else visits.reshape(-1)
+        return contracted
+
+    def table(self, weights: Floats) -> Floats:
+        return weights.reshape(self._shape)
+
+    def reward(self, weights: Floats) -> LinearReward:
+        return LinearReward(np.eye(self.d).reshape(*self._shape, self.d), weights)

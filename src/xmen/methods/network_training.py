@@ -1,0 +1,158 @@
+"""Steps of gradient descent on a network's parameters, each of which can be taken back, saved and taken up again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xmen.errors import RewardError
+from xmen.methods.likelihood import Estimate, Likelihood
+from xmen.methods.optimiser_state import load_optimiser, optimiser_arrays
+from xmen.rewards.neural import NeuralReward
+from xmen.rewards.torch_backend import threads
+
+if TYPE_CHECKING:
+    import torch
+
+OPTIMISERS = ("adam", "sgd", "lbfgs")
+
+Optimiser: TypeAlias = "str | Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer]"
+
+
+class Step(NamedTuple):
+    """The loss, the norm of its gradient, and what they came from, before a step."""
+
+    loss: float
+    gradient_norm: float
+    estimate: Estimate
+
+
+class NeuralTraining:
+    """Training that can be driven step by step, stopped, saved and taken up again.
+
+    `likelihood` gives the loss and dL/dr of a reward table. Parameters of the network that do not require a gradient
+    stay as they are.
+
+    On a CPU the network runs on `n_threads` threads. One is the default: results are then the same on every machine,
+    and with networks of this size more threads wait for each other longer than they work. None is torch's own number.
+    """
+
+    def __init__(
+        self,
+        likelihood: Likelihood,
+        reward: NeuralReward,
+        optimiser: Optimiser = "adam",
+        learning_rate: float | None = None,
+        l2: float = 0.0,
+        n_threads: int | None = 1,
+    ) -> None:
+        if not isinstance(reward, NeuralReward):
+            raise RewardError(f"neural training needs a NeuralReward; got {type(reward).__name__}.")
+        if learning_rate is None:
+            learning_rate = 1.0 if optimiser == "lbfgs" else 0.01
+        if not (np.isfinite(learning_rate) and learning_rate > 0):
+            raise RewardError(f"learning_rate is a positive number; got {learning_rate!r}.")
+        if not (np.isfinite(l2) and l2 >= 0):
+            raise RewardError(f"l2 is a number, 0 or more; got {l2!r}.")
+        if optimiser == "lbfgs" and not likelihood.exact:
+            raise RewardError(
+                "optimiser='lbfgs' searches along lines, which needs exact losses, and here they are estimates: use "
+                "'adam' or 'sgd', or raise max_nodes until the exact engine can be used."
+            )
+        self.likelihood, self.reward, self.l2 = likelihood, reward, float(l2)
+        self.parameters = [p for p in reward.module.parameters() if p.requires_grad]
+        if not self.parameters:
+            raise RewardError(f"the network of {reward!r} has no parameter that can be trained.")
+        self.optimiser = _make_optimiser(optimiser, self.parameters, float(learning_rate))
+        self.n_steps, self.n_threads = 0, n_threads
+
+    def evaluate(self) -> Step:
+        """The loss and its gradient, which is left in the parameters; one estimate of the likelihood."""
+        import torch
+
+        self.optimiser.zero_grad(set_to_none=True)
+        found = self.likelihood(self.reward.table())
+        self.reward.backward(found.difference)
+        loss, squares = found.loss, 0.0
+        with torch.no_grad():
+            for parameter in self.parameters:
+                if parameter.grad is None:  # a part of the network that this reward does not use
+                    continue
+                if self.l2:
+                    loss += 0.5 * self.l2 * float(parameter.square().sum())
+                    parameter.grad.add_(parameter, alpha=self.l2)
+                squares += float(parameter.grad.square().sum())
+        if not np.isfinite(squares):
+            raise RewardError(
+                f"the gradient of {self.reward!r} is not finite, although its rewards are: one of its layers has no "
+                "derivative there (a root or a logarithm at 0, say)."
+            )
+        return Step(loss, squares**0.5, found)
+
+    def step(self) -> Step:
+        """Evaluate, and move the parameters once; returns what was found before the move.
+
+        When anything goes wrong (the network gives NaN, Ctrl-C), the parameters are as they were before the step.
+        """
+        found: list[Step] = []
+
+        def closure() -> float:
+            found.append(self.evaluate())
+            return found[-1].loss
+
+        before = [parameter.detach().clone() for parameter in self.parameters]
+        try:
+            with threads(self.n_threads):
+                self.optimiser.step(closure)  # type: ignore[arg-type,unused-ignore]
+                self.reward.table()  # a step into numbers that are not finite is not taken
+        except BaseException as error:
+            self._put_back(before)
+            if isinstance(error, RewardError):
+                raise RewardError(f"step {self.n_steps + 1} of training: {error}") from error
+            raise
+        self.n_steps += 1
+        return found[0]
+
+    def _put_back(self, values: list[torch.Tensor]) -> None:
+        import torch
+
+        with torch.no_grad():
+            for parameter, value in zip(self.parameters, values, strict=True):
+                parameter.copy_(value)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Everything that training needs to go on as if it had not stopped, as named arrays."""
+        network = {f"network.{name}": array for name, array in self.reward.state().items()}
+        return network | optimiser_arrays(self.optimiser) | {"n_steps": np.array(self.n_steps)}
+
+    def load_state(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from what `state` gave, in a training made with the same settings."""
+        self.reward.load_state({k.removeprefix("network."): v for k, v in arrays.items() if k.startswith("network.")})
+        load_optimiser(self.optimiser, arrays)
+        self.n_steps = int(arrays["n_steps"].item())
+
+
+def _make_optimiser(
+    optimiser: Optimiser, parameters: list[torch.nn.Parameter], learning_rate: float
+) -> torch.optim.Optimizer:
+    import torch
+
+    if callable(optimiser):
+        made = optimiser(parameters)
+        if not isinstance(made, torch.optim.Optimizer):
+            raise RewardError(f"optimiser(parameters) must return a torch optimiser; got {type(made).__name__}.")
+        return made
+    if optimiser == "adam":
+        return torch.optim.Adam(parameters, lr=learning_rate)
+    if optimiser == "sgd":
+        return torch.optim.SGD(parameters, lr=learning_rate)
+    if optimiser == "lbfgs":
+        # Gradients are exact, so that it pays to go on until they vanish.
+        return torch.optim.LBFGS(
+            parameters, lr=learning_rate, tolerance_grad=1e-9, tolerance_change=1e-14, line_search_fn="strong_wolfe"
+        )
+    known = ", ".join(map(repr, OPTIMISERS))
+    raise RewardError(f"unknown optimiser {optimiser!r}: choose one of {known}, or a function from parameters to one.")

@@ -1,0 +1,246 @@
+"""method="paper": Algorithm 1 of X-MEN (Ding and Xue, 2022), with rewards in place of costs.
+
+Per iteration k = 1 .. K: M1 demonstrations; 2 M2 draws from Q(tau) in proportion to exp(theta . f) I_C by PAWS within
+delta; E_P[f] from the split sample with the dynamics D as importance weights; a step of size eta; the answer is the
+mean of iterates. Where D is constant Q is P: all draws count, without weights. All K searches for the number of
+parities share `failure` equally, so that together they fail with at most that probability.
+
+What is added to the letter, none of which the theorems exclude:
+
+- Features are divided by their span over valid trajectories: other units of theta. And they are counted from the mean
+  of the demonstrations, which changes neither P nor its gradient: the noise of a ratio of two means grows with the
+  distance of f from 0, and at the optimum E_P[f] is that mean.
+- An estimate of E_P[f] outside the range of f is moved to its border, which only brings it nearer to the truth: a ratio
+  of two means has no bound of its own.
+- Where that takes fewer steps, the features are those in another basis (`paper_bounds`): still other units of theta.
+- A run that has taken its K steps converged if the averaged iterates had stopped going anywhere (`PaperRun.drift`).
+- The mean is of the iterates after the first `burn_in` share of them: Algorithm 1 with the rest of the iterations,
+  started where the first ones ended. burn_in=0 is the letter, in units of the spans.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from xmen.engines.xor import XorDistribution
+from xmen.methods.cells import seed_sequence
+from xmen.methods.identify import warn_undetermined
+from xmen.methods.paper_bounds import compute_bounds, gradient_factor, largest_step, warn_outside
+from xmen.methods.proposal import (
+    Pool,
+    Proposal,
+    effective_sample_size,
+    self_normalised_mean,
+    split_mean,
+    variance_descent,
+)
+from xmen.methods.runs import Outcome, Run, Task
+from xmen.notices import ConvergenceWarning, notify
+from xmen.progress.monitor import Monitor
+from xmen.rewards import Floats
+from xmen.sampling.bounds import require_delta, require_probability
+
+DEFAULT_MAX_ITER = 500
+DEFAULT_DELTA_WEIGHTED = 1.05  # c = delta^2 = 1.1025: a step 1.6 times that of 1.1
+DEFAULT_DELTA = 1.1  # c = delta; smaller ones allow little larger steps
+DEFAULT_FAILURE = 0.05  # of all iterations together
+LEAST_AVERAGED = 20  # iterates, below which noise hides any drift
+
+
+class PaperState(NamedTuple):
+    """Where a run stands; `weights` and `average` are theta times the features' spans (d,).
+
+    `shift` is theta-hat less theta in the same units, then beta times the span of log D (d + 1,). Iteration k draws
+    from the stream `seed` has for k, so that no generator needs to be stored. `slopes` and `slopes_squared` (d,) add
+    up the gradients, in the units of `weights`, at the iterates that are averaged.
+    """
+
+    weights: Floats
+    average: Floats
+    shift: Floats
+    log2_mass: float
+    iteration: int
+    seed: np.random.SeedSequence
+    slopes: Floats
+    slopes_squared: Floats
+
+
+class PaperRun(Run[PaperState]):
+    """K steps of stochastic gradient descent by draws from the proposal; after them the average is the answer."""
+
+    state_type = PaperState
+
+    def __init__(self, task: Task, base: XorDistribution) -> None:
+        learner, features = task.learner, task.features
+        self.task, self.base, self.l2, self.tol = task, base, float(learner.l2), float(learner.tol)
+        self.proposal = Proposal(base, features)
+        self.weighted = not self.proposal.constant_dynamics
+        self.demo_rows = features.contract(task.demos._visit_rows(learner.discount))
+        self.centre: Floats = task.demos.weights @ self.demo_rows
+        self.max_iter = DEFAULT_MAX_ITER if learner.max_iter is None else int(learner.max_iter)
+        self.n_skipped = int(float(learner.burn_in) * self.max_iter)
+        letter = float(learner.burn_in) == 0.0
+        self.bounds = compute_bounds(
+            self.proposal, self.demo_rows, task.demos.weights, None if letter else self.max_iter
+        )
+        default_delta = DEFAULT_DELTA_WEIGHTED if self.weighted else DEFAULT_DELTA
+        self.delta = default_delta if learner.delta is None else float(learner.delta)
+        failure = DEFAULT_FAILURE if learner.failure is None else float(learner.failure)
+        require_delta(self.delta)
+        require_probability(failure)
+        self.failure = failure / self.max_iter  # union bound
+        self.factor = gradient_factor(self.delta, self.weighted)
+        # A step in the basis B moves theta by B B^T g; the penalty's curvature in these units is l2 |B / span|^2.
+        basis, span = self.bounds.basis, self.bounds.span
+        self.metric: Floats | None = None if basis is None else basis @ basis.T
+        stiffest = 1.0 / float(span.min()) if basis is None else float(np.linalg.norm(basis / span[:, None], 2))
+        self.smoothness = self.bounds.sigma2_squared + self.l2 * stiffest**2
+        largest = largest_step(self.factor, self.smoothness)
+        plain = largest_step(1.0, self.smoothness)  # a step to go on with where the theorem has none
+        self.step_size = (largest or plain) if learner.learning_rate is None else float(learner.learning_rate)
+        warn_outside(self.delta, self.factor, self.step_size, largest, self.weighted)
+
+    @property
+    def n_draws(self) -> int:
+        """2 M2."""
+        return int(self.task.learner.n_samples)
+
+    def start(self) -> PaperState:
+        zeros = np.zeros(self.task.features.d)
+        seed = seed_sequence(self.task.learner.seed)
+        return PaperState(zeros, zeros, np.zeros(len(zeros) + 1), math.nan, 0, seed, zeros, zeros)
+
+    def finished(self, state: PaperState) -> bool:
+        return state.iteration >= self.max_iter
+
+    def step(self, state: PaperState) -> tuple[PaperState, dict[str, float]]:
+        spawn_key = (*state.seed.spawn_key, state.iteration)
+        rng = np.random.default_rng(np.random.SeedSequence(state.seed.entropy, spawn_key=spawn_key))
+        demo_mean = self._demonstrations(rng)
+        pool = self._draw(state, rng)
+        theta = state.weights / self.bounds.span
+        gradient = self.estimate(pool) - demo_mean + self.l2 * theta
+        slope = gradient / self.bounds.span
+        weights = state.weights - self.step_size * (slope if self.metric is None else self.metric @ slope)
+        k = state.iteration + 1
+        n_averaged = k - self.n_skipped
+        average = weights if n_averaged <= 1 else state.average + (weights - state.average) / n_averaged
+        moved = PaperState(
+            weights,
+            average,
+            self._move(state.shift, pool),
+            pool.log2_mass,
+            k,
+            state.seed,
+            state.slopes + (slope if n_averaged >= 1 else 0.0),
+            state.slopes_squared + (slope**2 if n_averaged >= 1 else 0.0),
+        )
+        spent = pool.search + pool.draws
+        return moved, {
+            "loss": math.nan,  # PAWS gives samples, not log Z
+            "gradient_norm": float(np.linalg.norm(gradient)),
+            "parities": pool.k,
+            "queries": spent.n_queries,
+            "solutions": spent.n_points,
+            "failures": spent.n_failures,
+            "effective_sample_size": effective_sample_size(pool.log_weights),
+        }
+
+    def _demonstrations(self, rng: np.random.Generator) -> Floats:
+        """The mean of f over M1 demonstrations, drawn by their weights; over all of them for None."""
+        m1, demos = self.task.learner.n_demonstrations, self.task.demos
+        if m1 is None:
+            return self.centre
+        mean: Floats = self.demo_rows[rng.choice(len(demos), size=int(m1), p=demos.weights)].mean(axis=0)
+        return mean
+
+    def _draw(self, state: PaperState, rng: np.random.Generator) -> Pool:
+        beta, span = self._beta(state.shift), self.bounds.span
+        theta, shift = state.weights / span, state.shift[:-1] / span
+        return self.proposal.draw(
+            theta, shift, beta, self.n_draws, self.delta, self.failure, rng, log2_mass=state.log2_mass
+        )
+
+    def estimate(self, pool: Pool) -> Floats:
+        """E_P[f] from draws of Q, inside the range of f (d,)."""
+        away = pool.features - self.centre
+        if not self.weighted:
+            mean: Floats = away.mean(axis=0)
+        elif self.task.learner.self_normalised:
+            mean = self_normalised_mean(away, pool.log_weights)
+        else:
+            mean = split_mean(away, pool.log_weights)
+        return np.clip(self.centre + mean, self.bounds.low, self.bounds.high)
+
+    def _beta(self, shift: Floats) -> float:
+        return min(1.0, max(0.0, float(shift[-1]) / self._dynamics_span))
+
+    @property
+    def _dynamics_span(self) -> float:
+        """The span of log D, in nats."""
+        if "_log_d" not in vars(self):
+            zero = np.zeros((self.proposal.world.n_states, self.proposal.world.n_actions))
+            low, high = self.proposal.range_of(zero, 1.0)
+            self._log_d = max(high - low, 1e-12)
+        return self._log_d
+
+    def _move(self, shift: Floats, pool: Pool) -> Floats:
+        """The next theta-hat: one step down log E_Q[(P/Q)^2].
+
+        That is convex, and its Hessian, the sum of the covariances under P^2/Q and Q, is at most (d + 1)/2 in units of
+        the spans: the step is one that never overshoots.
+        """
+        kind = self.task.learner.proposal
+        if kind == "fixed" or not self.weighted:
+            return shift
+        rows = np.column_stack([pool.features / self.bounds.span, pool.log_dynamics / self._dynamics_span])
+        moved = shift + 2.0 / len(shift) * variance_descent(rows, pool.log_weights)
+        moved[-1] = np.clip(moved[-1], 0.0, self._dynamics_span) if kind == "dynamics" else 0.0
+        return moved
+
+    def drift(self, state: PaperState) -> tuple[float, float]:
+        """The norm of the mean gradient over the averaged iterates, in units of the spans, and its standard error.
+
+        That mean, times the steps, is the way from the first of these iterates to the last. While they are on their
+        way to the optimum it is above the error; around the optimum they turn back, and it falls below. (nan, nan)
+        for fewer than two iterates.
+        """
+        n = state.iteration - self.n_skipped
+        if n < 2:
+            return math.nan, math.nan
+        mean = state.slopes / n
+        variance = np.maximum(state.slopes_squared / n - mean**2, 0.0) / (n - 1)
+        return float(np.linalg.norm(mean)), math.sqrt(float(variance.sum()))
+
+    def settled(self, state: PaperState) -> bool:
+        """Whether the averaged iterates have stopped going anywhere, as far as their noise lets it be seen.
+
+        They stop where the mean of the draws meets the demonstrations: what draws are off, within delta, is not seen.
+        """
+        size, noise = self.drift(state)
+        return state.iteration - self.n_skipped >= LEAST_AVERAGED and size <= noise + self.tol
+
+    def conclude(self, state: PaperState, monitor: Monitor) -> Outcome:
+        converged = self.finished(state) and self.settled(state)
+        if not (converged or monitor.stopped or monitor.interrupted):
+            self._warn_unsettled(state)
+        warn_undetermined(self.base, self.task, "where its steps did")
+        return Outcome(state.average / self.bounds.span, converged, None)
+
+    def _warn_unsettled(self, state: PaperState) -> None:
+        n = state.iteration - self.n_skipped
+        size, noise = self.drift(state)
+        why = (
+            f"their gradients have a mean of norm {size:.3g}, above its standard error of {noise:.3g} (in units of the "
+            "features' spans): the iterates are still on their way"
+            if n >= LEAST_AVERAGED
+            else f"fewer than {LEAST_AVERAGED} iterates cannot tell whether they are still on their way"
+        )
+        notify(
+            f"after max_iter = {self.max_iter} iterations, of which the last {n} are averaged, {why}. Raise max_iter; "
+            "if weights keep growing the optimum may be infinite, and l2 > 0 makes it finite.",
+            ConvergenceWarning,
+        )

@@ -1,0 +1,190 @@
+"""The proposal of the paper: Q(tau) in proportion to exp(theta-hat . f) I_C, drawn by PAWS, without the dynamics D.
+
+A draw from Q stands for P by its importance weight P/Q, which is D(tau) up to a constant where theta-hat = theta. One
+coordinate more than the paper has lets Q carry a power of the dynamics, D^beta: weights are then D^(1 - beta).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from xmen.engines.hashed import HashedWorld
+from xmen.engines.moments import scores, visit_rows
+from xmen.engines.xor import XorDistribution
+from xmen.machines.walks import Walks
+from xmen.product.best import best_walk
+from xmen.product.messages import Weights
+from xmen.rewards import Floats
+from xmen.rewards.features import Features
+from xmen.sampling import Info, PawsPlan, find_level, sample_paws
+from xmen.worlds.mdp import MDP
+
+SPAN_STEP = 0.25  # nats; spans are rounded up to multiples of it, so that plans are solved once for many rewards
+LARGEST_LOG = 300.0  # of a ratio of weights, far from overflow
+ROUNDING_SHARE = 0.1  # of log delta, which integer weights in a solver's adder may use up
+
+
+class Pool(NamedTuple):
+    """Draws from Q: the walks, f(tau) (n, d), log D (n,), log of P/Q up to a constant (n,), and the cost.
+
+    `k` parities cut the cells, after `extra` more each gave a draw; `log2_mass` is about log2 Z of Q, from k.
+    """
+
+    walks: Walks
+    features: Floats
+    log_dynamics: Floats
+    log_weights: Floats
+    k: int
+    log2_mass: float
+    search: Info
+    draws: Info
+
+
+class Proposal:
+    """Q for any theta-hat over the trajectories behind one oracle."""
+
+    def __init__(self, base: XorDistribution, features: Features) -> None:
+        self.hashed, self.product = base.hashed, base.relaxation.product
+        self.world, self.discount, self.features = base.world, base.discount, features
+
+    @cached_property
+    def constant_dynamics(self) -> bool:
+        """Whether D(tau) is the same for all trajectories: then Q is P, and no weights are needed."""
+        starts = self.world.start[self.world.start > 0]
+        return self.world.deterministic and bool(np.all(starts == starts[0]))
+
+    @cached_property
+    def listed_features(self) -> Floats | None:
+        """f(tau) of all valid trajectories (n, d), where they are listed."""
+        walks = self.hashed.walks
+        return None if walks is None else self.rows(walks)
+
+    @cached_property
+    def _listed_dynamics(self) -> Floats:
+        walks = self.hashed.walks
+        assert walks is not None
+        return self.log_dynamics(walks)
+
+    def _listed_scores(self, weights: Floats, beta: float) -> Floats | None:
+        """theta-hat . f + beta log D of all valid trajectories (n,), where they are listed."""
+        listed = self.listed_features
+        if listed is None:
+            return None
+        values: Floats = listed @ weights + (beta * self._listed_dynamics if beta else 0.0)
+        return values
+
+    def rows(self, walks: Walks) -> Floats:
+        """f(tau) of each walk (n, d)."""
+        return self.features.contract(visit_rows(walks, self.world, self.discount))
+
+    def log_dynamics(self, walks: Walks) -> Floats:
+        """log D(tau) of each walk (n,)."""
+        zero = np.zeros((self.world.n_states, self.world.n_actions))
+        return scores(walks, self.world, zero, 1.0)
+
+    def range_of(self, table: Floats, beta: float) -> tuple[float, float]:
+        """Bounds on R + beta log D over valid trajectories: attained where they are listed, else by relaxation."""
+        if self.hashed.walks is not None:
+            values = scores(self.hashed.walks, tempered(self.world, beta), table, self.discount)
+            return float(values.min()), float(values.max())
+        world, product = self.world, self.product
+        weights = Weights(
+            log_dynamics=beta * np.log(world.probability),
+            reward=table[world.source, world.action],
+            log_start=beta * np.log(world.start[product.state[product.starts]]),
+            discount=self.discount,
+        )
+        return -best_walk(product, weights.negated())[0], best_walk(product, weights)[0]
+
+    def draw(
+        self,
+        weights: Floats,
+        shift: Floats,
+        beta: float,
+        n: int,
+        delta: float,
+        failure: float,
+        rng: np.random.Generator,
+        log2_mass: float = math.nan,
+    ) -> Pool:
+        """n draws from Q with theta-hat = weights + shift, within `delta` of Q except with probability `failure`.
+
+        `log2_mass` is that of an earlier pool: the search for k starts where it points (nan: at 0). A level is tested
+        once in a search wherever it starts, so that this costs nothing of the guarantee.
+        """
+        table, listed = self.features.table(weights + shift), self._listed_scores(weights + shift, beta)
+        low, high = self.range_of(table, beta) if listed is None else (float(listed.min()), float(listed.max()))
+        hashed = self._hashed(beta, delta)
+        span = SPAN_STEP * math.ceil((high - low) / SPAN_STEP)
+        plan = _solve(delta, failure, span, hashed.decoder.width, hashed.rounding)
+        levels = plan.embedding_levels(high)
+        space = hashed.plain_space(table, self.discount, high)
+        embedding = hashed.embedding(space, levels, listed)
+        # Copies number 2^n_bits Z / w_max, and k leaves about P of them.
+        offset = math.log2(plan.pivot) - levels.n_bits + high / math.log(2.0)
+        start = None if math.isnan(log2_mass) else max(0, round(log2_mass - offset))
+        level = find_level(embedding, plan, rng, start=start)
+        bits, draws = sample_paws(embedding, plan, level.k, n, rng)
+        walks = hashed.decoder.decode(bits)
+        rows, log_dynamics = self.rows(walks), self.log_dynamics(walks)
+        log_weights = (1.0 - beta) * log_dynamics - rows @ shift
+        return Pool(walks, rows, log_dynamics, log_weights, level.k, level.k + offset, level.info, draws)
+
+    def _hashed(self, beta: float, delta: float) -> HashedWorld:
+        """The same oracle with the dynamics raised to the power beta, and thresholds as fine as delta needs."""
+        hashed = copy.copy(self.hashed)
+        hashed.world = tempered(self.world, beta)
+        hashed.finest = ROUNDING_SHARE * math.log(delta)
+        return hashed
+
+
+def tempered(world: MDP, beta: float) -> MDP:
+    """The world with probabilities p^beta, which need not add up to 1: weights of edges, not a world to walk in."""
+    other = copy.copy(world)
+    other.probability = world.probability**beta
+    other.start = np.where(world.start > 0, world.start**beta, 0.0)
+    return other
+
+
+@lru_cache(maxsize=256)
+def _solve(delta: float, failure: float, log_span: float, n_hash: int, rounding: float) -> PawsPlan:
+    return PawsPlan.solve(delta, failure, log_span=log_span, n_hash=n_hash, rounding=rounding)
+
+
+def split_mean(features: Floats, log_weights: Floats) -> Floats:
+    """Algorithm 1's estimate of E_P[f]: mean of w f over the first half, over the mean of w of the second half.
+
+    A ratio of two independent means: biased by O(1/M2) unless w is constant, and without a bound of its own.
+    """
+    half = len(features) // 2
+    w = np.exp(np.minimum(log_weights - log_weights[half:].max(), LARGEST_LOG))
+    ratio: Floats = w[:half] @ features[:half] / half / w[half:].mean()
+    return ratio
+
+
+def self_normalised_mean(features: Floats, log_weights: Floats) -> Floats:
+    """sum of w f over sum of w, all draws in both: biased by O(1/n) too, but a mean of features that were drawn."""
+    w = np.exp(log_weights - log_weights.max())
+    mean: Floats = w @ features / w.sum()
+    return mean
+
+
+def effective_sample_size(log_weights: Floats) -> float:
+    """(sum w)^2 / sum w^2: how many draws from P the weighted draws from Q are worth."""
+    w = np.exp(log_weights - log_weights.max())
+    return float(w.sum() ** 2 / (w**2).sum())
+
+
+def variance_descent(rows: Floats, log_weights: Floats) -> Floats:
+    """The direction in which theta-hat lowers the variance of w = P/Q: mean of f under w^2, less the mean under Q.
+
+    E_Q[w^2] = E_P[P/Q] has the gradient -E_P[(P/Q)(f - E_Q[f])] in theta-hat; both means are of the draws at hand.
+    """
+    squared = np.exp(2.0 * (log_weights - log_weights.max()))
+    direction: Floats = squared @ rows / squared.sum() - rows.mean(axis=0)
+    return direction

@@ -1,0 +1,88 @@
+"""One fit at work: pure steps from state to state, whatever the method, and the loop that drives them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from xmen.engines.distribution import Distribution
+from xmen.methods.demonstrations import Demonstrations
+from xmen.progress.monitor import Monitor
+from xmen.rewards import Floats, Reward
+from xmen.rewards.features import Features
+from xmen.storage.checkpoint import Checkpoint
+
+State = TypeVar("State", bound=tuple[Any, ...])
+
+
+class Outcome(NamedTuple):
+    """What a run hands back: the weights of the features, or a reward that needs none.
+
+    `base` is a compiled distribution that can answer for the model, if there is one.
+    """
+
+    answer: Floats | Reward
+    converged: bool
+    base: Distribution | None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What there is to learn: the demonstrations, the features, and the learner's settings."""
+
+    demos: Demonstrations
+    features: Features
+    learner: Any
+
+    @property
+    def demo_features(self) -> Floats:
+        """The mean of f(tau) over the demonstrations (d,)."""
+        return self.features.contract(self.demos.visits(self.learner.discount))
+
+
+class Run(ABC, Generic[State]):
+    """A method of fitting. States are named tuples of arrays, numbers and plain dictionaries: they can be stored."""
+
+    state_type: type[State]
+
+    @abstractmethod
+    def start(self) -> State:
+        """The state before the first step."""
+
+    @abstractmethod
+    def finished(self, state: State) -> bool:
+        """Whether there is nothing left to do."""
+
+    @abstractmethod
+    def step(self, state: State) -> tuple[State, dict[str, float]]:
+        """One iteration, and what to record of it (the arguments of `Monitor.record`)."""
+
+    @abstractmethod
+    def conclude(self, state: State, monitor: Monitor) -> Outcome:
+        """The answer; warns where it is not what was asked for."""
+
+
+def drive(run: Run[State], monitor: Monitor, checkpoint: Checkpoint | None) -> Outcome:
+    """Steps until the run is finished, the callback says stop, or Ctrl-C; stores the state every so often.
+
+    A step is a pure function of the state, and a checkpoint is the whole state: continuing one gives the numbers of
+    a run that was never interrupted.
+    """
+    stored = None if checkpoint is None else checkpoint.load(run.state_type)
+    if stored is None:
+        state = run.start()
+    else:
+        state, history = stored
+        monitor.resume(history)
+    with monitor:
+        while not run.finished(state):
+            state, entry = run.step(state)
+            stop = monitor.record(**entry)
+            if checkpoint is not None and checkpoint.due(len(monitor.history)):
+                checkpoint.save(state, monitor.history)
+            if stop:
+                break
+    if checkpoint is not None:
+        checkpoint.save(state, monitor.history)
+    return run.conclude(state, monitor)

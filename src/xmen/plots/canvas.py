@@ -1,0 +1,175 @@
+"""What all pictures of a grid share: the axes, walls, start and goal, symbols and the legend.
+
+Cell (x, y) is the unit square around the point (x, y). Symbols are drawn in the units of the
+cells, so they fit whatever the size of the figure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xmen.errors import WorldError
+from xmen.rewards import Floats
+from xmen.worlds.grid import Cell, GridWorld
+from xmen.worlds.svg import GOAL_COLOUR, START_COLOUR, WALL_COLOUR
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+
+# Okabe and Ito's colours, without the two that mean start and goal.
+PALETTE = ("#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
+SHAPES = {
+    "triangle": "^",
+    "square": "s",
+    "diamond": "D",
+    "pentagon": "p",
+    "hexagon": "h",
+    "plus": "P",
+    "cross": "X",
+    "circle": "o",
+}
+SYMBOLS = ("^", "s", "D", "p", "h", "v", "P", "X")
+
+_DRAWN = "xmen-grid"  # the tag that says an Axes already shows its grid
+_MOST_LINED_CELLS = 60  # longer sides would be grey all over
+_SYMBOL_SIZE = 0.58  # of a cell
+_SMALLEST_SYMBOL = 0.025  # of the longest side: on large grids a symbol may cover several cells
+
+
+def require_grid(grid: Any) -> None:
+    """Refuse other worlds, before a figure is opened."""
+    if not isinstance(grid, GridWorld):
+        raise WorldError(f"pictures are drawn of a GridWorld, got {type(grid).__name__}")
+
+
+def canvas(grid: GridWorld, ax: Axes | None, *, outlined: bool = False) -> Axes:
+    """The Axes to draw on, with the grid on it; a new figure when there is none.
+
+    `outlined` draws start and goal as white symbols with a black rim, which stay visible on colours.
+    """
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        _, ax = plt.subplots(figsize=_figure_size(grid), layout="constrained")
+    if not is_drawn(ax):
+        _draw_grid(ax, grid, outlined)
+    return ax
+
+
+def is_drawn(ax: Axes) -> bool:
+    """Whether an Axes shows its grid already."""
+    return any(child.get_gid() == _DRAWN for child in ax.get_children())
+
+
+def symbol(
+    ax: Axes, grid: GridWorld, cell: Cell, marker: str, colour: str, *, rim: str = "black", zorder: float = 3
+) -> None:
+    """A marker that fills most of a cell."""
+    from matplotlib.markers import MarkerStyle
+    from matplotlib.patches import PathPatch
+    from matplotlib.transforms import Affine2D
+
+    style = MarkerStyle(marker)
+    path = style.get_path().transformed(style.get_transform())
+    size = max(_SYMBOL_SIZE, _SMALLEST_SYMBOL * max(grid.width, grid.height))
+    scale = size / max(*path.get_extents().size, 1e-9)
+    ax.add_patch(
+        PathPatch(
+            path.transformed(Affine2D().scale(scale).translate(*cell)),
+            facecolor=colour if style.is_filled() else "none",
+            edgecolor=rim if style.is_filled() else colour,
+            linewidth=0.8 if style.is_filled() else 2.0,
+            clip_on=False,
+            zorder=zorder,
+        )
+    )
+
+
+def heat(
+    ax: Axes, grid: GridWorld, numbers: Floats, cmap: str, limits: tuple[float | None, float | None], label: str
+) -> None:
+    """One colour per cell and a colour bar; walls and cells without a number are left out."""
+    picture = np.ma.masked_invalid(numbers.reshape(grid.height, grid.width))
+    for x, y in grid.walls:
+        picture[y, x] = np.ma.masked
+    image = ax.imshow(
+        picture,
+        origin="lower",
+        extent=(-0.5, grid.width - 0.5, -0.5, grid.height - 0.5),
+        cmap=cmap,
+        vmin=limits[0],
+        vmax=limits[1],
+        interpolation="nearest",
+        zorder=0.5,
+    )
+    # Beside the cells and exactly as high as they are, also for long and thin grids.
+    width = 0.045 * max(1.0, grid.height / grid.width)
+    ax.figure.colorbar(image, cax=ax.inset_axes((1.0 + width, 0.0, width, 1.0)), label=label)
+
+
+def legend_symbol(label: str, marker: str, colour: str, *, rim: str = "black") -> Line2D:
+    from matplotlib.lines import Line2D
+    from matplotlib.markers import MarkerStyle
+
+    rim = rim if MarkerStyle(marker).is_filled() else colour
+    return Line2D([], [], linestyle="none", marker=marker, color=colour, markeredgecolor=rim, markersize=9, label=label)
+
+
+def legend(ax: Axes, grid: GridWorld, more: list[Any]) -> None:
+    """A legend beside the cells, never on them; entries that are there already are kept."""
+    start, goal, rim = _endpoint_colours(outlined=bool(ax.images))
+    handles: list[Any] = [legend_symbol("start", "o", start, rim=rim)]
+    if grid.goal_cell is not None:
+        handles.append(legend_symbol("goal", "*", goal, rim=rim))
+    old = ax.get_legend()
+    if old is not None:
+        handles = list(old.legend_handles)
+    handles += more
+    if ax.child_axes:  # a colour bar is on the right already
+        place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.12), "ncols": min(4, len(handles))}
+    else:
+        place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
+    ax.legend(handles=handles, borderaxespad=0, frameon=False, **place)
+
+
+def _figure_size(grid: GridWorld) -> tuple[float, float]:
+    inches = min(0.5, 6.5 / max(grid.width, grid.height))
+    return max(3.0, grid.width * inches) + 1.8, max(1.8, grid.height * inches) + 0.6
+
+
+def _endpoint_colours(outlined: bool) -> tuple[str, str, str]:
+    return ("white", "white", "black") if outlined else (START_COLOUR, GOAL_COLOUR, "none")
+
+
+def _draw_grid(ax: Axes, grid: GridWorld, outlined: bool) -> None:
+    from matplotlib.collections import LineCollection, PatchCollection
+    from matplotlib.patches import Rectangle
+    from matplotlib.ticker import MaxNLocator
+
+    right, top = grid.width - 0.5, grid.height - 0.5
+    ax.set(xlim=(-0.5, right), ylim=(-0.5, top), xlabel="x", ylabel="y", aspect="equal")
+    for axis, cells in ((ax.xaxis, grid.width), (ax.yaxis, grid.height)):
+        if cells <= 12:
+            axis.set_ticks(range(cells))
+        else:
+            axis.set_major_locator(MaxNLocator(nbins=10, integer=True, min_n_ticks=1))
+    ax.tick_params(length=0)
+
+    frame = Rectangle((-0.5, -0.5), grid.width, grid.height, fill=False, edgecolor="#808080", gid=_DRAWN, zorder=2.5)
+    ax.add_patch(frame)
+    if max(grid.width, grid.height) <= _MOST_LINED_CELLS:
+        lines = [[(x - 0.5, -0.5), (x - 0.5, top)] for x in range(1, grid.width)]
+        lines += [[(-0.5, y - 0.5), (right, y - 0.5)] for y in range(1, grid.height)]
+        ax.add_collection(LineCollection(lines, colors="#c8c8c8", linewidths=0.7, zorder=1), autolim=False)
+    squares = [Rectangle((x - 0.5, y - 0.5), 1, 1) for x, y in sorted(grid.walls)]
+    ax.add_collection(
+        PatchCollection(squares, facecolor=WALL_COLOUR, edgecolor="#8c8c8c", hatch="///", linewidth=0, zorder=2),
+        autolim=False,
+    )
+    start, goal, rim = _endpoint_colours(outlined)
+    symbol(ax, grid, grid.start_cell, "o", start, rim=rim, zorder=6)
+    if grid.goal_cell is not None:
+        symbol(ax, grid, grid.goal_cell, "*", goal, rim=rim, zorder=6)

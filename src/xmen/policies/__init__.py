@@ -1,0 +1,1 @@
+"""Behaviour step by step: policies with memory that keep the rules."""

@@ -1,0 +1,1 @@
+"""What happens while a learner runs: records, callbacks, Ctrl-C, TensorBoard."""

@@ -1,0 +1,145 @@
+"""What happens while a learner runs: one record per iteration, a callback, and Ctrl-C."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from types import FrameType, TracebackType
+from typing import Any, Self, TypeAlias
+
+from xmen.errors import EngineError
+from xmen.notices import InterruptedWarning, notify
+
+
+@dataclass(frozen=True)
+class Record:
+    """One iteration: the loss and the norm of its gradient before the step, and the seconds since the start.
+
+    `loss_std` and `gradient_std` are standard errors, 0 where the numbers are exact; `details` has what else a
+    method reports, by name. What a method does not know is nan.
+    """
+
+    iteration: int
+    loss: float
+    gradient_norm: float
+    seconds: float
+    loss_std: float = 0.0
+    gradient_std: float = 0.0
+    details: Mapping[str, float] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers by name."""
+        return asdict(self)
+
+
+Callback: TypeAlias = Callable[[Record], object]
+"""Called once per iteration; returning True (exactly) stops the fit."""
+
+
+class Callbacks:
+    """Several callbacks as one: each is called with every record, and any of them can stop the fit.
+
+    >>> seen = []
+    >>> callback = Callbacks(seen.append, lambda record: record.iteration == 2)
+    >>> with Monitor(callback) as monitor:
+    ...     while not monitor.record(loss=1.0, gradient_norm=0.5):
+    ...         pass
+    >>> len(seen)
+    2
+    """
+
+    def __init__(self, *callbacks: Callback) -> None:
+        for callback in callbacks:
+            if not callable(callback):
+                raise EngineError(f"Callbacks takes functions of a record; got {callback!r:.60}.")
+        self.callbacks = callbacks
+
+    def __call__(self, record: Record) -> bool:
+        """Call them all; True when one of them says stop."""
+        return True in [callback(record) is True for callback in self.callbacks]
+
+
+class Monitor:
+    """Collects records, calls the callback, and turns Ctrl-C into an early end.
+
+        with Monitor(callback) as monitor:
+            while ...:
+                weights = ...
+                if monitor.record(loss, gradient_norm):
+                    break
+        # here also after Ctrl-C, with the last complete weights
+
+    >>> with Monitor(lambda record: record.iteration == 2) as monitor:
+    ...     while not monitor.record(loss=1.0, gradient_norm=0.5):
+    ...         pass
+    >>> [record.iteration for record in monitor.history], monitor.stopped
+    ([1, 2], True)
+    """
+
+    def __init__(self, callback: Callback | None = None) -> None:
+        self.history: list[Record] = []
+        self.stopped = False  # by the callback
+        self.interrupted = False  # by Ctrl-C
+        self._heard = False  # a Ctrl-C that may have been lost on its way
+        self._listening = False
+        self._callback = callback
+        self._started = time.perf_counter()
+
+    def resume(self, history: list[Record]) -> None:
+        """Go on after these records of an earlier run."""
+        self.history = list(history)
+        self._started = time.perf_counter() - (history[-1].seconds if history else 0.0)
+
+    def record(
+        self, loss: float, gradient_norm: float, loss_std: float = 0.0, gradient_std: float = 0.0, **details: float
+    ) -> bool:
+        """Note one iteration more; True when the callback or Ctrl-C asks to stop."""
+        entry = Record(
+            iteration=len(self.history) + 1,
+            loss=float(loss),
+            gradient_norm=float(gradient_norm),
+            seconds=time.perf_counter() - self._started,
+            loss_std=float(loss_std),
+            gradient_std=float(gradient_std),
+            details={name: float(value) for name, value in details.items()},
+        )
+        self.history.append(entry)
+        if self._callback is not None and self._callback(entry) is True:
+            self.stopped = True
+        return self.stopped or self._heard
+
+    @property
+    def last_loss(self) -> float:
+        """The loss of the last iteration; nan before the first."""
+        return self.history[-1].loss if self.history else math.nan
+
+    def __enter__(self) -> Self:
+        # An exception that is raised while Python runs a finaliser is dropped, and Ctrl-C with it: it is noted as well.
+        in_main = threading.current_thread() is threading.main_thread()
+        if in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._on_ctrl_c)
+            self._listening = True
+        return self
+
+    def _on_ctrl_c(self, number: int, frame: FrameType | None) -> None:
+        self._heard = True
+        signal.default_int_handler(number, frame)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if self._listening:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            self._listening = False
+        if not (self._heard if kind is None else issubclass(kind, KeyboardInterrupt)):
+            return False
+        self.interrupted = True
+        notify(
+            f"stopped by Ctrl-C after {len(self.history)} iterations; the model keeps what it had learned by then.",
+            InterruptedWarning,
+        )
+        return True

@@ -1,0 +1,99 @@
+"""A fully convolutional reward on the maps of a grid: it sees each cell's neighbourhood, and fits grids of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from xmen.errors import RewardError
+from xmen.rewards import real_array
+from xmen.rewards.neural import NeuralReward
+from xmen.rewards.torch_backend import as_floats, require_torch, seeded
+from xmen.worlds.grid import GridWorld
+
+if TYPE_CHECKING:
+    import torch
+
+
+class ConvReward(NeuralReward):
+    """r(cell, move) from convolutions over maps of the grid.
+
+    `maps` has shape (C, height, width), and maps[c, y, x] belongs to the cell (x, y): row 0 is the bottom row, as y
+    points up. (An image whose first row is the top one is maps[:, ::-1].)
+
+    The network has one layer with `kernel_size` x `kernel_size` windows per entry of `channels`, and a last one that
+    looks at single cells and gives one reward per move, or one for all moves with per_action=False. It reads the maps,
+    which count as 0 in walls, and one more that is 1 in open cells: a wall looks like the world beyond the edge. The
+    reward of a move that is not available is 0. `seed` draws the first parameters.
+
+    A `module` of your own takes (1, C + 1, height, width) and returns (1, n_moves, height, width) or
+    (1, 1, height, width).
+    """
+
+    def __init__(
+        self,
+        grid: GridWorld,
+        maps: ArrayLike | torch.Tensor,
+        channels: Sequence[int] = (16, 16),
+        kernel_size: int = 3,
+        per_action: bool = True,
+        module: torch.nn.Module | None = None,
+        seed: int | None = None,
+        device: str | torch.device | None = None,
+    ) -> None:
+        torch = require_torch("ConvReward")
+        if not isinstance(grid, GridWorld):
+            raise RewardError(f"ConvReward needs a GridWorld; got {type(grid).__name__}. NeuralReward takes any world.")
+        given = real_array(as_floats(maps) if isinstance(maps, torch.Tensor) else maps, "maps")
+        if given.ndim != 3 or given.shape[1:] != (grid.height, grid.width):
+            raise RewardError(
+                f"maps of a grid of width {grid.width} and height {grid.height} have shape "
+                f"(C, {grid.height}, {grid.width}); got shape {given.shape}."
+            )
+        self.grid = grid
+        self.n_states, self.n_actions = grid.n_states, grid.n_actions
+        is_open = np.ones((1, grid.height, grid.width))
+        for x, y in grid.walls:
+            is_open[0, y, x] = 0.0
+        seen = np.concatenate([given * is_open, is_open])
+        if module is None:
+            with seeded(seed):
+                module = _network(len(seen), channels, kernel_size, grid.n_actions if per_action else 1)
+        self._hold(module, seen[None], device)
+        self._available = torch.as_tensor(np.array(grid.available), device=self.device)
+        self.table()
+
+    def on(self, grid: GridWorld, maps: ArrayLike | torch.Tensor) -> ConvReward:
+        """The same network, shared and not copied, on another grid of any size."""
+        return ConvReward(grid, maps, module=self.module, device=self.device)
+
+    def _unchanging(self) -> list[Any]:
+        return [self.inputs, self.grid, self._available]
+
+    def _arrange(self, output: Any) -> torch.Tensor:
+        import torch
+
+        height, width = self.grid.height, self.grid.width
+        wanted: list[tuple[int, ...]] = [(1, self.n_actions, height, width), (1, 1, height, width)]
+        if not isinstance(output, torch.Tensor) or tuple(output.shape) not in wanted:
+            raise self._misfit(output, list(map(str, wanted)))
+        # State y * width + x is the cell (x, y), so that a map [y, x] read row by row is in the order of states.
+        table = output[0].permute(1, 2, 0).reshape(self.n_states, -1).expand(self.n_states, self.n_actions)
+        self._check_finite(table)  # a network that has gone wrong says so even where nobody can act
+        return torch.where(self._available, table, torch.zeros_like(table))
+
+
+def _network(n_maps: int, channels: Sequence[int], kernel_size: int, n_outputs: int) -> torch.nn.Module:
+    from torch import nn
+
+    if kernel_size < 1 or kernel_size % 2 == 0:
+        raise RewardError(f"kernel_size must be odd, so that a window has a middle cell; got {kernel_size}.")
+    if any(width < 1 for width in channels):
+        raise RewardError(f"channels are numbers of maps, 1 or more; got {tuple(channels)}.")
+    layers: list[nn.Module] = []
+    for before, after in zip([n_maps, *channels], channels, strict=False):
+        layers += [nn.Conv2d(before, after, kernel_size, padding="same"), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Conv2d(channels[-1] if channels else n_maps, n_outputs, 1))

@@ -1,0 +1,267 @@
+"""Rewards r(s, a) given by a neural network.
+
+d log Z / d r(s, a) is the expected discounted visits of (s, a), whatever the reward is made of. So a gradient is one
+backward pass of the network, fed with visits; the dynamic program is never differentiated.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from xmen.errors import RewardError
+from xmen.rewards import Floats, LinearReward, real_array
+from xmen.rewards.torch_backend import (
+    as_array,
+    as_floats,
+    as_tensor,
+    choose_device,
+    quiet_on_gpus,
+    repeatable,
+    require_torch,
+    seeded,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+
+class NeuralReward:
+    """r(s, a) = module(inputs)[s, a], for any torch module.
+
+    `inputs` (n_states, n_actions, d): the module turns them into (n_states, n_actions), with or without a trailing 1.
+    `inputs` (n_states, d): it gives one number per state, which all `n_actions` actions share, or one per action.
+
+    Arrays are given to the module in the type of its parameters; a torch tensor of whole numbers stays one (for
+    embeddings). The module moves to `device`, the GPU if there is one, and always runs in evaluation mode: dropout is
+    off, so that a reward is one number.
+
+        network = torch.nn.Sequential(torch.nn.Linear(d, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+        reward = NeuralReward(network, inputs)
+        d = xm.distribution(world, constraint, reward)
+        reward.backward(d.visits() - demo_visits)
+    """
+
+    module: torch.nn.Module
+    inputs: torch.Tensor
+    n_states: int
+    n_actions: int
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        inputs: ArrayLike | torch.Tensor,
+        n_actions: int | None = None,
+        device: str | torch.device | None = None,
+    ) -> None:
+        self._hold(module, inputs, device)
+        shape = tuple(self.inputs.shape)
+        if len(shape) not in (2, 3):
+            raise RewardError(
+                "NeuralReward needs inputs of shape (n_states, n_actions, d), or (n_states, d) for a reward of the "
+                f"state alone; got shape {shape}."
+            )
+        if len(shape) == 3 and n_actions is not None and n_actions != shape[1]:
+            raise RewardError(f"n_actions = {n_actions}, but the inputs of shape {shape} are for {shape[1]} actions.")
+        if len(shape) == 2 and n_actions is None:
+            raise RewardError(
+                f"inputs of shape {shape} do not say how many actions there are: give n_actions=, "
+                "or inputs of shape (n_states, n_actions, d)."
+            )
+        self.n_states = shape[0]
+        self.n_actions = shape[1] if n_actions is None else int(n_actions)
+        self.table()  # what does not fit is said here, where it was chosen
+
+    def _hold(
+        self, module: torch.nn.Module, inputs: ArrayLike | torch.Tensor, device: str | torch.device | None
+    ) -> None:
+        torch = require_torch(type(self).__name__)
+        if not isinstance(module, torch.nn.Module):
+            raise RewardError(f"{type(self).__name__} needs a torch.nn.Module; got {type(module).__name__}.")
+        self.device = choose_device(device)
+        self.module = module.to(self.device)
+        dtypes = [p.dtype for p in module.parameters() if p.is_floating_point()]
+        self.inputs = as_tensor(inputs, "inputs", dtypes[0] if dtypes else torch.get_default_dtype(), self.device)
+
+    def table(self) -> Floats:
+        """The reward of every state and action, shape (n_states, n_actions)."""
+        import torch
+
+        with torch.no_grad():
+            return as_floats(self.forward())
+
+    def forward(self) -> torch.Tensor:
+        """The table as a tensor that remembers how it was made, for torch to differentiate."""
+        with repeatable():
+            try:
+                output = self.module.eval()(self.inputs)
+            except (RuntimeError, IndexError, TypeError, ValueError) as error:
+                raise RewardError(
+                    f"the network {self._name} cannot read inputs of shape {tuple(self.inputs.shape)}: {error}"
+                ) from error
+        table = self._arrange(output)
+        self._check_finite(table)
+        return table
+
+    def backward(self, difference: ArrayLike) -> None:
+        """Add dL/dw to the gradient of every parameter w, given dL/dr = model's visits - demonstrations' visits.
+
+        `difference` has shape (n_states, n_actions). One forward and one backward pass of the network. As everywhere
+        in torch, gradients add up until they are set to zero.
+        """
+        given = real_array(difference, "visits_model - visits_demo")
+        if given.shape != (self.n_states, self.n_actions):
+            raise RewardError(
+                f"backward takes visits_model - visits_demo of shape {(self.n_states, self.n_actions)} "
+                f"(n_states, n_actions); got shape {given.shape}."
+            )
+        import torch
+
+        with torch.enable_grad(), repeatable():
+            table = self.forward()
+            if not table.requires_grad:
+                raise RewardError(f"the network {self._name} has no parameter that can be trained.")
+            with quiet_on_gpus(self.device):
+                table.backward(torch.as_tensor(given, dtype=table.dtype, device=table.device))  # type: ignore[no-untyped-call,unused-ignore]
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Copies of the network's parameters and buffers by name: what to save."""
+        return {name: as_array(tensor) for name, tensor in self.module.state_dict().items()}
+
+    def load_state(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Put back what `state` gave."""
+        import torch
+
+        tensors = {name: torch.as_tensor(np.array(array)) for name, array in arrays.items()}
+        try:
+            self.module.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise RewardError(f"these numbers belong to another network than {self._name}: {error}") from None
+
+    def copy(self) -> Self:
+        """The same reward by a network of its own; what is never changed, the inputs, is shared."""
+        try:
+            return copy.deepcopy(self, {id(part): part for part in self._unchanging()})
+        except (RuntimeError, TypeError) as error:
+            raise RewardError(
+                f"the network {self._name} cannot be copied: {error}. Copying keeps yours as it is; fit_neural trains "
+                "it in place."
+            ) from error
+
+    def _unchanging(self) -> list[Any]:
+        return [self.inputs]
+
+    def structure(self) -> dict[str, Any]:
+        """What the reward is made of, without the numbers in its network: equal for rewards that can trade these."""
+        parameters = [
+            (name, list(p.shape), str(p.dtype), p.requires_grad) for name, p in self.module.named_parameters()
+        ]
+        sizes = {"n_states": self.n_states, "n_actions": self.n_actions, "inputs": as_array(self.inputs)}
+        return {"kind": type(self).__name__, "network": repr(self.module), "parameters": parameters, **sizes}
+
+    @property
+    def _name(self) -> str:
+        return type(self.module).__name__
+
+    def _arrange(self, output: Any) -> torch.Tensor:
+        """The network's output as (n_states, n_actions)."""
+        import torch
+
+        per_state = self.inputs.ndim == 2
+        whole, column = (self.n_states, self.n_actions), (self.n_states, 1)
+        if isinstance(output, torch.Tensor):
+            shape = tuple(output.shape)
+            if shape in (whole, (*whole, 1)):
+                return output.reshape(whole)
+            if per_state and shape in (column, (self.n_states,)):
+                return output.reshape(column).expand(whole)
+        wanted = [whole, (*whole, 1), *([column, (self.n_states,)] if per_state else [])]
+        raise self._misfit(output, list(map(str, wanted)))
+
+    def _misfit(self, output: Any, wanted: list[str]) -> RewardError:
+        import torch
+
+        is_tensor = isinstance(output, torch.Tensor)
+        got = f"shape {tuple(output.shape)}" if is_tensor else f"a {type(output).__name__}"
+        return RewardError(
+            f"the network {self._name} turns inputs of shape {tuple(self.inputs.shape)} into {got}; "
+            f"wanted {' or '.join(wanted)}."
+        )
+
+    def _check_finite(self, table: torch.Tensor) -> None:
+        import torch
+
+        wrong = ~torch.isfinite(table.detach())
+        if wrong.any():
+            state, action = (int(i) for i in torch.nonzero(wrong)[0])
+            raise RewardError(
+                f"the network {self._name} gives {float(table[state, action])} for state {state} and action {action} "
+                f"({int(wrong.sum())} of {table.numel()} rewards are not finite). Its parameters have grown too large "
+                "or its layers cannot take these inputs: lower the learning rate, or scale the inputs."
+            )
+
+    def __repr__(self) -> str:
+        n = sum(p.numel() for p in self.module.parameters())
+        return (
+            f"{type(self).__name__}({self._name} with {n:,} parameters, {self.n_states} states, "
+            f"{self.n_actions} actions, {self.device})"
+        )
+
+
+class FeatureReward(NeuralReward):
+    """r(s, a) = weights . f(s, a), where f is a network that is learned together with the weights.
+
+    `body` turns `inputs` (n_states, n_actions, d), or (n_states, d), into features (..., k); `seed` draws the first
+    weights. `linear()` is what was learned, as a LinearReward.
+    """
+
+    def __init__(
+        self,
+        body: torch.nn.Module,
+        inputs: ArrayLike | torch.Tensor,
+        n_actions: int | None = None,
+        seed: int | None = None,
+        device: str | torch.device | None = None,
+    ) -> None:
+        torch = require_torch("FeatureReward")
+        self._hold(body, inputs, device)
+        with torch.no_grad():
+            features = self._read(body)
+        if not isinstance(features, torch.Tensor) or features.shape[:-1] != self.inputs.shape[:-1]:
+            shape = tuple(self.inputs.shape)
+            raise self._misfit(features, [f"({', '.join(map(str, shape[:-1]))}, k)"])
+        with seeded(seed):
+            head = torch.nn.Linear(features.shape[-1], 1, bias=False, dtype=features.dtype)
+        self.body, self.head = body, head
+        super().__init__(torch.nn.Sequential(body, head), self.inputs, n_actions, self.device)
+
+    def _read(self, body: torch.nn.Module) -> Any:
+        try:
+            return body.eval()(self.inputs)
+        except (RuntimeError, IndexError, TypeError, ValueError) as error:
+            raise RewardError(
+                f"the network {type(body).__name__} cannot read inputs of shape {tuple(self.inputs.shape)}: {error}"
+            ) from error
+
+    @property
+    def weights(self) -> Floats:
+        """theta, shape (k,)."""
+        return as_floats(self.head.weight[0])
+
+    def features(self) -> Floats:
+        """f(s, a), shape (n_states, n_actions, k)."""
+        import torch
+
+        with torch.no_grad():
+            features = as_floats(self._read(self.body))
+        if features.ndim == 2:
+            features = np.repeat(features[:, None], self.n_actions, axis=1)
+        return features
+
+    def linear(self) -> LinearReward:
+        """The same reward as a LinearReward over the learned features."""
+        return LinearReward(self.features(), self.weights)

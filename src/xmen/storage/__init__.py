@@ -1,0 +1,1 @@
+"""Models and checkpoints on disk: JSON and safetensors, never pickle."""

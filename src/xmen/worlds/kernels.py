@@ -1,0 +1,74 @@
+"""Compiled questions about graphs: worlds and products alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xmen.compiled import compiled
+
+NO_WAY = 2**30  # a distance longer than any horizon, and small enough to add to
+
+
+@compiled
+def distance_to(goals: Any, source: Any, target: Any) -> Any:
+    """The least number of edges from each node to a goal; `NO_WAY` where there is none."""
+    n, n_edges = len(goals), len(source)
+    start = np.zeros(n + 2, dtype=np.int64)
+    for e in range(n_edges):
+        start[target[e] + 2] += 1
+    for i in range(n):
+        start[i + 2] += start[i + 1]
+    incoming = np.empty(n_edges, dtype=np.uint32)
+    for e in range(n_edges):
+        incoming[start[target[e] + 1]] = source[e]
+        start[target[e] + 1] += 1
+    distance = np.full(n, NO_WAY, dtype=np.int32)
+    queue = np.empty(n, dtype=np.uint32)
+    head, tail = 0, 0
+    for i in range(n):
+        if goals[i]:
+            distance[i] = 0
+            queue[tail] = i
+            tail += 1
+    while head < tail:
+        node = queue[head]
+        head += 1
+        for k in range(start[node], start[node + 1]):
+            before = incoming[k]
+            if distance[before] == NO_WAY:
+                distance[before] = distance[node] + 1
+                queue[tail] = before
+                tail += 1
+    return distance
+
+
+@compiled
+def topological_order(indptr: Any, target: Any) -> Any:
+    """Nodes so that every edge goes forward, and the longest number of edges that leads to each.
+
+    Shorter than the number of nodes when there is a cycle.
+    """
+    n = len(indptr) - 1
+    indegree = np.zeros(n, dtype=np.int64)
+    for e in range(len(target)):
+        indegree[target[e]] += 1
+    order = np.empty(n, dtype=np.uint32)
+    longest = np.zeros(n, dtype=np.int32)
+    head, tail = 0, 0
+    for i in range(n):
+        if indegree[i] == 0:
+            order[tail] = i
+            tail += 1
+    while head < tail:
+        node = order[head]
+        head += 1
+        for e in range(indptr[node], indptr[node + 1]):
+            j = target[e]
+            longest[j] = max(longest[j], longest[node] + 1)
+            indegree[j] -= 1
+            if indegree[j] == 0:
+                order[tail] = j
+                tail += 1
+    return order[:tail], longest
