@@ -46,6 +46,7 @@ from .notices import (
 from .plots.trajectories import plot_trajectories
 from .plots.visits import plot_visits
 from .plots.world import plot_world
+from .policies.plan import plan
 from .policies.policy import Policy
 from .progress.monitor import Callbacks
 from .progress.tensorboard import TensorBoard
@@ -128,6 +129,7 @@ __all__ = [
     "never",
     "no_revisit",
     "parse_constraint",
+    "plan",
     "plot_trajectories",
     "plot_visits",
     "plot_world",

@@ -133,16 +133,23 @@ class DivergenceError(EngineError):
 
 
 class InfeasibleError(XmenError, ValueError):
-    """No trajectory satisfies everything.
+    """No trajectory satisfies everything, or no policy can promise it.
 
     `conflict` holds the names of a minimal set of constraints that contradict each other in this
     world: without any one of them the rest can be satisfied. It is empty when the world alone has
     no complete trajectory.
+
+    Where chance is the obstacle, `best` is the largest probability with which a policy can keep the rules (None
+    elsewhere) and `dropping` holds the names of those rules without any one of which all others can be kept surely.
     """
 
-    def __init__(self, message: str, conflict: Sequence[str] = ()) -> None:
+    def __init__(
+        self, message: str, conflict: Sequence[str] = (), best: float | None = None, dropping: Sequence[str] = ()
+    ) -> None:
         super().__init__(message)
         self.conflict: tuple[str, ...] = tuple(conflict)
+        self.best = best
+        self.dropping: tuple[str, ...] = tuple(dropping)
 
 
 class OracleError(XmenError, RuntimeError):

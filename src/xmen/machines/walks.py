@@ -58,7 +58,12 @@ def release(walks: Walks, compiled: CompiledConstraint) -> list[Trajectory]:
     """The walks as trajectories, every one checked against the constraint, whoever made them."""
     if not walks.valid(compiled).all():
         raise XmenError("a trajectory broke its constraint inside an engine: this is a bug, please report it.")
-    world, inside = compiled.world, walks.inside
+    return as_trajectories(walks, compiled.world)
+
+
+def as_trajectories(walks: Walks, world: MDP) -> list[Trajectory]:
+    """The walks as trajectories, not checked."""
+    inside = walks.inside
     visited = np.concatenate([np.ones((len(walks), 1), dtype=np.bool_), inside], axis=1)
     states, actions = tuple(walks.states(world)[visited].tolist()), tuple(walks.actions(world)[inside].tolist())
     trusted, out, begin = Trajectory._trusted, [], 0

@@ -1,1 +1,1 @@
-"""Behaviour step by step: policies with memory that keep the rules."""
+"""Behaviour that can be executed: policies with memory, what they can promise, and why not more."""

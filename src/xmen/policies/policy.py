@@ -1,69 +1,154 @@
-"""A policy with memory: acting in a real environment by the exact conditional distribution of the next action.
-
-At a node n of the product (world state and machine states) after t actions,
-
-    P(a_t = a | history) = exp(gamma^t r(s, a)) beta_{t+1}(n') / beta_t(n)
-
-where n' is the node that action a leads to and beta is the total weight of all ways to complete a trajectory. An
-action that leads to a dead end has beta = 0, so it is never chosen.
-"""
+"""A policy with memory: what to do next, given all that has happened, and exactly what comes of it."""
 
 from __future__ import annotations
 
 import operator
+from functools import cached_property
+from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.engines.distribution import Distribution, Seed
-from xmen.engines.exact import ExactDistribution
+from xmen.constraints.constraint import Constraint
+from xmen.engines.distribution import Distribution, Seed, generator
 from xmen.errors import EngineError, InfeasibleError, TrajectoryError
-from xmen.rewards import Floats
+from xmen.policies.behaviour import Aim, Behaviour, Flow
+from xmen.policies.breaking import breaking
+from xmen.policies.certain import behaviour_of
+from xmen.policies.following import log_probs
+from xmen.policies.planning import make_game
+from xmen.policies.rollouts import rollout
+from xmen.product.graph import DEFAULT_MAX_NODES
+from xmen.rewards import Floats, reward_table
+from xmen.storage.models import restores, write_model
+from xmen.worlds.mdp import MDP
+from xmen.worlds.trajectory import Trajectory
 
 
 class Policy:
-    """Acts so that whole episodes are distributed as P(tau | s_0): every one of them keeps the constraint.
+    """Acts step by step, remembers what the rules still need, and knows what it can promise.
 
-    Needs an exact distribution over a deterministic world. `act` is called once per step of the environment; the
-    policy remembers the rest, and checks that the environment does what the world says. With `greedy`, the most likely
-    next action is taken instead of a random one (step by step, which is not always the most likely trajectory).
+    Made by `xm.plan`, by a learner's `policy()`, or from an exact distribution over a deterministic world: there its
+    episodes are distributed as P(tau | s_0), and every one of them keeps the rules. In a world with chance P conditions
+    on lucky transitions, which an agent cannot choose: `xm.plan` is for those.
 
-    In a world with chance no policy can promise this: P conditions on lucky transitions, which an agent cannot choose.
+    `act` is called once per step of the environment; the policy checks that the environment does what the world says.
 
+    Parameters
+    ----------
+    source
+        An exact Distribution over a deterministic world (or what `xm.plan` has worked out).
+    greedy
+        Take the most likely next action instead of a random one (step by step, which is not always the most likely
+        trajectory). `validity`, `visits`, `rollout` and the like are those of the random choices.
+    seed
+        For `act` and `rollout`.
+
+    Examples
+    --------
     >>> import xmen as xm
     >>> grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
-    >>> policy = Policy(xm.distribution(grid, xm.visit(grid.at((0, 2)))))
+    >>> policy = xm.plan(grid, xm.visit(grid.at((0, 2))))
     >>> policy.reset(grid.state((0, 0)))
     >>> grid.moves[policy.act(grid.state((0, 0)))]
     'up'
+    >>> policy.validity
+    1.0
     """
 
-    def __init__(self, distribution: Distribution, greedy: bool = False, seed: Seed = None) -> None:
-
-        world = distribution.world
-        if not world.deterministic:
-            chance = int(np.flatnonzero(world.probability < 1.0)[0])
-            raise EngineError(
-                "a policy that always keeps its constraint exists only in deterministic worlds, and here "
-                f"{world.describe_action(int(world.action[chance]))} in "
-                f"{world.describe_state(int(world.source[chance]))} has more than one outcome. The distribution "
-                "conditions on lucky transitions, so it describes trajectories and cannot be acted out with the same "
-                "validity: use sample(n) for trajectories, or a world without chance."
-            )
-        if not isinstance(distribution, ExactDistribution):
-            raise EngineError(
-                f"a policy needs engine='exact'; this distribution comes from engine={distribution.engine!r}."
-            )
-        self.distribution = distribution
+    def __init__(self, source: Distribution | Behaviour, greedy: bool = False, seed: Seed = None) -> None:
+        if isinstance(source, Distribution):
+            source = behaviour_of(source)
+        self.behaviour = source
         self.greedy = greedy
-        self._rng = np.random.default_rng(seed)
-        self._product = distribution.product
+        self._rng = generator(seed)
+        self._game, self._product = source.game, source.game.product
+        self.world, self.constraint = self._product.world, self._product.compiled.constraint
         # Gymnasium shows the same observation for a state and its terminal twin.
-        self._shown: NDArray[np.int64] = getattr(world, "observations", np.arange(world.n_states))
+        self._shown: NDArray[np.int64] = getattr(self.world, "observations", np.arange(self.world.n_states))
         self._node: int | None = None
-        self._taken: int | None = None  # the product edge of the last action, until the next observation
+        self._taken: int | None = None  # the last choice, until the next observation
         self._time = 0
+
+    def __repr__(self) -> str:
+        rule = "no rule" if self.constraint is None else str(self.constraint)
+        rule = rule if len(rule) <= 60 else rule[:57] + "..."
+        return f"<Policy for {type(self.world).__name__}: {rule}; {len(self._product.state):,} nodes of memory>"
+
+    # --- what it promises --------------------------------------------------------------------------------------
+
+    @property
+    def discount(self) -> float:
+        """Rewards of action t count discount**t times."""
+        return self.behaviour.discount
+
+    @cached_property
+    def validity(self) -> float:
+        """The exact probability that an episode keeps every rule and arrives in time."""
+        chances, possible = self.behaviour.start_chances, self._starts > 0
+        return 1.0 if np.all(chances[possible] == 1.0) else min(1.0, float(chances @ self._starts))
+
+    @property
+    def _starts(self) -> Floats:
+        return self._game.start_probability
+
+    @cached_property
+    def _flow(self) -> Flow:
+        return self.behaviour.flow(self._starts, with_entropy=True)
+
+    def visits(self) -> Floats:
+        """Expected discounted visits of each state and action, shape (n_states, n_actions)."""
+        return self.behaviour.visits(self._flow)
+
+    def expected_reward(self) -> float:
+        """The expected discounted sum of rewards of an episode."""
+        return float(np.sum(self.visits() * self.behaviour.table))
+
+    def entropy(self) -> float:
+        """The causal entropy in nats: that of the policy's own choices, summed over an episode, not of chance."""
+        return max(0.0, self._flow.entropy)
+
+    def log_prob(self, trajectory: Trajectory) -> float:
+        """sum_t log pi(a_t | history), whatever the outcomes; -inf where the world or the policy would not do that."""
+        if not isinstance(trajectory, Trajectory):
+            raise EngineError(f"log_prob takes a Trajectory(states, actions); got {type(trajectory).__name__}.")
+        return float(log_probs(self.behaviour, [trajectory])[0])
+
+    def breaks(self) -> dict[str, float]:
+        """The exact probability of breaking each rule, by its name.
+
+        A rule is broken where `accepts` says so of the episode as far as it went: an episode that does not arrive in
+        time breaks what it still had to do. Rules that no name covers go by their text.
+        """
+        return breaking(self.behaviour)
+
+    def rollout(self, n: int, seed: Seed = None) -> list[Trajectory]:
+        """n independent episodes in the world's own chances, failed and unfinished ones included.
+
+        Each was checked by running the rules' machines over it. Without a seed, calls go on from the last.
+        """
+        return rollout(self.behaviour, n, self._rng if seed is None else generator(seed))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the policy as one folder, exactly at `path`; read it with `xm.load`.
+
+        World, rules and reward are stored, and the bonus that was found; what follows from them is worked out again.
+        """
+        aim = self.behaviour.aim
+        settings = {
+            "world": self.world,
+            "constraint": self.constraint,
+            "table": self.behaviour.table,
+            "discount": self.discount,
+            "kind": aim.kind,
+            "bonus": aim.bonus,
+            "greedy": self.greedy,
+            "n_nodes": self._product.n_nodes,
+        }
+        write_model(path, "Policy", settings, {})
+
+    # --- acting ------------------------------------------------------------------------------------------------
 
     @property
     def time(self) -> int:
@@ -72,80 +157,92 @@ class Policy:
 
     @property
     def done(self) -> bool:
-        """Whether the trajectory is complete, so that there is nothing left to do."""
-        node = self._here()
-        return self.time == self._product.horizon or self._product.indptr[node] == self._product.indptr[node + 1]
+        """Whether the episode is known to be over: in an end, or on its way to nothing else."""
+        return all(self._ended(node) for node in self._possible())
 
     def reset(self, observation: Any) -> None:
-        """Begin an episode in this state; an error when no valid trajectory starts there."""
-        world, product = self.distribution.world, self._product
-        state = self._read(observation)
-        found = product.starts[product.state[product.starts] == state]
-        # With all trajectories of one length, a node may be left whose trajectories have the wrong length.
-        if not len(found) or self.distribution.log_completions(0, found)[0] == -np.inf:
-            known = 0 <= state < world.n_states
-            where = world.describe_state(state) if known else f"state {state}"
+        """Begin an episode in this state; an error when it is no start, or nothing can be promised from there."""
+        state, product = self._read(observation), self._product
+        found = np.flatnonzero(product.state[product.starts] == state)
+        if not len(found) or self.behaviour.start_values[found[0]] == -np.inf:
+            known = 0 <= state < self.world.n_states
+            where = self.world.describe_state(state) if known else f"state {state}"
             why = (
                 "no trajectory from there keeps the constraint"
-                if known and world.start[state] > 0
+                if known and self.world.start[state] > 0
                 else "the world never starts there"
             )
             raise InfeasibleError(f"an episode cannot begin in {where}: {why}.")
-        self._node, self._taken, self._time = int(found[0]), None, 0
+        self._node, self._taken, self._time = int(product.starts[found[0]]), None, 0
+
+    def observe(self, observation: Any) -> None:
+        """Note where the last action led. `act` does so too: this is for asking `done` after the last one."""
+        node, time = self._find(observation), self.time
+        self._node, self._taken, self._time = node, None, time
 
     def probabilities(self, observation: Any) -> Floats:
-        """P(a | history) of each action, now that the environment shows `observation`; shape (n_actions,)."""
-        edges, weights = self._choices(self._arrive(observation), self.time)
-        world = self.distribution.world
-        out = np.zeros(world.n_actions)
-        out[world.action[self._product.edge[edges]]] = weights
+        """pi(a | history) of each action, now that the environment shows `observation`; shape (n_actions,)."""
+        choices, shares = self._choices(self._arrive(observation), self.time)
+        out = np.zeros(self.world.n_actions)
+        out[self._game.action[choices]] = shares
         return out
 
     def act(self, observation: Any) -> int:
         """The next action, now that the environment shows `observation`."""
         node, time = self._arrive(observation), self.time
-        edges, weights = self._choices(node, time)
+        choices, shares = self._choices(node, time)
         if self.greedy:
-            choice = int(np.argmax(weights))
+            chosen = int(np.argmax(shares))
         else:
             # Only actions of positive probability can be drawn, whatever is rounded.
-            able = np.flatnonzero(weights)
-            place = np.searchsorted(np.cumsum(weights[able]), self._rng.random() * weights.sum(), side="right")
-            choice = int(able[min(int(place), len(able) - 1)])
-        self._node, self._time, self._taken = node, time, int(edges[choice])
-        return int(self.distribution.world.action[self._product.edge[self._taken]])
+            able = np.flatnonzero(shares)
+            place = np.searchsorted(np.cumsum(shares[able]), self._rng.random() * shares.sum(), side="right")
+            chosen = int(able[min(int(place), len(able) - 1)])
+        self._node, self._time, self._taken = node, time, int(choices[chosen])
+        return int(self._game.action[self._taken])
 
-    def _here(self) -> int:
-        """The node in which the policy is, if the environment did what the world says."""
+    def _ended(self, node: int) -> bool:
+        game = self._game
+        return self.time == game.horizon or bool(game.first_choice[node] == game.first_choice[node + 1])
+
+    def _possible(self) -> list[int]:
+        """The nodes in which the policy may be, if the environment did what the world says."""
         if self._node is None:
             raise EngineError("the policy does not know where it is: call reset(observation) first.")
-        return self._node if self._taken is None else int(self._product.target[self._taken])
+        if self._taken is None:
+            return [self._node]
+        begin, end = self._game.first_edge[[self._taken, self._taken + 1]].tolist()
+        return [int(node) for node in self._product.target[begin:end]]
+
+    def _find(self, observation: Any) -> int:
+        """The node in which the policy is, now that the environment shows `observation`."""
+        possible, state = self._possible(), self._read(observation)
+        found = [node for node in possible if self._shown[self._product.state[node]] == state]
+        if not found:
+            after = "reset" if self.time == 0 else f"action number {self.time}"
+            expected = " or ".join(self.world.describe_state(int(self._product.state[node])) for node in possible)
+            raise TrajectoryError(
+                f"after {after} the environment shows {state}, but in this world it is in {expected}: call "
+                "reset(observation) at the start of every episode and act(observation) once per step, and make the "
+                "world from the same environment."
+            )
+        # Of a state and its terminal twin it is the state: who asks for an action has seen no end.
+        return next((node for node in found if not self._ended(node)), found[0])
 
     def _arrive(self, observation: Any) -> int:
-        """The node in which the policy is, now that the environment shows `observation`."""
-        world, node, state = self.distribution.world, self._here(), self._read(observation)
-        expected = int(self._product.state[node])
-        if state != self._shown[expected]:
-            after = "reset" if self.time == 0 else f"action number {self.time}"
-            raise TrajectoryError(
-                f"after {after} the environment shows {state}, but in this world it is in "
-                f"{world.describe_state(expected)}: call reset(observation) at the start of every episode and "
-                "act(observation) once per step, and make the world from the same environment."
-            )
-        if self.done:
+        """The node in which the policy is, if there is something left to do."""
+        node = self._find(observation)
+        if self._ended(node):
+            self.observe(observation)
             raise EngineError(
                 f"the episode is over after {self.time} actions: call reset(observation) to begin another one."
             )
         return node
 
     def _choices(self, node: int, time: int) -> tuple[NDArray[np.int64], Floats]:
-        """The product edges that leave a node, and their probabilities."""
-        product, weights = self._product, self.distribution._weights
-        edges = np.arange(int(product.indptr[node]), int(product.indptr[node + 1]))
-        rewards = weights.discount**time * weights.reward[product.edge[edges]]
-        logits = rewards + self.distribution.log_completions(time + 1, product.target[edges])
-        probabilities = np.exp(logits - logits.max())
-        return edges, probabilities / probabilities.sum()
+        """The choices of a node, and their probabilities."""
+        begin, end = int(self._game.first_choice[node]), int(self._game.first_choice[node + 1])
+        return np.arange(begin, end), self.behaviour.layer(time).shares[begin:end]
 
     @staticmethod
     def _read(observation: Any) -> int:
@@ -153,3 +250,21 @@ class Policy:
             return operator.index(observation.item() if isinstance(observation, np.ndarray) else observation)
         except (TypeError, ValueError):
             raise TrajectoryError(f"an observation is the number of a state; got {observation!r:.60}.") from None
+
+
+@restores("Policy")
+def _restored(
+    world: MDP,
+    constraint: Constraint | None,
+    table: Floats,
+    discount: float,
+    kind: Any,
+    bonus: float,
+    greedy: bool,
+    n_nodes: int,
+) -> Policy:
+    """What `Policy.save` wrote, worked out again."""
+    if kind not in ("sure", "best", "bonus"):
+        raise ValueError(f"unknown kind of policy {kind!r}")
+    game = make_game(world, constraint, max(DEFAULT_MAX_NODES, n_nodes))
+    return Policy(Behaviour(game, reward_table(table, world), discount, Aim(kind, bonus)), greedy=greedy)

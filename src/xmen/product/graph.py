@@ -165,12 +165,15 @@ def _layer_ends(depth: NDArray[np.int32], world: MDP) -> NDArray[np.int64]:
     return ends
 
 
-def build_complete_product(compiled: CompiledConstraint, max_nodes: int, horizon: int) -> Product:
+def build_complete_product(
+    compiled: CompiledConstraint, max_nodes: int, horizon: int, ends_anywhere: bool = False
+) -> Product:
     """The product with everything that can happen in `horizon` actions, broken rules and unfinished ends included.
 
-    Where a rule is sure to be broken the machines no longer matter: those nodes are one per world state.
+    Where a rule is sure to be broken the machines no longer matter: those nodes are one per world state. With
+    `ends_anywhere`, a node accepts whenever the rules would be kept if the trajectory stopped there.
     """
-    found = _explore(compiled, max_nodes, horizon, None)
+    found = _explore(compiled, max_nodes, horizon, None, ends_anywhere)
     return Product(
         world=compiled.world,
         compiled=compiled,
@@ -204,7 +207,13 @@ class _Explored(NamedTuple):
     starts: NDArray[np.uint32]
 
 
-def _explore(compiled: CompiledConstraint, max_nodes: int, horizon: int, to_end: NDArray[np.int32] | None) -> _Explored:
+def _explore(
+    compiled: CompiledConstraint,
+    max_nodes: int,
+    horizon: int,
+    to_end: NDArray[np.int32] | None,
+    ends_anywhere: bool = False,
+) -> _Explored:
     """All nodes within `horizon` actions of a start.
 
     With the distances of all states to an end, only those from which an end is near enough and no rule is sure to be
@@ -247,7 +256,7 @@ def _explore(compiled: CompiledConstraint, max_nodes: int, horizon: int, to_end:
     n_out.append(np.zeros(nodes.n - begin, dtype=np.int64))
     node_rows = nodes.rows[: nodes.n]
     accepting = np.zeros(nodes.n, dtype=np.bool_)
-    last = np.flatnonzero(_ends(world)[node_rows[:, 0]])
+    last = np.arange(nodes.n) if ends_anywhere else np.flatnonzero(_ends(world)[node_rows[:, 0]])
     accepting[last] = compiled.accepts(np.ascontiguousarray(node_rows[last, 1:]), node_rows[last, 0])
     return _Explored(
         rows=node_rows,

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +25,7 @@ MODEL, ARRAYS = "model.json", "arrays.safetensors"
 NOT_SAVED = ("callback",)  # settings that are functions: None after loading
 
 Kind = TypeVar("Kind", bound=type)
+Maker = TypeVar("Maker", bound=Callable[..., Any])
 
 KINDS: dict[str, Any] = {}
 """The classes that a model may be of, by name: nothing else is ever made by `load`."""
@@ -35,6 +37,16 @@ def storable(kind: Kind) -> Kind:
     return kind
 
 
+def restores(name: str) -> Callable[[Maker], Maker]:
+    """Mark the function that makes a model of this class from the settings that `write_model` was given."""
+
+    def mark(maker: Maker) -> Maker:
+        KINDS[name] = maker
+        return maker
+
+    return mark
+
+
 def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted model as a folder, exactly at `path`; replaces an earlier model there and nothing else."""
     name, folder = type(model).__name__, Path(path)
@@ -43,9 +55,15 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     learned = {key: value for key, value in vars(model).items() if key.endswith("_") and not key.startswith("_")}
     if "reward_" not in learned:
         raise NotFittedError(f"this {name} has not learned anything yet, so there is nothing to save: call fit first.")
+    settings = {key: value for key, value in model.get_params().items() if key not in NOT_SAVED}
+    write_model(folder, name, settings, learned)
+
+
+def write_model(path: str | os.PathLike[str], name: str, settings: dict[str, Any], learned: dict[str, Any]) -> None:
+    """Write what `load` makes a model from: KINDS[name](**settings), which then gets the learned values."""
+    folder = Path(path)
     _require_free(folder)
     encoder = Encoder()
-    settings = {key: value for key, value in model.get_params().items() if key not in NOT_SAVED}
     document = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,

@@ -154,7 +154,7 @@ class MDP(Transitions):
 
         An episode goes on until it enters a terminal state, has no action left, or has had `horizon` actions.
         """
-        if not self.acyclic:
+        if not (self.acyclic and self.has_terminal):
             return self.horizon
         reached = _structure.reachable(self.source, self.target, self.start > 0)
         longest = _structure.longest_path(self.source, self.target, reached)

@@ -1,0 +1,235 @@
+"""Why no policy keeps the rules surely: what chance can do against every choice, in the user's names.
+
+A node is *safe* if the rules can be kept surely from it, and *lost* if nothing can save them any more. From a start
+that is not safe, chance has an answer to every action: an outcome that is not safe either. The story follows choices
+and such outcomes, as few as possible, to a node at which every action has an outcome that is lost at once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from xmen.constraints.constraint import Constraint, conjunction
+from xmen.errors import InfeasibleError, ProductTooLargeError
+from xmen.policies.behaviour import BEST, SURE, TOLERANCE, Behaviour
+from xmen.policies.breaking import rules_of
+from xmen.policies.game import Game
+from xmen.policies.planning import best_chance, is_sure, make_game
+from xmen.worlds.mdp import MDP
+
+SHOWN = 6  # steps and actions printed before the rest is summed up
+
+
+class Step(NamedTuple):
+    """An action and the state to which chance may let it lead."""
+
+    state: int
+    action: int
+    outcome: int
+
+
+class Impossible(NamedTuple):
+    """No policy is sure: the best probability, the story, and after it an outcome of each action that is lost.
+
+    `reasons` says of each of these what it breaks. `dropping` names rules without any one of which the rest can be kept
+    surely; `conflict` a minimal set that cannot.
+    """
+
+    world: MDP
+    best: float
+    start: int
+    story: tuple[Step, ...]
+    failing: tuple[Step, ...]
+    reasons: tuple[str, ...]
+    conflict: tuple[str, ...]
+    dropping: tuple[str, ...]
+
+    def __str__(self) -> str:
+        world = self.world
+        told = [_told(world, step) for step in self.story]
+        if len(told) > SHOWN:
+            told = [*told[: SHOWN - 1], f"and so on for {len(told) - SHOWN + 1} more steps"]
+        begin = f"from {world.describe_state(self.start)}" + (f", {', then '.join(told)}" if told else "")
+        if not self.failing:
+            return f"{begin}: this {self.reasons[0]}"
+        fails = [
+            f"{world.describe_action(s.action)} may lead to {world.describe_state(s.outcome)}, which {reason}"
+            for s, reason in list(zip(self.failing, self.reasons, strict=True))[:SHOWN]
+        ]
+        more = f"; and {len(self.failing) - SHOWN} more actions" if len(self.failing) > SHOWN else ""
+        return f"{begin}; there every action can fail: {'; '.join(fails)}{more}"
+
+
+def _told(world: MDP, step: Step) -> str:
+    return f"{world.describe_action(step.action)} may lead to {world.describe_state(step.outcome)}"
+
+
+def explain(game: Game, max_nodes: int | None = None) -> Impossible | None:
+    """Why no policy keeps the rules surely; None where one does."""
+    product = game.product
+    nothing = np.zeros((product.world.n_states, product.world.n_actions))
+    safe = Behaviour(game, nothing, 1.0, SURE)
+    starts = game.start_probability
+    if is_sure(safe, starts):
+        return None
+    best = Behaviour(game, nothing, 1.0, BEST)
+    start, story, failing = _story(game, safe, best)
+    rules = rules_of(product.compiled.constraint)
+    prefix = [step.action for step in story], [start, *(step.outcome for step in story)]
+    alone = {label: _lost_alone(product.world, rule, max_nodes) for label, rule in rules.items()}
+    alone["arriving in time"] = _lost_alone(product.world, None, max_nodes)
+    ends = [([*prefix[0], step.action], [*prefix[1], step.outcome]) for step in failing] or [prefix]
+    reasons = tuple(_reason({label: lost(*end) for label, lost in alone.items()}) for end in ends)
+    conflict, dropping = _blame(product.world, rules, max_nodes)
+    return Impossible(
+        product.world, best_chance(best, starts), start, tuple(story), tuple(failing), reasons, conflict, dropping
+    )
+
+
+def refuse(game: Game, asked: str | float, max_nodes: int | None = None) -> InfeasibleError:
+    """The error for a promise that no policy can keep."""
+    why = explain(game, max_nodes)
+    assert why is not None
+    wanted = "surely" if asked == "sure" else f"with probability {asked:g}"
+    advice = (
+        f" Ask for validity='best', or for a probability up to {why.best:.6g}."
+        if why.best > 0.0
+        else " No episode at all can keep them: loosen the rules, or raise the horizon."
+    )
+    return InfeasibleError(
+        f"no policy keeps the rules {wanted}: {why}. The best probability there is: {why.best:.6g}. "
+        f"{_hint(game, why)}{advice}",
+        conflict=why.conflict,
+        best=why.best,
+        dropping=why.dropping,
+    )
+
+
+def _hint(game: Game, why: Impossible) -> str:
+    """Which rule could go."""
+    if not why.conflict:
+        return "Even without rules no policy is sure to arrive in time."
+    if len(rules_of(game.product.compiled.constraint)) == 1:
+        return "Without this rule every episode could arrive in time."
+    if why.dropping:
+        return f"Without {' or without '.join(map(repr, why.dropping))} all other rules can be kept surely."
+    return (
+        f"No single rule can be dropped to make the others sure; these cannot be: {', '.join(map(repr, why.conflict))}."
+    )
+
+
+def _story(game: Game, safe: Behaviour, best: Behaviour) -> tuple[int, list[Step], list[Step]]:
+    """The shortest way to where every action can be lost at once, through the best choices if they lead there."""
+    for only_best in (True, False):
+        found = _search(game, safe, best, only_best)
+        if found is not None:
+            return found
+    raise AssertionError("a start that is not safe has a story")
+
+
+def _search(game: Game, safe: Behaviour, best: Behaviour, only_best: bool) -> tuple[int, list[Step], list[Step]] | None:
+    product = game.product
+    unsafe = (safe.start_values == -np.inf) & (game.start_probability > 0)
+    came: list[dict[int, tuple[int, Step] | None]] = [dict.fromkeys(product.starts[unsafe].tolist())]
+    for t in range(game.horizon + 1):
+        for node in came[t]:
+            failing = _lost_at_once(game, best, node, t)
+            if failing is not None:
+                story: list[Step] = []
+                for u in range(t, 0, -1):
+                    before = came[u][node]
+                    assert before is not None
+                    node, step = before
+                    story.append(step)
+                return int(product.state[node]), story[::-1], failing
+        if t == game.horizon:
+            break
+        reached: dict[int, tuple[int, Step] | None] = {}
+        for node in came[t]:
+            for choice in range(int(game.first_choice[node]), int(game.first_choice[node + 1])):
+                if only_best and best.layer(t).shares[choice] == 0.0:
+                    continue
+                for after, step in _outcomes(game, node, choice):
+                    if after not in reached and safe.layer(t + 1).value[after] == -np.inf:
+                        reached[after] = node, step
+        came.append(reached)
+    return None
+
+
+def _outcomes(game: Game, node: int, choice: int) -> list[tuple[int, Step]]:
+    product = game.product
+    state, action = int(product.state[node]), int(game.action[choice])
+    targets = product.target[game.first_edge[choice] : game.first_edge[choice + 1]].tolist()
+    return [(target, Step(state, action, int(product.state[target]))) for target in targets]
+
+
+def _lost_at_once(game: Game, best: Behaviour, node: int, t: int) -> list[Step] | None:
+    """One lost outcome of each action; empty where there is nothing left to do; None where an action has none."""
+    begin, end = int(game.first_choice[node]), int(game.first_choice[node + 1])
+    if t == game.horizon or begin == end:
+        return []
+    failing = []
+    chance = best.layer(t + 1).chance
+    assert chance is not None
+    for choice in range(begin, end):
+        lost = [step for after, step in _outcomes(game, node, choice) if chance[after] <= TOLERANCE]
+        if not lost:
+            return None
+        failing.append(lost[0])
+    return failing
+
+
+class _LostAlone:
+    """Whether a history has lost one rule by itself."""
+
+    def __init__(self, game: Game) -> None:
+        world = game.product.world
+        self.game = game
+        self.best = Behaviour(game, np.zeros((world.n_states, world.n_actions)), 1.0, BEST)
+
+    def __call__(self, actions: list[int], states: list[int]) -> bool:
+        product = self.game.product
+        node = int(product.starts[np.flatnonzero(product.state[product.starts] == states[0])[0]])
+        for action, state in zip(actions, states[1:], strict=True):
+            choices = range(int(self.game.first_choice[node]), int(self.game.first_choice[node + 1]))
+            choice = next(c for c in choices if self.game.action[c] == action)
+            node = next(after for after, step in _outcomes(self.game, node, choice) if step.outcome == state)
+        chance = self.best.layer(len(actions)).chance
+        assert chance is not None
+        return bool(chance[node] <= TOLERANCE)
+
+
+def _lost_alone(world: MDP, rule: Constraint | None, max_nodes: int | None) -> _LostAlone:
+    return _LostAlone(make_game(world, rule, max_nodes))
+
+
+def _reason(lost: dict[str, bool]) -> str:
+    if lost["arriving in time"]:
+        return "cannot arrive in time"
+    broken = [label for label, gone in lost.items() if gone]
+    return f"breaks {' and '.join(map(repr, broken))}" if broken else "leaves no way to keep all rules and arrive"
+
+
+def _blame(world: MDP, rules: dict[str, Constraint], max_nodes: int | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """A minimal set of rules that no policy keeps surely, and the rules without any one of which the rest is sure."""
+
+    def sure(kept: list[str]) -> bool:
+        try:
+            game = make_game(world, conjunction([rules[label] for label in kept]), max_nodes)
+        except ProductTooLargeError:
+            return False  # cannot tell: nothing is promised
+        nothing = np.zeros((world.n_states, world.n_actions))
+        return is_sure(Behaviour(game, nothing, 1.0, SURE), game.start_probability)
+
+    labels = list(rules)
+    if not sure([]):
+        return (), ()
+    dropping = tuple(label for label in labels if sure([other for other in labels if other != label]))
+    kept = labels
+    for label in labels:
+        without = [other for other in kept if other != label]
+        if without and not sure(without):
+            kept = without
+    return tuple(kept), dropping

@@ -1,0 +1,113 @@
+"""From a world, rules and a reward to the policy of maximum causal entropy that keeps its promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from xmen.constraints.constraint import Constraint
+from xmen.engines.diagnosis import node_budget
+from xmen.errors import EngineError
+from xmen.machines.tables import CompiledConstraint
+from xmen.policies.behaviour import BEST, SURE, Aim, Behaviour
+from xmen.policies.game import Floats, Game, game_of
+from xmen.product.graph import build_complete_product
+from xmen.worlds.mdp import MDP
+
+AS_BEST = 1e-9  # a probability this near to the best one is the best one
+MET = 1e-10  # how far above p the probability of keeping the rules may end
+MOST_BONUS = 1e13  # beyond this a double cannot tell a step's reward from nothing
+
+
+def make_game(world: MDP, constraint: Constraint | None, max_nodes: int | None = None) -> Game:
+    """Everything that can happen in a world while the rules are watched."""
+    length = world.episode_length
+    if length is None:
+        raise EngineError(
+            "a policy that can be executed needs a limit on the number of actions, and this world has cycles and no "
+            "horizon: give it a horizon."
+        )
+    compiled = CompiledConstraint(constraint, world, ends_anywhere=True)
+    return game_of(build_complete_product(compiled, node_budget(max_nodes), length))
+
+
+def read_validity(validity: object) -> str | float:
+    """ "sure", "best" or a probability, or an EngineError that says so."""
+    if isinstance(validity, str) and validity in ("sure", "best"):
+        return validity
+    number = isinstance(validity, int | float | np.integer | np.floating) and not isinstance(validity, bool)
+    if number and 0.0 <= float(validity) <= 1.0:  # type: ignore[arg-type]
+        return float(validity)  # type: ignore[arg-type]
+    raise EngineError(f"validity is 'sure', 'best', or a probability from 0 to 1; got {validity!r}.")
+
+
+def find_behaviour(
+    game: Game, table: Floats, discount: float, validity: str | float, starts: Floats, guess: float = 1.0
+) -> Behaviour | None:
+    """The behaviour of maximum causal entropy that keeps the promise, from start nodes with these probabilities.
+
+    None where no behaviour does. `guess` is where the search for a bonus begins.
+    """
+    if isinstance(validity, float):
+        return with_probability(game, table, discount, validity, starts, guess)
+    behaviour = Behaviour(game, table, discount, SURE if validity == "sure" else BEST)
+    return behaviour if validity == "best" or is_sure(behaviour, starts) else None
+
+
+def is_sure(behaviour: Behaviour, starts: Floats) -> bool:
+    """Whether a behaviour that aims at "sure" gets there from every start of positive probability."""
+    return bool(np.isfinite(behaviour.start_values[starts > 0]).all())
+
+
+def best_chance(behaviour: Behaviour, starts: Floats) -> float:
+    """The largest probability of keeping the rules, given the behaviour that aims at it."""
+    return min(1.0, float(behaviour.start_chances @ starts))
+
+
+def with_probability(
+    game: Game, table: Floats, discount: float, p: float, starts: Floats, guess: float = 1.0
+) -> Behaviour | None:
+    """The behaviour that keeps the rules with probability p or more; None where p is above the best there is.
+
+    A bonus on ends that kept the rules is the price of the promise: 0 where nothing has to be paid, else the one at
+    which the probability is p. It rises with the bonus, so the bonus is found between two by bisection and secants;
+    `guess` is where the search begins.
+    """
+
+    def at(bonus: float) -> tuple[float, Behaviour]:
+        behaviour = Behaviour(game, table, discount, Aim("bonus", bonus))
+        return float(behaviour.start_chances @ starts) - p, behaviour
+
+    surplus, behaviour = at(0.0)
+    if surplus >= 0.0:
+        return behaviour
+    best = Behaviour(game, table, discount, BEST)
+    if p >= best_chance(best, starts) - AS_BEST:
+        return best if p <= best_chance(best, starts) + AS_BEST else None
+    return _price(at, surplus, guess, best)
+
+
+def _price(at: Callable[[float], tuple[float, Behaviour]], short: float, guess: float, best: Behaviour) -> Behaviour:
+    """The behaviour at the bonus where the surplus is 0, from above: Illinois steps between two bonuses."""
+    low, low_surplus, high = 0.0, short, max(guess, 1e-3)
+    high_surplus, behaviour = at(high)
+    while high_surplus < 0.0:
+        low, low_surplus, high = high, high_surplus, 4.0 * high
+        if high > MOST_BONUS:
+            return best
+        high_surplus, behaviour = at(high)
+    left, right, last_was_high = low_surplus, high_surplus, None  # as the secant sees them (Illinois)
+    for trial in range(200):
+        if high_surplus <= MET or high - low <= 1e-15 * high:
+            break
+        share = left / (left - right) if trial % 3 < 2 else 0.5
+        middle = low + (high - low) * min(max(share, 1e-6), 1.0 - 1e-6)
+        surplus, tried = at(middle)
+        if surplus >= 0.0:
+            left = left / 2.0 if last_was_high is True else left
+            high, high_surplus, right, behaviour, last_was_high = middle, surplus, surplus, tried, True
+        else:
+            right = right / 2.0 if last_was_high is False else right
+            low, left, last_was_high = middle, surplus, False
+    return behaviour

@@ -1,0 +1,177 @@
+"""Plans against the tree of all histories, on random small worlds with chance and random formulas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import xmen as xm
+from policies.histories import Solved, TooLarge, Tree, best_chance, solve, solve_for
+from strategies import cases, random_formula, random_world
+from xmen.errors import EngineError, InfeasibleError
+
+N_CASES = cases(120)
+
+
+def drawn(case: int) -> tuple[xm.MDP, tuple, xm.Constraint, np.ndarray, float, Tree]:
+    """A world, a rule in both spellings, a reward, a discount, and the tree; most worlds have chance."""
+    rng = np.random.default_rng([case, 12])
+    while True:
+        world = random_world(rng)
+        formula, rule = random_formula(rng, world.n_states, world.n_actions, depth=int(rng.integers(0, 3)))
+        reward = rng.normal(size=(world.n_states, world.n_actions)) * rng.choice([0.3, 3.0])
+        if world.deterministic and case % 4:
+            continue
+        try:
+            return world, formula, rule, reward, float(rng.choice([1.0, 0.9])), Tree(world, formula, most=6000)
+        except TooLarge:
+            continue
+
+
+def assert_same(policy: xm.Policy, truth: Solved, reward: np.ndarray, discount: float) -> None:
+    """Everything that a policy says of itself, and the probability of every episode."""
+    assert policy.validity == pytest.approx(truth.validity, abs=1e-9)
+    assert policy.visits() == pytest.approx(truth.visits(discount), abs=1e-9)
+    assert policy.entropy() == pytest.approx(truth.entropy(), abs=1e-9)
+    assert policy.expected_reward() == pytest.approx(float(np.sum(truth.visits(discount) * reward)), abs=1e-8)
+    values = policy.behaviour.start_values @ policy.behaviour.game.start_probability
+    assert values == pytest.approx(truth.mean_value(), abs=1e-9)
+    for history in list(truth.tree.won)[:200]:
+        wanted = truth.log_prob(history)
+        assert policy.log_prob(xm.Trajectory(*history)) == pytest.approx(wanted, abs=1e-8)
+    assert_probabilities(policy, truth)
+
+
+def assert_probabilities(policy: xm.Policy, truth: Solved) -> None:
+    """Step by step through the public face, in episodes of the tree's own chances."""
+    rng = np.random.default_rng(0)
+    for start in truth.tree.starts:
+        history = start
+        policy.reset(start[0][0])
+        while history in truth.tree.outcomes:
+            assert not policy.done
+            state = history[0][-1]
+            wanted = np.zeros(truth.tree.world.n_actions)
+            for action, share in truth.shares[history].items():
+                wanted[action] = share
+            assert policy.probabilities(state) == pytest.approx(wanted, abs=1e-9)
+            targets = truth.tree.outcomes[history][policy.act(state)]
+            history = targets[int(rng.integers(len(targets)))][0]
+        policy.observe(history[0][-1])
+        assert policy.done
+
+
+@pytest.mark.parametrize("case", range(N_CASES))
+def test_sure(case: int) -> None:
+    world, _, rule, reward, discount, tree = drawn(case)
+    truth = solve(tree, reward, discount, "sure")
+    if any(truth.value[start] == -np.inf for start in tree.starts):
+        with pytest.raises(InfeasibleError) as raised:
+            xm.plan(world, rule, reward, "sure", discount)
+        assert raised.value.best == pytest.approx(best_chance(tree), abs=1e-9)
+        return
+    policy = xm.plan(world, rule, reward, "sure", discount, seed=case)
+    assert policy.validity == 1.0
+    assert_same(policy, truth, reward, discount)
+    for tau in policy.rollout(300):
+        assert rule.accepts(tau)
+        assert world.problem(tau) is None
+
+
+@pytest.mark.parametrize("case", range(N_CASES))
+def test_best(case: int) -> None:
+    world, _, rule, reward, discount, tree = drawn(case)
+    policy = xm.plan(world, rule, reward, "best", discount, seed=case)
+    assert_same(policy, solve(tree, reward, discount, "best"), reward, discount)
+
+
+@pytest.mark.parametrize("case", range(N_CASES))
+def test_probability(case: int) -> None:
+    """p between what comes by itself and the best there is, where the two differ."""
+    world, _, rule, reward, discount, tree = drawn(case)
+    free, best = solve(tree, reward, discount, "bonus", 0.0).validity, best_chance(tree)
+    p = free + float(np.random.default_rng(case).uniform(0.0, 0.98)) * (best - free)
+    policy = xm.plan(world, rule, reward, p, discount, seed=case)
+    if best - free < 1e-6:
+        return
+    assert policy.validity == pytest.approx(p, abs=1e-6)
+    assert policy.validity >= p - 1e-12
+    truth = solve_for(tree, reward, discount, p)
+    assert policy.visits() == pytest.approx(truth.visits(discount), abs=1e-6)
+    bonus = policy.behaviour.aim.bonus
+    assert_same(policy, solve(tree, reward, discount, "bonus", bonus), reward, discount)
+    if best < 1.0 - 1e-6:
+        with pytest.raises(InfeasibleError, match="The best probability there is"):
+            xm.plan(world, rule, reward, min(1.0, best + 1e-6), discount)
+
+
+@pytest.mark.parametrize("case", range(cases(40)))
+def test_breaking_each_rule(case: int) -> None:
+    rng = np.random.default_rng([case, 13])
+    world, formula, rule, reward, discount, _ = drawn(case)
+    other_formula, other = random_formula(rng, world.n_states, world.n_actions, depth=1)
+    both = rule.named("one") & other.named("two")
+    tree = Tree(world, ("and", formula, other_formula), most=50_000)
+    policy = xm.plan(world, both, reward, "best", discount)
+    truth = solve(tree, reward, discount, "best")
+    assert policy.validity == pytest.approx(truth.validity, abs=1e-9)
+    wanted = {"one": truth.breaking(formula), "two": truth.breaking(other_formula)}
+    broken = policy.breaks()
+    assert {name: broken[name] for name in wanted} == pytest.approx(wanted, abs=1e-9)
+
+
+@pytest.mark.parametrize("validity", ["sure", "best", 0.0, 0.3])
+def test_without_rules(validity: object) -> None:
+    world = xm.MDP(3, 1, [(0, 0, 1, 0.5), (0, 0, 2, 0.5), (1, 0, 0, 1.0)], start=0, terminal=[2], horizon=4)
+    if validity == "sure":
+        with pytest.raises(InfeasibleError, match="cannot arrive in time"):
+            xm.plan(world, None, None, validity)
+        return
+    policy = xm.plan(world, None, None, validity)
+    assert policy.validity == pytest.approx(0.75)  # 0 - 2, or 0 - 1 - 0 - 2 in time
+    assert policy.breaks() == {}
+
+
+def test_validity_is_checked() -> None:
+    grid = xm.GridWorld(2, 2, start=(0, 0), goal=(1, 1), moves=("up", "right"))
+    for wrong in ("surely", -0.1, 1.1, True, None, float("nan")):
+        with pytest.raises(EngineError, match="validity is 'sure', 'best', or a probability"):
+            xm.plan(grid, None, None, wrong)
+
+
+def test_a_probability_next_to_the_best_is_the_best() -> None:
+    world = xm.MDP(3, 2, [(0, 0, 1, 0.7), (0, 0, 2, 0.3), (0, 1, 2, 1.0)], start=0, terminal=[1, 2])
+    rule = xm.visit(xm.at(1))
+    for p in (0.7, 0.7 - 1e-10):
+        policy = xm.plan(world, rule, None, p)
+        policy.reset(0)
+        assert policy.probabilities(0).tolist() == [1.0, 0.0]
+    with pytest.raises(InfeasibleError, match=r"with probability 0.8.*best probability there is: 0.7"):
+        xm.plan(world, rule, None, 0.8)
+
+
+@pytest.mark.parametrize("validity", ["sure", "best", 0.9])
+def test_save_and_load(tmp_path: Path, validity: object) -> None:
+    grid = xm.GridWorld(4, 3, start=(0, 0), goal=(3, 2), slip=0.0 if validity == "sure" else 0.2, horizon=30)
+    rule = xm.visit(grid.at((0, 2))).named("the corner") & xm.never(grid.at((2, 1))).named("not there")
+    reward = np.random.default_rng(0).normal(size=(12, 4)) - 1.0
+    policy = xm.plan(grid, rule, reward, validity, 0.95, seed=1)
+    policy.save(tmp_path / "policy")
+    again = xm.load(tmp_path / "policy")
+    assert again.validity == policy.validity
+    assert again.breaks() == policy.breaks()
+    assert np.array_equal(again.visits(), policy.visits())
+    assert again.rollout(50, seed=3) == policy.rollout(50, seed=3)
+    with pytest.raises(xm.StorageError, match="no neural reward"):
+        xm.load(tmp_path / "policy", module=object())
+
+
+def test_a_damaged_policy_is_refused(tmp_path: Path) -> None:
+    grid = xm.GridWorld(2, 2, start=(0, 0), goal=(1, 1), moves=("up", "right"))
+    xm.plan(grid).save(tmp_path / "policy")
+    file = tmp_path / "policy" / "model.json"
+    file.write_text(file.read_text().replace('"sure"', '"lucky"'))
+    with pytest.raises(xm.StorageError, match="damaged.*lucky"):
+        xm.load(tmp_path / "policy")
