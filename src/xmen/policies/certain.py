@@ -14,6 +14,7 @@ from xmen.engines.exact import ExactDistribution
 from xmen.errors import EngineError
 from xmen.policies.behaviour import SURE, Behaviour
 from xmen.policies.game import game_of
+from xmen.policies.planning import NEEDS_HORIZON
 from xmen.rewards import reward_table
 
 
@@ -34,5 +35,7 @@ def behaviour_of(distribution: Distribution) -> Behaviour:
         raise EngineError(
             f"a policy needs engine='exact'; this distribution comes from engine={distribution.engine!r}."
         )
+    if world.unbounded:
+        raise EngineError(NEEDS_HORIZON)
     game = game_of(distribution.product)
     return Behaviour(game, reward_table(distribution.reward, world), distribution.discount, SURE)

@@ -15,6 +15,10 @@ from xmen.policies.game import Floats, Game, game_of
 from xmen.product.graph import build_complete_product
 from xmen.worlds.mdp import MDP
 
+NEEDS_HORIZON = (
+    "a policy that can be executed needs a limit on the number of actions, and this world has cycles and no horizon: "
+    "give it a horizon, as in network.task(start, goal, horizon=...)."
+)
 AS_BEST = 1e-9  # a probability this near to the best one is the best one
 MET = 1e-10  # how far above p the probability of keeping the rules may end
 MOST_BONUS = 1e13  # beyond this a double cannot tell a step's reward from nothing
@@ -24,10 +28,7 @@ def make_game(world: MDP, constraint: Constraint | None, max_nodes: int | None =
     """Everything that can happen in a world while the rules are watched."""
     length = world.episode_length
     if length is None:
-        raise EngineError(
-            "a policy that can be executed needs a limit on the number of actions, and this world has cycles and no "
-            "horizon: give it a horizon."
-        )
+        raise EngineError(NEEDS_HORIZON)
     compiled = CompiledConstraint(constraint, world, ends_anywhere=True)
     return game_of(build_complete_product(compiled, node_budget(max_nodes), length))
 
