@@ -152,7 +152,7 @@ def test_a_probability_next_to_the_best_is_the_best() -> None:
         xm.plan(world, rule, None, 0.8)
 
 
-@pytest.mark.parametrize("validity", ["sure", "best", 0.9])
+@pytest.mark.parametrize("validity", ["sure", "best", 0.5])
 def test_save_and_load(tmp_path: Path, validity: object) -> None:
     grid = xm.GridWorld(4, 3, start=(0, 0), goal=(3, 2), slip=0.0 if validity == "sure" else 0.2, horizon=30)
     rule = xm.visit(grid.at((0, 2))).named("the corner") & xm.never(grid.at((2, 1))).named("not there")
@@ -173,5 +173,5 @@ def test_a_damaged_policy_is_refused(tmp_path: Path) -> None:
     xm.plan(grid).save(tmp_path / "policy")
     file = tmp_path / "policy" / "model.json"
     file.write_text(file.read_text().replace('"sure"', '"lucky"'))
-    with pytest.raises(xm.StorageError, match="damaged.*lucky"):
+    with pytest.raises(xm.StorageError, match=r"damaged.*lucky"):
         xm.load(tmp_path / "policy")
