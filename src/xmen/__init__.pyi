@@ -54,6 +54,7 @@ from .registry import load
 from .rewards.conv import ConvReward
 from .rewards.linear import LinearReward
 from .rewards.neural import FeatureReward, NeuralReward
+from .rules.inference import RuleInference
 from .worlds.demos import check_demos, read_demos, write_demos
 from .worlds.grid import GridWorld
 from .worlds.mdp import MDP
@@ -99,6 +100,7 @@ __all__ = [
     "ProductTooLargeError",
     "RelativeEntropyIRL",
     "RewardError",
+    "RuleInference",
     "StorageError",
     "TensorBoard",
     "Trajectory",

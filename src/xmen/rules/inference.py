@@ -1,0 +1,223 @@
+"""RuleInference: which rules over whole trajectories a demonstrator keeps, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from xmen.constraints.constraint import Constraint, conjunction
+from xmen.engines.distribution import as_constraint, check_discount
+from xmen.errors import EngineError, NotFittedError
+from xmen.events import Event
+from xmen.learners.base import Rules
+from xmen.learners.settings import Settings, require_number, require_whole
+from xmen.learners.xmen import XMEN
+from xmen.methods.demonstrations import gather
+from xmen.rewards import Floats
+from xmen.rewards.features import read_features
+from xmen.rules.batch import batch_of
+from xmen.rules.model import Setting
+from xmen.rules.search import Found, Search
+from xmen.rules.templates import View, candidates, chosen_templates
+from xmen.rules.words import words
+from xmen.worlds.mdp import MDP
+from xmen.worlds.trajectory import Trajectory
+
+
+class RuleInference(Settings):
+    """Which rules the demonstrator keeps, in the constraint language, by exact likelihoods.
+
+    Candidates come from templates over the events, with thresholds read off the demonstrations. A candidate that all
+    demonstrations keep (or all but the share `tolerance`) gains -log P(it) nats per demonstration, where P is the
+    maximum-entropy model under the rules so far. The best is taken, the reward refitted, and so on, until no gain
+    reaches `min_gain` or is significant: n demonstrations would keep a rule by chance with probability P^n, and that,
+    times the number of candidates tried, has to be `level` or less. A stronger rule is taken over a weaker one that it
+    implies only if the increment passes the same test. A rule that every trajectory keeps gains nothing.
+
+    Parameters
+    ----------
+    world
+        An MDP or GridWorld.
+    events
+        The vocabulary: events by name. The result does not depend on their order.
+    features
+        Of the reward, as for `XMEN`: what a reward of these features can explain is not called a rule. None is one
+        weight per state; zeros (n_states, n_actions, 1) are no reward at all.
+    known
+        Rules that are taken as given: a constraint, or several.
+    max_rules
+        Stop after that many.
+    min_gain
+        The least gain of a rule, in nats per demonstration.
+    tolerance
+        The share of the demonstrations that may break a rule. Those that do are left out once it is taken.
+    level
+        The probability of finding any rule where there is none.
+    templates
+        Names from `xmen.rules.templates.TEMPLATES`, and functions of your own from one or more events to a constraint;
+        None is all of the table.
+    discount, l2, max_nodes
+        As for `XMEN`.
+    n_jobs
+        Candidates tried side by side, by joblib; the result is the same for any number.
+    seed
+        Of the draws behind estimates, a whole number. Only rules that do not fit the product are estimated.
+
+    Attributes
+    ----------
+    rules_
+        The rules, in the order found, best first.
+    gains_
+        The gain of each when it was taken, in nats per demonstration.
+    texts_
+        The rules in text form, with the names of the events.
+    constraint_
+        All of them and `known`, named by their texts; None if there is none.
+    model_
+        The `XMEN` fitted under them.
+    least_gain_
+        The gain that a further rule would have had to reach.
+    n_candidates_
+        How many candidates were tried.
+
+    Examples
+    --------
+    >>> import xmen as xm
+    >>> grid = xm.GridWorld(5, 5, start=(0, 0), goal=(4, 4), moves=("up", "right"))
+    >>> events = {"lamp": grid.at((0, 2), (1, 1), (2, 3), (1, 4)), "puddle": grid.at((3, 3), (2, 0))}
+    >>> hidden = xm.count(events["lamp"]) == 1
+    >>> demos = xm.distribution(grid, hidden, reward=None).sample(100, seed=0)
+    >>> found = xm.RuleInference(grid, events).fit(demos)
+    >>> found.texts_, found.gains_.round(2).tolist()
+    (['count(lamp) == 1'], [0.39])
+    """
+
+    def __init__(
+        self,
+        world: MDP,
+        events: Mapping[str, Event] | None = None,
+        features: ArrayLike | None = None,
+        known: Rules = None,
+        max_rules: int = 8,
+        min_gain: float = 0.02,
+        tolerance: float = 0.0,
+        level: float = 0.01,
+        templates: Sequence[str | Callable[..., Constraint]] | None = None,
+        discount: float = 1.0,
+        l2: float = 0.0,
+        max_nodes: int | None = None,
+        n_jobs: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.world = world
+        self.events = events
+        self.features = features
+        self.known = known
+        self.max_rules = max_rules
+        self.min_gain = min_gain
+        self.tolerance = tolerance
+        self.level = level
+        self.templates = templates
+        self.discount = discount
+        self.l2 = l2
+        self.max_nodes = max_nodes
+        self.n_jobs = n_jobs
+        self.seed = seed
+
+    rules_: list[Constraint]
+    gains_: Floats
+    texts_: list[str]
+    constraint_: Constraint | None
+    model_: XMEN
+    least_gain_: float
+    n_candidates_: int
+
+    def fit(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> Self:
+        """Find the rules that the demonstrations keep.
+
+        Parameters
+        ----------
+        demos
+            Complete trajectories of the world that keep `known`.
+        sample_weight
+            One weight per demonstration. Their number then counts as (sum w)^2 / sum w^2.
+
+        Raises
+        ------
+        InvalidDemonstrationError
+            For a demonstration that the world makes impossible or `known` forbids.
+        """
+        self._check_settings()
+        known = as_constraint(self.known)
+        listed = list(demos) if isinstance(demos, Iterator) else demos
+        weights = gather(self.world, known, listed, sample_weight).weights
+        self._search = self._prepare(list(listed), weights, known)
+        self._found = self._search.run()
+        self._learned(self._found, known)
+        return self
+
+    def _check_settings(self) -> None:
+        if not isinstance(self.world, MDP):
+            raise EngineError(f"RuleInference(world, ...) takes an MDP or GridWorld; got {type(self.world).__name__}.")
+        check_discount(self.discount)
+        read_features(self.features, self.world)
+        chosen_templates(self.templates)
+        require_whole("max_rules", self.max_rules, least=0)
+        require_number("min_gain", self.min_gain, least=0.0)
+        require_number("l2", self.l2, least=0.0)
+        require_whole("seed", self.seed, least=0, optional=True)
+        for name in ("tolerance", "level"):
+            require_number(name, getattr(self, name), least=0.0)
+            if getattr(self, name) >= 1.0:
+                raise EngineError(f"{name} is a share, below 1; got {getattr(self, name)!r}.")
+        require_number("level", self.level, above=0.0)
+
+    def _prepare(self, demos: list[Trajectory], weights: Floats, known: Constraint | None) -> Search:
+        """The candidates that these demonstrations suggest, and which of the demonstrations keep each."""
+        batch = batch_of(self.world, demos)
+        tried = candidates(words(self.events, self.world), View(batch, weights, self.tolerance), self.templates)
+        keeps = np.array([batch.keeps(one.tabled) for one in tried], dtype=np.bool_).reshape(len(tried), len(demos))
+        return Search(
+            setting=Setting(self.world, self.features, self.discount, self.l2, self.max_nodes, self.seed or 0),
+            known=[] if known is None else [known],
+            demos=demos,
+            weights=weights,
+            candidates=tried,
+            keeps=keeps,
+            tolerance=self.tolerance,
+            level=self.level,
+            min_gain=self.min_gain,
+            max_rules=self.max_rules,
+            n_jobs=self.n_jobs,
+        )
+
+    def _learned(self, found: Found, known: Constraint | None) -> None:
+        rules = [one.candidate for one in found.taken]
+        self.rules_ = [one.rule for one in rules]
+        self.texts_ = [one.text for one in rules]
+        self.gains_ = np.array([one.scored.gain for one in found.taken], dtype=np.float64)
+        named = [one.rule.named(one.text) for one in rules]
+        self.constraint_ = conjunction(([] if known is None else [known]) + named)
+        self.model_ = found.model.fitted
+        self.least_gain_ = found.level.least
+        self.n_candidates_ = len(self._search.candidates)
+
+    def _require_fitted(self) -> Found:
+        if "_found" not in vars(self):
+            raise NotFittedError("this RuleInference has not seen any demonstrations yet: call fit(demos) first.")
+        return self._found
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_found" in vars(self)
+
+    def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
+        """The mean log-likelihood under `model_`, in nats; -inf with a demonstration that breaks a rule."""
+        self._require_fitted()
+        return self.model_.score(demos, sample_weight)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Compiled work is made again; what was found stays.
+        return {name: value for name, value in vars(self).items() if name != "_search"}

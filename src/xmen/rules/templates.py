@@ -1,0 +1,281 @@
+"""Templates: from events to candidate rules, with thresholds read off the demonstrations.
+
+`TEMPLATES` is the one table, simplest first: a new kind of rule is one function and one row. A template names the
+events that it takes and yields makers, functions from these events to a constraint. A maker is called twice, with the
+user's own events for the rule itself and with words for its text and its quick check.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from itertools import combinations, permutations
+from operator import or_
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from xmen.constraints.arithmetic import count, length, share
+from xmen.constraints.constraint import Constraint, exactly, require_constraint
+from xmen.constraints.occurrence import always, before, first, never, response, sequence, visit
+from xmen.constraints.repetition import longest_repeat, longest_run, no_revisit
+from xmen.errors import ConstraintError
+from xmen.events import Event, Ints
+from xmen.rewards import Floats
+from xmen.rules.batch import UNANSWERED, Batch
+from xmen.rules.words import Word
+
+Maker: TypeAlias = Callable[..., Constraint]
+Choices: TypeAlias = Callable[[Sequence[Word]], Iterator[tuple[Word, ...]]]
+
+ROUND = 20  # a share is also tried at the next looser multiple of 1 / ROUND
+MOST_CHAINED = 12  # events up to which chains of three are tried: their number grows with the third power
+
+
+@dataclass(frozen=True)
+class View:
+    """The demonstrations as templates see them: a batch, its weights (summing to 1), and the share that may differ."""
+
+    batch: Batch
+    weights: Floats
+    tolerance: float
+
+    def at_most(self, values: Ints | Floats) -> list[Any]:
+        """The bounds from above that all but `tolerance` keep, tightest first; one of them where that is 0."""
+        levels = np.unique(values[self.weights > 0])
+        return [k for k in levels.tolist() if self.weights[values > k].sum() <= self.tolerance + 1e-12]
+
+    def at_least(self, values: Ints | Floats) -> list[Any]:
+        """The bounds from below that all but `tolerance` keep, tightest first."""
+        return [-k for k in self.at_most(-values)]
+
+    def most_common(self, values: Ints) -> int:
+        """The value with the largest weight; the smallest of those that tie."""
+        levels, which = np.unique(values, return_inverse=True)
+        return int(levels[np.argmax(np.bincount(which, weights=self.weights).round(12))])
+
+
+@dataclass(frozen=True)
+class Template:
+    """A kind of rule: to which choices of events it applies, and the makers for one choice."""
+
+    name: str
+    choices: Choices
+    makers: Callable[..., Iterator[Maker]]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A rule that may be one of the demonstrator's, and what it is called.
+
+    rule: over the user's events; tabled: the same over words, for quick work; text: its spelling in the user's names;
+    order: how simple its template is (0 the simplest).
+    """
+
+    rule: Constraint
+    tabled: Constraint
+    text: str
+    template: str
+    order: int
+
+    @property
+    def simplicity(self) -> tuple[int, int, str]:
+        """Sorts candidates, the simplest first, the same way whatever the order of the events."""
+        return self.order, len(self.text), self.text
+
+
+# --- to which events a template applies --------------------------------------------------------------------------
+
+
+def nothing(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
+    """No events: rules about the world itself."""
+    yield ()
+
+
+def tuples(n: int, most: int | None = None) -> Choices:
+    """All ordered choices of n different events, as long as there are no more than `most`."""
+    return lambda words: permutations(words, n) if most is None or len(words) <= most else iter(())
+
+
+def one_and_others(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
+    """One event, then all others; from three events on, since with two that is an ordered pair."""
+    for word in words if len(words) > 2 else ():
+        yield (word, *(other for other in words if other is not word))
+
+
+def pairs_and_all(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
+    """All unordered pairs, and all events together."""
+    yield from combinations(words, 2)
+    if len(words) > 2:
+        yield tuple(words)
+
+
+# --- makers ------------------------------------------------------------------------------------------------------
+
+
+def plain(maker: Maker) -> Callable[..., Iterator[Maker]]:
+    """A template without thresholds."""
+
+    def makers(view: View, *chosen: Word) -> Iterator[Maker]:
+        yield maker
+
+    return makers
+
+
+def _count_at_most(view: View, e: Word) -> Iterator[Maker]:
+    for k in view.at_most(view.batch.counts(e)):
+        yield lambda e, k=k: count(e) <= k
+
+
+def _count_at_least(view: View, e: Word) -> Iterator[Maker]:
+    for k in view.at_least(view.batch.counts(e)):
+        yield lambda e, k=k: count(e) >= k
+
+
+def _count_equal(view: View, e: Word) -> Iterator[Maker]:
+    k = view.most_common(view.batch.counts(e))
+    yield lambda e: count(e) == k
+
+
+def _length_at_most(view: View) -> Iterator[Maker]:
+    for k in view.at_most(view.batch.sizes()):
+        yield lambda k=k: length() <= k
+
+
+def _length_at_least(view: View) -> Iterator[Maker]:
+    for k in view.at_least(view.batch.sizes()):
+        yield lambda k=k: length() >= k
+
+
+def _length_equal(view: View) -> Iterator[Maker]:
+    k = view.most_common(view.batch.sizes())
+    yield lambda: length() == k
+
+
+def _repeat_at_most(view: View) -> Iterator[Maker]:
+    for k in view.at_most(view.batch.longest_repeats()):
+        yield lambda k=k: longest_repeat() <= k
+
+
+def _run_at_most(view: View, e: Word) -> Iterator[Maker]:
+    for k in view.at_most(view.batch.longest_runs(e)):
+        yield lambda e, k=k: longest_run(e) <= k
+
+
+def _response_within(view: View, a: Word, b: Word) -> Iterator[Maker]:
+    for k in view.at_most(view.batch.waits(a, b)):
+        if k != UNANSWERED:
+            yield lambda a, b, k=k: response(a, b, within=k)
+
+
+def _shares(view: View, e: Word) -> tuple[Floats, dict[float, Fraction]]:
+    """The share of the event in each demonstration, and each as the fraction that it is."""
+    counts, sizes = view.batch.counts(e), view.batch.sizes()
+    fractions = {c / n: Fraction(c, n) for c, n in zip(counts.tolist(), sizes.tolist(), strict=True)}
+    return counts / sizes, fractions
+
+
+def _share_at_least(view: View, e: Word) -> Iterator[Maker]:
+    shares, fractions = _shares(view, e)
+    tight = [fractions[k] for k in view.at_least(shares)]
+    for k in sorted({*tight, *(Fraction(int(ROUND * k), ROUND) for k in tight)} - {Fraction(0)}):
+        yield lambda e, k=k: share(e) >= k
+
+
+def _share_at_most(view: View, e: Word) -> Iterator[Maker]:
+    shares, fractions = _shares(view, e)
+    tight = [fractions[k] for k in view.at_most(shares)]
+    for k in sorted({*tight, *(Fraction(-int(-ROUND * k // 1), ROUND) for k in tight)} - {Fraction(1)}):
+        yield lambda e, k=k: share(e) <= k
+
+
+def _first_of_all(a: Event, *others: Event) -> Constraint:
+    return first(a, among=reduce(or_, others))
+
+
+def _exactly_one(*events: Event) -> Constraint:
+    return exactly(1, *map(visit, events))
+
+
+def _chain(a: Event, b: Event, c: Event) -> Constraint:
+    return before(a, b) & before(b, c)
+
+
+TEMPLATES: tuple[Template, ...] = (
+    Template("never", tuples(1), plain(never)),
+    Template("visit", tuples(1), plain(visit)),
+    Template("always", tuples(1), plain(always)),
+    Template("count at most", tuples(1), _count_at_most),
+    Template("count at least", tuples(1), _count_at_least),
+    Template("count equal", tuples(1), _count_equal),
+    Template("before", tuples(2), plain(before)),
+    Template("first among", tuples(2), plain(lambda a, b: first(a, among=b))),
+    Template("sequence", tuples(2), plain(sequence)),
+    Template("response", tuples(2), plain(response)),
+    Template("response within", tuples(2), _response_within),
+    Template("longest repeat", nothing, _repeat_at_most),
+    Template("longest run", tuples(1), _run_at_most),
+    Template("no revisit", nothing, plain(lambda: no_revisit())),
+    Template("no revisit of", tuples(1), plain(no_revisit)),
+    Template("length at most", nothing, _length_at_most),
+    Template("length at least", nothing, _length_at_least),
+    Template("length equal", nothing, _length_equal),
+    Template("share at least", tuples(1), _share_at_least),
+    Template("share at most", tuples(1), _share_at_most),
+    Template("exactly one of", pairs_and_all, plain(_exactly_one)),
+    Template("first of all", one_and_others, plain(_first_of_all)),
+    Template("sequence of three", tuples(3, MOST_CHAINED), plain(sequence)),
+    Template("precedence chain", tuples(3, MOST_CHAINED), plain(_chain)),
+)
+"""Every kind of rule that is tried, the simplest first."""
+
+
+def chosen_templates(templates: Sequence[str | Maker] | None) -> list[Template]:
+    """The templates by name, and the user's own functions of events; None is all of `TEMPLATES`."""
+    if templates is None:
+        return list(TEMPLATES)
+    if isinstance(templates, str) or not isinstance(templates, Sequence):
+        raise ConstraintError(f"templates is a list of names and functions of events; got {templates!r:.80}.")
+    known = {one.name: one for one in TEMPLATES}
+    out: list[Template] = []
+    for entry in templates:
+        if callable(entry):
+            out.append(_own(entry))
+        elif entry in known:
+            out.append(known[entry])
+        else:
+            raise ConstraintError(
+                f"there is no template {entry!r}: choose from {', '.join(map(repr, known))}, or give a function of "
+                "events that returns a constraint."
+            )
+    if not out:
+        raise ConstraintError("templates is empty: there would be nothing to try.")
+    return out
+
+
+def _own(maker: Maker) -> Template:
+    """A user's function of one or more events, tried on all ordered choices of different events."""
+    name = getattr(maker, "__name__", repr(maker))
+    try:
+        parameters = inspect.signature(maker).parameters.values()
+    except (TypeError, ValueError):
+        raise ConstraintError(f"the template {name} does not say how many events it takes: wrap it in a def.") from None
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    n_events = sum(p.kind in kinds and p.default is p.empty for p in parameters)
+    return Template(name, tuples(n_events), plain(maker))
+
+
+def candidates(words: Sequence[Word], view: View, templates: Sequence[str | Maker] | None = None) -> list[Candidate]:
+    """All candidates over these words, simplest first, each text once."""
+    out: dict[str, Candidate] = {}
+    for order, template in enumerate(chosen_templates(templates)):
+        for choice in template.choices(words):
+            for maker in template.makers(view, *choice):
+                where = f"the template {template.name!r}"
+                tabled = require_constraint(maker(*choice), where)
+                rule = require_constraint(maker(*(word.event for word in choice)), where)
+                out.setdefault(str(tabled), Candidate(rule, tabled, str(tabled), template.name, order))
+    return sorted(out.values(), key=lambda candidate: candidate.simplicity)
