@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from xmen._sharing import lock_of
 from xmen.baselines.importance import SampledDual, hoeffding
 from xmen.baselines.rollouts import Rollouts, read_policy, world_under
 from xmen.engines.distribution import Distribution, Seed
@@ -183,13 +184,14 @@ class RelativeEntropyIRL(Learner):
 
     def _under_base(self) -> _UnderBase:
         self._require_fitted()
-        kept = vars(self).get("_answering")
-        if not isinstance(kept, _UnderBase) or kept.reward_ is not self.reward_:
-            world, unused = world_under(self.world, read_policy(self.base_policy, self.world, "base_policy"))
-            kept = _UnderBase(world, self._rule(unused), self.discount, self.engine, self.seed)
-            kept.reward_ = self.reward_
-            self._answering: Any = kept
-        return kept
+        with lock_of(self):
+            kept = vars(self).get("_answering")
+            if not isinstance(kept, _UnderBase) or kept.reward_ is not self.reward_:
+                world, unused = world_under(self.world, read_policy(self.base_policy, self.world, "base_policy"))
+                kept = _UnderBase(world, self._rule(unused), self.discount, self.engine, self.seed)
+                kept.reward_ = self.reward_
+                self._answering: Any = kept
+            return kept
 
     def distribution(self, also: Rules = None) -> Distribution:
         """P(tau) = Q(tau) exp(theta . f(tau)) / Z, given `also`; its world has the base policy in the dynamics."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 from numpy.typing import NDArray
 
+from xmen._sharing import once
 from xmen.constraints.constraint import Constraint, units
 from xmen.encoding.builder import ClauseBuilder
 from xmen.encoding.compact import signed_sums
@@ -41,7 +40,7 @@ class Encoding:
         """Which variables carry the parities: 'states', 'edges' or 'bits'."""
         return self.decoder.kind
 
-    @cached_property
+    @once
     def formula(self) -> Formula:
         """The clauses with every constraint required."""
         return Formula(self._builder.n_variables, self._builder.clauses, self._hash_variables)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from xmen._sharing import once
 from xmen.engines.distribution import Distribution, Guarantee, Seed
 from xmen.machines.walks import Walks, release
 from xmen.product.best import best_walk
@@ -44,7 +44,7 @@ class ExactDistribution(Distribution):
     def sizes(self) -> dict[str, Any]:
         return {"product nodes": self.product.n_nodes, "product edges": self.product.n_edges}
 
-    @cached_property
+    @once
     def _weights(self) -> Weights:
         world, product = self.world, self.product
         return Weights(
@@ -55,11 +55,11 @@ class ExactDistribution(Distribution):
             given_start=self.given == "start",
         )
 
-    @cached_property
+    @once
     def _messages(self) -> Messages:
         return pass_messages(self.product, self._weights)
 
-    @cached_property
+    @once
     def _flow(self) -> Flow:
         return self._messages.flow()
 
@@ -71,7 +71,7 @@ class ExactDistribution(Distribution):
         log_z = self._messages.log_partition
         return (log_z, 0.0) if return_std else log_z
 
-    @cached_property
+    @once
     def _start_partitions(self) -> Floats:
         """log Z(s_0) of each start node of the product."""
         return self.log_completions(0, self.product.starts)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xmen._sharing import once
 from xmen.constraints.constraint import Constraint, units
 from xmen.encoding.decoding import Decoder
 from xmen.encoding.trajectories import Encoding
@@ -162,7 +162,7 @@ class HashedWorld:
         levels = Levels(high, 1, min(Levels.covering(high, low).n_levels, most))
         return self.embedding(space, levels, rounding=COARSE_ROUNDING).residual()
 
-    @cached_property
+    @once
     def log2_count(self) -> float:
         """log2 of a number that the valid trajectories do not exceed: listed, or all of the world's."""
         if self.walks is not None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from xmen._sharing import once
 from xmen.constraints.constraint import Constraint, conjunction, units
 from xmen.engines.diagnosis import multiply
 from xmen.engines.distribution import Distribution, Guarantee, Seed
@@ -126,7 +126,7 @@ class RejectDistribution(Distribution):
             yield n, valid
             size *= 2
 
-    @cached_property
+    @once
     def _moments(self) -> WalkMoments:
         """Means and their spread over a fixed number of relaxed draws."""
         moments = WalkMoments(self.world, self._table, self.discount)

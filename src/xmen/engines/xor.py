@@ -6,12 +6,12 @@ is never multiplied out: machines stand side by side in one formula.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from xmen._sharing import lock_of, once
 from xmen.engines.distribution import Distribution, Guarantee, Seed
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.hashed import HashedWorld, WalkFunction
@@ -58,8 +58,13 @@ class XorDistribution(Distribution):
         self.hashed, self.relaxation, self.settings = hashed, relaxation, settings
         self._compiled = compiled
         # Estimates and plans have streams of their own: answers do not depend on the order of questions.
-        self._plan_seed, self._estimate_seed = np.random.SeedSequence(int(self._rng.integers(2**63))).spawn(2)
+        planning, self._estimate_seed = np.random.SeedSequence(int(self._rng.integers(2**63))).spawn(2)
+        self._plan_seed, self._parities_seed = planning.spawn(2)
         self.info = Info()
+
+    def _spend(self, spent: Info) -> None:
+        with lock_of(self):
+            self.info += spent
 
     @property
     def oracle(self) -> str:
@@ -80,37 +85,37 @@ class XorDistribution(Distribution):
         """The requested bound; settings without one were refused."""
         return Guarantee(self.settings.delta, self.settings.failure)
 
-    @cached_property
+    @once
     def _log_range(self) -> tuple[float, float]:
         """Bounds on R + log D over valid trajectories, from the relaxation that could be multiplied."""
         return ExactDistribution(self.relaxation.product, self.reward, self.discount, None).score_range()
 
-    @cached_property
+    @once
     def _space(self) -> Space:
         return self.hashed.space(self._table, self.discount, self._log_range)
 
-    @cached_property
+    @once
     def n_parities(self) -> int:
         """The number of parities of an estimate's cells."""
-        rng = np.random.default_rng(self._plan_seed.spawn(1)[0])
+        rng = np.random.default_rng(self._parities_seed)
         m, spent = choose_parities(self._space, self.settings.cell_size or DEFAULT_CELL_SIZE, rng)
-        self.info += spent
+        self._spend(spent)
         return m
 
-    @cached_property
+    @once
     def _plan(self) -> CellPlan:
-        rng = np.random.default_rng(self._plan_seed.spawn(1)[0])
+        rng = np.random.default_rng(self._plan_seed)
         size = self.settings.cell_size or DEFAULT_CELL_SIZE
         bound = bound_partition(self._space, self.n_parities, self.settings.failure, rng, cell_size=size)
-        self.info += bound.info
+        self._spend(bound.info)
         return CellPlan.solve(self.settings.delta, bound, cell_size=self.settings.cell_size)
 
-    @cached_property
+    @once
     def _estimate(self) -> CellEstimate:
         rng = np.random.default_rng(self._estimate_seed)
         function = WalkFunction(self.hashed.decoder, self.world, self._table, self.discount)
         found = estimate(self._space, self.n_parities, N_CELLS, rng, function)
-        self.info += found.info
+        self._spend(found.info)
         return found
 
     def log_partition(self, return_std: bool = False) -> Any:
@@ -148,7 +153,7 @@ class XorDistribution(Distribution):
         if not wanted:
             return []
         rows, spent = sample_cells(self._space, self._plan, wanted, rng)
-        self.info += spent
+        self._spend(spent)
         return release(self.hashed.decoder.decode(rows[:, : self.hashed.decoder.width]), self._compiled)
 
     def sample_paws(self, n: int, seed: Seed = None, **choices: Any) -> tuple[list[Trajectory], PawsPlan, Info]:

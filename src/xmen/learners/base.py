@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
+from xmen._sharing import lock_of
 from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.choose import distribution
 from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, check_given
@@ -117,23 +118,24 @@ class Learner(Settings, ABC):
         Nothing is retrained. The last one asked for is kept, so that asking again is free.
         """
         self._require_fitted()
-        kept = vars(self).get("_answering")
-        if kept is not None and kept[0] is also and kept[1] == self._asked():
-            answering: Distribution = kept[2]
-            return answering
-        d = distribution(
-            self.world,
-            self._rule(also),
-            self.reward_,
-            discount=self.discount,
-            engine=self.engine,
-            seed=self.seed,
-            given=self.given,
-            **self._engine_settings(),
-        )
-        if also is None or isinstance(also, Constraint):  # a list can change under the same identity
-            self._keep(also, d)
-        return d
+        with lock_of(self):  # two threads that ask first would each make one, and get the same samples
+            kept = vars(self).get("_answering")
+            if kept is not None and kept[0] is also and kept[1] == self._asked():
+                answering: Distribution = kept[2]
+                return answering
+            d = distribution(
+                self.world,
+                self._rule(also),
+                self.reward_,
+                discount=self.discount,
+                engine=self.engine,
+                seed=self.seed,
+                given=self.given,
+                **self._engine_settings(),
+            )
+            if also is None or isinstance(also, Constraint):  # a list can change under the same identity
+                self._keep(also, d)
+            return d
 
     def _keep(self, also: Constraint | None, answering: Distribution) -> None:
         """Remember a distribution, for as long as settings and reward are the same objects."""

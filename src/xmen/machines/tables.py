@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from xmen._sharing import Lock
 from xmen.constraints.constraint import Constraint, HowMany
 from xmen.constraints.leaf import Leaf
 from xmen.constraints.verdict import Sure
@@ -48,6 +49,7 @@ class MachineTable:
         self.letters[ends, world.n_actions] = letters[len(states) :]
         self.edge_letters: Index = self.letters[world.source, world.action]
 
+        self._filling = Lock()  # threads look entries up without it: an entry never changes once it is known
         self.states: list[Hashable] = []
         self._index: dict[Hashable, int] = {}
         self.next = np.full((4, max(1, len(self.symbols))), UNKNOWN, dtype=np.int32)
@@ -62,11 +64,13 @@ class MachineTable:
     def _row(self, state: Hashable) -> int:
         row = self._index.get(state)
         if row is None:
-            row = self._index[state] = len(self.states)
-            self.states.append(state)
+            # In this order, so that an error or Ctrl-C on the way leaves no row behind that is half there.
+            row, accepting = len(self.states), self.leaf.final(state)
             if row == len(self.next):
                 self._grow()
-            self.accepting[row] = self.leaf.final(state)
+            self.accepting[row] = accepting
+            self.states.append(state)
+            self._index[state] = row
         return row
 
     def _grow(self) -> None:
@@ -84,11 +88,12 @@ class MachineTable:
         missing = np.flatnonzero(successors == UNKNOWN)
         if len(missing):
             pairs = np.unique(rows[missing].astype(np.int64) * len(self.symbols) + letters[missing])
-            for pair in pairs.tolist():
-                row, letter = divmod(pair, len(self.symbols))
-                successor = self._row(self.leaf.advance(self.states[row], self.symbols[letter]))
-                self.next[row, letter] = successor
-            successors[missing] = self.next[rows[missing], letters[missing]]
+            with self._filling:
+                for pair in pairs.tolist():
+                    row, letter = divmod(pair, len(self.symbols))
+                    successor = self._row(self.leaf.advance(self.states[row], self.symbols[letter]))
+                    self.next[row, letter] = successor
+                successors[missing] = self.next[rows[missing], letters[missing]]
         return successors
 
     def final(self, rows: Index, last_states: Index) -> NDArray[np.bool_]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,20 +66,34 @@ def as_trajectories(walks: Walks, world: MDP) -> list[Trajectory]:
     visited = np.concatenate([np.ones((len(walks), 1), dtype=np.bool_), inside], axis=1)
     states, actions = tuple(walks.states(world)[visited].tolist()), tuple(walks.actions(world)[inside].tolist())
     trusted, out, begin = Trajectory._trusted, [], 0
-    with _collector_paused():
+    with _collector_paused:
         for i, end in enumerate(np.cumsum(walks.lengths).tolist()):
             out.append(trusted(states[begin + i : end + i + 1], actions[begin:end]))
             begin = end
     return out
 
 
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """No garbage collection inside: looking through many thousand new tuples would double the time to make them."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+class _CollectorPaused:
+    """No garbage collection inside: looking through many thousand new tuples would double the time to make them.
+
+    Collection goes on when the last thread has left, if it was on when the first one entered.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._was_enabled = threading.Lock(), 0, False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._was_enabled = gc.isenabled()
+                gc.disable()
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0 and self._was_enabled:
+                gc.enable()
+
+
+_collector_paused = _CollectorPaused()

@@ -78,10 +78,11 @@ class KillableOracle:
     def _child(self) -> Iterator[_Child]:
         """A child that waits for a question; it is kept for the next one if it still does so afterwards."""
         child = None
-        while _idle and child is None:
-            child = _idle.pop()
-            if child.owner != os.getpid() or not child.alive:
-                child = None
+        with contextlib.suppress(IndexError):  # nobody waits; asking first would leave room for another thread
+            while child is None:
+                child = _idle.pop()
+                if child.owner != os.getpid() or not child.alive:
+                    child = None
         try:
             child = child or _Child(self.oracle)
         except (EOFError, OSError) as error:

@@ -9,12 +9,12 @@ start to acceptance within the horizon is dropped.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xmen._sharing import once
 from xmen.constraints.constraint import units
 from xmen.errors import ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
@@ -57,7 +57,7 @@ class Product:
         """Whether all trajectories have exactly `horizon` actions."""
         return not self.world.has_terminal
 
-    @cached_property
+    @once
     def topological(self) -> tuple[NDArray[np.uint32], NDArray[np.int32]] | None:
         """Nodes so that all edges go forward, and the longest way to each; None when there is a cycle."""
         order, longest = topological_order(self.indptr, self.target)
@@ -84,7 +84,7 @@ class Product:
         """Where trajectories end, on a timeless product."""
         return self.accepting & (self.depth == self.horizon) if self.fixed_length else self.accepting
 
-    @cached_property
+    @once
     def outwards(self) -> NDArray[np.uint32]:
         """The nodes at which trajectories cannot end, nearest to acceptance first."""
         order = np.argsort(self.distance, kind="stable").astype(np.uint32)

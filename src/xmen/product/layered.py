@@ -13,7 +13,7 @@ become the new potential. So nothing underflows, and true zeros stay zero.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,14 +37,27 @@ class _Layer:
     factor: float  # b_t = factor * (stop + sum w b_{t+1})
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Base:
-    """Edge weights relative to a potential as of action t, and room for those of another action."""
+    """Edge weights relative to a potential as of action t."""
 
     epoch: int
     t: int
     weights: Floats
-    rescaled: Floats
+
+
+@dataclass
+class _Sweep:
+    """What one question makes on its way over the layers.
+
+    Every question has its own, so that threads can share the messages. `base` and `segment` come from other sweeps and
+    go to others: they are replaced, never written into.
+    """
+
+    base: _Base | None = None
+    segment: dict[int, Floats] = field(default_factory=dict)  # layers made again
+    rescaled: Floats | None = None  # room for the weights of another action than that of `base`
+    stop: tuple[tuple[int, float], Floats] | None = None
 
 
 class Layered:
@@ -55,9 +68,8 @@ class Layered:
         self._stops_anywhere = not product.fixed_length
         self._plan: list[_Layer] = [_Layer(0, 0.0, False, 1.0)] * (product.horizon + 1)
         self._kept: dict[int, Floats] = {}
-        self._segment: dict[int, Floats] = {}
-        self._base: _Base | None = None
-        self._stop: tuple[tuple[int, float], Floats] | None = None
+        self._segment: dict[int, Floats] = {}  # the last one that `log_completions` made
+        self._first_base: _Base | None = None
         total = 8 * int(product.layer_ends.sum())
         self._stride = 1 if total <= MESSAGE_BYTES else max(2, int(np.sqrt(product.horizon)))
         self._potentials = [self._first_potential()]
@@ -76,18 +88,23 @@ class Layered:
         return potential
 
     def _backward(self) -> None:
-        product = self._product
+        product, sweep = self._product, _Sweep()
         b = product.accepting.astype(np.float64)
         for t in range(product.horizon, -1, -1):
             if t < product.horizon:
-                b = self._step(t, b)
+                b = self._step(t, b, sweep)
             if t % self._stride == 0 or t == product.horizon or self._plan[t].in_log_space:
                 self._kept[t] = b
+        self._first_base = sweep.base
 
-    def _step(self, t: int, after: Floats) -> Floats:
+    def _sweep(self) -> _Sweep:
+        """A new sweep, which begins with the weights that backward ended with: forward begins there."""
+        return _Sweep(self._first_base)
+
+    def _step(self, t: int, after: Floats, sweep: _Sweep) -> Floats:
         """b_t from b_{t+1}, choosing scale and potential on the way."""
         epoch, scale = self._plan[t + 1].epoch, self._plan[t + 1].scale
-        out, least, largest = self._linear_layer(t, after)
+        out, least, largest = self._linear_layer(t, after, sweep)
         if least >= SMALL and largest <= LARGE:
             self._plan[t] = _Layer(epoch, scale, False, 1.0)
             return out
@@ -104,33 +121,33 @@ class Layered:
         self._plan[t] = _Layer(len(self._potentials) - 1, 0.0, True, 1.0)
         return alive.astype(np.float64)
 
-    def _linear_layer(self, t: int, after: Floats) -> tuple[Floats, float, float]:
+    def _linear_layer(self, t: int, after: Floats, sweep: _Sweep) -> tuple[Floats, float, float]:
         """b_t / factor_t from b_{t+1}, under the potential and scale of the latter."""
         product, layer = self._product, self._plan[t + 1]
         n = int(product.layer_ends[t])
         out = np.empty(n)
-        weights = self._layer_weights(t, layer.epoch)
-        stop = self._stop_weights(layer.epoch, layer.scale)
+        weights = self._layer_weights(t, layer.epoch, sweep)
+        stop = self._stop_weights(layer.epoch, layer.scale, sweep)
         least, largest = sweeps.backward_layer(n, product.indptr, product.target, weights, stop, after, out)
         return out, least, largest
 
-    def _stop_weights(self, epoch: int, scale: float) -> Floats:
-        if self._stop is None or self._stop[0] != (epoch, scale):
+    def _stop_weights(self, epoch: int, scale: float, sweep: _Sweep) -> Floats:
+        if sweep.stop is None or sweep.stop[0] != (epoch, scale):
             stop = np.zeros(self._product.n_nodes)
             if self._stops_anywhere:
                 ends = self._product.accepting
                 stop[ends] = np.exp(-self._potentials[epoch][ends] - scale)
-            self._stop = ((epoch, scale), stop)
-        return self._stop[1]
+            sweep.stop = ((epoch, scale), stop)
+        return sweep.stop[1]
 
-    def _layer_weights(self, t: int, epoch: int) -> Floats:
+    def _layer_weights(self, t: int, epoch: int, sweep: _Sweep) -> Floats:
         """Edge weights of action t relative to a potential.
 
         Made anew when the potential changes; from one t to the next only a factor per world edge changes, and
         that only when there is a discount.
         """
         product, weights = self._product, self._weights
-        base, drift = self._base, np.zeros(0)
+        base, drift = sweep.base, np.zeros(0)
         if base is not None and base.epoch == epoch:
             if base.t == t or weights.discount == 1.0:
                 return base.weights
@@ -139,11 +156,13 @@ class Layered:
             relative: Floats = sweeps.relative_weights(
                 product.n_nodes, product.indptr, product.target, product.edge, weights.at(t), self._potentials[epoch]
             )
-            self._base = _Base(epoch, t, relative, np.empty(0 if weights.discount == 1.0 else len(relative)))
+            sweep.base = _Base(epoch, t, relative)
             return relative
+        if sweep.rescaled is None:
+            sweep.rescaled = np.empty(len(base.weights))
         n_edges = int(product.indptr[product.layer_ends[t]])
-        sweeps.rescale_weights(n_edges, product.edge, base.weights, np.exp(drift), base.rescaled)
-        return base.rescaled
+        sweeps.rescale_weights(n_edges, product.edge, base.weights, np.exp(drift), sweep.rescaled)
+        return sweep.rescaled
 
     def _log_after(self, t: int, after: Floats) -> Floats:
         layer = self._plan[t + 1]
@@ -166,27 +185,29 @@ class Layered:
         )
         return value
 
-    def _layer(self, t: int) -> Floats:
+    def _layer(self, t: int, sweep: _Sweep) -> Floats:
         """b_t, kept or made again from the next layer that was kept."""
         if t in self._kept:
             return self._kept[t]
-        if t not in self._segment:
+        if t not in sweep.segment:
             u = t
             while u not in self._kept:
                 u += 1
-            self._segment, b = {}, self._kept[u]
+            again: dict[int, Floats] = {}
+            b, backward = self._kept[u], self._sweep()
             for s in range(u - 1, t - 1, -1):
-                b = self._linear_layer(s, b)[0] * self._plan[s].factor
-                self._segment[s] = b
-        return self._segment[t]
+                b = self._linear_layer(s, b, backward)[0] * self._plan[s].factor
+                again[s] = b
+            sweep.segment = again
+        return sweep.segment[t]
 
-    def _conditional(self, t: int) -> tuple[Floats, Floats]:
+    def _conditional(self, t: int, sweep: _Sweep) -> tuple[Floats, Floats]:
         """(weights, after): edge e is action t in proportion to weights[e] after[target]."""
-        product, after, layer = self._product, self._layer(t + 1), self._plan[t]
+        product, after, layer = self._product, self._layer(t + 1, sweep), self._plan[t]
         if not layer.in_log_space:
-            return self._layer_weights(t, layer.epoch), after
+            return self._layer_weights(t, layer.epoch, sweep), after
         n = int(product.layer_ends[t])
-        value = np.where(self._layer(t) > 0, self._potentials[layer.epoch][:n], -np.inf)
+        value = np.where(self._layer(t, sweep) > 0, self._potentials[layer.epoch][:n], -np.inf)
         conditional = sweeps.conditional_weights(
             n, product.indptr, product.target, product.edge, self._weights.at(t), self._log_after(t, after), value
         )
@@ -197,9 +218,9 @@ class Layered:
         here = np.zeros(product.n_nodes)
         np.add.at(here, product.starts, self._starts)
         counts, discounted = np.zeros((2, len(product.world.source)))
-        entropy = entropy_of(self._starts)
+        entropy, sweep = entropy_of(self._starts), self._sweep()
         for t in range(product.horizon):
-            weights, after = self._conditional(t)
+            weights, after = self._conditional(t, sweep)
             there = np.zeros(product.n_nodes)
             step = counts if discount == 1.0 else np.zeros_like(counts)
             entropy += sweeps.forward_layer(
@@ -221,17 +242,19 @@ class Layered:
         return Flow(counts, counts if discount == 1.0 else discounted, self._starts, entropy)
 
     def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
-        layer = self._plan[t]
-        completions: Floats = _log(self._layer(t)[nodes]) + self._potentials[layer.epoch][nodes] + layer.scale
+        layer, sweep = self._plan[t], self._sweep()
+        sweep.segment = self._segment  # a policy asks for one t after the other
+        completions: Floats = _log(self._layer(t, sweep)[nodes]) + self._potentials[layer.epoch][nodes] + layer.scale
+        self._segment = sweep.segment
         return completions
 
     def walk(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         product = self._product
         starts = draw_starts(product, self._starts, n, rng)
-        node = starts.copy()
+        node, sweep = starts.copy(), self._sweep()
         steps: list[NDArray[np.uint32]] = []
         for t in range(product.horizon):
-            weights, after = self._conditional(t)
+            weights, after = self._conditional(t, sweep)
             taken = sweeps.choose_edges(product.indptr, product.target, weights, after, rng.random(n), node)
             if np.all(taken == NO_EDGE):
                 break

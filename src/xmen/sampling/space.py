@@ -66,13 +66,11 @@ class Space:
 
     def patient(self, attempt: int) -> Space:
         """The same space with a fresh oracle and more time; see the function `patient`."""
-        return self if attempt == 0 else replace(self, oracle=patient(self.oracle, attempt))
+        return replace(self, oracle=patient(self.oracle, attempt))
 
 
 def patient(oracle: Oracle, attempt: int) -> Oracle:
-    """A fresh copy of the oracle with its time limit doubled `attempt` times; the oracle itself when attempt is 0."""
-    if attempt == 0:
-        return oracle
+    """A copy of the oracle, with its own count of queries, and with its time limit doubled `attempt` times."""
     oracle = copy.copy(oracle)
     if oracle.time_limit is not None:
         oracle.time_limit *= 2.0**attempt

@@ -10,6 +10,7 @@ fresh solver and twice the time. A worker that dies takes only unfinished tasks 
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
@@ -26,6 +27,7 @@ Progress: TypeAlias = Callable[[int, int], None]  # tasks done, tasks in all
 
 ATTEMPTS = 4  # of a task that times out: 1, 2, 4 and 8 times the limit
 DEATHS = 3  # of workers that a task was alone on, before it is given up
+_spawning = threading.Lock()
 _LARGEST_CHUNK = 32  # tasks per joblib call: the call costs about as much as one listed cell
 
 
@@ -105,8 +107,9 @@ def run_tasks(
 
 
 def spawn(rng: np.random.Generator, n: int) -> list[np.random.SeedSequence]:
-    """n seeds for n tasks; the next call gives others."""
-    seeds: list[np.random.SeedSequence] = rng.bit_generator.seed_seq.spawn(n)  # type: ignore[attr-defined]
+    """n seeds for n tasks; the next call gives others, also one in another thread."""
+    with _spawning:  # numpy locks what draws numbers, not this
+        seeds: list[np.random.SeedSequence] = rng.bit_generator.seed_seq.spawn(n)  # type: ignore[attr-defined]
     return seeds
 
 
