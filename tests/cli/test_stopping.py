@@ -7,12 +7,15 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+import xmen as xm
 from cli.commands import report, run, start, write_problem
+from xmen.experiments import EXPERIMENTS
 
 FIT = "fit p.toml --method cells --seed 5 --max-iter 150 --json"
 PATIENCE = 120.0  # seconds
@@ -127,3 +130,51 @@ def test_ctrl_c_before_anything_was_learned(monkeypatch, folder):
     assert result.exit_code == 130
     assert result.stderr == "error: stopped by Ctrl-C before there was anything to keep\n"
     assert not (folder / "p_model").exists()
+
+
+@pytest.mark.parametrize("command", [[sys.executable, "-m", "xmen.cli"], [str(Path(sys.executable).with_name("xmen"))]])
+def test_ctrl_c_while_the_program_is_still_loading(folder, command):
+    """A library that takes forever to load: what is said does not depend on when Ctrl-C came."""
+    (folder / "slow").mkdir()
+    (folder / "slow" / "numpy.py").write_text("import sys, time\nprint('loading', flush=True)\ntime.sleep(60)\n")
+    environment = {**os.environ, "PYTHONPATH": str(folder / "slow")}
+    arguments = [*command, "check", "p.toml", "--json"]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(arguments, stdout=pipe, stderr=pipe, text=True, env=environment)
+    assert process.stdout.readline() == "loading\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert err == "error: stopped by Ctrl-C before there was anything to keep\n"
+    assert json.loads(out) == {"error": err[7:-1], "kind": "KeyboardInterrupt"}
+
+
+def test_ctrl_c_in_reproduce_leaves_no_record_of_what_was_not_finished(folder, monkeypatch):
+    """The fit inside the experiment would keep what it has; the experiment must not take that for its result."""
+    finished = []
+
+    def experiment(name):
+        def run_it(book):
+            def ctrl_c(record):
+                raise KeyboardInterrupt
+
+            grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right", "up-right"))
+            demos = xm.distribution(grid, None, None, seed=0).sample(20)
+            callback = ctrl_c if name == "human" and len(finished) == 2 else None
+            xm.MaxEntIRL(grid, l2=0.1, callback=callback).fit(demos)
+            finished.append(name)
+            book.title(name)
+
+        return run_it
+
+    for name in EXPERIMENTS:
+        monkeypatch.setattr(f"xmen.experiments.{name}.run", experiment(name))
+    stopped_run = run("reproduce all --out report --json")
+    assert stopped_run.exit_code == 130, stopped_run.output
+    assert json.loads(stopped_run.stdout)["kind"] == "KeyboardInterrupt"
+    assert "human is not finished, and has no record; --resume keeps figure1, grid" in stopped_run.stderr
+    assert sorted(path.name for path in Path("report").iterdir()) == ["figure1.json", "grid.json"]
+    assert finished == ["figure1", "grid"]
+    finished.append("stopped")
+    assert run("reproduce all --out report --resume").exit_code == 0
+    assert finished == ["figure1", "grid", "stopped", "human", "convergence"]

@@ -13,6 +13,7 @@ import pytest
 
 import xmen as xm
 from learners.tasks import grid_task
+from xmen.methods.runs import Outcome, Run, drive
 from xmen.notices import InterruptedWarning
 from xmen.progress.monitor import Monitor, Record
 
@@ -238,3 +239,48 @@ def test_a_ctrl_c_that_a_finaliser_swallows_is_not_lost(monkeypatch):
     assert dropped == [KeyboardInterrupt]
     assert monitor.interrupted
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+class Counting(Run):
+    """Five steps; the state is how many were made."""
+
+    state_type = tuple
+
+    def start(self):
+        return (0,)
+
+    def finished(self, state):
+        return state[0] == 5
+
+    def step(self, state):
+        return (state[0] + 1,), {"loss": state[0] + 1.0, "gradient_norm": 0.0}
+
+    def conclude(self, state, monitor):
+        return Outcome(np.array(state, dtype=float), True, None)
+
+
+@pytest.mark.parametrize("moment", ["before the record", "after the record", "in the callback"])
+def test_ctrl_c_around_the_record_of_a_step_leaves_one_record_per_step(monkeypatch, moment):
+    """A state that is a step ahead of its history, or behind it, would end with one record too few or too many."""
+    note, asked = Monitor.note, []
+
+    def interrupted(self, *values, **details):
+        asked.append(len(asked))
+        if len(asked) == 3 and moment == "before the record":
+            raise KeyboardInterrupt
+        entry = note(self, *values, **details)
+        if len(asked) == 3 and moment == "after the record":
+            raise KeyboardInterrupt
+        return entry
+
+    def callback(record):
+        if record.iteration == 3 and moment == "in the callback":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Monitor, "note", interrupted)
+    monitor = Monitor(callback)
+    with pytest.warns(InterruptedWarning):
+        outcome = drive(Counting(), monitor, None)
+    assert outcome.answer.tolist() == [3.0]
+    assert [record.iteration for record in monitor.history] == [1, 2, 3]
+    assert [record.loss for record in monitor.history] == [1.0, 2.0, 3.0]

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xmen._sharing import lock_of
 from xmen.baselines.importance import SampledDual, hoeffding
 from xmen.baselines.rollouts import Rollouts, read_policy, world_under
 from xmen.engines.distribution import Distribution, Seed
@@ -29,6 +28,7 @@ from xmen.notices import LearningWarning, UnboundedWarning, notify
 from xmen.progress.monitor import Callback, Monitor
 from xmen.rewards import Floats
 from xmen.rewards.features import Features, read_features
+from xmen.sharing import lock_of
 from xmen.storage.models import storable
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory

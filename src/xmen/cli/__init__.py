@@ -21,6 +21,9 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line on the arguments of this process."""
+    from xmen.cli._loading import begin_loading
+
+    begin_loading()
     from xmen.cli.app import app
 
     app(prog_name="xmen")

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from xmen.cli._loading import NOTHING_KEPT, end_loading
 from xmen.cli._output import MISTAKE, NO, STOPPED, error_report, fail, leave_unread, print_json
 from xmen.errors import InfeasibleError, InvalidDemonstrationError, XmenError
 
@@ -29,13 +30,14 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         as_json = self._as_json
         try:
+            end_loading()
             return super().invoke(ctx)
         except (InfeasibleError, InvalidDemonstrationError) as error:
             fail(error, str(error), NO, as_json)
         except XmenError as error:
             fail(error, str(error), MISTAKE, as_json)
         except KeyboardInterrupt as error:
-            fail(error, "stopped by Ctrl-C before there was anything to keep", STOPPED, as_json)
+            fail(error, str(error) or NOTHING_KEPT, STOPPED, as_json)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 leave_unread()

@@ -30,12 +30,16 @@ def run_reproduce(
 
     matplotlib.use("Agg")
     names = EXPERIMENTS if name == "all" else (name,)
-    records = []
+    records: list[Record] = []
     for one in names:
         record = _finished(one, out, quick, seed, data) if resume else None
         if record is None:
-            with _progress(one) as tell:
-                record = reproduce(one, out, quick=quick, seed=seed, data=data, tell=tell)
+            try:
+                with _progress(one) as tell:
+                    record = reproduce(one, out, quick=quick, seed=seed, data=data, tell=tell)
+            except KeyboardInterrupt:
+                kept = f"; --resume keeps {', '.join(done.name for done in records)}" if records else ""
+                raise KeyboardInterrupt(f"stopped by Ctrl-C: {one} is not finished, and has no record{kept}") from None
         records.append(record)
         if not as_json:
             _print(record, out)

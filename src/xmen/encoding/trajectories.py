@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen._sharing import once
 from xmen.constraints.constraint import Constraint, units
 from xmen.encoding.builder import ClauseBuilder
 from xmen.encoding.compact import signed_sums
@@ -14,6 +13,7 @@ from xmen.encoding.machines import encode_tree
 from xmen.encoding.paths import PathLiterals, Places, encode_paths, find_places
 from xmen.machines.walks import Walks
 from xmen.oracles.formula import Bits, Formula
+from xmen.sharing import once
 from xmen.worlds.mdp import MDP
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xmen._sharing import once
 from xmen.engines.distribution import Distribution, Guarantee, Seed
 from xmen.machines.walks import Walks, release
 from xmen.product.best import best_walk
@@ -15,6 +14,7 @@ from xmen.product.graph import Product
 from xmen.product.inference import pass_messages
 from xmen.product.messages import NO_EDGE, Flow, Messages, Weights
 from xmen.rewards import Floats, Reward
+from xmen.sharing import once
 from xmen.worlds.trajectory import Trajectory
 
 SAMPLE_CELLS = 20_000_000  # states held at once while sampling; larger requests are drawn in batches

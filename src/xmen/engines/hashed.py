@@ -13,7 +13,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen._sharing import once
 from xmen.constraints.constraint import Constraint, units
 from xmen.encoding.decoding import Decoder
 from xmen.encoding.trajectories import Encoding
@@ -27,6 +26,7 @@ from xmen.oracles.protocol import Oracle
 from xmen.product.listing import list_walks
 from xmen.rewards import Floats
 from xmen.sampling import Embedding, Levels, NumberedLevels, Space, WeightDepth, embed, embed_numbers
+from xmen.sharing import once
 from xmen.worlds.mdp import MDP
 
 Integers: TypeAlias = NDArray[np.int64]

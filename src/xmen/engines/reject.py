@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xmen._sharing import once
 from xmen.constraints.constraint import Constraint, conjunction, units
 from xmen.engines.diagnosis import multiply
 from xmen.engines.distribution import Distribution, Guarantee, Seed
@@ -24,6 +23,7 @@ from xmen.machines.tables import CompiledConstraint
 from xmen.machines.walks import Walks, release
 from xmen.product.graph import DEFAULT_MAX_NODES, Product
 from xmen.rewards import Floats, Reward
+from xmen.sharing import once
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
 

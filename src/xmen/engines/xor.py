@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xmen._sharing import lock_of, once
 from xmen.engines.distribution import Distribution, Guarantee, Seed
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.hashed import HashedWorld, WalkFunction
@@ -34,6 +33,7 @@ from xmen.sampling import (
     sample_cells,
     sample_paws,
 )
+from xmen.sharing import lock_of, once
 from xmen.worlds.trajectory import Trajectory
 
 N_CELLS = 64  # fresh matrices behind an estimate

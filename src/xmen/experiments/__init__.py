@@ -10,6 +10,7 @@ from pathlib import Path
 
 from xmen.errors import XmenError
 from xmen.experiments.notebook import Notebook, Record, Tell
+from xmen.progress.monitor import all_or_nothing
 
 __all__ = ["EXPERIMENTS", "Notebook", "Record", "reproduce"]
 
@@ -26,11 +27,15 @@ def reproduce(
     data: Path | None = None,
     tell: Tell | None = None,
 ) -> Record:
-    """Run one experiment: figures and a JSON record go to `folder`, and the record is returned."""
+    """Run one experiment: figures and a JSON record go to `folder`, and the record is returned.
+
+    Ctrl-C ends it without a record, also in the middle of a fit.
+    """
     if name not in EXPERIMENTS:
         known = ", ".join(EXPERIMENTS)
         raise XmenError(f"there is no experiment {name!r}: choose one of {known}, or all.")
     folder.mkdir(parents=True, exist_ok=True)
     book = Notebook(name, folder, quick=quick, seed=seed, data=data, tell=tell)
-    import_module(f"xmen.experiments.{name}").run(book)
+    with all_or_nothing():
+        import_module(f"xmen.experiments.{name}").run(book)
     return book.finish()

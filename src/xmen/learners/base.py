@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from xmen._sharing import lock_of
 from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.choose import distribution
 from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, check_given
@@ -22,6 +21,7 @@ from xmen.notices import ConvergenceWarning, notify
 from xmen.policies.policy import Policy
 from xmen.progress.monitor import Monitor, Record
 from xmen.rewards import Floats, LinearReward, Reward
+from xmen.sharing import lock_of
 from xmen.storage.models import save
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory

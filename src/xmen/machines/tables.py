@@ -13,13 +13,13 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen._sharing import Lock
 from xmen.constraints.constraint import Constraint, HowMany
 from xmen.constraints.leaf import Leaf
 from xmen.constraints.verdict import Sure
 from xmen.errors import ProductTooLargeError
 from xmen.events import NO_ACTION
 from xmen.machines import kernels
+from xmen.sharing import Lock
 from xmen.worlds.mdp import MDP
 
 Index: TypeAlias = NDArray[np.int32]

@@ -75,14 +75,19 @@ def drive(run: Run[State], monitor: Monitor, checkpoint: Checkpoint | None) -> O
     else:
         state, history = stored
         monitor.resume(history)
+    # In one name, so that no Ctrl-C can come between a step, what to record of it, and how many there are then.
+    reached: tuple[State, dict[str, float], int] = (state, {}, len(monitor.history))
     with monitor:
-        while not run.finished(state):
-            state, entry = run.step(state)
-            stop = monitor.record(**entry)
-            if checkpoint is not None and checkpoint.due(len(monitor.history)):
-                checkpoint.save(state, monitor.history)
+        while not run.finished(reached[0]):
+            reached = (*run.step(reached[0]), reached[2] + 1)
+            stop = monitor.record(**reached[1])
+            if checkpoint is not None and checkpoint.due(reached[2]):
+                checkpoint.save(reached[0], monitor.history)
             if stop:
                 break
+    state, entry, n_steps = reached
+    if len(monitor.history) < n_steps:
+        monitor.note(**entry)
     if checkpoint is not None:
         checkpoint.save(state, monitor.history)
     return run.conclude(state, monitor)

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen._sharing import once
 from xmen.constraints.constraint import units
 from xmen.errors import ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
 from xmen.product import kernels
+from xmen.sharing import once
 from xmen.worlds.kernels import distance_to, topological_order
 from xmen.worlds.mdp import MDP
 

@@ -6,7 +6,9 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeAlias
@@ -63,6 +65,19 @@ class Callbacks:
         return True in [callback(record) is True for callback in self.callbacks]
 
 
+_keeps_partial: ContextVar[bool] = ContextVar("_keeps_partial", default=True)
+
+
+@contextmanager
+def all_or_nothing() -> Iterator[None]:
+    """Inside, Ctrl-C ends a fit like anything else: where many fits make one result, half of one is no part of it."""
+    token = _keeps_partial.set(False)
+    try:
+        yield
+    finally:
+        _keeps_partial.reset(token)
+
+
 class Monitor:
     """Collects records, calls the callback, and turns Ctrl-C into an early end.
 
@@ -97,7 +112,16 @@ class Monitor:
     def record(
         self, loss: float, gradient_norm: float, loss_std: float = 0.0, gradient_std: float = 0.0, **details: float
     ) -> bool:
-        """Note one iteration more; True when the callback or Ctrl-C asks to stop."""
+        """Note one iteration more and call the callback; True when it or Ctrl-C asks to stop."""
+        entry = self.note(loss, gradient_norm, loss_std, gradient_std, **details)
+        if self._callback is not None and self._callback(entry) is True:
+            self.stopped = True
+        return self.stopped or self._heard
+
+    def note(
+        self, loss: float, gradient_norm: float, loss_std: float = 0.0, gradient_std: float = 0.0, **details: float
+    ) -> Record:
+        """Note one iteration more."""
         entry = Record(
             iteration=len(self.history) + 1,
             loss=float(loss),
@@ -108,9 +132,7 @@ class Monitor:
             details={name: float(value) for name, value in details.items()},
         )
         self.history.append(entry)
-        if self._callback is not None and self._callback(entry) is True:
-            self.stopped = True
-        return self.stopped or self._heard
+        return entry
 
     @property
     def last_loss(self) -> float:
@@ -138,6 +160,10 @@ class Monitor:
         if not (self._heard if kind is None else issubclass(kind, KeyboardInterrupt)):
             return False
         self.interrupted = True
+        if not _keeps_partial.get():
+            if kind is None:
+                raise KeyboardInterrupt
+            return False
         notify(
             f"stopped by Ctrl-C after {len(self.history)} iterations; the model keeps what it had learned by then.",
             InterruptedWarning,
