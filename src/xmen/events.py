@@ -44,7 +44,11 @@ class Numbered(Protocol):
 
 
 class Event(ABC):
-    """Something that holds or does not hold at one position (s_t, a_t)."""
+    """Something that holds or does not hold at one position (s_t, a_t) of a trajectory.
+
+    Made by `at`, `doing`, `when` and `anytime`, and combined with & | ~. Constraints such as `visit` and `count` are
+    made from events.
+    """
 
     @abstractmethod
     def holds(self, states: Ints, actions: Ints) -> Bools:
@@ -304,8 +308,25 @@ anytime: Event = Anytime()
 
 
 def at(*states: int) -> Event:
-    """The event "the state here is one of `states`".
+    """The event that the state here is one of these.
 
+    Parameters
+    ----------
+    *states
+        Numbers of states; at least one.
+
+    Returns
+    -------
+    Event
+        True at every position whose state is one of them.
+
+    Raises
+    ------
+    ConstraintError
+        When a state is not a whole number from 0.
+
+    Examples
+    --------
     >>> visit_either = at(3, 7)
     >>> visit_either & ~at(7)
     at(3, 7) & ~at(7)
@@ -314,13 +335,48 @@ def at(*states: int) -> Event:
 
 
 def doing(*actions: int) -> Event:
-    """The event "the action taken here is one of `actions`"; at the last position no action is taken."""
+    """The event that the action taken here is one of these.
+
+    Parameters
+    ----------
+    *actions
+        Numbers of actions; at least one.
+
+    Returns
+    -------
+    Event
+        True at every position at which one of them is taken; false at the last position, where no action is taken.
+
+    Raises
+    ------
+    ConstraintError
+        When an action is not a whole number from 0.
+    """
     return Doing(_numbers(actions, "doing", "action"))
 
 
 def when(fn: Callable[[int, int | None], object], name: str) -> Event:
-    """The event "fn(state, action) is true here"; at the last position the action is None.
+    """The event that a function of yours is true of the state and the action here.
 
+    Parameters
+    ----------
+    fn
+        `fn(state, action)`; at the last position the action is None. It may depend on its arguments alone.
+    name
+        What messages call the event. An event of this kind has no text form, so it cannot be saved.
+
+    Returns
+    -------
+    Event
+        True at every position at which the function gives something true.
+
+    Raises
+    ------
+    ConstraintError
+        When `fn` cannot be called or the name is empty.
+
+    Examples
+    --------
     >>> when(lambda state, action: state % 2 == 0, name="even")
     when('even')
     """

@@ -7,11 +7,12 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from xmen.constraints.arithmetic import count, length, share, total
-from xmen.constraints.constraint import at_least, at_most, exactly
+from xmen.constraints.arithmetic import count, length, total
+from xmen.constraints.cardinality import at_least, at_most, exactly
 from xmen.constraints.ltlf import ltlf
 from xmen.constraints.occurrence import always, before, first, never, response, sequence, visit
 from xmen.constraints.repetition import longest_repeat, longest_run, no_revisit
+from xmen.constraints.shares import share
 from xmen.events import at, doing
 
 FUNCTIONS: dict[str, tuple[Callable[..., object], str]] = {

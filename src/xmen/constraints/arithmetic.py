@@ -6,12 +6,10 @@ every comparison here is one machine whose state is the running sum.
 
 from __future__ import annotations
 
-import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -243,62 +241,22 @@ class LinearComparison(Leaf):
         return True
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Share(Comparable):
-    """The share of visited states at which the event holds: share(e) >= p/q is q*count(e) >= p*length()."""
-
-    event: Event
-
-    def compare(self, op: str, other: object) -> Constraint:
-        threshold = exact_fraction(other, f"`{self} {op} ...`")
-        if max(abs(threshold.numerator), threshold.denominator) > LARGEST:
-            raise ConstraintError(
-                f"`{self} {op} ...`: as a fraction, the threshold needs numbers above {LARGEST}; round it."
-            )
-        terms = ((threshold.denominator, CountTerm(self.event)), (-threshold.numerator, LengthTerm()))
-        return LinearComparison(
-            tuple((c, term) for c, term in terms if c),
-            op,
-            0,
-            spelling=f"{self} {op} {_fraction_text(threshold)}",
-        )
-
-    def __str__(self) -> str:
-        return f"share({self.event})"
-
-
-def exact_fraction(value: object, where: str) -> Fraction:
-    """The simplest fraction within rounding of the given number: 0.1 means 1/10, 1 / 3 a third, 0.1 + 0.2 three tenths.
-
-    >>> exact_fraction(0.1, "here"), exact_fraction(1 / 3, "here"), exact_fraction(0.1 + 0.2, "here")
-    (Fraction(1, 10), Fraction(1, 3), Fraction(3, 10))
-    """
-    if isinstance(value, Fraction):
-        return value
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
-        raise ConstraintError(f"{where}: compare a share with a number such as 0.5; got {value!r}.")
-    if isinstance(value, int | np.integer):
-        return Fraction(integer(value, where))
-    if not math.isfinite(value):
-        raise ConstraintError(f"{where}: compare a share with a finite number; got {value!r}.")
-    number = float(str(value))  # the shortest decimal, which for single precision is not float(value)
-    rounding = 1e-15 * abs(number)
-    limit = 1
-    while True:
-        simple = Fraction(number).limit_denominator(limit)
-        if abs(float(simple) - number) <= rounding:
-            return simple
-        limit *= 10
-
-
-def _fraction_text(value: Fraction) -> str:
-    decimal = repr(float(value))
-    return decimal if Fraction(decimal) == value else f"{value.numerator}/{value.denominator}"
-
-
 def count(event: Event) -> LinearForm:
-    """The number of positions t = 0 .. L at which the event holds; compare it to get a constraint.
+    """The number of positions t = 0 .. L at which the event holds.
 
+    Parameters
+    ----------
+    event
+        What is counted.
+
+    Returns
+    -------
+    LinearForm
+        A number that depends on the trajectory. Compare it to get a constraint; add, subtract and multiply by whole
+        numbers first if you like.
+
+    Examples
+    --------
     >>> from xmen import at, count, length
     >>> 2 * count(at(3, 4)) >= length()
     2*count(at(3, 4)) - length() >= 0
@@ -307,19 +265,46 @@ def count(event: Event) -> LinearForm:
 
 
 def length() -> LinearForm:
-    """The number of visited states, L + 1."""
+    """The number of visited states, L + 1.
+
+    Returns
+    -------
+    LinearForm
+        A number that depends on the trajectory; compare it to get a constraint.
+
+    Examples
+    --------
+    >>> from xmen import length
+    >>> length() <= 10
+    length() <= 10
+    """
     return LinearForm(((1, LengthTerm()),))
 
 
-def share(event: Event) -> Share:
-    """The share of visited states at which the event holds; thresholds are read as exact fractions."""
-    return Share(require_event(event, "share(event)"))
-
-
 def total(weights: ArrayLike) -> LinearForm:
-    """The sum of integer weights per state (t = 0 .. L) or per state and action (t < L).
+    """The sum of whole-number weights along the trajectory: a cost, compared with a budget.
 
-    `weights` has the shape (n_states,) or (n_states, n_actions).
+    Parameters
+    ----------
+    weights
+        Shape (n_states,), summed over all positions t = 0 .. L, or (n_states, n_actions), summed over the actions t <
+        L.
+
+    Returns
+    -------
+    LinearForm
+        A number that depends on the trajectory; compare it to get a constraint.
+
+    Raises
+    ------
+    ConstraintError
+        When the weights are not whole numbers of one of these shapes. Scale fractions up first.
+
+    Examples
+    --------
+    >>> from xmen import Trajectory, total
+    >>> (total([3, 5, 1]) <= 8).accepts(Trajectory([0, 1, 2], [0, 0]))
+    False
     """
     try:
         table = np.array(weights)

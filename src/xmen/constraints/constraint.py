@@ -22,7 +22,6 @@ from xmen.events import (
     EVENT_IS_NO_CONSTRAINT,
     PRECEDENCE,
     Event,
-    whole_number,
 )
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
@@ -47,7 +46,19 @@ class Violation(NamedTuple):
 
 
 class Constraint(ABC):
-    """A rule that a whole trajectory keeps or breaks. Combine with & | ~ >>, name with `.named("...")`."""
+    """A rule that a whole trajectory keeps or breaks.
+
+    Made by functions such as `visit`, `count` and `ltlf`. Combine constraints with & (and), | (or), ~ (not), or let one
+    follow from another: `a >> b` is short for `~a | b`. `bool(constraint)` raises, because a rule has no truth value
+    without a trajectory.
+
+    Examples
+    --------
+    >>> from xmen import Trajectory, at, never, visit
+    >>> rule = (visit(at(1)) >> never(at(2))).named("no lava after water")
+    >>> rule.accepts(Trajectory([0, 2], [0])), rule.accepts(Trajectory([0, 1, 2], [0, 0]))
+    (True, False)
+    """
 
     name: str | None
 
@@ -61,7 +72,23 @@ class Constraint(ABC):
         """The Python spelling without the name."""
 
     def named(self, name: str) -> Self:
-        """The same constraint under a name that messages will use."""
+        """The same constraint under a name of your own, which messages will use.
+
+        Parameters
+        ----------
+        name
+            Any text that is not empty.
+
+        Returns
+        -------
+        Constraint
+            A copy with the name.
+
+        Raises
+        ------
+        ConstraintError
+            When the name is empty or not a text.
+        """
         if not isinstance(name, str) or not name:
             raise ConstraintError(f"a constraint's name is a non-empty string; got {name!r}.")
         return replace(self, name=name)  # type: ignore[type-var]
@@ -73,12 +100,42 @@ class Constraint(ABC):
         return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 4]} ..."
 
     def accepts(self, trajectory: Trajectory) -> bool:
-        """Whether the trajectory keeps this constraint."""
+        """Whether the trajectory keeps this constraint.
+
+        Parameters
+        ----------
+        trajectory
+            Any trajectory. A constraint knows no world: states that a world does not have are for `distribution` to
+            refuse.
+
+        Returns
+        -------
+        bool
+            True when the trajectory keeps the constraint.
+        """
         return self.explain(trajectory) is None
 
     def explain(self, trajectory: Trajectory) -> Violation | None:
-        """None when the trajectory is valid; otherwise which part fails and from which position on.
+        """Why a trajectory breaks this constraint.
 
+        Parameters
+        ----------
+        trajectory
+            Any trajectory.
+
+        Returns
+        -------
+        Violation | None
+            None when the trajectory is valid. Otherwise the named part that fails, and the first position from which on
+            no continuation could have saved it.
+
+        Raises
+        ------
+        TrajectoryError
+            When something else than a trajectory is given.
+
+        Examples
+        --------
         >>> from xmen import Trajectory, at, never
         >>> print(never(at(2)).named("no lava").explain(Trajectory([0, 2, 1], [0, 0])))
         'no lava' fails, and is sure to fail from position 1 on
@@ -283,57 +340,6 @@ class Not(HowMany):
 
     def bracketed(self) -> str:
         return str(self)  # ~ binds tighter than everything around it, except .named
-
-
-@dataclass(frozen=True, repr=False)
-class Cardinality(HowMany):
-    """`exactly`, `at_least` or `at_most` k of the parts hold."""
-
-    word: str = "exactly"
-    k: int = 1
-
-    @property
-    def least(self) -> int:
-        return 0 if self.word == "at_most" else self.k
-
-    @property
-    def most(self) -> int:
-        return len(self.parts) if self.word == "at_least" else self.k
-
-    def _text(self) -> str:
-        return f"{self.word}({', '.join([str(self.k), *map(str, self.parts)])})"
-
-    @property
-    def _is_operator(self) -> bool:
-        return False
-
-    def impossible(self) -> str:
-        if self.least > len(self.parts):
-            return f"it asks for {self.least} of only {len(self.parts)} constraints"
-        return ""
-
-
-def _cardinality(word: str, k: int, constraints: tuple[Constraint, ...]) -> Constraint:
-    where = f"{word}(k, *constraints)"
-    number = whole_number(k, where, "k")
-    if not constraints:
-        raise ConstraintError(f"{where} needs at least one constraint after k = {number}.")
-    return Cardinality(tuple(require_constraint(c, where) for c in constraints), word, number)
-
-
-def exactly(k: int, *constraints: Constraint) -> Constraint:
-    """Exactly k of these constraints hold."""
-    return _cardinality("exactly", k, constraints)
-
-
-def at_least(k: int, *constraints: Constraint) -> Constraint:
-    """k or more of these constraints hold."""
-    return _cardinality("at_least", k, constraints)
-
-
-def at_most(k: int, *constraints: Constraint) -> Constraint:
-    """k or fewer of these constraints hold."""
-    return _cardinality("at_most", k, constraints)
 
 
 def conjunction(constraints: Sequence[Constraint]) -> Constraint | None:

@@ -203,11 +203,28 @@ class Ltlf(EventLeaf):
 
 
 def ltlf(formula: str, /, **events: Event) -> Constraint:
-    """The temporal formula holds: ! & | -> <-> X (strong next) N (weak next) U R F G true false, over events.
+    """A formula of linear temporal logic on finite traces.
 
-    From tightest to loosest: unary operators, U and R, &, |, ->, <->. Events that the formula does not
-    mention are left out.
+    Parameters
+    ----------
+    formula
+        Operators from tightest to loosest: the unary ! X (strong next) N (weak next) F G, then U and R, &, |, ->, <->;
+        the constants true and false; the names of the events.
+    **events
+        The events by the names that the formula uses. Those that it does not mention are left out.
 
+    Returns
+    -------
+    Constraint
+        Kept when the formula holds at position 0.
+
+    Raises
+    ------
+    ConstraintError
+        When the formula cannot be read or names an event that is not given.
+
+    Examples
+    --------
     >>> from xmen.constraints import at, ltlf
     >>> ltlf("F(a) & (!b U c)", a=at(3), b=at(4), c=at(5))
     ltlf('F(a) & (!b U c)', a=at(3), b=at(4), c=at(5))

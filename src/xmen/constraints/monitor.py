@@ -98,12 +98,30 @@ def _start_text(state: object) -> str:
 
 
 def monitor(start: Hashable, step: Step, accepts: Accepts, events: Iterable[Event]) -> Constraint:
-    """A machine of the user's own: `step(state, row)` at all L + 1 positions, then `accepts(state)`.
+    """A machine of your own.
 
-    `row` has one bool per event, in the order of `events`. States are any hashable values, and both
-    functions depend on their arguments alone: they may be called ahead of time, on any row. A machine with
-    few states is listed, so that it knows early whether it is lost.
+    Both functions depend on their arguments alone: they may be called ahead of time, on any row. A machine with few
+    states is listed, so that it knows early whether it is lost. A constraint of this kind has no text form, so it
+    cannot be saved.
 
+    Parameters
+    ----------
+    start
+        The state before position 0. States are any hashable values.
+    step
+        `step(state, row)` gives the next state, at each of the L + 1 positions; `row` has one bool per event.
+    accepts
+        `accepts(state)`: whether the trajectory may end here.
+    events
+        What the machine sees, in the order of `row`.
+
+    Returns
+    -------
+    Constraint
+        Kept by trajectories whose last state is accepted.
+
+    Examples
+    --------
     >>> from xmen.constraints import at, monitor
     >>> even = monitor(0, lambda odd, row: odd ^ row[0], lambda odd: not odd, [at(3)]).named("even visits")
     >>> from xmen.worlds import Trajectory

@@ -199,39 +199,151 @@ class Response(EventLeaf):
 
 
 def visit(event: Event) -> Constraint:
-    """The event happens at some position."""
+    """The event happens at some position.
+
+    Parameters
+    ----------
+    event
+        What has to happen.
+
+    Returns
+    -------
+    Constraint
+        Kept by trajectories on which the event happens at least once.
+
+    Examples
+    --------
+    >>> from xmen import Trajectory, at, visit
+    >>> visit(at(3)).accepts(Trajectory([0, 3, 1], [0, 0]))
+    True
+    """
     return Visit(require_event(event, "visit(event)"))
 
 
 def never(event: Event) -> Constraint:
-    """The event happens at no position."""
+    """The event happens at no position.
+
+    Parameters
+    ----------
+    event
+        What must not happen.
+
+    Returns
+    -------
+    Constraint
+        Kept by trajectories on which the event never happens.
+
+    Examples
+    --------
+    >>> from xmen import Trajectory, at, never
+    >>> never(at(3)).accepts(Trajectory([0, 3, 1], [0, 0]))
+    False
+    """
     return Never(require_event(event, "never(event)"))
 
 
 def always(event: Event) -> Constraint:
-    """The event happens at every position, the last one included (where no action is taken)."""
+    """The event happens at every position, the last one included.
+
+    No action is taken at the last position, so `always(doing(...))` can never hold, and says so.
+
+    Parameters
+    ----------
+    event
+        What has to happen everywhere.
+
+    Returns
+    -------
+    Constraint
+        Kept by trajectories on which the event happens at all L + 1 positions.
+    """
     return Always(require_event(event, "always(event)"))
 
 
 def before(early: Event, late: Event) -> Constraint:
-    """`late` does not happen before `early` has happened; the same position is fine, and so is neither."""
+    """One event does not happen before another has happened.
+
+    Parameters
+    ----------
+    early
+        The event that has to come first.
+    late
+        The event that has to wait. The same position is fine, and so is neither.
+
+    Returns
+    -------
+    Constraint
+        Kept when no `late` comes before the first `early`.
+
+    Examples
+    --------
+    >>> from xmen import Trajectory, at, before
+    >>> key_first = before(at(1), at(2))
+    >>> [key_first.accepts(Trajectory(states, [0, 0])) for states in ([1, 2, 0], [2, 1, 0], [0, 0, 0])]
+    [True, False, True]
+    """
     return Before(require_event(early, "before(a, b)"), require_event(late, "before(a, b)"))
 
 
 def first(event: Event, among: Event) -> Constraint:
-    """`event` happens, and nothing of `among` happens before it."""
+    """An event happens, and nothing of a second one happens before it.
+
+    Parameters
+    ----------
+    event
+        The event that has to come first, and has to come.
+    among
+        What must not happen before it. The same position is fine.
+
+    Returns
+    -------
+    Constraint
+        The same as `visit(event) & before(event, among)`.
+    """
     return visit(require_event(event, "first(a, among=b)")) & before(event, require_event(among, "first(a, among=b)"))
 
 
 def sequence(*events: Event) -> Constraint:
-    """The events happen at strictly increasing positions, in this order."""
+    """The events happen at strictly increasing positions, in this order.
+
+    Parameters
+    ----------
+    *events
+        The events in their order. Others may happen in between.
+
+    Returns
+    -------
+    Constraint
+        Kept when there are positions t_1 < t_2 < ... at which they hold one after the other.
+    """
     if not events:
         raise ConstraintError("sequence(a, b, ...) needs at least one event.")
     return Sequence(tuple(require_event(event, "sequence(a, b, ...)") for event in events))
 
 
 def response(trigger: Event, answer: Event, within: int | None = None) -> Constraint:
-    """Every `trigger` at t has an `answer` at some t <= u <= t + within (within=None: at any later time)."""
+    """Every trigger is answered in time.
+
+    Parameters
+    ----------
+    trigger
+        The event that asks for an answer, each time it happens.
+    answer
+        The event that answers it, at the same position or later.
+    within
+        How many positions later at most: a trigger at t needs an answer at some u with t <= u <= t + within. None: at
+        any later time.
+
+    Returns
+    -------
+    Constraint
+        Kept when no trigger is left without an answer.
+
+    Raises
+    ------
+    ConstraintError
+        When `within` is not a whole number from 0.
+    """
     where = "response(a, b, within=k)"
     limit = None if within is None else whole_number(within, where, "k")
     return Response(require_event(trigger, where), require_event(answer, where), limit)

@@ -180,8 +180,20 @@ class NoRecentRevisit(VisitedStates):
 
 
 def longest_run(event: Event) -> LongestStretch:
-    """The longest stretch of consecutive positions at which the event holds; compare it with a number.
+    """The length of the longest stretch of consecutive positions at which the event holds.
 
+    Parameters
+    ----------
+    event
+        What is repeated.
+
+    Returns
+    -------
+    LongestStretch
+        A number that depends on the trajectory; compare it with a whole number.
+
+    Examples
+    --------
     >>> from xmen import at, longest_run
     >>> longest_run(at(1, 2)) <= 3
     longest_run(at(1, 2)) <= 3
@@ -190,10 +202,39 @@ def longest_run(event: Event) -> LongestStretch:
 
 
 def longest_repeat() -> LongestStretch:
-    """The longest stretch of the same action; compare it with a number."""
+    """The length of the longest stretch of the same action.
+
+    Returns
+    -------
+    LongestStretch
+        A number that depends on the trajectory; compare it with a whole number.
+
+    Examples
+    --------
+    >>> from xmen import Trajectory, longest_repeat
+    >>> (longest_repeat() <= 2).accepts(Trajectory([0, 1, 2, 3], [0, 0, 0]))
+    False
+    """
     return LongestStretch(ActionRuns())
 
 
 def no_revisit(e: Event = anytime) -> Constraint:
-    """No state is visited twice (among the positions at which the event e holds)."""
+    """No state is visited twice.
+
+    Parameters
+    ----------
+    e
+        Only positions at which this event holds count.
+
+    Returns
+    -------
+    Constraint
+        Kept when the states at those positions are all different.
+
+    Examples
+    --------
+    >>> from xmen import Trajectory, no_revisit
+    >>> no_revisit().accepts(Trajectory([0, 1, 0], [0, 0]))
+    False
+    """
     return NoRevisit(require_event(e, "no_revisit(e)"))

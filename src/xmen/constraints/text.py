@@ -26,11 +26,28 @@ MAX_DEPTH = 200  # nodes inside one another; far below Python's own limit on nes
 
 
 def parse_constraint(text: str, names: Mapping[str, Event | Constraint] | None = None) -> Constraint:
-    """The constraint that the text spells, with `names` for events and constraints of your own.
+    """The constraint that a text spells: the inverse of `str(constraint)`.
 
-    `parse_constraint(str(constraint)) == constraint`, unless `when` or `monitor` are inside: these have no
-    text form. Everything that cannot be read raises ConstraintSyntaxError with a caret at the spot.
+    Parameters
+    ----------
+    text
+        The Python spelling of a constraint, `.named("...")` included. It is read through a whitelist and never run.
+        `when` and `monitor` have no text form.
+    names
+        Events and constraints of your own, by the names that the text uses.
 
+    Returns
+    -------
+    Constraint
+        Equal to the constraint that was written.
+
+    Raises
+    ------
+    ConstraintSyntaxError
+        When the text cannot be read, with a caret at the spot.
+
+    Examples
+    --------
     >>> from xmen.constraints import at
     >>> parse_constraint("visit(shop) & (count(at(3)) <= 2)", {"shop": at(7, 8)})
     visit(at(7, 8)) & (count(at(3)) <= 2)

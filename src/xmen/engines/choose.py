@@ -148,21 +148,61 @@ def distribution(
     time_limit: float | None = 60.0,
     given: str | None = None,
 ) -> Distribution:
-    """The maximum-entropy distribution over all trajectories of `world` that satisfy `constraint`.
+    """The maximum-entropy distribution over all trajectories of a world that keep a constraint.
 
-    `constraint` may be None (no rule) or a list (all of them); `reward` an array (n_states, n_actions), a
-    LinearReward, or None for zero everywhere. `max_nodes` bounds the product of world and constraint.
+    P(tau) = exp(R(tau)) D(tau) / Z with R the discounted sum of rewards and D the probability that chance plays along.
 
-    With `given="start"` starts are drawn as the world says, and P(tau) = d0(s_0) P(tau | s_0); by default (None) P is
-    joint, in which a start with many valid completions becomes more likely. They differ where there are several starts.
+    Parameters
+    ----------
+    world
+        An MDP or GridWorld.
+    constraint
+        A constraint, a list of them (all have to hold), or None for no rule.
+    reward
+        An array (n_states, n_actions), a LinearReward, a NeuralReward, or None for 0 everywhere.
+    discount
+        gamma, with 0 < gamma <= 1.
+    engine
+        "exact" (dynamic programming on the product of world and constraint), "reject" (exact samples by rejection from
+        what can be multiplied), "xor" (hashing and a solver), or "auto": the first of these that fits.
+    seed
+        Decides samples and estimates; a whole number, a numpy Generator, or None.
+    max_nodes
+        The budget of the product of world and constraint.
+    oracle
+        What solves the formulas of "xor": "auto", "listed", "cryptominisat", "cadical", "cpsat" or "highs".
+    cell_size
+        For "xor": the expected number of solutions in a hash cell.
+    delta
+        For "xor": the factor within which every sampling probability has to lie.
+    failure
+        For "xor": the probability with which `delta` may fail.
+    time_limit
+        For "xor": seconds per call of the oracle; None is no limit.
+    given
+        "start": starts are drawn as the world says, and P(tau) = d0(s_0) P(tau | s_0). None: P is joint, in which a
+        start with many valid completions becomes more likely. They differ where there are several starts.
 
-    The engine "auto" is exact under that budget, else rejects where that accepts often enough, else hashes ("xor").
-    For the latter: `oracle` ("auto", "listed", "cryptominisat", "cadical", "cpsat", "highs"), `delta` and `failure`
-    (every sampling probability within a factor delta, except with probability failure), `cell_size` (expected
-    number of solutions in a hash cell) and `time_limit` (seconds per call of the oracle).
+    Returns
+    -------
+    Distribution
+        Its `engine`, `reason` and `guarantee` say who answers, why, and how exactly.
 
-    Raises InfeasibleError with a minimal set of conflicting constraints when no trajectory is valid.
+    Raises
+    ------
+    InfeasibleError
+        When no trajectory is valid, with a minimal set of conflicting constraints.
+    EngineError
+        When the engine is unknown or a setting makes no sense.
+    ConstraintError
+        When the constraint mentions states or actions that the world does not have.
+    RewardError
+        When the shape of the reward does not fit.
+    ProductTooLargeError
+        When engine="exact" was asked for and the product is larger than `max_nodes`.
 
+    Examples
+    --------
     >>> import xmen as xm
     >>> grid = xm.GridWorld(9, 9, start=(0, 0), goal=(8, 8), moves=("up", "right", "up-right"))
     >>> round(np.exp(xm.distribution(grid, None, None).log_partition()))

@@ -28,14 +28,35 @@ Seed = int | np.random.SeedSequence | np.random.Generator | None
 
 
 class Guarantee(NamedTuple):
-    """Every sampling probability is within a factor `delta` of the true one, except with probability `failure`."""
+    """How far sampling probabilities can be from the true ones.
+
+    Attributes
+    ----------
+    delta
+        Every sampling probability is within this factor of the true one; 1 is exact.
+    failure
+        The probability that this does not hold; 0 is always.
+    """
 
     delta: float
     failure: float
 
 
 class Distribution(ABC):
-    """Trajectories of `world` that satisfy `constraint`, weighted by exp(reward) and the world's dynamics."""
+    """A probability distribution over the valid trajectories of a world, whichever engine answers.
+
+    P(tau) = exp(R(tau)) D(tau) / Z on trajectories that keep the constraint, and 0 elsewhere. Made by
+    `xm.distribution`. What an engine cannot answer raises an EngineError that names the engine that can.
+
+    Attributes
+    ----------
+    engine
+        The name of the engine that answers.
+    guarantee
+        The factor within which sampling probabilities lie, and the probability that this fails.
+    reason
+        Why this engine was chosen, with the sizes that decided it.
+    """
 
     engine: str
     guarantee: Guarantee
@@ -64,7 +85,18 @@ class Distribution(ABC):
     def log_partition(self, return_std: Literal[True]) -> tuple[float, float]: ...
     @abstractmethod
     def log_partition(self, return_std: bool = False) -> float | tuple[float, float]:
-        """log Z, the total weight of all valid trajectories; with return_std also its standard error."""
+        """log Z, the log of the total weight of all valid trajectories.
+
+        Parameters
+        ----------
+        return_std
+            Also return a standard error, which is 0 where the engine is exact.
+
+        Returns
+        -------
+        float | tuple[float, float]
+            log Z, or the pair of log Z and its standard error.
+        """
 
     @overload
     def visits(self) -> Floats: ...
@@ -72,27 +104,95 @@ class Distribution(ABC):
     def visits(self, return_std: Literal[True]) -> tuple[Floats, Floats]: ...
     @abstractmethod
     def visits(self, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
-        """Expected discounted visits d log Z / d r(s, a), shape (n_states, n_actions)."""
+        """Expected discounted visits of every state and action, d log Z / d r(s, a).
+
+        Parameters
+        ----------
+        return_std
+            Also return standard errors, which are 0 where the engine is exact.
+
+        Returns
+        -------
+        NDArray | tuple[NDArray, NDArray]
+            Shape (n_states, n_actions), or two arrays of that shape.
+        """
 
     @abstractmethod
     def state_visits(self) -> Floats:
-        """Expected number of positions t = 0 .. L at each state, shape (n_states,)."""
+        """Expected number of positions t = 0 .. L at each state, without discount.
+
+        Returns
+        -------
+        NDArray
+            Shape (n_states,).
+        """
 
     @abstractmethod
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
-        """n independent trajectories, each checked against the constraint."""
+        """Independent trajectories, each checked against the constraint before it is returned.
+
+        Parameters
+        ----------
+        n
+            How many.
+        seed
+            A whole number or a numpy Generator. None: the stream that began with the distribution's own seed goes on.
+
+        Returns
+        -------
+        list[Trajectory]
+            n valid trajectories.
+
+        Raises
+        ------
+        EngineError
+            When n is not a whole number from 0, or the engine finds no valid trajectory.
+        """
 
     @abstractmethod
     def mode(self) -> Trajectory:
-        """A trajectory of the largest probability (it maximises exp(R) D)."""
+        """A trajectory of the largest probability: one that maximises R + log D among the valid ones.
+
+        Returns
+        -------
+        Trajectory
+            The first one, where several are equally likely.
+
+        Raises
+        ------
+        EngineError
+            When this engine does not search for it; the message names the engine that does.
+        """
 
     @abstractmethod
     def entropy(self) -> float:
-        """-sum P log P, in nats."""
+        """The entropy -sum P log P.
+
+        Returns
+        -------
+        float
+            In nats. Uniform over n trajectories gives log n.
+        """
 
     @abstractmethod
     def with_reward(self, reward: Reward | ArrayLike | None) -> Self:
-        """The same world and constraint under another reward; what was compiled is shared."""
+        """The same world and constraint under another reward; what was compiled is shared.
+
+        Parameters
+        ----------
+        reward
+            As for `xm.distribution`.
+
+        Returns
+        -------
+        Distribution
+            A new distribution by the same engine. This one stays as it is.
+
+        Raises
+        ------
+        RewardError
+            When the shape does not fit the world.
+        """
 
     def sizes(self) -> dict[str, Any]:
         """The numbers that decide what this engine costs, by name."""
@@ -108,7 +208,23 @@ class Distribution(ABC):
         return self._rng if seed is None else generator(seed)
 
     def log_prob(self, trajectory: Trajectory) -> float:
-        """log P(tau); -inf for a trajectory that the world or the constraint does not allow."""
+        """The log-probability of one trajectory.
+
+        Parameters
+        ----------
+        trajectory
+            Any trajectory.
+
+        Returns
+        -------
+        float
+            log P(tau); -inf when the world or the constraint does not allow it.
+
+        Raises
+        ------
+        EngineError
+            When something else than a Trajectory is given.
+        """
         if not isinstance(trajectory, Trajectory):
             raise EngineError(f"log_prob takes a Trajectory(states, actions); got {type(trajectory).__name__}.")
         if self.world.problem(trajectory) is not None:
@@ -122,13 +238,35 @@ class Distribution(ABC):
         return self.log_partition()
 
     def score(self, trajectory: Trajectory) -> float:
-        """R(tau) + log D(tau), the log of the unnormalised weight of a possible trajectory."""
+        """The log of the weight of a possible trajectory, R(tau) + log D(tau), before it is divided by Z.
+
+        Parameters
+        ----------
+        trajectory
+            A trajectory that the world allows.
+
+        Returns
+        -------
+        float
+            R(tau) + log D(tau).
+        """
         states, actions = np.array(trajectory.states[:-1], dtype=int), np.array(trajectory.actions, dtype=int)
         rewards = self._table[states, actions]
         return float(rewards @ self.discount ** np.arange(len(actions))) + self.world.log_dynamics(trajectory)
 
     def expected_features(self) -> Floats:
-        """E[f(tau)] = sum of expected discounted visits times features, shape (d,); for a LinearReward."""
+        """E[f(tau)]: expected discounted visits times features.
+
+        Returns
+        -------
+        NDArray
+            Shape (d,).
+
+        Raises
+        ------
+        RewardError
+            When the reward of this distribution is not a LinearReward.
+        """
         if not isinstance(self.reward, LinearReward):
             raise RewardError(
                 f"expected_features needs a LinearReward(features, weights); this distribution has "

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xmen.constraints.arithmetic import share
 from xmen.constraints.constraint import Constraint
 from xmen.constraints.occurrence import never
+from xmen.constraints.shares import share
 from xmen.engines.choose import distribution
 from xmen.engines.distribution import Distribution
 from xmen.events import at

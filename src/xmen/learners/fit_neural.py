@@ -43,19 +43,58 @@ def fit_neural(
     max_nodes: int | None = None,
     n_threads: int | None = 1,
 ) -> list[Record]:
-    """Train the network of `reward` in place on demonstrations, `n_steps` steps of gradient descent.
+    """Train the network of a reward in place on demonstrations.
 
     `XMEN(world, constraint, reward=reward)` trains a copy in the same way, with checkpoints, and keeps it as a model
-    that can be saved.
+    that can be saved. Ctrl-C ends training early; the network is then as it was after the last whole step.
 
-    `optimiser` is "adam", "sgd", "lbfgs" (several evaluations per step, with a line search), or a function from
-    parameters to a torch optimiser; `learning_rate` is 0.01 unless given, and 1 for "lbfgs". `l2` penalises l2/2 times
-    the sum of squared parameters. `callback` gets a Record after each step, and ends training by returning True. With a
-    `seed`, two runs from the same parameters give the same result (`n_threads`: see `NeuralTraining`). Ctrl-C ends
-    training early; the network is then as it was after the last whole step.
+    Parameters
+    ----------
+    world
+        The world of the demonstrations.
+    constraint
+        A constraint, a list of them, or None.
+    reward
+        The NeuralReward, ConvReward or FeatureReward whose network is trained.
+    demos
+        The demonstrations; all have to be valid.
+    discount
+        gamma, with 0 < gamma <= 1.
+    sample_weight
+        One weight per demonstration.
+    optimiser
+        "adam", "sgd", "lbfgs" (several evaluations per step, with a line search), or a function from parameters to a
+        torch optimiser.
+    learning_rate
+        None is 0.01, and 1 for "lbfgs".
+    n_steps
+        The largest number of steps.
+    l2
+        The loss gains l2 / 2 times the sum of squared parameters.
+    callback
+        Gets a Record after each step, and ends training by returning True.
+    seed
+        With a seed, two runs from the same parameters give the same result.
+    engine
+        The engine that finds the visits, as for `xm.distribution`.
+    max_nodes
+        The budget of the product of world and constraint.
+    n_threads
+        How many threads torch may use meanwhile; None leaves its own setting.
 
-    Returns one Record per step: the loss L and the norm of its gradient before the step. There are fewer than
-    `n_steps` when nothing moves any more.
+    Returns
+    -------
+    list[Record]
+        One per step: the loss and the norm of its gradient before the step. There are fewer than `n_steps` when nothing
+        moves any more.
+
+    Raises
+    ------
+    InvalidDemonstrationError
+        When a demonstration is not possible or breaks the constraint.
+    RewardError
+        When a setting makes no sense, or the network gives a number that is not finite; the parameters are then those
+        before that step.
     """
     rule = as_constraint(constraint)
     found = gather(world, rule, demos, sample_weight)

@@ -24,10 +24,29 @@ _GOLDEN_ANGLE = np.pi * (3.0 - np.sqrt(5.0))
 
 
 def plot_trajectories(grid: GridWorld, trajectories: Trajectory | Iterable[Trajectory], ax: Axes | None = None) -> Axes:
-    """One line per trajectory, each shifted a little so that equal steps lie side by side.
+    """Draw one line per trajectory, each shifted a little so that equal steps lie side by side.
 
-    A handful get their own colours and arrows; many share one colour, and ways that are taken more
-    often look darker. A dot marks a position at which a trajectory stays where it is.
+    A handful get their own colours and arrows. Many share one colour, and steps that are taken more often look darker.
+    A dot marks a position at which a trajectory stays where it is.
+
+    Parameters
+    ----------
+    grid
+        The GridWorld.
+    trajectories
+        One trajectory or several.
+    ax
+        Where to draw, over what is there; None makes a new figure.
+
+    Returns
+    -------
+    Axes
+        The axes that were drawn on.
+
+    Raises
+    ------
+    TrajectoryError
+        When a trajectory visits a state that the grid does not have.
     """
     from matplotlib.collections import LineCollection
 

@@ -18,10 +18,28 @@ __all__ = ["plot_visits"]
 
 
 def plot_visits(grid: GridWorld, values: ArrayLike, ax: Axes | None = None, *, label: str = "expected visits") -> Axes:
-    """A heat map of one number per cell, with a colour bar.
+    """Draw one number per cell as a heat map, with a colour bar.
 
-    `values` has shape (n_states,), or (n_states, n_actions), which is summed over actions. Walls are
-    hatched and take no part in the colour scale.
+    Parameters
+    ----------
+    grid
+        The GridWorld.
+    values
+        Shape (n_states,), or (n_states, n_actions), which is summed over actions.
+    ax
+        Where to draw; None makes a new figure.
+    label
+        What the colour bar says.
+
+    Returns
+    -------
+    Axes
+        The axes that were drawn on. Walls are hatched and take no part in the colour scale.
+
+    Raises
+    ------
+    WorldError
+        When the world is not a grid, or the shape does not fit.
     """
     canvas.require_grid(grid)
     numbers = _read_values(grid, values)

@@ -16,13 +16,32 @@ __all__ = ["plot_world"]
 
 
 def plot_world(grid: GridWorld, marks: Mapping[str, Any] | None = None, ax: Axes | None = None) -> Axes:
-    """Walls, start, goal and marked cells of a grid, with a legend beside it.
+    """Draw walls, start, goal and marked cells of a grid, with a legend beside it.
 
-    `marks` maps a label to its cells, or to (cells, style): a marker of matplotlib ("^", "s", "D")
-    puts that symbol on each cell, a colour ("tab:olive", "#ddcc77") shades the cells, as fits areas.
-    Labels without a style get symbols and colours that colour-blind readers can tell apart; a label that
-    is the name of a shape ("triangle", "squares", "cross") gets that shape.
+    Parameters
+    ----------
+    grid
+        The GridWorld.
+    marks
+        From a label to its cells, or to (cells, style). A marker of matplotlib ("^", "s", "D") puts that symbol on each
+        cell, a colour ("tab:olive", "#ddcc77") shades the cells, as fits areas. Labels without a style get symbols and
+        colours that colour-blind readers can tell apart; a label that names a shape ("triangle", "squares", "cross")
+        gets that shape.
+    ax
+        Where to draw; None makes a new figure.
 
+    Returns
+    -------
+    Axes
+        The axes that were drawn on. Nothing is shown: call `plt.show()` or save the figure.
+
+    Raises
+    ------
+    WorldError
+        When the world is not a grid, or a mark is off it.
+
+    Examples
+    --------
         plot_world(grid, {"triangle": [(1, 4)], "squares": [(3, 2), (3, 5)], "area": (cells, "#ddcc77")})
     """
     from matplotlib.patches import Patch, Rectangle

@@ -19,18 +19,39 @@ if TYPE_CHECKING:
 
 
 class ConvReward(NeuralReward):
-    """r(cell, move) from convolutions over maps of the grid.
+    """A reward from convolutions over maps of a grid: r(cell, move).
 
-    `maps` has shape (C, height, width), and maps[c, y, x] belongs to the cell (x, y): row 0 is the bottom row, as y
-    points up. (An image whose first row is the top one is maps[:, ::-1].)
+    The network has one layer with windows of `kernel_size` x `kernel_size` cells per entry of `channels`, and a last
+    one that looks at single cells. It reads the maps, which count as 0 in walls, and one more that is 1 in open cells:
+    a wall looks like the world beyond the edge. The reward of a move that is not available is 0.
 
-    The network has one layer with `kernel_size` x `kernel_size` windows per entry of `channels`, and a last one that
-    looks at single cells and gives one reward per move, or one for all moves with per_action=False. It reads the maps,
-    which count as 0 in walls, and one more that is 1 in open cells: a wall looks like the world beyond the edge. The
-    reward of a move that is not available is 0. `seed` draws the first parameters.
+    Parameters
+    ----------
+    grid
+        The GridWorld. `on` takes the learned network to another one, of any size.
+    maps
+        Shape (C, height, width). maps[c, y, x] belongs to the cell (x, y): row 0 is the bottom row, as y points up. An
+        image whose first row is the top one is maps[:, ::-1].
+    channels
+        The number of channels of each layer.
+    kernel_size
+        An odd number of cells.
+    per_action
+        One reward per move; False: one for all moves of a cell.
+    module
+        A network of your own instead. It takes (1, C + 1, height, width) and returns (1, n_moves, height, width) or (1,
+        1, height, width).
+    seed
+        Draws the first parameters.
+    device
+        Where the network moves; None is the GPU if there is one.
 
-    A `module` of your own takes (1, C + 1, height, width) and returns (1, n_moves, height, width) or
-    (1, 1, height, width).
+    Raises
+    ------
+    MissingExtraError
+        When torch is not installed.
+    RewardError
+        When the world is not a grid or shapes do not fit.
     """
 
     def __init__(
@@ -67,7 +88,20 @@ class ConvReward(NeuralReward):
         self.table()
 
     def on(self, grid: GridWorld, maps: ArrayLike | torch.Tensor) -> ConvReward:
-        """The same network, shared and not copied, on another grid of any size."""
+        """The same network, shared and not copied, on another grid.
+
+        Parameters
+        ----------
+        grid
+            A grid of any size.
+        maps
+            As many maps as before, of the new size.
+
+        Returns
+        -------
+        ConvReward
+            A reward for the other grid.
+        """
         return ConvReward(grid, maps, module=self.module, device=self.device)
 
     def _unchanging(self) -> list[Any]:

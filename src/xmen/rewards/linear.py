@@ -24,8 +24,22 @@ class Reward(Protocol):
 
 
 class LinearReward:
-    """r(s, a) = weights . features[s, a].
+    """A reward that is linear in features: r(s, a) = weights . features[s, a].
 
+    Parameters
+    ----------
+    features
+        Shape (n_states, n_actions, d).
+    weights
+        Shape (d,); larger means more valued.
+
+    Raises
+    ------
+    RewardError
+        When the shapes do not fit or a number is not finite.
+
+    Examples
+    --------
     >>> reward = LinearReward(np.ones((3, 2, 1)), [0.5])
     >>> reward.table()[2]
     array([0.5, 0.5])
@@ -41,7 +55,13 @@ class LinearReward:
             )
 
     def table(self) -> Floats:
-        """The reward of every state and action, shape (n_states, n_actions)."""
+        """The reward of every state and action.
+
+        Returns
+        -------
+        NDArray
+            Shape (n_states, n_actions).
+        """
         return self.features @ self.weights
 
     def __repr__(self) -> str:

@@ -31,19 +31,35 @@ if TYPE_CHECKING:
 
 
 class NeuralReward:
-    """r(s, a) = module(inputs)[s, a], for any torch module.
+    """A reward given by a torch module: r(s, a) = module(inputs)[s, a].
 
-    `inputs` (n_states, n_actions, d): the module turns them into (n_states, n_actions), with or without a trailing 1.
-    `inputs` (n_states, d): it gives one number per state, which all `n_actions` actions share, or one per action.
+    The module always runs in evaluation mode: dropout is off, so that a reward is one number.
 
-    Arrays are given to the module in the type of its parameters; a torch tensor of whole numbers stays one (for
-    embeddings). The module moves to `device`, the GPU if there is one, and always runs in evaluation mode: dropout is
-    off, so that a reward is one number.
+    Parameters
+    ----------
+    module
+        Any torch module. From inputs (n_states, n_actions, d) it gives (n_states, n_actions), with or without a
+        trailing 1. From inputs (n_states, d) it gives one number per state, which all actions share, or one per action.
+    inputs
+        What the module reads, an array or a tensor. Arrays are given in the type of the module's parameters; a tensor
+        of whole numbers stays one, for embeddings.
+    n_actions
+        The number of actions; needed when the inputs are one row per state.
+    device
+        Where the module moves; None is the GPU if there is one.
 
+    Raises
+    ------
+    MissingExtraError
+        When torch is not installed.
+    RewardError
+        When shapes do not fit, with both of them, or a number is not finite.
+
+    Examples
+    --------
         network = torch.nn.Sequential(torch.nn.Linear(d, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
         reward = NeuralReward(network, inputs)
-        d = xm.distribution(world, constraint, reward)
-        reward.backward(d.visits() - demo_visits)
+        model = xm.XMEN(world, constraint, reward=reward).fit(demos)
     """
 
     module: torch.nn.Module
@@ -88,14 +104,26 @@ class NeuralReward:
         self.inputs = as_tensor(inputs, "inputs", dtypes[0] if dtypes else torch.get_default_dtype(), self.device)
 
     def table(self) -> Floats:
-        """The reward of every state and action, shape (n_states, n_actions)."""
+        """The reward of every state and action.
+
+        Returns
+        -------
+        NDArray
+            Shape (n_states, n_actions).
+        """
         import torch
 
         with torch.no_grad():
             return as_floats(self.forward())
 
     def forward(self) -> torch.Tensor:
-        """The table as a tensor that remembers how it was made, for torch to differentiate."""
+        """The table as a tensor that remembers how it was made, for torch to differentiate.
+
+        Returns
+        -------
+        torch.Tensor
+            Shape (n_states, n_actions).
+        """
         with repeatable():
             try:
                 output = self.module.eval()(self.inputs)
@@ -110,8 +138,18 @@ class NeuralReward:
     def backward(self, difference: ArrayLike) -> None:
         """Add dL/dw to the gradient of every parameter w, given dL/dr = model's visits - demonstrations' visits.
 
-        `difference` has shape (n_states, n_actions). One forward and one backward pass of the network. As everywhere
-        in torch, gradients add up until they are set to zero.
+        Costs one forward and one backward pass of the network. As everywhere in torch, gradients add up until they are
+        set to zero.
+
+        Parameters
+        ----------
+        difference
+            dL/dr, shape (n_states, n_actions).
+
+        Raises
+        ------
+        RewardError
+            When the shape does not fit or a number is not finite.
         """
         given = real_array(difference, "visits_model - visits_demo")
         if given.shape != (self.n_states, self.n_actions):
@@ -213,10 +251,20 @@ class NeuralReward:
 
 
 class FeatureReward(NeuralReward):
-    """r(s, a) = weights . f(s, a), where f is a network that is learned together with the weights.
+    """A reward that is linear in features which a network learns: r(s, a) = weights . f(s, a).
 
-    `body` turns `inputs` (n_states, n_actions, d), or (n_states, d), into features (..., k); `seed` draws the first
-    weights. `linear()` is what was learned, as a LinearReward.
+    Parameters
+    ----------
+    body
+        A torch module that turns the inputs into features (..., k).
+    inputs
+        Shape (n_states, n_actions, d), or (n_states, d).
+    n_actions
+        The number of actions; needed when the inputs are one row per state.
+    seed
+        Draws the first weights.
+    device
+        Where the network moves; None is the GPU if there is one.
     """
 
     def __init__(
@@ -253,7 +301,13 @@ class FeatureReward(NeuralReward):
         return as_floats(self.head.weight[0])
 
     def features(self) -> Floats:
-        """f(s, a), shape (n_states, n_actions, k)."""
+        """The learned features f(s, a).
+
+        Returns
+        -------
+        NDArray
+            Shape (n_states, n_actions, k).
+        """
         import torch
 
         with torch.no_grad():
@@ -263,5 +317,11 @@ class FeatureReward(NeuralReward):
         return features
 
     def linear(self) -> LinearReward:
-        """The same reward as a LinearReward over the learned features."""
+        """What was learned, as a LinearReward over the learned features.
+
+        Returns
+        -------
+        LinearReward
+            The same reward, without a network.
+        """
         return LinearReward(self.features(), self.weights)

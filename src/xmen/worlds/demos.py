@@ -38,7 +38,25 @@ class _Explains(Protocol):
 
 
 def read_demos(path: str | PathLike[str]) -> list[Trajectory]:
-    """Demonstrations from a .csv or .jsonl file; errors name the file, the line and what was expected."""
+    """Read demonstrations from a file.
+
+    Parameters
+    ----------
+    path
+        A .csv file with the columns demo, step, state and action, or a .jsonl file with one object per line.
+
+    Returns
+    -------
+    list[Trajectory]
+        The demonstrations in the order of the file.
+
+    Raises
+    ------
+    FileFormatError
+        When the file is not one of these, with its name, the line and what was expected.
+    FileNotFoundError
+        When there is no such file.
+    """
     file = Path(path)
     read = {".csv": _read_csv, ".jsonl": _read_jsonl}[_suffix(file)]
     with file.open(encoding="utf-8-sig", newline="") as stream:
@@ -56,7 +74,22 @@ def demos_csv(demos: Iterable[Trajectory]) -> str:
 
 
 def write_demos(demos: Iterable[Trajectory], path: str | PathLike[str]) -> None:
-    """Write demonstrations to a .csv or .jsonl file, replacing what was there."""
+    """Write demonstrations to a file, replacing what was there.
+
+    Parameters
+    ----------
+    demos
+        Trajectories of any lengths.
+    path
+        Where to write; the name ends in .csv or .jsonl, which decides the format.
+
+    Raises
+    ------
+    FileFormatError
+        When the name ends in something else.
+    TrajectoryError
+        When something in `demos` is not a Trajectory.
+    """
     file = Path(path)
     write = {".csv": _write_csv, ".jsonl": _write_jsonl}[_suffix(file)]
     checked = _trajectories(demos)  # before opening: a wrong entry must not leave half a file
@@ -67,10 +100,25 @@ def write_demos(demos: Iterable[Trajectory], path: str | PathLike[str]) -> None:
 def check_demos(
     world: MDP, demos: Iterable[Trajectory], constraint: _Explains | Iterable[_Explains] | None = None
 ) -> None:
-    """Raise `InvalidDemonstrationError` for the first demonstration that cannot happen or is forbidden.
+    """Check that every demonstration is possible in the world and keeps the rules.
 
-    `constraint` may be a list, which is all of them: the error names the one that is lost first.
+    Parameters
+    ----------
+    world
+        The world in which the demonstrations happened.
+    demos
+        The demonstrations.
+    constraint
+        A constraint, a list of them (all of which have to hold), or None.
 
+    Raises
+    ------
+    InvalidDemonstrationError
+        For the first demonstration that cannot happen or is forbidden. It names the demonstration, the position and, of
+        several constraints, the one that is lost first.
+
+    Examples
+    --------
     >>> from xmen.worlds import GridWorld, Trajectory
     >>> grid = GridWorld(2, 1, start=(0, 0), goal=(1, 0), moves=("right",))
     >>> check_demos(grid, [Trajectory([0, 1], [0]), Trajectory([0], [])])

@@ -24,13 +24,24 @@ __all__ = ["GymnasiumWorld", "from_gymnasium"]
 class GymnasiumWorld(MDP):
     """The world of a Gymnasium environment, state by state and action by action.
 
-    `rewards`, shape (n_states, n_actions), is the environment's expected reward of each action (0
-    where an action is not available): handy as a feature. `observations`, shape (n_states,), is what
-    the environment calls each state: state s is observation s, and extra terminal states that came
-    from splitting are numbered after all others.
+    Episodes that are cut off by a limit on the number of steps are not complete trajectories: see `MDP`.
 
-    Without `horizon`, the environment's own limit on the number of steps is taken where it has one.
-    Episodes cut off by that limit are not complete trajectories: see `MDP`.
+    Parameters
+    ----------
+    env
+        An environment with a transition table (`env.unwrapped.P`), as `gymnasium.make` gives it.
+    horizon
+        The largest number of actions. None: the environment's own limit on the number of steps, where it has one.
+
+    Attributes
+    ----------
+    rewards
+        The environment's expected reward of each action, 0 where it is not available; shape (n_states, n_actions).
+        Handy as a feature.
+    observations
+        What the environment calls each state, shape (n_states,). State s is observation s. A state that an episode can
+        enter both with and without ending there is split in two; the extra terminal states are numbered after all
+        others.
     """
 
     rewards: NDArray[np.float64]

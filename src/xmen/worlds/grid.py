@@ -39,13 +39,38 @@ MOVES: dict[str, Cell] = {
 
 
 class GridWorld(MDP):
-    """A grid of cells with walls; action i is `moves[i]`.
+    """A grid of cells with walls, as an MDP that speaks in cells.
 
-    A move off the grid or into a wall is not available. With `slip`, the chosen move happens with
-    probability 1 - slip, otherwise one of the other moves available in that cell, each equally
-    likely (a cell without another available move never slips). `goal` may be None: then there is no
-    terminal state, and all trajectories have exactly `horizon` actions.
+    Cells are (x, y), x to the right and y up. State y * width + x is the cell (x, y); walls keep their number, as
+    states without actions. A move off the grid or into a wall is not available.
 
+    Parameters
+    ----------
+    width, height
+        The size of the grid in cells.
+    start
+        The cell in which every trajectory starts.
+    goal
+        The cell that ends a trajectory. None: there is no terminal state, and all trajectories have exactly `horizon`
+        actions.
+    moves
+        Names of moves; action i is `moves[i]`. They are up, down, left, right, up-right, up-left, down-right, down-left
+        and stay.
+    walls
+        Cells that cannot be entered.
+    horizon
+        The largest number of moves. Required when the moves can go round in circles.
+    slip
+        The probability that another of the moves available in the cell happens instead of the chosen one, each equally
+        likely. A cell without another available move never slips.
+
+    Raises
+    ------
+    WorldError
+        When a cell is off the grid or in a wall, a move is unknown, or a horizon is missing.
+
+    Examples
+    --------
     >>> grid = GridWorld(3, 2, start=(0, 0), goal=(2, 1), moves=("up", "right"))
     >>> grid.state((2, 1)), grid.cell(5)
     (5, (2, 1))
@@ -93,12 +118,44 @@ class GridWorld(MDP):
         )
 
     def state(self, cell: Cell) -> int:
-        """The state of a cell (x, y): y * width + x."""
+        """The state of a cell (x, y), which is y * width + x.
+
+        Parameters
+        ----------
+        cell
+            The cell (x, y).
+
+        Returns
+        -------
+        int
+            The number of the state.
+
+        Raises
+        ------
+        WorldError
+            When the cell is off the grid.
+        """
         x, y = self._read_cell(cell, "cell")
         return y * self.width + x
 
     def cell(self, state: int) -> Cell:
-        """The cell (x, y) of a state."""
+        """The cell (x, y) of a state.
+
+        Parameters
+        ----------
+        state
+            The number of the state.
+
+        Returns
+        -------
+        Cell
+            The pair (x, y).
+
+        Raises
+        ------
+        WorldError
+            When there is no such state.
+        """
         number = whole_number(state, "state", at_least=0)
         if number >= self.n_states:
             raise WorldError(
@@ -108,12 +165,35 @@ class GridWorld(MDP):
         return number % self.width, number // self.width
 
     def at(self, *cells: Cell) -> Event:
-        """The event of being in one of these cells."""
+        """The event of being in one of these cells.
+
+        Parameters
+        ----------
+        *cells
+            Cells (x, y).
+
+        Returns
+        -------
+        Event
+            True at every position whose state is one of the cells.
+        """
 
         return at(*(self.state(cell) for cell in cells))
 
     def doing(self, *moves: str) -> Event:
-        """The event of making one of these moves."""
+        """The event of making one of these moves.
+
+        Parameters
+        ----------
+        *moves
+            Names of moves that this grid has.
+
+        Returns
+        -------
+        Event
+            True at every position at which one of the moves is chosen; false at the last position, where there is no
+            move.
+        """
 
         for move in moves:
             if move not in self.moves:

@@ -34,27 +34,58 @@ UNBOUNDED = 2**30 - 1  # the `max_length` of trajectories of any length: more ac
 class MDP(Transitions):
     """A world with finitely many states and actions, given by its transitions.
 
-    `transitions` are rows (state, action, next_state, probability), or an array of shape (n, 4).
-    Rows of the same (state, action, next_state) are added; an action without rows is not available
-    in that state; rows that leave a terminal state are dropped. `start` is a state or a probability
-    vector of shape (n_states,).
+    A complete trajectory ends the first time it enters a terminal state, after at most `horizon` actions. Trajectories
+    that do not get there do not exist. Without terminal states all trajectories have exactly `horizon` actions. A
+    terminal start gives a trajectory of length 0. A goal that cannot be reached is legal here: `xm.distribution` says
+    so.
 
-    A complete trajectory ends the first time it enters a terminal state, after at most `horizon`
-    actions; trajectories that do not get there do not exist. Without terminal states all
-    trajectories have exactly `horizon` actions. A horizon is required when the world has cycles or
-    no terminal state. A terminal start gives a trajectory of length 0.
+    Parameters
+    ----------
+    n_states
+        The number of states S. States are 0 to S - 1.
+    n_actions
+        The number of actions A. Actions are 0 to A - 1.
+    transitions
+        Rows (state, action, next_state, probability), or an array of shape (n, 4). Rows of the same state, action and
+        next state are added. An action without rows is not available in that state. Rows that leave a terminal state
+        are dropped.
+    start
+        The state in which every trajectory starts, or a probability vector of shape (S,).
+    terminal
+        The states that end a trajectory, as numbers or as a mask of shape (S,).
+    horizon
+        The largest number of actions. Required when the world has cycles or no terminal state.
 
-    Arrays (read-only; S states, A actions, E transitions sorted by source, action, target):
+    Attributes
+    ----------
+    source, action, target
+        The E transitions as columns of shape (E,), sorted by source, action and target. Those that leave state s are
+        `row_start[s]` to `row_start[s + 1]`. All arrays are read-only.
+    probability
+        The probability of each transition, shape (E,).
+    row_start
+        Where the transitions of each state begin, shape (S + 1,).
+    start
+        The probability of starting in each state, shape (S,).
+    terminal
+        Whether a state is terminal, shape (S,). `has_terminal` says whether any is.
+    available
+        Whether an action can be chosen in a state, shape (S, A).
+    deterministic
+        Whether every transition has probability 1.
+    acyclic
+        Whether no state that can be reached can be reached again.
+    max_length
+        The largest number of actions that a complete trajectory can have.
 
-    - `source`, `action`, `target` (E,) int32 and `probability` (E,) float64: the transitions;
-      those that leave state s are `row_start[s]` to `row_start[s + 1]`, `row_start` (S + 1,) int64.
-    - `start` (S,) float64: the probability of starting in each state.
-    - `terminal` (S,) bool, `has_terminal`: whether any is.
-    - `available` (S, A) bool: whether the action can be chosen in the state.
-    - `deterministic`: every transition has probability 1. `acyclic`: no state that can be reached
-      can be reached again. `max_length`: the largest number of actions a complete trajectory can have, and
-      `unbounded` where there is none, which only tasks of a `Network` may be.
+    Raises
+    ------
+    WorldError
+        When rows name states or actions that do not exist, probabilities do not add up to 1, or a horizon is missing.
+        The message names the state and the action.
 
+    Examples
+    --------
     >>> walk = MDP(3, 2, [(0, 0, 1, 1.0), (0, 1, 2, 1.0), (1, 0, 2, 0.75), (1, 0, 0, 0.25)],
     ...            start=0, terminal=[2], horizon=5)
     >>> walk.problem(Trajectory([0, 1, 2], [0, 0]))
@@ -135,7 +166,18 @@ class MDP(Transitions):
             self.max_length = UNBOUNDED if self.horizon is None else self.horizon
 
     def with_start(self, start: int | ArrayLike) -> Self:
-        """The same world, its arrays shared, with another start: a state or a probability vector (n_states,)."""
+        """The same world with another start; its arrays are shared.
+
+        Parameters
+        ----------
+        start
+            A state, or a probability vector of shape (n_states,).
+
+        Returns
+        -------
+        MDP
+            A world of the same class.
+        """
         other = copy(self)
         other.start = read_start(start, self.n_states)
         other.start.flags.writeable = False
@@ -161,9 +203,19 @@ class MDP(Transitions):
         return longest if self.horizon is None else min(longest, self.horizon)
 
     def log_dynamics(self, trajectory: Trajectory) -> float:
-        """log D(tau) = log d0(s_0) + sum_t log T(s_{t+1} | s_t, a_t); -inf when a factor is 0.
+        """The log-probability that chance plays along: log D(tau) = log d0(s_0) + sum_t log T(s_{t+1} | s_t, a_t).
 
         Whether the trajectory is complete (ends where it must) does not matter here: see `problem`.
+
+        Parameters
+        ----------
+        trajectory
+            Any trajectory.
+
+        Returns
+        -------
+        float
+            log D(tau), or -inf when a factor is 0.
         """
         first = trajectory.states[0]
         if first >= self.n_states or self.start[first] == 0.0:
@@ -174,19 +226,74 @@ class MDP(Transitions):
         return float(np.log(self.start[first]) + np.log(self.probability[edges]).sum())
 
     def problem(self, trajectory: Trajectory) -> tuple[int, str] | None:
-        """None for a complete trajectory of this world, else (position, sentence) of the first problem."""
+        """What is wrong with a trajectory in this world, if anything is.
+
+        Parameters
+        ----------
+        trajectory
+            The trajectory to check, from its start to its end.
+
+        Returns
+        -------
+        tuple[int, str] | None
+            None for a complete trajectory of this world, else the position of the first problem and a sentence about
+            it.
+        """
         return find_problem(self, trajectory)
 
     @staticmethod
     def from_gymnasium(env: Any, *, horizon: int | None = None) -> GymnasiumWorld:
-        """The world of a Gymnasium environment that has a transition table: see `GymnasiumWorld`."""
+        """The world of a Gymnasium environment that has a transition table.
+
+        Parameters
+        ----------
+        env
+            An environment with a transition table (`env.unwrapped.P`), as `gymnasium.make` gives it: the toy-text
+            family.
+        horizon
+            The largest number of actions. None: the environment's own limit on the number of steps, where it has one.
+
+        Returns
+        -------
+        GymnasiumWorld
+            An MDP with the environment's `rewards` and `observations`.
+
+        Raises
+        ------
+        WorldError
+            When the environment has no table of transitions.
+        """
         from xmen.worlds.from_gymnasium import from_gymnasium
 
         return from_gymnasium(env, horizon=horizon)
 
     @staticmethod
     def from_networkx(graph: Any, source: Hashable, target: Hashable, *, horizon: int | None = None) -> GraphWorld:
-        """The world of a walk through a NetworkX graph: see `GraphWorld`."""
+        """The world of a walk through a NetworkX graph: states are nodes, actions are edges.
+
+        Parameters
+        ----------
+        graph
+            A NetworkX graph, directed or not.
+        source
+            The node in which trajectories start.
+        target
+            The node in which they end.
+        horizon
+            The largest number of edges; required when the graph has cycles.
+
+        Returns
+        -------
+        GraphWorld
+            An MDP that translates between nodes and states.
+
+        Raises
+        ------
+        MissingExtraError
+            When NetworkX is not installed.
+        WorldError
+            When the graph does not have these nodes, or a horizon is missing.
+        """
         from xmen.worlds.from_networkx import from_networkx
 
         return from_networkx(graph, source, target, horizon=horizon)

@@ -20,10 +20,25 @@ _SHOWN = 12  # states and actions printed before repr abbreviates
 
 
 class Trajectory:
-    """States s_0 .. s_L and actions a_0 .. a_{L-1}; the action a_t leads from s_t to s_{t+1}.
+    """One trajectory: states s_0 .. s_L and actions a_0 .. a_{L-1}, where a_t leads from s_t to s_{t+1}.
 
-    Immutable and hashable, so that trajectories can be counted. `len()` is L, the number of actions.
+    Immutable and hashable, so that trajectories can be counted. `len()` is L, the number of actions. A trajectory knows
+    no world: whether its states exist and its steps are possible is for `MDP.problem` to say.
 
+    Parameters
+    ----------
+    states
+        The L + 1 states, whole numbers from 0.
+    actions
+        The L actions, whole numbers from 0.
+
+    Raises
+    ------
+    TrajectoryError
+        When the numbers of states and actions do not fit, or one is not a whole number.
+
+    Examples
+    --------
     >>> tau = Trajectory([0, 1, 5], [2, 0])
     >>> len(tau), tau.states[-1]
     (2, 5)
