@@ -50,6 +50,7 @@ from .plots.visits import plot_visits
 from .plots.world import plot_world
 from .policies.plan import plan
 from .policies.policy import Policy
+from .policies.shield import Shield, shield
 from .progress.monitor import Callbacks
 from .progress.tensorboard import TensorBoard
 from .registry import load
@@ -103,6 +104,7 @@ __all__ = [
     "RelativeEntropyIRL",
     "RewardError",
     "RuleInference",
+    "Shield",
     "StorageError",
     "TensorBoard",
     "Trajectory",
@@ -141,6 +143,7 @@ __all__ = [
     "response",
     "sequence",
     "share",
+    "shield",
     "total",
     "visit",
     "when",

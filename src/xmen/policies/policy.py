@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from functools import cached_property
 from os import PathLike
 from typing import Any
@@ -12,13 +11,14 @@ from numpy.typing import NDArray
 
 from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Distribution, Seed, generator
-from xmen.errors import EngineError, InfeasibleError, TrajectoryError
+from xmen.errors import EngineError
 from xmen.policies.behaviour import Aim, Behaviour, Flow
 from xmen.policies.breaking import breaking
 from xmen.policies.certain import behaviour_of
 from xmen.policies.following import log_probs
 from xmen.policies.planning import make_game
 from xmen.policies.rollouts import rollout
+from xmen.policies.tracking import Tracker
 from xmen.product.graph import DEFAULT_MAX_NODES
 from xmen.rewards import Floats, reward_table
 from xmen.storage.models import restores, write_model
@@ -26,7 +26,7 @@ from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
 
 
-class Policy:
+class Policy(Tracker):
     """Acts step by step, remembers what the rules still need, and knows what it can promise.
 
     Made by `xm.plan`, by a learner's `policy()`, or from an exact distribution over a deterministic world: there its
@@ -60,16 +60,9 @@ class Policy:
     def __init__(self, source: Distribution | Behaviour, greedy: bool = False, seed: Seed = None) -> None:
         if isinstance(source, Distribution):
             source = behaviour_of(source)
-        self.behaviour = source
+        super().__init__(source)
         self.greedy = greedy
         self._rng = generator(seed)
-        self._game, self._product = source.game, source.game.product
-        self.world, self.constraint = self._product.world, self._product.compiled.constraint
-        # Gymnasium shows the same observation for a state and its terminal twin.
-        self._shown: NDArray[np.int64] = getattr(self.world, "observations", np.arange(self.world.n_states))
-        self._node: int | None = None
-        self._taken: int | None = None  # the last choice, until the next observation
-        self._time = 0
 
     def __repr__(self) -> str:
         rule = "no rule" if self.constraint is None else str(self.constraint)
@@ -150,36 +143,6 @@ class Policy:
 
     # --- acting ------------------------------------------------------------------------------------------------
 
-    @property
-    def time(self) -> int:
-        """The number of actions taken since `reset`."""
-        return self._time + (self._taken is not None)
-
-    @property
-    def done(self) -> bool:
-        """Whether the episode is known to be over: in an end, or on its way to nothing else."""
-        return all(self._ended(node) for node in self._possible())
-
-    def reset(self, observation: Any) -> None:
-        """Begin an episode in this state; an error when it is no start, or nothing can be promised from there."""
-        state, product = self._read(observation), self._product
-        found = np.flatnonzero(product.state[product.starts] == state)
-        if not len(found) or self.behaviour.start_values[found[0]] == -np.inf:
-            known = 0 <= state < self.world.n_states
-            where = self.world.describe_state(state) if known else f"state {state}"
-            why = (
-                "no trajectory from there keeps the constraint"
-                if known and self.world.start[state] > 0
-                else "the world never starts there"
-            )
-            raise InfeasibleError(f"an episode cannot begin in {where}: {why}.")
-        self._node, self._taken, self._time = int(product.starts[found[0]]), None, 0
-
-    def observe(self, observation: Any) -> None:
-        """Note where the last action led. `act` does so too: this is for asking `done` after the last one."""
-        node, time = self._find(observation), self.time
-        self._node, self._taken, self._time = node, None, time
-
     def probabilities(self, observation: Any) -> Floats:
         """pi(a | history) of each action, now that the environment shows `observation`; shape (n_actions,)."""
         choices, shares = self._choices(self._arrive(observation), self.time)
@@ -201,34 +164,6 @@ class Policy:
         self._node, self._time, self._taken = node, time, int(choices[chosen])
         return int(self._game.action[self._taken])
 
-    def _ended(self, node: int) -> bool:
-        game = self._game
-        return self.time == game.horizon or bool(game.first_choice[node] == game.first_choice[node + 1])
-
-    def _possible(self) -> list[int]:
-        """The nodes in which the policy may be, if the environment did what the world says."""
-        if self._node is None:
-            raise EngineError("the policy does not know where it is: call reset(observation) first.")
-        if self._taken is None:
-            return [self._node]
-        begin, end = self._game.first_edge[[self._taken, self._taken + 1]].tolist()
-        return [int(node) for node in self._product.target[begin:end]]
-
-    def _find(self, observation: Any) -> int:
-        """The node in which the policy is, now that the environment shows `observation`."""
-        possible, state = self._possible(), self._read(observation)
-        found = [node for node in possible if self._shown[self._product.state[node]] == state]
-        if not found:
-            after = "reset" if self.time == 0 else f"action number {self.time}"
-            expected = " or ".join(self.world.describe_state(int(self._product.state[node])) for node in possible)
-            raise TrajectoryError(
-                f"after {after} the environment shows {state}, but in this world it is in {expected}: call "
-                "reset(observation) at the start of every episode and act(observation) once per step, and make the "
-                "world from the same environment."
-            )
-        # Of a state and its terminal twin it is the state: who asks for an action has seen no end.
-        return next((node for node in found if not self._ended(node)), found[0])
-
     def _arrive(self, observation: Any) -> int:
         """The node in which the policy is, if there is something left to do."""
         node = self._find(observation)
@@ -241,15 +176,8 @@ class Policy:
 
     def _choices(self, node: int, time: int) -> tuple[NDArray[np.int64], Floats]:
         """The choices of a node, and their probabilities."""
-        begin, end = int(self._game.first_choice[node]), int(self._game.first_choice[node + 1])
-        return np.arange(begin, end), self.behaviour.layer(time).shares[begin:end]
-
-    @staticmethod
-    def _read(observation: Any) -> int:
-        try:
-            return operator.index(observation.item() if isinstance(observation, np.ndarray) else observation)
-        except (TypeError, ValueError):
-            raise TrajectoryError(f"an observation is the number of a state; got {observation!r:.60}.") from None
+        choices = self._choice_range(node)
+        return np.arange(choices.start, choices.stop), self.behaviour.layer(time).shares[choices.start : choices.stop]
 
 
 @restores("Policy")

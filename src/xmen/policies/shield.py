@@ -1,0 +1,153 @@
+"""What another agent may do: the actions after which the rules can still be kept surely, or as likely as can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from xmen.constraints.constraint import Constraint
+from xmen.engines.distribution import Seed, as_constraint
+from xmen.errors import EngineError, MissingExtraError
+from xmen.policies.behaviour import BEST, SURE, TOLERANCE, Behaviour
+from xmen.policies.explanation import refuse
+from xmen.policies.game import Bools
+from xmen.policies.planning import is_sure, make_game
+from xmen.policies.tracking import Tracker
+from xmen.worlds.mdp import MDP
+
+if TYPE_CHECKING:
+    from xmen.policies.shielded import ShieldedEnv
+
+
+class Shield(Tracker):
+    """Follows an agent through an episode and says which actions it may take; made by `xm.shield`.
+
+    With validity "sure", an agent that keeps to `mask` keeps every rule, whatever chance does. With "best" each allowed
+    action has the largest chance of keeping the rules that there is (all of them, once nothing can be saved).
+    """
+
+    def __repr__(self) -> str:
+        rule = "no rule" if self.constraint is None else str(self.constraint)
+        rule = rule if len(rule) <= 60 else rule[:57] + "..."
+        return f"<Shield ({self.behaviour.aim.kind}) for {type(self.world).__name__}: {rule}>"
+
+    def mask(self, observation: Any) -> Bools:
+        """Which actions the agent may take, now that the environment shows `observation`; shape (n_actions,).
+
+        None of them once the episode is over.
+        """
+        node = self._find(observation)
+        out = np.zeros(self.world.n_actions, dtype=np.bool_)
+        if not self._ended(node):
+            choices = self._choice_range(node)
+            out[self._game.action[choices.start : choices.stop]] = self._allowed(node)
+        return out
+
+    def step(self, action: Any, observation: Any) -> None:
+        """Note the action that the agent took, and what the environment showed then."""
+        memory = self._node, self._taken, self._time
+        here = self._possible()
+        if len(here) > 1 or self._ended(here[0]):
+            raise EngineError("the episode is over: call reset(observation) to begin another one.")
+        node, time = here[0], self.time
+        choices = self._choice_range(node)
+        allowed = self._allowed(node)
+        taken = next(
+            (c for c, may in zip(choices, allowed, strict=True) if may and self._game.action[c] == action), None
+        )
+        if taken is None:
+            may = [
+                self.world.describe_action(int(a)) for a in self._game.action[choices.start :][: len(allowed)][allowed]
+            ]
+            raise EngineError(
+                f"action {action!r} is not allowed in {self.world.describe_state(int(self._product.state[node]))} by "
+                f"this shield; allowed: {', '.join(may)}. Ask mask(observation) before every action."
+            )
+        try:
+            self._node, self._taken, self._time = node, taken, time
+            self.observe(observation)
+        except BaseException:
+            self._node, self._taken, self._time = memory
+            raise
+
+    def _allowed(self, node: int) -> Bools:
+        """Which choices of the node may be made."""
+        game, after = self._game, self.behaviour.layer(self.time + 1)
+        choices = self._choice_range(node)
+        outcomes = [slice(int(game.first_edge[c]), int(game.first_edge[c + 1])) for c in choices]
+        target = game.product.target
+        if after.chance is None:
+            return np.array([bool(np.isfinite(after.value[target[edges]]).all()) for edges in outcomes])
+        odds = np.array([game.probability[edges] @ after.chance[target[edges]] for edges in outcomes])
+        allowed: Bools = odds >= odds.max() - TOLERANCE
+        return allowed
+
+    def wrap(self, env: Any, seed: Seed = None) -> ShieldedEnv:
+        """The Gymnasium environment in which only allowed actions happen.
+
+        `info["action_mask"]` says what is allowed. An action that is not is replaced by one of those, at random, and
+        `info["shielded"]` is then true.
+        """
+        try:
+            from xmen.policies.shielded import ShieldedEnv
+        except ImportError as error:
+            if error.name != "gymnasium":
+                raise
+            raise MissingExtraError("gymnasium", extra="gymnasium", needed_for="shield.wrap") from None
+        return ShieldedEnv(env, self, seed)
+
+
+def shield(
+    world: MDP,
+    constraint: Constraint | Iterable[Constraint] | None = None,
+    validity: str = "sure",
+    max_nodes: int | None = None,
+) -> Shield:
+    """What another agent may do so that the rules are kept surely, or as likely as can be.
+
+    Parameters
+    ----------
+    world
+        An MDP or GridWorld.
+    constraint
+        A constraint, a list of them (all), or None.
+    validity
+        "sure" or "best".
+    max_nodes
+        The budget of the product of world and rules.
+
+    Returns
+    -------
+    Shield
+        With `reset(observation)`, `mask(observation)` and `step(action, observation)`.
+
+    Raises
+    ------
+    InfeasibleError
+        Where nothing is sure; it says what chance can do, and the best probability there is.
+
+    Examples
+    --------
+    >>> import xmen as xm
+    >>> grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
+    >>> guard = xm.shield(grid, xm.visit(grid.at((1, 1))).named("through the middle"))
+    >>> guard.reset(grid.state((0, 0)))
+    >>> guard.step(0, grid.state((0, 1)))  # up
+    >>> guard.mask(grid.state((0, 1)))  # no further up: the middle would be missed
+    array([False,  True])
+    """
+    if not isinstance(world, MDP):
+        raise EngineError(f"shield(world, ...) takes an MDP or GridWorld; got {type(world).__name__}.")
+    if validity not in ("sure", "best"):
+        raise EngineError(f"a shield's validity is 'sure' or 'best'; got {validity!r}.")
+    rule = as_constraint(constraint)
+    if rule is not None:
+        rule.check_world(world)
+    game = make_game(world, rule, max_nodes)
+    nothing = np.zeros((world.n_states, world.n_actions))
+    behaviour = Behaviour(game, nothing, 1.0, SURE if validity == "sure" else BEST)
+    if validity == "sure" and not is_sure(behaviour, game.start_probability):
+        raise refuse(game, "sure", max_nodes)
+    return Shield(behaviour)
