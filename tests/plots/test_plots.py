@@ -197,9 +197,24 @@ def test_given_axes_are_used_and_pictures_can_be_saved(tmp_path: Path) -> None:
     assert plt.get_fignums() == [figure.number]
 
 
+def drawn(ax: Axes) -> tuple[int, list[tuple[float, float]], int]:
+    """The number of trajectories drawn as lines, the dots where one stays, and the number of arrow heads."""
+    above = [c for c in ax.collections if c.get_zorder() >= 5]
+    lines = sum(len(c.get_segments()) for c in above if isinstance(c, LineCollection))
+    heads = sum(
+        len(c.get_paths()) for c in above if isinstance(c, PolyCollection) and not isinstance(c, LineCollection)
+    )
+    dots = [tuple(point) for line in ax.lines if line.get_marker() == "." for point in line.get_xydata()]  # type: ignore[union-attr]
+    return lines, dots, heads
+
+
 def test_empty_and_still_trajectories() -> None:
-    plot_trajectories(GRID, [])
-    plot_trajectories(GRID, [Trajectory([0], []), Trajectory([0, 0], [2])])
+    assert drawn(plot_trajectories(GRID, [])) == (0, [], 0)
+    n_lines, dots, n_heads = drawn(plot_trajectories(GRID, [Trajectory([0], []), Trajectory([0, 0], [2])]))
+    assert (n_lines, n_heads) == (2, 0)
+    assert len(dots) == 1
+    assert np.hypot(*dots[0]) < 0.45  # in the cell (0, 0), where the second one stays
+    assert drawn(plot_trajectories(GRID, PATH))[1:] == ([(1.0, 0.0)], 5)
 
 
 @pytest.mark.parametrize(
