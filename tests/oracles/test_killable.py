@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -45,8 +46,9 @@ class Faulty(CryptoMiniSatOracle):
 
 
 def faulty(fault: str, monkeypatch: pytest.MonkeyPatch) -> KillableOracle:
-    # Children have to find this module, as it is named here.
-    monkeypatch.setenv("PYTHONPATH", os.path.dirname(os.path.dirname(__file__)))
+    # Children have to find this module, as it is named here, and what it imports.
+    tests = Path(__file__).parents[1]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (tests.parent, tests))))
     monkeypatch.setattr("xmen.oracles.killable._idle", [])
     oracle = Faulty(FORMULA, time_limit=1.0)
     oracle.fault = fault

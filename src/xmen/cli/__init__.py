@@ -21,9 +21,12 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line on the arguments of this process."""
+    import os
+
     from xmen.cli._loading import begin_loading
 
     begin_loading()
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # also for processes that libraries start: see xmen.children
     from xmen.cli.app import app
 
     app(prog_name="xmen")

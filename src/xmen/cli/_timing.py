@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from xmen.children import python_command
 from xmen.cli._source import open_problem
 from xmen.engines.distribution import Distribution
 from xmen.errors import EngineError, XmenError
@@ -57,8 +58,8 @@ def measure(path: Path, engine: str, limit: float) -> tuple[dict[str, Any], dict
 
 def _child(path: Path, engine: str, limit: float, stages: Sequence[str]) -> Iterator[tuple[str, Any]]:
     """What the process says, until it has ended or has ended itself."""
-    code = "from xmen.cli._timing import serve; serve()"
-    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    command = python_command("xmen.cli._timing", "serve")
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
     try:

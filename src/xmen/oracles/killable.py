@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
+from xmen.children import python_command
 from xmen.errors import OracleError
 from xmen.oracles.formula import Bits, Formula, Parities
 from xmen.oracles.protocol import Answer
@@ -120,7 +121,7 @@ class _Child:
     def __init__(self, oracle: SolverOracle) -> None:
         self.owner = os.getpid()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from xmen.oracles.killable import serve; serve()"],
+            python_command("xmen.oracles.killable", "serve"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             process_group=0 if os.name == "posix" else None,  # the terminal's Ctrl-C is for the parent alone
