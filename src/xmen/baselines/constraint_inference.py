@@ -70,6 +70,8 @@ class ConstraintInference(Learner):
     Of two candidates that forbid the same, events come before actions and actions before states.
     """
 
+    world: MDP
+
     def __init__(
         self,
         world: MDP,

@@ -56,6 +56,8 @@ class RelativeEntropyIRL(Learner):
     samples: `distribution` and `score` put the base policy into the dynamics, and are exact where the engine is.
     """
 
+    world: MDP
+
     def __init__(
         self,
         world: MDP,
@@ -193,9 +195,9 @@ class RelativeEntropyIRL(Learner):
                 self._answering: Any = kept
             return kept
 
-    def distribution(self, also: Rules = None) -> Distribution:
+    def distribution(self, also: Rules = None, start: int | None = None, goal: int | None = None) -> Distribution:
         """P(tau) = Q(tau) exp(theta . f(tau)) / Z, given `also`; its world has the base policy in the dynamics."""
-        return self._under_base().distribution(also)
+        return self._under_base().distribution(also, start, goal)
 
     def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
         """The mean log-likelihood, in nats: mean of theta . f(tau) + log Q(tau) - log Z, without sampling."""

@@ -17,7 +17,7 @@ from xmen.learners.base import Learner
 from xmen.problem import Problem, read_problem
 from xmen.registry import load
 from xmen.storage.models import MODEL
-from xmen.worlds import Trajectory
+from xmen.worlds import Network, Trajectory
 
 
 def open_problem(path: Path, demos: Path | None = None) -> Problem:
@@ -85,6 +85,8 @@ def open_source(path: Path, demos: Path | None = None) -> Source:
         )
     if (path / PROBLEM).is_file():
         return Source(path, open_problem(path / PROBLEM, demos), model)
+    if isinstance(model.world, Network):
+        raise StorageError(f"{path} is a model of a Network: its trips need a start and a goal. Use it from Python.")
     rule = model._rule()
     rules = {} if rule is None else {rule.label: rule}
     return Source(path, Problem(model.world, rules=rules, reward=model.reward_, demonstrations=demos), model)

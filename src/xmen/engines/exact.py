@@ -76,6 +76,16 @@ class ExactDistribution(Distribution):
         """log Z(s_0) of each start node of the product."""
         return self.log_completions(0, self.product.starts)
 
+    def start_partitions(self, starts: NDArray[np.int64]) -> Floats:
+        """log Z(s_0) of these start states."""
+        own = self.product.state[self.product.starts]
+        order = np.argsort(own)
+        return self._start_partitions[order[np.searchsorted(own, starts, sorter=order)]]
+
+    def edge_visits(self) -> Floats:
+        """Expected discounted uses of each of the world's transitions, shape (E,)."""
+        return self._flow.discounted
+
     def _log_normaliser(self, start: int) -> float:
         if self.given is None:
             return float(self.log_partition())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from os import PathLike
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,9 @@ from threadpoolctl import threadpool_limits
 
 from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.choose import distribution
+from xmen.engines.diagnosis import node_budget
 from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, check_given
+from xmen.engines.trips import TripEngine
 from xmen.errors import EngineError, NotFittedError
 from xmen.learners.settings import Settings
 from xmen.methods.demonstrations import Demonstrations, gather
@@ -24,6 +26,7 @@ from xmen.rewards import Floats, LinearReward, Reward
 from xmen.sharing import lock_of
 from xmen.storage.models import save
 from xmen.worlds.mdp import MDP
+from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
 
 Rules = Constraint | Iterable[Constraint] | None
@@ -40,12 +43,13 @@ class Learner(Settings, ABC):
     `converged_`, whether the fit ended at the optimum, as near as its method and tolerance can tell.
     """
 
-    world: MDP
+    world: MDP | Network
     constraint: Rules = None
     discount: float = 1.0
     engine: str = "auto"
     seed: Seed = None
     given: str | None = None
+    takes_networks: ClassVar[bool] = False
 
     reward_: Reward
     weights_: Floats
@@ -62,7 +66,7 @@ class Learner(Settings, ABC):
         self.__dict__.pop("_answering", None)
 
         self._check_settings()
-        found = gather(self.world, self._rule(), demos, sample_weight)
+        found = gather(self._single_world(), self._rule(), demos, sample_weight)
         # On matrices of this size threads wait more than they work, and their number would show in the last digits.
         with threadpool_limits(1, user_api="blas"):
             self._fit(found)
@@ -74,15 +78,18 @@ class Learner(Settings, ABC):
 
     def _check_settings(self) -> None:
         """Refuse settings that make no sense; called at the start of `fit`."""
-        if not isinstance(self.world, MDP):
-            raise EngineError(
-                f"{type(self).__name__}(world, ...) takes an MDP or GridWorld; got {type(self.world).__name__}."
-            )
+        if not isinstance(self.world, (MDP, Network) if self.takes_networks else MDP):
+            known = "an MDP, a GridWorld or a Network" if self.takes_networks else "an MDP or GridWorld"
+            raise EngineError(f"{type(self).__name__}(world, ...) takes {known}; got {type(self.world).__name__}.")
         check_discount(self.discount)
         check_given(self.given)
         rule = self._rule()
         if rule is not None:
-            rule.check_world(self.world)
+            rule.check_world(self._single_world())
+
+    def _single_world(self) -> MDP:
+        """The world of all demonstrations: the learner's own, or that of every trip through its network."""
+        return self.world.any_task if isinstance(self.world, Network) else self.world
 
     def _rule(self, also: Rules = None) -> Constraint | None:
         """The constraint of the learner and `also`, together."""
@@ -112,19 +119,21 @@ class Learner(Settings, ABC):
         """Further settings for `xm.distribution`, such as max_nodes or oracle."""
         return {}
 
-    def distribution(self, also: Rules = None) -> Distribution:
+    def distribution(self, also: Rules = None, start: int | None = None, goal: int | None = None) -> Distribution:
         """The distribution over trajectories under the learned reward, the constraint, and `also`.
 
-        Nothing is retrained. The last one asked for is kept, so that asking again is free.
+        On a network, of those from `start` to `goal`. Nothing is retrained. The last one asked for is kept, so that
+        asking again is free.
         """
         self._require_fitted()
+        world = self._asked_world(start, goal)
         with lock_of(self):  # two threads that ask first would each make one, and get the same samples
             kept = vars(self).get("_answering")
-            if kept is not None and kept[0] is also and kept[1] == self._asked():
-                answering: Distribution = kept[2]
+            if kept is not None and kept[0] is also and kept[1] == (start, goal) and kept[2] == self._asked():
+                answering: Distribution = kept[3]
                 return answering
             d = distribution(
-                self.world,
+                world,
                 self._rule(also),
                 self.reward_,
                 discount=self.discount,
@@ -134,33 +143,60 @@ class Learner(Settings, ABC):
                 **self._engine_settings(),
             )
             if also is None or isinstance(also, Constraint):  # a list can change under the same identity
-                self._keep(also, d)
+                self._keep(also, d, (start, goal))
             return d
 
-    def _keep(self, also: Constraint | None, answering: Distribution) -> None:
+    def _asked_world(self, start: int | None, goal: int | None) -> MDP:
+        """The world of a question: the learner's own, or the task of a network."""
+        if isinstance(self.world, Network):
+            if start is None or goal is None:
+                raise EngineError("on a network every question is about one pair: give start=... and goal=...")
+            return self.world.task(start, goal)
+        if start is not None or goal is not None:
+            raise EngineError(
+                f"start= and goal= are for models of a Network; this one is of a {type(self.world).__name__}, which "
+                "has its own."
+            )
+        return self.world
+
+    def _keep(
+        self,
+        also: Constraint | None,
+        answering: Distribution,
+        pair: tuple[int | None, int | None] = (None, None),
+    ) -> None:
         """Remember a distribution, for as long as settings and reward are the same objects."""
-        self._answering = (also, self._asked(), answering)
+        self._answering = (also, pair, self._asked(), answering)
 
     def _asked(self) -> tuple[int, ...]:
         settings = (self.world, self.constraint, self.discount, self.engine, self.seed, self.given)
         return tuple(map(id, (self.reward_, *settings)))
 
-    def sample(self, n: int, also: Rules = None, seed: Seed = None) -> list[Trajectory]:
-        """n trajectories from `distribution(also)`, all valid; without a seed, calls go on from the last."""
-        return self.distribution(also).sample(n, seed=seed)
+    def sample(
+        self, n: int, also: Rules = None, seed: Seed = None, start: int | None = None, goal: int | None = None
+    ) -> list[Trajectory]:
+        """n trajectories from `distribution(...)`, all valid; without a seed, calls go on from the last."""
+        return self.distribution(also, start, goal).sample(n, seed=seed)
 
-    def policy(self, also: Rules = None, greedy: bool = False, seed: Seed = None) -> Policy:
+    def policy(
+        self,
+        also: Rules = None,
+        greedy: bool = False,
+        seed: Seed = None,
+        start: int | None = None,
+        goal: int | None = None,
+    ) -> Policy:
         """A policy with memory that keeps every rule, for deterministic worlds; see `Policy`."""
-        return Policy(self.distribution(also), greedy=greedy, seed=seed)
+        return Policy(self.distribution(also, start, goal), greedy=greedy, seed=seed)
 
     def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
         """The mean log-likelihood, in nats; -inf with a demonstration that is impossible or forbidden.
 
         The likelihood has the world's dynamics in it: mean of R(tau) + log D(tau) - log Z; given the start, that is
-        log P(tau | s_0), without the probability of the start.
+        log P(tau | s_0), without the probability of the start, and on a network log P(tau | start, goal).
         """
         self._require_fitted()
-        found = gather(self.world, self._rule(), demos, sample_weight, refuse_invalid=False)
+        found = gather(self._single_world(), self._rule(), demos, sample_weight, refuse_invalid=False)
         if not found.valid[found.weights > 0].all():
             return -np.inf
         return found.mean(self._log_likelihoods(found))
@@ -168,11 +204,13 @@ class Learner(Settings, ABC):
     def score_samples(self, demos: Iterable[Trajectory]) -> Floats:
         """The log-likelihood of each trajectory in nats, shape (n,); -inf where it is impossible or forbidden."""
         self._require_fitted()
-        return self._log_likelihoods(gather(self.world, self._rule(), demos, refuse_invalid=False))
+        return self._log_likelihoods(gather(self._single_world(), self._rule(), demos, refuse_invalid=False))
 
     def _log_likelihoods(self, found: Demonstrations) -> Floats:
         if not found.valid.any():
             return np.full(len(found), -np.inf)
+        if isinstance(self.world, Network):
+            return self._trip_log_likelihoods(found)
         values = found.returns(self.reward_.table(), self.discount) + found.log_dynamics()
         d = self.distribution()
         if self.given is None:
@@ -181,6 +219,28 @@ class Learner(Settings, ABC):
         for start in np.unique(found.starts[found.valid]).tolist():
             its = found.valid & (found.starts == start)
             out[its] = values[its] - np.log(self.world.start[start]) - d._log_normaliser(start)
+        return out
+
+    def _trip_log_likelihoods(self, found: Demonstrations) -> Floats:
+        """log P(tau | start, goal) of each trip: one solve for all goals."""
+        assert isinstance(self.world, Network)
+        valid = np.flatnonzero(found.valid)
+        reward = self.reward_.table()[self.world.source, self.world.action]
+        engine = TripEngine(
+            self.world,
+            self._rule(),
+            found.starts[valid],
+            found.goals[valid],
+            np.ones(len(valid)),
+            node_budget(self._engine_settings().get("max_nodes")),
+            self.discount,
+        )
+        log_z = engine.value(reward, with_visits=False).log_z[engine.pair_of]
+        steps = np.log(self.world.probability)[found.edges]
+        values = np.bincount(found.owner, weights=steps, minlength=len(found)).astype(np.float64)
+        values += found.returns(self.reward_.table(), self.discount)
+        out = np.full(len(found), -np.inf)
+        out[valid] = values[valid] - log_z
         return out
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -46,7 +46,9 @@ def resample(
     if n < 0 or pool_size < 1:
         raise EngineError(f"resample needs n of 0 or more and pool_size of 1 or more; got {n} and {pool_size}.")
     settings = {**model._engine_settings(), "delta": None, "failure": None}
-    base = distribution(model.world, model._rule(also), None, discount=model.discount, engine="xor", **settings)
+    base = distribution(
+        model._asked_world(None, None), model._rule(also), None, discount=model.discount, engine="xor", **settings
+    )
     table = model.reward_.table()
     proposal = Proposal(base, DenseFeatures(table[:, :, None]))  # type: ignore[arg-type]
     rng = np.random.default_rng(seed_sequence(seed))

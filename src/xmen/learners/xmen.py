@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 
 from xmen.engines.choose import distribution
+from xmen.engines.diagnosis import node_budget
 from xmen.engines.distribution import ENGINES, Seed
+from xmen.engines.trips import TripEngine
 from xmen.errors import EngineError, ProductTooLargeError, RewardError
 from xmen.learners.base import Learner, Rules
 from xmen.learners.settings import require_number, require_whole
 from xmen.methods.cells import CellsRun
+from xmen.methods.coordinates import read_l2
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.exact import ExactRun
 from xmen.methods.network import check_network, network_identity, network_run
 from xmen.methods.network_training import Optimiser
 from xmen.methods.paper import PaperRun
 from xmen.methods.runs import Run, Task, drive
+from xmen.methods.trips import TripRun
 from xmen.progress.monitor import Callback, Monitor
 from xmen.rewards import Reward
 from xmen.rewards.features import read_features
@@ -28,6 +33,7 @@ from xmen.rewards.neural import NeuralReward
 from xmen.storage.checkpoint import Checkpoint
 from xmen.storage.models import storable
 from xmen.worlds.mdp import MDP
+from xmen.worlds.network import Network
 
 NOT_PART_OF_A_RUN = ("callback", "checkpoint", "checkpoint_every", "resume", "engine", "delta", "failure")
 
@@ -49,7 +55,12 @@ class XMEN(Learner):
       them. `failure` is that of all iterations together. `proposal`: "adaptive" moves theta-hat to lower the variance
       of the weights, "dynamics" a power of D as well.
 
-    `features` is (n_states, n_actions, d); None is one weight per state, whatever the action.
+    `features` is (n_states, n_actions, d), or a scipy.sparse matrix (n_states * n_actions, d) with row
+    s * n_actions + a; None is one weight per state, whatever the action. `l2` is a number or one per feature, and
+    `fixed` maps features to weights that are not learned.
+
+    On a `Network` every demonstration is a trip with its own start and goal: the fit maximises the mean of
+    log P(tau | its start, its goal), and `distribution`, `sample` and `policy` take `start=` and `goal=`.
 
     With `reward`, a NeuralReward, ConvReward or FeatureReward, a network is trained instead, r(s, a) = network(s, a),
     and theta above is all its parameters: `max_iter` steps of `optimiser` ("adam", "sgd", "lbfgs", or a function from
@@ -78,9 +89,11 @@ class XMEN(Learner):
     (True, True)
     """
 
+    takes_networks: ClassVar[bool] = True
+
     def __init__(
         self,
-        world: MDP,
+        world: MDP | Network,
         constraint: Rules = None,
         features: ArrayLike | None = None,
         discount: float = 1.0,
@@ -89,7 +102,7 @@ class XMEN(Learner):
         seed: Seed = None,
         reward: NeuralReward | None = None,
         optimiser: Optimiser = "adam",
-        l2: float = 0.0,
+        l2: float | ArrayLike = 0.0,
         max_iter: int | None = None,
         tol: float = 1e-7,
         learning_rate: float | None = None,
@@ -110,6 +123,7 @@ class XMEN(Learner):
         resume: bool = False,
         callback: Callback | None = None,
         given: str | None = None,
+        fixed: Mapping[int, float] | None = None,
     ) -> None:
         self.world = world
         self.constraint = constraint
@@ -141,6 +155,7 @@ class XMEN(Learner):
         self.resume = resume
         self.callback = callback
         self.given = given
+        self.fixed = fixed
 
     def _engine_settings(self) -> dict[str, Any]:
         names = ("max_nodes", "oracle", "delta", "failure", "cell_size", "time_limit")
@@ -148,6 +163,8 @@ class XMEN(Learner):
 
     def _check_settings(self) -> None:
         super()._check_settings()
+        if isinstance(self.world, Network):
+            self._check_network()
         self._check_reward()
         if self.method not in METHODS and self.method != "auto":
             known = ", ".join(map(repr, ("auto", *METHODS)))
@@ -164,7 +181,9 @@ class XMEN(Learner):
                 "method='paper' with given='start' makes no sense: Algorithm 1 draws from the joint distribution. Use "
                 "method='exact' or 'cells', or leave given out."
             )
-        require_number("l2", self.l2, least=0.0)
+        read_l2(self.l2)
+        if self.fixed and self.method in ("cells", "paper"):
+            raise EngineError(f"method={self.method!r} learns every weight: fixed needs method='exact' or 'auto'.")
         require_number("tol", self.tol, least=0.0)
         require_number("learning_rate", self.learning_rate, above=0.0, optional=True)
         require_number("cell_size", self.cell_size, above=0.0, optional=True)
@@ -180,6 +199,22 @@ class XMEN(Learner):
         require_whole("checkpoint_every", self.checkpoint_every, least=1)
         if self.resume and self.checkpoint is None:
             raise EngineError("resume=True needs checkpoint=..., the file to go on from.")
+
+    def _check_network(self) -> None:
+        """What makes no sense on a network."""
+        if self.method in ("cells", "paper"):
+            raise EngineError(
+                f"method={self.method!r} hashes the trajectories of one world, and every trip through a network has "
+                "its own: use method='exact' or 'auto'."
+            )
+        if self.reward is not None:
+            raise EngineError("on a network the reward is linear: give features, and leave reward out.")
+        if self.given is not None:
+            raise EngineError("on a network every trip is given its start and its goal already: leave given out.")
+        if self.discount < 1.0 and self.world.horizon is None:
+            raise EngineError(
+                f"discount = {self.discount:g} needs a horizon: Network(..., horizon=...), or discount = 1."
+            )
 
     def _check_reward(self) -> None:
         """Either features or a network, and the settings that go with it."""
@@ -215,6 +250,8 @@ class XMEN(Learner):
 
     def _prepare(self, task: Task) -> tuple[str, Run[Any]]:
         """The method that will be used, and its run."""
+        if isinstance(self.world, Network):
+            return "exact", _trips(task)
         if self.method != "auto":
             return self.method, METHODS[self.method](task)
         try:
@@ -229,8 +266,13 @@ class XMEN(Learner):
         identity = {name: value for name, value in self.get_params().items() if name not in left_out}
         identity["method"] = method
         identity["demonstrations"] = [demos.starts, demos.edges, demos.lengths, demos.weights]
-        if identity["features"] is not None:
+        if issparse(identity["features"]):
+            matrix = identity["features"].tocsr()
+            identity["features"] = [matrix.data, matrix.indices, matrix.indptr]
+        elif identity["features"] is not None:
             identity["features"] = np.asarray(identity["features"], dtype=np.float64)
+        if self.fixed:
+            identity["fixed"] = {str(feature): float(value) for feature, value in sorted(self.fixed.items())}
         for name in ("reward", "optimiser"):
             identity.pop(name, None)
         if self.reward is not None:
@@ -254,6 +296,21 @@ def _exact(task: Task) -> Run[Any]:
         return network_run(task, base)
 
     return ExactRun(task, base)  # type: ignore[arg-type]
+
+
+def _trips(task: Task) -> Run[Any]:
+    learner, demos = task.learner, task.demos
+    counted = np.flatnonzero(demos.weights > 0)
+    engine = TripEngine(
+        learner.world,
+        learner._rule(),
+        demos.starts[counted],
+        demos.goals[counted],
+        demos.weights[counted],
+        node_budget(learner.max_nodes),
+        learner.discount,
+    )
+    return TripRun(task, engine)
 
 
 def _cells(task: Task) -> Run[Any]:

@@ -17,6 +17,7 @@ from xmen.engines.exact import ExactDistribution
 from xmen.engines.moments import visit_rows
 from xmen.engines.settings import DEFAULT_CELL_SIZE
 from xmen.engines.xor import XorDistribution
+from xmen.methods.coordinates import read_l2
 from xmen.methods.identify import warn_undetermined
 from xmen.methods.runs import Outcome, Run, Task
 from xmen.notices import ConvergenceWarning, notify
@@ -68,7 +69,7 @@ class CellObjective:
         base: XorDistribution,
         features: Features,
         demo_features: Floats,
-        l2: float,
+        l2: float | Floats,
         n_cells: int,
         cell_size: float,
     ) -> None:
@@ -83,7 +84,7 @@ class CellObjective:
         space = self.base.hashed.space(table, discount, bounds)
         m, _ = choose_parities(space, self.cell_size, rng, start=m)
         found = estimate(space, m, more * self.n_cells, rng, self.function)
-        loss = found.log_partition - float(weights @ self.demo_features) + 0.5 * self.l2 * float(weights @ weights)
+        loss = found.log_partition - float(weights @ self.demo_features) + 0.5 * float(np.sum(self.l2 * weights**2))
         gradient = found.expectation - self.demo_features + self.l2 * weights
         return NoisyValue(loss, found.log_partition_std, gradient, found.expectation_std, m, found.info.n_points)
 
@@ -166,7 +167,8 @@ class CellsRun(Run[AdamState]):
         self.max_iter = DEFAULT_MAX_ITER if learner.max_iter is None else int(learner.max_iter)
         rate = DEFAULT_LEARNING_RATE if learner.learning_rate is None else float(learner.learning_rate)
         size = DEFAULT_CELL_SIZE if learner.cell_size is None else float(learner.cell_size)
-        objective = CellObjective(base, task.features, task.demo_features, float(learner.l2), learner.n_cells, size)
+        l2 = read_l2(learner.l2, task.features.d)
+        objective = CellObjective(base, task.features, task.demo_features, l2, learner.n_cells, size)
         self.optimiser = Adam(objective, task.features.scale, rate, self.max_iter)
 
     def start(self) -> AdamState:

@@ -21,6 +21,7 @@ from xmen.rewards import Floats
 from xmen.rewards.features import Features
 from xmen.worlds.demos import check_demos
 from xmen.worlds.mdp import MDP
+from xmen.worlds.network import AnyTask
 from xmen.worlds.trajectory import Trajectory
 
 MOST_NODES = 1_000_000  # of a product that is made only to find out whether rules contradict each other
@@ -46,6 +47,14 @@ class Demonstrations:
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+    @property
+    def goals(self) -> NDArray[np.int64]:
+        """The last state of each (n,); of one that is not possible, any state."""
+        last: NDArray[np.int64] = np.minimum(self.starts, self.world.n_states - 1)
+        moved = np.flatnonzero(self.lengths > 0)
+        last[moved] = self.world.target[self.edges[np.cumsum(self.lengths)[moved] - 1]]
+        return last
 
     def seen_world(self, given: str | None) -> MDP:
         """The world to learn in: given the start, it starts where the demonstrations do, in their shares.
@@ -214,16 +223,16 @@ def _possible(demos: Demonstrations) -> NDArray[np.bool_]:
     starts = np.minimum(demos.starts, world.n_states - 1)
     possible: NDArray[np.bool_] = (demos.starts < world.n_states) & (world.start[starts] > 0)
     possible &= np.bincount(demos.owner, weights=demos.edges < 0, minlength=len(demos)) == 0
+    if isinstance(world, AnyTask):
+        early = world.source[demos.edges] == demos.goals[demos.owner]
+        possible &= np.bincount(demos.owner, weights=early, minlength=len(demos)) == 0
+        return possible & (lengths <= world.max_length)
     if not world.has_terminal:
         possible &= lengths == world.horizon
         return possible
     if world.horizon is not None:
         possible &= lengths <= world.horizon
-    last = starts.copy()
-    moved = np.flatnonzero(lengths > 0)
-    if len(moved):
-        last[moved] = world.target[demos.edges[np.cumsum(lengths)[moved] - 1]]
-    possible &= world.terminal[last]
+    possible &= world.terminal[demos.goals]
     return possible
 
 

@@ -23,16 +23,17 @@ class ExactRun(Run[LbfgsState]):
 
     def __init__(self, task: Task, base: ExactDistribution) -> None:
         learner = task.learner
-        self.task, self.base, self.l2 = task, base, float(learner.l2)
+        self.task, self.base, self.coordinates = task, base, task.coordinates
         self.max_iter = DEFAULT_MAX_ITER if learner.max_iter is None else int(learner.max_iter)
-        objective = Objective(base, task.features, task.demo_features, self.l2)
-        self.optimiser = Lbfgs(objective, task.features.scale, self._reach, float(learner.tol))
+        objective = Objective(base, task.features, task.demo_features, coordinates=self.coordinates)
+        scale = task.features.scale[self.coordinates.free]
+        self.optimiser = Lbfgs(objective, scale, self._reach, float(learner.tol))
 
     def _reach(self, direction: Floats) -> float:
-        return float(np.abs(self.task.features.table(direction)).max(initial=0.0))
+        return float(np.abs(self.task.features.table(self.coordinates.direction(direction))).max(initial=0.0))
 
     def start(self) -> LbfgsState:
-        return self.optimiser.start(np.zeros(self.task.features.d))
+        return self.optimiser.start(self.coordinates.values[self.coordinates.free])
 
     def finished(self, state: LbfgsState) -> bool:
         return state.finished or state.iteration >= self.max_iter
@@ -50,4 +51,4 @@ class ExactRun(Run[LbfgsState]):
                 ConvergenceWarning,
             )
         warn_undetermined(self.base, self.task, "where the gradient fell below tol")
-        return Outcome(state.weights, state.finished, self.base)
+        return Outcome(self.coordinates.full(state.weights), state.finished, self.base)

@@ -15,6 +15,7 @@ from xmen.engines.moments import visit_rows
 from xmen.engines.xor import XorDistribution
 from xmen.errors import ProductTooLargeError
 from xmen.machines.walks import Walks
+from xmen.methods.coordinates import read_l2
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.runs import Task
 from xmen.notices import IdentifiabilityWarning, UnboundedWarning, notify
@@ -37,7 +38,7 @@ def warn_undetermined(base: ExactDistribution | XorDistribution, task: Task, end
     `ended` says where the fit stopped all the same. A penalty decides: with one there is nothing to say. Nor is there
     where the product of world and constraint is too large to be looked at.
     """
-    if float(task.learner.l2) != 0.0 or (exact := _exactly(base)) is None:
+    if np.any(read_l2(task.learner.l2) > 0.0) or task.learner.fixed or (exact := _exactly(base)) is None:
         return
     which = unbounded(exact, task.features, task.demos, exact.discount)
     if which:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmen.methods.objective import Value
+from xmen.methods.coordinates import Value
 from xmen.rewards import Floats
 
 MEMORY = 20  # pairs kept
@@ -34,15 +34,22 @@ class LbfgsState(NamedTuple):
 class Lbfgs:
     """Minimises a smooth convex loss; ends when no component of gradient / scale is above `tol`.
 
-    `scale` (d,) is the size of each feature: the run works in weights times scale, so that units do not matter.
+    `scale` (d,) is the size of each feature, so that units do not matter. The run works in weights times `metric`
+    (d,), which is scale unless something nearer to the root of the curvature is known.
     `reach(direction)` is the largest change of a reward along a direction. The line search asks for less loss and
     a flatter slope (Wolfe); where the loss cannot resolve the difference any more, it trusts the slopes.
     """
 
     def __init__(
-        self, objective: Callable[[Floats], Value], scale: Floats, reach: Callable[[Floats], float], tol: float
+        self,
+        objective: Callable[[Floats], Value],
+        scale: Floats,
+        reach: Callable[[Floats], float],
+        tol: float,
+        metric: Floats | None = None,
     ) -> None:
         self.objective, self.scale, self.reach, self.tol = objective, scale, reach, tol
+        self.metric = scale if metric is None else metric
 
     def start(self, weights: Floats) -> LbfgsState:
         """The state before the first step."""
@@ -57,11 +64,11 @@ class Lbfgs:
     def step(self, state: LbfgsState) -> LbfgsState:
         """One step down."""
         state = state._replace(iteration=state.iteration + 1)
-        direction = -self._inverse_hessian(state) / self.scale
+        direction = -self._inverse_hessian(state) / self.metric
         if state.gradient @ direction >= 0.0:  # rounding has spoilt the memory
             none = np.empty((0, len(direction)))
             state = state._replace(steps=none, changes=none)
-            direction = -state.gradient / self.scale**2
+            direction = -state.gradient / self.metric**2
         slope, reach = float(state.gradient @ direction), self.reach(direction)
         if slope == 0.0 or reach == 0.0 or abs(slope) <= ROUNDING**1.5:
             return state._replace(finished=True)
@@ -69,7 +76,7 @@ class Lbfgs:
         weights, value, n_calls = self._search(state, direction, slope, min(first, MOST_CHANGE / reach), reach)
         if weights is None or value is None:
             return state._replace(finished=True, n_calls=state.n_calls + n_calls)
-        move, change = (weights - state.weights) * self.scale, (value.gradient - state.gradient) / self.scale
+        move, change = (weights - state.weights) * self.metric, (value.gradient - state.gradient) / self.metric
         steps, changes = state.steps, state.changes
         if move @ change > 1e-12 * np.linalg.norm(move) * np.linalg.norm(change):
             steps = np.concatenate([steps, move[None]])[-MEMORY:]
@@ -80,7 +87,7 @@ class Lbfgs:
 
     def _inverse_hessian(self, state: LbfgsState) -> Floats:
         """The two-loop recursion: an approximate inverse Hessian times the (scaled) gradient."""
-        out = state.gradient / self.scale
+        out = state.gradient / self.metric
         kept = [(s, y, 1.0 / float(s @ y)) for s, y in zip(state.steps, state.changes, strict=True)]
         amounts = []
         for s, y, rho in reversed(kept):

@@ -27,6 +27,7 @@ import numpy as np
 
 from xmen.engines.xor import XorDistribution
 from xmen.methods.cells import seed_sequence
+from xmen.methods.coordinates import read_l2
 from xmen.methods.identify import warn_undetermined
 from xmen.methods.paper_bounds import compute_bounds, gradient_factor, largest_step, warn_outside
 from xmen.methods.proposal import (
@@ -75,7 +76,7 @@ class PaperRun(Run[PaperState]):
 
     def __init__(self, task: Task, base: XorDistribution) -> None:
         learner, features = task.learner, task.features
-        self.task, self.base, self.l2, self.tol = task, base, float(learner.l2), float(learner.tol)
+        self.task, self.base, self.l2, self.tol = task, base, read_l2(learner.l2, task.features.d), float(learner.tol)
         self.proposal = Proposal(base, features)
         self.weighted = not self.proposal.constant_dynamics
         self.demo_rows = features.contract(task.demos._visit_rows(learner.discount))
@@ -97,7 +98,7 @@ class PaperRun(Run[PaperState]):
         basis, span = self.bounds.basis, self.bounds.span
         self.metric: Floats | None = None if basis is None else basis @ basis.T
         stiffest = 1.0 / float(span.min()) if basis is None else float(np.linalg.norm(basis / span[:, None], 2))
-        self.smoothness = self.bounds.sigma2_squared + self.l2 * stiffest**2
+        self.smoothness = self.bounds.sigma2_squared + float(self.l2.max()) * stiffest**2
         largest = largest_step(self.factor, self.smoothness)
         plain = largest_step(1.0, self.smoothness)  # a step to go on with where the theorem has none
         self.step_size = (largest or plain) if learner.learning_rate is None else float(learner.learning_rate)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from xmen.engines.distribution import Distribution
+from xmen.methods.coordinates import Coordinates, read_l2
 from xmen.methods.demonstrations import Demonstrations
 from xmen.progress.monitor import Monitor
 from xmen.rewards import Floats, Reward
@@ -34,6 +35,12 @@ class Task:
     demos: Demonstrations
     features: Features
     learner: Any
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """Which weights are learned, and what large ones cost."""
+        fixed = getattr(self.learner, "fixed", None)
+        return Coordinates(self.features.d, fixed, read_l2(self.learner.l2, self.features.d))
 
     @property
     def demo_features(self) -> Floats:

@@ -16,7 +16,7 @@ from xmen.engines.distribution import ENGINES, Distribution, as_constraint, chec
 from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError
 from xmen.events import Event, require_event
 from xmen.problem._demonstrations import read_demonstrations, write_demonstrations
-from xmen.problem._document import TomlTable, read_toml
+from xmen.problem._document import Table, read_toml
 from xmen.problem._events import read_event, read_events, spell_event
 from xmen.problem._rewards import read_reward, write_reward
 from xmen.problem._toml import toml_text
@@ -133,7 +133,7 @@ def read_problem(path: str | PathLike[str]) -> Problem:
 
 
 def _read_rules(
-    tables: list[TomlTable], world: MDP, events: Mapping[str, Event]
+    tables: list[Table], world: MDP, events: Mapping[str, Event]
 ) -> tuple[dict[str, Constraint], dict[str, str]]:
     rules: dict[str, Constraint] = {}
     texts: dict[str, str] = {}
@@ -152,7 +152,7 @@ def _read_rules(
     return rules, texts
 
 
-def _read_settings(table: TomlTable) -> Settings:
+def _read_settings(table: Table) -> Settings:
     default = Settings()
     found = Settings(
         discount=table.number("discount", default.discount),
@@ -215,7 +215,7 @@ def write_problem(problem: Problem, path: str | PathLike[str]) -> None:
 
 
 def _spell_events(problem: Problem, target: Path) -> dict[str, Any]:
-    table = TomlTable({}, target, "[events]")
+    table = Table({}, target, "[events]")
     written: dict[str, Any] = {}
     above: dict[str, Event] = {}
     for name, event in problem.events.items():

@@ -15,15 +15,14 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csc_matrix, csr_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
-Floats: TypeAlias = NDArray[np.float64]
+from xmen.compiled import compiled
 
-_compiled = njit(cache=True, nogil=True)
+Floats: TypeAlias = NDArray[np.float64]
 
 
 class Pattern:
@@ -63,7 +62,7 @@ def _levels(n_nodes: int, source: NDArray[Any], target: NDArray[Any]) -> NDArray
     return levels
 
 
-@_compiled
+@compiled
 def _longest(n: int, indptr: Any, target: Any) -> Any:
     """The longest number of edges that leads to each node of an acyclic graph."""
     incoming = np.zeros(n, dtype=np.int64)
@@ -178,7 +177,7 @@ def _arrays(matrix: csc_matrix) -> tuple[Any, Any, Any]:
 # The loops below run over whole rows of right-hand sides, which the compiler turns into vector instructions.
 
 
-@_compiled
+@compiled
 def _lower_solve(indptr: Any, indices: Any, data: Any, x: Any) -> None:
     """L x, in place; the unit diagonal may be stored or not."""
     for j in range(len(indptr) - 1):
@@ -189,7 +188,7 @@ def _lower_solve(indptr: Any, indices: Any, data: Any, x: Any) -> None:
                     x[i, k] -= value * x[j, k]
 
 
-@_compiled
+@compiled
 def _upper_solve(indptr: Any, indices: Any, data: Any, x: Any) -> None:
     """U x, in place; the diagonal is the last entry of each column."""
     for j in range(len(indptr) - 2, -1, -1):
@@ -202,7 +201,7 @@ def _upper_solve(indptr: Any, indices: Any, data: Any, x: Any) -> None:
                 x[i, k] -= value * x[j, k]
 
 
-@_compiled
+@compiled
 def _upper_solve_transposed(indptr: Any, indices: Any, data: Any, x: Any) -> None:
     for j in range(len(indptr) - 1):
         last = indptr[j + 1] - 1
@@ -214,7 +213,7 @@ def _upper_solve_transposed(indptr: Any, indices: Any, data: Any, x: Any) -> Non
             x[j, k] /= data[last]
 
 
-@_compiled
+@compiled
 def _lower_solve_transposed(indptr: Any, indices: Any, data: Any, x: Any) -> None:
     for j in range(len(indptr) - 2, -1, -1):
         for p in range(indptr[j], indptr[j + 1]):

@@ -135,7 +135,7 @@ def build_product(compiled: CompiledConstraint, max_nodes: int) -> Product:
     """Multiply the world with the machines; ProductTooLargeError past `max_nodes`."""
     world = compiled.world
     horizon = world.max_length
-    found = _explore(compiled, max_nodes, horizon, distance_to(_ends(world), world.source, world.target))
+    found = explore(compiled, max_nodes, horizon, distance_to(_ends(world), world.source, world.target))
     source = np.repeat(np.arange(len(found.rows), dtype=np.uint32), np.diff(found.indptr))
     distance = distance_to(found.accepting, source, found.target)
     del source
@@ -173,7 +173,7 @@ def build_complete_product(
     Where a rule is sure to be broken the machines no longer matter: those nodes are one per world state. With
     `ends_anywhere`, a node accepts whenever the rules would be kept if the trajectory stopped there.
     """
-    found = _explore(compiled, max_nodes, horizon, None, ends_anywhere)
+    found = explore(compiled, max_nodes, horizon, None, ends_anywhere)
     return Product(
         world=compiled.world,
         compiled=compiled,
@@ -195,7 +195,7 @@ def _ends(world: MDP) -> NDArray[np.bool_]:
     return world.terminal if world.has_terminal else np.ones(world.n_states, dtype=np.bool_)
 
 
-class _Explored(NamedTuple):
+class Explored(NamedTuple):
     """What a breadth-first search found: rows (state, machine rows ...), and their edges in compressed rows."""
 
     rows: NDArray[np.int32]
@@ -207,13 +207,13 @@ class _Explored(NamedTuple):
     starts: NDArray[np.uint32]
 
 
-def _explore(
+def explore(
     compiled: CompiledConstraint,
     max_nodes: int,
     horizon: int,
     to_end: NDArray[np.int32] | None,
     ends_anywhere: bool = False,
-) -> _Explored:
+) -> Explored:
     """All nodes within `horizon` actions of a start.
 
     With the distances of all states to an end, only those from which an end is near enough and no rule is sure to be
@@ -258,7 +258,7 @@ def _explore(
     accepting = np.zeros(nodes.n, dtype=np.bool_)
     last = np.arange(nodes.n) if ends_anywhere else np.flatnonzero(_ends(world)[node_rows[:, 0]])
     accepting[last] = compiled.accepts(np.ascontiguousarray(node_rows[last, 1:]), node_rows[last, 0])
-    return _Explored(
+    return Explored(
         rows=node_rows,
         depth=np.repeat(np.arange(len(layer_ends), dtype=np.int32), np.diff([0, *layer_ends])),
         accepting=accepting,

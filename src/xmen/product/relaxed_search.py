@@ -9,17 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from xmen.compiled import compiled
 from xmen.errors import DivergenceError
 from xmen.product.graph import Product
 from xmen.product.messages import Floats
 
 SHOWN = 8  # states of a cycle in a message
 POWERS = 200  # steps of power iteration behind a message
-
-_compiled = njit(cache=True, nogil=True)
 
 
 def best_completions(product: Product, log_weight: Floats) -> tuple[Floats, NDArray[np.int64]]:
@@ -36,7 +34,7 @@ def best_completions(product: Product, log_weight: Floats) -> tuple[Floats, NDAr
     return value, choice
 
 
-@_compiled
+@compiled
 def _relax(order: Any, indptr: Any, target: Any, log_weight: Any, value: Any, choice: Any, least: float) -> Any:
     """Sweeps in this order until no value rises by more than `least`; a node on or before a rising cycle, or -1."""
     for _ in range(len(order) + 1):

@@ -6,12 +6,13 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix, issparse
 
 from xmen.errors import RewardError
 from xmen.rewards import Floats, LinearReward, real_array
-from xmen.worlds.mdp import MDP
+from xmen.rewards.sparse import read_sparse
+from xmen.worlds.transitions import Transitions
 
 
 class Features(Protocol):
@@ -33,6 +34,9 @@ class Features(Protocol):
 
     def table(self, weights: Floats) -> Floats:
         """The reward table (n_states, n_actions) of weights (d,)."""
+
+    def rows(self, states: NDArray[Any], actions: NDArray[Any]) -> csr_matrix:
+        """f(s, a) of each pair, as sparse rows (n, d)."""
 
     def reward(self, weights: Floats) -> LinearReward:
         """The reward with these weights."""
@@ -56,6 +60,9 @@ class DenseFeatures:
         table: Floats = self.array @ weights
         return table
 
+    def rows(self, states: NDArray[Any], actions: NDArray[Any]) -> csr_matrix:
+        return csr_matrix(self.array[states, actions])
+
     def reward(self, weights: Floats) -> LinearReward:
         return LinearReward(self.array, weights)
 
@@ -63,7 +70,7 @@ class DenseFeatures:
 class StateFeatures:
     """One-hot states, f(s, a)[k] = 1 where k = s, without the array: a large world would not hold it."""
 
-    def __init__(self, world: MDP) -> None:
+    def __init__(self, world: Transitions) -> None:
         self.d = world.n_states
         self.scale: Floats = np.ones(self.d)
         self._shape = (world.n_states, world.n_actions)
@@ -79,6 +86,9 @@ class StateFeatures:
 
     def table(self, weights: Floats) -> Floats:
         return np.repeat(weights[:, None], self._shape[1], axis=1)
+
+    def rows(self, states: NDArray[Any], actions: NDArray[Any]) -> csr_matrix:
+        return csr_matrix((np.ones(len(states)), states, np.arange(len(states) + 1)), shape=(len(states), self.d))
 
     def reward(self, weights: Floats) -> LinearReward:
         return StateReward(weights, self._shape[1])
@@ -103,10 +113,12 @@ class StateReward(LinearReward):
         return f"StateReward({len(self.weights)} states, {self.n_actions} actions)"
 
 
-def read_features(features: ArrayLike | None, world: MDP) -> Features:
-    """Features (n_states, n_actions, d), checked against the world; None is one-hot states."""
+def read_features(features: Any, world: Transitions) -> Features:
+    """Features (n_states, n_actions, d), or sparse ones, checked against the world; None is one-hot states."""
     if features is None:
         return StateFeatures(world)
+    if issparse(features):
+        return read_sparse(features, world)
     array = real_array(features, "features")
     if array.ndim != 3 or array.shape[:2] != (world.n_states, world.n_actions) or not array.shape[2]:
         raise RewardError(

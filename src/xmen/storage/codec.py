@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, sparray, spmatrix
 
 from xmen.constraints.constraint import Constraint
 from xmen.constraints.text import parse_constraint, parse_event
@@ -22,14 +23,17 @@ from xmen.progress.monitor import Record
 from xmen.rewards import LinearReward
 from xmen.rewards.features import StateReward
 from xmen.rewards.neural import NeuralReward
+from xmen.rewards.sparse import SparseReward
 from xmen.storage.networks import decode_reward, encode_reward
 from xmen.worlds.grid import GridWorld
 from xmen.worlds.mdp import MDP
+from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
 
 Arrays = dict[str, NDArray[Any]]
 
 WORLD_ARRAYS = ("source", "action", "target", "probability", "start", "terminal")
+SPARSE_ARRAYS = ("data", "indices", "indptr")
 
 
 class Encoder:
@@ -102,6 +106,20 @@ class Encoder:
         sizes = {"n_states": value.n_states, "n_actions": value.n_actions, "horizon": value.horizon}
         return {"is": "MDP", "made_as": type(value).__name__, **sizes, **arrays}
 
+    def _network(self, value: Network, name: str) -> Any:
+        arrays = {field: self.encode(getattr(value, field), f"{name}.{field}") for field in WORLD_ARRAYS[:4]}
+        sizes = {"n_states": value.n_states, "n_actions": value.n_actions, "horizon": value.horizon}
+        return {"is": "Network", **sizes, **arrays}
+
+    def _sparse(self, value: Any, name: str) -> Any:
+        matrix = value.tocsr()
+        arrays = {field: self._array(getattr(matrix, field), f"{name}.{field}") for field in SPARSE_ARRAYS}
+        return {"is": "sparse", "shape": list(matrix.shape), **arrays}
+
+    def _sparse_reward(self, value: SparseReward, name: str) -> Any:
+        fields = {field: self.encode(getattr(value, field), f"{name}.{field}") for field in ("matrix", "weights")}
+        return {"is": "SparseReward", "n_actions": value.n_actions, **fields}
+
     def _state_reward(self, value: StateReward, name: str) -> Any:
         return {
             "is": "StateReward",
@@ -123,6 +141,8 @@ class Encoder:
         return [self.encode(part, f"{name}[{i}]") for i, part in enumerate(value)]
 
     def _mapping(self, value: Mapping[Any, Any], name: str) -> Any:
+        if value and all(isinstance(key, int | np.integer) for key in value):
+            return {"is": "numbered", "items": [[int(key), self.encode(part, name)] for key, part in value.items()]}
         if not all(isinstance(key, str) for key in value):
             raise StorageError(f"{name} is a dictionary with keys that are not text, which cannot be saved.")
         return {"is": "dict", "items": {key: self.encode(part, f"{name}.{key}") for key, part in value.items()}}
@@ -143,7 +163,11 @@ ENCODERS: list[tuple[type, Callable[[Encoder, Any, str], Any]]] = [
     (Event, Encoder._event),
     (GridWorld, Encoder._grid),
     (MDP, Encoder._world),
+    (Network, Encoder._network),
+    (spmatrix, Encoder._sparse),
+    (sparray, Encoder._sparse),
     (StateReward, Encoder._state_reward),
+    (SparseReward, Encoder._sparse_reward),
     (LinearReward, Encoder._linear_reward),
     (Record, Encoder._record),
     (Trajectory, Encoder._trajectory),
@@ -234,6 +258,16 @@ class Decoder:
             setattr(world, name, parts[name])
         return world
 
+    def _network(self, fields: dict[str, Any]) -> Network:
+        rows = np.column_stack([self.decode(fields[name]) for name in WORLD_ARRAYS[:4]])
+        return Network(fields["n_states"], fields["n_actions"], rows, horizon=fields["horizon"])
+
+    def _sparse(self, fields: dict[str, Any]) -> csr_matrix:
+        return csr_matrix(tuple(self.decode(fields[name]) for name in SPARSE_ARRAYS), shape=tuple(fields["shape"]))
+
+    def _sparse_reward(self, fields: dict[str, Any]) -> SparseReward:
+        return SparseReward(self.decode(fields["matrix"]), self.decode(fields["weights"]), fields["n_actions"])
+
     def _state_reward(self, fields: dict[str, Any]) -> StateReward:
         return StateReward(self.decode(fields["weights"]), fields["n_actions"])
 
@@ -248,6 +282,9 @@ class Decoder:
 
     def _dict(self, fields: dict[str, Any]) -> dict[str, Any]:
         return {key: self.decode(part) for key, part in fields["items"].items()}
+
+    def _numbered(self, fields: dict[str, Any]) -> dict[int, Any]:
+        return {key: self.decode(part) for key, part in fields["items"]}
 
     def _seeds(self, fields: dict[str, Any]) -> np.random.SeedSequence:
         return np.random.SeedSequence(fields["entropy"], spawn_key=tuple(fields["spawn_key"]))
@@ -266,11 +303,15 @@ DECODERS: dict[str, Callable[[Decoder, dict[str, Any]], Any]] = {
     "NeuralReward": Decoder._neural_reward,
     "GridWorld": Decoder._grid,
     "MDP": Decoder._world,
+    "Network": Decoder._network,
+    "sparse": Decoder._sparse,
+    "SparseReward": Decoder._sparse_reward,
     "StateReward": Decoder._state_reward,
     "LinearReward": Decoder._linear_reward,
     "Record": Decoder._record,
     "Trajectory": Decoder._trajectory,
     "dict": Decoder._dict,
+    "numbered": Decoder._numbered,
     "SeedSequence": Decoder._seeds,
     "Generator": Decoder._generator,
 }

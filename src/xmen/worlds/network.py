@@ -186,6 +186,10 @@ class AnyTask(MDP):
         self.acyclic, self.unbounded = False, self.horizon is None
         self.max_length = UNBOUNDED if self.horizon is None else self.horizon
 
+    def problem(self, trajectory: Trajectory) -> tuple[int, str] | None:
+        """None for a trip of the network, else (position, sentence) of its first problem."""
+        return self.network.problem(trajectory)
+
     def starting_in(self, states: ArrayLike) -> AnyTask:
         """The same, begun in these states only."""
         start = np.zeros(self.n_states)

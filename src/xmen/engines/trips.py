@@ -1,0 +1,141 @@
+"""All trips through a network at once: log Z of every pair of a start and a goal, and the expected uses of every edge.
+
+Without a horizon one factorisation serves all goals (`ManyGoals`). A goal that it cannot serve, because its numbers
+become too small or because cycles through the other goals do not add up, gets a solve of its own, whose weights are
+relative to the best way; so do all goals of a network with a horizon, by the layered engine.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_matrix
+
+from xmen.constraints.constraint import Constraint, units
+from xmen.engines.diagnosis import explain_conflict, multiply
+from xmen.engines.exact import ExactDistribution
+from xmen.errors import InfeasibleError, ProductTooLargeError
+from xmen.machines.tables import CompiledConstraint
+from xmen.product.graph import Product
+from xmen.product.many_goals import ManyGoals, Trips
+from xmen.product.open_product import build_open_product
+from xmen.rewards import Floats
+from xmen.worlds.network import Network
+
+
+class TripValue(NamedTuple):
+    """log Z of every pair (P,), and the expected (discounted) uses of world edges (E,), summed with the weights."""
+
+    log_z: Floats
+    visits: Floats
+
+
+class TripEngine:
+    """Distinct pairs of start and goal with weights, ready to be evaluated under any reward.
+
+    `pair_of` gives the pair of each of the trips it was made from; `start`, `goal`, `weight` (P,) are the pairs.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        constraint: Constraint | None,
+        starts: ArrayLike,
+        goals: ArrayLike,
+        weights: ArrayLike,
+        max_nodes: int,
+        discount: float = 1.0,
+    ) -> None:
+        self.network, self.constraint = network, constraint
+        self.max_nodes, self.discount = max_nodes, discount
+        starts, goals = np.asarray(starts, dtype=np.int64), np.asarray(goals, dtype=np.int64)
+        keys, self.pair_of = np.unique(goals * network.n_states + starts, return_inverse=True)
+        self.goal, self.start = np.divmod(keys, network.n_states)
+        self.weight: Floats = np.bincount(self.pair_of, weights=np.asarray(weights), minlength=len(keys)).astype(float)
+        self._log_dynamics = np.log(network.probability)
+        self._alone: dict[int, Product] = {}
+        self._shared: ManyGoals | None = None
+        if network.horizon is None:
+            compiled = CompiledConstraint(constraint, network.any_task.starting_in(self.start))
+            product = build_open_product(compiled, np.unique(self.goal), max_nodes)
+            origin = product.start_of[self.start]
+            if np.any(origin < 0):
+                raise self._infeasible(int(np.argmin(origin)))
+            self._shared = ManyGoals(product, Trips(origin, self.goal, self.weight))
+
+    @property
+    def n_pairs(self) -> int:
+        """The number of distinct pairs."""
+        return len(self.start)
+
+    @property
+    def shared(self) -> ManyGoals | None:
+        """The system that all goals share; None with a horizon."""
+        return self._shared
+
+    def value(self, reward: Floats, with_visits: bool = True) -> TripValue:
+        """log Z and visits under rewards of world edges (E,).
+
+        DivergenceError where the weights of some pair's trajectories do not add up.
+        """
+        if self._shared is None:
+            log_z, visits = np.full(self.n_pairs, np.nan), np.zeros(len(reward))
+            left = np.unique(self.goal).tolist()
+        else:
+            log_z, visits, left = self._shared.solve(self._log_dynamics + reward, with_visits)
+        for goal in left:
+            pairs = np.flatnonzero(self.goal == goal)
+            d = self._goal(goal, reward)
+            log_z[pairs] = d.start_partitions(self.start[pairs])
+            if with_visits:
+                visits[self.network.source != goal] += self.weight[pairs].sum() * d.edge_visits()
+        return TripValue(log_z, visits)
+
+    def each(self, reward: Floats, features: csr_matrix) -> Floats:
+        """E[f] of every pair's trajectories (P, d), from features of world edges (E, d)."""
+        if self._shared is None:
+            out = np.full((self.n_pairs, features.shape[1]), np.nan)
+            left = np.unique(self.goal).tolist()
+        else:
+            out, left = self._shared.each(self._log_dynamics + reward, features)
+        for pair in np.flatnonzero(np.isin(self.goal, left)).tolist():
+            goal = int(self.goal[pair])
+            d = ExactDistribution(self._product(pair, goal), self._table(reward), self.discount, None)
+            out[pair] = features[np.flatnonzero(self.network.source != goal)].T @ d.edge_visits()
+        return out
+
+    def _goal(self, goal: int, reward: Floats) -> ExactDistribution:
+        """Trips to one goal, given where they start, in the shares of the pairs' weights."""
+        if goal not in self._alone:
+            pairs = np.flatnonzero(self.goal == goal)
+            shares = np.zeros(self.network.n_states)
+            total = self.weight[pairs].sum()
+            shares[self.start[pairs]] = self.weight[pairs] / total if total > 0 else 1.0 / len(pairs)
+            task = self.network.task(int(self.start[pairs[0]]), goal).with_start(shares)
+            product = multiply(task, self.constraint, self.max_nodes)
+            without = np.setdiff1d(np.flatnonzero(shares), product.state[product.starts])
+            if len(without):
+                raise self._infeasible(int(pairs[self.start[pairs] == without[0]][0]))
+            self._alone[goal] = product
+        return ExactDistribution(self._alone[goal], self._table(reward), self.discount, None, given="start")
+
+    def _product(self, pair: int, goal: int) -> Product:
+        return multiply(self.network.task(int(self.start[pair]), goal), self.constraint, self.max_nodes)
+
+    def _table(self, reward: Floats) -> Floats:
+        table = np.zeros((self.network.n_states, self.network.n_actions))
+        table[self.network.source, self.network.action] = reward
+        return table
+
+    def _infeasible(self, pair: int) -> InfeasibleError:
+        """Why no valid trip leads from this pair's start to its goal."""
+        network, start, goal = self.network, int(self.start[pair]), int(self.goal[pair])
+        where = f"from {network.describe_state(start)} to {network.describe_state(goal)}"
+        parts = [] if self.constraint is None else units(self.constraint)
+        try:
+            error = explain_conflict(network.task(start, goal), parts, self.max_nodes)
+        except ProductTooLargeError:
+            return InfeasibleError(f"{where} there is no valid trip")
+        return InfeasibleError(f"{where}: {error}", conflict=error.conflict)

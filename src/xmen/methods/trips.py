@@ -1,0 +1,161 @@
+"""Learning from trips through a network: the exact likelihood of each given its start and its goal, and L-BFGS.
+
+The loss is the mean over trips of log z(start, goal) - R. Without a horizon it is finite only where the weights of ever
+longer trajectories add up, and theta = 0 is rarely such a point: on road networks M has a radius of about 3 there. So
+the fit begins with a constant offset on every move that makes it one, and takes the offset back to 0 as it learns.
+Points outside are +inf, and a line search backs off from them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from xmen.engines.trips import TripEngine
+from xmen.errors import DivergenceError
+from xmen.methods.coordinates import Coordinates, Value
+from xmen.methods.lbfgs import Lbfgs, LbfgsState
+from xmen.methods.runs import Outcome, Run, Task
+from xmen.notices import ConvergenceWarning, notify
+from xmen.progress.monitor import Monitor
+from xmen.rewards import Floats
+
+DEFAULT_MAX_ITER = 1000
+RADIUS = 0.9  # of M where the fit begins, if it would be larger there without an offset
+SHARES = (0.0, 0.5, 0.8, 0.95)  # how much of an offset is left, tried in this order
+LEAST_CURVATURE = 1e-6  # of the largest: for features that no trip shows and no penalty holds
+PATIENCE = 100  # steps in a row that leave almost all of the offset where it was: it cannot be taken back
+
+
+class TripObjective:
+    """The loss of weights and its gradient, for trips as an engine has them; `offset` is added to every move."""
+
+    def __init__(self, engine: TripEngine, task: Task, coordinates: Coordinates) -> None:
+        self.engine, self.coordinates, self.offset = engine, coordinates, 0.0
+        network, demos = engine.network, task.demos
+        self.rows = task.features.rows(network.source, network.action)
+        self._columns = self.rows.T.tocsr()
+        amounts = demos.weights[demos.owner] * engine.discount ** demos.time.astype(np.float64)
+        uses = np.bincount(demos.edges, weights=amounts, minlength=len(network.source))
+        self.demo_features: Floats = self._columns @ uses
+        self._demo_length = float(uses.sum())
+        # The curvature of a weight is about the mean of its squared feature over the trips, and what its penalty adds.
+        curvature = self.rows.power(2).T @ uses + coordinates.l2
+        self.metric: Floats = np.sqrt(np.maximum(curvature, LEAST_CURVATURE * curvature.max(initial=1e-300)))
+
+    def reach(self, direction: Floats) -> float:
+        """The largest change of a reward along a direction of the weights that move."""
+        return float(np.abs(self.rows @ self.coordinates.direction(direction)).max(initial=0.0))
+
+    def __call__(self, moved: Floats) -> Value:
+        weights = self.coordinates.full(moved)
+        try:
+            found = self.engine.value(self.rows @ weights + self.offset)
+        except DivergenceError:
+            return Value(np.inf, np.full(len(moved), np.nan))
+        loss = float(self.engine.weight @ found.log_z) - float(weights @ self.demo_features)
+        gradient = self._columns @ found.visits - self.demo_features
+        return self.coordinates.penalised(weights, loss - self.offset * self._demo_length, gradient)
+
+
+class TripState(NamedTuple):
+    """Where a run stands: that of its L-BFGS, the offset, and how long the offset has hardly moved."""
+
+    weights: Floats
+    loss: float
+    gradient: Floats
+    steps: Floats
+    changes: Floats
+    finished: bool
+    n_calls: int
+    iteration: int
+    offset: float
+    stuck: int
+
+    @property
+    def inner(self) -> LbfgsState:
+        """The optimiser's part."""
+        return LbfgsState(*self[:8])
+
+
+class TripRun(Run[TripState]):
+    """L-BFGS from a feasible offset down to none; stops where no component of the gradient is above tol."""
+
+    state_type = TripState
+
+    def __init__(self, task: Task, engine: TripEngine) -> None:
+        learner = task.learner
+        self.task, self.engine, self.coordinates = task, engine, task.coordinates
+        self.max_iter = DEFAULT_MAX_ITER if learner.max_iter is None else int(learner.max_iter)
+        self.objective = TripObjective(engine, task, self.coordinates)
+        scale = task.features.scale[self.coordinates.free]
+        metric = self.objective.metric[self.coordinates.free]
+        self.optimiser = Lbfgs(self.objective, scale, self.objective.reach, float(learner.tol), metric)
+
+    def start(self) -> TripState:
+        weights = self.coordinates.values[self.coordinates.free]
+        self.objective.offset = offset = self._first_offset(self.coordinates.full(weights))
+        return self._state(self.optimiser.start(weights), offset, 0)
+
+    def _first_offset(self, weights: Floats) -> float:
+        if self.engine.shared is None:
+            return 0.0
+        radius = self.engine.shared.radius(self.objective.rows @ weights)
+        return min(0.0, float(np.log(RADIUS / radius))) if radius > 0.0 else 0.0
+
+    def finished(self, state: TripState) -> bool:
+        return state.finished or state.iteration >= self.max_iter
+
+    def step(self, state: TripState) -> tuple[TripState, dict[str, float]]:
+        inner, offset, stuck = state.inner, state.offset, state.stuck
+        self.objective.offset = offset
+        if offset < 0.0:
+            inner, offset, stuck = self._less_offset(inner, offset, stuck)
+        after = self.optimiser.step(inner)
+        if offset < 0.0:  # the optimum of a loss with an offset is not yet the answer
+            after = after._replace(finished=False)
+        entry = {"loss": after.loss, "gradient_norm": float(np.linalg.norm(after.gradient))}
+        return self._state(after, offset, stuck), entry if offset == 0.0 else {**entry, "offset": offset}
+
+    def _less_offset(self, inner: LbfgsState, offset: float, stuck: int) -> tuple[LbfgsState, float, int]:
+        """The same weights under as little of an offset as they bear."""
+        for share in SHARES:
+            self.objective.offset = offset * share
+            value = self.objective(inner.weights)
+            if value.loss < np.inf:
+                none = np.empty((0, len(inner.weights)))
+                fresh = LbfgsState(
+                    inner.weights, value.loss, value.gradient, none, none, False, inner.n_calls + 1, inner.iteration
+                )
+                return fresh, offset * share, 0 if share < SHARES[-1] else stuck + 1
+        self.objective.offset = offset
+        if stuck >= PATIENCE:
+            raise self._outside(inner.weights)
+        return inner._replace(finished=False), offset, stuck + 1
+
+    def _outside(self, moved: Floats) -> DivergenceError:
+        try:
+            self.engine.value(self.objective.rows @ self.coordinates.full(moved))
+        except DivergenceError as error:
+            reason = str(error).split(": ", 1)[1].split(". ")[0]
+        return DivergenceError(
+            "no weights were found under which the weights of ever longer trips add up: at the best ones so far "
+            f"{reason}. Give the network a horizon, a feature that makes every move cost something (a length, or a "
+            "constant), or fix one."
+        )
+
+    def _state(self, inner: LbfgsState, offset: float, stuck: int) -> TripState:
+        return TripState(*inner, offset=offset, stuck=stuck)
+
+    def conclude(self, state: TripState, monitor: Monitor) -> Outcome:
+        if state.offset < 0.0:
+            raise self._outside(state.weights)
+        if not (state.finished or monitor.stopped or monitor.interrupted):
+            notify(
+                f"stopped after max_iter = {self.max_iter} iterations with a gradient norm of "
+                f"{np.linalg.norm(state.gradient):.3g} (tol = {self.optimiser.tol:g} per component). Raise max_iter or "
+                "tol; if weights keep growing the optimum may be infinite, and l2 > 0 makes it finite.",
+                ConvergenceWarning,
+            )
+        return Outcome(self.coordinates.full(state.weights), state.finished, None)

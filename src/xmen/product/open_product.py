@@ -1,0 +1,60 @@
+"""The product of a network and machines, for all tasks at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xmen.machines.tables import CompiledConstraint
+from xmen.product.graph import explore
+from xmen.worlds.kernels import NO_WAY, distance_to
+from xmen.worlds.mdp import MDP
+
+
+@dataclass(frozen=True)
+class OpenProduct:
+    """The product of a network and machines for all tasks at once: every node may be where a trip ends.
+
+    Kept are the nodes on a way from an origin to an accepting node of one of the goals.
+    """
+
+    world: MDP
+    compiled: CompiledConstraint
+    state: NDArray[np.int32]  # the world state of each node
+    accepting: NDArray[np.bool_]  # whether a trip that ends here keeps the rules
+    source: NDArray[np.int64]  # the node that each edge leaves, sorted
+    target: NDArray[np.int64]
+    edge: NDArray[np.int64]  # the world edge below each product edge
+    start_of: NDArray[np.int64]  # the start node of each state, -1 where there is none
+
+    @property
+    def n_nodes(self) -> int:
+        """The number of nodes."""
+        return len(self.state)
+
+
+def build_open_product(compiled: CompiledConstraint, goals: NDArray[np.int64], max_nodes: int) -> OpenProduct:
+    """Multiply a network (its `any_task`, begun in the origins) with the machines, for trips to these goals."""
+    world = compiled.world
+    wanted = np.zeros(world.n_states, dtype=np.bool_)
+    wanted[goals] = True
+    found = explore(compiled, max_nodes, world.max_length, distance_to(wanted, world.source, world.target))
+    source = np.repeat(np.arange(len(found.rows)), np.diff(found.indptr))
+    ends = found.accepting & wanted[found.rows[:, 0]]
+    kept = distance_to(ends, source.astype(np.uint32), found.target) < NO_WAY
+    number = np.where(kept, np.cumsum(kept) - 1, -1)
+    inside = kept[source] & kept[found.target]
+    start_of = np.full(world.n_states, -1, dtype=np.int64)
+    start_of[found.rows[found.starts, 0]] = number[found.starts]
+    return OpenProduct(
+        world=world,
+        compiled=compiled,
+        state=np.ascontiguousarray(found.rows[kept, 0]),
+        accepting=found.accepting[kept],
+        source=number[source[inside]],
+        target=number[found.target[inside]],
+        edge=found.edge[inside].astype(np.int64),
+        start_of=start_of,
+    )
