@@ -35,6 +35,7 @@ from .errors import (
     XmenError,
 )
 from .events import Event, anytime, at, doing, when
+from .learners.causal import CausalXMEN
 from .learners.fit_neural import fit_neural
 from .learners.xmen import XMEN
 from .notices import (
@@ -70,6 +71,7 @@ __all__ = [
     "MDP",
     "XMEN",
     "Callbacks",
+    "CausalXMEN",
     "Constraint",
     "ConstraintError",
     "ConstraintInference",

@@ -9,11 +9,12 @@ from xmen.baselines.constraint_inference import ConstraintInference
 from xmen.baselines.maxent import MaxEntIRL
 from xmen.baselines.relative_entropy import RelativeEntropyIRL
 from xmen.learners.base import Learner
+from xmen.learners.causal import CausalXMEN
 from xmen.learners.xmen import XMEN
 from xmen.storage.models import load_model
 
 LEARNERS: dict[str, type[Learner]] = {
-    kind.__name__: kind for kind in (XMEN, MaxEntIRL, RelativeEntropyIRL, ConstraintInference)
+    kind.__name__: kind for kind in (XMEN, CausalXMEN, MaxEntIRL, RelativeEntropyIRL, ConstraintInference)
 }
 """Every learner of the library, by the name of its class."""
 

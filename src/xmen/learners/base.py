@@ -66,11 +66,15 @@ class Learner(Settings, ABC):
         self.__dict__.pop("_answering", None)
 
         self._check_settings()
-        found = gather(self._single_world(), self._rule(), demos, sample_weight)
+        found = self._gather(demos, sample_weight)
         # On matrices of this size threads wait more than they work, and their number would show in the last digits.
         with threadpool_limits(1, user_api="blas"):
             self._fit(found)
         return self
+
+    def _gather(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None) -> Demonstrations:
+        """The demonstrations, checked against world and rules."""
+        return gather(self._single_world(), self._rule(), demos, sample_weight)
 
     @abstractmethod
     def _fit(self, demos: Demonstrations) -> None:

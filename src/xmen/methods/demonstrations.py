@@ -131,7 +131,7 @@ def gather(
     the position, or an InfeasibleError where the constraint forbids everything. Linear in the number of steps, without
     a Python loop over them.
     """
-    trajectories = _listed(demos)
+    trajectories = listed(demos)
     weights = normalised_weights(sample_weight, len(trajectories))
     try:
         found = _read(world, trajectories, weights)
@@ -185,7 +185,8 @@ def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Floats:
     return normalised
 
 
-def _listed(demos: Any) -> list[Trajectory]:
+def listed(demos: Any) -> list[Trajectory]:
+    """A list of trajectories, one or more, or an error that says what was given instead."""
     if isinstance(demos, Iterable) and not isinstance(demos, Trajectory | str | bytes):
         listed: list[Trajectory] = list(demos)
         if not listed:

@@ -62,14 +62,14 @@ class Behaviour:
     def __init__(self, game: Game, table: Floats, discount: float, aim: Aim) -> None:
         self.game, self.table, self.discount, self.aim = game, table, discount, aim
         self._reward: Floats = table.reshape(-1)[game.pair]
-        self._timeless = game.timeless(discount)
+        self.timeless = game.timeless(discount)
         ends = game.product.layer_ends
         total = 8 * int(ends.sum() + game.first_choice[ends].astype(np.int64).sum())
         self._stride = 1 if total <= LAYER_BYTES else max(2, int(np.sqrt(game.horizon)))
         self._kept: dict[int, Layer] = {}
         self._segment: dict[int, Layer] = {}
         self._order = np.arange(game.product.n_nodes, dtype=np.uint32)
-        if self._timeless:
+        if self.timeless:
             self._sweep()
         else:
             self._backward()
@@ -136,7 +136,7 @@ class Behaviour:
 
     def layer(self, t: int) -> Layer:
         """The layer of t actions, kept or made again from the next one that was kept; no shares at t = horizon."""
-        if self._timeless:
+        if self.timeless:
             return self._kept[0]
         if self._stride == 1 or t == self.game.horizon:
             return self._kept[t]
@@ -173,7 +173,7 @@ class Behaviour:
     def flow(self, starts: Floats, with_entropy: bool = False) -> Flow:
         """What happens from start nodes with these probabilities."""
         product = self.game.product
-        if not self._timeless:
+        if not self.timeless:
             return push_forward(self.game, lambda t: self.layer(t).shares, self.discount, starts, with_entropy)
         assert product.topological is not None
         here, ended, used = np.zeros(product.n_nodes), np.zeros(product.n_nodes), np.zeros(self.game.n_choices)

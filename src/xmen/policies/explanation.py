@@ -190,19 +190,45 @@ class _LostAlone:
         self.best = Behaviour(game, np.zeros((world.n_states, world.n_actions)), 1.0, BEST)
 
     def __call__(self, actions: list[int], states: list[int]) -> bool:
+        """Whether nothing can save it."""
+        chance = self.best.layer(len(actions)).chance
+        assert chance is not None
+        return bool(chance[self._node(actions, states)] <= TOLERANCE)
+
+    def sure(self, actions: list[int], states: list[int]) -> bool:
+        """Whether it can still be kept surely."""
+        safe = Behaviour(self.game, self.best.table, 1.0, SURE)
+        return bool(np.isfinite(safe.layer(len(actions)).value[self._node(actions, states)]))
+
+    def _node(self, actions: list[int], states: list[int]) -> int:
         product = self.game.product
         node = int(product.starts[np.flatnonzero(product.state[product.starts] == states[0])[0]])
         for action, state in zip(actions, states[1:], strict=True):
             choices = range(int(self.game.first_choice[node]), int(self.game.first_choice[node + 1]))
             choice = next(c for c in choices if self.game.action[c] == action)
             node = next(after for after, step in _outcomes(self.game, node, choice) if step.outcome == state)
-        chance = self.best.layer(len(actions)).chance
-        assert chance is not None
-        return bool(chance[node] <= TOLERANCE)
+        return node
 
 
 def _lost_alone(world: MDP, rule: Constraint | None, max_nodes: int | None) -> _LostAlone:
     return _LostAlone(make_game(world, rule, max_nodes))
+
+
+def why_unsafe(
+    game: Game, actions: list[int], states: list[int], max_nodes: int | None = None
+) -> tuple[str | None, str]:
+    """Which rule a history may cost, as (its name, a clause): broken already, or no longer sure to be kept."""
+    world, rules = game.product.world, rules_of(game.product.compiled.constraint)
+    alone = {label: _LostAlone(make_game(world, rule, max_nodes)) for label, rule in rules.items()}
+    broken = [label for label, rule in alone.items() if rule(actions, states)]
+    if broken:
+        return broken[0], f"which breaks {' and '.join(map(repr, broken))}"
+    if _lost_alone(world, None, max_nodes)(actions, states):
+        return None, "from where it cannot arrive in time"
+    unsure = [label for label, rule in alone.items() if not rule.sure(actions, states)]
+    if unsure:
+        return unsure[0], f"after which {' and '.join(map(repr, unsure))} can no longer be kept surely"
+    return None, "after which the rules can no longer be kept surely together"
 
 
 def _reason(lost: dict[str, bool]) -> str:

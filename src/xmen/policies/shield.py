@@ -10,7 +10,8 @@ import numpy as np
 from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Seed, as_constraint
 from xmen.errors import EngineError, MissingExtraError
-from xmen.policies.behaviour import BEST, SURE, TOLERANCE, Behaviour
+from xmen.policies.allowed import allowed_choices
+from xmen.policies.behaviour import BEST, SURE, Behaviour
 from xmen.policies.explanation import refuse
 from xmen.policies.game import Bools
 from xmen.policies.planning import is_sure, make_game
@@ -74,15 +75,7 @@ class Shield(Tracker):
 
     def _allowed(self, node: int) -> Bools:
         """Which choices of the node may be made."""
-        game, after = self._game, self.behaviour.layer(self.time + 1)
-        choices = self._choice_range(node)
-        outcomes = [slice(int(game.first_edge[c]), int(game.first_edge[c + 1])) for c in choices]
-        target = game.product.target
-        if after.chance is None:
-            return np.array([bool(np.isfinite(after.value[target[edges]]).all()) for edges in outcomes])
-        odds = np.array([game.probability[edges] @ after.chance[target[edges]] for edges in outcomes])
-        allowed: Bools = odds >= odds.max() - TOLERANCE
-        return allowed
+        return allowed_choices(self.behaviour, self.time, node, node + 1)
 
     def wrap(self, env: Any, seed: Seed = None) -> ShieldedEnv:
         """The Gymnasium environment in which only allowed actions happen.

@@ -226,3 +226,41 @@ def follow(indptr: Any, edge: Any, nodes: Any, wanted: Any) -> Any:
                 out[i] = e
                 break
     return out
+
+
+@compiled
+def safe_choices(first_choice: Any, first_edge: Any, target: Any, begin: int, end: int, value: Any) -> Any:
+    """Which choices of the nodes begin to end have no outcome of -inf."""
+    first = first_choice[begin]
+    out = np.ones(first_choice[end] - first, dtype=np.bool_)
+    for c in range(first_choice[begin], first_choice[end]):
+        for e in range(first_edge[c], first_edge[c + 1]):
+            if value[target[e]] == -np.inf:
+                out[c - first] = False
+                break
+    return out
+
+
+@compiled
+def best_choices(
+    first_choice: Any,
+    first_edge: Any,
+    target: Any,
+    probability: Any,
+    begin: int,
+    end: int,
+    chance: Any,
+    tolerance: float,
+) -> Any:
+    """Which choices of the nodes begin to end have a chance of winning within `tolerance` of the node's largest."""
+    first = first_choice[begin]
+    odds = np.empty(first_choice[end] - first, dtype=np.float64)
+    out = np.empty(len(odds), dtype=np.bool_)
+    for node in range(begin, end):
+        best = 0.0
+        for c in range(first_choice[node], first_choice[node + 1]):
+            odds[c - first] = _mean(probability, target, chance, first_edge[c], first_edge[c + 1])
+            best = max(best, odds[c - first])
+        for c in range(first_choice[node], first_choice[node + 1]):
+            out[c - first] = odds[c - first] >= best - tolerance
+    return out

@@ -1,0 +1,307 @@
+"""Learning what can be executed: a reward by the dual of maximum causal entropy, in worlds with chance."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from xmen.engines.distribution import Distribution, Seed
+from xmen.errors import EngineError, RewardError
+from xmen.learners.base import Learner, Rules
+from xmen.learners.settings import require_number, require_whole
+from xmen.methods.causal import CausalLoss, CausalRun, unbounded_features
+from xmen.methods.causal_demonstrations import (
+    demonstrated_choices,
+    expected_visits,
+    padded_edges,
+    require_allowed,
+    require_episodes,
+)
+from xmen.methods.cells import seed_sequence
+from xmen.methods.demonstrations import Demonstrations, gather, listed
+from xmen.methods.identify import name_features
+from xmen.methods.network import check_network, network_identity
+from xmen.methods.network_run import DEFAULT_MAX_ITER as NETWORK_MAX_ITER
+from xmen.methods.network_run import NeuralRun
+from xmen.methods.network_training import NeuralTraining, Optimiser
+from xmen.methods.runs import Run, drive
+from xmen.notices import UnboundedWarning, notify
+from xmen.policies.allowed import ever_allowed, restricted
+from xmen.policies.behaviour import BEST, SURE, Aim, Behaviour
+from xmen.policies.explanation import refuse
+from xmen.policies.following import walk_log_probs
+from xmen.policies.plan import plan
+from xmen.policies.planning import best_chance, is_sure, make_game, read_validity
+from xmen.policies.policy import Policy
+from xmen.progress.monitor import Callback, Monitor
+from xmen.rewards import Floats, Reward
+from xmen.rewards.features import read_features
+from xmen.rewards.neural import NeuralReward
+from xmen.storage.checkpoint import Checkpoint
+from xmen.storage.models import storable
+from xmen.worlds.mdp import MDP
+from xmen.worlds.trajectory import Trajectory
+
+OUTCOMES = ("demonstrated", "expected")
+NOT_PART_OF_A_RUN = ("callback", "checkpoint", "checkpoint_every", "resume")
+
+
+@storable
+class CausalXMEN(Learner):
+    """Fits a reward so that the policy of maximum causal entropy which keeps the rules behaves as demonstrated.
+
+    The policy can be executed: it conditions on what has happened, and not on how chance will turn out. The loss is
+    L = mean V_0(start of a demonstration) - mean R + l2/2 |theta|^2, convex in theta; its gradient is E_pi[f] - mean f.
+    Starts are nature's: each demonstration counts given where it starts. In a deterministic world with one start it is
+    the same as `XMEN`.
+
+    Parameters
+    ----------
+    world
+        An MDP or GridWorld.
+    constraint
+        A constraint, a list of them (all), or None.
+    features
+        (n_states, n_actions, d); None is one weight per state, whatever the action.
+    validity
+        What the policy promises: "sure", "best", or a probability; see `xm.plan`. With "sure" every step of a
+        demonstration has to be one that cannot go wrong. Otherwise demonstrations are whole episodes, and those that
+        failed or did not arrive belong to them.
+    discount
+        Rewards of action t count discount**t times.
+    outcomes
+        "demonstrated": the policy has the demonstrations' features on average. "expected": it has those of a policy
+        that chooses as often as the demonstrations did and leaves the outcomes to the world; for demonstrations that
+        were luckier than the world is.
+    reward
+        A NeuralReward, ConvReward or FeatureReward to be trained in place of a linear reward; `reward_` has a copy.
+    optimiser, learning_rate
+        Of a network: see `XMEN`.
+    l2
+        The penalty l2/2 |theta|^2.
+    max_iter, tol
+        Iterations at most; the largest component of the gradient, in units of its feature, at which the fit ends.
+    max_nodes
+        The budget of the product of world and rules.
+    seed
+        For policies and their rollouts, and for networks that draw numbers.
+    checkpoint, checkpoint_every, resume, callback
+        As in `XMEN`.
+
+    Raises
+    ------
+    InfeasibleError
+        From `fit`, where no policy keeps the promise.
+    InvalidDemonstrationError
+        From `fit`: a demonstration that breaks a rule, or that took a step which could have broken one.
+
+    Examples
+    --------
+    >>> import xmen as xm
+    >>> rows = [(0, 0, 1, 0.5), (0, 0, 2, 0.5), (0, 1, 2, 1.0), (1, 0, 3, 1.0), (2, 0, 3, 1.0)]
+    >>> world = xm.MDP(4, 2, rows, start=0, terminal=[3])
+    >>> gamble, safe = xm.Trajectory([0, 1, 3], [0, 0]), xm.Trajectory([0, 2, 3], [1, 0])
+    >>> features = np.zeros((4, 2, 1)); features[0, 0] = 1.0
+    >>> model = CausalXMEN(world, features=features).fit([gamble, safe, safe])
+    >>> model.weights_.round(6), round(model.policy().validity, 6)  # twice as often: -log 2
+    (array([-0.693147]), 1.0)
+    """
+
+    method = "exact"
+
+    def __init__(
+        self,
+        world: MDP,
+        constraint: Rules = None,
+        features: ArrayLike | None = None,
+        validity: str | float = "sure",
+        discount: float = 1.0,
+        outcomes: str = "demonstrated",
+        reward: NeuralReward | None = None,
+        optimiser: Optimiser = "adam",
+        l2: float = 0.0,
+        max_iter: int | None = None,
+        tol: float = 1e-7,
+        learning_rate: float | None = None,
+        max_nodes: int | None = None,
+        seed: Seed = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 10,
+        resume: bool = False,
+        callback: Callback | None = None,
+    ) -> None:
+        self.world = world
+        self.constraint = constraint
+        self.features = features
+        self.validity = validity
+        self.discount = discount
+        self.outcomes = outcomes
+        self.reward = reward
+        self.optimiser = optimiser
+        self.l2 = l2
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learning_rate = learning_rate
+        self.max_nodes = max_nodes
+        self.seed = seed
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.callback = callback
+
+    # --- learning ----------------------------------------------------------------------------------------------
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        read_validity(self.validity)
+        if self.outcomes not in OUTCOMES:
+            raise EngineError(f"unknown outcomes {self.outcomes!r}: choose {' or '.join(map(repr, OUTCOMES))}.")
+        if self.reward is not None:
+            check_network(self)
+        elif isinstance(self.features, Reward):
+            raise RewardError(
+                f"features are arrays, and here a {type(self.features).__name__}: a network to be trained is given as "
+                "reward=..., without features."
+            )
+        read_features(self.features, self.world)
+        require_number("l2", self.l2, least=0.0)
+        require_number("tol", self.tol, least=0.0)
+        require_number("learning_rate", self.learning_rate, above=0.0, optional=True)
+        require_whole("max_iter", self.max_iter, least=1, optional=True)
+        require_whole("checkpoint_every", self.checkpoint_every, least=1)
+        if self.resume and self.checkpoint is None:
+            raise EngineError("resume=True needs checkpoint=..., the file to go on from.")
+
+    def _gather(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None) -> Demonstrations:
+        if self.validity == "sure":
+            return super()._gather(demos, sample_weight)
+        trajectories = listed(demos)
+        found = gather(self.world, self._rule(), trajectories, sample_weight, refuse_invalid=False)
+        require_episodes(found, trajectories)
+        return found
+
+    def _fit(self, demos: Demonstrations) -> None:
+        loss = self._loss(demos)
+        run = self._run(loss)
+        monitor = Monitor(self.callback)
+        outcome = drive(run, monitor, self._checkpoint(demos))
+        answer = outcome.answer
+        reward = answer if isinstance(answer, Reward) else read_features(self.features, self.world).reward(answer)
+        self._learned(reward, monitor, outcome.converged)
+        if self.reward is None and outcome.converged and self.l2 == 0.0:
+            self._warn_of_infinity(loss, demos)
+
+    def _loss(self, demos: Demonstrations) -> CausalLoss:
+        """What is to be made least: the game that the promise leaves, and the visits that are wanted."""
+        validity, rule = read_validity(self.validity), self._rule()
+        game = make_game(self.world, rule, self.max_nodes)
+        promise = self._promise(Behaviour(game, np.zeros(self._shape), 1.0, _aim(validity)), validity)
+        choices = demonstrated_choices(game, demos)
+        require_allowed(promise, choices, demos, self.max_nodes)
+        shares = np.bincount(demos.starts, weights=demos.weights, minlength=self.world.n_states).astype(np.float64)
+        starts = shares[game.product.state[game.product.starts]]
+        visits = demos.visits(self.discount)
+        if self.outcomes == "expected":
+            visits = expected_visits(promise, choices, demos.weights, starts, self.discount)
+        if validity == "sure":
+            game = restricted(game, ever_allowed(promise))
+            starts = shares[game.product.state[game.product.starts]]
+        return CausalLoss(game, starts, visits, self.discount, validity)
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return self.world.n_states, self.world.n_actions
+
+    def _promise(self, free: Behaviour, validity: str | float) -> Behaviour:
+        """The behaviour that says what is allowed, or an InfeasibleError where the promise cannot be kept."""
+        starts = free.game.start_probability
+        if validity == "sure" and not is_sure(free, starts):
+            raise refuse(free.game, validity, self.max_nodes)
+        if isinstance(validity, float):
+            best = Behaviour(free.game, free.table, 1.0, BEST)
+            if validity > best_chance(best, starts) + 1e-9:
+                raise refuse(free.game, validity, self.max_nodes)
+        return free
+
+    def _run(self, loss: CausalLoss) -> Run[Any]:
+        if self.reward is None:
+            features = read_features(self.features, self.world)
+            return CausalRun(loss, features, float(self.l2), self.max_iter, float(self.tol))
+        training = NeuralTraining(loss, self.reward.copy(), self.optimiser, self.learning_rate, float(self.l2))
+        max_iter = NETWORK_MAX_ITER if self.max_iter is None else int(self.max_iter)
+        return NeuralRun(training, seed_sequence(self.seed), max_iter, float(self.tol), None, advise=True)
+
+    def _checkpoint(self, demos: Demonstrations) -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        identity = {name: value for name, value in self.get_params().items() if name not in NOT_PART_OF_A_RUN}
+        identity["demonstrations"] = [demos.starts, demos.edges, demos.lengths, demos.weights]
+        if identity["features"] is not None:
+            identity["features"] = np.asarray(identity["features"], dtype=np.float64)
+        for name in ("reward", "optimiser"):
+            identity.pop(name)
+        if self.reward is not None:
+            identity |= network_identity(self)
+        return Checkpoint(self.checkpoint, self.checkpoint_every, self.resume, identity)
+
+    def _warn_of_infinity(self, loss: CausalLoss, demos: Demonstrations) -> None:
+        features = read_features(self.features, self.world)
+        which = unbounded_features(loss, features, *demos.feature_range(features, self.discount))
+        if which:
+            notify(
+                f"every demonstration has the least or the most of {name_features(which)} that a policy can have: the "
+                "loss falls for ever as these weights grow, and the fit ended where the gradient fell below tol. Set "
+                "l2 > 0 for finite weights, or add demonstrations.",
+                UnboundedWarning,
+            )
+
+    # --- what was learned --------------------------------------------------------------------------------------
+
+    def policy(self, also: Rules = None, greedy: bool = False, seed: Seed = None) -> Policy:
+        """The policy under the learned reward that keeps the rules, and `also`, as `validity` asks; see `xm.plan`."""
+        self._require_fitted()
+        return plan(
+            self.world,
+            self._rule(also),
+            self.reward_,
+            self.validity,
+            self.discount,
+            greedy=greedy,
+            seed=self.seed if seed is None else seed,
+            max_nodes=self.max_nodes,
+        )
+
+    def sample(self, n: int, also: Rules = None, seed: Seed = None) -> list[Trajectory]:
+        """n episodes of `policy(also)` in the world's own chances: with "sure" every one keeps the rules."""
+        return self.policy(also).rollout(n, seed=seed)
+
+    def distribution(self, also: Rules = None) -> Distribution:
+        """P(tau) under the learned reward, in deterministic worlds; with chance it is not what was learned."""
+        self._require_fitted()
+        if not self.world.deterministic:
+            raise EngineError(
+                "CausalXMEN learns behaviour, and in a world with chance no distribution over trajectories stands for "
+                "it: P(tau) conditions on luck. Use policy() and its rollout(n), or xm.distribution(world, constraint, "
+                "model.reward_) for P(tau) under this reward."
+            )
+        return super().distribution(also)
+
+    def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
+        """The mean over demonstrations of sum_t log pi(a_t | history), in nats, whatever the outcomes.
+
+        -inf with one that the world makes impossible, or with a step that the policy never takes.
+        """
+        self._require_fitted()
+        found = gather(self.world, None, demos, sample_weight, refuse_invalid=False)
+        return found.mean(self._log_likelihoods(found))
+
+    def _log_likelihoods(self, found: Demonstrations) -> Floats:
+        return walk_log_probs(self.policy().behaviour, found.starts, padded_edges(found), found.lengths)
+
+
+def _aim(validity: str | float) -> Aim:
+    return SURE if validity == "sure" else BEST if validity == "best" else Aim("bonus", 0.0)

@@ -1,0 +1,175 @@
+"""The dual of maximum causal entropy: the loss of a reward in a world with chance, and its exact gradient.
+
+L(r) = mean V_0(start of a demonstration) - mean R(demonstration). V_0 is convex in the reward, and its derivative is
+the expected visits of the policy, so dL/dr = E_pi[visits] - the demonstrations' mean visits. With a promise of
+probability p the bonus is a further variable of the dual: L gains -bonus * p, at the bonus that makes it least.
+
+Where a policy with the demonstrated visits exists, L is its causal entropy or more, whatever the reward: R adds as much
+to V_0 as it takes away. A loss below 0 therefore proves that no policy has these visits, and that L has no minimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from xmen.methods.lbfgs import Lbfgs, LbfgsState
+from xmen.methods.likelihood import Estimate
+from xmen.methods.objective import Value
+from xmen.methods.runs import Outcome, Run
+from xmen.notices import ConvergenceWarning, UnboundedWarning, notify
+from xmen.policies.behaviour import BEST, Aim, Behaviour
+from xmen.policies.game import Game
+from xmen.policies.planning import find_behaviour
+from xmen.progress.monitor import Monitor
+from xmen.rewards import Floats
+from xmen.rewards.features import Features
+
+DEFAULT_MAX_ITER = 1000
+BELOW_ZERO = 1e-6  # nats; a loss further below 0 is no rounding error
+LARGE = 1e7  # a reward this large makes V_0 the largest expected sum there is, up to the entropy in units of it
+MOST_SEARCHES = 40  # features whose range is searched for; the rest goes unexamined
+SHARE_NAMED = 0.1  # features whose gradient is this share of the largest are named as out of reach
+
+
+@dataclass(frozen=True)
+class CausalLoss:
+    """Loss and dL/dr of reward tables: one backward and one forward sweep, more where a bonus is searched for.
+
+    `starts` are the demonstrations' shares of the game's start nodes; `visits` their mean discounted visits.
+    """
+
+    game: Game
+    starts: Floats
+    visits: Floats
+    discount: float
+    validity: str | float
+
+    exact = True
+    parities = 0
+
+    def begin(self, rng: np.random.Generator, parities: int) -> None:
+        """Nothing is random here."""
+
+    def behaviour(self, table: Floats) -> Behaviour:
+        """The behaviour of maximum causal entropy under a reward table (n_states, n_actions)."""
+        found = find_behaviour(self.game, table, self.discount, self.validity, self.starts)
+        # The world's own starts allow what is asked for; the demonstrations' may fall short of it, and do their best.
+        return Behaviour(self.game, table, self.discount, BEST) if found is None else found
+
+    def __call__(self, table: Floats) -> Estimate:
+        behaviour = self.behaviour(table)
+        counted = self.starts > 0
+        value = float(behaviour.start_values[counted] @ self.starts[counted])
+        if behaviour.aim.kind == "bonus":
+            value -= behaviour.aim.bonus * float(self.validity)
+        visits = behaviour.visits(behaviour.flow(self.starts))
+        loss = value - float(np.sum(self.visits * table))
+        return Estimate(loss, visits - self.visits, 0.0, 0.0, {})
+
+
+class CausalObjective:
+    """The loss of the weights of a linear reward, L + l2/2 |theta|^2, with its exact gradient."""
+
+    def __init__(self, loss: CausalLoss, features: Features, l2: float) -> None:
+        self.loss, self.features, self.l2 = loss, features, l2
+
+    def __call__(self, weights: Floats) -> Value:
+        found = self.loss(self.features.table(weights))
+        penalty = 0.5 * self.l2 * float(weights @ weights)
+        return Value(found.loss + penalty, self.features.contract(found.difference) + self.l2 * weights)
+
+
+class CausalRun(Run[LbfgsState]):
+    """L-BFGS on the causal loss; ends at the optimum, or where a loss below 0 proves that there is none."""
+
+    state_type = LbfgsState
+
+    def __init__(self, loss: CausalLoss, features: Features, l2: float, max_iter: int | None, tol: float) -> None:
+        self.loss, self.features, self.l2 = loss, features, l2
+        self.max_iter = DEFAULT_MAX_ITER if max_iter is None else max_iter
+        self.optimiser = Lbfgs(CausalObjective(loss, features, l2), features.scale, self._reach, tol)
+
+    def _reach(self, direction: Floats) -> float:
+        return float(np.abs(self.features.table(direction)).max(initial=0.0))
+
+    def start(self) -> LbfgsState:
+        return self.optimiser.start(np.zeros(self.features.d))
+
+    def _without_minimum(self, state: LbfgsState) -> bool:
+        return self.l2 == 0.0 and state.loss < -BELOW_ZERO
+
+    def finished(self, state: LbfgsState) -> bool:
+        return state.finished or state.iteration >= self.max_iter or self._without_minimum(state)
+
+    def step(self, state: LbfgsState) -> tuple[LbfgsState, dict[str, float]]:
+        after = self.optimiser.step(state)
+        return after, {"loss": after.loss, "gradient_norm": float(np.linalg.norm(after.gradient))}
+
+    def conclude(self, state: LbfgsState, monitor: Monitor) -> Outcome:
+        if self._without_minimum(state):
+            notify(_out_of_reach(state.gradient, self.features.scale), UnboundedWarning)
+            return Outcome(state.weights, False, None)
+        if not (state.finished or monitor.stopped or monitor.interrupted):
+            notify(
+                f"stopped after max_iter = {self.max_iter} iterations with a gradient norm of "
+                f"{np.linalg.norm(state.gradient):.3g} (tol = {self.optimiser.tol:g} per component). Raise max_iter or "
+                "tol; if weights keep growing the optimum may be infinite, and l2 > 0 makes it finite.",
+                ConvergenceWarning,
+            )
+        return Outcome(state.weights, state.finished, None)
+
+
+def _out_of_reach(gradient: Floats, scale: Floats) -> str:
+    """Which demonstrated features no policy reaches, and what to do."""
+    apart = np.abs(gradient / scale)
+    worst = np.argsort(-apart, kind="stable")[:6]
+    named = [int(k) for k in worst if apart[k] >= SHARE_NAMED * apart.max()]
+    words = ", ".join(f"feature {k} (demonstrated {'more' if gradient[k] < 0 else 'less'})" for k in named)
+    return (
+        f"no policy has the demonstrated features: {words}. Chance was not with the demonstrations what it is in the "
+        "world, so the loss has no minimum, and the weights run to infinity. Set l2 > 0 for finite weights; give more "
+        "demonstrations; or set outcomes='expected', which takes from the demonstrations how often each action was "
+        "chosen, and from the world where it leads."
+    )
+
+
+def unbounded_features(loss: CausalLoss, features: Features, low: Floats, high: Floats) -> list[int]:
+    """Features of which all demonstrations have the least or the most that any policy has on average.
+
+    `low` and `high` are the least and largest f(tau) among the demonstrations. For a large reward s on one feature
+    V_0 / s is the largest mean of it up to entropy / s.
+    """
+    same = np.flatnonzero(high - low <= 1e-9 * np.maximum(1.0, np.abs(high)))
+    if not len(same):
+        return []
+    free = Behaviour(loss.game, np.zeros(loss.visits.shape), loss.discount, _aim(loss))
+    reached = features.contract(free.visits(free.flow(loss.starts))) > 0
+    found, searches = [], 0
+    for k in same.tolist():
+        table = features.table(np.eye(1, features.d, k)[0])
+        if low[k] == 0.0 and table.min() >= 0.0:
+            if reached[k]:
+                found.append(k)
+            continue
+        if searches == MOST_SEARCHES:
+            break
+        searches += 1
+        size = features.scale[k] * max(1, loss.game.horizon)
+        most, least = (sign * _largest(loss, sign * table / features.scale[k]) * features.scale[k] for sign in (1, -1))
+        if most - least > 1e-5 * size and (low[k] >= most - 1e-5 * size or low[k] <= least + 1e-5 * size):
+            found.append(k)
+    return found
+
+
+def _aim(loss: CausalLoss) -> Aim:
+    """What the promise leaves open, without a price for it."""
+    return Aim(loss.validity) if isinstance(loss.validity, str) else Aim("bonus", 0.0)  # type: ignore[arg-type]
+
+
+def _largest(loss: CausalLoss, table: Floats) -> float:
+    """The largest expected discounted sum of a table, up to 1e-6 or so."""
+    behaviour = Behaviour(loss.game, LARGE * table, loss.discount, _aim(loss))
+    counted = loss.starts > 0
+    return float(behaviour.start_values[counted] @ loss.starts[counted]) / LARGE

@@ -1,0 +1,81 @@
+"""Which choices a promise leaves open, and the game in which only those are left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xmen.policies import sweeps
+from xmen.policies.behaviour import TOLERANCE, Behaviour
+from xmen.policies.game import Bools, Game, counts, game_of
+
+
+def allowed_choices(behaviour: Behaviour, t: int, begin: int, end: int) -> Bools:
+    """Which choices of the nodes begin to end may be made as action number t.
+
+    Under "sure" those without an outcome from which nothing is sure, under "best" those with the largest chance of
+    keeping the rules. These sets are not read off the shares: what is allowed may be so unlikely that its share is 0.
+    """
+    game, kind = behaviour.game, behaviour.aim.kind
+    if kind == "bonus":
+        return np.ones(int(game.first_choice[end]) - int(game.first_choice[begin]), dtype=np.bool_)
+    after = behaviour.layer(t + 1)
+    first_choice, first_edge, target, _ = game.graph
+    if kind == "sure":
+        safe: Bools = sweeps.safe_choices(first_choice, first_edge, target, begin, end, after.value)
+        return safe
+    best: Bools = sweeps.best_choices(*game.graph, begin, end, after.chance, TOLERANCE)
+    return best
+
+
+def ever_allowed(behaviour: Behaviour) -> Bools:
+    """Which choices may be made at some time, shape (n_choices,)."""
+    game, ever = behaviour.game, np.zeros(behaviour.game.n_choices, dtype=np.bool_)
+    times = range(1) if behaviour.timeless else range(game.horizon - 1, -1, -1)
+    for t in times:
+        n = game.product.n_nodes if behaviour.timeless else int(game.product.layer_ends[t])
+        allowed = allowed_choices(behaviour, t, 0, n)
+        ever[: len(allowed)] |= allowed
+    return ever
+
+
+def restricted(game: Game, kept: Bools) -> Game:
+    """The game with these choices alone, and with the nodes that are reached through them."""
+    product = game.product
+    kept_edges = np.repeat(kept, counts(game.first_edge))
+    source = np.repeat(np.arange(product.n_nodes), counts(product.indptr))[kept_edges]
+    target, edge = product.target[kept_edges], product.edge[kept_edges]
+    indptr = np.searchsorted(source, np.arange(product.n_nodes + 1))
+    reached = _reached(indptr, target, product.starts)
+    number = np.cumsum(reached) - 1
+    inside = reached[source]
+    depth = product.depth[reached]
+    smaller = replace(
+        product,
+        state=product.state[reached],
+        depth=depth,
+        distance=product.distance[reached],
+        accepting=product.accepting[reached],
+        indptr=np.concatenate([[0], np.cumsum(np.diff(indptr)[reached])]).astype(np.uint32),
+        target=number[target[inside]].astype(np.uint32),
+        edge=edge[inside],
+        starts=number[product.starts].astype(np.uint32),
+        layer_ends=np.searchsorted(depth, np.arange(product.horizon + 1), side="right"),
+    )
+    return game_of(smaller)
+
+
+def _reached(indptr: NDArray[np.int64], target: NDArray[np.uint32], starts: NDArray[np.uint32]) -> Bools:
+    """The nodes that can be reached from the starts, one numpy pass per step."""
+    reached = np.zeros(len(indptr) - 1, dtype=np.bool_)
+    front = starts.astype(np.int64)
+    reached[front] = True
+    while len(front):
+        begin, n_edges = indptr[front], indptr[front + 1] - indptr[front]
+        offset = np.arange(n_edges.sum()) - np.repeat(np.cumsum(n_edges) - n_edges, n_edges)
+        after = np.unique(target[np.repeat(begin, n_edges) + offset]).astype(np.int64)
+        front = after[~reached[after]]
+        reached[front] = True
+    return reached

@@ -1,0 +1,171 @@
+"""Demonstrations in worlds with chance: risky steps, failures, luck, and what happens to a model afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+import xmen as xm
+from xmen.learners.causal import CausalXMEN
+
+LUCKY = xm.MDP(4, 1, [(0, 0, 1, 0.5), (0, 0, 2, 0.5), (1, 0, 3, 1), (2, 0, 3, 1)], start=0, terminal=[3])
+
+
+def bridge() -> tuple[xm.MDP, xm.Constraint, xm.Trajectory, xm.Trajectory]:
+    """A bridge that breaks one time in ten, or a detour; and a demonstration of each."""
+    rows = [(0, 0, 1, 1.0), (1, 0, 2, 0.9), (1, 0, 3, 0.1), (0, 1, 4, 1.0), (4, 0, 2, 1.0), (4, 1, 1, 1.0)]
+    world = xm.MDP(5, 2, rows, start=0, terminal=[2, 3])
+    dry = xm.never(xm.at(3)).named("stay dry")
+    return world, dry, xm.Trajectory([0, 1, 2], [0, 0]), xm.Trajectory([0, 4, 2], [1, 0])
+
+
+def slippery() -> tuple[xm.GridWorld, xm.Constraint, np.ndarray, list[xm.Trajectory]]:
+    grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"), slip=0.2)
+    rule = xm.never(grid.at((1, 2))).named("no hole") & xm.visit(grid.at((3, 1), (2, 1))).named("by the well")
+    features = np.random.default_rng(0).normal(size=(16, 2, 3))
+    policy = xm.plan(grid, rule, features @ [1.0, -0.5, 0.3], 0.8, seed=2)
+    return grid, rule, features, policy.rollout(200)
+
+
+def test_a_step_that_could_have_gone_wrong_is_named() -> None:
+    world, dry, lucky, careful = bridge()
+    with pytest.raises(xm.InvalidDemonstrationError) as raised:
+        CausalXMEN(world, dry).fit([careful, lucky, careful])
+    assert str(raised.value) == (
+        "demonstration 1 does action 0 in state 0 at position 0, which could have gone wrong: it may lead to state 1, "
+        "after which 'stay dry' can no longer be kept surely. A policy that is sure never does this. Ask for a "
+        "probability, validity=p, or leave the demonstration out; validity='best' only helps where no sure policy "
+        "exists, and here one does."
+    )
+    assert (raised.value.index, raised.value.position, raised.value.constraint) == (1, 0, "stay dry")
+    longer = xm.Trajectory([0, 4, 1, 2], [1, 1, 0])
+    with pytest.raises(
+        xm.InvalidDemonstrationError, match=r"does action 1 in state 4 at position 1.*may lead to state 1"
+    ):
+        CausalXMEN(world, dry).fit([careful, longer])
+    with pytest.raises(xm.InvalidDemonstrationError, match=r"less than the best chance.*validity=p"):
+        CausalXMEN(world, dry, validity="best").fit([careful, lucky])
+    with pytest.raises(xm.InvalidDemonstrationError, match="stay dry"):
+        CausalXMEN(world, dry).fit([xm.Trajectory([0, 1, 3], [0, 0])])
+
+
+def test_the_last_step_names_what_it_breaks() -> None:
+    rows = [(0, 0, 1, 0.9), (0, 0, 2, 0.1), (0, 1, 1, 1.0)]
+    world = xm.MDP(3, 2, rows, start=0, terminal=[1, 2])
+    with pytest.raises(xm.InvalidDemonstrationError, match="it may lead to state 2, which breaks 'stay dry'"):
+        CausalXMEN(world, xm.never(xm.at(2)).named("stay dry")).fit([xm.Trajectory([0, 1], [0])])
+
+
+def test_with_a_probability_failures_are_demonstrations() -> None:
+    world, dry, lucky, careful = bridge()
+    fell = xm.Trajectory([0, 1, 3], [0, 0])
+    features = np.zeros((5, 2, 1))
+    features[1, 0] = 1.0
+    model = CausalXMEN(world, dry, features, validity=0.9).fit([lucky] * 9 + [fell] + [careful] * 10)
+    assert model.policy().visits()[1, 0] == pytest.approx(0.5, abs=1e-6)
+    assert model.policy().validity == pytest.approx(0.95)
+    with pytest.raises(xm.InvalidDemonstrationError, match="demonstration 1 ends in state 1, which is not terminal"):
+        CausalXMEN(world, dry, validity=0.9).fit([careful, xm.Trajectory([0, 1], [0])])
+
+
+def test_an_episode_that_ran_out_of_time_is_a_demonstration() -> None:
+    world = xm.MDP(2, 2, [(0, 0, 1, 0.5), (0, 0, 0, 0.5), (0, 1, 0, 1.0)], start=0, terminal=[1], horizon=2)
+    features = np.zeros((2, 2, 1))
+    features[0, 0] = 1.0
+    late, early = xm.Trajectory([0, 0, 0], [0, 1]), xm.Trajectory([0, 1], [0])
+    model = CausalXMEN(world, None, features, validity=0.2, l2=0.1).fit([late, early, early])
+    assert np.isfinite(model.score([late, early]))
+
+
+def test_luck_has_no_minimum_and_a_way_out() -> None:
+    """One action, outcomes .5/.5, demonstrations .8/.2, a weight on the lucky state."""
+    features = np.zeros((4, 1, 2))
+    features[1, 0, 0] = 1.0
+    features[0, 0, 1] = 1.0
+    one, other = xm.Trajectory([0, 1, 3], [0, 0]), xm.Trajectory([0, 2, 3], [0, 0])
+    demos = [one] * 8 + [other] * 2
+    with pytest.warns(xm.UnboundedWarning, match=r"feature 0 \(demonstrated more\).*l2 > 0.*outcomes='expected'"):
+        model = CausalXMEN(LUCKY, None, features).fit(demos)
+    assert not model.converged_
+    assert CausalXMEN(LUCKY, None, features, l2=0.1).fit(demos).weights_[0] == pytest.approx(3.0)  # 0.3 / 0.1
+    fair = CausalXMEN(LUCKY, None, features, outcomes="expected").fit(demos)
+    assert fair.converged_
+    assert fair.weights_ == pytest.approx([0.0, 0.0], abs=1e-7)
+
+
+def test_expected_outcomes_are_those_of_the_demonstrated_choices() -> None:
+    """Enough demonstrations of a policy, lucky ones only: the choices are learned, and not the luck."""
+    world, dry, lucky, careful = bridge()
+    features = np.zeros((5, 2, 2))
+    features[0, 0, 0] = features[4, 0, 1] = 1.0
+    detour = xm.Trajectory([0, 4, 1, 2], [1, 1, 0])
+    demos = [lucky] * 3 + [careful] * 4 + [detour] * 1
+    model = CausalXMEN(world, dry, features, validity=0.5, outcomes="expected").fit(demos)
+    policy = model.policy()
+    policy.reset(0)
+    assert policy.probabilities(0) == pytest.approx([3 / 8, 5 / 8], abs=1e-6)
+    assert policy.visits()[4] == pytest.approx([4 / 8, 1 / 8], abs=1e-6)
+
+
+def test_weights_that_run_to_infinity_are_named() -> None:
+    world, dry, _, careful = bridge()
+    features = np.zeros((5, 2, 1))
+    features[1, :, 0] = 1.0
+    with pytest.warns(xm.UnboundedWarning, match="least or the most of feature 0"):
+        CausalXMEN(world, dry, features, validity=0.5).fit([careful] * 3)
+
+
+@pytest.mark.parametrize("validity", ["sure", 0.999])
+def test_promises_that_cannot_be_kept(validity: Any) -> None:
+    grid, rule, features, demos = slippery()
+    with pytest.raises(xm.InfeasibleError, match="The best probability there is"):
+        CausalXMEN(grid, rule, features, validity=validity).fit([tau for tau in demos if rule.accepts(tau)])
+
+
+def test_save_load_resume_and_search(tmp_path: Path) -> None:
+    grid, rule, features, demos = slippery()
+    model = CausalXMEN(grid, rule, features, validity=0.7, l2=0.01, checkpoint=str(tmp_path / "run")).fit(demos)
+    model.save(tmp_path / "model")
+    again = xm.load(tmp_path / "model")
+    assert np.array_equal(again.weights_, model.weights_)
+    assert again.policy().validity == model.policy().validity
+    settings = {**model.get_params(), "checkpoint": str(tmp_path / "half")}
+    CausalXMEN(**{**settings, "callback": lambda record: record.iteration == 3}).fit(demos)
+    resumed = CausalXMEN(**{**settings, "resume": True}).fit(demos)
+    assert np.array_equal(resumed.weights_, model.weights_)
+    assert [r.loss for r in resumed.history_] == [r.loss for r in model.history_]
+    search = GridSearchCV(
+        clone(CausalXMEN(grid, rule, features, validity=0.7)), {"l2": [0.01, 100.0]}, cv=2, error_score="raise"
+    ).fit(demos)
+    assert search.best_params_ == {"l2": 0.01}
+
+
+def test_a_network_is_trained_to_the_same_policy() -> None:
+    torch = pytest.importorskip("torch")
+    grid, rule, features, demos = slippery()
+    linear = CausalXMEN(grid, rule, features, validity=0.7, l2=1e-3).fit(demos)
+    module = torch.nn.Linear(3, 1, bias=False).double()
+    network = xm.NeuralReward(module, features)
+    model = CausalXMEN(grid, rule, validity=0.7, reward=network, optimiser="lbfgs", l2=1e-3, max_iter=40, tol=1e-7).fit(
+        demos
+    )
+    assert model.policy().visits() == pytest.approx(linear.policy().visits(), abs=1e-5)
+
+
+def test_distributions_over_trajectories_are_not_what_was_learned() -> None:
+    grid, rule, features, demos = slippery()
+    model = CausalXMEN(grid, rule, features, validity=0.7, l2=0.1).fit(demos)
+    with pytest.raises(xm.EngineError, match=r"Use policy\(\)"):
+        model.distribution()
+    assert len(model.sample(5, seed=0)) == 5
+    shown = model.policy(also=xm.never(grid.at((0, 3))).named("another"))
+    assert shown.breaks()["another"] < 0.3
+    with pytest.raises(xm.EngineError, match="unknown outcomes"):
+        CausalXMEN(grid, rule, outcomes="lucky").fit(demos)
+    with pytest.raises(xm.NotFittedError):
+        CausalXMEN(grid).policy()
