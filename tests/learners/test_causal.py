@@ -15,6 +15,7 @@ from policies.test_plan import drawn
 from strategies import cases
 from xmen.learners.causal import CausalXMEN
 from xmen.methods.causal import CausalObjective
+from xmen.methods.coordinates import Coordinates
 from xmen.rewards.features import read_features
 
 N_FEATURES = 3
@@ -50,7 +51,9 @@ class Drawn:
     def objective(self) -> CausalObjective:
         model = self.model()
         demos = model._gather(self.demos, self.weights)
-        return CausalObjective(model._loss(demos), read_features(self.features, self.world), 0.0)
+        return CausalObjective(
+            model._loss(demos), read_features(self.features, self.world), Coordinates(N_FEATURES, None, np.zeros(()))
+        )
 
     def tree_loss(self, theta: np.ndarray) -> float:
         """By the definition: values of starts by the tree, returns by summing along demonstrations."""

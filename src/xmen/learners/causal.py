@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 
 from xmen.engines.distribution import Distribution, Seed
 from xmen.errors import EngineError, RewardError
@@ -22,6 +23,7 @@ from xmen.methods.causal_demonstrations import (
     require_episodes,
 )
 from xmen.methods.cells import seed_sequence
+from xmen.methods.coordinates import Coordinates, read_l2
 from xmen.methods.demonstrations import Demonstrations, gather, listed
 from xmen.methods.identify import name_features
 from xmen.methods.network import check_network, network_identity
@@ -82,7 +84,9 @@ class CausalXMEN(Learner):
     optimiser, learning_rate
         Of a network: see `XMEN`.
     l2
-        The penalty l2/2 |theta|^2.
+        The penalty sum l2 theta^2 / 2: a number, or one per feature.
+    fixed
+        {feature: weight} of weights that are not learned.
     max_iter, tol
         Iterations at most; the largest component of the gradient, in units of its feature, at which the fit ends.
     max_nodes
@@ -123,12 +127,13 @@ class CausalXMEN(Learner):
         outcomes: str = "demonstrated",
         reward: NeuralReward | None = None,
         optimiser: Optimiser = "adam",
-        l2: float = 0.0,
+        l2: float | ArrayLike = 0.0,
         max_iter: int | None = None,
         tol: float = 1e-7,
         learning_rate: float | None = None,
         max_nodes: int | None = None,
         seed: Seed = None,
+        fixed: Mapping[int, float] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 10,
         resume: bool = False,
@@ -148,6 +153,7 @@ class CausalXMEN(Learner):
         self.learning_rate = learning_rate
         self.max_nodes = max_nodes
         self.seed = seed
+        self.fixed = fixed
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.resume = resume
@@ -168,7 +174,7 @@ class CausalXMEN(Learner):
                 "reward=..., without features."
             )
         read_features(self.features, self.world)
-        require_number("l2", self.l2, least=0.0)
+        read_l2(self.l2)
         require_number("tol", self.tol, least=0.0)
         require_number("learning_rate", self.learning_rate, above=0.0, optional=True)
         require_whole("max_iter", self.max_iter, least=1, optional=True)
@@ -180,7 +186,7 @@ class CausalXMEN(Learner):
         if self.validity == "sure":
             return super()._gather(demos, sample_weight)
         trajectories = listed(demos)
-        found = gather(self.world, self._rule(), trajectories, sample_weight, refuse_invalid=False)
+        found = gather(self._single_world(), self._rule(), trajectories, sample_weight, refuse_invalid=False)
         require_episodes(found, trajectories)
         return found
 
@@ -192,13 +198,13 @@ class CausalXMEN(Learner):
         answer = outcome.answer
         reward = answer if isinstance(answer, Reward) else read_features(self.features, self.world).reward(answer)
         self._learned(reward, monitor, outcome.converged)
-        if self.reward is None and outcome.converged and self.l2 == 0.0:
+        if self.reward is None and outcome.converged and not read_l2(self.l2).any():
             self._warn_of_infinity(loss, demos)
 
     def _loss(self, demos: Demonstrations) -> CausalLoss:
         """What is to be made least: the game that the promise leaves, and the visits that are wanted."""
         validity, rule = read_validity(self.validity), self._rule()
-        game = make_game(self.world, rule, self.max_nodes)
+        game = make_game(self._single_world(), rule, self.max_nodes)
         promise = self._promise(Behaviour(game, np.zeros(self._shape), 1.0, _aim(validity)), validity)
         choices = demonstrated_choices(game, demos)
         require_allowed(promise, choices, demos, self.max_nodes)
@@ -230,8 +236,10 @@ class CausalXMEN(Learner):
     def _run(self, loss: CausalLoss) -> Run[Any]:
         if self.reward is None:
             features = read_features(self.features, self.world)
-            return CausalRun(loss, features, float(self.l2), self.max_iter, float(self.tol))
-        training = NeuralTraining(loss, self.reward.copy(), self.optimiser, self.learning_rate, float(self.l2))
+            coordinates = Coordinates(features.d, self.fixed, read_l2(self.l2, features.d))
+            return CausalRun(loss, features, coordinates, self.max_iter, float(self.tol))
+        penalty = float(read_l2(self.l2, 1).reshape(()))
+        training = NeuralTraining(loss, self.reward.copy(), self.optimiser, self.learning_rate, penalty)
         max_iter = NETWORK_MAX_ITER if self.max_iter is None else int(self.max_iter)
         return NeuralRun(training, seed_sequence(self.seed), max_iter, float(self.tol), None, advise=True)
 
@@ -240,8 +248,14 @@ class CausalXMEN(Learner):
             return None
         identity = {name: value for name, value in self.get_params().items() if name not in NOT_PART_OF_A_RUN}
         identity["demonstrations"] = [demos.starts, demos.edges, demos.lengths, demos.weights]
-        if identity["features"] is not None:
-            identity["features"] = np.asarray(identity["features"], dtype=np.float64)
+        features = identity["features"]
+        if issparse(features):
+            matrix = features.tocsr()
+            identity["features"] = [matrix.data, matrix.indices, matrix.indptr]
+        elif features is not None:
+            identity["features"] = np.asarray(features, dtype=np.float64)
+        if self.fixed:
+            identity["fixed"] = {str(feature): float(value) for feature, value in sorted(self.fixed.items())}
         for name in ("reward", "optimiser"):
             identity.pop(name)
         if self.reward is not None:
@@ -261,11 +275,18 @@ class CausalXMEN(Learner):
 
     # --- what was learned --------------------------------------------------------------------------------------
 
-    def policy(self, also: Rules = None, greedy: bool = False, seed: Seed = None) -> Policy:
+    def policy(
+        self,
+        also: Rules = None,
+        greedy: bool = False,
+        seed: Seed = None,
+        start: int | None = None,
+        goal: int | None = None,
+    ) -> Policy:
         """The policy under the learned reward that keeps the rules, and `also`, as `validity` asks; see `xm.plan`."""
         self._require_fitted()
         return plan(
-            self.world,
+            self._asked_world(start, goal),
             self._rule(also),
             self.reward_,
             self.validity,
@@ -275,11 +296,13 @@ class CausalXMEN(Learner):
             max_nodes=self.max_nodes,
         )
 
-    def sample(self, n: int, also: Rules = None, seed: Seed = None) -> list[Trajectory]:
+    def sample(
+        self, n: int, also: Rules = None, seed: Seed = None, start: int | None = None, goal: int | None = None
+    ) -> list[Trajectory]:
         """n episodes of `policy(also)` in the world's own chances: with "sure" every one keeps the rules."""
-        return self.policy(also).rollout(n, seed=seed)
+        return self.policy(also, start=start, goal=goal).rollout(n, seed=seed)
 
-    def distribution(self, also: Rules = None) -> Distribution:
+    def distribution(self, also: Rules = None, start: int | None = None, goal: int | None = None) -> Distribution:
         """P(tau) under the learned reward, in deterministic worlds; with chance it is not what was learned."""
         self._require_fitted()
         if not self.world.deterministic:
@@ -288,7 +311,7 @@ class CausalXMEN(Learner):
                 "it: P(tau) conditions on luck. Use policy() and its rollout(n), or xm.distribution(world, constraint, "
                 "model.reward_) for P(tau) under this reward."
             )
-        return super().distribution(also)
+        return super().distribution(also, start, goal)
 
     def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
         """The mean over demonstrations of sum_t log pi(a_t | history), in nats, whatever the outcomes.
@@ -296,7 +319,7 @@ class CausalXMEN(Learner):
         -inf with one that the world makes impossible, or with a step that the policy never takes.
         """
         self._require_fitted()
-        found = gather(self.world, None, demos, sample_weight, refuse_invalid=False)
+        found = gather(self._single_world(), None, demos, sample_weight, refuse_invalid=False)
         return found.mean(self._log_likelihoods(found))
 
     def _log_likelihoods(self, found: Demonstrations) -> Floats:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xmen.methods.coordinates import Coordinates, Value
 from xmen.methods.lbfgs import Lbfgs, LbfgsState
 from xmen.methods.likelihood import Estimate
-from xmen.methods.objective import Value
 from xmen.methods.runs import Outcome, Run
 from xmen.notices import ConvergenceWarning, UnboundedWarning, notify
 from xmen.policies.behaviour import BEST, Aim, Behaviour
@@ -70,15 +70,15 @@ class CausalLoss:
 
 
 class CausalObjective:
-    """The loss of the weights of a linear reward, L + l2/2 |theta|^2, with its exact gradient."""
+    """The loss of the weights of a linear reward, with its penalty, and the gradient along those that move."""
 
-    def __init__(self, loss: CausalLoss, features: Features, l2: float) -> None:
-        self.loss, self.features, self.l2 = loss, features, l2
+    def __init__(self, loss: CausalLoss, features: Features, coordinates: Coordinates) -> None:
+        self.loss, self.features, self.coordinates = loss, features, coordinates
 
-    def __call__(self, weights: Floats) -> Value:
+    def __call__(self, moved: Floats) -> Value:
+        weights = self.coordinates.full(moved)
         found = self.loss(self.features.table(weights))
-        penalty = 0.5 * self.l2 * float(weights @ weights)
-        return Value(found.loss + penalty, self.features.contract(found.difference) + self.l2 * weights)
+        return self.coordinates.penalised(weights, found.loss, self.features.contract(found.difference))
 
 
 class CausalRun(Run[LbfgsState]):
@@ -86,19 +86,22 @@ class CausalRun(Run[LbfgsState]):
 
     state_type = LbfgsState
 
-    def __init__(self, loss: CausalLoss, features: Features, l2: float, max_iter: int | None, tol: float) -> None:
-        self.loss, self.features, self.l2 = loss, features, l2
+    def __init__(
+        self, loss: CausalLoss, features: Features, coordinates: Coordinates, max_iter: int | None, tol: float
+    ) -> None:
+        self.features, self.coordinates = features, coordinates
         self.max_iter = DEFAULT_MAX_ITER if max_iter is None else max_iter
-        self.optimiser = Lbfgs(CausalObjective(loss, features, l2), features.scale, self._reach, tol)
+        self.scale = features.scale[coordinates.free]
+        self.optimiser = Lbfgs(CausalObjective(loss, features, coordinates), self.scale, self._reach, tol)
 
     def _reach(self, direction: Floats) -> float:
-        return float(np.abs(self.features.table(direction)).max(initial=0.0))
+        return float(np.abs(self.features.table(self.coordinates.direction(direction))).max(initial=0.0))
 
     def start(self) -> LbfgsState:
-        return self.optimiser.start(np.zeros(self.features.d))
+        return self.optimiser.start(self.coordinates.values[self.coordinates.free])
 
     def _without_minimum(self, state: LbfgsState) -> bool:
-        return self.l2 == 0.0 and state.loss < -BELOW_ZERO
+        return not self.coordinates.l2.any() and state.loss < -BELOW_ZERO
 
     def finished(self, state: LbfgsState) -> bool:
         return state.finished or state.iteration >= self.max_iter or self._without_minimum(state)
@@ -109,8 +112,8 @@ class CausalRun(Run[LbfgsState]):
 
     def conclude(self, state: LbfgsState, monitor: Monitor) -> Outcome:
         if self._without_minimum(state):
-            notify(_out_of_reach(state.gradient, self.features.scale), UnboundedWarning)
-            return Outcome(state.weights, False, None)
+            notify(_out_of_reach(self.coordinates.direction(state.gradient), self.features.scale), UnboundedWarning)
+            return Outcome(self.coordinates.full(state.weights), False, None)
         if not (state.finished or monitor.stopped or monitor.interrupted):
             notify(
                 f"stopped after max_iter = {self.max_iter} iterations with a gradient norm of "
@@ -118,7 +121,7 @@ class CausalRun(Run[LbfgsState]):
                 "tol; if weights keep growing the optimum may be infinite, and l2 > 0 makes it finite.",
                 ConvergenceWarning,
             )
-        return Outcome(state.weights, state.finished, None)
+        return Outcome(self.coordinates.full(state.weights), state.finished, None)
 
 
 def _out_of_reach(gradient: Floats, scale: Floats) -> str:
