@@ -46,6 +46,7 @@ from .notices import (
     LearningWarning,
     UnboundedWarning,
 )
+from .plots.rules import plot_rules
 from .plots.trajectories import plot_trajectories
 from .plots.visits import plot_visits
 from .plots.world import plot_world
@@ -138,6 +139,7 @@ __all__ = [
     "no_revisit",
     "parse_constraint",
     "plan",
+    "plot_rules",
     "plot_trajectories",
     "plot_visits",
     "plot_world",

@@ -102,10 +102,10 @@ def test_a_stronger_rule_needs_its_own_evidence():
     events = {"a": grid.at((3, 3), (2, 3)), "b": grid.at((0, 3))}
     zero = np.zeros((36, 2, 1))
     rule, strong = xm.visit(events["a"]), xm.first(events["a"], among=events["b"])
-    demos = xm.distribution(grid, strong, None).sample(80, seed=1)
+    demos = xm.distribution(grid, strong, None).sample(60, seed=1)
     increment = log_z(grid, rule) - log_z(grid, strong)
     model = xm.RuleInference(grid, events, features=zero, templates=["visit", "before", "first among"]).fit(demos)
-    assert 0 < increment < model.least_gain_
+    assert 0.02 < increment < np.log(100) / len(demos)  # worth something, and not decisive
     assert model.texts_ == ["visit(a)"]
     more = xm.distribution(grid, strong, None).sample(int(20 / increment), seed=2)
     model.set_params(min_gain=0.0).fit(more)
@@ -200,3 +200,62 @@ def test_scikit_learn_contract(found, symbols, demos):
 def test_misuse(settings, words, demos):
     with pytest.raises(xm.XmenError, match=words):
         xm.RuleInference(**{"world": MEMORY.world, **settings}).fit(demos)
+
+
+def test_table_and_verdicts(symbols, demos):
+    model = xm.RuleInference(MEMORY.world, symbols, features=NO_REWARD).fit(demos)
+    rows = {one.rule: one for one in model.verdicts()}
+    assert len(rows) == model.n_candidates_
+    assert [one.rule for one in model.verdicts()][:4] == model.texts_
+    assert rows["count(cross) <= 0"].status == "equivalent"
+    assert rows["count(cross) <= 0"].note == "to never(cross)"
+    assert rows["visit(circle)"].status == "implied"
+    assert rows["no_revisit(circle)"].status == "certain"
+    assert rows["no_revisit()"].estimated
+    first = rows["never(cross)"]
+    p = np.exp(log_z(MEMORY.world, MEMORY.rules[1]) - log_z(MEMORY.world, None))
+    assert first.chance == pytest.approx(model.n_candidates_ * p**100, rel=1e-6)
+    broken = rows["count(circle) == 0"] if "count(circle) == 0" in rows else rows["never(circle)"]
+    tau = demos[broken.demonstration]
+    assert len(tau) == min(len(one) for one in demos if not xm.never(symbols["circle"]).accepts(one))
+    assert broken.position == xm.never(symbols["circle"]).explain(tau).position
+    text = model.table()
+    assert all(rule in text for rule in model.texts_)
+    assert "demonstration" in text
+    with pytest.raises(xm.NotFittedError):
+        xm.RuleInference(MEMORY.world, symbols).table()
+
+
+def test_what_more_demonstrations_could_decide():
+    """A stronger rule with too little evidence: that many more demonstrations decide for it."""
+    grid = xm.GridWorld(6, 6, start=(0, 0), goal=(5, 5), moves=("up", "right"))
+    events = {"a": grid.at((3, 3), (2, 3)), "b": grid.at((0, 3))}
+    strong = xm.first(events["a"], among=events["b"])
+    model = xm.RuleInference(grid, events, features=np.zeros((36, 2, 1)), templates=["visit", "first among"])
+    model.fit(xm.distribution(grid, strong, None).sample(60, seed=1))
+    (decision,) = model.undecided()
+    assert decision.rule == "visit(a) & before(a, b)"
+    assert decision.example is not None
+    assert model.constraint_.accepts(decision.example)
+    assert not strong.accepts(decision.example)
+    n = 60 + int(np.ceil(decision.more))
+    more = xm.distribution(grid, strong, None).sample(n, seed=4)
+    assert model.fit(more).texts_ == ["visit(a) & before(a, b)"]
+    assert not model.undecided()
+
+
+def test_stability(symbols, demos):
+    model = xm.RuleInference(MEMORY.world, symbols, features=NO_REWARD, templates=["never", "count equal"])
+    model.fit(demos)
+    shares = model.stability(5)
+    assert shares.shape == (len(model.rules_),)
+    np.testing.assert_array_equal(shares, 1.0)  # gains of a nat are found from any hundred
+    np.testing.assert_array_equal(model.set_params(n_jobs=2).stability(5), shares)
+    assert "100%" in model.table().splitlines()[2].split("  ")[-2]
+
+
+def test_picture(found, demos):
+    ax = xm.plot_rules(found, demos[:20])
+    assert [label.get_text() for label in ax.get_yticklabels()] == found.texts_
+    assert [bar.get_width() for bar in ax.patches] == pytest.approx(found.gains_.tolist())
+    ax.figure.clear()

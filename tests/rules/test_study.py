@@ -7,13 +7,13 @@ from xmen.experiments.rules_tasks import judge
 
 
 def test_hidden_rules_are_found():
-    """With the 95 % that the full study asks for, 3 or more of 12 go wrong in 2 % of all such tests."""
-    outcomes = [judge(seed, 1 + seed % 3) for seed in range(cases(12))]
+    """With the 95 % that the full study asks for, 3 or more of 10 go wrong in 1 % of all such tests."""
+    outcomes = [judge(seed, 1 + seed % 3) for seed in range(cases(10))]
     wrong = [one for one in outcomes if not one.right]
     assert len(wrong) <= 0.2 * len(outcomes), wrong
     assert sum(bool(one.found) for one in outcomes) > len(outcomes) / 2  # most hidden rules are worth finding
 
 
 def test_no_rules_are_found_where_there_are_none():
-    outcomes = [judge(seed, 0) for seed in range(cases(10))]
+    outcomes = [judge(seed, 0) for seed in range(cases(6))]
     assert sum(bool(one.found) for one in outcomes) <= 0.1 * len(outcomes)

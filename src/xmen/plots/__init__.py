@@ -8,6 +8,7 @@ from xmen.plots.bars import plot_bars
 from xmen.plots.graph import plot_graph
 from xmen.plots.history import plot_history
 from xmen.plots.reward import plot_reward
+from xmen.plots.rules import plot_rules
 from xmen.plots.trajectories import plot_trajectories
 from xmen.plots.visits import plot_visits
 from xmen.plots.world import plot_world
@@ -17,6 +18,7 @@ __all__ = [
     "plot_graph",
     "plot_history",
     "plot_reward",
+    "plot_rules",
     "plot_trajectories",
     "plot_visits",
     "plot_world",

@@ -55,6 +55,13 @@ class Level:
         """Whether a gain passes both the level and `min_gain`."""
         return gain >= self.least and gain > EQUAL
 
+    def decides(self, increment: float) -> bool:
+        """Whether a stronger rule gains so much more than a weaker one that n demonstrations would not by chance.
+
+        One comparison of two rules: nothing to correct for.
+        """
+        return increment > EQUAL and increment >= max(self.min_gain, -math.log(self.level) / self.n)
+
     def chance(self, gain: float) -> float:
         """The probability that some rule of the m gains this much by chance, at most 1."""
         return math.exp(min(0.0, math.log(max(1, self.m)) - self.n * gain))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from functools import partial
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +21,9 @@ from xmen.rewards import Floats
 from xmen.rewards.features import read_features
 from xmen.rules.batch import batch_of
 from xmen.rules.model import Setting
+from xmen.rules.report import Decision, Verdict, decisions, table_text, verdicts
 from xmen.rules.search import Found, Search
+from xmen.rules.stability import shares_found_again
 from xmen.rules.templates import View, candidates, chosen_templates
 from xmen.rules.words import words
 from xmen.worlds.mdp import MDP
@@ -34,8 +37,9 @@ class RuleInference(Settings):
     demonstrations keep (or all but the share `tolerance`) gains -log P(it) nats per demonstration, where P is the
     maximum-entropy model under the rules so far. The best is taken, the reward refitted, and so on, until no gain
     reaches `min_gain` or is significant: n demonstrations would keep a rule by chance with probability P^n, and that,
-    times the number of candidates tried, has to be `level` or less. A stronger rule is taken over a weaker one that it
-    implies only if the increment passes the same test. A rule that every trajectory keeps gains nothing.
+    times the number of candidates tried, has to be `level` or less. A stronger rule is taken over a simpler, weaker one
+    that it implies only if n demonstrations of the weaker one would keep it by chance with probability `level` or less.
+    Of equivalent rules the simplest is kept. A rule that every trajectory keeps gains nothing.
 
     Parameters
     ----------
@@ -134,6 +138,7 @@ class RuleInference(Settings):
     model_: XMEN
     least_gain_: float
     n_candidates_: int
+    stability_: Floats
 
     def fit(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> Self:
         """Find the rules that the demonstrations keep.
@@ -154,6 +159,7 @@ class RuleInference(Settings):
         known = as_constraint(self.known)
         listed = list(demos) if isinstance(demos, Iterator) else demos
         weights = gather(self.world, known, listed, sample_weight).weights
+        self.__dict__.pop("stability_", None)  # of an earlier fit
         self._search = self._prepare(list(listed), weights, known)
         self._found = self._search.run()
         self._learned(self._found, known)
@@ -175,7 +181,7 @@ class RuleInference(Settings):
                 raise EngineError(f"{name} is a share, below 1; got {getattr(self, name)!r}.")
         require_number("level", self.level, above=0.0)
 
-    def _prepare(self, demos: list[Trajectory], weights: Floats, known: Constraint | None) -> Search:
+    def _prepare(self, demos: Sequence[Trajectory], weights: Floats, known: Constraint | None) -> Search:
         """The candidates that these demonstrations suggest, and which of the demonstrations keep each."""
         batch = batch_of(self.world, demos)
         tried = candidates(words(self.events, self.world), View(batch, weights, self.tolerance), self.templates)
@@ -205,10 +211,10 @@ class RuleInference(Settings):
         self.least_gain_ = found.level.least
         self.n_candidates_ = len(self._search.candidates)
 
-    def _require_fitted(self) -> Found:
+    def _require_fitted(self) -> tuple[Search, Found]:
         if "_found" not in vars(self):
             raise NotFittedError("this RuleInference has not seen any demonstrations yet: call fit(demos) first.")
-        return self._found
+        return self._search, self._found
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_found" in vars(self)
@@ -218,6 +224,37 @@ class RuleInference(Settings):
         self._require_fitted()
         return self.model_.score(demos, sample_weight)
 
-    def __getstate__(self) -> dict[str, Any]:
-        # Compiled work is made again; what was found stays.
-        return {name: value for name, value in vars(self).items() if name != "_search"}
+    def verdicts(self) -> list[Verdict]:
+        """What became of every candidate: the rules found in their order, then the others by status and gain.
+
+        A broken candidate comes with the shortest demonstration that breaks it, and where; one that is equivalent to a
+        rule found says to which.
+        """
+        return verdicts(*self._require_fitted())
+
+    def undecided(self, most: int = 3) -> list[Decision]:
+        """The candidates next in line, how many more demonstrations could decide for them, and one against."""
+        return list(decisions(*self._require_fitted(), most))
+
+    def table(self, most: int = 10) -> str:
+        """All candidates as text, at most so many rows of each kind but the rules found.
+
+        Columns: the gain in nats per demonstration (~ where estimated), the chance that any candidate would gain as
+        much by chance, the share of demonstrations that keep the rule, and of bootstrap samples that find it again
+        (after `stability`).
+        """
+        search, found = self._require_fitted()
+        again = vars(self).get("stability_")
+        return table_text(search, found, None if again is None else again.tolist(), most)
+
+    def stability(self, n_samples: int = 20) -> Floats:
+        """The share of bootstrap samples of the demonstrations whose rules imply each rule, kept as `stability_`.
+
+        Every sample is a whole search of its own: n_samples times the cost of `fit`.
+        """
+        require_whole("n_samples", n_samples, least=1)
+        search, found = self._require_fitted()
+        rules = [one.candidate for one in found.taken]
+        make = partial(self._prepare, search.demos, known=conjunction(search.known))
+        self.stability_ = shares_found_again(make, rules, search.weights, n_samples, search.setting.seed, self.n_jobs)
+        return self.stability_

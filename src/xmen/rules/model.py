@@ -65,6 +65,10 @@ class Model:
     rejecting: list[Constraint] = field(default_factory=list)
     too_large: set[Constraint] = field(default_factory=set)  # candidates whose product did not fit before
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Compiled work is made again when it is asked for.
+        return {name: value for name, value in vars(self).items() if name not in ("_exact", "_chain", "_draws")}
+
     @cached_property
     def _exact(self) -> ExactDistribution:
         d = self.fitted.distribution()

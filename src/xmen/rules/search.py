@@ -1,9 +1,9 @@
 """The search: greedy with the reward refitted in between, cautious upwards and honest backwards.
 
 Each round takes the candidate with the largest gain under the model so far, except that a stronger rule is taken over
-a weaker one that it implies only if the increment passes the same level. A rule that a later one has made superfluous
-is dropped again. Every change raises the likelihood by more, or lowers it by less, than one rule has to be worth, so
-that the search ends.
+a simpler, weaker one that it implies only if the increment passes the level by itself. A rule that a later one has made
+superfluous is dropped again. Every change raises the likelihood by more, or lowers it by less, than one rule has to be
+worth, so that the search ends.
 """
 
 from __future__ import annotations
@@ -60,9 +60,10 @@ class Taken:
 
 @dataclass(frozen=True)
 class Found:
-    """The answer: the rules in the order taken, the model under them, and all rounds' rankings."""
+    """The answer: the rules in the order taken, the models without and with them, and the first and last ranking."""
 
     taken: list[Taken]
+    start: Model
     model: Model
     first: list[Scored]  # every admissible candidate under the model without rules
     last: list[Scored]  # ... and under all rules found
@@ -91,7 +92,7 @@ class Search:
         """Rules until none passes."""
         taken: list[Taken] = []
         alive = self.weights > 0
-        model = self._model(taken, alive)
+        start = model = self._model(taken, alive)
         first = ranking = self._rank(model, alive)
         while len(taken) < self.max_rules:
             level = self._level(alive)
@@ -101,7 +102,7 @@ class Search:
             taken.append(choice)
             taken, alive, model = self._without_superfluous(taken)
             ranking = self._rank(model, alive)
-        return Found(taken, model, first, ranking, self._level(alive), alive)
+        return Found(taken, start, model, first, ranking, self._level(alive), alive)
 
     def _level(self, alive: Bools) -> Level:
         return Level(effective_number(self.weights[alive]), len(self.candidates), self.level, self.min_gain)
@@ -140,20 +141,16 @@ class Search:
         return by_gain(scored)
 
     def _choose(self, model: Model, ranking: list[Scored], level: Level) -> Taken | None:
-        """The best candidate, or the weakest one that it implies and is not worth more than; None if none passes."""
+        """The best candidate, or a simpler one that it implies and is hardly better than; None if none passes."""
         if not ranking or not level.passes(ranking[0].sure):
             return None
         best = ranking[0]
-        near = [one for one in ranking[1:] if level.passes(one.sure) and not level.passes(best.sure - one.sure)]
-        weaker = [best, *(one for one in near if self._implies(model, best, one))]
-        weakest = [
-            one
-            for one in weaker
-            if not any(other.sure < one.sure - EQUAL and self._implies(model, one, other) for other in weaker)
-        ]
-        choice = min(weakest, key=lambda one: one.candidate.simplicity)
+        near = [one for one in ranking[1:] if level.passes(one.sure) and not level.decides(best.sure - one.sure)]
+        pool = [best, *(one for one in near if self._implies(model, best, one))]
+        choice = min(pool, key=lambda one: one.candidate.simplicity)
         others = [one for one in ranking if abs(one.sure - choice.sure) > EQUAL]
-        return Taken(choice, level, best if choice is not best else None, others[0] if others else None)
+        stronger = best if best.sure > choice.sure + EQUAL else None
+        return Taken(choice, level, stronger, others[0] if others else None)
 
     def _implies(self, model: Model, strong: Scored, weak: Scored) -> bool:
         """Whether every trajectory of the model that keeps the one keeps the other."""

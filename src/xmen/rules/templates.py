@@ -134,7 +134,8 @@ def _count_at_most(view: View, e: Word) -> Iterator[Maker]:
 
 def _count_at_least(view: View, e: Word) -> Iterator[Maker]:
     for k in view.at_least(view.batch.counts(e)):
-        yield lambda e, k=k: count(e) >= k
+        if k > 0:
+            yield lambda e, k=k: count(e) >= k
 
 
 def _count_equal(view: View, e: Word) -> Iterator[Maker]:

@@ -1,0 +1,188 @@
+"""What became of every candidate: found, equivalent, implied, not significant, certain, or broken and where."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from xmen.constraints.constraint import conjunction
+from xmen.engines.choose import distribution
+from xmen.errors import ProductTooLargeError
+from xmen.rules.evidence import EQUAL
+from xmen.rules.search import Found, Scored, Search
+from xmen.worlds.trajectory import Trajectory
+
+STATUSES = ("found", "equivalent", "implied", "not significant", "certain", "broken")
+TITLES = {
+    "equivalent": "the same as a rule found, in this world",
+    "implied": "implied by the rules found",
+    "not significant": "kept, but not significant",
+    "certain": "kept by every trajectory",
+    "broken": "broken",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One candidate.
+
+    gain: when it was taken, or under the final model; in nats per demonstration, None where demonstrations break it.
+    chance: that any of the candidates would gain as much by chance. kept: the share of the demonstrations that keeps
+    it. estimated: whether the gain is an estimate. demonstration, position: the shortest demonstration that breaks it,
+    and where; None where none does.
+    """
+
+    rule: str
+    status: str
+    gain: float | None
+    chance: float | None
+    kept: float
+    estimated: bool
+    note: str
+    demonstration: int | None = None
+    position: int | None = None
+
+
+def verdicts(search: Search, found: Found) -> list[Verdict]:
+    """Every candidate that was tried: found ones in their order, then by status and falling gain."""
+    taken = {one.candidate.text for one in found.taken}
+    out = [
+        Verdict(
+            one.candidate.text,
+            "found",
+            one.scored.gain,
+            one.level.chance(one.scored.sure),
+            one.scored.share,
+            not one.scored.kept.exact,
+            "" if one.instead_of is None else f"weaker than {one.instead_of.candidate.text}, which adds too little",
+        )
+        for one in found.taken
+    ]
+    at_first = {one.candidate.text: one for one in found.first}
+    ranked = {one.candidate.text for one in found.last}
+    left = [one for one in found.last if one.candidate.text not in taken]
+    out += [_kept(found, one, at_first.get(one.candidate.text)) for one in left]
+    broken = [i for i, one in enumerate(search.candidates) if one.text not in ranked and one.text not in taken]
+    out += [_broken(search, i) for i in broken]
+    return sorted(out, key=lambda one: STATUSES.index(one.status))
+
+
+def _kept(found: Found, last: Scored, first: Scored | None) -> Verdict:
+    """A candidate that enough demonstrations keep, and that was not taken."""
+    status, note = "not significant", ""
+    if first is not None and first.kept.broken == 0.0 and first.kept.exact:
+        status = "certain"
+    elif last.kept.broken == 0.0 and last.kept.exact:
+        same = _same_rule(found, first)
+        status, note = ("implied", "") if same is None else ("equivalent", f"to {same}")
+    chance = found.level.chance(last.sure)
+    return Verdict(last.candidate.text, status, last.gain, chance, last.share, not last.kept.exact, note)
+
+
+def _same_rule(found: Found, first: Scored | None) -> str | None:
+    """The rule found that this candidate is equivalent to: equal gains at first, and neither without the other."""
+    gains = {one.candidate.text: one for one in found.first}
+    for one in found.taken:
+        rule = gains.get(one.candidate.text)
+        if first is None or rule is None or abs(rule.gain - first.gain) > EQUAL:
+            continue
+        a, b = rule.candidate.tabled, first.candidate.tabled
+        if found.start.impossible(a & ~b) and found.start.impossible(b & ~a):
+            return one.candidate.text
+    return None
+
+
+def _broken(search: Search, i: int) -> Verdict:
+    """A candidate that too many demonstrations break, with the shortest of these."""
+    candidate, keeps = search.candidates[i], search.keeps[i]
+    breaking = np.flatnonzero(~keeps & (search.weights > 0))
+    demo: int = min(breaking.tolist(), key=lambda d: (len(search.demos[d]), d))
+    violation = candidate.rule.explain(search.demos[demo])
+    assert violation is not None
+    share = float(search.weights[keeps].sum())
+    note = f"by {len(breaking)}, such as demonstration {demo} at position {violation.position}"
+    return Verdict(candidate.text, "broken", None, None, share, False, note, demo, violation.position)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What more demonstrations could decide: whether a further rule holds.
+
+    more: how many further ones would do, if all of them keep it; inf where its gain is below `min_gain`. example: the
+    likeliest trajectory that keeps the rules found and breaks this one: a single such demonstration decides at once.
+    """
+
+    rule: str
+    gain: float
+    more: float
+    example: Trajectory | None
+
+    def __str__(self) -> str:
+        if math.isinf(self.more):
+            return f"{self.rule} would gain {self.gain:.3f} nats, which is below min_gain: no number decides for it."
+        number = max(1, math.ceil(self.more))
+        return (
+            f"{self.rule} would gain {self.gain:.3f} nats: about {number:,} more demonstration"
+            f"{'s' if number > 1 else ''} that keep it would decide for it, and one that breaks it against it."
+        )
+
+
+def decisions(search: Search, found: Found, most: int) -> Iterator[Decision]:
+    """The runners-up: candidates with the largest gains that are left."""
+    rules = [*search.known, *(one.candidate.rule for one in found.taken)]
+    open_ones = [one for one in found.last if one.gain > EQUAL and one.share == 1.0]
+    for one in open_ones[:most]:
+        constraint = conjunction([*rules, ~one.candidate.rule])
+        try:
+            d = distribution(
+                search.setting.world,
+                constraint,
+                found.model.fitted.reward_,
+                discount=search.setting.discount,
+                engine="exact",
+                max_nodes=search.setting.max_nodes,
+            )
+            example = d.mode()
+        except ProductTooLargeError:
+            example = None
+        more = found.level.demonstrations_for(one.gain) - found.level.n
+        yield Decision(one.candidate.text, one.gain, more, example)
+
+
+def table_text(search: Search, found: Found, stability: list[float] | None, most: int) -> str:
+    """All of it as aligned text, at most so many rows of each kind but the rules found."""
+    level = found.level
+    rows = verdicts(search, found)
+    lines = [
+        f"{len(found.taken)} of {level.m} candidates are rules of the demonstrator: {level.n:.0f} demonstrations, "
+        f"level {level.level:g}, a gain of {level.least:.4g} nats or more",
+        f"{'gain':>8}  {'chance':>8}  {'kept':>6}  {'again':>6}  rule",
+    ]
+    for i, one in enumerate(row for row in rows if row.status == "found"):
+        again = "" if stability is None else f"{stability[i]:.0%}"
+        lines.append(f"{_gain(one):>8}  {one.chance:>8.1e}  {one.kept:>6.0%}  {again:>6}  {_rule(one)}")
+    for status in STATUSES[1:]:
+        some = [row for row in rows if row.status == status]
+        if not some:
+            continue
+        more = f" ({len(some)}, of which {most} are shown)" if len(some) > most else ""
+        lines += ["", f"{TITLES[status]}{more}:"]
+        for one in some[:most]:
+            gain = "" if status != "not significant" else _gain(one)
+            chance = "" if status != "not significant" else f"{one.chance:.1e}"
+            lines.append(f"{gain:>8}  {chance:>8}  {one.kept:>6.0%}  {'':>6}  {_rule(one)}")
+    undecided = list(decisions(search, found, 3))
+    if undecided:
+        lines += ["", "what more demonstrations could decide:", *(f"  {one}" for one in undecided)]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _gain(one: Verdict) -> str:
+    return f"~{one.gain:.3f}" if one.estimated else f"{one.gain:.3f}"
+
+
+def _rule(one: Verdict) -> str:
+    return f"{one.rule}  ({one.note})" if one.note else one.rule
