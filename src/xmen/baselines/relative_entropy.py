@@ -199,6 +199,9 @@ class RelativeEntropyIRL(Learner):
         """P(tau) = Q(tau) exp(theta . f(tau)) / Z, given `also`; its world has the base policy in the dynamics."""
         return self._under_base().distribution(also, start, goal)
 
+    def _likelihood_learner(self) -> Learner:
+        return self._under_base()
+
     def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
         """The mean log-likelihood, in nats: mean of theta . f(tau) + log Q(tau) - log Z, without sampling."""
         return self._under_base().score(demos, sample_weight)

@@ -112,6 +112,15 @@ class Demonstrations:
     def _start_probability(self) -> Floats:
         return self.world.start[np.minimum(self.starts, self.world.n_states - 1)]
 
+    def trajectories(self) -> list[Trajectory]:
+        """The demonstrations as they were given."""
+        world, ends = self.world, np.cumsum(self.lengths).tolist()
+        out = []
+        for start, begin, end in zip(self.starts.tolist(), [0, *ends], ends, strict=False):
+            taken = self.edges[begin:end]
+            out.append(Trajectory([start, *world.target[taken].tolist()], world.action[taken].tolist()))
+        return out
+
     def mean(self, values: Floats) -> float:
         """The weighted mean of one value per demonstration; those of weight 0 do not count, not even as -inf."""
         counted = self.weights > 0

@@ -40,7 +40,7 @@ class Task:
     def coordinates(self) -> Coordinates:
         """Which weights are learned, and what large ones cost."""
         fixed = getattr(self.learner, "fixed", None)
-        return Coordinates(self.features.d, fixed, read_l2(self.learner.l2, self.features.d))
+        return Coordinates(self.features.d, fixed, read_l2(getattr(self.learner, "l2", 0.0), self.features.d))
 
     @property
     def demo_features(self) -> Floats:

@@ -1,0 +1,138 @@
+"""What a linear fit says about its weights: estimates, standard errors, tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import chi2
+
+from xmen.errors import EngineError
+from xmen.rewards import Floats
+
+MOST_ROWS = 40  # of a printed table
+
+
+class Estimate(NamedTuple):
+    """A number and its standard error."""
+
+    value: float
+    standard_error: float
+
+
+class LikelihoodRatio(NamedTuple):
+    """2 (log L - log L_restricted), the number of weights that make the difference, and the p-value."""
+
+    statistic: float
+    degrees_of_freedom: int
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Estimates of a linear learner; print it for a table.
+
+    All arrays are (d,). `standard_errors` come from the Hessian, `robust_errors` from the scores of the demonstrations
+    (clustered where groups were given); both are nan for fixed weights and inf for those that the demonstrations do not
+    determine. `t` is weight over standard error. `log_likelihood` is the sum over demonstrations, without penalty.
+    """
+
+    names: tuple[str, ...]
+    weights: Floats
+    standard_errors: Floats
+    robust_errors: Floats
+    log_likelihood: float
+    n_demonstrations: int
+    covariance: Floats = field(repr=False)  # (d, d), from the Hessian; 0 for fixed weights
+    robust_covariance: Floats = field(repr=False)
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def t(self) -> Floats:
+        """Weights in units of their standard errors."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.weights / self.standard_errors
+
+    @property
+    def n_free(self) -> int:
+        """The number of weights that were learned."""
+        return int(np.count_nonzero(~np.isnan(self.standard_errors)))
+
+    def ratio(self, numerator: int, denominator: int, robust: bool = False) -> Estimate:
+        """The ratio of two weights, such as a value of time, with its standard error by the delta method.
+
+        Parameters
+        ----------
+        numerator, denominator
+            The numbers of two features.
+        robust
+            Use the robust covariance.
+
+        Returns
+        -------
+        Estimate
+            The ratio a / b, and the root of g' V g with g = (1 / b, -a / b^2).
+        """
+        a, b = self.weights[numerator], self.weights[denominator]
+        if b == 0.0:
+            raise EngineError(f"the weight of {self.names[denominator]} is 0: there is no ratio to it.")
+        gradient = np.zeros(len(self.weights))
+        gradient[numerator] += 1.0 / b
+        gradient[denominator] -= a / b**2
+        covariance = self.robust_covariance if robust else self.covariance
+        return Estimate(float(a / b), float(np.sqrt(gradient @ covariance @ gradient)))
+
+    def likelihood_ratio(self, restricted: Summary) -> LikelihoodRatio:
+        """The likelihood-ratio test of this model against one that is a special case of it.
+
+        Parameters
+        ----------
+        restricted
+            The summary of the smaller model on the same demonstrations: with fewer features, or more of them fixed.
+
+        Returns
+        -------
+        LikelihoodRatio
+            The statistic, its degrees of freedom, and the probability of one as large if the smaller model were true.
+        """
+        if self.n_demonstrations != restricted.n_demonstrations:
+            raise EngineError(
+                f"a likelihood ratio compares fits to the same demonstrations; these had {self.n_demonstrations} and "
+                f"{restricted.n_demonstrations}."
+            )
+        freedom = self.n_free - restricted.n_free
+        if freedom < 1:
+            raise EngineError(
+                f"the restricted model learned {restricted.n_free} weights and this one {self.n_free}: the restricted "
+                "one has to have fewer. Ask the larger model."
+            )
+        statistic = 2.0 * (self.log_likelihood - restricted.log_likelihood)
+        return LikelihoodRatio(statistic, freedom, float(chi2.sf(max(statistic, 0.0), freedom)))
+
+    def __str__(self) -> str:
+        width = max(8, *(len(name) for name in self.names[:MOST_ROWS]))
+        lines = [
+            f"{self.n_demonstrations} demonstrations, log-likelihood {self.log_likelihood:.4f}, {self.n_free} weights",
+            f"{'':{width}}  {'weight':>10}  {'std error':>10}  {'robust':>10}  {'t':>9}",
+        ]
+        rows = zip(self.names, self.weights, self.standard_errors, self.robust_errors, self.t, strict=True)
+        for name, weight, error, robust, t in list(rows)[:MOST_ROWS]:
+            if np.isnan(error):
+                lines.append(f"{name:{width}}  {weight:>10.4f}  {'fixed':>10}")
+            else:
+                lines.append(f"{name:{width}}  {weight:>10.4f}  {error:>10.4f}  {robust:>10.4f}  {t:>9.2f}")
+        if len(self.names) > MOST_ROWS:
+            lines.append(f"... and {len(self.names) - MOST_ROWS} more weights")
+        lines += [f"{name}: {note}" for name, note in self.notes.items()]
+        return "\n".join(lines)
+
+
+def feature_names(names: Sequence[str] | None, d: int) -> tuple[str, ...]:
+    """The given names, or 'feature 0' and so on."""
+    if names is None:
+        return tuple(f"feature {k}" for k in range(d))
+    if len(names) != d:
+        raise EngineError(f"there are {d} features, and {len(names)} names were given: give one each.")
+    return tuple(map(str, names))
