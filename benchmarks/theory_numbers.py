@@ -13,7 +13,7 @@ from xmen.experiments.methods import valid_probability
 from xmen.experiments.theory_runs import Setting, theorem5_cells
 from xmen.experiments.theory_tasks import Problem, slippery, straight
 from xmen.learners.xmen import XMEN
-from xmen.machines.walks import release
+from xmen.machines.release import release
 from xmen.methods.proposal import Proposal
 from xmen.rewards.features import DenseFeatures
 

@@ -168,7 +168,7 @@ def large(n: int = 10, m: int = 30) -> dict[str, float]:
     cell = make_oracle("cryptominisat", formula).solutions(Parities.dense(m, formula.n_hash, np.random.default_rng(0)))
     rows = np.array(list(islice(cell, n)))
     seconds = time.perf_counter() - began
-    valid = encoding.decode(rows).valid(CompiledConstraint(rules, grid))
+    valid = CompiledConstraint(rules, grid).check(encoding.decode(rows))
     console.print(
         f"20x20: {np.exp(log_z):.3g} valid paths, {np.exp(log_z) / 2**m:.0f} in a cell of {m} parities; "
         f"{len(rows)} of one cell, {valid.sum()} of them valid, in {seconds:.1f} s"

@@ -37,8 +37,8 @@ def all_models(formula, most):
 def trajectories_of(encoding, bits):
     walks, world = encoding.decode(bits), encoding.world
     found = []
-    for start, edges, length in zip(walks.starts, walks.edges, walks.lengths, strict=True):
-        path = edges[:length]
+    for start, begin, end in zip(walks.starts, walks.offsets[:-1], walks.offsets[1:], strict=True):
+        path = walks.edges[begin:end]
         found.append(((int(start), *map(int, world.target[path])), tuple(map(int, world.action[path]))))
     return found, walks
 
@@ -157,7 +157,7 @@ def test_thresholds_on_integer_sums():
         bits = np.array([[m[v] for v in formula.hash_variables] for m in models], dtype=bool)
         walks = encoding.decode(bits.reshape(len(models), formula.n_hash))
         for i, model in enumerate(models):
-            path = walks.edges[i, : walks.lengths[i]].tolist()
+            path = walks.edges[walks.offsets[i] : walks.offsets[i + 1]].tolist()
             total = of_start[int(walks.starts[i])]
             total += sum(by_edge[t if places.timed else -1, e] for t, e in enumerate(path))
             truth = [model[abs(literal)] == (literal > 0) for literal in literals]

@@ -7,7 +7,7 @@ import numpy as np
 import xmen as xm
 from reference import exact_distribution
 from strategies import cases, random_formula, random_world
-from xmen.machines.walks import release
+from xmen.machines.release import release
 from xmen.product.listing import list_walks
 
 

@@ -58,8 +58,8 @@ def test_samples_of_the_paper_s_grid_pass_chi_square():
     n = 20_000
     samples = d.sample(n, seed=3)
     truth = Counter()
-    everything = d.hashed.walks.states(grid)
-    from xmen.machines.walks import release
+    everything = d.hashed.walks
+    from xmen.machines.release import release
 
     for tau in release(d.hashed.walks, exact.product.compiled):
         truth[tau.states[4], tau.states[8] if len(tau) >= 8 else -1] += math.exp(exact.log_prob(tau))

@@ -28,6 +28,7 @@ from xmen.methods.demonstrations import Demonstrations
 from xmen.progress.monitor import Callback, Monitor
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.storage.models import storable
+from xmen.worlds.edge_weights import EdgeWeights
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
 
@@ -115,7 +116,7 @@ class ConstraintInference(Learner):
         avoided = self._avoided(demos)
         found: list[_Candidate] = []
         d = distribution(self.world, None, table, self.discount, engine="exact")
-        kl = [_entropy_lost(demos) - demos.mean(demos.returns(table, self.discount) + demos.log_dynamics())]
+        kl = [_entropy_lost(demos) - demos.mean(demos.walks.scores(EdgeWeights.of(self.world, table, self.discount)))]
         kl[0] += d.log_partition()
         explained = False
         with Monitor(self.callback) as monitor:
@@ -156,10 +157,7 @@ class ConstraintInference(Learner):
 
     def _avoided(self, demos: Demonstrations) -> list[_Candidate]:
         """Candidates that no demonstration does: events, then actions, then states."""
-        world, steps = self.world, demos.edges
-        last = demos.starts.copy()
-        moved = demos.lengths > 0
-        last[moved] = world.target[steps[np.cumsum(demos.lengths)[moved] - 1]]
+        world, steps, last = self.world, demos.walks.edges, demos.walks.last_states
         named = list((self.events or {}).items())
         on_edges, at_ends = happens(world, [event for _, event in named])
         done = np.atleast_1d(on_edges[steps].any(axis=0) | at_ends[last].any(axis=0))
@@ -206,8 +204,8 @@ class ConstraintInference(Learner):
 def _entropy_lost(demos: Demonstrations) -> float:
     """sum p log p over the distinct demonstrations, with the share p of each."""
     share: dict[tuple[int, ...], float] = {}
-    steps = np.split(demos.edges, np.cumsum(demos.lengths)[:-1])
-    for start, edges, weight in zip(demos.starts.tolist(), steps, demos.weights.tolist(), strict=True):
+    steps = np.split(demos.walks.edges, demos.walks.offsets[1:-1])
+    for start, edges, weight in zip(demos.walks.starts.tolist(), steps, demos.weights.tolist(), strict=True):
         key = (start, *edges.tolist())
         share[key] = share.get(key, 0.0) + weight
     return sum(p * math.log(p) for p in share.values() if p > 0)

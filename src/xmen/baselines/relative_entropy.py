@@ -127,10 +127,11 @@ class RelativeEntropyIRL(Learner):
                 f"sampling_policy never takes {world.describe_action(action)} in {world.describe_state(state)}, which "
                 f"the base policy takes with probability {base[state, action]:.3g}: give it a positive probability."
             )
-        taken = base[world.source[demos.edges], world.action[demos.edges]] == 0
+        walks = demos.walks
+        taken = base[world.source[walks.edges], world.action[walks.edges]] == 0
         if taken.any():
             step = int(np.argmax(taken))
-            edge, index, t = int(demos.edges[step]), int(demos.owner[step]), int(demos.time[step])
+            edge, index, t = int(walks.edges[step]), int(walks.owner[step]), int(walks.time[step])
             raise InvalidDemonstrationError(
                 f"demonstration {index} takes {world.describe_action(int(world.action[edge]))} in "
                 f"{world.describe_state(int(world.source[edge]))} (position {t}), which the base policy never does: "

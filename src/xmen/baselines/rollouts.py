@@ -8,7 +8,6 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_matrix
 
 from xmen.constraints.constraint import Constraint
 from xmen.constraints.occurrence import never
@@ -17,6 +16,7 @@ from xmen.events import Event, at, doing
 from xmen.rewards import Floats
 from xmen.rewards.features import Features
 from xmen.worlds.mdp import MDP
+from xmen.worlds.walks import Walks
 
 Index = NDArray[np.int64]
 
@@ -102,37 +102,24 @@ class Rollouts:
         """
         rows, weights, tried, complete = [np.empty((0, features.d))], [np.empty(0)], 0, 0
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.log(base) - np.log(proposal)
+            ratio = (np.log(base) - np.log(proposal))[world.source, world.action]
         while complete < n and tried < most:
             size = min(n, most - tried)
-            edges, done = _follow(world, proposal, size, rng)
-            edges = edges[done][: n - complete]
+            starts, edges, done = _follow(world, proposal, size, rng)
+            kept = np.flatnonzero(done)[: n - complete]
             # The last batch counts only as far as it was needed.
-            needed = int(np.flatnonzero(done)[len(edges) - 1]) + 1 if complete + len(edges) == n else size
-            tried += needed
-            complete += len(edges)
-            owner, time = np.nonzero(edges >= 0)
-            taken = edges[owner, time]
-            rows.append(feature_rows(world, features, discount, taken, owner, time, len(edges)))
-            steps = ratio[world.source[taken], world.action[taken]]
-            weights.append(np.bincount(owner, weights=steps, minlength=len(edges)).astype(np.float64))
+            tried += int(kept[-1]) + 1 if complete + len(kept) == n else size
+            complete += len(kept)
+            walks = Walks.padded(world, starts[kept], edges[kept], np.count_nonzero(edges[kept] >= 0, axis=1))
+            rows.append(features.contract(walks.visit_rows(discount)))
+            weights.append(walks.totals(ratio))
         log_weight = np.concatenate(weights)
         possible = log_weight > -np.inf  # a proposal may also go where the base policy never does
         return cls(np.concatenate(rows)[possible], log_weight[possible], tried)
 
 
-def feature_rows(
-    world: MDP, features: Features, discount: float, edges: Index, owner: Index, time: Index, n: int
-) -> Floats:
-    """f(tau) = sum_t gamma^t f(s_t, a_t) of n trajectories, shape (n, d), from their steps one after the other."""
-    pairs = world.source[edges].astype(np.int64) * world.n_actions + world.action[edges]
-    n_pairs = world.n_states * world.n_actions
-    visits = csr_matrix((discount ** time.astype(np.float64), (owner, pairs)), shape=(n, n_pairs))
-    return features.contract(visits)
-
-
-def _follow(world: MDP, policy: Floats, n: int, rng: np.random.Generator) -> tuple[Index, NDArray[np.bool_]]:
-    """Transitions of n attempts, shape (n, longest), -1 after the end; and which of them are complete."""
+def _follow(world: MDP, policy: Floats, n: int, rng: np.random.Generator) -> tuple[Index, Index, NDArray[np.bool_]]:
+    """Starts of n attempts, their edges (n, longest), -1 after the end, and which of them are complete."""
     probability = policy[world.source, world.action] * world.probability
     possible = np.flatnonzero(probability > 0)
     source = world.source[possible].astype(np.int64)
@@ -140,7 +127,8 @@ def _follow(world: MDP, policy: Floats, n: int, rng: np.random.Generator) -> tup
     total = np.concatenate([[0.0], np.cumsum(probability[possible])])
     # Within a row the cumulative probabilities rise from 0 to 1, so that all rows together are one sorted array.
     key = source + np.minimum(total[1:] - total[row[source]], 1.0)
-    state = rng.choice(world.n_states, size=n, p=world.start)
+    starts = rng.choice(world.n_states, size=n, p=world.start)
+    state = starts.copy()
     edges = np.full((n, world.max_length), -1, dtype=np.int64)
     for t in range(world.max_length):
         walking = np.flatnonzero(row[state + 1] > row[state])  # neither at the end nor in a dead end
@@ -152,4 +140,4 @@ def _follow(world: MDP, policy: Floats, n: int, rng: np.random.Generator) -> tup
         edges[walking, t] = edge
         state[walking] = world.target[edge]
     complete: NDArray[np.bool_] = world.terminal[state] if world.has_terminal else np.all(edges >= 0, axis=1)
-    return edges, complete
+    return starts, edges, complete

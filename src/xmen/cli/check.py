@@ -17,9 +17,9 @@ from xmen.methods import identify
 from xmen.methods.demonstrations import gather
 from xmen.problem import Problem
 from xmen.product.inference import pass_messages
-from xmen.product.messages import Weights
 from xmen.rewards.features import read_features
 from xmen.worlds import Trajectory
+from xmen.worlds.edge_weights import EdgeWeights
 
 MOST_SHOWN = 5  # demonstrations in detail; --json has all of them
 MOST_COUNTED = 2.0**53  # above this a float no longer holds every whole number
@@ -80,9 +80,7 @@ def count_trajectories(d: Distribution) -> float | None:
 
     if not isinstance(d, ExactDistribution):
         return None
-    nothing = np.zeros(len(d.world.source))
-    ones = Weights(nothing, nothing, np.zeros(len(d.product.starts)), 1.0)
-    log_count = pass_messages(d.product, ones).log_partition
+    log_count = pass_messages(d.product, EdgeWeights.counting(d.world)).log_partition
     return float(np.exp(log_count)) if log_count >= np.log(MOST_COUNTED) else round(np.exp(log_count))
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from xmen.compiled import compiled
 from xmen.encoding.builder import ClauseBuilder
 from xmen.encoding.paths import PathLiterals, Places
-from xmen.machines.walks import Walks
 from xmen.oracles.formula import Bits
+from xmen.worlds.walks import Walks
 
 
 class Decoder(ABC):
@@ -48,14 +48,13 @@ class StateDecoder(Decoder):
         edges = np.zeros((len(bits), longest), dtype=np.int32)
         first = _follow_visited(bits, self._indptr, places.target, places.edge, edges)
         lengths = bits.sum(axis=1).astype(np.int32) - 1
-        return Walks(places.state[first].astype(np.int32), edges, lengths)
+        return Walks.padded(places.world, places.state[first], edges, lengths)
 
     def encode(self, walks: Walks) -> Bits:
         bits = np.zeros((len(walks), self.width), dtype=np.bool_)
         rows = np.arange(len(walks))
         bits[rows, self._of_state[walks.starts]] = True
-        where = np.nonzero(walks.inside)
-        bits[where[0], self._of_state[self._places.world.target[walks.edges[where]]]] = True
+        bits[walks.owner, self._of_state[walks.world.target[walks.edges]]] = True
         return bits
 
 
@@ -77,27 +76,23 @@ class EdgeDecoder(Decoder):
         places = self._places
         used = bits[:, : len(places.edge)]
         lengths = used.sum(axis=1).astype(np.int32)
-        edges = np.zeros((len(bits), int(lengths.max(initial=0))), dtype=np.int32)
-        rows, columns = np.nonzero(used)
-        starts_of_rows = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if len(bits) else np.zeros(0, dtype=np.int64)
-        edges[rows, np.arange(len(rows)) - np.repeat(starts_of_rows, lengths)] = places.edge[columns]
+        edges, offsets = places.edge[np.nonzero(used)[1]], np.concatenate([[0], np.cumsum(lengths)])
         starts = np.empty(len(bits), dtype=np.int32)
         moving = lengths > 0
-        starts[moving] = places.world.source[edges[moving, 0]] if edges.shape[1] else 0
+        starts[moving] = places.world.source[edges[offsets[:-1][moving]]]
         if not moving.all():
             starts[~moving] = places.state[self._both[np.argmax(bits[~moving, len(places.edge) :], axis=1)]]
-        return Walks(starts, edges, lengths)
+        return Walks(places.world, starts, edges, offsets)
 
     def encode(self, walks: Walks) -> Bits:
         places = self._places
         column = np.full(len(places.world.source), -1)
         column[places.edge] = np.arange(len(places.edge))
         bits = np.zeros((len(walks), self.width), dtype=np.bool_)
-        where = np.nonzero(walks.inside)
-        bits[where[0], column[walks.edges[where]]] = True
+        bits[walks.owner, column[walks.edges]] = True
         visited = np.zeros((len(walks), places.world.n_states), dtype=np.bool_)
         visited[np.arange(len(walks)), walks.starts] = True
-        visited[where[0], places.world.target[walks.edges[where]]] = True
+        visited[walks.owner, places.world.target[walks.edges]] = True
         bits[:, len(places.edge) :] = visited[:, places.state[self._both]]
         return bits
 
@@ -139,7 +134,7 @@ class BitDecoder(Decoder):
         edges = np.zeros((len(bits), horizon), dtype=np.int32)
         lengths = np.empty(len(bits), dtype=np.int32)
         _follow_numbers(bits, self._first, starts, world.row_start, world.target, world.terminal, edges, lengths)
-        return Walks(starts, edges[:, : int(lengths.max(initial=0))], lengths)
+        return Walks.padded(world, starts, edges, lengths)
 
     def encode(self, walks: Walks) -> Bits:
         world = self._places.world
@@ -147,12 +142,9 @@ class BitDecoder(Decoder):
         place_of[self._start_states] = np.arange(len(self._start_states))
         bits = np.zeros((len(walks), self.width), dtype=np.bool_)
         _write_number(bits, place_of[walks.starts], 0, int(self._first[1]))
-        for t in range(walks.edges.shape[1]):
-            going = np.flatnonzero(walks.lengths > t)
-            edges = walks.edges[going, t]
-            number = np.zeros(len(walks), dtype=np.int64)
-            number[going] = edges - world.row_start[world.source[edges]]
-            _write_number(bits, number, int(self._first[t + 1]), int(self._first[t + 2]))
+        numbers = walks.as_rows(walks.edges - world.row_start[world.source[walks.edges]])
+        for t in range(numbers.shape[1]):
+            _write_number(bits, numbers[:, t], int(self._first[t + 1]), int(self._first[t + 2]))
         return bits
 
 

@@ -11,10 +11,10 @@ from xmen.encoding.compact import signed_sums
 from xmen.encoding.decoding import BitDecoder, Decoder, EdgeDecoder, StateDecoder
 from xmen.encoding.machines import encode_tree
 from xmen.encoding.paths import PathLiterals, Places, encode_paths, find_places
-from xmen.machines.walks import Walks
 from xmen.oracles.formula import Bits, Formula
 from xmen.sharing import once
 from xmen.worlds.mdp import MDP
+from xmen.worlds.walks import Walks
 
 
 class Encoding:

@@ -18,8 +18,10 @@ from numpy.typing import ArrayLike
 from xmen.constraints.constraint import Constraint, conjunction, require_constraint
 from xmen.errors import EngineError, RewardError
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
+from xmen.worlds.edge_weights import EdgeWeights
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
+from xmen.worlds.walks import Walks
 
 ENGINES = ("auto", "exact", "reject", "xor")
 GIVEN = (None, "start")
@@ -76,7 +78,7 @@ class Distribution(ABC):
         self.constraint = constraint
         self.reward = reward
         self.discount = discount
-        self._table = reward_table(reward, world)
+        self.weights = EdgeWeights.of(world, reward_table(reward, world), discount, given == "start")
         self._rng = generator(seed)
 
     @overload
@@ -250,9 +252,7 @@ class Distribution(ABC):
         float
             R(tau) + log D(tau).
         """
-        states, actions = np.array(trajectory.states[:-1], dtype=int), np.array(trajectory.actions, dtype=int)
-        rewards = self._table[states, actions]
-        return float(rewards @ self.discount ** np.arange(len(actions))) + self.world.log_dynamics(trajectory)
+        return float(Walks.of(self.world, [trajectory]).scores(self.weights)[0])
 
     def expected_features(self) -> Floats:
         """E[f(tau)]: expected discounted visits times features.

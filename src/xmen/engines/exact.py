@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xmen.engines.distribution import Distribution, Guarantee, Seed
-from xmen.machines.walks import Walks, release
-from xmen.product.best import best_walk
+from xmen.machines.release import release
+from xmen.product.best import best_walk, score_range
 from xmen.product.graph import Product
 from xmen.product.inference import pass_messages
-from xmen.product.messages import NO_EDGE, Flow, Messages, Weights
+from xmen.product.messages import NO_EDGE, Flow, Messages
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
 from xmen.worlds.trajectory import Trajectory
+from xmen.worlds.walks import Walks
 
 SAMPLE_CELLS = 20_000_000  # states held at once while sampling; larger requests are drawn in batches
 
@@ -45,19 +47,8 @@ class ExactDistribution(Distribution):
         return {"product nodes": self.product.n_nodes, "product edges": self.product.n_edges}
 
     @once
-    def _weights(self) -> Weights:
-        world, product = self.world, self.product
-        return Weights(
-            log_dynamics=np.log(world.probability),
-            reward=self._table[world.source, world.action],
-            log_start=np.log(world.start[product.state[product.starts]]),
-            discount=self.discount,
-            given_start=self.given == "start",
-        )
-
-    @once
     def _messages(self) -> Messages:
-        return pass_messages(self.product, self._weights)
+        return pass_messages(self.product, self.weights)
 
     @once
     def _flow(self) -> Flow:
@@ -110,13 +101,16 @@ class ExactDistribution(Distribution):
         return max(0.0, self._messages.flow(with_entropy=True).entropy)
 
     def mode(self) -> Trajectory:
-        weights = self._weights.conditional(self._start_partitions) if self.given else self._weights
+        weights = self.weights
+        if self.given:  # each start pays for its own completions, log d0 - log Z(s_0)
+            log_start = weights.log_start.copy()
+            log_start[self.product.state[self.product.starts]] -= self._start_partitions
+            weights = replace(weights, log_start=log_start)
         return release(best_walk(self.product, weights)[1], self.product.compiled)[0]
 
     def score_range(self) -> tuple[float, float]:
         """The least and the largest R + log D of a valid trajectory."""
-        least = -best_walk(self.product, self._weights.negated())[0]
-        return least, best_walk(self.product, self._weights)[0]
+        return score_range(self.product, self.weights)
 
     def with_reward(self, reward: Reward | ArrayLike | None) -> ExactDistribution:
         return ExactDistribution(self.product, reward, self.discount, self._rng, self.given)
@@ -138,5 +132,6 @@ class ExactDistribution(Distribution):
         starts, taken = self._messages.walk(n, rng)
         product = self.product
         going = taken != NO_EDGE
-        edges = product.edge[np.where(going, taken, 0)] if product.n_edges else taken
-        return Walks(product.state[starts], edges.astype(np.int32), np.count_nonzero(going, axis=1).astype(np.int32))
+        lengths = np.count_nonzero(going, axis=1)
+        edges = product.edge[taken[going]].astype(np.int32)
+        return Walks(self.world, product.state[starts], edges, np.concatenate([[0], np.cumsum(lengths)]))

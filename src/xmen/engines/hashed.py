@@ -17,9 +17,7 @@ from xmen.constraints.constraint import Constraint, units
 from xmen.encoding.decoding import Decoder
 from xmen.encoding.trajectories import Encoding
 from xmen.engines.diagnosis import explain_infeasible, feasible_product
-from xmen.engines.moments import scores, state_rows, visit_rows
 from xmen.errors import EngineError, ProductTooLargeError
-from xmen.machines.walks import Walks
 from xmen.oracles import ListedOracle, make_oracle
 from xmen.oracles.formula import Bits, Formula
 from xmen.oracles.protocol import Oracle
@@ -27,7 +25,9 @@ from xmen.product.listing import list_walks
 from xmen.rewards import Floats
 from xmen.sampling import Embedding, Levels, NumberedLevels, Space, WeightDepth, embed, embed_numbers
 from xmen.sharing import once
+from xmen.worlds.edge_weights import EdgeWeights
 from xmen.worlds.mdp import MDP
+from xmen.worlds.walks import Walks
 
 Integers: TypeAlias = NDArray[np.int64]
 
@@ -41,16 +41,14 @@ COARSE_ROUNDING = 0.2  # the same where copies keep their exact weight: it costs
 
 @dataclass(frozen=True)
 class WalkWeight:
-    """R + log D of the trajectories that rows of hash bits stand for; picklable."""
+    """The log-weights of the trajectories that rows of hash bits stand for; picklable."""
 
     decoder: Decoder
-    world: MDP
-    reward: Floats
-    discount: float
+    weights: EdgeWeights
 
     def __call__(self, bits: Bits) -> Floats:
         """Log weights (k,) of rows (k, n_hash)."""
-        return scores(self.decoder.decode(bits), self.world, self.reward, self.discount)
+        return self.decoder.decode(bits).scores(self.weights)
 
 
 @dataclass(frozen=True)
@@ -58,16 +56,13 @@ class WalkFunction:
     """What is averaged over cells: discounted visits, state visits and the score, side by side."""
 
     decoder: Decoder
-    world: MDP
-    reward: Floats
-    discount: float
+    weights: EdgeWeights
 
     def __call__(self, bits: Bits) -> Floats:
         """(k, n_states * n_actions + n_states + 1) from rows whose first bits are the trajectory's."""
         walks = self.decoder.decode(bits[:, : self.decoder.width])
-        visits = visit_rows(walks, self.world, self.discount).toarray()
-        states = state_rows(walks, self.world).toarray()
-        score = scores(walks, self.world, self.reward, self.discount)
+        visits, states = walks.visit_rows(self.weights.discount).toarray(), walks.state_rows().toarray()
+        score = walks.scores(self.weights)
         return np.concatenate([visits, states, score[:, None]], axis=1)
 
 
@@ -83,16 +78,14 @@ class RoundedDepth:
     def __call__(self, bits: Bits) -> Integers:
         """The depth (k,) of rows (k, n_hash)."""
         walks = self.decoder.decode(bits)
-        times = np.minimum(np.arange(walks.edges.shape[1]), len(self.edge_values) - 1)
-        total = self.edge_values[times, walks.edges].sum(axis=1, where=walks.inside) + self.start_values[walks.starts]
+        total = self.start_values[walks.starts]
+        np.add.at(total, walks.owner, self.edge_values[np.minimum(walks.time, len(self.edge_values) - 1), walks.edges])
         depth: Integers = np.count_nonzero(total[:, None] <= np.array(self.thresholds, dtype=np.int64), axis=1)
         return depth
 
 
 class HashedWorld:
     """The valid trajectories of a world behind an oracle, listed or in clauses; shared by all rewards."""
-
-    finest: float = ROUNDING  # nats by which integer weights may be off; a smaller delta needs finer ones
 
     def __init__(
         self, world: MDP, constraint: Constraint | None, oracle: str, timed: bool | None, time_limit: float | None
@@ -138,23 +131,23 @@ class HashedWorld:
     @property
     def rounding(self) -> float:
         """How far, in nats, thresholds may misjudge a weight."""
-        return 0.0 if self.walks is not None else self.finest
+        return 0.0 if self.walks is not None else ROUNDING
 
-    def log_range(self, reward: Floats, discount: float, relaxed: tuple[float, float]) -> tuple[float, float]:
+    def log_range(self, weights: EdgeWeights, relaxed: tuple[float, float]) -> tuple[float, float]:
         """The least and the largest log weight: of the list where there is one, else the given bounds."""
         if self.walks is None:
             return relaxed
-        values = scores(self.walks, self.world, reward, discount)
+        values = self.walks.scores(weights)
         return float(values.min()), float(values.max())
 
-    def plain_space(self, reward: Floats, discount: float, log_max: float) -> Space:
+    def plain_space(self, weights: EdgeWeights, log_max: float) -> Space:
         """The trajectories with their weights, none above log_max (the upper end of `log_range`)."""
-        return Space(self.oracle, WalkWeight(self.decoder, self.world, reward, discount), log_max)
+        return Space(self.oracle, WalkWeight(self.decoder, weights), log_max)
 
-    def space(self, reward: Floats, discount: float, relaxed: tuple[float, float]) -> Space:
+    def space(self, weights: EdgeWeights, relaxed: tuple[float, float]) -> Space:
         """`plain_space`, embedded where weights differ much."""
-        low, high = self.log_range(reward, discount, relaxed)
-        space = self.plain_space(reward, discount, high)
+        low, high = self.log_range(weights, relaxed)
+        space = self.plain_space(weights, high)
         if high - low <= TILTED:
             return space
         # Below w_max / N all weights together are less than w_max: no need to tell them apart.
@@ -189,14 +182,14 @@ class HashedWorld:
         """Copies in proportion to the weights: thresholds in the list, or by one adder in the clauses.
 
         `listed_scores` are the log weights of the listed trajectories, where the caller has them. `rounding` is by how
-        many nats the adder may misjudge a weight (None: `finest`).
+        many nats the adder may misjudge a weight (None: `ROUNDING`).
         """
         weight = space.log_weight
         assert isinstance(weight, WalkWeight)
         if self.walks is not None:
             values = listed_scores
             if values is None:
-                values = scores(self.walks, self.world, weight.reward, weight.discount)
+                values = self.walks.scores(weight.weights)
             assert isinstance(self.oracle, ListedOracle)
             oracle: Oracle = (
                 self.oracle.with_levels((levels.buckets(values), levels.n_levels, levels.bits_per_level))
@@ -204,8 +197,8 @@ class HashedWorld:
                 else self.oracle.with_numbers((levels.depth(values), levels.last))
             )
             return Embedding(space, oracle, levels, WeightDepth(levels, weight))
-        rounding = self.finest if rounding is None else rounding
-        depth, edge_values, start_values = self._integers(weight, levels, rounding)
+        rounding = ROUNDING if rounding is None else rounding
+        depth, edge_values, start_values = self._integers(weight.weights, levels, rounding)
         formula, below = self.encoding.with_thresholds(edge_values, start_values, list(depth.thresholds))
         embedded = (
             embed(formula, below, levels.bits_per_level)
@@ -216,17 +209,15 @@ class HashedWorld:
         return Embedding(space, oracle, levels, depth, rounding)
 
     def _integers(
-        self, weight: WalkWeight, levels: Levels | NumberedLevels, rounding: float
+        self, weights: EdgeWeights, levels: Levels | NumberedLevels, rounding: float
     ) -> tuple[RoundedDepth, Integers, Integers]:
         """Log-weights of edges and starts in whole multiples of a small unit, for the adder."""
         places, world = self.encoding.places, self.world
         longest = world.max_length
         unit = 2 * rounding / (longest + 1)
         n_times = longest if places.timed else 1
-        powers = weight.discount ** np.arange(max(n_times, 1))
-        per_edge = np.log(world.probability) + powers[:, None] * weight.reward[world.source, world.action]
-        with np.errstate(divide="ignore"):
-            per_start = np.where(world.start > 0, np.log(world.start), 0.0)
+        per_edge = np.stack([weights.at(t) for t in range(max(n_times, 1))])
+        per_start = np.where(weights.log_start > -np.inf, weights.log_start, 0.0)
         values, starts = np.rint(per_edge / unit).astype(np.int64), np.rint(per_start / unit).astype(np.int64)
         thresholds = tuple(math.floor(threshold / unit) for threshold in levels.thresholds)
         times = places.station[places.source] if places.timed else np.zeros(len(places.edge), dtype=np.int64)

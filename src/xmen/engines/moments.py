@@ -3,46 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.sparse
-from numpy.typing import NDArray
 
-from xmen.machines.walks import Walks
 from xmen.rewards import Floats
+from xmen.worlds.edge_weights import EdgeWeights
 from xmen.worlds.mdp import MDP
-
-
-def visit_rows(walks: Walks, world: MDP, discount: float) -> scipy.sparse.csr_matrix:
-    """Discounted visits of each walk, as sparse rows of shape (n, n_states * n_actions)."""
-    row, t = np.nonzero(walks.inside)
-    edges = walks.edges[row, t]
-    pair = world.source[edges].astype(np.int64) * world.n_actions + world.action[edges]
-    shape = (len(walks), world.n_states * world.n_actions)
-    return scipy.sparse.csr_matrix((discount ** t.astype(np.float64), (row, pair)), shape=shape)
-
-
-def state_rows(walks: Walks, world: MDP) -> scipy.sparse.csr_matrix:
-    """How often each walk is in each state, as sparse rows of shape (n, n_states)."""
-    row, t = np.nonzero(walks.inside)
-    states = np.concatenate([walks.starts, world.target[walks.edges[row, t]]])
-    rows = np.concatenate([np.arange(len(walks)), row])
-    return scipy.sparse.csr_matrix((np.ones(len(states)), (rows, states)), shape=(len(walks), world.n_states))
-
-
-def scores(walks: Walks, world: MDP, reward: Floats, discount: float) -> Floats:
-    """R + log D of each walk, given the (n_states, n_actions) table of rewards."""
-    inside = walks.inside
-    step = reward[world.source, world.action][walks.edges]
-    log_step = np.log(world.probability)[walks.edges]
-    total = (step * discount ** np.arange(step.shape[1]) + log_step).sum(axis=1, where=inside)
-    out: NDArray[np.float64] = total + np.log(world.start[walks.starts])
-    return out
+from xmen.worlds.walks import Walks
 
 
 class WalkMoments:
     """Running sums over accepted walks, among a number drawn."""
 
-    def __init__(self, world: MDP, reward: Floats, discount: float) -> None:
-        self._world, self._reward, self._discount = world, reward, discount
+    def __init__(self, world: MDP, weights: EdgeWeights) -> None:
+        self._world, self._weights = world, weights
         self.n_drawn = 0
         self.n_accepted = 0
         self._visits = np.zeros(world.n_states * world.n_actions)
@@ -54,11 +26,11 @@ class WalkMoments:
         """One batch more."""
         self.n_drawn += n_drawn
         self.n_accepted += len(accepted)
-        rows = visit_rows(accepted, self._world, self._discount)
+        rows = accepted.visit_rows(self._weights.discount)
         self._visits += np.asarray(rows.sum(axis=0)).ravel()
         self._squares += np.asarray(rows.power(2).sum(axis=0)).ravel()
-        self._states += np.asarray(state_rows(accepted, self._world).sum(axis=0)).ravel()
-        self._score += float(scores(accepted, self._world, self._reward, self._discount).sum())
+        self._states += np.asarray(accepted.state_rows().sum(axis=0)).ravel()
+        self._score += float(accepted.scores(self._weights).sum())
 
     @property
     def acceptance(self) -> float:

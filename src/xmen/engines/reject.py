@@ -19,13 +19,14 @@ from xmen.engines.distribution import Distribution, Guarantee, Seed
 from xmen.engines.exact import SAMPLE_CELLS, ExactDistribution
 from xmen.engines.moments import WalkMoments
 from xmen.errors import EngineError, ProductTooLargeError
+from xmen.machines.release import release
 from xmen.machines.tables import CompiledConstraint
-from xmen.machines.walks import Walks, release
 from xmen.product.graph import DEFAULT_MAX_NODES, Product
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
+from xmen.worlds.walks import Walks
 
 ESTIMATE_DRAWS = 100_000  # relaxed draws behind estimates of log Z and visits
 FIRST_DRAWS = 2_000
@@ -114,7 +115,7 @@ class RejectDistribution(Distribution):
         while True:
             n = min(size, largest)
             walks = self._relaxed.draw(n, rng)
-            valid = walks[walks.valid(self._compiled)]
+            valid = walks[self._compiled.check(walks)]
             since = 0 if len(valid) else since + n
             if since >= PATIENCE:
                 raise EngineError(
@@ -129,7 +130,7 @@ class RejectDistribution(Distribution):
     @once
     def _moments(self) -> WalkMoments:
         """Means and their spread over a fixed number of relaxed draws."""
-        moments = WalkMoments(self.world, self._table, self.discount)
+        moments = WalkMoments(self.world, self.weights)
         for n, valid in self._accepted(np.random.default_rng(self._estimate_seed)):
             moments.add(n, valid)
             if moments.n_drawn >= ESTIMATE_DRAWS and moments.n_accepted:

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.engines.distribution import Distribution, Guarantee, Seed
-from xmen.engines.exact import ExactDistribution
 from xmen.engines.hashed import HashedWorld, WalkFunction
 from xmen.engines.reject import Relaxation
 from xmen.engines.settings import DEFAULT_CELL_SIZE, XorSettings
 from xmen.errors import EngineError
+from xmen.machines.release import release
 from xmen.machines.tables import CompiledConstraint
-from xmen.machines.walks import release
+from xmen.product.best import score_range
 from xmen.rewards import Floats, Reward
 from xmen.sampling import (
     CellEstimate,
@@ -88,11 +88,11 @@ class XorDistribution(Distribution):
     @once
     def _log_range(self) -> tuple[float, float]:
         """Bounds on R + log D over valid trajectories, from the relaxation that could be multiplied."""
-        return ExactDistribution(self.relaxation.product, self.reward, self.discount, None).score_range()
+        return score_range(self.relaxation.product, self.weights)
 
     @once
     def _space(self) -> Space:
-        return self.hashed.space(self._table, self.discount, self._log_range)
+        return self.hashed.space(self.weights, self._log_range)
 
     @once
     def n_parities(self) -> int:
@@ -113,7 +113,7 @@ class XorDistribution(Distribution):
     @once
     def _estimate(self) -> CellEstimate:
         rng = np.random.default_rng(self._estimate_seed)
-        function = WalkFunction(self.hashed.decoder, self.world, self._table, self.discount)
+        function = WalkFunction(self.hashed.decoder, self.weights)
         found = estimate(self._space, self.n_parities, N_CELLS, rng, function)
         self._spend(found.info)
         return found
@@ -159,8 +159,8 @@ class XorDistribution(Distribution):
     def sample_paws(self, n: int, seed: Seed = None, **choices: Any) -> tuple[list[Trajectory], PawsPlan, Info]:
         """n samples by the paper's own sampler under the same guarantee, its parameters, and what it cost."""
         wanted, rng, hashed = self._check_n(n), self._generator(seed), self.hashed
-        low, high = hashed.log_range(self._table, self.discount, self._log_range)
-        space = hashed.plain_space(self._table, self.discount, high)
+        low, high = hashed.log_range(self.weights, self._log_range)
+        space = hashed.plain_space(self.weights, high)
         plan = PawsPlan.solve(
             self.settings.delta,
             self.settings.failure,

@@ -20,7 +20,7 @@ from xmen.experiments.methods import ALL, Effort, fit_all, fit_one, noticed, val
 from xmen.experiments.notebook import Notebook
 from xmen.learners.base import Learner
 from xmen.learners.xmen import XMEN
-from xmen.machines.walks import release
+from xmen.machines.release import release
 from xmen.plots.methods import METHODS
 from xmen.product.listing import list_walks
 from xmen.progress.monitor import Callback

@@ -30,6 +30,7 @@ from xmen.storage.models import save
 from xmen.worlds.mdp import MDP
 from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
+from xmen.worlds.walks import Walks
 
 Rules = Constraint | Iterable[Constraint] | None
 
@@ -218,41 +219,38 @@ class Learner(Settings, ABC):
         return self._log_likelihoods(gather(self._single_world(), self._rule(), demos, refuse_invalid=False))
 
     def _log_likelihoods(self, found: Demonstrations) -> Floats:
-        if not found.valid.any():
-            return np.full(len(found), -np.inf)
-        if isinstance(self.world, Network):
-            return self._trip_log_likelihoods(found)
-        values = found.returns(self.reward_.table(), self.discount) + found.log_dynamics()
-        d = self.distribution()
-        if self.given is None:
-            return np.where(found.valid, values - d.log_partition(), -np.inf)
         out = np.full(len(found), -np.inf)
-        for start in np.unique(found.starts[found.valid]).tolist():
-            its = found.valid & (found.starts == start)
-            out[its] = values[its] - np.log(self.world.start[start]) - d._log_normaliser(start)
+        if not found.valid.any():
+            return out
+        if isinstance(self.world, Network):
+            out[found.valid] = self._trip_log_likelihoods(found.walks[found.valid])
+            return out
+        d, walks = self.distribution(), found.walks[found.valid]
+        values = walks.scores(d.weights)
+        if self.given is None:
+            out[found.valid] = values - d.log_partition()
+            return out
+        for start in np.unique(walks.starts).tolist():
+            its = walks.starts == start
+            values[its] -= d.weights.log_start[start] + d._log_normaliser(start)
+        out[found.valid] = values
         return out
 
-    def _trip_log_likelihoods(self, found: Demonstrations) -> Floats:
+    def _trip_log_likelihoods(self, trips: Walks) -> Floats:
         """log P(tau | start, goal) of each trip: one solve for all goals."""
         assert isinstance(self.world, Network)
-        valid = np.flatnonzero(found.valid)
         reward = self.reward_.table()[self.world.source, self.world.action]
         engine = TripEngine(
             self.world,
             self._rule(),
-            found.starts[valid],
-            found.goals[valid],
-            np.ones(len(valid)),
+            trips.starts,
+            trips.last_states,
+            np.ones(len(trips)),
             node_budget(self._engine_settings().get("max_nodes")),
             self.discount,
         )
         log_z = engine.value(reward, with_visits=False).log_z[engine.pair_of]
-        steps = np.log(self.world.probability)[found.edges]
-        values = np.bincount(found.owner, weights=steps, minlength=len(found)).astype(np.float64)
-        values += found.returns(self.reward_.table(), self.discount)
-        out = np.full(len(found), -np.inf)
-        out[valid] = values[valid] - log_z
-        return out
+        return trips.totals(np.log(self.world.probability)) + trips.totals(reward, self.discount) - log_z
 
     @property
     def standard_errors_(self) -> Floats:

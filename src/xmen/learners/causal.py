@@ -18,7 +18,6 @@ from xmen.methods.causal import CausalLoss, CausalRun, unbounded_features
 from xmen.methods.causal_demonstrations import (
     demonstrated_choices,
     expected_visits,
-    padded_edges,
     require_allowed,
     require_episodes,
 )
@@ -208,7 +207,9 @@ class CausalXMEN(Learner):
         promise = self._promise(Behaviour(game, np.zeros(self._shape), 1.0, _aim(validity)), validity)
         choices = demonstrated_choices(game, demos)
         require_allowed(promise, choices, demos, self.max_nodes)
-        shares = np.bincount(demos.starts, weights=demos.weights, minlength=self.world.n_states).astype(np.float64)
+        shares = np.bincount(demos.walks.starts, weights=demos.weights, minlength=self.world.n_states).astype(
+            np.float64
+        )
         starts = shares[game.product.state[game.product.starts]]
         visits = demos.visits(self.discount)
         if self.outcomes == "expected":
@@ -247,7 +248,7 @@ class CausalXMEN(Learner):
         if self.checkpoint is None:
             return None
         identity = {name: value for name, value in self.get_params().items() if name not in NOT_PART_OF_A_RUN}
-        identity["demonstrations"] = [demos.starts, demos.edges, demos.lengths, demos.weights]
+        identity["demonstrations"] = [demos.walks.starts, demos.walks.edges, demos.walks.lengths, demos.weights]
         features = identity["features"]
         if issparse(features):
             matrix = features.tocsr()
@@ -323,7 +324,12 @@ class CausalXMEN(Learner):
         return found.mean(self._log_likelihoods(found))
 
     def _log_likelihoods(self, found: Demonstrations) -> Floats:
-        return walk_log_probs(self.policy().behaviour, found.starts, padded_edges(found), found.lengths)
+        return walk_log_probs(
+            self.policy().behaviour,
+            found.walks.starts,
+            found.walks.as_rows(found.walks.edges, fill=-1),
+            found.walks.lengths,
+        )
 
 
 def _aim(validity: str | float) -> Aim:

@@ -10,7 +10,7 @@ from xmen.engines.choose import distribution
 from xmen.engines.distribution import Seed
 from xmen.errors import EngineError
 from xmen.learners.base import Learner, Rules
-from xmen.machines.walks import release
+from xmen.machines.release import release
 from xmen.methods.cells import seed_sequence
 from xmen.methods.paper import DEFAULT_DELTA_WEIGHTED, DEFAULT_FAILURE
 from xmen.methods.proposal import Proposal, effective_sample_size

@@ -265,7 +265,7 @@ class XMEN(Learner):
         left_out = set(NOT_PART_OF_A_RUN) - ({"delta", "failure"} if method == "paper" else set())
         identity = {name: value for name, value in self.get_params().items() if name not in left_out}
         identity["method"] = method
-        identity["demonstrations"] = [demos.starts, demos.edges, demos.lengths, demos.weights]
+        identity["demonstrations"] = [demos.walks.starts, demos.walks.edges, demos.walks.lengths, demos.weights]
         if issparse(identity["features"]):
             matrix = identity["features"].tocsr()
             identity["features"] = [matrix.data, matrix.indices, matrix.indptr]
@@ -304,8 +304,8 @@ def _trips(task: Task) -> Run[Any]:
     engine = TripEngine(
         learner.world,
         learner._rule(),
-        demos.starts[counted],
-        demos.goals[counted],
+        demos.walks.starts[counted],
+        demos.walks.last_states[counted],
         demos.weights[counted],
         node_budget(learner.max_nodes),
         learner.discount,

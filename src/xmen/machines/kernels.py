@@ -81,17 +81,18 @@ def judge(answers: Any, n_children: Any, least: Any, most: Any) -> Any:
 
 
 @compiled
-def run_machine(table: Any, letters: Any, states: Any, actions: Any, lengths: Any, column: Any, position: Any) -> Any:
+def run_machine(table: Any, edge_letters: Any, edges: Any, ends: Any, column: Any, position: Any) -> Any:
     """Advance one machine over all but the last position of each trajectory, in place; sure states stay.
 
-    Returns the trajectories that stopped at a table entry nobody has filled in yet.
+    Trajectory i goes on with edges[position[i]] and up to edges[ends[i] - 1]. Returns the trajectories that stopped at
+    a table entry nobody has filled in yet.
     """
-    stopped = np.empty(len(lengths), dtype=np.int64)
+    stopped = np.empty(len(ends), dtype=np.int64)
     n_stopped = 0
-    for i in range(len(lengths)):
+    for i in range(len(ends)):
         row, t = column[i], position[i]
-        while t < lengths[i] and row > 1:
-            successor = table[row, letters[states[i, t], actions[i, t]]]
+        while t < ends[i] and row > 1:
+            successor = table[row, edge_letters[edges[t]]]
             if successor < 0:
                 stopped[n_stopped] = i
                 n_stopped += 1

@@ -21,6 +21,7 @@ from xmen.events import NO_ACTION
 from xmen.machines import kernels
 from xmen.sharing import Lock
 from xmen.worlds.mdp import MDP
+from xmen.worlds.walks import Walks
 
 Index: TypeAlias = NDArray[np.int32]
 
@@ -102,29 +103,29 @@ class MachineTable:
         accepted: NDArray[np.bool_] = self.accepting[ended]
         return accepted
 
-    def run(self, states: Index, actions: Index, lengths: Index) -> NDArray[np.bool_]:
-        """Whether the machine accepts each trajectory of a batch (see `CompiledConstraint.check`)."""
-        n, rows = len(lengths), np.arange(len(lengths))
+    def run(self, walks: Walks) -> NDArray[np.bool_]:
+        """Whether the machine accepts each trajectory."""
         if type(self.leaf).judge is not Leaf.judge:
-            judged = self._judge_whole(states, actions, lengths)
+            judged = self._judge_whole(walks)
             if judged is not None:
                 return judged
-        column, position = np.full(n, self.start, dtype=np.int32), np.zeros(n, dtype=np.int32)
+        column, position = np.full(len(walks), self.start, dtype=np.int32), walks.offsets[:-1].copy()
         while True:
-            stopped = kernels.run_machine(self.next, self.letters, states, actions, lengths, column, position)
+            stopped = kernels.run_machine(
+                self.next, self.edge_letters, walks.edges, walks.offsets[1:], column, position
+            )
             if not len(stopped):
-                return self.final(column, states[rows, lengths])
-            at = position[stopped]
-            column[stopped] = self.step(column[stopped], self.letters[states[stopped, at], actions[stopped, at]])
+                return self.final(column, walks.last_states)
+            letters = self.edge_letters[walks.edges[position[stopped]]]
+            column[stopped] = self.step(column[stopped], letters)
             position[stopped] += 1
 
-    def _judge_whole(self, states: Index, actions: Index, lengths: Index) -> NDArray[np.bool_] | None:
-        n_actions = self.letters.shape[1] - 1
-        padded = np.concatenate([actions, np.zeros((len(actions), 1), dtype=actions.dtype)], axis=1)
-        padded[np.arange(len(lengths)), lengths] = n_actions
-        inside = np.arange(states.shape[1]) <= lengths[:, None]
-        letters = np.where(inside, self.letters[np.where(inside, states, 0), padded], 0)
-        return self.leaf.judge(np.array(self.symbols, dtype=np.int64)[letters], inside)
+    def _judge_whole(self, walks: Walks) -> NDArray[np.bool_] | None:
+        lengths, symbols = walks.lengths, np.array(self.symbols, dtype=np.int64)
+        letters = np.zeros((len(walks), int(lengths.max(initial=0)) + 1), dtype=np.int64)
+        letters[walks.owner, walks.time] = self.edge_letters[walks.edges]
+        letters[np.arange(len(walks)), lengths] = self.letters[walks.last_states, -1]
+        return self.leaf.judge(symbols[letters], np.arange(letters.shape[1]) <= lengths[:, None])
 
 
 @dataclass(frozen=True)
@@ -246,13 +247,12 @@ class CompiledConstraint:
         accepted: NDArray[np.bool_] = kernels.judge(answers, p.n_children, p.least, p.most)
         return accepted
 
-    def check(self, states: Index, actions: Index, lengths: Index) -> NDArray[np.bool_]:
-        """Whether each trajectory of a batch is valid, by running every machine over it from its start.
+    def check(self, walks: Walks) -> NDArray[np.bool_]:
+        """Whether each trajectory is valid, by running every machine over it from its start.
 
-        states (n, T + 1) and actions (n, T), of which the first lengths + 1 and lengths entries count.
         Independent of the product: only states, actions and the machines' tables are used.
         """
-        answers = np.empty((len(lengths), len(self.tables)), dtype=np.bool_)
+        answers = np.empty((len(walks), len(self.tables)), dtype=np.bool_)
         for i, table in enumerate(self.tables):
-            answers[:, i] = table.run(states, actions, lengths)
+            answers[:, i] = table.run(walks)
         return self._judge(answers)

@@ -21,7 +21,7 @@ from xmen.worlds.trajectory import Trajectory
 
 def require_episodes(demos: Demonstrations, trajectories: Sequence[Trajectory]) -> None:
     """Refuse what is no episode of the world from its start to its end; failed and unfinished ones are episodes."""
-    world = demos.world
+    world = demos.walks.world
     for index in np.flatnonzero(~demos.valid).tolist():
         problem = world.problem(trajectories[index])
         if problem is not None and not _ends_early(world, trajectories[index]):
@@ -39,16 +39,9 @@ def _ends_early(world: MDP, trajectory: Trajectory) -> bool:
     return len(trajectory) == world.horizon or not world.available[last].any()
 
 
-def padded_edges(demos: Demonstrations) -> NDArray[np.int64]:
-    """The world edges of all demonstrations, (n, longest), -1 past their ends."""
-    edges = np.full((len(demos), int(demos.lengths.max(initial=0))), -1, dtype=np.int64)
-    edges[demos.owner, demos.time] = demos.edges
-    return edges
-
-
 def demonstrated_choices(game: Game, demos: Demonstrations) -> NDArray[np.int64]:
     """The choice that each step of each demonstration makes, (n, longest), -1 past the ends."""
-    taken = follow(game, demos.starts, padded_edges(demos))
+    taken = follow(game, demos.walks.starts, demos.walks.as_rows(demos.walks.edges, fill=-1))
     choice = np.searchsorted(game.first_edge, np.minimum(taken, len(game.probability)), side="right") - 1
     return np.where(taken == NO_EDGE, -1, choice)
 
@@ -74,9 +67,9 @@ def require_allowed(
 def _risky(
     promise: Behaviour, demos: Demonstrations, index: int, position: int, choice: int, max_nodes: int | None
 ) -> InvalidDemonstrationError:
-    game, world = promise.game, demos.world
-    edges = demos.edges[demos.owner == index][:position]
-    history = [int(demos.starts[index]), *world.target[edges].tolist()], world.action[edges].tolist()
+    game, world = promise.game, demos.walks.world
+    edges = demos.walks.edges[demos.walks.owner == index][:position]
+    history = [int(demos.walks.starts[index]), *world.target[edges].tolist()], world.action[edges].tolist()
     state, action = history[0][-1], int(game.action[choice])
     doing = f"{world.describe_action(action)} in {world.describe_state(state)}"
     did = f"demonstration {index} does {doing} at position {position}"

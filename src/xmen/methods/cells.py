@@ -13,8 +13,6 @@ import numpy as np
 
 from xmen.encoding.decoding import Decoder
 from xmen.engines.distribution import Seed
-from xmen.engines.exact import ExactDistribution
-from xmen.engines.moments import visit_rows
 from xmen.engines.settings import DEFAULT_CELL_SIZE
 from xmen.engines.xor import XorDistribution
 from xmen.methods.coordinates import read_l2
@@ -22,11 +20,11 @@ from xmen.methods.identify import warn_undetermined
 from xmen.methods.runs import Outcome, Run, Task
 from xmen.notices import ConvergenceWarning, notify
 from xmen.oracles.formula import Bits
+from xmen.product.best import score_range
 from xmen.progress.monitor import Monitor
 from xmen.rewards import Floats
 from xmen.rewards.features import Features
 from xmen.sampling import choose_parities, estimate
-from xmen.worlds.mdp import MDP
 
 DEFAULT_MAX_ITER = 400
 DEFAULT_LEARNING_RATE = 0.5
@@ -40,14 +38,13 @@ class WalkFeatures:
     """f(tau) of the trajectories that rows of hash bits stand for; picklable, for other processes."""
 
     decoder: Decoder
-    world: MDP
     features: Features
     discount: float
 
     def __call__(self, bits: Bits) -> Floats:
         """(k, d) from rows whose first bits are the trajectory's."""
         walks = self.decoder.decode(bits[:, : self.decoder.width])
-        return self.features.contract(visit_rows(walks, self.world, self.discount))
+        return self.features.contract(walks.visit_rows(self.discount))
 
 
 class NoisyValue(NamedTuple):
@@ -75,13 +72,12 @@ class CellObjective:
     ) -> None:
         self.base, self.features, self.demo_features, self.l2 = base, features, demo_features, l2
         self.n_cells, self.cell_size = n_cells, cell_size
-        self.function = WalkFeatures(base.hashed.decoder, base.world, features, base.discount)
+        self.function = WalkFeatures(base.hashed.decoder, features, base.discount)
 
     def __call__(self, weights: Floats, rng: np.random.Generator, m: int = 0, more: int = 1) -> NoisyValue:
         """The estimates; m is where the search for the number of parities starts, `more` multiplies the cells."""
-        table, discount = self.features.table(weights), self.base.discount
-        bounds = ExactDistribution(self.base.relaxation.product, table, discount, None).score_range()
-        space = self.base.hashed.space(table, discount, bounds)
+        edge_weights = self.base.weights.with_table(self.base.world, self.features.table(weights))
+        space = self.base.hashed.space(edge_weights, score_range(self.base.relaxation.product, edge_weights))
         m, _ = choose_parities(space, self.cell_size, rng, start=m)
         found = estimate(space, m, more * self.n_cells, rng, self.function)
         loss = found.log_partition - float(weights @ self.demo_features) + 0.5 * float(np.sum(self.l2 * weights**2))

@@ -11,18 +11,17 @@ import numpy as np
 
 from xmen.engines.diagnosis import multiply
 from xmen.engines.exact import ExactDistribution
-from xmen.engines.moments import visit_rows
 from xmen.engines.xor import XorDistribution
 from xmen.errors import ProductTooLargeError
-from xmen.machines.walks import Walks
 from xmen.methods.coordinates import read_l2
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.runs import Task
 from xmen.notices import IdentifiabilityWarning, UnboundedWarning, notify
 from xmen.product.best import best_walk
-from xmen.product.messages import Weights
 from xmen.rewards import Floats
 from xmen.rewards.features import Features, StateFeatures
+from xmen.worlds.edge_weights import EdgeWeights
+from xmen.worlds.walks import Walks
 
 RELATIVE = 1e-9  # differences below this share of the largest possible sum are rounding errors
 FIRST_SAMPLES = 200
@@ -143,16 +142,14 @@ def name_features(which: list[int]) -> str:
 
 
 def _feature_rows(walks: Walks, base: ExactDistribution, features: Features) -> Floats:
-    return features.contract(visit_rows(walks, base.world, base.discount))
+    return features.contract(walks.visit_rows(base.discount))
 
 
 def _range(base: ExactDistribution, table: Floats) -> tuple[float, float, tuple[Walks, Walks]]:
     """The least and the largest discounted sum of `table` over valid trajectories, and where they are attained."""
-    world, product = base.world, base.product
-    nothing = np.zeros(len(world.source))
-    weights = Weights(nothing, table[world.source, world.action], np.zeros(len(product.starts)), base.discount)
-    high, longest = best_walk(product, weights)
-    low, shortest = best_walk(product, weights.negated())
+    weights = EdgeWeights.counting(base.world, base.discount).with_table(base.world, table)
+    high, longest = best_walk(base.product, weights)
+    low, shortest = best_walk(base.product, weights.negated())
     return -low, high, (shortest, longest)
 
 

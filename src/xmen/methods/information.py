@@ -81,7 +81,7 @@ def information(task: Task, weights: Floats) -> Information:
     with threadpool_limits(1, user_api="blas"):
         moments = (_trip_moments if isinstance(task.learner.world, Network) else _world_moments)(task)
         free = task.coordinates.free
-        rows = task.features.contract(task.demos._visit_rows(task.learner.discount))
+        rows = task.features.contract(task.demos.walks.visit_rows(task.learner.discount))
         return Information(
             free=free,
             hessian=_hessian(moments[0], weights, task.features.scale, free),
@@ -116,8 +116,8 @@ def _trip_moments(task: Task) -> Moments:
     engine = TripEngine(
         network,
         learner._rule(),
-        demos.starts,
-        demos.goals,
+        demos.walks.starts,
+        demos.walks.last_states,
         demos.weights,
         node_budget(learner.max_nodes),
         learner.discount,
@@ -155,11 +155,11 @@ def _world_moments(task: Task) -> Moments:
             return mean(weights)
         out = np.empty((len(demos), features.d))
         table = features.table(weights)
-        for start in np.unique(demos.starts).tolist():
+        for start in np.unique(demos.walks.starts).tolist():
             alone = distribution(
                 base.world.with_start(start), learner._rule(), table, discount=learner.discount, engine="exact"
             )
-            out[demos.starts == start] = features.contract(alone.visits())
+            out[demos.walks.starts == start] = features.contract(alone.visits())
         return out
 
     return mean, each

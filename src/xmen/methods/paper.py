@@ -79,7 +79,7 @@ class PaperRun(Run[PaperState]):
         self.task, self.base, self.l2, self.tol = task, base, read_l2(learner.l2, task.features.d), float(learner.tol)
         self.proposal = Proposal(base, features)
         self.weighted = not self.proposal.constant_dynamics
-        self.demo_rows = features.contract(task.demos._visit_rows(learner.discount))
+        self.demo_rows = features.contract(task.demos.walks.visit_rows(learner.discount))
         self.centre: Floats = task.demos.weights @ self.demo_rows
         self.max_iter = DEFAULT_MAX_ITER if learner.max_iter is None else int(learner.max_iter)
         self.n_skipped = int(float(learner.burn_in) * self.max_iter)

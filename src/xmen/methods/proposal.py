@@ -6,23 +6,19 @@ coordinate more than the paper has lets Q carry a power of the dynamics, D^beta:
 
 from __future__ import annotations
 
-import copy
 import math
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from xmen.engines.hashed import HashedWorld
-from xmen.engines.moments import scores, visit_rows
 from xmen.engines.xor import XorDistribution
-from xmen.machines.walks import Walks
-from xmen.product.best import best_walk
-from xmen.product.messages import Weights
+from xmen.product.best import score_range
 from xmen.rewards import Floats
 from xmen.rewards.features import Features
 from xmen.sampling import Info, PawsPlan, find_level, sample_paws
-from xmen.worlds.mdp import MDP
+from xmen.worlds.edge_weights import EdgeWeights
+from xmen.worlds.walks import Walks
 
 SPAN_STEP = 0.25  # nats; spans are rounded up to multiples of it, so that plans are solved once for many rewards
 LARGEST_LOG = 300.0  # of a ratio of weights, far from overflow
@@ -80,26 +76,23 @@ class Proposal:
 
     def rows(self, walks: Walks) -> Floats:
         """f(tau) of each walk (n, d)."""
-        return self.features.contract(visit_rows(walks, self.world, self.discount))
+        return self.features.contract(walks.visit_rows(self.discount))
 
     def log_dynamics(self, walks: Walks) -> Floats:
         """log D(tau) of each walk (n,)."""
-        zero = np.zeros((self.world.n_states, self.world.n_actions))
-        return scores(walks, self.world, zero, 1.0)
+        return walks.scores(EdgeWeights.of(self.world))
 
     def range_of(self, table: Floats, beta: float) -> tuple[float, float]:
         """Bounds on R + beta log D over valid trajectories: attained where they are listed, else by relaxation."""
+        weights = self._edge_weights(table, beta)
         if self.hashed.walks is not None:
-            values = scores(self.hashed.walks, tempered(self.world, beta), table, self.discount)
+            values = self.hashed.walks.scores(weights)
             return float(values.min()), float(values.max())
-        world, product = self.world, self.product
-        weights = Weights(
-            log_dynamics=beta * np.log(world.probability),
-            reward=table[world.source, world.action],
-            log_start=beta * np.log(world.start[product.state[product.starts]]),
-            discount=self.discount,
-        )
-        return -best_walk(product, weights.negated())[0], best_walk(product, weights)[0]
+        return score_range(self.product, weights)
+
+    def _edge_weights(self, table: Floats, beta: float) -> EdgeWeights:
+        """R + beta log D."""
+        return EdgeWeights.of(self.world, table, self.discount).tempered(beta)
 
     def draw(
         self,
@@ -119,12 +112,12 @@ class Proposal:
         """
         table, listed = self.features.table(weights + shift), self._listed_scores(weights + shift, beta)
         low, high = self.range_of(table, beta) if listed is None else (float(listed.min()), float(listed.max()))
-        hashed = self._hashed(beta, delta)
+        hashed, rounding = self.hashed, 0.0 if self.hashed.walks is not None else ROUNDING_SHARE * math.log(delta)
         span = SPAN_STEP * math.ceil((high - low) / SPAN_STEP)
-        plan = _solve(delta, failure, span, hashed.decoder.width, hashed.rounding)
+        plan = _solve(delta, failure, span, hashed.decoder.width, rounding)
         levels = plan.embedding_levels(high)
-        space = hashed.plain_space(table, self.discount, high)
-        embedding = hashed.embedding(space, levels, listed)
+        space = hashed.plain_space(self._edge_weights(table, beta), high)
+        embedding = hashed.embedding(space, levels, listed, rounding)
         # Copies number 2^n_bits Z / w_max, and k leaves about P of them.
         offset = math.log2(plan.pivot) - levels.n_bits + high / math.log(2.0)
         start = None if math.isnan(log2_mass) else max(0, round(log2_mass - offset))
@@ -134,21 +127,6 @@ class Proposal:
         rows, log_dynamics = self.rows(walks), self.log_dynamics(walks)
         log_weights = (1.0 - beta) * log_dynamics - rows @ shift
         return Pool(walks, rows, log_dynamics, log_weights, level.k, level.k + offset, level.info, draws)
-
-    def _hashed(self, beta: float, delta: float) -> HashedWorld:
-        """The same oracle with the dynamics raised to the power beta, and thresholds as fine as delta needs."""
-        hashed = copy.copy(self.hashed)
-        hashed.world = tempered(self.world, beta)
-        hashed.finest = ROUNDING_SHARE * math.log(delta)
-        return hashed
-
-
-def tempered(world: MDP, beta: float) -> MDP:
-    """The world with probabilities p^beta, which need not add up to 1: weights of edges, not a world to walk in."""
-    other = copy.copy(world)
-    other.probability = world.probability**beta
-    other.start = np.where(world.start > 0, world.start**beta, 0.0)
-    return other
 
 
 @lru_cache(maxsize=256)

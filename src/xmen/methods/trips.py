@@ -36,8 +36,7 @@ class TripObjective:
         network, demos = engine.network, task.demos
         self.rows = task.features.rows(network.source, network.action)
         self._columns = self.rows.T.tocsr()
-        amounts = demos.weights[demos.owner] * engine.discount ** demos.time.astype(np.float64)
-        uses = np.bincount(demos.edges, weights=amounts, minlength=len(network.source))
+        uses = demos.walks.edge_uses(engine.discount, demos.weights)
         self.demo_features: Floats = self._columns @ uses
         self._demo_length = float(uses.sum())
         # The curvature of a weight is about the mean of its squared feature over the trips, and what its penalty adds.

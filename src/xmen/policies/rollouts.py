@@ -7,12 +7,13 @@ from numpy.typing import NDArray
 
 from xmen.engines.distribution import Distribution
 from xmen.errors import InfeasibleError, XmenError
-from xmen.machines.walks import Walks, as_trajectories
+from xmen.machines.release import as_trajectories
 from xmen.policies import sweeps
 from xmen.policies.behaviour import Behaviour
 from xmen.policies.sweeps import NO_EDGE
 from xmen.product.messages import as_columns, draw_starts
 from xmen.worlds.trajectory import Trajectory
+from xmen.worlds.walks import Walks
 
 BATCH_CELLS = 20_000_000  # actions held at once; larger requests are played in batches
 
@@ -20,11 +21,10 @@ BATCH_CELLS = 20_000_000  # actions held at once; larger requests are played in 
 def rollout(behaviour: Behaviour, n: int, rng: np.random.Generator) -> list[Trajectory]:
     """n episodes, failed and unfinished ones included."""
     n = Distribution._check_n(n)
-    world = behaviour.game.product.world
     batch = max(1, BATCH_CELLS // (behaviour.game.horizon + 1))
     out: list[Trajectory] = []
     for begin in range(0, n, batch):
-        out += as_trajectories(play(behaviour, min(batch, n - begin), rng)[0], world)
+        out += as_trajectories(play(behaviour, min(batch, n - begin), rng)[0])
     return out
 
 
@@ -53,9 +53,8 @@ def play(behaviour: Behaviour, n: int, rng: np.random.Generator) -> tuple[Walks,
         steps.append(taken)
     columns = as_columns(steps, n)
     going = columns != NO_EDGE
-    edges = product.edge[np.where(going, columns, 0)] if product.n_edges else columns
-    lengths = np.count_nonzero(going, axis=1).astype(np.int32)
-    walks = Walks(product.state[starts], edges.astype(np.int32), lengths)
+    offsets = np.concatenate([[0], np.cumsum(np.count_nonzero(going, axis=1))])
+    walks = Walks(product.world, product.state[starts], product.edge[columns[going]].astype(np.int32), offsets)
     return walks, _checked(behaviour, walks, node)
 
 
@@ -63,7 +62,7 @@ def _checked(behaviour: Behaviour, walks: Walks, last: NDArray[np.uint32]) -> ND
     """Which walks are valid; an error when the machines do not agree with the nodes in which the walks ended."""
     product = behaviour.game.product
     arrived = walks.lengths == product.horizon if product.fixed_length else product.world.terminal[product.state[last]]
-    valid: NDArray[np.bool_] = walks.valid(product.compiled) & arrived
+    valid: NDArray[np.bool_] = product.compiled.check(walks) & arrived
     broken = behaviour.aim.kind == "sure" and not valid.all()
     if broken or not np.array_equal(valid, product.accepting[last] & arrived):
         raise XmenError("an episode's rules and its policy's memory disagree: this is a bug, please report it.")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.machines.walks import Walks
 from xmen.product import sweeps
 from xmen.product.graph import Product
-from xmen.product.messages import Floats, Weights
 from xmen.product.relaxed_search import best_completions
+from xmen.worlds.edge_weights import EdgeWeights, Floats
+from xmen.worlds.walks import Walks
 
 
-def best_walk(product: Product, weights: Weights) -> tuple[float, Walks]:
+def best_walk(product: Product, weights: EdgeWeights) -> tuple[float, Walks]:
     """The largest log-weight R + log D of a valid trajectory, and one that attains it."""
     if product.timeless(weights.discount):
         find = _best_by_sweep
@@ -20,16 +20,21 @@ def best_walk(product: Product, weights: Weights) -> tuple[float, Walks]:
         find = _best_by_relaxing if product.world.unbounded else _best_by_layers
     value, start, path = find(product, weights)
     edges = product.edge[np.array(path, dtype=np.int64)].astype(np.int32)
-    return value, Walks(product.state[[start]], edges[None], np.array([len(path)], dtype=np.int32))
+    return value, Walks(product.world, product.state[[start]], edges, np.array([0, len(edges)]))
 
 
-def _best_start(product: Product, weights: Weights, value: Floats) -> tuple[float, int]:
-    values = weights.log_start + value[product.starts]
+def score_range(product: Product, weights: EdgeWeights) -> tuple[float, float]:
+    """The least and the largest log-weight of a valid trajectory."""
+    return -best_walk(product, weights.negated())[0], best_walk(product, weights)[0]
+
+
+def _best_start(product: Product, weights: EdgeWeights, value: Floats) -> tuple[float, int]:
+    values = weights.log_start[product.state[product.starts]] + value[product.starts]
     best = int(np.argmax(values))
     return float(values[best]), int(product.starts[best])
 
 
-def _best_by_sweep(product: Product, weights: Weights) -> tuple[float, int, list[int]]:
+def _best_by_sweep(product: Product, weights: EdgeWeights) -> tuple[float, int, list[int]]:
     assert product.topological is not None
     backwards = product.topological[0][::-1].copy()
     discount = weights.discount ** product.depth.astype(np.float64)
@@ -44,7 +49,7 @@ def _best_by_sweep(product: Product, weights: Weights) -> tuple[float, int, list
     return best, start, path
 
 
-def _best_by_relaxing(product: Product, weights: Weights) -> tuple[float, int, list[int]]:
+def _best_by_relaxing(product: Product, weights: EdgeWeights) -> tuple[float, int, list[int]]:
     value, choice = best_completions(product, (weights.log_dynamics + weights.reward)[product.edge])
     best, start = _best_start(product, weights, value)
     node, path = start, []
@@ -54,7 +59,7 @@ def _best_by_relaxing(product: Product, weights: Weights) -> tuple[float, int, l
     return best, start, path
 
 
-def _best_by_layers(product: Product, weights: Weights) -> tuple[float, int, list[int]]:
+def _best_by_layers(product: Product, weights: EdgeWeights) -> tuple[float, int, list[int]]:
     never, anywhere = np.full(product.n_nodes, -np.inf), np.where(product.accepting, 0.0, -np.inf)
     value, choices = anywhere, list[NDArray[np.unsignedinteger]]()
     degree = int(np.diff(product.indptr).max(initial=0))

@@ -17,7 +17,8 @@ from xmen.errors import DivergenceError
 from xmen.product import relaxed_search, sweeps
 from xmen.product.factor import Factor, Pattern
 from xmen.product.graph import Product
-from xmen.product.messages import NO_EDGE, Floats, Flow, Weights, as_columns, draw_starts, entropy_of
+from xmen.product.messages import NO_EDGE, Flow, as_columns, draw_starts, entropy_of, start_law
+from xmen.worlds.edge_weights import EdgeWeights, Floats
 
 TRUSTED = 1e-6  # a solution that misses its equation by more than this share is no solution
 
@@ -25,7 +26,7 @@ TRUSTED = 1e-6  # a solution that misses its equation by more than this share is
 class HorizonFree:
     """Backward and forward by one factorisation; exact for trajectories of any length, discount 1."""
 
-    def __init__(self, product: Product, weights: Weights) -> None:
+    def __init__(self, product: Product, weights: EdgeWeights) -> None:
         self._product = product
         log_weight = (weights.log_dynamics + weights.reward)[product.edge]
         self._best, _ = relaxed_search.best_completions(product, log_weight)
@@ -34,7 +35,7 @@ class HorizonFree:
         relative = np.exp(log_weight + self._best[product.target] - self._best[self._source])
         self._factor, self._ratio = self._solve(relative)
         self._conditional = relative * self._ratio[product.target] / self._ratio[self._source]
-        self.log_partition, self._starts = weights.start_law(self.log_completions(0, product.starts))
+        self.log_partition, self._starts = start_law(product, weights, self.log_completions(0, product.starts))
 
     def _solve(self, relative: Floats) -> tuple[Factor, Floats]:
         """The factors and beta / exp(best), or a DivergenceError where there is no finite one."""

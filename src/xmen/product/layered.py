@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from xmen.product import sweeps
 from xmen.product.graph import Product
-from xmen.product.messages import NO_EDGE, Floats, Flow, Weights, as_columns, draw_starts, entropy_of
+from xmen.product.messages import NO_EDGE, Flow, as_columns, draw_starts, entropy_of, start_law
+from xmen.worlds.edge_weights import EdgeWeights, Floats
 
 SMALL, LARGE = 1e-120, 1e120  # beyond these b_t are brought back; far from the ends of a double (1e-308, 1e308)
 MESSAGE_BYTES = 1_500_000_000  # above this, layers are kept every so often and recomputed in between
@@ -63,7 +64,7 @@ class _Sweep:
 class Layered:
     """Backward over every number of actions t = horizon .. 0, on the nodes that t actions can have reached."""
 
-    def __init__(self, product: Product, weights: Weights) -> None:
+    def __init__(self, product: Product, weights: EdgeWeights) -> None:
         self._product, self._weights = product, weights
         self._stops_anywhere = not product.fixed_length
         self._plan: list[_Layer] = [_Layer(0, 0.0, False, 1.0)] * (product.horizon + 1)
@@ -74,7 +75,7 @@ class Layered:
         self._stride = 1 if total <= MESSAGE_BYTES else max(2, int(np.sqrt(product.horizon)))
         self._potentials = [self._first_potential()]
         self._backward()
-        self.log_partition, self._starts = weights.start_law(self.log_completions(0, product.starts))
+        self.log_partition, self._starts = start_law(product, weights, self.log_completions(0, product.starts))
 
     def _first_potential(self) -> Floats:
         """The weight of all shortest completions of each node: what b_t starts from when a node comes into reach."""

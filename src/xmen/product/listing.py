@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.machines.walks import Walks
 from xmen.product.graph import Product
+from xmen.worlds.walks import Walks
+
+
+class _Complete(NamedTuple):
+    """Trajectories of one length: their starts (n,), and the world edges they take (n, length)."""
+
+    starts: NDArray[np.int32]
+    edges: NDArray[np.int32]
 
 
 def list_walks(product: Product, most: int) -> Walks | None:
@@ -16,7 +25,7 @@ def list_walks(product: Product, most: int) -> Walks | None:
     nodes = nodes[alive[0][nodes]]
     starts = product.state[nodes]
     paths = np.zeros((len(nodes), 0), dtype=np.int32)
-    done: list[Walks] = []
+    done: list[_Complete] = []
     n_done = 0
     for t in range(product.horizon + 1):
         # Every partial path has a completion, so that their number never exceeds that of the whole ones.
@@ -24,7 +33,7 @@ def list_walks(product: Product, most: int) -> Walks | None:
             return None
         ending = product.accepting[nodes] if not product.fixed_length else np.full(len(nodes), t == product.horizon)
         n_done += int(ending.sum())
-        done.append(Walks(starts[ending], paths[ending], np.full(int(ending.sum()), t, dtype=np.int32)))
+        done.append(_Complete(starts[ending], paths[ending]))
         if t == product.horizon or not len(nodes):
             break
         begin, end = product.indptr[nodes].astype(np.int64), product.indptr[nodes + 1].astype(np.int64)
@@ -36,12 +45,12 @@ def list_walks(product: Product, most: int) -> Walks | None:
         nodes = product.target[edges].astype(np.int64)
         starts = starts[source]
         paths = np.concatenate([paths[source], product.edge[edges].astype(np.int32)[:, None]], axis=1)
-    longest = max((w.edges.shape[1] for w in done if len(w)), default=0)
-    padded = [np.pad(w.edges, ((0, 0), (0, longest - w.edges.shape[1]))) for w in done if w.edges.shape[1] <= longest]
+    lengths = np.repeat([found.edges.shape[1] for found in done], [len(found.starts) for found in done])
     return Walks(
-        np.concatenate([w.starts for w in done]),
-        np.concatenate(padded) if padded else np.zeros((0, longest), dtype=np.int32),
-        np.concatenate([w.lengths for w in done]),
+        product.world,
+        np.concatenate([found.starts for found in done]),
+        np.concatenate([found.edges.ravel() for found in done]),
+        np.concatenate([[0], np.cumsum(lengths)]),
     )
 
 

@@ -29,8 +29,8 @@ from scipy.sparse import csr_matrix
 
 from xmen.compiled import compiled
 from xmen.product.factor import Factor, Pattern
-from xmen.product.messages import Floats
 from xmen.product.open_product import OpenProduct
+from xmen.worlds.edge_weights import Floats
 
 BATCH = 64  # columns that go through together: 64 doubles are a few cache lines per node
 SMALLEST = 1e-250  # of z at an origin; below it 1 / z and its products come near the ends of a double

@@ -6,15 +6,15 @@ follows from it: log Z, expected uses of every edge, samples, the mode.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xmen.product.graph import Product
+from xmen.worlds.edge_weights import EdgeWeights, Floats
 
-Floats: TypeAlias = NDArray[np.float64]
 Edges: TypeAlias = NDArray[np.uint32]
 
 NO_EDGE = np.uint32(0xFFFFFFFF)
@@ -30,42 +30,6 @@ class Flow:
     entropy: float  # of the trajectory, summed over its choices; only if it was asked for
 
 
-@dataclass(frozen=True)
-class Weights:
-    """Log-weights per world edge: log T + gamma^t r, and log d0 per start node."""
-
-    log_dynamics: Floats  # (E,)
-    reward: Floats  # (E,)
-    log_start: Floats  # (number of start nodes,)
-    discount: float
-    given_start: bool = False  # starts are drawn as log_start says, whatever follows from them
-
-    def negated(self) -> Weights:
-        """The same weights with the opposite sign: what is best under them is worst under these."""
-        return replace(self, log_dynamics=-self.log_dynamics, reward=-self.reward, log_start=-self.log_start)
-
-    def start_law(self, log_completions: Floats) -> tuple[float, Floats]:
-        """log Z and the probability of each start node, given the log-weight of all completions from it.
-
-        Jointly, a start with many completions becomes more likely. Given the start it does not: P(start) is d0, and
-        log Z is the d0-mean of the log Z(s_0).
-        """
-        if self.given_start:
-            starts = np.exp(self.log_start)
-            return float(starts @ log_completions), starts
-        values = self.log_start + log_completions
-        log_partition = log_sum(values)
-        return log_partition, np.exp(values - log_partition)
-
-    def conditional(self, log_completions: Floats) -> Weights:
-        """The same law as a joint one: each start pays for its own completions, log d0 - log Z(s_0)."""
-        return replace(self, log_start=self.log_start - log_completions) if self.given_start else self
-
-    def at(self, t: int) -> Floats:
-        """The log-weight of each world edge as action number t."""
-        return self.log_dynamics + self.discount**t * self.reward
-
-
 class Messages(Protocol):
     """What a schedule answers."""
 
@@ -79,6 +43,21 @@ class Messages(Protocol):
 
     def walk(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         """n independent trajectories: their start nodes, and the product edges they take (n, longest)."""
+
+
+def start_law(product: Product, weights: EdgeWeights, log_completions: Floats) -> tuple[float, Floats]:
+    """log Z and the probability of each start node, given the log-weight of all completions from it.
+
+    Jointly, a start with many completions becomes more likely. Given the start it does not: P(start) is d0, and
+    log Z is the d0-mean of the log Z(s_0).
+    """
+    log_start = weights.log_start[product.state[product.starts]]
+    if weights.given_start:
+        starts: Floats = np.exp(log_start)
+        return float(starts @ log_completions), starts
+    values = log_start + log_completions
+    log_partition = log_sum(values)
+    return log_partition, np.exp(values - log_partition)
 
 
 def entropy_of(probabilities: Floats) -> float:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from xmen.compiled import compiled
 from xmen.errors import DivergenceError
 from xmen.product.graph import Product
-from xmen.product.messages import Floats
+from xmen.worlds.edge_weights import Floats
 
 SHOWN = 8  # states of a cycle in a message
 POWERS = 200  # steps of power iteration behind a message

@@ -7,13 +7,14 @@ from numpy.typing import NDArray
 
 from xmen.product import sweeps
 from xmen.product.graph import Product
-from xmen.product.messages import NO_EDGE, Floats, Flow, Weights, as_columns, draw_starts, entropy_of
+from xmen.product.messages import NO_EDGE, Flow, as_columns, draw_starts, entropy_of, start_law
+from xmen.worlds.edge_weights import EdgeWeights, Floats
 
 
 class SinglePass:
     """Backward in one sweep: each node has one message, whatever the number of actions before it."""
 
-    def __init__(self, product: Product, weights: Weights) -> None:
+    def __init__(self, product: Product, weights: EdgeWeights) -> None:
         assert product.topological is not None
         self._product = product
         self._order, longest = product.topological
@@ -24,7 +25,7 @@ class SinglePass:
         )
         self._value = np.where(product.stops, 0.0, -np.inf)
         sweeps.log_sweep(self._backwards, -longest, product.indptr, product.target, self._log_weight, self._value)
-        self.log_partition, self._starts = weights.start_law(self._value[product.starts])
+        self.log_partition, self._starts = start_law(product, weights, self._value[product.starts])
         self._conditional = sweeps.conditional_weights(
             product.n_nodes,
             product.indptr,

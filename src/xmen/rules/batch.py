@@ -1,4 +1,4 @@
-"""A batch of trajectories as padded tables: what candidates are read off, and what they are checked on."""
+"""A batch of trajectories position by position: what candidates are read off, and what they are checked on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xmen.constraints.constraint import Constraint
 from xmen.events import NO_ACTION, Bools, Ints
@@ -15,43 +14,47 @@ from xmen.machines.tables import CompiledConstraint
 from xmen.rules.words import Word
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
+from xmen.worlds.walks import Walks
 
 UNANSWERED = np.iinfo(np.int64).max  # longer than any wait
 
 
 @dataclass(frozen=True)
 class Batch:
-    """n trajectories of one world: states (n, T + 1) and actions (n, T) up to their lengths (n,)."""
+    """Complete trajectories of one world, position by position: tables (n, T + 1) with one column per position."""
 
-    world: MDP
-    states: NDArray[np.int32]
-    actions: NDArray[np.int32]
-    lengths: NDArray[np.int32]
+    walks: Walks
 
     def __len__(self) -> int:
-        return len(self.lengths)
+        return len(self.walks)
 
     def keeps(self, constraint: Constraint) -> Bools:
         """Which of them keep the constraint (n,), by running its machines."""
-        return CompiledConstraint(constraint, self.world).check(self.states, self.actions, self.lengths)
+        return CompiledConstraint(constraint, self.walks.world).check(self.walks)
 
     @cached_property
     def inside(self) -> Bools:
         """Which positions (n, T + 1) there are."""
-        positions: Bools = np.arange(self.states.shape[1]) <= self.lengths[:, None]
+        positions: Bools = np.arange(self._moves.shape[1]) <= self.walks.lengths[:, None]
         return positions
 
     @cached_property
-    def _moves(self) -> NDArray[np.int32]:
+    def _states(self) -> Ints:
+        """The state at each position (n, T + 1)."""
+        states = np.zeros(self._moves.shape, dtype=np.int64)
+        states[self.inside] = self.walks.states()
+        return states
+
+    @cached_property
+    def _moves(self) -> Ints:
         """The action at each position (n, T + 1), NO_ACTION from the last one on."""
-        padded = np.full(self.states.shape, NO_ACTION, dtype=np.int32)
-        moving = np.arange(self.actions.shape[1]) < self.lengths[:, None]
-        padded[:, :-1][moving] = self.actions[moving]
-        return padded
+        moves = np.full((len(self), int(self.walks.lengths.max(initial=0)) + 1), NO_ACTION, dtype=np.int64)
+        moves[self.walks.owner, self.walks.time] = self.walks.actions()
+        return moves
 
     def happens(self, word: Word) -> Bools:
         """At which positions (n, T + 1) the event happens."""
-        happens: Bools = word.table[self.states, self._moves] & self.inside
+        happens: Bools = word.table[self._states, self._moves] & self.inside
         return happens
 
     def counts(self, word: Word) -> Ints:
@@ -61,7 +64,8 @@ class Batch:
 
     def sizes(self) -> Ints:
         """The number of visited states of each (n,)."""
-        return self.lengths.astype(np.int64) + 1
+        sizes: Ints = self.walks.lengths + 1
+        return sizes
 
     def longest_runs(self, word: Word) -> Ints:
         """The longest stretch of the event in each (n,)."""
@@ -76,7 +80,7 @@ class Batch:
         """The longest stretch of the same action in each (n,)."""
         run, longest = np.zeros((2, len(self)), dtype=np.int64)
         before = np.full(len(self), NO_ACTION)
-        for t in range(self.actions.shape[1]):
+        for t in range(self._moves.shape[1] - 1):
             action = self._moves[:, t]
             run = np.where(action == NO_ACTION, 0, np.where(action == before, run + 1, 1))
             longest, before = np.maximum(longest, run), action
@@ -94,11 +98,4 @@ class Batch:
 
 def batch_of(world: MDP, trajectories: Sequence[Trajectory]) -> Batch:
     """Complete trajectories of the world as one batch."""
-    lengths = np.fromiter(map(len, trajectories), dtype=np.int32, count=len(trajectories))
-    longest = int(lengths.max(initial=0))
-    states = np.zeros((len(trajectories), longest + 1), dtype=np.int32)
-    actions = np.zeros((len(trajectories), longest), dtype=np.int32)
-    for row, tau in enumerate(trajectories):
-        states[row, : len(tau) + 1] = tau.states
-        actions[row, : len(tau)] = tau.actions
-    return Batch(world, states, actions, lengths)
+    return Batch(Walks.of(world, trajectories))

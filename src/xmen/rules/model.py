@@ -87,7 +87,7 @@ class Model:
         whole = batch_of(self.setting.world, drawn)
         for rule in self.rejecting:
             valid &= whole.keeps(rule)
-        return Batch(whole.world, whole.states[valid], whole.actions[valid], whole.lengths[valid])
+        return Batch(whole.walks[valid])
 
     def prepare(self) -> None:
         """Compile what all candidates share, before they are tried side by side."""

@@ -1,0 +1,153 @@
+"""Batches of trajectories as arrays over a world's edges: what engines draw and list, and what users demonstrate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from xmen.worlds.edge_weights import EdgeWeights
+from xmen.worlds.mdp import MDP
+from xmen.worlds.trajectory import Trajectory
+
+Floats: TypeAlias = NDArray[np.float64]
+Index: TypeAlias = NDArray[np.signedinteger[Any]]
+
+
+@dataclass(frozen=True)
+class Walks:
+    """n trajectories of one world: where each starts, and the edges that all of them take, one after the other.
+
+    Trajectory i takes edges[offsets[i] : offsets[i + 1]].
+    """
+
+    world: MDP
+    starts: Index  # (n,)
+    edges: Index  # (steps,)
+    offsets: Index  # (n + 1,)
+
+    @classmethod
+    def of(cls, world: MDP, trajectories: Sequence[Trajectory]) -> Walks:
+        """The walks of trajectories; an edge that the world does not have is -1."""
+        n = len(trajectories)
+        lengths = np.fromiter(map(len, trajectories), dtype=np.int64, count=n)
+        n_steps = int(lengths.sum())
+        states = np.fromiter(chain.from_iterable(t.states for t in trajectories), dtype=np.int64, count=n_steps + n)
+        actions = np.fromiter(chain.from_iterable(t.actions for t in trajectories), dtype=np.int64, count=n_steps)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        first = offsets[:-1] + np.arange(n)  # each trajectory has one state more than actions
+        here = np.delete(np.arange(n_steps + n), offsets[1:] + np.arange(n))
+        return cls(world, states[first], world.find_transitions(states[here], actions, states[here + 1]), offsets)
+
+    @classmethod
+    def padded(cls, world: MDP, starts: Index, edges: Index, lengths: Index) -> Walks:
+        """From rows of edges (n, longest), of which the first `lengths` count."""
+        return cls(world, starts, edges[np.arange(edges.shape[1]) < lengths[:, None]], _offsets(lengths))
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, which: Any) -> Walks:
+        """Some of them: a mask, numbers, or a slice."""
+        rows = np.arange(len(self))[which]
+        lengths = self.lengths[rows]
+        offsets = _offsets(lengths)
+        steps = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], lengths)
+        return Walks(self.world, self.starts[rows], self.edges[steps], offsets)
+
+    @cached_property
+    def lengths(self) -> Index:
+        """The number of actions of each, shape (n,)."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def owner(self) -> Index:
+        """Whose step each is, shape (steps,)."""
+        return np.repeat(np.arange(len(self)), self.lengths)
+
+    @cached_property
+    def time(self) -> Index:
+        """The t of each step, shape (steps,)."""
+        return np.arange(len(self.edges)) - self.offsets[:-1][self.owner]
+
+    @property
+    def last_states(self) -> Index:
+        """Where each ends, shape (n,)."""
+        last = self.starts.copy()
+        moved = np.flatnonzero(self.lengths > 0)
+        if len(moved):
+            last[moved] = self.world.target[self.edges[self.offsets[1:][moved] - 1]]
+        return last
+
+    def states(self) -> Index:
+        """All states s_0 .. s_L of the first, then of the second, and so on: shape (steps + n,)."""
+        out = np.empty(len(self.edges) + len(self), dtype=np.int64)
+        first = self.offsets[:-1] + np.arange(len(self))
+        out[first] = self.starts
+        out[np.delete(np.arange(len(out)), first)] = self.world.target[self.edges]
+        return out
+
+    def actions(self) -> Index:
+        """All actions, shape (steps,)."""
+        return self.world.action[self.edges]
+
+    def as_rows(self, values: Index, fill: int = 0) -> NDArray[Any]:
+        """One value per step as rows (n, longest), with `fill` after the end."""
+        out = np.full((len(self), int(self.lengths.max(initial=0))), fill, dtype=values.dtype)
+        out[self.owner, self.time] = values
+        return out
+
+    def _discounts(self, discount: float) -> Floats:
+        powers: Floats = discount ** np.arange(int(self.lengths.max(initial=0)), dtype=np.float64)
+        return powers[self.time]
+
+    @cached_property
+    def _pairs(self) -> NDArray[np.int64]:
+        """The number s * n_actions + a of each step's state and action."""
+        return self.world.source[self.edges].astype(np.int64) * self.world.n_actions + self.world.action[self.edges]
+
+    def totals(self, values: Floats, discount: float = 1.0) -> Floats:
+        """sum_t gamma^t values[e_t] of each, shape (n,), for one value per edge."""
+        steps = values[self.edges]
+        if discount != 1.0:
+            steps = steps * self._discounts(discount)
+        return np.bincount(self.owner, weights=steps, minlength=len(self)).astype(np.float64)
+
+    def scores(self, weights: EdgeWeights) -> Floats:
+        """The log-weight of each, shape (n,)."""
+        total = weights.log_start[self.starts] + self.totals(weights.log_dynamics)
+        return total + self.totals(weights.reward, weights.discount)
+
+    def edge_uses(self, discount: float = 1.0, weights: Floats | None = None) -> Floats:
+        """Discounted uses of each edge by all together, each counted `weights` (n,) times; shape (E,)."""
+        amounts = self._discounts(discount)
+        if weights is not None:
+            amounts = amounts * weights[self.owner]
+        return np.bincount(self.edges, weights=amounts, minlength=len(self.world.source)).astype(np.float64)
+
+    def visits(self, discount: float = 1.0, weights: Floats | None = None) -> Floats:
+        """Discounted visits of all together, each counted `weights` (n,) times; shape (n_states, n_actions)."""
+        world, uses = self.world, self.edge_uses(discount, weights)
+        pairs = world.source.astype(np.int64) * world.n_actions + world.action
+        flat: Floats = np.bincount(pairs, weights=uses, minlength=world.n_states * world.n_actions).astype(np.float64)
+        return flat.reshape(world.n_states, world.n_actions)
+
+    def visit_rows(self, discount: float = 1.0) -> csr_matrix:
+        """Discounted visits of each, as sparse rows of shape (n, n_states * n_actions)."""
+        shape = (len(self), self.world.n_states * self.world.n_actions)
+        return csr_matrix((self._discounts(discount), (self.owner, self._pairs)), shape=shape)
+
+    def state_rows(self) -> csr_matrix:
+        """How often each is in each state, as sparse rows of shape (n, n_states)."""
+        owner = np.repeat(np.arange(len(self)), self.lengths + 1)
+        return csr_matrix((np.ones(len(owner)), (owner, self.states())), shape=(len(self), self.world.n_states))
+
+
+def _offsets(lengths: Index) -> Index:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
