@@ -227,6 +227,43 @@ def plot(
 
 
 @app.command()
+def rules(
+    problem: ProblemFile,
+    demos: Demos = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Add the rules to the problem file, with their evidence as comments.")
+    ] = False,
+    max_rules: Annotated[int, typer.Option(min=0, help="The largest number of rules.")] = 8,
+    min_gain: Annotated[
+        float, typer.Option(min=0.0, help="The least gain of a rule, in nats per demonstration.")
+    ] = 0.02,
+    tolerance: Annotated[float, typer.Option(min=0.0, help="The share of demonstrations that may break a rule.")] = 0.0,
+    level: Annotated[float, typer.Option(help="The probability of finding any rule where there is none.")] = 0.01,
+    bootstrap: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Search again on N bootstrap samples: is a rule found again?")
+    ] = 0,
+    held_out: Annotated[
+        Path | None, typer.Option(metavar="DEMOS", help="Further demonstrations: how many of them keep the rules?")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A picture of the gains (.png, .pdf or .svg).")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Which rules do the demonstrations keep, over the events of the problem, and how sure is that?
+
+    Rules that the problem has already are taken as given. What a reward of the problem's features can explain is not
+    called a rule.
+
+    Example:  xmen rules --write grid.toml
+    """
+    from xmen.cli.rules import Wanted, run_rules
+
+    wanted = Wanted(write, max_rules, min_gain, tolerance, level, bootstrap, held_out, out)
+    raise typer.Exit(run_rules(problem, demos, wanted, as_json))
+
+
+@app.command()
 def reproduce(
     name: Annotated[str, typer.Argument(metavar="NAME", help="figure1, grid, human, convergence, or all of them.")],
     quick: Annotated[bool, typer.Option("--quick", help="The same code on less of everything.")] = False,

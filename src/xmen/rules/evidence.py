@@ -67,7 +67,5 @@ class Level:
         return math.exp(min(0.0, math.log(max(1, self.m)) - self.n * gain))
 
     def demonstrations_for(self, gain: float) -> float:
-        """How many demonstrations it takes until this gain per demonstration passes; inf where none suffice."""
-        if gain < self.min_gain or gain <= EQUAL:
-            return np.inf
+        """How many demonstrations it takes until this gain per demonstration is significant."""
         return math.log(max(1, self.m) / self.level) / gain

@@ -20,7 +20,7 @@ TITLES = {
     "equivalent": "the same as a rule found, in this world",
     "implied": "implied by the rules found",
     "not significant": "kept, but not significant",
-    "certain": "kept by every trajectory",
+    "certain": "kept by every trajectory that keeps the known rules",
     "broken": "broken",
 }
 
@@ -111,8 +111,8 @@ def _broken(search: Search, i: int) -> Verdict:
 class Decision:
     """What more demonstrations could decide: whether a further rule holds.
 
-    more: how many further ones would do, if all of them keep it; inf where its gain is below `min_gain`. example: the
-    likeliest trajectory that keeps the rules found and breaks this one: a single such demonstration decides at once.
+    more: how many further ones would do, if all of them keep it. example: the likeliest trajectory that keeps the rules
+    found and breaks this one: a single such demonstration decides at once; None where the product is too large.
     """
 
     rule: str
@@ -121,8 +121,6 @@ class Decision:
     example: Trajectory | None
 
     def __str__(self) -> str:
-        if math.isinf(self.more):
-            return f"{self.rule} would gain {self.gain:.3f} nats, which is below min_gain: no number decides for it."
         number = max(1, math.ceil(self.more))
         return (
             f"{self.rule} would gain {self.gain:.3f} nats: about {number:,} more demonstration"
@@ -131,9 +129,9 @@ class Decision:
 
 
 def decisions(search: Search, found: Found, most: int) -> Iterator[Decision]:
-    """The runners-up: candidates with the largest gains that are left."""
+    """The runners-up: candidates with the largest gains that are left, as far as they reach `min_gain`."""
     rules = [*search.known, *(one.candidate.rule for one in found.taken)]
-    open_ones = [one for one in found.last if one.gain > EQUAL and one.share == 1.0]
+    open_ones = [one for one in found.last if one.gain > max(EQUAL, search.min_gain) and one.share == 1.0]
     for one in open_ones[:most]:
         constraint = conjunction([*rules, ~one.candidate.rule])
         try:

@@ -1,0 +1,184 @@
+"""`xmen rules`: which rules the demonstrations keep, and how sure that is."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from xmen.cli._names import named_features
+from xmen.cli._output import YES, check_target, print_facts, print_json, print_notes, print_table, working
+from xmen.cli._source import open_problem
+from xmen.cli.plot import DPI, SUFFIXES
+from xmen.plots.rules import plot_rules
+from xmen.problem import Problem
+from xmen.problem.append import NewRule, append_rules
+from xmen.rules.inference import RuleInference
+from xmen.rules.report import TITLES, Verdict
+from xmen.worlds import Trajectory, read_demos
+
+MOST_SHOWN = 6  # candidates of each kind; --json has all of them
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user asked of a search, beside the problem."""
+
+    write: bool
+    max_rules: int
+    min_gain: float
+    tolerance: float
+    level: float
+    bootstrap: int
+    held_out: Path | None
+    out: Path | None
+
+
+def run_rules(path: Path, demos: Path | None, wanted: Wanted, as_json: bool) -> int:
+    """Search, report, and add what was found to the problem file if asked to."""
+    if wanted.out is not None:
+        check_target(wanted.out, SUFFIXES, "pictures")
+    problem = open_problem(path, demos)
+    trajectories = problem.demos()
+    held_out = None if wanted.held_out is None else read_demos(wanted.held_out)
+    features, _ = named_features(problem)
+    model = RuleInference(
+        problem.world,
+        dict(problem.events),
+        features,
+        known=problem.constraint,
+        max_rules=wanted.max_rules,
+        min_gain=wanted.min_gain,
+        tolerance=wanted.tolerance,
+        level=wanted.level,
+        discount=problem.settings.discount,
+        max_nodes=problem.settings.max_nodes,
+        seed=problem.settings.seed,
+    )
+    with working("trying rules"):
+        model.fit(trajectories)
+    if wanted.bootstrap and model.rules_:
+        with working("trying again on bootstrap samples"):
+            model.stability(wanted.bootstrap)
+    report = _report(path, problem, model, trajectories, held_out)
+    if wanted.write and model.rules_:
+        report["written"] = append_rules(
+            path, problem, [_new(one, model, len(trajectories)) for one in report["rules"]]
+        )
+    if wanted.out is not None and model.rules_:
+        report["picture"] = str(_draw(model, held_out, wanted.out))
+    print_json(report) if as_json else _print(report, model)
+    if wanted.out is not None and not model.rules_:
+        print_notes(["no rule was found, so there is no picture"])
+    return YES
+
+
+def _report(
+    path: Path, problem: Problem, model: RuleInference, demos: list[Trajectory], held_out: list[Trajectory] | None
+) -> dict[str, Any]:
+    verdicts = model.verdicts()
+    found = [asdict(one) for one in verdicts if one.status == "found"]
+    if hasattr(model, "stability_"):
+        for one, share in zip(found, model.stability_.tolist(), strict=True):
+            one["again"] = share
+    if held_out:
+        for one, rule in zip(found, model.rules_, strict=True):
+            one["held_out"] = sum(map(rule.accepts, held_out)) / len(held_out)
+    return {
+        "problem": str(path),
+        "demonstrations": len(demos),
+        "known": list(problem.rules),
+        "candidates": model.n_candidates_,
+        "level": model.level,
+        "least_gain": model.least_gain_,
+        "rules": found,
+        "others": [asdict(one) for one in verdicts if one.status != "found"],
+        "undecided": [
+            {
+                "rule": one.rule,
+                "gain": one.gain,
+                "more_demonstrations": one.more,
+                "example": None if one.example is None else list(one.example.states),
+                "message": str(one),
+            }
+            for one in model.undecided()
+        ],
+    }
+
+
+def _new(found: dict[str, Any], model: RuleInference, n_demos: int) -> NewRule:
+    """The rule as it goes into the file, with its evidence."""
+    kept = f"all {n_demos}" if found["kept"] == 1.0 else f"{found['kept']:.1%} of {n_demos}"
+    gain = _gain(found["gain"], found["estimated"])
+    lines = [
+        f"Found by xmen rules: {kept} demonstrations keep it, a gain of {gain} nats each; one of",
+        f"{model.n_candidates_} candidates would gain as much by chance with probability {found['chance']:.1e}.",
+    ]
+    if "again" in found:
+        lines.append(f"Bootstrap samples of the demonstrations find it again in {found['again']:.0%} of the cases.")
+    return NewRule(found["rule"], lines)
+
+
+def _draw(model: RuleInference, held_out: list[Trajectory] | None, out: Path) -> Path:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 1.8 + 0.45 * len(model.rules_)), layout="constrained")
+    plot_rules(model, held_out, figure.subplots())
+    figure.savefig(out, dpi=DPI)
+    return out
+
+
+def _print(report: dict[str, Any], model: RuleInference) -> None:
+    print_facts(
+        {
+            "demonstrations": f"{report['demonstrations']:,}",
+            "known rules": "; ".join(report["known"]) or "none",
+            "candidates": f"{report['candidates']:,}, of which {len(report['rules'])} are rules of the demonstrator",
+            "level": f"{report['level']:g}: a gain of {report['least_gain']:.3f} nats per demonstration or more",
+        }
+    )
+    if report["rules"]:
+        extra = [
+            (key, title) for key, title in (("again", "found again"), ("held_out", "held out")) if _has(report, key)
+        ]
+        header = ["rule", "gain", "chance", "kept", *(title for _, title in extra)]
+        rows = [
+            (
+                one["rule"],
+                _gain(one["gain"], one["estimated"]),
+                f"{one['chance']:.1e}",
+                f"{one['kept']:.0%}",
+                *(f"{one[key]:.0%}" for key, _ in extra),
+            )
+            for one in report["rules"]
+        ]
+        print_table("rules that were found", header, rows)
+    others = [one for one in model.verdicts() if one.status != "found"]
+    for status, title in TITLES.items():
+        some = [one for one in others if one.status == status]
+        if some:
+            more = (
+                f" (the first {MOST_SHOWN}, {len(some) - MOST_SHOWN} more: see --json)"
+                if len(some) > MOST_SHOWN
+                else ""
+            )
+            print_table(title + more, ["rule", "what is known"], [_row(one) for one in some[:MOST_SHOWN]])
+    print_notes([one["message"] for one in report["undecided"]])
+    if "written" in report:
+        print_facts({"written": f"{len(report['written'])} rules to {report['problem']}"})
+    if "picture" in report:
+        print_facts({"picture": report["picture"]})
+
+
+def _has(report: dict[str, Any], key: str) -> bool:
+    return any(key in one for one in report["rules"])
+
+
+def _row(one: Verdict) -> tuple[str, str]:
+    if one.status == "not significant" and one.gain is not None:
+        return one.rule, f"gain {_gain(one.gain, one.estimated)}, chance {one.chance:.1e}"
+    return one.rule, one.note
+
+
+def _gain(gain: float, estimated: bool) -> str:
+    return f"about {gain:.3f}" if estimated else f"{gain:.3f}"

@@ -1,0 +1,92 @@
+"""`xmen rules`: what it reports, and what it adds to a problem file."""
+
+from __future__ import annotations
+
+import pytest
+
+import xmen as xm
+from cli.commands import report, run
+from xmen.problem import read_problem
+
+PROBLEM = """# my own words
+format = 1
+demonstrations = "demos.csv"
+
+[world]
+kind = "grid"
+width = 5
+height = 5
+start = [0, 0]
+goal = [4, 4]
+moves = ["up", "right"]
+
+[events]
+lamp = { cells = [[0, 2], [1, 1], [2, 3], [1, 4]] }
+puddle = { cells = [[3, 3], [2, 0]] }
+
+[settings]
+seed = 0  # and no rules yet
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.toml").write_text(PROBLEM)
+    problem = read_problem("p.toml")
+    d = xm.distribution(problem.world, xm.count(problem.events["lamp"]) == 1, None)
+    xm.write_demos(d.sample(100, seed=0), "demos.csv")
+    xm.write_demos(d.sample(50, seed=1), "more.csv")
+    return tmp_path
+
+
+def test_rules_are_found_written_and_then_known(folder):
+    found = report("rules --write p.toml")
+    assert [one["rule"] for one in found["rules"]] == ["count(lamp) == 1"]
+    assert found["written"] == ["count(lamp) == 1"]
+    text = (folder / "p.toml").read_text()
+    assert text.startswith(PROBLEM)
+    assert f"a gain of {found['rules'][0]['gain']:.3f} nats" in text
+    assert list(read_problem("p.toml").rules) == ["count(lamp) == 1"]
+    again = report("rules p.toml --write")
+    assert again["rules"] == []
+    assert again["known"] == ["count(lamp) == 1"]
+    assert (folder / "p.toml").read_text() == text
+    assert run("check p.toml").exit_code == 0
+
+
+def test_report_and_picture(folder):
+    result = run("rules p.toml --bootstrap 3 --held-out more.csv --out gains.png")
+    assert result.exit_code == 0, result.output
+    assert "count(lamp) == 1" in result.stdout
+    assert "100%" in result.stdout
+    assert "broken" in result.stdout
+    assert (folder / "gains.png").stat().st_size > 5_000
+    others = {one["rule"]: one for one in report("rules p.toml")["others"]}
+    assert others["never(lamp)"]["status"] == "broken"
+    assert others["never(lamp)"]["demonstration"] is not None
+
+
+def test_nothing_is_found_above_a_gain_that_nothing_has(folder):
+    assert report("rules p.toml --min-gain 5")["rules"] == []
+    result = run("rules p.toml --min-gain 5 --out gains.png --write")
+    assert result.exit_code == 0
+    assert not (folder / "gains.png").exists()
+    assert (folder / "p.toml").read_text() == PROBLEM
+
+
+def test_mistakes(folder):
+    assert run("rules p.toml --level 2").exit_code == 2
+    assert run("rules nothing.toml").exit_code == 2
+    assert run("rules p.toml --out gains.txt").exit_code == 2
+    known = PROBLEM + '\n[[constraints]]\nname = "no lamps"\nrule = "never(lamp)"\n'
+    (folder / "k.toml").write_text(known)
+    result = run("rules k.toml")
+    assert result.exit_code == 1
+    assert "no lamps" in result.stderr
+    inline = PROBLEM.replace("[world]", "constraints = []\n\n[world]", 1)
+    (folder / "i.toml").write_text(inline)
+    result = run("rules i.toml --write")
+    assert result.exit_code == 2
+    assert "[[constraints]]" in result.stderr
+    assert (folder / "i.toml").read_text() == inline
