@@ -26,6 +26,7 @@ from xmen.plots import (
 )
 from xmen.rewards import Floats, LinearReward, reward_table
 from xmen.worlds import GridWorld, Trajectory
+from xmen.worlds.walks import Walks
 
 WIDE = 2.0  # grids this much wider than high fill a row of the figure
 MOST_DRAWN = 200  # trajectories as lines
@@ -111,18 +112,18 @@ class Pictures:
         )
 
     def demos(self) -> Panel:
-        visits = mean_visits(self.demonstrations, self.world.n_states)
+        visits = Walks.of(self.world, self.demonstrations).mean_state_visits()
         return self._bars(f"{len(self.demonstrations)} demonstrations", {"demonstrations": visits})
 
     def sample_panel(self) -> Panel:
         return self._bars(
-            f"{self.n} samples under {self._under}", {"samples": mean_visits(self.samples, self.world.n_states)}
+            f"{self.n} samples under {self._under}", {"samples": Walks.of(self.world, self.samples).mean_state_visits()}
         )
 
     def visits(self) -> Panel:
         series = {self._under: self.distribution.state_visits()}
         if self.problem.demonstrations is not None:
-            series = {"demonstrations": mean_visits(self.demonstrations, self.world.n_states), **series}
+            series = {"demonstrations": Walks.of(self.world, self.demonstrations).mean_state_visits(), **series}
         return self._bars("expected visits", series)
 
     def reward(self) -> Panel:
@@ -240,10 +241,12 @@ class MapPictures(Pictures):
         return self._map("the world and its events", None)
 
     def demos(self) -> Panel:
-        return self._map(f"{len(self.demonstrations)} demonstrations", mean_uses(self.demonstrations, self.world))
+        return self._map(
+            f"{len(self.demonstrations)} demonstrations", Walks.of(self.world, self.demonstrations).mean_visits()
+        )
 
     def sample_panel(self) -> Panel:
-        return self._map(f"{self.n} samples under {self._under}", mean_uses(self.samples, self.world))
+        return self._map(f"{self.n} samples under {self._under}", Walks.of(self.world, self.samples).mean_visits())
 
     def visits(self) -> Panel:
         return self._map(f"expected uses under {self._under}", self.distribution.visits())
@@ -262,20 +265,6 @@ def pictures_of(source: Source, also: Constraint | None, n: int, seed: int) -> P
         return GridPictures(source, also, n, seed)
     places = node_places(source.problem)
     return Pictures(source, also, n, seed) if places is None else MapPictures(source, also, n, seed, places)
-
-
-def mean_visits(trajectories: Sequence[Trajectory], n_states: int) -> Floats:
-    """The mean number of positions at each state (n_states,)."""
-    states = np.concatenate([np.array(tau.states, dtype=np.int64) for tau in trajectories])
-    return np.bincount(states, minlength=n_states) / len(trajectories)
-
-
-def mean_uses(trajectories: Sequence[Trajectory], world: Any) -> Floats:
-    """The mean number of times that each action is taken in each state (n_states, n_actions)."""
-    uses = np.zeros((world.n_states, world.n_actions))
-    for tau in trajectories:
-        np.add.at(uses, (np.array(tau.states[:-1], dtype=int), np.array(tau.actions, dtype=int)), 1.0)
-    return uses / len(trajectories)
 
 
 def mean_reward(reward: Any, world: Any) -> Floats:

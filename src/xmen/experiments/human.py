@@ -15,11 +15,12 @@ from xmen.engines.choose import distribution
 from xmen.experiments.human_drawn import drawings
 from xmen.experiments.human_figures import draw_marginals, draw_trajectories
 from xmen.experiments.human_heldout import fit_best, held_out_scores, mean_and_error, setting_of, settings_table, words
-from xmen.experiments.human_tasks import Task, choke_task, mean_visits, n_kept
+from xmen.experiments.human_tasks import Task, choke_task, n_kept
 from xmen.experiments.methods import ALL, Effort, fit_all, valid_probability
 from xmen.experiments.notebook import Notebook
 from xmen.plots.methods import METHODS
 from xmen.worlds.trajectory import Trajectory
+from xmen.worlds.walks import Walks
 
 N_DRAWN = 1000  # trajectories of each method that are checked
 N_SHOWN = 10
@@ -76,7 +77,9 @@ def choke_point(book: Notebook) -> None:
     visits = {name: model.distribution().state_visits() for name, model in fitted.items()}
     notes = {"demonstrations": "all valid", **{name: f"P(valid) = {p:.1%}" for name, p in valid.items()}}
     book.figure(
-        draw_marginals(task, {"demonstrations": mean_visits(task), **visits}, notes, n_columns=4),
+        draw_marginals(
+            task, {"demonstrations": Walks.of(task.grid, task.demos).mean_state_visits(), **visits}, notes, n_columns=4
+        ),
         "human_marginals",
         "How often each cell is passed, by the demonstrations and by each method; all expectations are exact.",
     )

@@ -18,10 +18,11 @@ from xmen.experiments.human_heldout import (
     settings_table,
     words,
 )
-from xmen.experiments.human_tasks import Task, drawn_task, mean_visits, n_kept
+from xmen.experiments.human_tasks import Task, drawn_task, n_kept
 from xmen.experiments.methods import valid_probability
 from xmen.experiments.notebook import Notebook
 from xmen.plots.methods import METHODS
+from xmen.worlds.walks import Walks
 
 N_DRAWN = 1000  # trajectories of each method that are checked
 N_SHOWN = 10
@@ -54,7 +55,13 @@ def drawings(book: Notebook) -> None:
     notes = {name: f"P(valid) = {p:.1%}" for name, p in valid.items()}
     notes["demonstrations"] = f"{len(task.demos)} drawings"
     book.figure(
-        draw_marginals(task, {"demonstrations": mean_visits(task), **visits}, notes, n_columns=5, most=0.5),
+        draw_marginals(
+            task,
+            {"demonstrations": Walks.of(task.grid, task.demos).mean_state_visits(), **visits},
+            notes,
+            n_columns=5,
+            most=0.5,
+        ),
         "human_drawn_marginals",
         "How often each cell is passed, by the drawings and by each method; all expectations are exact.",
     )

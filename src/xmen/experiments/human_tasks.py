@@ -148,14 +148,6 @@ def drawn_features(grid: GridWorld, distance: NDArray[np.float64]) -> tuple[Floa
     return np.stack(columns, axis=2), names
 
 
-def mean_visits(task: Task) -> Floats:
-    """How often the demonstrations are in each state, on average (n_states,)."""
-    visits = np.zeros(task.grid.n_states)
-    for tau in task.demos:
-        np.add.at(visits, np.array(tau.states), 1.0 / len(task.demos))
-    return visits
-
-
 def n_kept(task: Task, trajectories: Sequence[Trajectory]) -> int:
     """How many of these keep all rules."""
     return sum(map(task.rules.accepts, trajectories))

@@ -138,6 +138,15 @@ class Walks:
         flat: Floats = np.bincount(pairs, weights=uses, minlength=world.n_states * world.n_actions).astype(np.float64)
         return flat.reshape(world.n_states, world.n_actions)
 
+    def mean_visits(self) -> Floats:
+        """How often each action is taken in each state, on average; shape (n_states, n_actions)."""
+        return self.visits() / max(len(self), 1)
+
+    def mean_state_visits(self) -> Floats:
+        """The number of positions at each state, on average; shape (n_states,)."""
+        counts = np.bincount(self.states(), minlength=self.world.n_states)
+        return counts.astype(np.float64) / max(len(self), 1)
+
     def visit_rows(self, discount: float = 1.0) -> csr_matrix:
         """Discounted visits of each, as sparse rows of shape (n, n_states * n_actions)."""
         shape = (len(self), self.world.n_states * self.world.n_actions)
