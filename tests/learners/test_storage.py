@@ -207,7 +207,7 @@ def test_any_wrong_value_is_a_storage_error(model, tmp_path, part):
 
 SETTINGS = {
     "exact": {"method": "exact", "checkpoint_every": 1},
-    "cells": {"method": "cells", "oracle": "listed", "max_iter": 12, "checkpoint_every": 2, "n_cells": 8},
+    "cells": {"method": "cells", "oracle": "listed", "cell_size": 24.0, "n_cells": 4, "tol": 1e-3},
 }
 
 
@@ -220,7 +220,7 @@ def test_resume_is_bit_for_bit(method, tmp_path):
     grid, rule, features, demos = grid_task(6)
     settings = {"seed": 4, **SETTINGS[method]}
     whole = quiet_fit(XMEN(grid, rule, features, **settings), demos)
-    for stop in (1, 3, 5, whole.n_iter_ - 1):
+    for stop in sorted({1, 3, 5, whole.n_iter_ - 1} & set(range(1, whole.n_iter_))):
         file = tmp_path / f"{stop}.checkpoint"
         first = XMEN(grid, rule, features, checkpoint=file, callback=lambda r, n=stop: r.iteration == n, **settings)
         quiet_fit(first, demos)
@@ -256,7 +256,7 @@ def test_resume_after_sigkill(method, tmp_path):
     code = KILLED.format(tests=tests, file=file, settings=SETTINGS[method])
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     for line in process.stdout:
-        if int(line) >= 5:
+        if int(line) >= (5 if method == "exact" else 2):
             time.sleep(0.02)
             os.kill(process.pid, signal.SIGKILL)
             break

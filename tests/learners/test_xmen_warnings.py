@@ -55,9 +55,10 @@ def test_every_method_names_what_cannot_be_known(method, oracle, max_nodes):
         XMEN(grid, None, features, **settings).fit(free)
     assert "the least or the most possible of feature 1: " in _only(told, UnboundedWarning)
     assert "ended where its steps did" in _only(told, UnboundedWarning)
-    with pytest.warns(LearningWarning) as told:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
         XMEN(grid, None, features, l2=0.1, **settings).fit(free)
-    assert {warning.category for warning in told} == {ConvergenceWarning}
+    assert [warning.category for warning in told] == ([ConvergenceWarning] if method == "paper" else [])
 
 
 def _only(told, category):

@@ -15,7 +15,6 @@ from xmen.cli._names import named_features
 from xmen.errors import EngineError
 from xmen.learners.base import Learner
 from xmen.learners.xmen import XMEN
-from xmen.methods.cells import DEFAULT_MAX_ITER
 from xmen.methods.paper import DEFAULT_MAX_ITER as PAPER_MAX_ITER
 from xmen.problem import Problem
 
@@ -95,9 +94,7 @@ def make_learner(choice: Choice, problem: Problem) -> Learner:
 
 
 def bar_length(choice: Choice) -> int | None:
-    """The number of iterations to come, where that is known: an exact fit stops at its optimum, whenever that is."""
-    if choice.method == "cells":
-        return choice.max_iter or DEFAULT_MAX_ITER
+    """The number of iterations to come, where that is known: others stop at their optimum, whenever that is."""
     if choice.method == "paper":
         return choice.max_iter or PAPER_MAX_ITER
     return None

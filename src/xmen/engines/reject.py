@@ -127,6 +127,21 @@ class RejectDistribution(Distribution):
             yield n, valid
             size *= 2
 
+    def accepted(self, n: int, rng: np.random.Generator) -> tuple[list[Walks], int]:
+        """Batches with at least n valid walks in all, not checked again, and how many relaxed draws they took."""
+        batches, n_drawn = list[Walks](), 0
+        for drawn, valid in self._accepted(rng):
+            batches.append(valid)
+            n_drawn += drawn
+            if sum(map(len, batches)) >= n:
+                break
+        return batches, n_drawn
+
+    @property
+    def relaxed_log_partition(self) -> float:
+        """log Z of the relaxation, exactly: that of all draws, refused ones included."""
+        return float(self._relaxed.log_partition())
+
     @once
     def _moments(self) -> WalkMoments:
         """Means and their spread over a fixed number of relaxed draws."""

@@ -21,7 +21,6 @@ from xmen.methods.causal_demonstrations import (
     require_allowed,
     require_episodes,
 )
-from xmen.methods.cells import seed_sequence
 from xmen.methods.coordinates import Coordinates, read_l2
 from xmen.methods.demonstrations import Demonstrations, gather, listed
 from xmen.methods.identify import name_features
@@ -30,6 +29,7 @@ from xmen.methods.network_run import DEFAULT_MAX_ITER as NETWORK_MAX_ITER
 from xmen.methods.network_run import NeuralRun
 from xmen.methods.network_training import NeuralTraining, Optimiser
 from xmen.methods.runs import Run, drive
+from xmen.methods.seeds import seed_sequence
 from xmen.notices import UnboundedWarning, notify
 from xmen.policies.allowed import ever_allowed, restricted
 from xmen.policies.behaviour import BEST, SURE, Aim, Behaviour

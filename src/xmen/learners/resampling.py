@@ -11,9 +11,9 @@ from xmen.engines.distribution import Seed
 from xmen.errors import EngineError
 from xmen.learners.base import Learner, Rules
 from xmen.machines.release import release
-from xmen.methods.cells import seed_sequence
 from xmen.methods.paper import DEFAULT_DELTA_WEIGHTED, DEFAULT_FAILURE
 from xmen.methods.proposal import Proposal, effective_sample_size
+from xmen.methods.seeds import seed_sequence
 from xmen.rewards import LinearReward
 from xmen.rewards.features import DenseFeatures
 from xmen.worlds.trajectory import Trajectory

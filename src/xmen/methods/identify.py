@@ -11,6 +11,7 @@ import numpy as np
 
 from xmen.engines.diagnosis import multiply
 from xmen.engines.exact import ExactDistribution
+from xmen.engines.reject import RejectDistribution
 from xmen.engines.xor import XorDistribution
 from xmen.errors import ProductTooLargeError
 from xmen.methods.coordinates import read_l2
@@ -31,7 +32,7 @@ MOST_NODES = 1_000_000  # of a product that is made for these questions alone
 SHOWN = 6
 
 
-def warn_undetermined(base: ExactDistribution | XorDistribution, task: Task, ended: str) -> None:
+def warn_undetermined(base: ExactDistribution | XorDistribution | RejectDistribution, task: Task, ended: str) -> None:
     """Warn of weights that no demonstrations could tell, and of those without a finite optimum.
 
     `ended` says where the fit stopped all the same. A penalty decides: with one there is nothing to say. Nor is there
@@ -59,7 +60,7 @@ def warn_undetermined(base: ExactDistribution | XorDistribution, task: Task, end
         )
 
 
-def _exactly(base: ExactDistribution | XorDistribution) -> ExactDistribution | None:
+def _exactly(base: ExactDistribution | XorDistribution | RejectDistribution) -> ExactDistribution | None:
     """The same trajectories by the exact engine: what is there, or a product of few enough nodes."""
     if isinstance(base, ExactDistribution):
         return base

@@ -10,11 +10,11 @@ from typing import Any
 from xmen.engines.distribution import Distribution
 from xmen.engines.settings import DEFAULT_CELL_SIZE
 from xmen.errors import EngineError, RewardError
-from xmen.methods.cells import seed_sequence
 from xmen.methods.likelihood import CellsLikelihood, DistributionLikelihood, Likelihood
 from xmen.methods.network_run import DEFAULT_MAX_ITER, NeuralRun
 from xmen.methods.network_training import NeuralTraining
 from xmen.methods.runs import Task
+from xmen.methods.seeds import seed_sequence
 from xmen.rewards.neural import NeuralReward
 
 

@@ -26,7 +26,6 @@ from typing import NamedTuple
 import numpy as np
 
 from xmen.engines.xor import XorDistribution
-from xmen.methods.cells import seed_sequence
 from xmen.methods.coordinates import read_l2
 from xmen.methods.identify import warn_undetermined
 from xmen.methods.paper_bounds import compute_bounds, gradient_factor, largest_step, warn_outside
@@ -39,6 +38,7 @@ from xmen.methods.proposal import (
     variance_descent,
 )
 from xmen.methods.runs import Outcome, Run, Task
+from xmen.methods.seeds import seed_sequence
 from xmen.notices import ConvergenceWarning, notify
 from xmen.progress.monitor import Monitor
 from xmen.rewards import Floats

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from xmen.engines.distribution import Distribution
@@ -14,18 +16,22 @@ from xmen.rewards import Floats, Reward
 from xmen.rewards.features import Features
 from xmen.storage.checkpoint import Checkpoint
 
+DEFAULT_TOL = 1e-7  # of a gradient; a method that measures otherwise has its own in place of it
+
 State = TypeVar("State", bound=tuple[Any, ...])
 
 
 class Outcome(NamedTuple):
     """What a run hands back: the weights of the features, or a reward that needs none.
 
-    `base` is a compiled distribution that can answer for the model, if there is one.
+    `base` is a compiled distribution that can answer for the model, if there is one. `learned` has what else the model
+    will know after the fit, by the name of its attribute.
     """
 
     answer: Floats | Reward
     converged: bool
     base: Distribution | None
+    learned: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -47,11 +53,16 @@ class Task:
         """The mean of f(tau) over the demonstrations (d,)."""
         return self.features.contract(self.demos.visits(self.learner.discount))
 
+    def tol(self, default: float) -> float:
+        """The tolerance that was asked for; where none was, the method's own."""
+        return default if self.learner.tol == DEFAULT_TOL else float(self.learner.tol)
+
 
 class Run(ABC, Generic[State]):
     """A method of fitting. States are named tuples of arrays, numbers and plain dictionaries: they can be stored."""
 
     state_type: type[State]
+    stores_every_step: bool = False  # steps so long that a checkpoint is due after each, whatever was asked for
 
     @abstractmethod
     def start(self) -> State:
@@ -88,7 +99,7 @@ def drive(run: Run[State], monitor: Monitor, checkpoint: Checkpoint | None) -> O
         while not run.finished(reached[0]):
             reached = (*run.step(reached[0]), reached[2] + 1)
             stop = monitor.record(**reached[1])
-            if checkpoint is not None and checkpoint.due(reached[2]):
+            if checkpoint is not None and (run.stores_every_step or checkpoint.due(reached[2])):
                 checkpoint.save(reached[0], monitor.history)
             if stop:
                 break

@@ -1,0 +1,223 @@
+"""Rounds of weighted draws: each is minimised over by L-BFGS, and judged by the next one's draws.
+
+Draws serve every theta (`draws`), so that fresh ones for every step would be waste. A round's draws first *judge* the
+weights at hand, which were not fitted to them, and end the fit when the gradient is within its noise and the distance
+from the optimum is within `tol` nats. Else they join the others, and L-BFGS finds the minimum over all of them: a
+convex, deterministic problem without a step size. It goes only as far as enough draws carry the weight: beyond, the
+minimum would be an accident of theirs, and the next round draws from where it came to.
+
+How many draws the next round needs follows from the distance that their number lets expect, tr(H^+ V) / 2, which falls
+as one over their number. Where they come from, and how, is the source's business (`sources`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xmen.engines.reject import RejectDistribution
+from xmen.engines.xor import XorDistribution
+from xmen.methods.cell_draws import CellReader
+from xmen.methods.cell_plan import CellSource
+from xmen.methods.coordinates import read_l2
+from xmen.methods.draws import DrawnLoss, Draws
+from xmen.methods.identify import warn_undetermined
+from xmen.methods.judge import Judgement, Metric, expected_distance, judge
+from xmen.methods.lbfgs import Lbfgs
+from xmen.methods.reject_draws import RejectSource
+from xmen.methods.runs import Outcome, Run, Task
+from xmen.methods.seeds import seed_sequence
+from xmen.methods.sources import Batch, Plan, Source
+from xmen.notices import ConvergenceWarning, GuaranteeWarning, notify
+from xmen.progress.monitor import Monitor
+from xmen.rewards import Floats
+from xmen.sampling import Info
+
+DEFAULT_MAX_ITER = 20  # rounds
+DEFAULT_TOL = 0.005  # nats
+AIMED = 0.7  # of tol: the expected distance that rounds aim at, so that the judge agrees
+LEAST_TOL = 1e-12  # what a tol of 0 is taken for
+MOST_GROWTH = 4.0  # times as many draws as there are, in one round
+JUDGING, FEW = 0.35, 10.0  # times as many, where they are only expected to agree; few features need more for a bound
+HELPING = 0.01  # share of a batch in the estimate below which it is dropped
+SEEN_PER_FEATURE, LEAST_SEEN = 2.0, 50.0  # draws that have to carry the weight, wherever L-BFGS may go
+FIRST_PER_SEEN = 4.0  # times as many are drawn in the first round, from which it has to move away
+MOST_STEPS = 500  # of L-BFGS in a round
+FLAT_GRADIENT = 1e-7  # where L-BFGS ends, in units of the features' scale
+HALVINGS = 10  # of a step of L-BFGS that goes too far
+PASSES = 2  # minimisations per round: the first moves the weights that the batches' shares depend on
+ROUNDING = 1e-9  # nats: what an exact answer may be off
+
+
+class RoundsState(NamedTuple):
+    """Where a run stands: the weights, all draws so far, and what to draw next.
+
+    `distance` and `bound` are of `weights`, in nats; infinite where the draws were too few to reach a minimum. `seed`
+    is the entropy and key of the run's SeedSequence: round t uses its t-th child. `judged`: by draws that the weights
+    were not fitted to.
+    """
+
+    weights: Floats
+    weights_std: Floats
+    draws: dict[str, Any]
+    plan: Plan
+    iteration: int
+    distance: float
+    bound: float
+    n_lost: int
+    seed: dict[str, Any]
+    finished: bool = False
+    converged: bool = False
+
+
+class RoundsRun(Run[RoundsState]):
+    """Rounds until the answer is within `tol` nats of the optimum, as draws that it was not fitted to see it."""
+
+    state_type = RoundsState
+    stores_every_step = True
+
+    def __init__(self, task: Task, base: XorDistribution | RejectDistribution) -> None:
+        learner = task.learner
+        self.task, self.base, self.l2 = task, base, read_l2(learner.l2, task.features.d)
+        self.tol = task.tol(DEFAULT_TOL)
+        self.max_iter = DEFAULT_MAX_ITER if learner.max_iter is None else int(learner.max_iter)
+        self.features, self.demo_features = task.features, task.demo_features
+        self.least_seen = max(SEEN_PER_FEATURE * self.features.d, LEAST_SEEN)
+        self.source: Source
+        if isinstance(base, RejectDistribution):
+            self.source = RejectSource(base, self.features)
+        else:
+            size = None if learner.cell_size is None else float(learner.cell_size)
+            self.source = CellSource(CellReader(base, task.demos), self.features, int(learner.n_cells), size)
+
+    def start(self) -> RoundsState:
+        zeros = np.zeros(self.features.d)
+        seeds = seed_sequence(self.task.learner.seed)
+        seed = {"entropy": seeds.entropy, "spawn_key": list(seeds.spawn_key)}
+        return RoundsState(zeros, zeros, {}, {}, 0, math.inf, math.inf, 0, seed)
+
+    def finished(self, state: RoundsState) -> bool:
+        return state.finished or state.iteration >= self.max_iter
+
+    def step(self, state: RoundsState) -> tuple[RoundsState, dict[str, float]]:
+        key = (*state.seed["spawn_key"], state.iteration)
+        rng = np.random.default_rng(np.random.SeedSequence(state.seed["entropy"], spawn_key=key))
+        plan, spent = (state.plan, Info()) if state.plan else self.source.first(self._wanted(), rng)
+        batch = self.source.read(plan, state.weights, rng)
+        spent += batch.info
+        state = state._replace(plan=plan, iteration=state.iteration + 1, n_lost=state.n_lost + batch.n_lost)
+        first, exact = not state.draws, not batch.draws.noise.any()
+        judged = None if first or exact else self._judge(state, batch.draws)
+        if judged is not None:
+            agreed = judged.enough and judged.within_noise and max(judged.distance, state.distance) <= self.tol
+            if agreed or state.iteration >= self.max_iter:
+                ended = state._replace(finished=agreed, converged=agreed, distance=judged.distance, bound=judged.bound)
+                return ended, _entry(ended, judged, batch, spent)
+        draws = batch.draws if first or exact else Draws.from_arrays(state.draws).joined(batch.draws)
+        after, own = self._minimise(state, draws)
+        return after, _entry(after, judged or own, batch, spent)
+
+    def _wanted(self) -> float:
+        """Draws of the first round: as many as would do if each were a draw from P at the optimum."""
+        return max(0.5 * self.features.d / max(AIMED * self.tol, LEAST_TOL), FIRST_PER_SEEN * self.least_seen)
+
+    def _loss(self, draws: Draws) -> DrawnLoss:
+        return DrawnLoss(draws, self.features, self.demo_features, self.l2)
+
+    def _judge(self, state: RoundsState, fresh: Draws) -> Judgement:
+        draws = Draws.from_arrays(state.draws)
+        fitted, both = self._loss(draws), self._loss(draws.joined(fresh))
+        fitted.share_by_size(state.weights)
+        both.share_by_size(state.weights)
+        metric = Metric(both.spread(state.weights).hessian, self.features.scale)
+        noise = fitted.spread(state.weights).noise
+        return judge(state.weights, self._loss(fresh), metric, noise, self.least_seen)
+
+    def _minimise(self, state: RoundsState, draws: Draws) -> tuple[RoundsState, Judgement]:
+        """The state at the minimum over all draws, with the plan of the next round; and what the draws say of it.
+
+        Batches are shared by their sizes at the minimum, and those that no longer help are left out.
+        """
+        loss, weights, reached = self._loss(draws), state.weights, False
+        for _ in range(PASSES):
+            loss.share_by_size(weights)
+            helping = loss.shares >= HELPING
+            if not helping.all():
+                loss = self._loss(loss.draws.keeping(helping))
+                loss.share_by_size(weights)
+            weights, reached = self._descend(loss, weights)
+        loss.share_by_size(weights)
+        value, spread = loss(weights), loss.spread(weights)
+        metric = Metric(spread.hessian, self.features.scale)
+        left = 0.5 * float(np.square(metric.vector(value.gradient)).sum())  # by L-BFGS
+        distance = left + expected_distance(spread, metric) if reached else math.inf
+        own = judge(weights, loss, metric, spread.noise, self.least_seen)
+        exact = not loss.draws.noise.any()
+        state = state._replace(
+            weights=weights,
+            weights_std=metric.weights_std(spread.noise),
+            draws=loss.draws.as_arrays(),
+            distance=distance,
+            bound=distance + ROUNDING if exact else max(own.bound, distance),
+        )
+        if exact:
+            return state._replace(finished=True, converged=distance <= max(self.tol, ROUNDING)), own
+        judging = max(JUDGING, min(1.0, FEW / self.features.d))
+        growth = min(max(distance / max(AIMED * self.tol, LEAST_TOL) - 1.0, judging), MOST_GROWTH)
+        effective = growth * max(loss.seen(weights), self.least_seen)
+        return state._replace(plan=self.source.next(state.plan, weights, loss, effective)), own
+
+    def _descend(self, loss: DrawnLoss, weights: Floats) -> tuple[Floats, bool]:
+        """L-BFGS, as far as enough draws carry the weight; whether that was all the way."""
+        optimiser = Lbfgs(loss, self.features.scale, self._reach, FLAT_GRADIENT)
+        state, exact = optimiser.start(weights), not loss.draws.noise.any()
+        while not state.finished and state.iteration < MOST_STEPS:
+            before, state = state.weights, optimiser.step(state)
+            if exact or loss.seen(state.weights) >= self.least_seen:
+                continue
+            step = state.weights - before
+            for _ in range(HALVINGS):
+                step = 0.5 * step
+                if loss.seen(before + step) >= self.least_seen:
+                    return before + step, False
+            return before, False
+        return state.weights, True
+
+    def _reach(self, direction: Floats) -> float:
+        return float(np.abs(self.features.table(direction)).max(initial=0.0))
+
+    def conclude(self, state: RoundsState, monitor: Monitor) -> Outcome:
+        if not (state.converged or monitor.stopped or monitor.interrupted):
+            notify(
+                f"after max_iter = {self.max_iter} rounds the answer is about {state.distance:.2g} nats from the "
+                f"optimum, and not surely within tol = {self.tol:g}. Raise max_iter or tol; if weights keep growing "
+                "the optimum may be infinite, and l2 > 0 makes it finite.",
+                ConvergenceWarning,
+            )
+        if state.n_lost:
+            notify(
+                f"{state.n_lost} cells were lost to a solver that hung or died. Hard cells are not like others: the "
+                "answer may be biased. Raise time_limit, or cell_size for fewer parities.",
+                GuaranteeWarning,
+            )
+        warn_undetermined(self.base, self.task, "where its steps did")
+        learned = {"weights_std_": state.weights_std, "distance_": state.distance, "distance_bound_": state.bound}
+        return Outcome(state.weights, state.converged, None, learned)
+
+
+def _entry(state: RoundsState, seen: Judgement, batch: Batch, spent: Info) -> dict[str, float]:
+    return {
+        "loss": seen.loss,
+        "loss_std": seen.loss_std,
+        "gradient_norm": float(np.linalg.norm(seen.gradient)),
+        "gradient_std": float(np.linalg.norm(seen.gradient_std)),
+        "parities": batch.parities,
+        "cells": batch.info.n_cells,
+        "solutions": spent.n_points,
+        "queries": spent.n_queries,
+        "lost": batch.n_lost,
+        "distance": state.distance,
+        "distance_bound": state.bound,
+    }

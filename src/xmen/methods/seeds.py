@@ -1,0 +1,16 @@
+"""The stream of random numbers that a fit has for itself."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xmen.engines.distribution import Seed
+
+
+def seed_sequence(seed: Seed) -> np.random.SeedSequence:
+    """The seed of a learning run: one number drawn from a Generator, a child of a SeedSequence."""
+    if isinstance(seed, np.random.Generator):
+        return np.random.SeedSequence(int(seed.integers(2**63)))
+    if isinstance(seed, np.random.SeedSequence):
+        return np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, 0))
+    return np.random.SeedSequence(seed, spawn_key=(0,))

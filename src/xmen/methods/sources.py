@@ -1,0 +1,36 @@
+"""Where the draws of a round come from: what rounds ask of hash cells, rejection, or anything else that draws."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from xmen.methods.draws import DrawnLoss, Draws
+from xmen.rewards import Floats
+from xmen.sampling import Info
+
+Plan: TypeAlias = dict[str, float]
+"""What to draw next, in numbers that can be stored; only its source reads it."""
+
+
+class Batch(NamedTuple):
+    """Draws, what they cost, how many cells were lost on the way, and how many parities cut them (0: none)."""
+
+    draws: Draws
+    info: Info
+    n_lost: int = 0
+    parities: int = 0
+
+
+class Source(Protocol):
+    """Draws batches of weighted trajectories; every draw is a function of the plan, the weights and the generator."""
+
+    def first(self, wanted: float, rng: np.random.Generator) -> tuple[Plan, Info]:
+        """The plan of the first round, for about `wanted` draws, and what it cost to find."""
+
+    def read(self, plan: Plan, weights: Floats, rng: np.random.Generator) -> Batch:
+        """One batch, drawn as planned when the weights were found."""
+
+    def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float) -> Plan:
+        """The plan of the next round, to be worth `effective` draws from P at these weights."""

@@ -1,0 +1,219 @@
+"""Rounds of weighted draws: the estimator against a listed sum, error bars against their own spread, and the judge."""
+
+from __future__ import annotations
+
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+
+import xmen as xm
+from learners.quiet import quiet_fit
+from learners.tasks import grid_task, small_task
+from xmen.errors import OracleError
+from xmen.learners.xmen import XMEN
+from xmen.methods.cell_draws import CellReader
+from xmen.methods.demonstrations import gather
+from xmen.methods.draws import DrawnLoss, Draws
+from xmen.methods.judge import Metric, judge, largest_decrement
+from xmen.methods.objective import Objective
+from xmen.methods.rounds import RoundsRun
+from xmen.methods.runs import Task, drive
+from xmen.notices import GuaranteeWarning
+from xmen.oracles import ListedOracle
+from xmen.progress.monitor import Monitor
+from xmen.rewards.features import DenseFeatures
+from xmen.worlds.edge_weights import EdgeWeights
+
+HASHED = {"method": "cells", "oracle": "listed", "engine": "exact", "cell_size": 48.0, "n_cells": 8}
+
+
+def listed(task) -> Draws:
+    """All valid trajectories of a small task, each with measure 1: nothing is left to chance."""
+    walks = xm.distribution(task.world, task.constraint, None, engine="xor", oracle="listed").hashed.walks
+    dynamics = walks.scores(EdgeWeights.of(task.world))
+    return Draws.of_samples(walks.visit_rows(task.discount), dynamics, np.full(len(walks), -np.log(len(walks))))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_loss_over_all_trajectories_is_the_loss(seed):
+    """Against the tests' own enumeration, with the gradient by finite differences; a second batch changes nothing."""
+    task = small_task(seed, spellable=True)
+    features = DenseFeatures(task.features)
+    draws = listed(task)
+    theta = np.random.default_rng(seed).normal(size=features.d)
+    for each in (draws, draws.joined(draws)):
+        loss = DrawnLoss(each, features, task.demo_features, 0.3)
+        value = loss(theta)
+        assert value.loss == pytest.approx(task.loss(theta, 0.3), abs=1e-9)
+        for k, unit in enumerate(1e-5 * np.eye(features.d)):
+            slope = (task.loss(theta + unit, 0.3) - task.loss(theta - unit, 0.3)) / 2e-5
+            assert value.gradient[k] == pytest.approx(slope, abs=1e-6)
+        curvature = loss.spread(theta).hessian
+        steps = [loss(theta + unit).gradient - loss(theta - unit).gradient for unit in 1e-5 * np.eye(features.d)]
+        np.testing.assert_allclose(curvature, np.array(steps) / 2e-5, atol=1e-6)
+
+
+def test_stored_draws_come_back():
+    draws = listed(small_task(0, spellable=True))
+    again = Draws.from_arrays(draws.joined(draws).as_arrays()).keeping(np.array([False, True]))
+    assert len(again) == len(draws)
+    np.testing.assert_array_equal(again.visits.toarray(), draws.visits.toarray())
+    np.testing.assert_array_equal(again.log_measure, draws.log_measure)
+
+
+@pytest.mark.parametrize("tilt", [0.0, 1.0])
+def test_noise_is_what_it_is_said_to_be(tilt):
+    """100 batches of hash cells: the gradient is unbiased within 4 standard errors, and its spread within a third.
+
+    The mean of 400 squared ratios has a standard deviation of at most 0.15 even if each batch's 4 components move
+    together, so that a variance that is wrong by a factor 2 is caught.
+    """
+    grid, rule, array, demos = grid_task(6)
+    # Plain cells far from where they are weighed are what rounds avoid: too few draws would carry the weight.
+    features, theta = DenseFeatures(array), (1.0 if tilt else 0.2) * np.array([0.5, -0.3, 0.2, 0.8])
+    hashed = xm.distribution(grid, rule, None, engine="xor", oracle="listed")
+    reader = CellReader(hashed, gather(grid, rule, demos[:5]))
+    table = features.table(tilt * theta) if tilt else None
+    space = reader.plain if table is None else reader.tilted(table)
+    m = 4 if table is None else 6
+    exact = Objective(xm.distribution(grid, rule, None), features, np.zeros(4), 0.0)(theta)
+    ratios, losses = [], []
+    for seed in range(100):
+        batch = reader.read(space, table, 8, m, np.random.default_rng(seed))
+        loss = DrawnLoss(batch.draws, features, np.zeros(4), 0.0)
+        value, spread = loss(theta), loss.spread(theta)
+        ratios.append((value.gradient - exact.gradient) / np.sqrt(spread.noise.diagonal()))
+        losses.append((value.loss - exact.loss) / spread.log_partition_std)
+    for each in (np.array(ratios), np.array(losses)[:, None]):
+        assert 0.67 < np.mean(each**2) < 1.5
+        assert np.abs(each.mean(axis=0)).max() < 0.4
+
+
+def test_the_bound_is_exact_where_noise_is_one_number():
+    """One direction of unit noise: q = (g + z)^2. Of 4,000 draws at g = 2, 95 % give a bound of 4 or more."""
+    rng = np.random.default_rng(0)
+    found = [largest_decrement((2.0 + z) ** 2, np.eye(1)) >= 4.0 for z in rng.normal(size=4000)]
+    assert 0.94 < np.mean(found) < 0.96
+
+
+def test_the_judge_knows_nothing_but_its_draws():
+    """Weights at the optimum pass, weights away from it do not, and are as far away as they are."""
+    grid, rule, array, demos = grid_task(6)
+    features = DenseFeatures(array)
+    best = XMEN(grid, rule, array).fit(demos).weights_
+    mean = features.contract(gather(grid, rule, demos).visits())
+    objective = Objective(xm.distribution(grid, rule, None), features, mean, 0.0)
+    reader = CellReader(xm.distribution(grid, rule, None, engine="xor", oracle="listed"), gather(grid, rule, demos))
+    space, table = reader.tilted(features.table(best)), features.table(best)
+    for away, within in ((np.zeros(4), True), (np.array([0.3, 0.0, 0.0, 0.0]), False)):
+        weights = best + away
+        fresh = DrawnLoss(reader.read(space, table, 40, 8, np.random.default_rng(1)).draws, features, mean, 0.0)
+        metric = Metric(fresh.spread(weights).hessian, features.scale)
+        seen = judge(weights, fresh, metric, np.zeros((4, 4)), 50.0)
+        truth = objective(weights).loss - objective(best).loss
+        assert seen.within_noise == within
+        assert truth <= seen.bound
+        assert abs(seen.distance - truth) < 0.3 * truth + 0.005
+
+
+def test_the_stated_bound_covers_the_distance():
+    """30 fits by noisy cells: 27 bounds or more lie above the true distance, and the mean estimate is near the mean."""
+    grid, rule, features, demos = grid_task(7)
+    best = XMEN(grid, rule, features).fit(demos).score(demos)
+    covered, gaps, stated = 0, [], []
+    for seed in range(30):
+        model = quiet_fit(XMEN(grid, rule, features, seed=seed, tol=0.01, **HASHED), demos)
+        gaps.append(best - model.score(demos))
+        stated.append(model.distance_)
+        covered += model.distance_bound_ >= gaps[-1]
+        assert model.converged_
+    assert covered >= 27
+    assert max(gaps) < 0.01
+    assert 0.4 < np.mean(stated) / np.mean(gaps) < 2.5
+
+
+def test_the_standard_error_of_the_weights():
+    """The weights of 30 fits to different cells spread as their stated standard errors say, within a factor 2."""
+    grid, rule, features, demos = grid_task(7)
+    models = [quiet_fit(XMEN(grid, rule, features, seed=s, tol=0.01, **HASHED), demos) for s in range(20)]
+    best = XMEN(grid, rule, features).fit(demos).weights_
+    ratios = np.array([(model.weights_ - best) / model.weights_std_ for model in models])
+    assert 0.25 < np.mean(ratios**2) < 4.0
+
+
+def test_results_do_not_depend_on_who_reads_the_cells():
+    grid, rule, features, demos = grid_task(6)
+    alone = quiet_fit(XMEN(grid, rule, features, seed=3, tol=0.02, **HASHED), demos)
+    with joblib.parallel_config(backend="threading", n_jobs=3):
+        together = quiet_fit(XMEN(grid, rule, features, seed=3, tol=0.02, **HASHED), demos)
+    np.testing.assert_array_equal(alone.weights_, together.weights_)
+
+
+def test_a_solver_that_dies_costs_a_cell(monkeypatch):
+    grid, rule, features, demos = grid_task(6)
+    read, calls = ListedOracle.cell, []
+
+    def cell(self, parities, limit=None):
+        calls.append(parities.m)
+        if limit is None and (parities.matrix[0, 0] & parities.matrix[0, 1] & parities.rhs[0] if parities.m else 0):
+            raise OracleError("the process died")
+        return read(self, parities, limit)
+
+    monkeypatch.setattr(ListedOracle, "cell", cell)
+    with pytest.warns(GuaranteeWarning, match="cells were lost"):
+        model = XMEN(grid, rule, features, seed=0, tol=0.02, **HASHED).fit(demos)
+    assert sum(record.details["lost"] for record in model.history_) > 0
+    monkeypatch.undo()
+    assert XMEN(grid, rule, features).fit(demos).score(demos) - model.score(demos) < 0.1
+
+
+def test_a_solver_that_always_dies_is_an_error(monkeypatch):
+    grid, rule, features, demos = grid_task(6)
+
+    def cell(self, parities, limit=None):
+        raise OracleError("the process died")
+
+    monkeypatch.setattr("xmen.methods.cell_draws.read_cell", cell)
+    with pytest.raises(xm.EngineError, match=r"cells of . parities were lost"):
+        XMEN(grid, rule, features, seed=0, **HASHED).fit(demos)
+
+
+def test_rounds_of_exact_samples_by_rejection():
+    """The same rounds over another source; the rule about keys rejects half of the draws."""
+    grid, rule, features, demos = grid_task(6)
+    learner = XMEN(grid, rule, features, seed=0, tol=0.01)
+    task = Task(gather(grid, rule, demos), DenseFeatures(features), learner)
+    base = xm.distribution(grid, rule, None, engine="reject", max_nodes=800)
+    assert base.relaxation.rejecting
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        outcome = drive(RoundsRun(task, base), Monitor(None), None)
+    mean = task.demo_features
+    objective = Objective(xm.distribution(grid, rule, None), task.features, mean, 0.0)
+    best = XMEN(grid, rule, features).fit(demos).weights_
+    gap = objective(outcome.answer).loss - objective(best).loss
+    assert outcome.converged
+    assert -1e-9 < gap < 0.02
+
+
+def test_draws_from_paws_minimise_to_the_optimum():
+    """PAWS as a source: 300 draws from exp(theta . f) within 1.1 stand for P by their weights."""
+    from xmen.methods.lbfgs import Lbfgs
+    from xmen.methods.proposal import Proposal
+
+    grid, rule, array, demos = grid_task(6)
+    features = DenseFeatures(array)
+    best = XMEN(grid, rule, array).fit(demos).weights_
+    proposal = Proposal(xm.distribution(grid, rule, None, engine="xor", oracle="listed"), features)
+    theta = 0.8 * best
+    pool = proposal.draw(theta, np.zeros(4), 0.0, 300, 1.1, 0.05, np.random.default_rng(0))
+    draws = Draws.of_samples(pool.walks.visit_rows(), pool.log_dynamics, pool.features @ theta)
+    mean = features.contract(gather(grid, rule, demos).visits())
+    optimiser = Lbfgs(DrawnLoss(draws, features, mean, 0.0), features.scale, lambda v: float(np.abs(v).max()), 1e-6)
+    state = optimiser.start(theta)
+    while not state.finished:
+        state = optimiser.step(state)
+    objective = Objective(xm.distribution(grid, rule, None), features, mean, 0.0)
+    assert -1e-9 < objective(state.weights).loss - objective(best).loss < 0.05
