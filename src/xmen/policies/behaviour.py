@@ -130,7 +130,14 @@ class Behaviour:
                 order, *graph, reward, end, won, after.value, after.chance, out.value, out.chance, out.shares, TOLERANCE
             )
             return
-        sweeps.soft_layer(order, *graph, reward, end, after.value, out.value, out.shares)
+        if self.timeless:
+            sweeps.soft_sweep(order, *graph, reward, end, after.value, out.value, out.shares)
+        else:
+            sweeps.logit_layer(len(order), *graph, reward, end, after.value, out.value, out.shares)
+            np.exp(out.shares, out=out.shares)
+            total = np.empty(len(order))
+            sweeps.normalise_layer(len(order), game.first_choice, out.shares, total)
+            out.value[:] += np.log(total)
         if out.chance is not None:
             sweeps.chance_layer(order, *graph, out.shares, won, after.chance, out.chance)
 

@@ -43,7 +43,7 @@ def _mean(probability: Any, target: Any, after: Any, begin: Any, end: Any) -> An
 
 
 @compiled
-def soft_layer(
+def soft_sweep(
     order: Any,
     first_choice: Any,
     first_edge: Any,
@@ -57,8 +57,8 @@ def soft_layer(
 ) -> None:
     """value[n] = log sum over choices of exp(reward + mean of `after`), and the share of each choice in it.
 
-    Nodes without choices get end[n]. An outcome of -inf makes a choice impossible. `after` may be `value` itself
-    where `order` goes from the last nodes to the first.
+    Nodes without choices get end[n]. An outcome of -inf makes a choice impossible. Node by node, so that `after` may be
+    `value` itself where `order` goes from the last nodes to the first.
     """
     for i in range(len(order)):
         node = order[i]
@@ -69,6 +69,51 @@ def soft_layer(
         for c in range(begin, finish):
             shares[c] = reward[c] + _mean(probability, target, after, first_edge[c], first_edge[c + 1])
         value[node] = _soften(shares, begin, finish)
+
+
+@compiled
+def logit_layer(
+    n_nodes: int,
+    first_choice: Any,
+    first_edge: Any,
+    target: Any,
+    probability: Any,
+    reward: Any,
+    end: Any,
+    after: Any,
+    value: Any,
+    shares: Any,
+) -> None:
+    """The first half of `soft_sweep` for a whole layer: shares become logits minus the node's largest, value that.
+
+    In between, numpy takes all exponentials of a layer at once, in a quarter of the time of one after the other.
+    """
+    for node in range(n_nodes):
+        begin, finish = first_choice[node], first_choice[node + 1]
+        if begin == finish:
+            value[node] = end[node]
+            continue
+        largest = -np.inf
+        for c in range(begin, finish):
+            shares[c] = reward[c] + _mean(probability, target, after, first_edge[c], first_edge[c + 1])
+            largest = max(largest, shares[c])
+        value[node] = largest
+        for c in range(begin, finish):
+            shares[c] = shares[c] - largest if largest > -np.inf else -np.inf
+
+
+@compiled
+def normalise_layer(n_nodes: int, first_choice: Any, shares: Any, total: Any) -> None:
+    """The second half: shares of each node are divided by their total; 1 where there is none."""
+    for node in range(n_nodes):
+        begin, finish = first_choice[node], first_choice[node + 1]
+        sum_of_shares = 0.0
+        for c in range(begin, finish):
+            sum_of_shares += shares[c]
+        total[node] = sum_of_shares if sum_of_shares > 0.0 else 1.0
+        inverse = 1.0 / total[node]
+        for c in range(begin, finish):
+            shares[c] *= inverse
 
 
 @compiled
