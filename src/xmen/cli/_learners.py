@@ -14,6 +14,7 @@ from xmen.baselines.relative_entropy import RelativeEntropyIRL
 from xmen.cli._names import named_features
 from xmen.errors import EngineError
 from xmen.learners.base import Learner
+from xmen.learners.causal import CausalXMEN
 from xmen.learners.xmen import XMEN
 from xmen.methods.paper import DEFAULT_MAX_ITER as PAPER_MAX_ITER
 from xmen.problem import Problem
@@ -31,12 +32,14 @@ class Choice:
     max_iter: int | None = None
     l2: float | None = None
     resume: bool = False
+    validity: str | float | None = None
     checkpoint: Path | None = None
     callback: Callable[[Any], object] | None = field(default=None, compare=False)
 
 
 OPTIONS = {
     "xmen": ("method", "max_iter", "l2", "resume"),
+    "causal": ("validity", "max_iter", "l2", "resume"),
     "maxent": ("max_iter", "l2", "resume"),
     "relative-entropy": ("max_iter",),
     "constraint-inference": (),
@@ -53,7 +56,7 @@ def check_choice(choice: Choice) -> None:
             close = get_close_matches(given, known, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else "."
             raise EngineError(f"--{option} {given}: unknown {option}{hint} Choose one of {', '.join(known)}.")
-    for option in ("method", "max_iter", "l2", "resume"):
+    for option in ("method", "validity", "max_iter", "l2", "resume"):
         value = getattr(choice, option)
         if value not in (None, False, "auto") and option not in OPTIONS[choice.learner]:
             having = ", ".join(name for name, options in OPTIONS.items() if option in options)
@@ -83,6 +86,10 @@ def make_learner(choice: Choice, problem: Problem) -> Learner:
     }
     if choice.learner == "maxent":
         return MaxEntIRL(problem.world, features, **shared, **limit, **stored)
+    if choice.learner == "causal":
+        validity = settings.validity if choice.validity is None else choice.validity
+        del shared["engine"]
+        return CausalXMEN(problem.world, problem.constraint, features, validity, **shared, **limit, **stored)
     if choice.learner == "relative-entropy":
         return RelativeEntropyIRL(problem.world, features, **shared, **limit)
     if choice.learner == "constraint-inference":

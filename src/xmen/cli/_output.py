@@ -98,6 +98,8 @@ def error_report(error: BaseException, message: str) -> dict[str, Any]:
     report: dict[str, Any] = {"error": message, "kind": type(error).__name__}
     if isinstance(error, InfeasibleError):
         report["conflict"] = list(error.conflict)
+        if error.best is not None:
+            report |= {"best": error.best, "dropping": list(error.dropping)}
     if isinstance(error, InvalidDemonstrationError):
         report |= {"demonstration": error.index, "constraint": error.constraint, "position": error.position}
     return report

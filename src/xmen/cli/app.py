@@ -73,6 +73,11 @@ Also = Annotated[
     typer.Option(help='An extra rule, such as "never(lava)", with the events of the problem; may be repeated.'),
 ]
 
+Validity = Annotated[
+    str | None,
+    typer.Option(help="What a policy promises: sure, best, or a probability; the problem's own if not given."),
+]
+
 
 def _print_version(wanted: bool) -> None:
     if wanted:
@@ -153,7 +158,10 @@ def fit(
         Path | None, typer.Option(metavar="FOLDER", help="Where the model goes; PROBLEM_model if not given.")
     ] = None,
     learner: Annotated[
-        str, typer.Option(help="xmen, or a baseline: maxent, relative-entropy, constraint-inference.")
+        str,
+        typer.Option(
+            help="xmen; causal, for worlds with chance; or a baseline: maxent, relative-entropy, constraint-inference."
+        ),
     ] = "xmen",
     method: Annotated[
         str | None, typer.Option(help="How xmen finds its gradient: auto, exact, cells or paper.")
@@ -162,6 +170,7 @@ def fit(
     max_iter: Annotated[int | None, typer.Option(min=1, help="The largest number of iterations.")] = None,
     l2: Annotated[float | None, typer.Option(min=0.0, help="A penalty on large weights: l2/2 |weights|^2.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a stopped or killed run was.")] = False,
+    validity: Validity = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the model of another problem.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -174,8 +183,9 @@ def fit(
     """
     from xmen.cli._learners import Choice
     from xmen.cli.fit import run_fit
+    from xmen.cli.plan import read_promise
 
-    choice = Choice(learner, method, seed, max_iter, l2, resume)
+    choice = Choice(learner, method, seed, max_iter, l2, resume, read_promise(validity))
     raise typer.Exit(run_fit(problem, demos, out, choice, as_json, force))
 
 
@@ -198,6 +208,29 @@ def sample(
     from xmen.cli.sample import run_sample
 
     run_sample(problem, n, seed, out, also or (), engine, as_json)
+
+
+@app.command()
+def plan(
+    problem: ProblemOrModel,
+    validity: Validity = None,
+    rollouts: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Also play N episodes, and count those that keep the rules.")
+    ] = 0,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of the episodes.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Save the policy there, for xm.load.")] = None,
+    also: Also = None,
+    as_json: AsJson = False,
+) -> None:
+    """The policy that keeps the rules surely, as likely as can be, or with a probability, whatever chance does.
+
+    Exit code 1 when no policy can promise that: the message says what chance can do, and the best there is.
+
+    Example:  xmen plan grid.toml --validity 0.95 --rollouts 10000
+    """
+    from xmen.cli.plan import run_plan
+
+    run_plan(problem, validity, rollouts, seed, out, also or (), as_json)
 
 
 @app.command()

@@ -15,6 +15,8 @@ from xmen.engines.exact import ExactDistribution
 from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
 from xmen.methods import identify
 from xmen.methods.demonstrations import gather
+from xmen.policies.explanation import explain
+from xmen.policies.planning import make_game
 from xmen.problem import Problem
 from xmen.product.inference import pass_messages
 from xmen.rewards.features import read_features
@@ -40,6 +42,8 @@ def run_check(path: Path, demos: Path | None, as_json: bool) -> int:
     report |= found
     if report["feasible"] is None and report.get("demonstrations", {}).get("valid"):
         report |= {"feasible": True, "message": "a demonstration keeps all rules"}
+    with working("asking what a policy can promise"):
+        report["policy"] = check_promise(problem)
     broken = bool(report.get("demonstrations", {}).get("violations"))
     with working("looking at the features"):
         report["notes"] = [] if d is None else learning_notes(problem, d, [] if broken else trajectories)
@@ -70,6 +74,17 @@ def check_rules(problem: Problem) -> tuple[dict[str, Any], Distribution | None]:
         except ProductTooLargeError:
             counted["possible"] = None
     return {**report, "trajectories": counted}, d
+
+
+def check_promise(problem: Problem) -> dict[str, Any]:
+    """Whether a policy can keep all rules surely, whatever chance does; None where that is too large to tell."""
+    try:
+        why = explain(make_game(problem.world, problem.constraint, problem.settings.max_nodes))
+    except EngineError as error:
+        return {"sure": None, "message": str(error)}
+    if why is None:
+        return {"sure": True, "best": 1.0}
+    return {"sure": False, "best": why.best, "message": str(why), "dropping": list(why.dropping)}
 
 
 def count_trajectories(d: Distribution) -> float | None:
@@ -164,6 +179,7 @@ def _print(report: dict[str, Any]) -> None:
         sizes = report["sizes"]
         edges = f", {sizes['product edges']:,} edges" if "product edges" in sizes else ""
         facts["product"] = f"{sizes['product nodes']:,} nodes{edges} (world times rules)"
+    facts["sure policy"] = _promise_text(report["policy"])
     counted = report.get("trajectories", {})
     if counted.get("valid") is not None:
         facts["trajectories"] = f"{_count_text(counted['valid'])} are valid"
@@ -179,6 +195,14 @@ def _print(report: dict[str, Any]) -> None:
     if demos and demos.get("violations"):
         _print_violations(demos)
     print_notes(report["notes"])
+
+
+def _promise_text(found: dict[str, Any]) -> str:
+    if found["sure"] is None:
+        return f"could not be decided: {found['message']}"
+    if found["sure"]:
+        return "yes: the rules can be kept whatever chance does"
+    return f"no: {found['message']}; the best probability is {found['best']:.6g}"
 
 
 def _print_violations(demos: dict[str, Any]) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
 from xmen.cli._output import check_target, print_json, working
-from xmen.cli._source import extra_rules, open_source
-from xmen.errors import FileFormatError
+from xmen.cli._source import Source, extra_rules, open_source
+from xmen.constraints.constraint import Constraint
+from xmen.errors import EngineError, FileFormatError
+from xmen.learners.causal import CausalXMEN
 from xmen.worlds import MDP, GridWorld, Trajectory, write_demos
 from xmen.worlds.demos import demos_csv
 from xmen.worlds.from_networkx import GraphWorld
@@ -32,16 +34,16 @@ def run_sample(
     problem = source.problem
     extra = extra_rules(also, problem)
     with working(f"sampling {n:,} trajectories"):
-        d = source.distribution(extra, engine, seed)
-        trajectories = d.sample(n)
+        drawn = _draw(source, n, extra, engine, seed)
+    trajectories = drawn.trajectories
     n_valid = source.n_valid(trajectories)
     if out is not None and not printed:
         write_demos(trajectories, out)
     if as_json:
         report: dict[str, Any] = {
             "problem" if source.model is None else "model": str(path),
-            "engine": d.engine,
-            "guarantee": {"delta": d.guarantee.delta, "failure": d.guarantee.failure},
+            "engine": drawn.by,
+            "guarantee": drawn.guarantee,
             "seed": source.seed if seed is None else seed,
             "also": list(also),
             "number": len(trajectories),
@@ -56,9 +58,11 @@ def run_sample(
     if n_valid == len(trajectories):
         how = "all valid"
     else:
-        how = f"{n_valid} of them valid ({type(source.model).__name__} knows no rules: see --also)"
+        why = "promises no more" if drawn.by == "policy" else "knows no rules: see --also"
+        how = f"{n_valid} of them valid ({type(source.model).__name__} {why})"
     if out is not None and not printed:
-        typer.echo(f"{len(trajectories)} trajectories by the {d.engine} engine, {how}: {out}")
+        by = "policy" if drawn.by == "policy" else f"{drawn.by} engine"
+        typer.echo(f"{len(trajectories)} trajectories by the {by}, {how}: {out}")
         return
     if printed:
         typer.echo(demos_csv(trajectories), nl=False)
@@ -67,6 +71,24 @@ def run_sample(
             typer.echo(walk_text(problem.world, trajectory))
     if n_valid < len(trajectories):
         typer.echo(f"note: {len(trajectories)} trajectories, {how}", err=True)
+
+
+class Drawn(NamedTuple):
+    """Trajectories, what drew them (an engine, or the policy of a causal model), and its guarantee."""
+
+    trajectories: list[Trajectory]
+    by: str
+    guarantee: dict[str, float]
+
+
+def _draw(source: Source, n: int, also: Constraint | None, engine: str | None, seed: int | None) -> Drawn:
+    if isinstance(source.model, CausalXMEN):
+        if engine is not None:
+            raise EngineError("--engine is for distributions, and a causal model acts by its policy: leave it out.")
+        policy = source.model.policy(also, seed=seed)
+        return Drawn(policy.rollout(n), "policy", {"validity": policy.validity})
+    d = source.distribution(also, engine, seed)
+    return Drawn(d.sample(n), d.engine, {"delta": d.guarantee.delta, "failure": d.guarantee.failure})
 
 
 def walk_text(world: MDP, trajectory: Trajectory) -> str:

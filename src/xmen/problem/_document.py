@@ -96,6 +96,13 @@ class Table:
             self._wrong(key, "a number", value)
         return value
 
+    def text_or_number(self, key: str, default: Any = _REQUIRED, expected: str = "a text in quotes or a number") -> Any:
+        """A string, a whole number or a float."""
+        value = self._take(key, default, expected)
+        if value is not default and type(value) not in (str, int, float):
+            self._wrong(key, expected, value)
+        return value
+
     def listed(self, key: str, kinds: tuple[type, ...], expected: str, default: Any = _REQUIRED) -> Any:
         """A list whose items are of these types."""
         value = self._take(key, default, expected)

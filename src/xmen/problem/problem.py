@@ -15,6 +15,9 @@ from xmen.engines.choose import distribution
 from xmen.engines.distribution import ENGINES, Distribution, as_constraint, check_discount
 from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError
 from xmen.events import Event, require_event
+from xmen.policies.plan import plan
+from xmen.policies.planning import read_validity
+from xmen.policies.policy import Policy
 from xmen.problem._demonstrations import read_demonstrations, write_demonstrations
 from xmen.problem._document import Table, read_toml
 from xmen.problem._events import read_event, read_events, spell_event
@@ -29,7 +32,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Settings:
-    """How a problem is to be answered; the arguments of `xmen.distribution` of the same names."""
+    """How a problem is to be answered; the arguments of `xmen.distribution` and `xmen.plan` of the same names."""
 
     discount: float = 1.0
     engine: str = "auto"
@@ -39,6 +42,7 @@ class Settings:
     cell_size: float | None = None
     delta: float | None = None
     failure: float | None = None
+    validity: str | float = "sure"
 
 
 @dataclass(frozen=True)
@@ -91,10 +95,19 @@ class Problem:
 
     def distribution(self, also: Constraint | Iterable[Constraint] | None = None, **changes: Any) -> Distribution:
         """`xmen.distribution` of this problem under its settings, some of them changed, and under extra rules."""
-        chosen = {**{item.name: getattr(self.settings, item.name) for item in fields(Settings)}, **changes}
+        names = [item.name for item in fields(Settings) if item.name != "validity"]
+        chosen = {**{name: getattr(self.settings, name) for name in names}, **changes}
+        return distribution(self.world, self._with(also), self.reward, **chosen)
+
+    def plan(self, also: Constraint | Iterable[Constraint] | None = None, **changes: Any) -> Policy:
+        """`xmen.plan` of this problem under its settings, some of them changed, and under extra rules."""
+        names = ("validity", "discount", "seed", "max_nodes")
+        chosen = {**{name: getattr(self.settings, name) for name in names}, **changes}
+        return plan(self.world, self._with(also), self.reward, **chosen)
+
+    def _with(self, also: Constraint | Iterable[Constraint] | None) -> Constraint | None:
         extra = as_constraint(also)
-        rules = [*self.rules.values(), *([] if extra is None else [extra])]
-        return distribution(self.world, conjunction(rules), self.reward, **chosen)
+        return conjunction([*self.rules.values(), *([] if extra is None else [extra])])
 
     def demos(self) -> list[Trajectory]:
         """The demonstrations of this problem, at least one; they are not checked against the world and the rules."""
@@ -163,8 +176,11 @@ def _read_settings(table: Table) -> Settings:
         cell_size=table.number("cell_size", None),
         delta=table.number("delta", None),
         failure=table.number("failure", None),
+        validity=table.text_or_number("validity", default.validity, '"sure", "best" or a probability'),
     )
     table.finish()
+    with table.explaining("validity"):
+        read_validity(found.validity)
     with table.explaining("discount"):
         check_discount(found.discount)
     if found.engine not in ENGINES:

@@ -1,0 +1,97 @@
+"""`xmen plan`, causal fits, and what `xmen check` says of policies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import xmen as xm
+from cli.commands import PROBLEM, report, run
+from xmen.problem import Problem, read_problem
+from xmen.problem.problem import Settings
+
+
+@pytest.fixture
+def slippery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The problem with moves that go astray, and a rule that this may break."""
+    monkeypatch.chdir(tmp_path)
+    text = PROBLEM.replace('"up-right"]\n\n[events]', '"up-right"]\nslip = 0.2\n\n[events]')
+    text += '\n[[constraints]]\nname = "no corner"\nrule = "never(corner)"\n'
+    assert "slip" in text
+    file = tmp_path / "p.toml"
+    file.write_text(text)
+    policy = read_problem(file).plan(validity=0.6, seed=0)
+    xm.write_demos(policy.rollout(80), tmp_path / "demos.csv")
+    return file
+
+
+def test_what_a_policy_promises_and_what_was_counted(slippery: Path) -> None:
+    found = report("plan p.toml --validity 0.8 --rollouts 4000 --seed 1")
+    assert found["asked"] == 0.8
+    assert found["validity"] == pytest.approx(0.8, abs=1e-6)
+    counted = found["rollouts"]
+    assert counted["number"] == 4000
+    assert abs(counted["share"] - found["validity"]) < 4 * counted["std"]
+    assert set(found["breaks"]) == {"fetch a key", "no corner"}
+    shown = run("plan p.toml --validity best --rollouts 10")
+    assert shown.exit_code == 0
+    assert "validity" in shown.stdout
+    assert "no corner" in shown.stdout
+
+
+def test_a_promise_that_cannot_be_kept(slippery: Path) -> None:
+    refused = run("plan p.toml --json")  # the problem asks for nothing: sure
+    assert refused.exit_code == 1
+    found = json.loads(refused.stdout)
+    assert found["kind"] == "InfeasibleError"
+    best = found["best"]
+    assert report("plan p.toml --validity best")["validity"] == pytest.approx(best)
+    assert "every action can fail" in refused.stderr
+    wrong = run("plan p.toml --validity surely")
+    assert wrong.exit_code == 2
+    assert "sure, best, or a probability" in wrong.stderr
+    assert run("plan p.toml --validity 1.5").exit_code == 2
+
+
+def test_check_says_whether_a_sure_policy_exists(slippery: Path) -> None:
+    found = report("check p.toml", code=1)["policy"]  # some demonstrations failed
+    assert found["sure"] is False
+    assert 0.6 < found["best"] < 1.0
+    assert "no: from cell (0, 0)" in " ".join(run("check p.toml").stdout.split())
+
+
+def test_a_causal_fit_is_sampled_and_planned(slippery: Path, tmp_path: Path) -> None:
+    fitted = report("fit p.toml --learner causal --validity 0.6 --l2 0.01 --out model")
+    assert fitted["learner"] == "causal"
+    assert set(fitted["weights"]) == {"steps", "diagonal"}
+    planned = report("plan model --out policy")
+    assert planned["asked"] == 0.6
+    assert xm.load(tmp_path / "policy").validity == planned["validity"] >= 0.6 - 1e-9
+    drawn = report("sample model -n 200 --seed 0")
+    assert drawn["engine"] == "policy"
+    assert 80 < drawn["valid"] <= 200
+    assert report("plan model --validity 0.7 --also 'count(key) <= 1'")["validity"] >= 0.7 - 1e-9
+    assert "is no option of --learner xmen" in run("fit p.toml --validity 0.6").stderr
+    assert "leave it out" in run("sample model --engine exact").stderr
+
+
+def test_the_problem_may_say_it(slippery: Path, tmp_path: Path) -> None:
+    slippery.write_text(slippery.read_text().replace("seed = 1", 'seed = 1\nvalidity = "best"'))
+    assert report("plan p.toml")["asked"] == "best"
+    problem = read_problem(slippery)
+    problem.write(tmp_path / "again.toml")
+    assert read_problem(tmp_path / "again.toml").settings == Settings(seed=1, validity="best")
+    slippery.write_text(slippery.read_text().replace('"best"', "1.5"))
+    with pytest.raises(
+        xm.FileFormatError, match=r"\[settings\], validity: validity is 'sure', 'best', or a probability"
+    ):
+        read_problem(slippery)
+
+
+def test_problems_plan_in_python() -> None:
+    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
+    problem = Problem(grid, rules={"middle": xm.visit(grid.at((1, 1)))})
+    assert problem.plan().validity == 1.0
+    assert problem.plan(also=xm.never(grid.at((0, 1)))).validity == 1.0
