@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 import xmen as xm
 from cli.commands import report, run
 from xmen.cli._marks import event_states, grid_marks, node_places
-from xmen.cli._pictures import mean_uses, mean_visits, pictures_of
+from xmen.cli._pictures import pictures_of
 from xmen.cli._source import open_source
 from xmen.problem import read_problem
+from xmen.worlds.walks import Walks
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +95,7 @@ def test_means_by_hand():
     world = xm.MDP(3, 2, [(0, 0, 1, 1.0), (0, 1, 2, 1.0), (1, 0, 2, 1.0)], start=0, terminal=[2])
     walks = [xm.Trajectory([0, 1, 2], [0, 0]), xm.Trajectory([0, 2], [1])]
     assert mean_visits(walks, 3).tolist() == [1.0, 0.5, 1.0]
-    assert mean_uses(walks, world).tolist() == [[0.5, 0.5], [0.5, 0.0], [0.0, 0.0]]
+    assert Walks.of(world, walks).mean_visits().tolist() == [[0.5, 0.5], [0.5, 0.0], [0.0, 0.0]]
 
 
 @pytest.mark.parametrize(
