@@ -94,7 +94,7 @@ def test_places_of_nodes(folder):
 def test_means_by_hand():
     world = xm.MDP(3, 2, [(0, 0, 1, 1.0), (0, 1, 2, 1.0), (1, 0, 2, 1.0)], start=0, terminal=[2])
     walks = [xm.Trajectory([0, 1, 2], [0, 0]), xm.Trajectory([0, 2], [1])]
-    assert mean_visits(walks, 3).tolist() == [1.0, 0.5, 1.0]
+    assert Walks.of(world, walks).mean_state_visits().tolist() == [1.0, 0.5, 1.0]
     assert Walks.of(world, walks).mean_visits().tolist() == [[0.5, 0.5], [0.5, 0.0], [0.0, 0.0]]
 
 

@@ -241,9 +241,8 @@ class MapPictures(Pictures):
         return self._map("the world and its events", None)
 
     def demos(self) -> Panel:
-        return self._map(
-            f"{len(self.demonstrations)} demonstrations", Walks.of(self.world, self.demonstrations).mean_visits()
-        )
+        visits = Walks.of(self.world, self.demonstrations).mean_visits()
+        return self._map(f"{len(self.demonstrations)} demonstrations", visits)
 
     def sample_panel(self) -> Panel:
         return self._map(f"{self.n} samples under {self._under}", Walks.of(self.world, self.samples).mean_visits())

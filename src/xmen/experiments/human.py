@@ -76,10 +76,9 @@ def choke_point(book: Notebook) -> None:
     )
     visits = {name: model.distribution().state_visits() for name, model in fitted.items()}
     notes = {"demonstrations": "all valid", **{name: f"P(valid) = {p:.1%}" for name, p in valid.items()}}
+    demonstrated = Walks.of(task.grid, task.demos).mean_state_visits()
     book.figure(
-        draw_marginals(
-            task, {"demonstrations": Walks.of(task.grid, task.demos).mean_state_visits(), **visits}, notes, n_columns=4
-        ),
+        draw_marginals(task, {"demonstrations": demonstrated, **visits}, notes, n_columns=4),
         "human_marginals",
         "How often each cell is passed, by the demonstrations and by each method; all expectations are exact.",
     )

@@ -54,10 +54,11 @@ def drawings(book: Notebook) -> None:
     visits = {name: model.distribution().state_visits() for name, model in fitted.items()}
     notes = {name: f"P(valid) = {p:.1%}" for name, p in valid.items()}
     notes["demonstrations"] = f"{len(task.demos)} drawings"
+    demonstrated = Walks.of(task.grid, task.demos).mean_state_visits()
     book.figure(
         draw_marginals(
             task,
-            {"demonstrations": Walks.of(task.grid, task.demos).mean_state_visits(), **visits},
+            {"demonstrations": demonstrated, **visits},
             notes,
             n_columns=5,
             most=0.5,
