@@ -13,7 +13,8 @@ from rules.spelled import description
 from strategies import FormulaRules, NumpyChoices, build_event, cases, random_world
 from xmen.rules.batch import batch_of
 from xmen.rules.evidence import Level, effective_number, gain_of
-from xmen.rules.model import Setting, fit_model
+from xmen.rules.fitting import fit_model
+from xmen.rules.model import Setting
 from xmen.rules.templates import TEMPLATES, View, candidates
 from xmen.rules.words import words
 

@@ -27,6 +27,7 @@ from xmen.rules.stability import shares_found_again
 from xmen.rules.templates import View, candidates, chosen_templates
 from xmen.rules.words import words
 from xmen.worlds.mdp import MDP
+from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
 
 
@@ -44,7 +45,8 @@ class RuleInference(Settings):
     Parameters
     ----------
     world
-        An MDP or GridWorld.
+        An MDP or GridWorld; or a Network, on which every demonstration is a trip, and P that of trips with its start
+        and its goal.
     events
         The vocabulary: events by name. The result does not depend on their order.
     features
@@ -101,7 +103,7 @@ class RuleInference(Settings):
 
     def __init__(
         self,
-        world: MDP,
+        world: MDP | Network,
         events: Mapping[str, Event] | None = None,
         features: ArrayLike | None = None,
         known: Rules = None,
@@ -158,7 +160,7 @@ class RuleInference(Settings):
         self._check_settings()
         known = as_constraint(self.known)
         listed = list(demos) if isinstance(demos, Iterator) else demos
-        weights = gather(self.world, known, listed, sample_weight).weights
+        weights = gather(self._single_world(), known, listed, sample_weight).weights
         self.__dict__.pop("stability_", None)  # of an earlier fit
         self._search = self._prepare(list(listed), weights, known)
         self._found = self._search.run()
@@ -166,10 +168,12 @@ class RuleInference(Settings):
         return self
 
     def _check_settings(self) -> None:
-        if not isinstance(self.world, MDP):
-            raise EngineError(f"RuleInference(world, ...) takes an MDP or GridWorld; got {type(self.world).__name__}.")
+        if not isinstance(self.world, MDP | Network):
+            raise EngineError(
+                f"RuleInference(world, ...) takes an MDP, a GridWorld or a Network; got {type(self.world).__name__}."
+            )
         check_discount(self.discount)
-        read_features(self.features, self.world)
+        read_features(self.features, self._single_world())
         chosen_templates(self.templates)
         require_whole("max_rules", self.max_rules, least=0)
         require_number("min_gain", self.min_gain, least=0.0)
@@ -181,10 +185,15 @@ class RuleInference(Settings):
                 raise EngineError(f"{name} is a share, below 1; got {getattr(self, name)!r}.")
         require_number("level", self.level, above=0.0)
 
+    def _single_world(self) -> MDP:
+        """The world of all demonstrations: the world itself, or that of every trip through a network."""
+        return self.world.any_task if isinstance(self.world, Network) else self.world
+
     def _prepare(self, demos: Sequence[Trajectory], weights: Floats, known: Constraint | None) -> Search:
         """The candidates that these demonstrations suggest, and which of the demonstrations keep each."""
-        batch = batch_of(self.world, demos)
-        tried = candidates(words(self.events, self.world), View(batch, weights, self.tolerance), self.templates)
+        world = self._single_world()
+        batch = batch_of(world, demos)
+        tried = candidates(words(self.events, world), View(batch, weights, self.tolerance), self.templates)
         keeps = np.array([batch.keeps(one.tabled) for one in tried], dtype=np.bool_).reshape(len(tried), len(demos))
         return Search(
             setting=Setting(self.world, self.features, self.discount, self.l2, self.max_nodes, self.seed or 0),

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from xmen.constraints.constraint import Constraint, conjunction
-from xmen.engines.diagnosis import multiply
-from xmen.engines.exact import ExactDistribution
-from xmen.errors import ProductTooLargeError
+from xmen.constraints.constraint import Constraint
 from xmen.learners.xmen import XMEN
-from xmen.notices import LearningWarning
-from xmen.rules.batch import Batch, batch_of
-from xmen.rules.chain import Chain, chain_of
-from xmen.rules.machine import join
+from xmen.rules.batch import Batch
 from xmen.worlds.mdp import MDP
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds.network import Network
 
-CANDIDATE_NODES = 50_000  # of a product that is built for one candidate alone
 N_DRAWS = 20_000  # trajectories behind an estimate
 FEWEST_DRAWS = 200  # accepted ones without which nothing is estimated
 
@@ -42,21 +34,31 @@ class Kept:
         """Whether this is no estimate."""
         return self.std == 0.0
 
+    @property
+    def certain(self) -> bool:
+        """Whether every trajectory is known to keep it."""
+        return self.exact and self.broken == 0.0
+
 
 @dataclass(frozen=True)
 class Setting:
     """What all models of one search share."""
 
-    world: MDP
+    world: MDP | Network
     features: ArrayLike | None
     discount: float
     l2: float
     max_nodes: int | None
     seed: int
 
+    @property
+    def single_world(self) -> MDP:
+        """The world of all demonstrations: the world itself, or that of every trip through a network."""
+        return self.world.any_task if isinstance(self.world, Network) else self.world
+
 
 @dataclass
-class Model:
+class Model(ABC):
     """A reward fitted under `multiplied`; the rules in `rejecting` did not fit the product, and reject its draws."""
 
     setting: Setting
@@ -67,116 +69,57 @@ class Model:
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled work is made again when it is asked for.
-        return {name: value for name, value in vars(self).items() if name not in ("_exact", "_chain", "_draws")}
-
-    @cached_property
-    def _exact(self) -> ExactDistribution:
-        d = self.fitted.distribution()
-        assert isinstance(d, ExactDistribution)
-        return d
-
-    @cached_property
-    def _chain(self) -> Chain | None:
-        return chain_of(self._exact, self.fitted.reward_.table())
-
-    @cached_property
-    def _draws(self) -> Batch:
-        """Trajectories of the model, the same ones whoever asks."""
-        drawn = self._exact.sample(N_DRAWS, seed=self.setting.seed)
-        valid = np.ones(len(drawn), dtype=np.bool_)
-        whole = batch_of(self.setting.world, drawn)
-        for rule in self.rejecting:
-            valid &= whole.keeps(rule)
-        return Batch(whole.walks[valid])
-
-    def prepare(self) -> None:
-        """Compile what all candidates share, before they are tried side by side."""
-        _ = self._draws if self.rejecting else self._chain
+        compiled = {name for kind in type(self).__mro__ for name, value in vars(kind).items() if _is_cached(value)}
+        return {name: value for name, value in vars(self).items() if name not in compiled}
 
     def keeps(self, constraint: Constraint) -> Kept:
         """How likely a trajectory of the model keeps the constraint."""
-        if not self.rejecting:
-            answer = self._by_chain(constraint) or self._by_product(constraint)
-            if answer is not None:
-                return answer
-        return self._by_draws(constraint)
+        exact = None if self.rejecting or constraint in self.too_large else self._exactly(constraint)
+        return self._by_draws(constraint) if exact is None else exact
 
-    def _by_chain(self, constraint: Constraint) -> Kept | None:
-        if self._chain is None or (machine := join(constraint, self.setting.world)) is None:
-            return None
-        mass = self._chain.mass(machine)
-        if mass is None:
-            return None
-        if mass.kept > 0:
-            return Kept(math.log(mass.kept), mass.broken)
-        # Too unlikely for ordinary numbers, or impossible: the product's log space can tell.
-        return self._by_product(constraint) or Kept(-math.inf, 1.0)
+    def implies(self, strong: Constraint, weak: Constraint) -> bool:
+        """Whether every trajectory of the model that keeps the one keeps the other, as far as that is known."""
+        return not self.rejecting and self._implies(strong, weak)
 
-    def _by_product(self, constraint: Constraint) -> Kept | None:
-        if constraint in self.too_large:
-            return None
-        rules = conjunction([*self.multiplied, constraint])
-        try:
-            product = multiply(self.setting.world, rules, self._budget)
-        except ProductTooLargeError:
-            self.too_large.add(constraint)
-            return None
-        if not product.feasible():
-            return Kept(-math.inf, 1.0)
-        smaller = ExactDistribution(product, self.fitted.reward_, self.setting.discount, None)
-        log_kept = float(smaller.log_partition() - self._exact.log_partition())
-        certain = log_kept >= -1e-12  # equal log Z: what is left is rounding
-        return Kept(0.0, 0.0) if certain else Kept(log_kept, -math.expm1(log_kept))
+    def prepare(self) -> None:
+        """Compile what all candidates share, before they are tried side by side."""
+        if self.rejecting:
+            _ = self._accepted
+        else:
+            self._compile()
 
-    @property
-    def _budget(self) -> int:
-        most = CANDIDATE_NODES if self.setting.max_nodes is None else min(CANDIDATE_NODES, self.setting.max_nodes)
-        return max(most, self._exact.product.n_nodes)
+    @abstractmethod
+    def _compile(self) -> None:
+        """Make what `_exactly` needs."""
+
+    @abstractmethod
+    def _exactly(self, constraint: Constraint) -> Kept | None:
+        """The answer of an exact engine; None, and a note in `too_large`, where there is no room for it."""
+
+    @abstractmethod
+    def _implies(self, strong: Constraint, weak: Constraint) -> bool:
+        """`implies`, where all rules so far fit."""
+
+    @abstractmethod
+    def _draw(self) -> Batch:
+        """Trajectories of the model under `multiplied`, the same ones whoever asks."""
+
+    @cached_property
+    def _accepted(self) -> Batch:
+        drawn = self._draw()
+        valid = np.ones(len(drawn), dtype=np.bool_)
+        for rule in self.rejecting:
+            valid &= drawn.keeps(rule)
+        return Batch(drawn.walks[valid])
 
     def _by_draws(self, constraint: Constraint) -> Kept:
-        n = len(self._draws)
+        n = len(self._accepted)
         if n < FEWEST_DRAWS:
             return Kept(0.0, 0.0, math.inf)
-        share = float(np.mean(self._draws.keeps(constraint)))
+        share = float(np.mean(self._accepted.keeps(constraint)))
         share = max(share, 3.0 / n)  # with none of n, at most 3 / n (19 times of 20): no gain is claimed beyond that
         return Kept(math.log(share), 1.0 - share, math.sqrt(max(1.0 - share, 1.0 / n) / (share * n)))
 
-    def impossible(self, constraint: Constraint) -> bool:
-        """Whether no trajectory of the model keeps the constraint, as far as that is known."""
-        kept = self.keeps(constraint)
-        return kept.exact and kept.log_kept == -math.inf
 
-
-def fit_model(
-    setting: Setting,
-    rules: Sequence[Constraint],
-    demos: Sequence[Trajectory],
-    weights: NDArray[np.float64],
-    too_large: set[Constraint],
-) -> Model:
-    """The reward fitted under the rules, in their order, as many of them as fit the product."""
-    multiplied, rejecting = list(rules), list[Constraint]()
-    while True:
-        try:
-            return Model(setting, _fit(setting, multiplied, demos, weights), multiplied, rejecting, too_large)
-        except ProductTooLargeError:
-            if not multiplied:
-                raise
-            # What was found last is what did not fit before.
-            rejecting.insert(0, multiplied.pop())
-
-
-def _fit(setting: Setting, rules: list[Constraint], demos: Sequence[Trajectory], weights: Any) -> XMEN:
-    """X-MEN to the optimum; that weights run to infinity, or mean nothing, is no news to a search for rules."""
-    learner = XMEN(
-        setting.world,
-        conjunction(rules),
-        features=setting.features,
-        discount=setting.discount,
-        method="exact",
-        l2=setting.l2,
-        max_nodes=setting.max_nodes,
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LearningWarning)
-        return learner.fit(demos, sample_weight=weights)
+def _is_cached(value: object) -> bool:
+    return isinstance(value, cached_property)

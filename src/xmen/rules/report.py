@@ -8,12 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xmen.constraints.constraint import conjunction
+from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.choose import distribution
-from xmen.errors import ProductTooLargeError
+from xmen.errors import InfeasibleError, ProductTooLargeError
 from xmen.rules.evidence import EQUAL
 from xmen.rules.search import Found, Scored, Search
+from xmen.worlds.mdp import MDP
+from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
+
+MOST_PAIRS = 20  # of a network, among which an example is looked for
 
 STATUSES = ("found", "equivalent", "implied", "not significant", "certain", "broken")
 TITLES = {
@@ -73,9 +77,9 @@ def verdicts(search: Search, found: Found) -> list[Verdict]:
 def _kept(found: Found, last: Scored, first: Scored | None) -> Verdict:
     """A candidate that enough demonstrations keep, and that was not taken."""
     status, note = "not significant", ""
-    if first is not None and first.kept.broken == 0.0 and first.kept.exact:
+    if first is not None and first.kept.certain:
         status = "certain"
-    elif last.kept.broken == 0.0 and last.kept.exact:
+    elif last.kept.certain:
         same = _same_rule(found, first)
         status, note = ("implied", "") if same is None else ("equivalent", f"to {same}")
     chance = found.level.chance(last.sure)
@@ -90,7 +94,7 @@ def _same_rule(found: Found, first: Scored | None) -> str | None:
         if first is None or rule is None or abs(rule.gain - first.gain) > EQUAL:
             continue
         a, b = rule.candidate.tabled, first.candidate.tabled
-        if found.start.impossible(a & ~b) and found.start.impossible(b & ~a):
+        if found.start.implies(a, b) and found.start.implies(b, a):
             return one.candidate.text
     return None
 
@@ -133,21 +137,26 @@ def decisions(search: Search, found: Found, most: int) -> Iterator[Decision]:
     rules = [*search.known, *(one.candidate.rule for one in found.taken)]
     open_ones = [one for one in found.last if one.gain > max(EQUAL, search.min_gain) and one.share == 1.0]
     for one in open_ones[:most]:
-        constraint = conjunction([*rules, ~one.candidate.rule])
-        try:
-            d = distribution(
-                search.setting.world,
-                constraint,
-                found.model.fitted.reward_,
-                discount=search.setting.discount,
-                engine="exact",
-                max_nodes=search.setting.max_nodes,
-            )
-            example = d.mode()
-        except ProductTooLargeError:
-            example = None
+        example = _example(search, found, conjunction([*rules, ~one.candidate.rule]))
         more = found.level.demonstrations_for(one.gain) - found.level.n
         yield Decision(one.candidate.text, one.gain, more, example)
+
+
+def _example(search: Search, found: Found, constraint: Constraint | None) -> Trajectory | None:
+    """The likeliest trajectory under a constraint; on a network, that of the first pair that has one."""
+    setting, reward = search.setting, found.model.fitted.reward_
+    pairs: list[MDP] = [setting.world] if isinstance(setting.world, MDP) else []
+    if isinstance(setting.world, Network):
+        pairs = [setting.world.task(tau.states[0], tau.states[-1]) for tau in search.demos[:MOST_PAIRS]]
+    for world in pairs:
+        try:
+            d = distribution(
+                world, constraint, reward, discount=setting.discount, engine="exact", max_nodes=setting.max_nodes
+            )
+        except (ProductTooLargeError, InfeasibleError):
+            continue
+        return d.mode()
+    return None
 
 
 def table_text(search: Search, found: Found, stability: list[float] | None, most: int) -> str:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from xmen.constraints.constraint import Constraint
 from xmen.rewards import Floats
 from xmen.rules.evidence import EQUAL, Level, effective_number, gain_of
-from xmen.rules.model import Kept, Model, Setting, fit_model
+from xmen.rules.fitting import fit_model
+from xmen.rules.model import Kept, Model, Setting
 from xmen.rules.templates import Candidate
 from xmen.worlds.trajectory import Trajectory
 
@@ -156,7 +157,7 @@ class Search:
         """Whether every trajectory of the model that keeps the one keeps the other."""
         if strong.sure < weak.sure - EQUAL:
             return False
-        return model.impossible(strong.candidate.tabled & ~weak.candidate.tabled)
+        return model.implies(strong.candidate.tabled, weak.candidate.tabled)
 
     def _without_superfluous(self, taken: list[Taken]) -> tuple[list[Taken], Bools, Model]:
         """Drop, one after the other, the rule that is worth the least next to the others, if it no longer passes."""

@@ -32,4 +32,4 @@ def _implied(
     n_demos = np.count_nonzero(weights)
     drawn = np.random.default_rng(seed).multinomial(n_demos, weights) / n_demos
     model = make(drawn).run().model
-    return [(kept := model.keeps(rule.tabled)).exact and kept.broken == 0.0 for rule in rules]
+    return [model.keeps(rule.tabled).certain for rule in rules]
