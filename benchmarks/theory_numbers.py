@@ -14,6 +14,7 @@ from xmen.experiments.theory_runs import Setting, theorem5_cells
 from xmen.experiments.theory_tasks import Problem, slippery, straight
 from xmen.learners.xmen import XMEN
 from xmen.machines.release import release
+from xmen.methods.paper import Paper
 from xmen.methods.proposal import Proposal
 from xmen.rewards.features import DenseFeatures
 
@@ -134,11 +135,9 @@ def proposals(n_seeds: int, n_iter: int = 40) -> None:
                 problem.world,
                 problem.rule,
                 problem.features,
-                method="paper",
+                method=Paper(proposal=proposal, self_normalised=True),
                 seed=seed,
                 max_iter=n_iter,
-                proposal=proposal,
-                self_normalised=True,
             ).fit(problem.demos)
             sizes += [record.details["effective_sample_size"] for record in model.history_[n_iter // 2 :]]
             gaps.append(problem.truth.gap(model.weights_ * problem.truth.span))

@@ -38,6 +38,10 @@ from .events import Event, anytime, at, doing, when
 from .learners.causal import CausalXMEN
 from .learners.fit_neural import fit_neural
 from .learners.xmen import XMEN
+from .methods.cells import Cells
+from .methods.exact import Exact
+from .methods.network_training import Training
+from .methods.paper import Paper
 from .notices import (
     ConvergenceWarning,
     GuaranteeWarning,
@@ -73,6 +77,7 @@ __all__ = [
     "XMEN",
     "Callbacks",
     "CausalXMEN",
+    "Cells",
     "Constraint",
     "ConstraintError",
     "ConstraintInference",
@@ -83,6 +88,7 @@ __all__ = [
     "DivergenceError",
     "EngineError",
     "Event",
+    "Exact",
     "FeatureReward",
     "FileFormatError",
     "GridWorld",
@@ -102,6 +108,7 @@ __all__ = [
     "NotFittedError",
     "OracleError",
     "OracleTimeoutError",
+    "Paper",
     "Policy",
     "ProductTooLargeError",
     "RelativeEntropyIRL",
@@ -110,6 +117,7 @@ __all__ = [
     "Shield",
     "StorageError",
     "TensorBoard",
+    "Training",
     "Trajectory",
     "TrajectoryError",
     "UnboundedWarning",

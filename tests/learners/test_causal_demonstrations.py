@@ -151,9 +151,9 @@ def test_a_network_is_trained_to_the_same_policy() -> None:
     linear = CausalXMEN(grid, rule, features, validity=0.7, l2=1e-3).fit(demos)
     module = torch.nn.Linear(3, 1, bias=False).double()
     network = xm.NeuralReward(module, features)
-    model = CausalXMEN(grid, rule, validity=0.7, reward=network, optimiser="lbfgs", l2=1e-3, max_iter=40, tol=1e-7).fit(
-        demos
-    )
+    model = CausalXMEN(
+        grid, rule, validity=0.7, reward=network, training=xm.Training("lbfgs"), l2=1e-3, max_iter=40, tol=1e-7
+    ).fit(demos)
     assert model.policy().visits() == pytest.approx(linear.policy().visits(), abs=1e-5)
 
 

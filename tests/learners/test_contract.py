@@ -16,7 +16,7 @@ import pytest
 
 import xmen as xm
 from xmen.learners.base import Learner
-from xmen.learners.xmen import METHODS
+from xmen.methods.table import METHODS
 from xmen.registry import LEARNERS, load
 
 GRID = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
@@ -27,7 +27,7 @@ DEMOS = xm.distribution(GRID, RULE, REWARD, seed=0).sample(60)
 # (learner, method of XMEN) -> its settings; the world comes first.
 CASES: dict[tuple[str, str | None], dict[str, Any]] = {
     ("XMEN", "exact"): {"l2": 0.01},
-    ("XMEN", "cells"): {"l2": 0.01, "oracle": "listed", "n_cells": 4, "max_iter": 40, "seed": 0},
+    ("XMEN", "cells"): {"l2": 0.01, "oracle": "listed", "max_iter": 40, "seed": 0},
     ("XMEN", "paper"): {"l2": 0.01, "oracle": "listed", "max_iter": 30, "seed": 0},
     ("CausalXMEN", None): {"l2": 0.01},
     ("MaxEntIRL", None): {"l2": 0.01},

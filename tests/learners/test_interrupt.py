@@ -21,11 +21,12 @@ import sys, warnings
 from learners.tasks import grid_task
 from xmen.notices import InterruptedWarning
 from xmen.learners.xmen import XMEN
+from xmen.methods.cells import Cells
 
 grid, rule, features, demos = grid_task(9 if sys.argv[1] == "cells" else 6)
 settings = dict(method=sys.argv[1], oracle="cryptominisat", engine="exact", seed=0, max_iter=1_000_000)
 if sys.argv[1] == "cells":
-    settings |= dict(tol=1e-4, cell_size=48.0, n_cells=4)  # thousands of cells
+    settings |= dict(tol=1e-4, method=Cells(n_cells=4, cell_size=48.0))  # thousands of cells
 model = XMEN(grid, rule, features, **settings, callback=lambda record: print("at work", flush=True))
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")

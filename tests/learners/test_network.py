@@ -24,7 +24,13 @@ def test_a_linear_network_reaches_the_listed_optimum(l2):
         d = task.features.shape[2]
         reward = xm.NeuralReward(linear(d), task.features)
         model = xm.XMEN(
-            task.world, task.constraint, discount=task.discount, reward=reward, optimiser="lbfgs", l2=l2, max_iter=100
+            task.world,
+            task.constraint,
+            discount=task.discount,
+            reward=reward,
+            training=xm.Training("lbfgs"),
+            l2=l2,
+            max_iter=100,
         )
         quiet_fit(model, task.demos, task.weights)
         found = model.reward_.module.weight.detach().cpu().numpy()[0]
@@ -38,11 +44,11 @@ def test_a_linear_network_reaches_the_listed_optimum(l2):
 def test_first_order_optimisers_reach_what_linear_learning_does():
     grid, rule, features, demos = grid_task(5)
     best = xm.XMEN(grid, rule, features).fit(demos)
-    settings = dict(reward=xm.NeuralReward(linear(4), features), learning_rate=0.1, max_iter=400)
+    settings = dict(reward=xm.NeuralReward(linear(4), features), max_iter=400)
     for optimiser in ("adam", lambda p: torch.optim.RMSprop(p, lr=0.01)):
-        model = xm.XMEN(grid, rule, optimiser=optimiser, **settings).fit(demos)
+        model = xm.XMEN(grid, rule, training=xm.Training(optimiser, 0.1), **settings).fit(demos)
         assert model.score(demos) == pytest.approx(best.score(demos), abs=1e-4)
-    stopped = xm.XMEN(grid, rule, tol=0.01, **settings).fit(demos)
+    stopped = xm.XMEN(grid, rule, tol=0.01, training=xm.Training(learning_rate=0.1), **settings).fit(demos)
     assert stopped.converged_
     assert stopped.n_iter_ < 400
     assert stopped.history_[-1].gradient_norm <= 0.01 < stopped.history_[-2].gradient_norm
@@ -96,8 +102,8 @@ def test_hash_cells_find_the_same_reward():
     grid, rule, features, demos = grid_task(5)
     best = xm.XMEN(grid, rule, features).fit(demos)
     reward = xm.NeuralReward(linear(4), features)
-    settings = dict(reward=reward, oracle="listed", learning_rate=0.05, seed=3, max_iter=120, cell_size=16, n_cells=8)
-    model = xm.XMEN(grid, rule, method="cells", **settings).fit(demos)
+    settings = dict(reward=reward, oracle="listed", training=xm.Training(learning_rate=0.05), seed=3, max_iter=120)
+    model = xm.XMEN(grid, rule, method=xm.Cells(n_cells=8, cell_size=16), **settings).fit(demos)
     start = xm.distribution(grid, rule, reward)
     assert np.mean([start.log_prob(tau) for tau in demos]) < best.score(demos) - 1
     assert best.score(demos) - 0.02 < model.score(demos) <= best.score(demos) + 1e-9
@@ -120,7 +126,8 @@ def test_every_kind_of_network_learns_and_answers():
         xm.ConvReward(grid, maps, channels=(4,), seed=0),
     ]
     for reward in rewards:
-        model = quiet_fit(xm.XMEN(grid, rule, reward=reward, max_iter=40, learning_rate=0.05, seed=0), demos)
+        training = xm.Training(learning_rate=0.05)
+        model = quiet_fit(xm.XMEN(grid, rule, reward=reward, max_iter=40, training=training, seed=0), demos)
         assert type(model.reward_) is type(reward)
         assert model.history_[-1].loss < model.history_[0].loss - 0.1
         assert all(rule.accepts(tau) for tau in model.sample(20))
@@ -183,11 +190,11 @@ def test_settings_that_make_no_sense():
     with pytest.raises(xm.RewardError, match="reward is for 15 states and 3 actions, but the world has 16 states"):
         xm.XMEN(grid, rule, reward=xm.NeuralReward(network(), features[:-1])).fit(demos)
     with pytest.raises(xm.RewardError, match="unknown optimiser 'adma'"):
-        xm.XMEN(grid, rule, reward=reward, optimiser="adma").fit(demos)
+        xm.XMEN(grid, rule, reward=reward, training=xm.Training("adma")).fit(demos)
     with pytest.raises(xm.RewardError, match=r"'lbfgs' .* needs exact losses"):
-        xm.XMEN(grid, rule, reward=reward, optimiser="lbfgs", method="cells", oracle="listed").fit(demos)
-    with pytest.raises(xm.EngineError, match="optimiser='sgd' is for training a network, and there is none"):
-        xm.XMEN(grid, rule, features, optimiser="sgd").fit(demos)
+        xm.XMEN(grid, rule, reward=reward, training=xm.Training("lbfgs"), method="cells", oracle="listed").fit(demos)
+    with pytest.raises(xm.EngineError, match=r"optimiser='sgd'\) is for training a network, and there is none"):
+        xm.XMEN(grid, rule, features, training=xm.Training("sgd")).fit(demos)
     with pytest.raises(xm.RewardError, match="no parameter that can be trained"):
         xm.XMEN(grid, rule, reward=xm.NeuralReward(network().requires_grad_(False), features)).fit(demos)
     with pytest.raises(xm.InvalidDemonstrationError):

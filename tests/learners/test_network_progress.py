@@ -57,7 +57,8 @@ class Interrupting(nn.Module):
 @pytest.mark.parametrize("optimiser", ["adam", "lbfgs"])
 def test_ctrl_c_inside_a_step_takes_it_back_and_the_checkpoint_too(optimiser, tmp_path):
     grid, rule, features, demos = grid_task(4)
-    settings = dict(optimiser=optimiser, checkpoint=tmp_path / "c", max_iter=4, tol=0.0, learning_rate=0.02)
+    training = xm.Training(optimiser, learning_rate=0.02)
+    settings = dict(training=training, checkpoint=tmp_path / "c", max_iter=4, tol=0.0)
     whole = quiet_fit(xm.XMEN(grid, rule, reward=xm.NeuralReward(Interrupting(0), features), **settings), demos)
     calls = whole.reward_.module.calls
     for at in {5, 6, calls // 3, calls // 2, 2 * calls // 3}:
@@ -77,14 +78,16 @@ def test_a_loss_that_still_falls_is_announced():
     ) as seen:
         xm.XMEN(grid, rule, reward=reward, max_iter=20).fit(demos)
     assert seen[0].filename == __file__
-    xm.XMEN(grid, rule, reward=reward, max_iter=400, l2=0.1, learning_rate=0.05).fit(demos)  # nothing to say
+    xm.XMEN(grid, rule, reward=reward, max_iter=400, l2=0.1, training=xm.Training(learning_rate=0.05)).fit(
+        demos
+    )  # nothing to say
 
 
 RUNS = {
     "adam": {"max_iter": 12},
-    "sgd": {"max_iter": 12, "optimiser": "sgd"},
-    "lbfgs": {"max_iter": 8, "optimiser": "lbfgs", "learning_rate": 0.01, "tol": 0.0},
-    "cells": {"max_iter": 8, "method": "cells", "oracle": "listed", "n_cells": 4, "seed": None},
+    "sgd": {"max_iter": 12, "training": xm.Training("sgd")},
+    "lbfgs": {"max_iter": 8, "training": xm.Training("lbfgs", 0.01), "tol": 0.0},
+    "cells": {"max_iter": 8, "method": xm.Cells(4), "oracle": "listed", "seed": None},
 }
 
 
@@ -171,6 +174,8 @@ def test_checkpoints_of_other_networks_are_refused(tmp_path):
         with pytest.raises(xm.StorageError, match="another run: reward differ"):
             xm.XMEN(grid, rule, reward=other, **settings).fit(demos)
     with pytest.raises(xm.StorageError, match="another run: optimiser differ"):
-        xm.XMEN(grid, rule, reward=xm.NeuralReward(network(), features), optimiser="sgd", **settings).fit(demos)
+        xm.XMEN(grid, rule, reward=xm.NeuralReward(network(), features), training=xm.Training("sgd"), **settings).fit(
+            demos
+        )
     with pytest.raises(xm.StorageError, match="another run: optimiser, reward differ"):
         xm.XMEN(grid, rule, **settings).fit(demos)

@@ -160,7 +160,7 @@ def test_optimisers_that_are_functions_are_left_behind(tmp_path):
     def make_rmsprop(parameters):
         return torch.optim.RMSprop(parameters)
 
-    model = fitted(xm.NeuralReward(layers(), task[2]), task, optimiser=make_rmsprop)
+    model = fitted(xm.NeuralReward(layers(), task[2]), task, training=xm.Training(make_rmsprop))
     model.save(tmp_path / "m")
     loaded = xm.load(tmp_path / "m")
     assert loaded.score(task[3]) == model.score(task[3])

@@ -12,7 +12,7 @@ import xmen as xm
 from learners.neural_tasks import inputs, network, task, visits
 from xmen import ConvReward, FeatureReward, NeuralReward, fit_neural
 from xmen.methods.likelihood import DistributionLikelihood
-from xmen.methods.network_training import NeuralTraining
+from xmen.methods.network_training import NeuralTraining, Training
 
 torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen[neural]")
 nn = torch.nn
@@ -162,7 +162,9 @@ def test_training_taken_up_again_is_bit_for_bit_the_same(optimiser: object) -> N
     likelihood = DistributionLikelihood(d, visits(grid, d.sample(10, seed=0), 1.0))
 
     def fresh() -> NeuralTraining:
-        return NeuralTraining(likelihood, NeuralReward(network(3, dtype=torch.float32), inputs(grid)), optimiser)
+        return NeuralTraining(
+            likelihood, NeuralReward(network(3, dtype=torch.float32), inputs(grid)), Training(optimiser)
+        )
 
     whole = fresh()
     for _ in range(8):

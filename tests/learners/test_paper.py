@@ -18,7 +18,7 @@ from xmen.methods.demonstrations import gather
 from xmen.methods.paper import PaperRun
 from xmen.methods.paper_bounds import compute_bounds, gradient_factor, largest_step
 from xmen.methods.proposal import Proposal, effective_sample_size, self_normalised_mean, split_mean
-from xmen.methods.runs import Task
+from xmen.methods.runs import FitSettings, Task
 from xmen.notices import ConvergenceWarning, GuaranteeWarning
 from xmen.rewards.features import DenseFeatures
 
@@ -69,15 +69,15 @@ def test_iterates_on_their_way_are_noticed():
     settings = dict(method="paper", oracle="listed", seed=0, max_iter=200)
     assert XMEN(grid, rule, features, **settings).fit(demos).converged_
     with pytest.warns(ConvergenceWarning, match="still on their way"):
-        slow = XMEN(grid, rule, features, learning_rate=0.002, **settings).fit(demos)
+        slow = XMEN(grid, rule, features, **{**settings, "method": xm.Paper(learning_rate=0.002)}).fit(demos)
     assert not slow.converged_
 
 
 def test_drift_is_the_way_of_the_averaged_iterates():
     grid, rule, features, demos = grid_task(4)
-    learner = XMEN(grid, rule, features, method="paper", max_iter=6, burn_in=0.0, seed=0)
     base = xm.distribution(grid, rule, None, engine="xor", oracle="listed")
-    run = PaperRun(Task(gather(grid, rule, demos), DenseFeatures(features), learner), base)
+    task = Task(gather(grid, rule, demos), DenseFeatures(features), rule)
+    run = PaperRun(task, xm.Paper(burn_in=0.0), FitSettings(max_iter=6, seed=0), base)
     state = run.start()
     assert math.isnan(run.drift(state)[0])
     for _ in range(6):
@@ -99,7 +99,7 @@ def test_nearly_equal_features_are_told_apart():
     best = XMEN(grid, rule, features).fit(demos).score(demos)
 
     def gap(**settings):
-        learner = XMEN(grid, rule, features, method="paper", oracle="listed", max_iter=60, seed=0, **settings)
+        learner = XMEN(grid, rule, features, method=xm.Paper(**settings), oracle="listed", max_iter=60, seed=0)
         exact = XMEN(grid, rule, features).fit(demos)
         exact.reward_ = learner.fit(demos).reward_
         return best - exact.score(demos)
@@ -116,7 +116,9 @@ def test_where_features_have_their_zero_does_not_matter():
     grid, rule, features, demos = slippery()
     far = features + 4.0
     run = PaperRun(
-        Task(gather(grid, rule, demos), DenseFeatures(far), XMEN(grid, rule, far, method="paper")),
+        Task(gather(grid, rule, demos), DenseFeatures(far), rule),
+        xm.Paper(),
+        FitSettings(),
         xm.distribution(grid, rule, None, engine="xor", oracle="listed"),
     )
     rows, theta = run.proposal.listed_features, np.array([0.4, -0.3, 0.2])
@@ -152,7 +154,7 @@ def test_seed_decides_everything():
 @pytest.mark.parametrize("proposal", ["fixed", "dynamics"])
 def test_resume_is_bit_for_bit(tmp_path, proposal):
     grid, rule, features, demos = slippery()
-    settings = dict(method="paper", seed=3, max_iter=6, proposal=proposal)
+    settings = dict(method=xm.Paper(proposal=proposal), seed=3, max_iter=6)
     whole = XMEN(grid, rule, features, **settings).fit(demos)
     file = tmp_path / "run"
     part = XMEN(grid, rule, features, **settings, checkpoint=file, callback=lambda record: record.iteration == 2)
@@ -160,15 +162,16 @@ def test_resume_is_bit_for_bit(tmp_path, proposal):
     rest = XMEN(grid, rule, features, **settings, checkpoint=file, resume=True).fit(demos)
     np.testing.assert_array_equal(whole.weights_, rest.weights_)
     assert [r.details for r in whole.history_] == [r.details for r in rest.history_]
+    settings["method"] = xm.Paper(proposal=proposal, delta=1.05)
     with pytest.raises(xm.XmenError, match="delta"):
-        XMEN(grid, rule, features, **settings, delta=1.05, checkpoint=file, resume=True).fit(demos)
+        XMEN(grid, rule, features, **settings, checkpoint=file, resume=True).fit(demos)
 
 
 def test_letter_average_is_the_mean_of_all_iterates():
     """With burn_in=0, K fits of k iterations cannot be compared (failure is shared), but two can: K = 1."""
     grid, rule, features, demos = grid_task(4)
-    one = XMEN(grid, rule, features, method="paper", seed=0, max_iter=1, burn_in=0.0).fit(demos)
-    other = XMEN(grid, rule, features, method="paper", seed=0, max_iter=1, burn_in=0.5).fit(demos)
+    one = XMEN(grid, rule, features, method=xm.Paper(burn_in=0.0), seed=0, max_iter=1).fit(demos)
+    other = XMEN(grid, rule, features, method=xm.Paper(burn_in=0.5), seed=0, max_iter=1).fit(demos)
     np.testing.assert_array_equal(one.weights_, other.weights_)
 
 
@@ -213,14 +216,14 @@ def test_conditions_of_the_theorem():
 
 def test_settings_outside_the_theorem_are_announced():
     grid, rule, features, demos = slippery()
-    settings = dict(method="paper", seed=0, max_iter=1)
+    settings = dict(seed=0, max_iter=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error", GuaranteeWarning)
-        XMEN(grid, rule, features, **settings).fit(demos)
+        XMEN(grid, rule, features, method="paper", **settings).fit(demos)
     with pytest.warns(GuaranteeWarning, match=r"delta = 1.2 is not below 1.189"):
-        XMEN(grid, rule, features, delta=1.2, **settings).fit(demos)
+        XMEN(grid, rule, features, method=xm.Paper(delta=1.2), **settings).fit(demos)
     with pytest.warns(GuaranteeWarning, match="learning_rate = 50"):
-        XMEN(grid, rule, features, learning_rate=50.0, **settings).fit(demos)
+        XMEN(grid, rule, features, method=xm.Paper(learning_rate=50.0), **settings).fit(demos)
 
 
 @pytest.mark.parametrize(
@@ -235,9 +238,8 @@ def test_settings_outside_the_theorem_are_announced():
     ],
 )
 def test_bad_settings(settings, message):
-    grid, rule, features, demos = grid_task(4)
     with pytest.raises(xm.EngineError, match=message):
-        XMEN(grid, rule, features, method="paper", **settings).fit(demos)
+        xm.Paper(**settings)
 
 
 # ---------------------------------------------------------------------------------- proposal and weights
@@ -274,7 +276,7 @@ def test_adaptive_proposals_raise_the_effective_sample_size():
     grid, rule, features, demos = slippery()
     size = {}
     for proposal in ("fixed", "dynamics"):
-        settings = dict(method="paper", seed=0, max_iter=20, proposal=proposal, self_normalised=True)
+        settings = dict(method=xm.Paper(proposal=proposal, self_normalised=True), seed=0, max_iter=20)
         model = XMEN(grid, rule, features, **settings).fit(demos)
         size[proposal] = np.mean([r.details["effective_sample_size"] for r in model.history_[10:]])
     assert size["dynamics"] > 1.2 * size["fixed"]

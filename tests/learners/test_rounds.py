@@ -18,15 +18,16 @@ from xmen.methods.demonstrations import gather
 from xmen.methods.draws import DrawnLoss, Draws
 from xmen.methods.judge import Metric, judge, largest_decrement
 from xmen.methods.objective import Objective
+from xmen.methods.reject_draws import RejectSource
 from xmen.methods.rounds import RoundsRun
-from xmen.methods.runs import Task, drive
+from xmen.methods.runs import FitSettings, Task, drive
 from xmen.notices import GuaranteeWarning
 from xmen.oracles import ListedOracle
 from xmen.progress.monitor import Monitor
 from xmen.rewards.features import DenseFeatures
 from xmen.worlds.edge_weights import EdgeWeights
 
-HASHED = {"method": "cells", "oracle": "listed", "engine": "exact", "cell_size": 48.0, "n_cells": 8}
+HASHED = {"method": xm.Cells(n_cells=8, cell_size=48.0), "oracle": "listed", "engine": "exact"}
 
 
 def listed(task) -> Draws:
@@ -183,13 +184,13 @@ def test_a_solver_that_always_dies_is_an_error(monkeypatch):
 def test_rounds_of_exact_samples_by_rejection():
     """The same rounds over another source; the rule about keys rejects half of the draws."""
     grid, rule, features, demos = grid_task(6)
-    learner = XMEN(grid, rule, features, seed=0, tol=0.01)
-    task = Task(gather(grid, rule, demos), DenseFeatures(features), learner)
+    task = Task(gather(grid, rule, demos), DenseFeatures(features), rule)
     base = xm.distribution(grid, rule, None, engine="reject", max_nodes=800)
     assert base.relaxation.rejecting
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        outcome = drive(RoundsRun(task, base), Monitor(None), None)
+        run = RoundsRun(task, FitSettings(seed=0, tol=0.01), base, RejectSource(base, task.features))
+        outcome = drive(run, Monitor(None), None)
     mean = task.demo_features
     objective = Objective(xm.distribution(grid, rule, None), task.features, mean, 0.0)
     best = XMEN(grid, rule, features).fit(demos).weights_

@@ -66,7 +66,9 @@ def test_clones_do_not_share_a_trained_network():
     grid, rule, features, demos = grid_task(4, n_demos=24)
     module = torch.nn.Linear(4, 1)
     table = xm.NeuralReward(module, features).table()
-    model = XMEN(grid, rule, reward=xm.NeuralReward(module, features), optimiser="lbfgs", l2=0.1, seed=0).fit(demos)
+    model = XMEN(
+        grid, rule, reward=xm.NeuralReward(module, features), training=xm.Training("lbfgs"), l2=0.1, seed=0
+    ).fit(demos)
     copy = clone(model)
     assert not hasattr(copy, "reward_")
     assert copy.reward.module is not module
@@ -96,7 +98,7 @@ def test_repr_shows_what_was_chosen():
     text = repr(XMEN(grid, rule, features, l2=0.5))
     assert text.startswith("XMEN(world=GridWorld(4, 4")
     assert "features=array of shape (16, 3, 4), l2=0.5)" in text
-    assert "tol" not in repr(XMEN(grid, rule, tol=float("1e-7")))  # equal to the default, if not the same object
+    assert "time" not in repr(XMEN(grid, rule, time_limit=float("60")))  # equal to the default, if not the same object
 
 
 def test_xmen_does_not_import_sklearn():

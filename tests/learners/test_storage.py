@@ -207,7 +207,7 @@ def test_any_wrong_value_is_a_storage_error(model, tmp_path, part):
 
 SETTINGS = {
     "exact": {"method": "exact", "checkpoint_every": 1},
-    "cells": {"method": "cells", "oracle": "listed", "cell_size": 24.0, "n_cells": 4, "tol": 1e-3},
+    "cells": {"method": xm.Cells(n_cells=4, cell_size=24.0), "oracle": "listed", "tol": 1e-3},
 }
 
 

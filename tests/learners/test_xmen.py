@@ -185,13 +185,13 @@ def test_callback_stops_the_fit():
 @pytest.mark.parametrize(("method", "last"), [("exact", 3), ("cells", 2)])
 def test_ctrl_c_leaves_a_usable_model(method, last):
     grid, rule, features, demos = grid_task(6)
-    small = {"cell_size": 24.0, "n_cells": 4} if method == "cells" else {}  # several rounds
+    small = xm.Cells(n_cells=4, cell_size=24.0)  # several rounds
 
     def interrupt(record):
         if record.iteration == last:
             raise KeyboardInterrupt
 
-    settings = {"method": method, "oracle": "listed", "seed": 0, **small}
+    settings = {"method": small if method == "cells" else method, "oracle": "listed", "seed": 0}
     with pytest.warns(InterruptedWarning, match=f"after {last} iterations"):
         model = XMEN(grid, rule, features, callback=interrupt, **settings).fit(demos)
     assert not model.converged_

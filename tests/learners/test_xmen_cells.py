@@ -11,7 +11,7 @@ import xmen as xm
 from learners.tasks import grid_task, small_task
 from strategies import VERIFY, cases
 from xmen.learners.xmen import XMEN
-from xmen.methods.cells import CellObjective
+from xmen.methods.cell_objective import CellObjective
 from xmen.methods.demonstrations import gather
 from xmen.methods.objective import Objective
 from xmen.notices import LearningWarning
@@ -45,7 +45,7 @@ def test_cells_on_a_grid(default_features):
     grid, rule, features, demos = grid_task(6)
     features = None if default_features else features
     best = quiet_fit(XMEN(grid, rule, features), demos)
-    settings = {"method": "cells", "engine": "exact", "oracle": "listed", "cell_size": 24.0, "tol": 0.02}
+    settings = {"method": xm.Cells(cell_size=24.0), "engine": "exact", "oracle": "listed", "tol": 0.02}
     model = quiet_fit(XMEN(grid, rule, features, seed=0, **settings), demos)
     assert any(record.details["parities"] > 0 for record in model.history_)
     assert 0 <= best.score(demos) - model.score(demos) < 0.02
@@ -76,7 +76,7 @@ def test_error_bars_cover_the_exact_gradient():
 
 def test_history_says_what_each_round_took():
     grid, rule, features, demos = grid_task(6)
-    settings = {"method": "cells", "oracle": "listed", "seed": 0, "n_cells": 4, "cell_size": 24.0}
+    settings = {"method": xm.Cells(4, 24.0), "oracle": "listed", "seed": 0}
     model = quiet_fit(XMEN(grid, rule, features, **settings), demos)
     for record in model.history_:
         if record.details["parities"]:
@@ -88,7 +88,7 @@ def test_history_says_what_each_round_took():
 
 def test_same_seed_same_result():
     grid, rule, features, demos = grid_task(6)
-    settings = {"method": "cells", "oracle": "listed", "n_cells": 4, "cell_size": 24.0, "tol": 0.02}
+    settings = {"method": xm.Cells(4, 24.0), "oracle": "listed", "tol": 0.02}
     one, other, third = (
         quiet_fit(XMEN(grid, rule, features, seed=seed, **settings), demos).weights_ for seed in (1, 1, 2)
     )
@@ -99,7 +99,7 @@ def test_same_seed_same_result():
 def test_the_oracle_does_not_matter():
     """The same parities cut the same cells, whoever lists them."""
     grid, rule, features, demos = grid_task(5)
-    settings = {"method": "cells", "max_iter": 1, "seed": 0, "cell_size": 16.0, "n_cells": 4}
+    settings = {"method": xm.Cells(4, 16.0), "max_iter": 1, "seed": 0}
     listed = quiet_fit(XMEN(grid, rule, 0.1 * features, oracle="listed", **settings), demos)
     solved = quiet_fit(XMEN(grid, rule, 0.1 * features, oracle="cryptominisat", **settings), demos)
     assert listed.history_[0].details["parities"] == solved.history_[0].details["parities"] > 0
@@ -108,7 +108,7 @@ def test_the_oracle_does_not_matter():
 
 def test_auto_uses_cells_where_the_product_does_not_fit():
     grid, rule, features, demos = grid_task(5)
-    model = XMEN(grid, rule, features, max_nodes=100, max_iter=3, seed=0, n_cells=4)
+    model = XMEN(grid, rule, features, max_nodes=100, max_iter=3, seed=0)
     quiet_fit(model, demos)
     assert model.method_ == "cells"
     assert model.distribution().engine in ("reject", "xor")
@@ -117,7 +117,7 @@ def test_auto_uses_cells_where_the_product_does_not_fit():
 
 def test_stopping_early_is_announced():
     grid, rule, features, demos = grid_task(6)
-    settings = {"method": "cells", "oracle": "listed", "seed": 0, "n_cells": 4, "cell_size": 24.0, "max_iter": 2}
+    settings = {"method": xm.Cells(4, 24.0), "oracle": "listed", "seed": 0, "max_iter": 2}
     with pytest.warns(LearningWarning, match="max_iter = 2"):
         model = XMEN(grid, rule, features, **settings).fit(demos)
     assert not model.converged_
@@ -129,7 +129,7 @@ def test_the_last_record_is_of_the_answer(max_iter):
     """The last record has the loss and the gradient at the answer, by cells that it was not fitted to."""
     grid, rule, features, demos = grid_task(7)
     features = 0.2 * features
-    settings = {"method": "cells", "oracle": "listed", "seed": 0, "n_cells": 16, "cell_size": 48.0}
+    settings = {"method": xm.Cells(16, 48.0), "oracle": "listed", "seed": 0}
     model = quiet_fit(XMEN(grid, rule, features, max_iter=max_iter, tol=0.02, **settings), demos)
     assert [record.iteration for record in model.history_] == list(range(1, model.n_iter_ + 1))
     dense = DenseFeatures(features)

@@ -71,8 +71,6 @@ def test_bad_weights(weights, message):
         ({"l2": -1.0}, xm.EngineError, "l2"),
         ({"tol": np.nan}, xm.EngineError, "tol"),
         ({"max_iter": 0}, xm.EngineError, "max_iter"),
-        ({"learning_rate": 0.0}, xm.EngineError, "learning_rate"),
-        ({"n_cells": 1}, xm.EngineError, "n_cells"),
         ({"resume": True}, xm.EngineError, "checkpoint"),
         ({"method": "exact", "max_nodes": 3}, xm.ProductTooLargeError, "3"),
         ({"constraint": "visit(at(3))"}, xm.ConstraintError, "constraint"),

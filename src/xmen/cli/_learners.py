@@ -16,7 +16,8 @@ from xmen.errors import EngineError
 from xmen.learners.base import Learner
 from xmen.learners.causal import CausalXMEN
 from xmen.learners.xmen import XMEN
-from xmen.methods.paper import DEFAULT_MAX_ITER as PAPER_MAX_ITER
+from xmen.methods.method import Method
+from xmen.methods.table import parse_method, read_method
 from xmen.problem import Problem
 
 STORED_EVERY = 1  # iterations between checkpoints: a slow one is worth keeping, a quick one is cheap to write
@@ -46,16 +47,14 @@ OPTIONS = {
 }
 """The learners, and the options that not all of them have."""
 
-METHODS = ("auto", "exact", "cells", "paper")
-
 
 def check_choice(choice: Choice) -> None:
     """Refuse names that do not exist, and options that the learner does not have."""
-    for option, given, known in (("learner", choice.learner, OPTIONS), ("method", choice.method or "auto", METHODS)):
-        if given not in known:
-            close = get_close_matches(given, known, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else "."
-            raise EngineError(f"--{option} {given}: unknown {option}{hint} Choose one of {', '.join(known)}.")
+    if choice.learner not in OPTIONS:
+        close = get_close_matches(choice.learner, OPTIONS, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else "."
+        raise EngineError(f"--learner {choice.learner}: unknown learner{hint} Choose one of {', '.join(OPTIONS)}.")
+    method_of(choice)
     for option in ("method", "validity", "max_iter", "l2", "resume"):
         value = getattr(choice, option)
         if value not in (None, False, "auto") and option not in OPTIONS[choice.learner]:
@@ -96,12 +95,19 @@ def make_learner(choice: Choice, problem: Problem) -> Learner:
         return ConstraintInference(problem.world, problem.reward, events=dict(problem.events), **shared)
 
     engine = {name: getattr(settings, name) for name in ("oracle", "cell_size", "delta", "failure")}
-    method = choice.method or "auto"
+    method = method_of(choice)
     return XMEN(problem.world, problem.constraint, features, method=method, **shared, **limit, **stored, **engine)
 
 
 def bar_length(choice: Choice) -> int | None:
     """The number of iterations to come, where that is known: others stop at their optimum, whenever that is."""
-    if choice.method == "paper":
-        return choice.max_iter or PAPER_MAX_ITER
-    return None
+    method = read_method(method_of(choice))
+    return (choice.max_iter or method.default_max_iter) if method is not None and method.takes_every_step else None
+
+
+def method_of(choice: Choice) -> str | Method:
+    """The method that was asked for, as XMEN takes it."""
+    try:
+        return parse_method(choice.method or "auto")
+    except EngineError as error:
+        raise EngineError(f"--method {choice.method}: {error}") from None

@@ -9,16 +9,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint, units
-from xmen.engines.diagnosis import explain_conflict, feasible_product, from_start, node_budget, require_every_start
+from xmen.engines.diagnosis import explain_conflict, feasible_product, from_start, require_every_start
 from xmen.engines.distribution import ENGINES, Distribution, Seed, as_constraint, check_discount, check_given, generator
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.given import GivenStart
 from xmen.engines.hashed import HashedWorld
 from xmen.engines.reject import RejectDistribution, Relaxation, relax
-from xmen.engines.settings import XorSettings, xor_settings
+from xmen.engines.settings import DEFAULT_TIME_LIMIT, EngineSettings
 from xmen.engines.xor import XorDistribution
 from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
+from xmen.options import require_choice
 from xmen.rewards import Reward, reward_table
 from xmen.worlds.mdp import MDP
 from xmen.worlds.network import Network
@@ -37,17 +38,22 @@ class Chooser:
         reward: Reward | ArrayLike | None,
         discount: float,
         seed: Seed,
-        max_nodes: int,
-        oracle: str,
-        time_limit: float | None,
-        settings: XorSettings,
+        settings: EngineSettings,
         given: str | None = None,
     ) -> None:
         self.world, self.constraint, self.reward = world, constraint, reward
-        self.discount, self.seed, self.max_nodes = discount, seed, max_nodes
-        self.oracle, self.time_limit, self.settings = oracle, time_limit, settings
-        self.given = given
+        self.discount, self.seed, self.given = discount, seed, given
+        self.settings, self.max_nodes = settings, settings.node_budget
         self._relaxation: Relaxation | None = None
+        if discount < 1.0:
+            self._require_horizon(f"discount = {discount:g}")
+
+    def _require_horizon(self, what: str) -> None:
+        if self.world.unbounded:
+            raise EngineError(
+                f"{what} needs a horizon, and this task has none: network.task(start, goal, horizon=...). Without a "
+                "horizon the exact and the reject engine answer, with discount = 1."
+            )
 
     def relaxation(self) -> Relaxation:
         """What can be multiplied within a fraction of the budget."""
@@ -69,11 +75,11 @@ class Chooser:
 
     def reject(self) -> Distribution:
         """The reject engine, whatever its acceptance rate; given the start, one for each start."""
-        return self._by_start(Chooser._reject)
+        return self._by_start(Chooser.joint_reject)
 
     def xor(self) -> Distribution:
         """The XOR engine; given the start, one for each start."""
-        return self._by_start(Chooser._xor)
+        return self._by_start(Chooser.joint_xor)
 
     def _by_start(self, make: Callable[[Chooser], Distribution]) -> Distribution:
         starts = np.flatnonzero(self.world.start > 0)
@@ -91,7 +97,8 @@ class Chooser:
                 raise from_start(self.world, start, error) from None
         return GivenStart(self.world, parts, self.reward, rng)
 
-    def _reject(self) -> RejectDistribution:
+    def joint_reject(self) -> RejectDistribution:
+        """The reject engine for all starts together."""
         relaxation = self.relaxation()
         if not relaxation.product.feasible():
             parts = [] if self.constraint is None else units(self.constraint)
@@ -102,10 +109,12 @@ class Chooser:
         d.reason = "asked for"
         return d
 
-    def _xor(self) -> XorDistribution:
+    def joint_xor(self) -> XorDistribution:
+        """The XOR engine for all starts together."""
+        self._require_horizon("engine='xor'")
         # Weights per state need a place per time once they are discounted.
         timed = None if self.discount == 1.0 else True
-        hashed = HashedWorld(self.world, self.constraint, self.oracle, timed, self.time_limit)
+        hashed = HashedWorld(self.world, self.constraint, self.settings.oracle, timed, self.settings.time_limit)
         compiled = CompiledConstraint(self.constraint, self.world)
         d = XorDistribution(hashed, self.relaxation(), compiled, self.reward, self.discount, self.seed, self.settings)
         d.reason = f"asked for; the oracle is {d.oracle}"
@@ -145,7 +154,7 @@ def distribution(
     cell_size: float | None = None,
     delta: float | None = None,
     failure: float | None = None,
-    time_limit: float | None = 60.0,
+    time_limit: float | None = DEFAULT_TIME_LIMIT,
     given: str | None = None,
 ) -> Distribution:
     """The maximum-entropy distribution over all trajectories of a world that keep a constraint.
@@ -208,38 +217,32 @@ def distribution(
     >>> round(np.exp(xm.distribution(grid, None, None).log_partition()))
     265729
     """
+    settings = EngineSettings(engine, max_nodes, oracle, cell_size, delta, failure, time_limit)
+    return answering(settings, world, as_constraint(constraint), reward, discount, seed, given)
+
+
+def answering(
+    settings: EngineSettings,
+    world: MDP,
+    rule: Constraint | None,
+    reward: Reward | ArrayLike | None,
+    discount: float = 1.0,
+    seed: Seed = None,
+    given: str | None = None,
+) -> Distribution:
+    """`distribution` with the engine settings as one record."""
     if isinstance(world, Network):
         raise EngineError(
             "distribution(world, ...) needs a start and a goal, and a network has none: give network.task(start, goal)."
         )
     if not isinstance(world, MDP):
         raise EngineError(f"distribution(world, ...) takes an MDP or GridWorld; got {type(world).__name__}.")
-    rule = as_constraint(constraint)
     if rule is not None:
         rule.check_world(world)
-    if engine not in ENGINES:
-        raise EngineError(f"unknown engine {engine!r}: choose one of {', '.join(map(repr, ENGINES))}.")
+    require_choice("engine", settings.engine, ENGINES)
     gamma = check_discount(discount)
     check_given(given)
-    if world.unbounded and (gamma < 1.0 or engine == "xor"):
-        what = f"discount = {gamma:g}" if gamma < 1.0 else "engine='xor'"
-        raise EngineError(
-            f"{what} needs a horizon, and this task has none: network.task(start, goal, horizon=...). Without a "
-            "horizon the exact and the reject engine answer, with discount = 1."
-        )
-
     reward_table(reward, world)  # a bad reward is reported before any long work
-    chooser = Chooser(
-        world=world,
-        constraint=rule,
-        reward=reward,
-        discount=gamma,
-        seed=seed,
-        max_nodes=node_budget(max_nodes),
-        oracle=oracle,
-        time_limit=time_limit,
-        settings=xor_settings(delta, failure, cell_size),
-        given=given,
-    )
-    answer: Distribution = getattr(chooser, engine)()
+    chooser = Chooser(world, rule, reward, gamma, seed, settings, given)
+    answer: Distribution = getattr(chooser, settings.engine)()
     return answer

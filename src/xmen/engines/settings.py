@@ -1,32 +1,55 @@
-"""What a user may choose about hashing."""
+"""What a user may choose about the engine that answers, as one record."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
-from xmen.errors import EngineError
+from xmen.options import Options, require_number, require_whole
+from xmen.product.graph import DEFAULT_MAX_NODES
 from xmen.sampling.bounds import require_delta, require_probability
 
 DEFAULT_DELTA = 1.19  # within the 2^(1/4) that the paper's Theorem 4 needs
 DEFAULT_FAILURE = 0.001
 DEFAULT_CELL_SIZE = 48.0
+DEFAULT_TIME_LIMIT = 60.0  # seconds
 
 
-class XorSettings(NamedTuple):
-    """What a user may choose."""
+@dataclass(frozen=True, repr=False)
+class EngineSettings(Options):
+    """The engine settings of `xm.distribution`, of every learner and of problem files, checked when made.
 
-    delta: float = DEFAULT_DELTA
-    failure: float = DEFAULT_FAILURE
+    engine: "auto" or the name of an engine; `xmen.engines.table` knows which there are. max_nodes: the budget of the
+    product. The rest is for hashing: oracle; delta and failure, of the sampling guarantee; cell_size, the expected
+    number of solutions in a cell; time_limit, seconds per call of the oracle, None for no limit. Elsewhere None is the
+    engine's own default.
+    """
+
+    engine: str = "auto"
+    max_nodes: int | None = None
+    oracle: str = "auto"
     cell_size: float | None = None
+    delta: float | None = None
+    failure: float | None = None
+    time_limit: float | None = DEFAULT_TIME_LIMIT
 
+    def __post_init__(self) -> None:
+        require_whole("max_nodes", self.max_nodes, least=1, optional=True)
+        require_number("cell_size", self.cell_size, above=0.0, optional=True)
+        require_number("time_limit", self.time_limit, above=0.0, optional=True)
+        if self.delta is not None:
+            require_number("delta", self.delta)
+            require_delta(self.delta)
+        if self.failure is not None:
+            require_number("failure", self.failure)
+            require_probability(self.failure)
 
-def xor_settings(delta: float | None, failure: float | None, cell_size: float | None) -> XorSettings:
-    """The user's choices, checked, with defaults for what was left out."""
-    chosen = XorSettings(
-        DEFAULT_DELTA if delta is None else delta, DEFAULT_FAILURE if failure is None else failure, cell_size
-    )
-    require_delta(chosen.delta)
-    require_probability(chosen.failure)
-    if cell_size is not None and not (isinstance(cell_size, int | float) and cell_size > 0):
-        raise EngineError(f"cell_size is the expected number of solutions in a cell, above 0; got {cell_size!r}.")
-    return chosen
+    @property
+    def node_budget(self) -> int:
+        """The most nodes that a product may have."""
+        return DEFAULT_MAX_NODES if self.max_nodes is None else int(self.max_nodes)
+
+    @property
+    def guarantee(self) -> tuple[float, float]:
+        """delta and failure, with the defaults for what was left out."""
+        delta = DEFAULT_DELTA if self.delta is None else float(self.delta)
+        return delta, DEFAULT_FAILURE if self.failure is None else float(self.failure)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from xmen.engines.distribution import Distribution, Guarantee, Seed
 from xmen.engines.hashed import HashedWorld, WalkFunction
 from xmen.engines.reject import Relaxation
-from xmen.engines.settings import DEFAULT_CELL_SIZE, XorSettings
+from xmen.engines.settings import DEFAULT_CELL_SIZE, EngineSettings
 from xmen.errors import EngineError
 from xmen.machines.release import release
 from xmen.machines.tables import CompiledConstraint
@@ -52,7 +52,7 @@ class XorDistribution(Distribution):
         reward: Reward | ArrayLike | None,
         discount: float,
         seed: Seed,
-        settings: XorSettings,
+        settings: EngineSettings,
     ) -> None:
         super().__init__(compiled.world, compiled.constraint, reward, discount, seed)
         self.hashed, self.relaxation, self.settings = hashed, relaxation, settings
@@ -83,7 +83,7 @@ class XorDistribution(Distribution):
     @property
     def guarantee(self) -> Guarantee:  # type: ignore[override]
         """The requested bound; settings without one were refused."""
-        return Guarantee(self.settings.delta, self.settings.failure)
+        return Guarantee(*self.settings.guarantee)
 
     @once
     def _log_range(self) -> tuple[float, float]:
@@ -106,9 +106,9 @@ class XorDistribution(Distribution):
     def _plan(self) -> CellPlan:
         rng = np.random.default_rng(self._plan_seed)
         size = self.settings.cell_size or DEFAULT_CELL_SIZE
-        bound = bound_partition(self._space, self.n_parities, self.settings.failure, rng, cell_size=size)
+        bound = bound_partition(self._space, self.n_parities, self.guarantee.failure, rng, cell_size=size)
         self._spend(bound.info)
-        return CellPlan.solve(self.settings.delta, bound, cell_size=self.settings.cell_size)
+        return CellPlan.solve(self.guarantee.delta, bound, cell_size=self.settings.cell_size)
 
     @once
     def _estimate(self) -> CellEstimate:
@@ -162,8 +162,8 @@ class XorDistribution(Distribution):
         low, high = hashed.log_range(self.weights, self._log_range)
         space = hashed.plain_space(self.weights, high)
         plan = PawsPlan.solve(
-            self.settings.delta,
-            self.settings.failure,
+            self.guarantee.delta,
+            self.guarantee.failure,
             log_span=high - low,
             n_hash=space.n_hash,
             rounding=hashed.rounding,
@@ -178,5 +178,5 @@ class XorDistribution(Distribution):
         hashes = self.hashed.encoding.hashes
         return (
             f"{super().__repr__()[:-1]}; oracle {self.oracle}, parities over {self.hashed.decoder.width} {hashes}, "
-            f"delta {self.settings.delta:g} except with probability {self.settings.failure:g}>"
+            f"delta {self.guarantee.delta:g} except with probability {self.guarantee.failure:g}>"
         )

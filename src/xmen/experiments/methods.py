@@ -22,6 +22,8 @@ from xmen.errors import InfeasibleError, XmenError
 from xmen.experiments.notebook import Notebook
 from xmen.learners.base import Learner, Rules
 from xmen.learners.xmen import XMEN
+from xmen.methods.cells import Cells
+from xmen.methods.paper import Paper
 from xmen.notices import IdentifiabilityWarning, LearningWarning
 from xmen.plots.methods import METHODS
 from xmen.progress.monitor import Callback
@@ -118,13 +120,13 @@ def fit_one(
         )
     elif name == "cells":
         learner = XMEN(
-            world, rules, features, method="cells", engine="exact", seed=seed, l2=l2, max_iter=effort.cells_iter,
-            n_cells=effort.n_cells, oracle=effort.oracle, callback=callback,
+            world, rules, features, method=Cells(effort.n_cells), engine="exact", seed=seed, l2=l2,
+            max_iter=effort.cells_iter, oracle=effort.oracle, callback=callback,
         )  # fmt: skip
     elif name == "paper":
+        paper = Paper(effort.paper_samples, n_demonstrations=None, learning_rate=effort.paper_rate)
         learner = XMEN(
-            world, rules, features, method="paper", engine="exact", seed=seed, l2=l2, max_iter=effort.paper_iter,
-            n_samples=effort.paper_samples, n_demonstrations=None, learning_rate=effort.paper_rate,
+            world, rules, features, method=paper, engine="exact", seed=seed, l2=l2, max_iter=effort.paper_iter,
             oracle=effort.oracle, callback=callback,
         )  # fmt: skip
     elif name == "maxent":

@@ -16,12 +16,11 @@ import joblib
 import numpy as np
 
 from xmen.experiments.theory_tasks import Problem
-from xmen.learners.xmen import XMEN
 from xmen.methods.demonstrations import gather
-from xmen.methods.paper import PaperRun
+from xmen.methods.paper import Paper, PaperRun
 from xmen.methods.paper_bounds import bias_term, theorem_bound
 from xmen.methods.proposal import SPAN_STEP, Pool, Proposal
-from xmen.methods.runs import Task
+from xmen.methods.runs import FitSettings, Task
 from xmen.rewards import Floats
 from xmen.rewards.features import DenseFeatures
 from xmen.sampling import Info, PawsPlan
@@ -134,21 +133,16 @@ class _Watched(Proposal):
 
 def start_run(problem: Problem, setting: Setting, n_iter: int, seed: Any) -> PaperRun:
     """Algorithm 1 to the letter: the mean of all iterates, the largest step that Theorem 4 allows."""
-    learner = XMEN(
-        problem.world,
-        problem.rule,
-        problem.features,
-        method="paper",
-        seed=seed,
-        max_iter=n_iter,
-        burn_in=0.0,
-        delta=setting.delta,
-        n_demonstrations=setting.m1,
+    method = Paper(
         n_samples=setting.n_draws,
+        n_demonstrations=setting.m1,
+        delta=setting.delta,
         self_normalised=setting.self_normalised,
+        burn_in=0.0,
     )
     demos = gather(problem.world, problem.rule, problem.demos)
-    run = PaperRun(Task(demos, DenseFeatures(problem.features), learner), problem.base)
+    task = Task(demos, DenseFeatures(problem.features), problem.rule)
+    run = PaperRun(task, method, FitSettings(max_iter=n_iter, seed=seed), problem.base)
     run.proposal = _Watched(problem.base, DenseFeatures(problem.features))
     return run
 

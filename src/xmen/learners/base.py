@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -12,9 +13,9 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from xmen.constraints.constraint import Constraint, conjunction
-from xmen.engines.choose import distribution
-from xmen.engines.diagnosis import node_budget
-from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, check_given
+from xmen.engines.choose import answering
+from xmen.engines.distribution import ENGINES, Distribution, Seed, as_constraint, check_discount, check_given
+from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import TripEngine
 from xmen.errors import EngineError, NotFittedError
 from xmen.learners.estimation import summarise
@@ -22,6 +23,7 @@ from xmen.learners.settings import Settings
 from xmen.learners.summary import Summary
 from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.notices import ConvergenceWarning, notify
+from xmen.options import require_choice
 from xmen.policies.policy import Policy
 from xmen.progress.monitor import Monitor, Record
 from xmen.rewards import Floats, LinearReward, Reward
@@ -94,6 +96,7 @@ class Learner(Settings, ABC):
             raise EngineError(f"{type(self).__name__}(world, ...) takes {known}; got {type(self.world).__name__}.")
         check_discount(self.discount)
         check_given(self.given)
+        require_choice("engine", self._engine_settings().engine, ENGINES)
         rule = self._rule()
         if rule is not None:
             rule.check_world(self._single_world())
@@ -127,9 +130,10 @@ class Learner(Settings, ABC):
     def __sklearn_is_fitted__(self) -> bool:
         return "reward_" in vars(self)
 
-    def _engine_settings(self) -> dict[str, Any]:
-        """Further settings for `xm.distribution`, such as max_nodes or oracle."""
-        return {}
+    def _engine_settings(self) -> EngineSettings:
+        """The settings of the engine that answers: those that this learner has, checked."""
+        names = (field.name for field in fields(EngineSettings))
+        return EngineSettings(**{name: getattr(self, name) for name in names if hasattr(self, name)})
 
     def distribution(self, also: Rules = None, start: int | None = None, goal: int | None = None) -> Distribution:
         """The distribution over trajectories under the learned reward, the constraint, and `also`.
@@ -142,18 +146,10 @@ class Learner(Settings, ABC):
         with lock_of(self):  # two threads that ask first would each make one, and get the same samples
             kept = vars(self).get("_answering")
             if kept is not None and kept[0] is also and kept[1] == (start, goal) and kept[2] == self._asked():
-                answering: Distribution = kept[3]
-                return answering
-            d = distribution(
-                world,
-                self._rule(also),
-                self.reward_,
-                discount=self.discount,
-                engine=self.engine,
-                seed=self.seed,
-                given=self.given,
-                **self._engine_settings(),
-            )
+                d: Distribution = kept[3]
+                return d
+            settings, rule = self._engine_settings(), self._rule(also)
+            d = answering(settings, world, rule, self.reward_, self.discount, self.seed, self.given)
             if also is None or isinstance(also, Constraint):  # a list can change under the same identity
                 self._keep(also, d, (start, goal))
             return d
@@ -174,11 +170,11 @@ class Learner(Settings, ABC):
     def _keep(
         self,
         also: Constraint | None,
-        answering: Distribution,
+        d: Distribution,
         pair: tuple[int | None, int | None] = (None, None),
     ) -> None:
         """Remember a distribution, for as long as settings and reward are the same objects."""
-        self._answering = (also, pair, self._asked(), answering)
+        self._answering = (also, pair, self._asked(), d)
 
     def _asked(self) -> tuple[int, ...]:
         settings = (self.world, self.constraint, self.discount, self.engine, self.seed, self.given)
@@ -246,7 +242,7 @@ class Learner(Settings, ABC):
             trips.starts,
             trips.last_states,
             np.ones(len(trips)),
-            node_budget(self._engine_settings().get("max_nodes")),
+            self._engine_settings().node_budget,
             self.discount,
         )
         log_z = engine.value(reward, with_visits=False).log_z[engine.pair_of]

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import issparse
 
 from xmen.engines.distribution import Distribution, Seed
 from xmen.errors import EngineError, RewardError
 from xmen.learners.base import Learner, Rules
-from xmen.learners.settings import require_number, require_whole
+from xmen.learners.identity import PROGRESS, run_identity
 from xmen.methods.causal import CausalLoss, CausalRun, unbounded_features
 from xmen.methods.causal_demonstrations import (
     demonstrated_choices,
@@ -24,13 +23,13 @@ from xmen.methods.causal_demonstrations import (
 from xmen.methods.coordinates import Coordinates, read_l2
 from xmen.methods.demonstrations import Demonstrations, gather, listed
 from xmen.methods.identify import name_features
-from xmen.methods.network import check_network, network_identity
 from xmen.methods.network_run import DEFAULT_MAX_ITER as NETWORK_MAX_ITER
 from xmen.methods.network_run import NeuralRun
-from xmen.methods.network_training import NeuralTraining, Optimiser
+from xmen.methods.network_training import NeuralTraining, Training, check_network
 from xmen.methods.runs import Run, drive
 from xmen.methods.seeds import seed_sequence
 from xmen.notices import UnboundedWarning, notify
+from xmen.options import Options, require_number, require_whole
 from xmen.policies.allowed import ever_allowed, restricted
 from xmen.policies.behaviour import BEST, SURE, Aim, Behaviour
 from xmen.policies.explanation import refuse
@@ -48,7 +47,6 @@ from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
 
 OUTCOMES = ("demonstrated", "expected")
-NOT_PART_OF_A_RUN = ("callback", "checkpoint", "checkpoint_every", "resume")
 
 
 @storable
@@ -80,8 +78,8 @@ class CausalXMEN(Learner):
         were luckier than the world is.
     reward
         A NeuralReward, ConvReward or FeatureReward to be trained in place of a linear reward; `reward_` has a copy.
-    optimiser, learning_rate
-        Of a network: see `XMEN`.
+    training
+        How a network is trained, `xm.Training(...)`.
     l2
         The penalty sum l2 theta^2 / 2: a number, or one per feature.
     fixed
@@ -125,11 +123,10 @@ class CausalXMEN(Learner):
         discount: float = 1.0,
         outcomes: str = "demonstrated",
         reward: NeuralReward | None = None,
-        optimiser: Optimiser = "adam",
+        training: Training | None = None,
         l2: float | ArrayLike = 0.0,
         max_iter: int | None = None,
         tol: float = 1e-7,
-        learning_rate: float | None = None,
         max_nodes: int | None = None,
         seed: Seed = None,
         fixed: Mapping[int, float] | None = None,
@@ -145,11 +142,10 @@ class CausalXMEN(Learner):
         self.discount = discount
         self.outcomes = outcomes
         self.reward = reward
-        self.optimiser = optimiser
+        self.training = training
         self.l2 = l2
         self.max_iter = max_iter
         self.tol = tol
-        self.learning_rate = learning_rate
         self.max_nodes = max_nodes
         self.seed = seed
         self.fixed = fixed
@@ -157,6 +153,9 @@ class CausalXMEN(Learner):
         self.checkpoint_every = checkpoint_every
         self.resume = resume
         self.callback = callback
+
+    def _record(self, name: str) -> Options:
+        return self.training or Training() if name == "training" else super()._record(name)
 
     # --- learning ----------------------------------------------------------------------------------------------
 
@@ -166,7 +165,7 @@ class CausalXMEN(Learner):
         if self.outcomes not in OUTCOMES:
             raise EngineError(f"unknown outcomes {self.outcomes!r}: choose {' or '.join(map(repr, OUTCOMES))}.")
         if self.reward is not None:
-            check_network(self)
+            check_network(self.reward, self._single_world(), self.features)
         elif isinstance(self.features, Reward):
             raise RewardError(
                 f"features are arrays, and here a {type(self.features).__name__}: a network to be trained is given as "
@@ -175,7 +174,6 @@ class CausalXMEN(Learner):
         read_features(self.features, self.world)
         read_l2(self.l2)
         require_number("tol", self.tol, least=0.0)
-        require_number("learning_rate", self.learning_rate, above=0.0, optional=True)
         require_whole("max_iter", self.max_iter, least=1, optional=True)
         require_whole("checkpoint_every", self.checkpoint_every, least=1)
         if self.resume and self.checkpoint is None:
@@ -240,27 +238,15 @@ class CausalXMEN(Learner):
             coordinates = Coordinates(features.d, self.fixed, read_l2(self.l2, features.d))
             return CausalRun(loss, features, coordinates, self.max_iter, float(self.tol))
         penalty = float(read_l2(self.l2, 1).reshape(()))
-        training = NeuralTraining(loss, self.reward.copy(), self.optimiser, self.learning_rate, penalty)
+        training = NeuralTraining(loss, self.reward.copy(), self.training, penalty)
         max_iter = NETWORK_MAX_ITER if self.max_iter is None else int(self.max_iter)
         return NeuralRun(training, seed_sequence(self.seed), max_iter, float(self.tol), None, advise=True)
 
     def _checkpoint(self, demos: Demonstrations) -> Checkpoint | None:
         if self.checkpoint is None:
             return None
-        identity = {name: value for name, value in self.get_params().items() if name not in NOT_PART_OF_A_RUN}
-        identity["demonstrations"] = [demos.walks.starts, demos.walks.edges, demos.walks.lengths, demos.weights]
-        features = identity["features"]
-        if issparse(features):
-            matrix = features.tocsr()
-            identity["features"] = [matrix.data, matrix.indices, matrix.indptr]
-        elif features is not None:
-            identity["features"] = np.asarray(features, dtype=np.float64)
-        if self.fixed:
-            identity["fixed"] = {str(feature): float(value) for feature, value in sorted(self.fixed.items())}
-        for name in ("reward", "optimiser"):
-            identity.pop(name)
-        if self.reward is not None:
-            identity |= network_identity(self)
+        settings = {name: value for name, value in self.get_params(deep=False).items() if name not in PROGRESS}
+        identity = run_identity(settings, demos)
         return Checkpoint(self.checkpoint, self.checkpoint_every, self.resume, identity)
 
     def _warn_of_infinity(self, loss: CausalLoss, demos: Demonstrations) -> None:

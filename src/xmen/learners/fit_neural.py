@@ -17,7 +17,7 @@ from xmen.engines.distribution import as_constraint
 from xmen.methods.demonstrations import gather
 from xmen.methods.likelihood import DistributionLikelihood
 from xmen.methods.network_run import NeuralRun
-from xmen.methods.network_training import NeuralTraining, Optimiser
+from xmen.methods.network_training import NeuralTraining, Optimiser, Training
 from xmen.methods.runs import drive
 from xmen.progress.monitor import Callback, Monitor, Record
 from xmen.rewards.neural import NeuralReward
@@ -100,7 +100,7 @@ def fit_neural(
     found = gather(world, rule, demos, sample_weight)
     compiled = distribution(world, rule, reward, discount, engine=engine, seed=seed, max_nodes=max_nodes)
     likelihood = DistributionLikelihood(compiled, found.visits(compiled.discount))
-    training = NeuralTraining(likelihood, reward, optimiser, learning_rate, l2, n_threads)
+    training = NeuralTraining(likelihood, reward, Training(optimiser, learning_rate, n_threads), l2)
     monitor = Monitor(callback)
     drive(NeuralRun(training, np.random.SeedSequence(seed), n_steps), monitor, None)
     return monitor.history

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmen.engines.choose import distribution
+from xmen.engines.choose import Chooser
 from xmen.engines.distribution import Seed
 from xmen.errors import EngineError
 from xmen.learners.base import Learner, Rules
@@ -45,14 +45,14 @@ def resample(
         raise EngineError("resampling needs a linear reward; model.sample works for every reward.")
     if n < 0 or pool_size < 1:
         raise EngineError(f"resample needs n of 0 or more and pool_size of 1 or more; got {n} and {pool_size}.")
-    settings = {**model._engine_settings(), "delta": None, "failure": None}
-    base = distribution(
-        model._asked_world(None, None), model._rule(also), None, discount=model.discount, engine="xor", **settings
-    )
+    world, rule = model._asked_world(None, None), model._rule(also)
+    if rule is not None:
+        rule.check_world(world)
+    base = Chooser(world, rule, None, model.discount, None, model._engine_settings()).joint_xor()
     table = model.reward_.table()
-    proposal = Proposal(base, DenseFeatures(table[:, :, None]))  # type: ignore[arg-type]
+    proposal = Proposal(base, DenseFeatures(table[:, :, None]))
     rng = np.random.default_rng(seed_sequence(seed))
     pool = proposal.draw(np.ones(1), np.zeros(1), 0.0, pool_size, delta, failure, rng)
     shares = np.exp(pool.log_weights - pool.log_weights.max())
     chosen = rng.choice(pool_size, size=n, p=shares / shares.sum())
-    return Resampled(release(pool.walks[chosen], base._compiled), effective_sample_size(pool.log_weights))  # type: ignore[attr-defined]
+    return Resampled(release(pool.walks[chosen], base._compiled), effective_sample_size(pool.log_weights))

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import math
 from importlib import import_module
 from typing import Any, Self
 
-import numpy as np
-
-from xmen.errors import EngineError
+from xmen.options import Options, listed
 
 
 class Settings:
@@ -24,25 +21,38 @@ class Settings:
         return [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All settings by name, exactly as they were given; `deep` is there for scikit-learn."""
-        return {name: getattr(self, name) for name in self._setting_names()}
+        """All settings by name, exactly as they were given; if `deep`, those of a record too (`method__n_samples`)."""
+        found = {name: getattr(self, name) for name in self._setting_names()}
+        records = {name: value.chosen() for name, value in found.items() if deep and isinstance(value, Options)}
+        return found | {f"{name}__{part}": value for name, record in records.items() for part, value in record.items()}
 
     def set_params(self, **settings: Any) -> Self:
         """Change settings by name; the next `fit` uses them."""
         known = self._setting_names()
-        for name in settings:
-            if name not in known:
-                raise ValueError(
-                    f"{type(self).__name__} has no setting {name!r}; it has {', '.join(map(repr, known))}."
-                )
+        nested: dict[str, dict[str, Any]] = {}
         for name, value in settings.items():
-            setattr(self, name, value)
+            outer, inside, part = name.partition("__")
+            if outer not in known:
+                raise ValueError(f"{type(self).__name__} has no setting {name!r}; it has {listed(known)}.")
+            if inside:
+                nested.setdefault(outer, {})[part] = value
+        for name in settings.keys() & set(known):
+            setattr(self, name, settings[name])
+        for name, parts in nested.items():
+            setattr(self, name, self._record(name).changed(**parts))
         return self
+
+    def _record(self, name: str) -> Options:
+        """The record that a setting stands for, where it has parts of its own."""
+        value = getattr(self, name)
+        if isinstance(value, Options):
+            return value
+        raise ValueError(f"{name}={value!r:.60} has no settings of its own: {name}__... can change none.")
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self).__init__).parameters
         shown = []
-        for name, value in self.get_params().items():
+        for name, value in self.get_params(deep=False).items():
             default = defaults[name].default
             if value is not default and not (isinstance(value, int | float | str) and value == default):
                 text = f"array of shape {value.shape}" if hasattr(value, "shape") else repr(value)
@@ -57,23 +67,3 @@ class Settings:
             target_tags=utils.TargetTags(required=False),
             input_tags=utils.InputTags(two_d_array=False),
         )
-
-
-def require_number(
-    name: str, value: Any, *, least: float = -math.inf, above: float = -math.inf, optional: bool = False
-) -> None:
-    """Refuse a setting that is not a finite number, `least` or more and above `above`; None passes if `optional`."""
-    if value is None and optional:
-        return
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not (number and math.isfinite(value) and value >= least and value > above):
-        wanted = f"above {above:g}" if above > -math.inf else f"{least:g} or more"
-        raise EngineError(f"{name} is a number, {wanted}; got {value!r}.")
-
-
-def require_whole(name: str, value: Any, *, least: int, optional: bool = False) -> None:
-    """Refuse a setting that is not a whole number, `least` or more; None passes if `optional`."""
-    if value is None and optional:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise EngineError(f"{name} is a whole number, {least} or more; got {value!r}.")

@@ -1,72 +1,77 @@
-"""The loss and its gradient at one theta from fresh hash cells, with error bars: what a network is trained on.
-
-A cell is enumerated completely and weighed exactly, D(tau) included, so no importance weights are left: the gradient
-E_P[f] - mean f is a ratio of unbiased sums, its bias and error by the jackknife over fresh matrices.
-"""
+"""method="cells": rounds of whole hash cells."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from xmen.encoding.decoding import Decoder
+from xmen.engines.choose import Chooser
+from xmen.engines.settings import DEFAULT_CELL_SIZE
 from xmen.engines.xor import XorDistribution
-from xmen.oracles.formula import Bits
-from xmen.product.best import score_range
-from xmen.rewards import Floats
-from xmen.rewards.features import Features
-from xmen.sampling import choose_parities, estimate
+from xmen.errors import EngineError
+from xmen.methods.cell_draws import CellReader
+from xmen.methods.cell_plan import CellSource
+from xmen.methods.likelihood import CellsLikelihood
+from xmen.methods.method import Method
+from xmen.methods.network_run import NeuralRun, train
+from xmen.methods.network_training import Training
+from xmen.methods.rounds import DEFAULT_MAX_ITER, RoundsRun
+from xmen.methods.runs import FitSettings, Task
+from xmen.options import require_number, require_whole
+from xmen.rewards.neural import NeuralReward
 
 
-@dataclass(frozen=True)
-class WalkFeatures:
-    """f(tau) of the trajectories that rows of hash bits stand for; picklable, for other processes."""
+@dataclass(frozen=True, repr=False)
+class Cells(Method):
+    """Rounds of whole hash cells, each minimised over by L-BFGS and judged by the next round's cells.
 
-    decoder: Decoder
-    features: Features
-    discount: float
+    A fit ends where the answer is within the learner's `tol` nats of the optimum (0.005 if not given), after at most
+    `max_iter` rounds (20). For products that are too large for `xm.Exact`; the oracle is the learner's. A network is
+    trained on fresh cells for every step instead.
 
-    def __call__(self, bits: Bits) -> Floats:
-        """(k, d) from rows whose first bits are the trajectory's."""
-        walks = self.decoder.decode(bits[:, : self.decoder.width])
-        return self.features.contract(walks.visit_rows(self.discount))
+    Parameters
+    ----------
+    n_cells : int
+        The least number of cells in a round, 2 or more; per step for a network.
+    cell_size : float, optional
+        The expected number of solutions in a cell. If not given, as suits: where cells would hold everything, all is
+        read as one. For a network 48.
 
+    Examples
+    --------
+    >>> import xmen as xm
+    >>> xm.Cells(n_cells=64)
+    Cells(n_cells=64)
+    """
 
-class NoisyValue(NamedTuple):
-    """Estimates at some weights, each with its standard error, and the number of parities they were made with."""
+    n_cells: int = 16
+    cell_size: float | None = None
 
-    loss: float
-    loss_std: float
-    gradient: Floats
-    gradient_std: Floats
-    m: int
-    n_points: int
+    name = "cells"
+    default_max_iter = DEFAULT_MAX_ITER
 
+    def __post_init__(self) -> None:
+        require_whole("n_cells", self.n_cells, least=2)
+        require_number("cell_size", self.cell_size, above=0.0, optional=True)
 
-class CellObjective:
-    """L and grad L at given weights, from `n_cells` fresh cells of about `cell_size` weight-equivalents each."""
+    def run(self, task: Task, settings: FitSettings) -> RoundsRun:
+        base = self._hash(task, settings)
+        size = None if self.cell_size is None else float(self.cell_size)
+        source = CellSource(CellReader(base, task.demos), task.features, int(self.n_cells), size)
+        return RoundsRun(task, settings, base, source)
 
-    def __init__(
-        self,
-        base: XorDistribution,
-        features: Features,
-        demo_features: Floats,
-        l2: float | Floats,
-        n_cells: int,
-        cell_size: float,
-    ) -> None:
-        self.base, self.features, self.demo_features, self.l2 = base, features, demo_features, l2
-        self.n_cells, self.cell_size = n_cells, cell_size
-        self.function = WalkFeatures(base.hashed.decoder, features, base.discount)
+    def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:
+        visits = task.demos.visits(task.discount)
+        size = DEFAULT_CELL_SIZE if self.cell_size is None else float(self.cell_size)
+        likelihood = CellsLikelihood(self._hash(task, settings), visits, self.n_cells, size)
+        return train(likelihood, reward, training, settings, None)
 
-    def __call__(self, weights: Floats, rng: np.random.Generator, m: int = 0, more: int = 1) -> NoisyValue:
-        """The estimates; m is where the search for the number of parities starts, `more` multiplies the cells."""
-        edge_weights = self.base.weights.with_table(self.base.world, self.features.table(weights))
-        space = self.base.hashed.space(edge_weights, score_range(self.base.relaxation.product, edge_weights))
-        m, _ = choose_parities(space, self.cell_size, rng, start=m)
-        found = estimate(space, m, more * self.n_cells, rng, self.function)
-        loss = found.log_partition - float(weights @ self.demo_features) + 0.5 * float(np.sum(self.l2 * weights**2))
-        gradient = found.expectation - self.demo_features + self.l2 * weights
-        return NoisyValue(loss, found.log_partition_std, gradient, found.expectation_std, m, found.info.n_points)
+    def _hash(self, task: Task, settings: FitSettings) -> XorDistribution:
+        world = task.demos.walks.world
+        if task.given is not None and np.count_nonzero(world.start) > 1:
+            raise EngineError(
+                "method='cells' learns from the joint distribution, and this world has several starts: with "
+                "given='start' use method='exact', or a world with one start."
+            )
+        return Chooser(world, task.constraint, None, task.discount, None, settings.engine).joint_xor()

@@ -16,7 +16,7 @@ from xmen.engines.xor import XorDistribution
 from xmen.errors import ProductTooLargeError
 from xmen.methods.coordinates import read_l2
 from xmen.methods.demonstrations import Demonstrations
-from xmen.methods.runs import Task
+from xmen.methods.runs import FitSettings, Task
 from xmen.notices import IdentifiabilityWarning, UnboundedWarning, notify
 from xmen.product.best import best_walk
 from xmen.rewards import Floats
@@ -32,13 +32,15 @@ MOST_NODES = 1_000_000  # of a product that is made for these questions alone
 SHOWN = 6
 
 
-def warn_undetermined(base: ExactDistribution | XorDistribution | RejectDistribution, task: Task, ended: str) -> None:
+def warn_undetermined(
+    base: ExactDistribution | XorDistribution | RejectDistribution, task: Task, settings: FitSettings, ended: str
+) -> None:
     """Warn of weights that no demonstrations could tell, and of those without a finite optimum.
 
     `ended` says where the fit stopped all the same. A penalty decides: with one there is nothing to say. Nor is there
     where the product of world and constraint is too large to be looked at.
     """
-    if np.any(read_l2(task.learner.l2) > 0.0) or task.learner.fixed or (exact := _exactly(base)) is None:
+    if np.any(read_l2(settings.l2) > 0.0) or settings.fixed or (exact := _exactly(base)) is None:
         return
     which = unbounded(exact, task.features, task.demos, exact.discount)
     if which:

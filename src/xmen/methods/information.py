@@ -18,13 +18,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from xmen.engines.choose import distribution
-from xmen.engines.diagnosis import node_budget
+from xmen.engines.choose import Chooser
 from xmen.engines.trips import TripEngine
 from xmen.errors import DivergenceError, TrajectoryError
-from xmen.methods.runs import Task
+from xmen.methods.runs import FitSettings, Task
 from xmen.rewards import Floats
-from xmen.worlds.network import Network
+from xmen.worlds.network import AnyTask, Network
 
 STEP = 1e-4  # of a weight, in units of its feature's size: errors of 1e-8 from the third derivative and from rounding
 SINGULAR = 1e-10  # curvature below this share of the largest is none
@@ -76,16 +75,20 @@ class Information:
         return out
 
 
-def information(task: Task, weights: Floats) -> Information:
+def information(task: Task, settings: FitSettings, weights: Floats) -> Information:
     """The information about linear weights (d,) in a task's demonstrations; needs the exact engine."""
     with threadpool_limits(1, user_api="blas"):
-        moments = (_trip_moments if isinstance(task.learner.world, Network) else _world_moments)(task)
-        free = task.coordinates.free
-        rows = task.features.contract(task.demos.walks.visit_rows(task.learner.discount))
+        world, coordinates = task.demos.walks.world, settings.coordinates(task.features.d)
+        if isinstance(world, AnyTask):
+            moments = _trip_moments(task, settings, world.network)
+        else:
+            moments = _world_moments(task, settings)
+        free = coordinates.free
+        rows = task.features.contract(task.demos.walks.visit_rows(task.discount))
         return Information(
             free=free,
             hessian=_hessian(moments[0], weights, task.features.scale, free),
-            penalty=np.array(task.coordinates.l2[free]),
+            penalty=np.array(coordinates.l2[free]),
             scores=(rows - moments[1](weights))[:, free],
             weights=task.demos.weights,
         )
@@ -111,16 +114,10 @@ def _hessian(mean: Callable[[Floats], Floats], weights: Floats, scale: Floats, f
     return hessian
 
 
-def _trip_moments(task: Task) -> Moments:
-    learner, demos, network = task.learner, task.demos, task.learner.world
+def _trip_moments(task: Task, settings: FitSettings, network: Network) -> Moments:
+    demos, budget = task.demos, settings.engine.node_budget
     engine = TripEngine(
-        network,
-        learner._rule(),
-        demos.walks.starts,
-        demos.walks.last_states,
-        demos.weights,
-        node_budget(learner.max_nodes),
-        learner.discount,
+        network, task.constraint, demos.walks.starts, demos.walks.last_states, demos.weights, budget, task.discount
     )
     rows = task.features.rows(network.source, network.action)
     columns = rows.T.tocsr()
@@ -135,30 +132,22 @@ def _trip_moments(task: Task) -> Moments:
     return mean, each
 
 
-def _world_moments(task: Task) -> Moments:
-    learner, demos, features = task.learner, task.demos, task.features
-    base = distribution(
-        demos.seen_world(learner.given),
-        learner._rule(),
-        None,
-        discount=learner.discount,
-        engine="exact",
-        max_nodes=learner._engine_settings().get("max_nodes"),
-        given=learner.given,
-    )
+def _world_moments(task: Task, settings: FitSettings) -> Moments:
+    demos, features = task.demos, task.features
+    world = demos.seen_world(task.given)
+    base = Chooser(world, task.constraint, None, task.discount, None, settings.engine, task.given).exact()
 
     def mean(weights: Floats) -> Floats:
         return features.contract(base.with_reward(features.table(weights)).visits())
 
     def each(weights: Floats) -> Floats:
-        if learner.given is None:
+        if task.given is None:
             return mean(weights)
         out = np.empty((len(demos), features.d))
         table = features.table(weights)
         for start in np.unique(demos.walks.starts).tolist():
-            alone = distribution(
-                base.world.with_start(start), learner._rule(), table, discount=learner.discount, engine="exact"
-            )
+            started = base.world.with_start(start)
+            alone = Chooser(started, task.constraint, table, task.discount, None, settings.engine).exact()
             out[demos.walks.starts == start] = features.contract(alone.visits())
         return out
 

@@ -12,7 +12,8 @@ import numpy as np
 from scipy.sparse import issparse
 
 from xmen.engines.distribution import Distribution
-from xmen.methods.cells import CellObjective
+from xmen.engines.xor import XorDistribution
+from xmen.methods.cell_objective import CellObjective
 from xmen.rewards import Floats, LinearReward
 from xmen.worlds.mdp import MDP
 
@@ -66,8 +67,7 @@ class CellsLikelihood:
 
     exact = False
 
-    def __init__(self, base: Distribution, demo_visits: Floats, n_cells: int, cell_size: float) -> None:
-
+    def __init__(self, base: XorDistribution, demo_visits: Floats, n_cells: int, cell_size: float) -> None:
         self._shape, self.parities = demo_visits.shape, 0
         table = TableFeatures(base.world)
         self._objective = CellObjective(base, table, demo_visits.ravel(), 0.0, n_cells, cell_size)  # type: ignore[arg-type]

@@ -8,10 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.engines.distribution import Distribution
-from xmen.methods.network_training import NeuralTraining
-from xmen.methods.runs import Outcome, Run
+from xmen.methods.likelihood import Likelihood
+from xmen.methods.network_training import NeuralTraining, Training
+from xmen.methods.runs import FitSettings, Outcome, Run
+from xmen.methods.seeds import seed_sequence
 from xmen.notices import ConvergenceWarning, notify
 from xmen.progress.monitor import Monitor, Record
+from xmen.rewards.neural import NeuralReward
 from xmen.rewards.torch_backend import seeded
 
 DEFAULT_MAX_ITER = 300
@@ -96,6 +99,19 @@ class NeuralRun(Run[NeuralState]):
                 ConvergenceWarning,
             )
         return Outcome(self.training.reward, state.finished, self.base)
+
+
+def train(
+    likelihood: Likelihood,
+    reward: NeuralReward,
+    training: Training,
+    settings: FitSettings,
+    base: Distribution | None,
+) -> NeuralRun:
+    """The run of a fit that trains a copy of `reward`; `base` can answer for the model afterwards, if there is one."""
+    steps = NeuralTraining(likelihood, reward.copy(), training, float(settings.penalty(1)))
+    max_iter = settings.most_iterations(DEFAULT_MAX_ITER)
+    return NeuralRun(steps, seed_sequence(settings.seed), max_iter, settings.tolerance(), base, advise=True)
 
 
 def _same_network(one: dict[str, NDArray[Any]], other: dict[str, NDArray[Any]]) -> bool:

@@ -21,13 +21,20 @@ What is added to the letter, none of which the theorems exclude:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from xmen.engines.choose import Chooser
+from xmen.engines.settings import EngineSettings
 from xmen.engines.xor import XorDistribution
-from xmen.methods.coordinates import read_l2
+from xmen.errors import EngineError
 from xmen.methods.identify import warn_undetermined
+from xmen.methods.method import Method
+from xmen.methods.network_run import NeuralRun
+from xmen.methods.network_training import Training
 from xmen.methods.paper_bounds import compute_bounds, gradient_factor, largest_step, warn_outside
 from xmen.methods.proposal import (
     Pool,
@@ -37,14 +44,15 @@ from xmen.methods.proposal import (
     split_mean,
     variance_descent,
 )
-from xmen.methods.runs import Outcome, Run, Task
+from xmen.methods.runs import FitSettings, Outcome, Run, Task
 from xmen.methods.seeds import seed_sequence
 from xmen.notices import ConvergenceWarning, notify
+from xmen.options import require_number, require_whole
 from xmen.progress.monitor import Monitor
 from xmen.rewards import Floats
+from xmen.rewards.neural import NeuralReward
 from xmen.sampling.bounds import require_delta, require_probability
 
-DEFAULT_MAX_ITER = 500
 DEFAULT_DELTA_WEIGHTED = 1.05  # c = delta^2 = 1.1025: a step 1.6 times that of 1.1
 DEFAULT_DELTA = 1.1  # c = delta; smaller ones allow little larger steps
 DEFAULT_FAILURE = 0.05  # of all iterations together
@@ -69,29 +77,113 @@ class PaperState(NamedTuple):
     slopes_squared: Floats
 
 
+@dataclass(frozen=True, repr=False)
+class Paper(Method):
+    """Algorithm 1 of the paper: draws from exp(theta . f) I_C by PAWS, importance weights, plain gradient steps.
+
+    The answer is the mean of the learner's `max_iter` iterates after the first `burn_in` share of them.
+
+    Parameters
+    ----------
+    n_samples : int
+        Draws per iteration, 2 M2, 2 or more.
+    n_demonstrations : int, optional
+        Demonstrations per iteration, M1; None is all of them.
+    delta : float, optional
+        The factor within which draws have their probabilities; 1.1 if not given, 1.05 where weights are needed.
+    failure : float, optional
+        The probability that the guarantee fails in any of the iterations; 0.05 if not given.
+    proposal : {"fixed", "adaptive", "dynamics"}
+        Theta-hat: theta itself, moved to lower the variance of the weights, or with a power of D as well.
+    self_normalised : bool
+        One ratio over all draws in place of the split sample.
+    burn_in : float
+        The share of iterations left out of the mean; 0 is the letter.
+    learning_rate : float, optional
+        The step; the largest that Theorem 4 allows if not given.
+    start : sequence of float, optional
+        theta_0, one number per feature; zeros if not given.
+
+    Examples
+    --------
+    >>> import xmen as xm
+    >>> xm.Paper(n_samples=32, delta=1.05)
+    Paper(n_samples=32, delta=1.05)
+    """
+
+    n_samples: int = 16
+    n_demonstrations: int | None = 16
+    delta: float | None = None
+    failure: float | None = None
+    proposal: str = "fixed"
+    self_normalised: bool = False
+    burn_in: float = 0.5
+    learning_rate: float | None = None
+    start: Sequence[float] | None = None
+
+    name = "paper"
+    default_max_iter = 500
+    takes_every_step = True
+
+    def __post_init__(self) -> None:
+        require_whole("n_samples", self.n_samples, least=2)
+        require_whole("n_demonstrations", self.n_demonstrations, least=1, optional=True)
+        if self.delta is not None:
+            require_number("delta", self.delta)
+            require_delta(self.delta)
+        if self.failure is not None:
+            require_number("failure", self.failure)
+            require_probability(self.failure)
+        if self.proposal not in ("fixed", "adaptive", "dynamics"):
+            raise EngineError(f"unknown proposal {self.proposal!r}: choose 'fixed', 'adaptive' or 'dynamics'.")
+        require_number("burn_in", self.burn_in, least=0.0, below=1.0)
+        require_number("learning_rate", self.learning_rate, above=0.0, optional=True)
+        if self.start is not None:
+            object.__setattr__(self, "start", _read_start(self.start))
+
+    def check(self, engine: EngineSettings, given: str | None, network: bool) -> None:
+        if given is not None:
+            raise EngineError(
+                "method='paper' with given='start' makes no sense: Algorithm 1 draws from the joint distribution. Use "
+                "method='exact' or 'cells', or leave given out."
+            )
+        if network:
+            raise EngineError(
+                "method='paper' is for linear rewards: its step and its guarantee are those of theta . f. Train a "
+                "network with method='exact' or 'cells', or give features."
+            )
+
+    def run(self, task: Task, settings: FitSettings) -> PaperRun:
+        base = Chooser(task.demos.walks.world, task.constraint, None, task.discount, None, settings.engine).joint_xor()
+        return PaperRun(task, self, settings, base)
+
+    def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:
+        raise EngineError("method='paper' is for linear rewards.")  # `check` has said it in full
+
+
 class PaperRun(Run[PaperState]):
     """K steps of stochastic gradient descent by draws from the proposal; after them the average is the answer."""
 
     state_type = PaperState
 
-    def __init__(self, task: Task, base: XorDistribution) -> None:
-        learner, features = task.learner, task.features
-        self.task, self.base, self.l2, self.tol = task, base, read_l2(learner.l2, task.features.d), float(learner.tol)
+    def __init__(self, task: Task, method: Paper, settings: FitSettings, base: XorDistribution) -> None:
+        self.task, self.method, self.settings, self.base = task, method, settings, base
+        features, self.l2, self.tol = task.features, settings.penalty(task.features.d), settings.tolerance()
         self.proposal = Proposal(base, features)
         self.weighted = not self.proposal.constant_dynamics
-        self.demo_rows = features.contract(task.demos.walks.visit_rows(learner.discount))
+        self.demo_rows = features.contract(task.demos.walks.visit_rows(task.discount))
         self.centre: Floats = task.demos.weights @ self.demo_rows
-        self.max_iter = DEFAULT_MAX_ITER if learner.max_iter is None else int(learner.max_iter)
-        self.n_skipped = int(float(learner.burn_in) * self.max_iter)
-        letter = float(learner.burn_in) == 0.0
+        self.max_iter = settings.most_iterations(method.default_max_iter)
+        self.n_skipped = int(float(method.burn_in) * self.max_iter)
+        letter = float(method.burn_in) == 0.0
         self.bounds = compute_bounds(
             self.proposal, self.demo_rows, task.demos.weights, None if letter else self.max_iter
         )
         default_delta = DEFAULT_DELTA_WEIGHTED if self.weighted else DEFAULT_DELTA
-        self.delta = default_delta if learner.delta is None else float(learner.delta)
-        failure = DEFAULT_FAILURE if learner.failure is None else float(learner.failure)
-        require_delta(self.delta)
-        require_probability(failure)
+        self.delta = default_delta if method.delta is None else float(method.delta)
+        failure = DEFAULT_FAILURE if method.failure is None else float(method.failure)
+        if method.start is not None and len(method.start) != features.d:
+            raise EngineError(f"start has {len(method.start)} numbers, and there are {features.d} features: one each.")
         self.failure = failure / self.max_iter  # union bound
         self.factor = gradient_factor(self.delta, self.weighted)
         # A step in the basis B moves theta by B B^T g; the penalty's curvature in these units is l2 |B / span|^2.
@@ -101,18 +193,19 @@ class PaperRun(Run[PaperState]):
         self.smoothness = self.bounds.sigma2_squared + float(self.l2.max()) * stiffest**2
         largest = largest_step(self.factor, self.smoothness)
         plain = largest_step(1.0, self.smoothness)  # a step to go on with where the theorem has none
-        self.step_size = (largest or plain) if learner.learning_rate is None else float(learner.learning_rate)
+        self.step_size = (largest or plain) if method.learning_rate is None else float(method.learning_rate)
         warn_outside(self.delta, self.factor, self.step_size, largest, self.weighted)
 
     @property
     def n_draws(self) -> int:
         """2 M2."""
-        return int(self.task.learner.n_samples)
+        return int(self.method.n_samples)
 
     def start(self) -> PaperState:
         zeros = np.zeros(self.task.features.d)
-        seed = seed_sequence(self.task.learner.seed)
-        return PaperState(zeros, zeros, np.zeros(len(zeros) + 1), math.nan, 0, seed, zeros, zeros)
+        first = zeros if self.method.start is None else np.array(self.method.start) * self.bounds.span
+        seed = seed_sequence(self.settings.seed)
+        return PaperState(first, first, np.zeros(len(zeros) + 1), math.nan, 0, seed, zeros, zeros)
 
     def finished(self, state: PaperState) -> bool:
         return state.iteration >= self.max_iter
@@ -152,7 +245,7 @@ class PaperRun(Run[PaperState]):
 
     def _demonstrations(self, rng: np.random.Generator) -> Floats:
         """The mean of f over M1 demonstrations, drawn by their weights; over all of them for None."""
-        m1, demos = self.task.learner.n_demonstrations, self.task.demos
+        m1, demos = self.method.n_demonstrations, self.task.demos
         if m1 is None:
             return self.centre
         mean: Floats = self.demo_rows[rng.choice(len(demos), size=int(m1), p=demos.weights)].mean(axis=0)
@@ -170,7 +263,7 @@ class PaperRun(Run[PaperState]):
         away = pool.features - self.centre
         if not self.weighted:
             mean: Floats = away.mean(axis=0)
-        elif self.task.learner.self_normalised:
+        elif self.method.self_normalised:
             mean = self_normalised_mean(away, pool.log_weights)
         else:
             mean = split_mean(away, pool.log_weights)
@@ -194,7 +287,7 @@ class PaperRun(Run[PaperState]):
         That is convex, and its Hessian, the sum of the covariances under P^2/Q and Q, is at most (d + 1)/2 in units of
         the spans: the step is one that never overshoots.
         """
-        kind = self.task.learner.proposal
+        kind = self.method.proposal
         if kind == "fixed" or not self.weighted:
             return shift
         rows = np.column_stack([pool.features / self.bounds.span, pool.log_dynamics / self._dynamics_span])
@@ -228,7 +321,7 @@ class PaperRun(Run[PaperState]):
         converged = self.finished(state) and self.settled(state)
         if not (converged or monitor.stopped or monitor.interrupted):
             self._warn_unsettled(state)
-        warn_undetermined(self.base, self.task, "where its steps did")
+        warn_undetermined(self.base, self.task, self.settings, "where its steps did")
         return Outcome(state.average / self.bounds.span, converged, None)
 
     def _warn_unsettled(self, state: PaperState) -> None:
@@ -245,3 +338,14 @@ class PaperRun(Run[PaperState]):
             "if weights keep growing the optimum may be infinite, and l2 > 0 makes it finite.",
             ConvergenceWarning,
         )
+
+
+def _read_start(start: Sequence[float]) -> tuple[float, ...]:
+    """theta_0 as a tuple, so that records of equal numbers are equal."""
+    try:
+        values = np.asarray(start, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.empty((0, 0))
+    if values.ndim != 1 or not np.isfinite(values).all():
+        raise EngineError(f"start is a list of finite numbers, one per feature; got {start!r:.60}.")
+    return tuple(values.tolist())

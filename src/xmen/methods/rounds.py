@@ -19,15 +19,11 @@ import numpy as np
 
 from xmen.engines.reject import RejectDistribution
 from xmen.engines.xor import XorDistribution
-from xmen.methods.cell_draws import CellReader
-from xmen.methods.cell_plan import CellSource
-from xmen.methods.coordinates import read_l2
 from xmen.methods.draws import DrawnLoss, Draws
 from xmen.methods.identify import warn_undetermined
 from xmen.methods.judge import Judgement, Metric, expected_distance, judge
 from xmen.methods.lbfgs import Lbfgs
-from xmen.methods.reject_draws import RejectSource
-from xmen.methods.runs import Outcome, Run, Task
+from xmen.methods.runs import FitSettings, Outcome, Run, Task
 from xmen.methods.seeds import seed_sequence
 from xmen.methods.sources import Batch, Plan, Source
 from xmen.notices import ConvergenceWarning, GuaranteeWarning, notify
@@ -78,23 +74,18 @@ class RoundsRun(Run[RoundsState]):
     state_type = RoundsState
     stores_every_step = True
 
-    def __init__(self, task: Task, base: XorDistribution | RejectDistribution) -> None:
-        learner = task.learner
-        self.task, self.base, self.l2 = task, base, read_l2(learner.l2, task.features.d)
-        self.tol = task.tol(DEFAULT_TOL)
-        self.max_iter = DEFAULT_MAX_ITER if learner.max_iter is None else int(learner.max_iter)
+    def __init__(
+        self, task: Task, settings: FitSettings, base: XorDistribution | RejectDistribution, source: Source
+    ) -> None:
+        self.task, self.settings, self.base, self.source = task, settings, base, source
+        self.l2, self.tol = settings.penalty(task.features.d), settings.tolerance(DEFAULT_TOL)
+        self.max_iter = settings.most_iterations(DEFAULT_MAX_ITER)
         self.features, self.demo_features = task.features, task.demo_features
         self.least_seen = max(SEEN_PER_FEATURE * self.features.d, LEAST_SEEN)
-        self.source: Source
-        if isinstance(base, RejectDistribution):
-            self.source = RejectSource(base, self.features)
-        else:
-            size = None if learner.cell_size is None else float(learner.cell_size)
-            self.source = CellSource(CellReader(base, task.demos), self.features, int(learner.n_cells), size)
 
     def start(self) -> RoundsState:
         zeros = np.zeros(self.features.d)
-        seeds = seed_sequence(self.task.learner.seed)
+        seeds = seed_sequence(self.settings.seed)
         seed = {"entropy": seeds.entropy, "spawn_key": list(seeds.spawn_key)}
         return RoundsState(zeros, zeros, {}, {}, 0, math.inf, math.inf, 0, seed)
 
@@ -202,7 +193,7 @@ class RoundsRun(Run[RoundsState]):
                 "answer may be biased. Raise time_limit, or cell_size for fewer parities.",
                 GuaranteeWarning,
             )
-        warn_undetermined(self.base, self.task, "where its steps did")
+        warn_undetermined(self.base, self.task, self.settings, "where its steps did")
         learned = {"weights_std_": state.weights_std, "distance_": state.distance, "distance_bound_": state.bound}
         return Outcome(state.weights, state.converged, None, learned)
 

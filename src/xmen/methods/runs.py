@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from xmen.engines.distribution import Distribution
+from numpy.typing import ArrayLike
+
+from xmen.constraints.constraint import Constraint
+from xmen.engines.distribution import Distribution, Seed
+from xmen.engines.settings import EngineSettings
 from xmen.methods.coordinates import Coordinates, read_l2
 from xmen.methods.demonstrations import Demonstrations
+from xmen.options import Options, require_number, require_whole
 from xmen.progress.monitor import Monitor
 from xmen.rewards import Floats, Reward
 from xmen.rewards.features import Features
@@ -36,26 +41,54 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """What there is to learn: the demonstrations, the features, and the learner's settings."""
+    """What there is to learn: from which demonstrations, with which features, under which rule."""
 
     demos: Demonstrations
     features: Features
-    learner: Any
-
-    @property
-    def coordinates(self) -> Coordinates:
-        """Which weights are learned, and what large ones cost."""
-        fixed = getattr(self.learner, "fixed", None)
-        return Coordinates(self.features.d, fixed, read_l2(getattr(self.learner, "l2", 0.0), self.features.d))
+    constraint: Constraint | None = None
+    discount: float = 1.0
+    given: str | None = None
 
     @property
     def demo_features(self) -> Floats:
         """The mean of f(tau) over the demonstrations (d,)."""
-        return self.features.contract(self.demos.visits(self.learner.discount))
+        return self.features.contract(self.demos.visits(self.discount))
 
-    def tol(self, default: float) -> float:
-        """The tolerance that was asked for; where none was, the method's own."""
-        return default if self.learner.tol == DEFAULT_TOL else float(self.learner.tol)
+
+@dataclass(frozen=True, repr=False)
+class FitSettings(Options):
+    """What a fit has whatever its method: what large weights cost, when to stop, the seed, the engine that answers.
+
+    For max_iter and tol None is the method's own default; `fixed` maps features to weights that are not learned.
+    """
+
+    l2: ArrayLike = 0.0
+    max_iter: int | None = None
+    tol: float | None = None
+    seed: Seed = None
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    fixed: Mapping[int, float] | None = None
+
+    def __post_init__(self) -> None:
+        read_l2(self.l2)
+        require_number("tol", self.tol, least=0.0, optional=True)
+        require_whole("max_iter", self.max_iter, least=1, optional=True)
+
+    def penalty(self, d: int) -> Floats:
+        """l2 of each of d features, or one number for all."""
+        return read_l2(self.l2, d)
+
+    def coordinates(self, d: int) -> Coordinates:
+        """Which of d weights are learned, and what large ones cost."""
+        return Coordinates(d, self.fixed, self.penalty(d))
+
+    def most_iterations(self, default: int) -> int:
+        """The largest number of iterations."""
+        return default if self.max_iter is None else int(self.max_iter)
+
+    def tolerance(self, default: float = DEFAULT_TOL) -> float:
+        """Where to stop."""
+        return default if self.tol is None else float(self.tol)
 
 
 class Run(ABC, Generic[State]):

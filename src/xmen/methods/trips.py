@@ -16,7 +16,7 @@ from xmen.engines.trips import TripEngine
 from xmen.errors import DivergenceError
 from xmen.methods.coordinates import Coordinates, Value
 from xmen.methods.lbfgs import Lbfgs, LbfgsState
-from xmen.methods.runs import Outcome, Run, Task
+from xmen.methods.runs import FitSettings, Outcome, Run, Task
 from xmen.notices import ConvergenceWarning, notify
 from xmen.progress.monitor import Monitor
 from xmen.rewards import Floats
@@ -83,14 +83,13 @@ class TripRun(Run[TripState]):
 
     state_type = TripState
 
-    def __init__(self, task: Task, engine: TripEngine) -> None:
-        learner = task.learner
-        self.task, self.engine, self.coordinates = task, engine, task.coordinates
-        self.max_iter = DEFAULT_MAX_ITER if learner.max_iter is None else int(learner.max_iter)
+    def __init__(self, task: Task, settings: FitSettings, engine: TripEngine) -> None:
+        self.task, self.engine, self.coordinates = task, engine, settings.coordinates(task.features.d)
+        self.max_iter = settings.most_iterations(DEFAULT_MAX_ITER)
         self.objective = TripObjective(engine, task, self.coordinates)
         scale = task.features.scale[self.coordinates.free]
         metric = self.objective.metric[self.coordinates.free]
-        self.optimiser = Lbfgs(self.objective, scale, self.objective.reach, float(learner.tol), metric)
+        self.optimiser = Lbfgs(self.objective, scale, self.objective.reach, settings.tolerance(), metric)
 
     def start(self) -> TripState:
         weights = self.coordinates.values[self.coordinates.free]

@@ -14,9 +14,10 @@ from xmen.engines.distribution import as_constraint, check_discount
 from xmen.errors import EngineError, NotFittedError
 from xmen.events import Event
 from xmen.learners.base import Rules
-from xmen.learners.settings import Settings, require_number, require_whole
+from xmen.learners.settings import Settings
 from xmen.learners.xmen import XMEN
 from xmen.methods.demonstrations import gather
+from xmen.options import require_number, require_whole
 from xmen.rewards import Floats
 from xmen.rewards.features import read_features
 from xmen.rules.batch import batch_of

@@ -19,6 +19,7 @@ from xmen.constraints.constraint import Constraint
 from xmen.constraints.text import parse_constraint, parse_event
 from xmen.errors import ConstraintError, StorageError
 from xmen.events import Event
+from xmen.options import Options, Unsaved
 from xmen.progress.monitor import Record
 from xmen.rewards import LinearReward
 from xmen.rewards.features import StateReward
@@ -137,6 +138,13 @@ class Encoder:
     def _trajectory(self, value: Trajectory, name: str) -> Any:
         return {"is": "Trajectory", "states": value.states, "actions": value.actions}
 
+    def _options(self, value: Options, name: str) -> Any:
+        kept = {key: Unsaved(_name_of(part)) if callable(part) else part for key, part in value.chosen().items()}
+        return {"is": type(value).__name__, **{key: self.encode(part, f"{name}.{key}") for key, part in kept.items()}}
+
+    def _unsaved(self, value: Unsaved, name: str) -> Any:
+        return {"is": "function", "name": value.name}
+
     def _list(self, value: list[Any] | tuple[Any, ...], name: str) -> Any:
         return [self.encode(part, f"{name}[{i}]") for i, part in enumerate(value)]
 
@@ -173,6 +181,8 @@ ENCODERS: list[tuple[type, Callable[[Encoder, Any, str], Any]]] = [
     (Trajectory, Encoder._trajectory),
     (np.random.SeedSequence, Encoder._seeds),
     (np.random.Generator, Encoder._generator),
+    (Options, Encoder._options),
+    (Unsaved, Encoder._unsaved),
     (list, Encoder._list),
     (tuple, Encoder._list),
     (Mapping, Encoder._mapping),
@@ -192,6 +202,10 @@ def _text(value: Constraint | Event, parse: Callable[[str], Constraint | Event],
     if not same:
         raise StorageError(f"{name} cannot be saved: its text `{text}` does not read back as the same.")
     return text
+
+
+def _name_of(function: Any) -> str:
+    return str(getattr(function, "__qualname__", type(function).__name__))
 
 
 class Decoder:
@@ -216,6 +230,9 @@ class Decoder:
         if not isinstance(value, dict):
             return value
         decode = DECODERS.get(value["is"])
+        if decode is None and value["is"] in Options.kinds:
+            fields = {key: self.decode(part) for key, part in value.items() if key != "is"}
+            return Options.kinds[value["is"]](**fields)
         if decode is None:
             raise ValueError(f"unknown kind of value {value['is']!r}")
         return decode(self, {key: part for key, part in value.items() if key != "is"})
@@ -280,6 +297,9 @@ class Decoder:
     def _trajectory(self, fields: dict[str, Any]) -> Trajectory:
         return Trajectory(fields["states"], fields["actions"])
 
+    def _function(self, fields: dict[str, Any]) -> Unsaved:
+        return Unsaved(str(fields["name"]))
+
     def _dict(self, fields: dict[str, Any]) -> dict[str, Any]:
         return {key: self.decode(part) for key, part in fields["items"].items()}
 
@@ -310,6 +330,7 @@ DECODERS: dict[str, Callable[[Decoder, dict[str, Any]], Any]] = {
     "LinearReward": Decoder._linear_reward,
     "Record": Decoder._record,
     "Trajectory": Decoder._trajectory,
+    "function": Decoder._function,
     "dict": Decoder._dict,
     "numbered": Decoder._numbered,
     "SeedSequence": Decoder._seeds,

@@ -55,7 +55,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     learned = {key: value for key, value in vars(model).items() if key.endswith("_") and not key.startswith("_")}
     if "reward_" not in learned:
         raise NotFittedError(f"this {name} has not learned anything yet, so there is nothing to save: call fit first.")
-    settings = {key: value for key, value in model.get_params().items() if key not in NOT_SAVED}
+    settings = {key: value for key, value in model.get_params(deep=False).items() if key not in NOT_SAVED}
     write_model(folder, name, settings, learned)
 
 
@@ -95,7 +95,8 @@ def load_model(path: str | os.PathLike[str], module: Any = None) -> Any:
         decoder = Decoder(arrays, module)
         settings = {key: decoder.decode(value) for key, value in document["settings"].items()}
         learned = {key: decoder.decode(value) for key, value in document["learned"].items()}
-        model = KINDS[name](**settings)
+        # A class whose settings had other names before reads those itself.
+        model = getattr(KINDS[name], "from_settings", KINDS[name])(**settings)
     except (StorageError, MissingExtraError):
         raise
     except (XmenError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:

@@ -1,0 +1,43 @@
+"""A method as a value: how the gradient of a fit is found, with the settings that only this way has."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from xmen.engines.settings import EngineSettings
+from xmen.methods.network_run import NeuralRun
+from xmen.methods.network_training import Training
+from xmen.methods.runs import FitSettings, Run, Task
+from xmen.options import Options
+from xmen.rewards.neural import NeuralReward
+from xmen.worlds.network import Network
+
+
+class Method(Options, ABC):
+    """A frozen record that makes the run of a fit; one subclass per way, beside its run.
+
+    `name` is what `method="..."` calls it with all its defaults; `default_max_iter` holds where the learner's max_iter
+    is None.
+    """
+
+    name: ClassVar[str]
+    default_max_iter: ClassVar[int]
+    takes_every_step: ClassVar[bool] = False  # does all of max_iter iterations, and does not stop before
+    takes_trips: ClassVar[bool] = False  # learns from demonstrations with a start and a goal of their own
+    keeps_fixed: ClassVar[bool] = False  # learns some weights while others are fixed
+
+    @abstractmethod
+    def run(self, task: Task, settings: FitSettings) -> Run[Any]:
+        """The run that learns the weights of a linear reward."""
+
+    @abstractmethod
+    def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:
+        """The run that trains a copy of a network."""
+
+    def trip_run(self, task: Task, settings: FitSettings, network: Network) -> Run[Any]:
+        """The run that learns from trips through a network; for methods that take them."""
+        raise NotImplementedError(type(self).__name__)
+
+    def check(self, engine: EngineSettings, given: str | None, network: bool) -> None:
+        """Refuse what makes no sense with this method (an engine, given="start", a network) before any work."""

@@ -1,0 +1,97 @@
+"""Choices as values: frozen records of settings that are checked when they are made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from xmen.errors import EngineError
+
+
+@dataclass(frozen=True, repr=False)
+class Options:
+    """A base of frozen dataclasses (with repr=False); subclasses check their fields in `__post_init__`.
+
+    Equal records are equal choices, so they can be compared, hashed and stored. `kinds` has every subclass by name:
+    what a saved model may hold.
+    """
+
+    kinds: ClassVar[dict[str, type[Options]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        Options.kinds[cls.__name__] = cls
+
+    def chosen(self) -> dict[str, Any]:
+        """All fields by name, as they were given."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def changed(self, **choices: Any) -> Self:
+        """The same with some fields changed, and checked again."""
+        known = [field.name for field in fields(self)]
+        for name in choices:
+            if name not in known:
+                raise ValueError(f"{type(self).__name__} has no setting {name!r}; it has {listed(known)}.")
+        return replace(self, **choices)
+
+    def __repr__(self) -> str:
+        changed = [(f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default]
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed)})"
+
+
+@dataclass(frozen=True, repr=False)
+class Unsaved:
+    """Stands in a loaded model where a function was: those are not stored."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return f"'{self.name}, a function that was not saved'"
+
+
+def listed(names: Iterable[str]) -> str:
+    """'a', 'b', 'c', as messages show what there is to choose from."""
+    return ", ".join(map(repr, names))
+
+
+def require_number(
+    name: str,
+    value: Any,
+    *,
+    least: float = -math.inf,
+    above: float = -math.inf,
+    below: float = math.inf,
+    optional: bool = False,
+) -> None:
+    """Refuse a setting that is no finite number, or not `least` or more, above `above` and below `below`.
+
+    None passes if `optional`.
+    """
+    if value is None and optional:
+        return
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not (number and math.isfinite(value) and value >= least and above < value < below):
+        low = f", above {above:g}" if above > -math.inf else f", {least:g} or more" if least > -math.inf else ""
+        high = f" and below {below:g}" if below < math.inf else ""
+        raise EngineError(f"{name} is a finite number{low}{high}; got {value!r}.")
+
+
+def require_whole(name: str, value: Any, *, least: int, optional: bool = False) -> None:
+    """Refuse a setting that is not a whole number, `least` or more; None passes if `optional`."""
+    if value is None and optional:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise EngineError(f"{name} is a whole number, {least} or more; got {value!r}.")
+
+
+def require_choice(name: str, value: Any, known: Iterable[str]) -> None:
+    """Refuse a name that is not among those there are, and offer the closest."""
+    choices = list(known)
+    if value not in choices:
+        close = get_close_matches(value, choices, n=1) if isinstance(value, str) else []
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise EngineError(f"unknown {name} {value!r}: choose one of {listed(choices)}.{hint}")

@@ -1,0 +1,145 @@
+"""Methods as values: checked when made, cloned, searched over, saved, and read from older models."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+import xmen as xm
+from learners.tasks import grid_task
+from xmen.methods.table import parse_method, read_method
+
+BEFORE = Path(__file__).parent / "saved_before"  # models of the time when XMEN had every method's settings
+
+
+def fitted(model, demos):
+    """A fit too short to converge, without its warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", xm.LearningWarning)
+        return model.fit(demos)
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: xm.Cells(n_cells=1), "n_cells"),
+        (lambda: xm.Cells(cell_size=0.0), "cell_size"),
+        (lambda: xm.Cells(cell_size=np.nan), "cell_size"),
+        (lambda: xm.Paper(learning_rate="fast"), "learning_rate"),
+        (lambda: xm.Paper(n_samples=2.5), "n_samples"),
+        (lambda: xm.Paper(delta="x"), "delta"),
+        (lambda: xm.Paper(failure=[]), "failure"),
+        (lambda: xm.Paper(start="zero"), "start"),
+        (lambda: xm.Paper(start=[0.0, np.inf]), "start"),
+        (lambda: xm.Paper().changed(n_samples=0), "n_samples"),
+    ],
+)
+def test_a_record_is_checked_when_it_is_made(make, field):
+    with pytest.raises(xm.EngineError, match=rf"\b{field}\b"):
+        make()
+
+
+def test_a_name_is_the_record_with_its_defaults():
+    assert read_method("paper") == xm.Paper() == parse_method("paper")
+    assert read_method("exact") == xm.Exact()
+    assert read_method("auto") is None
+    assert parse_method(" Cells(n_cells=4, cell_size=8.5)") == xm.Cells(4, 8.5)
+    assert hash(xm.Paper(start=[1, 2])) == hash(xm.Paper(start=np.array([1.0, 2.0])))
+    grid, rule, features, demos = grid_task(4)
+    settings = {"oracle": "listed", "seed": 0, "max_iter": 3}
+    by_name = fitted(xm.XMEN(grid, rule, features, method="paper", **settings), demos)
+    by_record = fitted(xm.XMEN(grid, rule, features, method=xm.Paper(), **settings), demos)
+    np.testing.assert_array_equal(by_name.weights_, by_record.weights_)
+    assert by_record.method_ == "paper"
+
+
+@pytest.mark.parametrize(
+    "text", ["papers", "paper(16)", "paper(n=3)", "paper(n_samples=f())", "paper(", "paper(delta=1)"]
+)
+def test_texts_that_are_no_method(text):
+    with pytest.raises(xm.EngineError, match="method"):
+        parse_method(text)
+
+
+@pytest.mark.parametrize("method", ["newton", 3, None, xm.Paper])
+def test_things_that_are_no_method(method):
+    grid, rule, features, demos = grid_task(4)
+    with pytest.raises(xm.EngineError, match="method"):
+        xm.XMEN(grid, rule, features, method=method).fit(demos)
+
+
+def test_settings_of_a_method_are_no_keywords_of_the_learner():
+    grid, rule, features, _ = grid_task(4)
+    for name in ("n_samples", "n_cells", "burn_in", "learning_rate", "proposal", "optimiser"):
+        with pytest.raises(TypeError, match=name):
+            xm.XMEN(grid, rule, features, **{name: 2})
+
+
+def test_what_the_engine_guarantees_is_not_what_the_run_did():
+    grid, rule, features, demos = grid_task(4)
+    settings = {"engine": "xor", "oracle": "listed", "delta": 1.5, "failure": 0.01, "seed": 0, "max_iter": 2}
+    model = fitted(xm.XMEN(grid, rule, features, method=xm.Paper(delta=1.05), **settings), demos)
+    assert model.distribution().guarantee == (1.5, 0.01)
+    other = fitted(xm.XMEN(grid, rule, features, method=xm.Paper(delta=1.05), **{**settings, "delta": 1.1}), demos)
+    np.testing.assert_array_equal(model.weights_, other.weights_)
+    finer = fitted(xm.XMEN(grid, rule, features, method=xm.Paper(delta=1.03), **settings), demos)
+    assert np.any(finer.weights_ != model.weights_)
+
+
+def test_nested_settings():
+    grid, rule, features, demos = grid_task(4)
+    model = xm.XMEN(grid, rule, features, method="paper", max_iter=2, seed=0, oracle="listed")
+    assert "method__n_samples" not in model.get_params()
+    model.set_params(method__n_samples=4, method__burn_in=0.0)
+    assert model.method == xm.Paper(n_samples=4, burn_in=0.0)
+    assert model.get_params()["method__n_samples"] == 4
+    assert "method__n_samples" not in model.get_params(deep=False)
+    assert clone(model).method == model.method
+    assert model.set_params(method=xm.Cells(), method__n_cells=3).method == xm.Cells(3)
+    assert model.set_params(training__optimiser="sgd").training == xm.Training("sgd")
+    for wrong in ({"method__n_samples": 3}, {"n_samples": 3}, {"l2__x": 3}):
+        with pytest.raises(ValueError, match=r"n_samples|l2=0.0 has no settings"):
+            model.set_params(**wrong)
+    with pytest.raises(ValueError, match="method='auto' has no settings"):
+        xm.XMEN(grid, rule, features).set_params(method__n_samples=3)
+    search = GridSearchCV(model.set_params(method="paper", training=None), {"method__n_samples": [2, 4]}, cv=2)
+    with pytest.warns(xm.LearningWarning):
+        search.fit(demos[:40])
+    assert search.best_estimator_.method == xm.Paper(n_samples=search.best_params_["method__n_samples"])
+
+
+def test_records_are_saved_with_the_model(tmp_path):
+    grid, rule, features, demos = grid_task(4)
+    method = xm.Paper(n_samples=4, delta=1.08, start=[0.1] * features.shape[2])
+    model = fitted(xm.XMEN(grid, rule, features, method=method, max_iter=2, seed=0, oracle="listed"), demos)
+    model.save(tmp_path / "m")
+    assert xm.load(tmp_path / "m").method == method
+    again = fitted(xm.load(tmp_path / "m"), demos)
+    np.testing.assert_array_equal(again.weights_, model.weights_)
+
+
+def test_theta_0_is_where_the_iterates_begin():
+    """At the optimum already, with steps that go nowhere: the answer is the start. One number too many is refused."""
+    grid, rule, features, demos = grid_task(4)
+    best = xm.XMEN(grid, rule, features).fit(demos).weights_
+    still = xm.Paper(start=best, learning_rate=1e-9)
+    model = fitted(xm.XMEN(grid, rule, features, method=still, max_iter=2, seed=0, oracle="listed"), demos)
+    np.testing.assert_allclose(model.weights_, best, atol=1e-6)
+    with pytest.raises(xm.EngineError, match="start has 5 numbers, and there are 4 features"):
+        xm.XMEN(grid, rule, features, method=xm.Paper(start=[0.0] * 5), oracle="listed").fit(demos)
+
+
+def test_models_saved_before_there_were_records():
+    paper, cells, network = (xm.load(BEFORE / name) for name in ("paper", "cells", "network"))
+    assert paper.method == xm.Paper(8, None, delta=1.08, failure=0.1, burn_in=0.25)
+    assert (paper.delta, paper.failure, paper.oracle) == (1.08, 0.1, "listed")
+    assert cells.method == xm.Cells(4, 8.0)
+    assert cells.cell_size == 8.0
+    assert (network.method, network.training) == ("auto", xm.Training("sgd", 0.05))
+    for model in (paper, cells, network):
+        assert all(model.constraint.accepts(tau) for tau in model.sample(5, seed=0))
