@@ -42,6 +42,7 @@ from .methods.cells import Cells
 from .methods.exact import Exact
 from .methods.network_training import Training
 from .methods.paper import Paper
+from .methods.reject import Reject
 from .notices import (
     ConvergenceWarning,
     GuaranteeWarning,
@@ -111,6 +112,7 @@ __all__ = [
     "Paper",
     "Policy",
     "ProductTooLargeError",
+    "Reject",
     "RelativeEntropyIRL",
     "RewardError",
     "RuleInference",

@@ -25,6 +25,7 @@ from xmen.worlds.mdp import MDP
 from xmen.worlds.network import Network
 
 LEAST_ACCEPTANCE = 1e-3  # below this, rejection is left for hashing
+FEWEST_NODES, COPIES = 100_000, 64  # the default budget without a horizon, where nodes are factorised
 RELAXED_SHARE = 8  # the relaxations of rejection may cost this fraction of the node budget
 
 
@@ -44,6 +45,8 @@ class Chooser:
         self.world, self.constraint, self.reward = world, constraint, reward
         self.discount, self.seed, self.given = discount, seed, given
         self.settings, self.max_nodes = settings, settings.node_budget
+        if world.unbounded and settings.max_nodes is None:
+            self.max_nodes = max(FEWEST_NODES, COPIES * world.n_states)
         self._relaxation: Relaxation | None = None
         if discount < 1.0:
             self._require_horizon(f"discount = {discount:g}")

@@ -19,10 +19,18 @@ from xmen.engines.exact import ExactDistribution
 from xmen.errors import InfeasibleError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
 from xmen.product.graph import Product
-from xmen.product.many_goals import ManyGoals, Trips
+from xmen.product.many_goals import ManyGoals, Reweigh, Trips
 from xmen.product.open_product import build_open_product
 from xmen.rewards import Floats
 from xmen.worlds.network import Network
+
+LEAST_BUDGET = 20_000  # nodes of a product that all trips of a network share
+COPIES = 64  # of the network that its rules may make of it
+
+
+def trip_budget(max_nodes: int | None, network: Network) -> int:
+    """The given budget of product nodes, or some copies of the network: factors need more room than a sweep."""
+    return int(max_nodes) if max_nodes is not None else max(LEAST_BUDGET, COPIES * network.n_states)
 
 
 class TripValue(NamedTuple):
@@ -75,22 +83,26 @@ class TripEngine:
         """The system that all goals share; None with a horizon."""
         return self._shared
 
-    def value(self, reward: Floats, with_visits: bool = True) -> TripValue:
+    def value(self, reward: Floats, with_visits: bool = True, reweigh: Reweigh | None = None) -> TripValue:
         """log Z and visits under rewards of world edges (E,).
 
+        `reweigh(pairs, log_z)` gives other weights to pairs, once their log Z is known.
         DivergenceError where the weights of some pair's trajectories do not add up.
         """
         if self._shared is None:
             log_z, visits = np.full(self.n_pairs, np.nan), np.zeros(len(reward))
             left = np.unique(self.goal).tolist()
         else:
-            log_z, visits, left = self._shared.solve(self._log_dynamics + reward, with_visits)
+            log_z, visits, left = self._shared.solve(self._log_dynamics + reward, with_visits, reweigh)
         for goal in left:
             pairs = np.flatnonzero(self.goal == goal)
             d = self._goal(goal, reward)
             log_z[pairs] = d.start_partitions(self.start[pairs])
-            if with_visits:
+            if with_visits and reweigh is None:
                 visits[self.network.source != goal] += self.weight[pairs].sum() * d.edge_visits()
+            elif with_visits and reweigh is not None:
+                for pair, weight in zip(pairs.tolist(), reweigh(pairs, log_z[pairs]), strict=True):
+                    visits[self.network.source != goal] += weight * self.alone(pair, reward).edge_visits()
         return TripValue(log_z, visits)
 
     def each(self, reward: Floats, features: csr_matrix) -> Floats:
@@ -102,9 +114,15 @@ class TripEngine:
             out, left = self._shared.each(self._log_dynamics + reward, features)
         for pair in np.flatnonzero(np.isin(self.goal, left)).tolist():
             goal = int(self.goal[pair])
-            d = ExactDistribution(self._product(pair, goal), self._table(reward), self.discount, None)
-            out[pair] = features[np.flatnonzero(self.network.source != goal)].T @ d.edge_visits()
+            visits = self.alone(pair, reward).edge_visits()
+            out[pair] = features[np.flatnonzero(self.network.source != goal)].T @ visits
         return out
+
+    def alone(self, pair: int, reward: Floats) -> ExactDistribution:
+        """The distribution of one pair, whose world's edges are the network's without those that leave the goal."""
+        task = self.network.task(int(self.start[pair]), int(self.goal[pair]))
+        product = multiply(task, self.constraint, self.max_nodes)
+        return ExactDistribution(product, self._table(reward), self.discount, None)
 
     def _goal(self, goal: int, reward: Floats) -> ExactDistribution:
         """Trips to one goal, given where they start, in the shares of the pairs' weights."""
@@ -120,9 +138,6 @@ class TripEngine:
                 raise self._infeasible(int(pairs[self.start[pairs] == without[0]][0]))
             self._alone[goal] = product
         return ExactDistribution(self._alone[goal], self._table(reward), self.discount, None, given="start")
-
-    def _product(self, pair: int, goal: int) -> Product:
-        return multiply(self.network.task(int(self.start[pair]), goal), self.constraint, self.max_nodes)
 
     def _table(self, reward: Floats) -> Floats:
         table = np.zeros((self.network.n_states, self.network.n_actions))

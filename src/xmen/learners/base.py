@@ -15,8 +15,8 @@ from threadpoolctl import threadpool_limits
 from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.choose import answering
 from xmen.engines.distribution import ENGINES, Distribution, Seed, as_constraint, check_discount, check_given
+from xmen.engines.reject_trips import trip_partitions
 from xmen.engines.settings import EngineSettings
-from xmen.engines.trips import TripEngine
 from xmen.errors import EngineError, NotFittedError
 from xmen.learners.estimation import summarise
 from xmen.learners.settings import Settings
@@ -233,19 +233,18 @@ class Learner(Settings, ABC):
         return out
 
     def _trip_log_likelihoods(self, trips: Walks) -> Floats:
-        """log P(tau | start, goal) of each trip: one solve for all goals."""
+        """log P(tau | start, goal) of each trip: one solve for all goals, and draws where rules have to reject."""
         assert isinstance(self.world, Network)
         reward = self.reward_.table()[self.world.source, self.world.action]
-        engine = TripEngine(
+        log_z, _ = trip_partitions(
             self.world,
             self._rule(),
             trips.starts,
             trips.last_states,
-            np.ones(len(trips)),
-            self._engine_settings().node_budget,
+            reward,
+            self._engine_settings().max_nodes,
             self.discount,
         )
-        log_z = engine.value(reward, with_visits=False).log_z[engine.pair_of]
         return trips.totals(np.log(self.world.probability)) + trips.totals(reward, self.discount) - log_z
 
     @property

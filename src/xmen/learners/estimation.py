@@ -74,8 +74,10 @@ def _estimate(
     found = information(task, settings, model.weights_)
     at = np.ix_(found.free, found.free)
     covariances = np.zeros((2, len(model.weights_), len(model.weights_)))
-    covariances[0][at] = found.covariance()
-    covariances[1][at] = found.robust_covariance(groups)
+    noise = vars(model).get("gradient_noise_")
+    added = 0.0 if noise is None else found.spread(noise[at])
+    covariances[0][at] = found.covariance() + added
+    covariances[1][at] = found.robust_covariance(groups) + added
     model.covariance_, model.robust_covariance_ = covariances[0], covariances[1]
     total = demos.mean(judge._log_likelihoods(demos)) * len(demos)
     model.log_likelihood_ = {"sum": total, "n": len(demos)}

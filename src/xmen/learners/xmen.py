@@ -19,7 +19,7 @@ from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.method import Method
 from xmen.methods.network_training import Training, check_network
 from xmen.methods.runs import FitSettings, Run, Task, drive
-from xmen.methods.table import AUTO, read_method
+from xmen.methods.table import AUTO, AUTO_TRIPS, read_method
 from xmen.options import Options, require_whole
 from xmen.progress.monitor import Callback, Monitor
 from xmen.rewards import Reward
@@ -31,7 +31,8 @@ from xmen.worlds.mdp import MDP
 from xmen.worlds.network import Network
 
 NOT_PART_OF_A_RUN = (*PROGRESS, "engine", "delta", "failure", "cell_size")  # the last four: of what answers later
-ESTIMATES = ("weights_std_", "distance_", "distance_bound_")  # what only some methods know of their answer
+# What only some methods know of their answer.
+ESTIMATES = ("weights_std_", "distance_", "distance_bound_", "acceptance_", "gradient_noise_")
 
 
 @storable
@@ -45,6 +46,8 @@ class XMEN(Learner):
       in units of the largest value of its feature). The default wherever the product fits `max_nodes`.
     - "cells", `xm.Cells(n_cells=...)`: rounds of whole hash cells, until the answer is within `tol` nats of the
       optimum. The default where the product does not fit.
+    - "reject", `xm.Reject(n_draws=...)`: on a `Network`, exact draws under the rules that fit the product, and what the
+      invalid ones among them take away. The default there where the rules do not fit.
     - "paper", `xm.Paper(n_samples=..., delta=...)`: Algorithm 1 of the paper.
 
     A name is the record with its defaults. `max_iter` and `tol` (None: the method's own) say when it stops.
@@ -229,16 +232,27 @@ class XMEN(Learner):
             answering.reason = base.reason
             self._keep(None, answering)
 
+    def _summary_notes(self) -> dict[str, str]:
+        rows = vars(self).get("acceptance_")
+        if rows is None:
+            return {}
+        start, goal, least = rows[np.argmin(rows[:, 2])]
+        names = [self.world.describe_state(int(state)) for state in (start, goal)]
+        return {
+            "acceptance": f"{rows[:, 2].mean():.3f} on average over {len(rows)} pairs, {np.median(rows[:, 2]):.3f} in "
+            f"the median, least {least:.3f} from {names[0]} to {names[1]}"
+        }
+
     def _prepare(self, task: Task) -> tuple[Method, Run[Any]]:
         """The method that will be used, and its run."""
         chosen = read_method(self.method)
-        candidates = [kind() for kind in AUTO] if chosen is None else [chosen]
+        network = self.world if isinstance(self.world, Network) else None
+        candidates = [kind() for kind in (AUTO if network is None else AUTO_TRIPS)] if chosen is None else [chosen]
         settings = self._fit_settings()
-        if isinstance(self.world, Network):
-            method = next(one for one in candidates if one.takes_trips)
-            return method, method.trip_run(task, settings, self.world)
         for method in candidates:
             try:
+                if network is not None:
+                    return method, method.trip_run(task, settings, network)
                 if self.reward is None:
                     return method, method.run(task, settings)
                 return method, method.neural_run(task, settings, self.reward, self.training or Training())

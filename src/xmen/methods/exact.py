@@ -9,7 +9,7 @@ import numpy as np
 from xmen.engines.choose import Chooser
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.settings import EngineSettings
-from xmen.engines.trips import TripEngine
+from xmen.engines.trips import TripEngine, trip_budget
 from xmen.errors import EngineError
 from xmen.methods.identify import warn_undetermined
 from xmen.methods.lbfgs import Lbfgs, LbfgsState
@@ -63,7 +63,8 @@ class Exact(Method):
         demos = task.demos
         counted = np.flatnonzero(demos.weights > 0)
         trips = demos.walks.starts[counted], demos.walks.last_states[counted], demos.weights[counted]
-        engine = TripEngine(network, task.constraint, *trips, settings.engine.node_budget, task.discount)
+        budget = trip_budget(settings.engine.max_nodes, network)
+        engine = TripEngine(network, task.constraint, *trips, budget, task.discount)
         return TripRun(task, settings, engine)
 
     def _multiply(self, task: Task, settings: FitSettings) -> ExactDistribution:

@@ -19,12 +19,15 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from xmen.engines.choose import Chooser
-from xmen.engines.trips import TripEngine
-from xmen.errors import DivergenceError, TrajectoryError
+from xmen.engines.reject_trips import RejectTrips
+from xmen.engines.trips import TripEngine, trip_budget
+from xmen.errors import DivergenceError, ProductTooLargeError, TrajectoryError
+from xmen.methods.coordinates import Coordinates
 from xmen.methods.runs import FitSettings, Task
 from xmen.rewards import Floats
 from xmen.worlds.network import AnyTask, Network
 
+INFORMATION_DRAWS = 200  # of every pair, where rules have to reject
 STEP = 1e-4  # of a weight, in units of its feature's size: errors of 1e-8 from the third derivative and from rounding
 SINGULAR = 1e-10  # curvature below this share of the largest is none
 
@@ -63,6 +66,10 @@ class Information:
             centred = summed
         return self._sandwich(centred.T @ centred)
 
+    def spread(self, gradient_covariance: Floats) -> Floats:
+        """What noise of this covariance in the gradient, as that of draws, does to the weights (k, k)."""
+        return self._sandwich(gradient_covariance)
+
     def _sandwich(self, middle: Floats) -> Floats:
         scale = np.sqrt(np.diag(self.hessian) + self.penalty)
         scale = np.where(scale > 0, scale, 1.0)  # so that units do not decide what is singular
@@ -76,37 +83,38 @@ class Information:
 
 
 def information(task: Task, settings: FitSettings, weights: Floats) -> Information:
-    """The information about linear weights (d,) in a task's demonstrations; needs the exact engine."""
+    """The information about linear weights (d,) in a task's demonstrations; needs the exact engine, or rejection."""
     with threadpool_limits(1, user_api="blas"):
         world, coordinates = task.demos.walks.world, settings.coordinates(task.features.d)
         if isinstance(world, AnyTask):
-            moments = _trip_moments(task, settings, world.network)
+            expected, hessian = _trip_moments(task, settings, world.network, weights)
         else:
-            moments = _world_moments(task, settings)
+            expected, hessian = _world_moments(task, settings, weights)
         free = coordinates.free
         rows = task.features.contract(task.demos.walks.visit_rows(task.discount))
         return Information(
             free=free,
-            hessian=_hessian(moments[0], weights, task.features.scale, free),
+            hessian=hessian[np.ix_(free, free)],
             penalty=np.array(coordinates.l2[free]),
-            scores=(rows - moments[1](weights))[:, free],
+            scores=(rows - expected)[:, free],
             weights=task.demos.weights,
         )
 
 
-Moments = tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]
-"""E[f] in the mean over demonstrations (d,), and for each of them (n, d) or (d,), as functions of the weights."""
+Moments = tuple[Floats, Floats]
+"""E[f] of each demonstration's task (n, d), or of all of them (d,); and the Hessian (d, d)."""
 
 
-def _hessian(mean: Callable[[Floats], Floats], weights: Floats, scale: Floats, free: np.ndarray) -> Floats:
-    """The derivative of E[f] along every weight that was learned."""
-    out = np.empty((len(free), len(free)))
-    for i, k in enumerate(free.tolist()):
-        step, change = STEP / scale[k], np.zeros(len(weights))
+def _hessian(mean: Callable[[Floats], Floats], weights: Floats, scale: Floats, coordinates: Coordinates) -> Floats:
+    """The derivative of the mean of E[f] along every weight that was learned, by central differences."""
+    d = len(weights)
+    out = np.zeros((d, d))
+    for k in coordinates.free.tolist():
+        step, change = STEP / scale[k], np.zeros(d)
         while True:
             change[k] = step
             try:
-                out[i] = ((mean(weights + change) - mean(weights - change)) / (2.0 * step))[free]
+                out[k] = (mean(weights + change) - mean(weights - change)) / (2.0 * step)
                 break
             except DivergenceError:  # the border of what adds up is nearer than a step
                 step /= 4.0
@@ -114,41 +122,42 @@ def _hessian(mean: Callable[[Floats], Floats], weights: Floats, scale: Floats, f
     return hessian
 
 
-def _trip_moments(task: Task, settings: FitSettings, network: Network) -> Moments:
-    demos, budget = task.demos, settings.engine.node_budget
-    engine = TripEngine(
-        network, task.constraint, demos.walks.starts, demos.walks.last_states, demos.weights, budget, task.discount
-    )
+def _trip_moments(task: Task, settings: FitSettings, network: Network, weights: Floats) -> Moments:
+    demos = task.demos
+    problem = (network, task.constraint, demos.walks.starts, demos.walks.last_states, demos.weights)
+    budget = trip_budget(settings.engine.max_nodes, network)
     rows = task.features.rows(network.source, network.action)
     columns = rows.T.tocsr()
+    try:
+        engine = TripEngine(*problem, budget, task.discount)
+    except ProductTooLargeError:
+        # One by one the draws' own variances: what differences of an estimate would say is mostly its noise.
+        trips, rng = RejectTrips(*problem, budget), np.random.default_rng(0)
+        means, variance = trips.valid_moments(rows @ weights, rows, INFORMATION_DRAWS, rng)
+        return means[trips.engine.pair_of], variance
 
-    def mean(weights: Floats) -> Floats:
-        found: Floats = columns @ engine.value(rows @ weights).visits
+    def mean(at: Floats) -> Floats:
+        found: Floats = columns @ engine.value(rows @ at).visits
         return found
 
-    def each(weights: Floats) -> Floats:
-        return engine.each(rows @ weights, rows)[engine.pair_of]
-
-    return mean, each
+    hessian = _hessian(mean, weights, task.features.scale, settings.coordinates(task.features.d))
+    return engine.each(rows @ weights, rows)[engine.pair_of], hessian
 
 
-def _world_moments(task: Task, settings: FitSettings) -> Moments:
+def _world_moments(task: Task, settings: FitSettings, weights: Floats) -> Moments:
     demos, features = task.demos, task.features
     world = demos.seen_world(task.given)
     base = Chooser(world, task.constraint, None, task.discount, None, settings.engine, task.given).exact()
 
-    def mean(weights: Floats) -> Floats:
-        return features.contract(base.with_reward(features.table(weights)).visits())
+    def mean(at: Floats) -> Floats:
+        return features.contract(base.with_reward(features.table(at)).visits())
 
-    def each(weights: Floats) -> Floats:
-        if task.given is None:
-            return mean(weights)
-        out = np.empty((len(demos), features.d))
-        table = features.table(weights)
-        for start in np.unique(demos.walks.starts).tolist():
-            started = base.world.with_start(start)
-            alone = Chooser(started, task.constraint, table, task.discount, None, settings.engine).exact()
-            out[demos.walks.starts == start] = features.contract(alone.visits())
-        return out
-
-    return mean, each
+    hessian = _hessian(mean, weights, features.scale, settings.coordinates(features.d))
+    if task.given is None:
+        return mean(weights), hessian
+    expected, table = np.empty((len(demos), features.d)), features.table(weights)
+    for start in np.unique(demos.walks.starts).tolist():
+        started = base.world.with_start(start)
+        alone = Chooser(started, task.constraint, table, task.discount, None, settings.engine).exact()
+        expected[demos.walks.starts == start] = features.contract(alone.visits())
+    return expected, hessian

@@ -10,13 +10,17 @@ from xmen.methods.cells import Cells
 from xmen.methods.exact import Exact
 from xmen.methods.method import Method
 from xmen.methods.paper import Paper
+from xmen.methods.reject import Reject
 from xmen.options import listed
 
-METHODS: dict[str, type[Method]] = {"exact": Exact, "cells": Cells, "paper": Paper}
+METHODS: dict[str, type[Method]] = {"exact": Exact, "cells": Cells, "reject": Reject, "paper": Paper}
 """Every way to the gradient of XMEN, by its name."""
 
 AUTO = (Exact, Cells)
 """What method="auto" tries, in this order: the next where the product of world and constraint does not fit."""
+
+AUTO_TRIPS = (Exact, Reject)
+"""The same for trips through a network."""
 
 
 def read_method(method: object) -> Method | None:

@@ -20,8 +20,9 @@ numbers become too small, is left to the caller.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,10 @@ class Trips:
         goals, first = np.unique(self.goal, return_index=True)
         ends = np.append(first[1:], len(self.goal))
         return [(int(d), slice(int(a), int(b))) for d, a, b in zip(goals, first, ends, strict=True)]
+
+
+Reweigh: TypeAlias = Callable[[slice | NDArray[np.int64], Floats], Floats]
+"""From the pairs of a goal and their log z to the weights of these pairs."""
 
 
 class Solved(NamedTuple):
@@ -97,8 +102,11 @@ class ManyGoals:
             x = np.maximum(x, 1e-200)
         return bound
 
-    def solve(self, log_weight: Floats, with_visits: bool = True) -> Solved:
-        """log z and visits under these log-weights of world edges (E,)."""
+    def solve(self, log_weight: Floats, with_visits: bool = True, reweigh: Reweigh | None = None) -> Solved:
+        """log z and visits under these log-weights of world edges (E,).
+
+        `reweigh(pairs, log_z)` gives other weights to a goal's pairs than those of the trips, once log z is known.
+        """
         product, trips = self.product, self.trips
         weight = np.exp(log_weight[product.edge])
         log_z = np.full(len(trips.goal), np.nan)
@@ -116,7 +124,11 @@ class ManyGoals:
             for goal in served:
                 log_z[goal.pairs] = goal.log_z(trips)
             if served and with_visits:
-                x = factor.solve_transposed(np.stack([goal.sources(trips) for goal in served], axis=1))
+                weights = [
+                    trips.weight[g.pairs] if reweigh is None else reweigh(g.pairs, log_z[g.pairs]) for g in served
+                ]
+                sources = [goal.sources(trips, its) for goal, its in zip(served, weights, strict=True)]
+                x = factor.solve_transposed(np.stack(sources, axis=1))
                 for k, goal in enumerate(served):
                     x[goal.nodes, k] = 0.0  # exactly: a trip ends where it enters its goal
                 _add_flows(product.source, product.target, x, np.stack([g.z for g in served], axis=1), through)
@@ -149,6 +161,35 @@ class ManyGoals:
                     x[goal.nodes] = 0.0
                     out[pairs] = (weighed @ (x[product.source] * goal.z[product.target][:, None])).T
         return out, left
+
+    def draw(
+        self, log_weight: Floats, n_draws: NDArray[np.int64], rng: np.random.Generator
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+        """Independent walks of every pair, goal by goal: the pair of each walk, its world edges in a row, its length.
+
+        n_draws (P,) says how many of each pair. Pairs of goals that cannot be served are missing.
+        """
+        product, trips = self.product, self.trips
+        weight = np.exp(log_weight[product.edge])
+        try:
+            factor = Factor(self.pattern, weight)
+        except np.linalg.LinAlgError:
+            return
+        matrix = csr_matrix((weight, (product.source, product.target)), shape=(product.n_nodes,) * 2)
+        indptr = np.searchsorted(product.source, np.arange(product.n_nodes + 1))
+        for batch in self._batches:
+            if not any(n_draws[pairs].any() for _, pairs, _ in batch):
+                continue
+            for goal in self._completions(factor, matrix, batch):
+                pairs = np.repeat(np.arange(goal.pairs.start, goal.pairs.stop), n_draws[goal.pairs])
+                if not goal.certain or not len(pairs):
+                    continue
+                ends = np.zeros(product.n_nodes, dtype=np.bool_)
+                ends[goal.nodes] = True
+                taken, lengths = _walk(
+                    indptr, product.target, weight, np.ascontiguousarray(goal.z), ends, trips.origin[pairs], rng
+                )
+                yield pairs, product.edge[taken], lengths
 
     def _completions(
         self, factor: Factor, matrix: csr_matrix, batch: list[tuple[int, slice, NDArray[np.int64]]]
@@ -203,11 +244,11 @@ class _Goal(NamedTuple):
         """log z of each pair's origin."""
         return np.log(self.z[trips.origin[self.pairs]])
 
-    def sources(self, trips: Trips) -> Floats:
+    def sources(self, trips: Trips, weights: Floats) -> Floats:
         """q - E_T y for all pairs of this goal together."""
         q = np.zeros(len(self.z))
         origin = trips.origin[self.pairs]
-        np.add.at(q, origin, trips.weight[self.pairs] / self.z[origin])
+        np.add.at(q, origin, weights / self.z[origin])
         return self._ending(q)
 
     def source_of(self, origin: int, weight: float) -> Floats:
@@ -220,6 +261,39 @@ class _Goal(NamedTuple):
         q[self.nodes] = 0.0  # who starts at the goal goes nowhere
         q[self.nodes] -= np.linalg.solve(self.corner.T, self.columns.T @ q)
         return q
+
+
+@compiled
+def _walk(indptr: Any, target: Any, weight: Any, z: Any, ends: Any, origins: Any, rng: Any) -> Any:
+    """One walk from each origin to an end, edge e with probability weight[e] z[target] / z[node]."""
+    taken = np.empty(1024, dtype=np.int64)
+    lengths = np.zeros(len(origins), dtype=np.int64)
+    n = 0
+    for i in range(len(origins)):
+        node = origins[i]
+        while not ends[node]:
+            begin, end = indptr[node], indptr[node + 1]
+            total = 0.0
+            for e in range(begin, end):
+                total += weight[e] * z[target[e]]
+            left = rng.random() * total
+            chosen = -1
+            for e in range(begin, end):
+                w = weight[e] * z[target[e]]
+                if w > 0.0:
+                    chosen = e
+                    left -= w
+                    if left < 0.0:
+                        break
+            if n == len(taken):
+                grown = np.empty(2 * n, dtype=np.int64)
+                grown[:n] = taken
+                taken = grown
+            taken[n] = chosen
+            n += 1
+            lengths[i] += 1
+            node = target[chosen]
+    return taken[:n].copy(), lengths
 
 
 @compiled

@@ -1,0 +1,268 @@
+"""Trips under rules that do not fit the product: draws from the relaxation, and what the invalid ones take away.
+
+With z the exact weight of a pair's trips under the rules that fit, and A the share of these that keep the rest too,
+log Z = log z + log A. Draws tau_i made under a reward r_0 serve other rewards r near it:
+
+    1 - A(r) = mean over draws of w_i [tau_i is invalid],    w_i = exp((r - r_0)(tau_i)) z(r_0) / z(r)
+    E[f | valid] = (E[f] - mean of w_i f(tau_i) [tau_i is invalid]) / A
+
+with E[f] exact. Only what is invalid is estimated: where most draws are valid, that has a fraction of the variance of
+a mean over the valid ones. The gradient of sum c (log z + log A) is then exactly that of this estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_matrix, vstack
+
+from xmen.constraints.constraint import Constraint, conjunction, units
+from xmen.engines.trips import TripEngine, trip_budget
+from xmen.errors import EngineError, ProductTooLargeError
+from xmen.machines.tables import CompiledConstraint
+from xmen.rewards import Floats
+from xmen.worlds.network import Network
+from xmen.worlds.walks import Walks
+
+FEW = 0.2  # pairs with a smaller share of valid draws get `MORE` times as many
+MORE = 10
+LEAST_ACCEPTANCE = 0.02  # below this the estimate of A, by what is left of 1, is noise
+SCORE_DRAWS = 300  # of every pair, behind a likelihood
+CELLS = 4_000_000  # edges held at once while draws are checked
+
+
+class Draws(NamedTuple):
+    """How many were drawn of each pair, and the invalid ones in the order of their pairs."""
+
+    n: NDArray[np.int64]  # (P,)
+    n_valid: NDArray[np.int64]  # (P,)
+    pair: NDArray[np.int64]  # (K,) of each invalid draw
+    uses: csr_matrix  # (K, E) of world edges
+    log_prob: Floats  # (K,) under the reward of the draws
+
+    @property
+    def acceptance(self) -> Floats:
+        """The share of valid draws of each pair."""
+        return self.n_valid / self.n
+
+
+class RejectValue(NamedTuple):
+    """Estimates at one reward, and the variance of log Z of each pair."""
+
+    log_z: Floats  # (P,)
+    acceptance: Floats  # (P,)
+    visits: Floats  # (E,) summed with the weights of the pairs
+    variance: Floats  # (P,)
+
+
+class RejectTrips:
+    """All trips of a network under rules of which some reject."""
+
+    def __init__(
+        self,
+        network: Network,
+        constraint: Constraint | None,
+        starts: ArrayLike,
+        goals: ArrayLike,
+        weights: ArrayLike,
+        max_nodes: int,
+    ) -> None:
+        self.network = network
+        self.compiled = CompiledConstraint(constraint, network.any_task)
+        self.multiplied: list[str] = []
+        self.rejecting: list[str] = []
+        chosen: list[Constraint] = []
+        self.engine = TripEngine(network, None, starts, goals, weights, max_nodes)
+        for label, part in [] if constraint is None else units(constraint):
+            try:
+                self.engine = TripEngine(network, conjunction([*chosen, part]), starts, goals, weights, max_nodes)
+            except ProductTooLargeError:
+                self.rejecting.append(label)
+                continue
+            chosen.append(part)
+            self.multiplied.append(label)
+        self._log_dynamics = np.log(network.probability)
+
+    def draw(self, reward: Floats, n_draws: int, rng: np.random.Generator) -> Draws:
+        """n_draws of every pair under rewards of world edges (E,), ten times as many where few are valid."""
+        wanted = np.full(self.engine.n_pairs, n_draws, dtype=np.int64)
+        first = self._draw(reward, wanted, rng)
+        few = first.n_valid < FEW * first.n
+        if not few.any():
+            return first
+        second = self._draw(reward, np.where(few, MORE * n_draws, 0), rng)
+        both = _sorted(
+            first.n + second.n,
+            first.n_valid + second.n_valid,
+            np.concatenate([first.pair, second.pair]),
+            vstack([first.uses, second.uses], format="csr"),
+            np.concatenate([first.log_prob, second.log_prob]),
+        )
+        self._refuse_hopeless(both)
+        return both
+
+    def _draw(self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator) -> Draws:
+        engine = self.engine
+        n_valid = np.zeros(engine.n_pairs, dtype=np.int64)
+        pairs, rows = [np.empty(0, dtype=np.int64)], [csr_matrix((0, len(reward)))]
+        for pair, edges, lengths, valid in self._checked(reward, wanted, rng):
+            np.add.at(n_valid, pair[valid], 1)
+            pairs.append(pair[~valid])
+            rows.append(self._uses(edges, lengths, ~valid))
+        pair, uses = np.concatenate(pairs), vstack(rows, format="csr")
+        log_z = engine.value(reward, with_visits=False).log_z
+        return _sorted(wanted, n_valid, pair, uses, uses @ (self._log_dynamics + reward) - log_z[pair])
+
+    def valid_moments(
+        self, reward: Floats, features: csr_matrix, n_draws: int, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """E[f | valid] of every pair (P, d), and the mean of Var[f | valid] over pairs with their weights (d, d)."""
+        engine = self.engine
+        means = np.zeros((engine.n_pairs, features.shape[1]))
+        variance = np.zeros((features.shape[1],) * 2)
+        wanted = np.full(engine.n_pairs, n_draws, dtype=np.int64)
+        for pair, edges, lengths, valid in self._checked(reward, wanted, rng):
+            rows = np.asarray((self._uses(edges, lengths, valid) @ features).todense())
+            own = pair[valid]
+            n = np.bincount(own, minlength=engine.n_pairs)
+            share = 1.0 / np.maximum(n, 1)
+            np.add.at(means, own, rows * share[own][:, None])
+            centred = (rows - means[own]) * np.sqrt((engine.weight / np.maximum(n - 1, 1))[own])[:, None]
+            variance += centred.T @ centred
+        return means, variance
+
+    def _checked(self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator) -> Iterator[Checked]:
+        """Draws of pairs in batches, all of a pair's in one, and which of them keep the rules."""
+        engine = self.engine
+        served = np.zeros(engine.n_pairs, dtype=np.bool_)
+        log_weight = self._log_dynamics + reward
+        shared = iter(()) if engine.shared is None else engine.shared.draw(log_weight, wanted, rng)
+        for pair, edges, lengths in _gathered(shared):
+            served[pair] = True
+            yield pair, edges, lengths, self._valid(pair, edges, lengths)
+        for left in np.flatnonzero(~served & (wanted > 0)).tolist():
+            walks = engine.alone(left, reward).draw(int(wanted[left]), rng)
+            kept = np.flatnonzero(self.network.source != engine.goal[left])
+            pair, edges, lengths = np.full(len(walks), left), kept[walks.edges], walks.lengths.astype(np.int64)
+            yield pair, edges, lengths, self._valid(pair, edges, lengths)
+
+    def _valid(
+        self, pair: NDArray[np.int64], edges: NDArray[np.int64], lengths: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        return self.compiled.check(Walks(self.network.any_task, self.engine.start[pair], edges, offsets))
+
+    def _uses(self, edges: NDArray[np.int64], lengths: NDArray[np.int64], which: NDArray[np.bool_]) -> csr_matrix:
+        """How often each of these walks uses each world edge, as sparse rows."""
+        owner, mine = np.repeat(np.cumsum(which) - 1, lengths), np.repeat(which, lengths)
+        shape = (int(which.sum()), len(self.network.source))
+        return csr_matrix((np.ones(int(mine.sum())), (owner[mine], edges[mine])), shape=shape)
+
+    def _refuse_hopeless(self, draws: Draws) -> None:
+        hopeless = np.flatnonzero(draws.acceptance < LEAST_ACCEPTANCE)
+        if len(hopeless):
+            pair, network = int(hopeless[np.argmin(draws.acceptance[hopeless])]), self.network
+            more = f" ({len(hopeless) - 1} more such pairs)" if len(hopeless) > 1 else ""
+            raise EngineError(
+                f"rejection is hopeless for trips from {network.describe_state(int(self.engine.start[pair]))} to "
+                f"{network.describe_state(int(self.engine.goal[pair]))}{more}: {draws.n_valid[pair]} of "
+                f"{draws.n[pair]} draws also kept {', '.join(map(repr, self.rejecting))}. Raise max_nodes so that more "
+                "is multiplied in, loosen a rule, or leave these trips out."
+            )
+
+    def log_weights(self, draws: Draws, reward: Floats) -> Floats:
+        """R + log of the transitions of every invalid draw (K,)."""
+        total: Floats = draws.uses @ (self._log_dynamics + reward)
+        return total
+
+    def value(self, reward: Floats, draws: Draws, with_visits: bool = True) -> RejectValue:
+        """log Z of every pair and the uses of edges, from draws that were made under a reward near this one."""
+        engine = self.engine
+        log_weight = self.log_weights(draws, reward)
+        invalid = np.zeros(engine.n_pairs)
+        spread = np.zeros(engine.n_pairs)
+        acceptance = np.ones(engine.n_pairs)
+        shares = np.zeros(len(draws.pair))
+
+        def accept(pairs: slice | NDArray[np.int64], log_z: Floats) -> Floats:
+            """The weights of a goal's pairs, which stand in a row, over their acceptance."""
+            chosen = np.arange(engine.n_pairs)[pairs]
+            first, size = int(chosen[0]), len(chosen)
+            here = slice(*np.searchsorted(draws.pair, [first, first + size]).tolist())
+            own = draws.pair[here] - first
+            ratio = np.exp(log_weight[here] - log_z[own] - draws.log_prob[here])
+            shares[here] = ratio / draws.n[draws.pair[here]]
+            invalid[chosen] = np.bincount(own, weights=shares[here], minlength=size)
+            spread[chosen] = np.bincount(own, weights=shares[here] * ratio, minlength=size)
+            acceptance[chosen] = np.maximum(1.0 - invalid[chosen], LEAST_ACCEPTANCE)
+            return np.asarray(engine.weight[chosen] / acceptance[chosen])
+
+        found = engine.value(reward, with_visits, accept) if with_visits else engine.value(reward, False)
+        if not with_visits:
+            accept(slice(None), found.log_z)
+        taken = shares * (engine.weight / acceptance)[draws.pair]
+        variance = np.maximum(spread - invalid**2, 0.0) / (draws.n * acceptance**2)
+        return RejectValue(
+            found.log_z + np.log(acceptance),
+            acceptance,
+            found.visits - draws.uses.T @ taken if with_visits else found.visits,
+            variance,
+        )
+
+
+def trip_partitions(
+    network: Network,
+    constraint: Constraint | None,
+    starts: NDArray[np.int64],
+    goals: NDArray[np.int64],
+    reward: Floats,
+    max_nodes: int | None,
+    discount: float,
+) -> tuple[Floats, Floats]:
+    """log Z of each trip's pair (n,), and its standard error: 0 where the rules fit the product, else by rejection.
+
+    Rejection draws with a seed of its own, so that the same question has the same answer.
+    """
+    ones, budget = np.ones(len(starts)), trip_budget(max_nodes, network)
+    try:
+        engine = TripEngine(network, constraint, starts, goals, ones, budget, discount)
+        return engine.value(reward, with_visits=False).log_z[engine.pair_of], np.zeros(len(starts))
+    except ProductTooLargeError:
+        if discount != 1.0:
+            raise
+    trips = RejectTrips(network, constraint, starts, goals, ones, budget)
+    draws = trips.draw(reward, SCORE_DRAWS, np.random.default_rng(0))
+    found = trips.value(reward, draws, with_visits=False)
+    pair_of = trips.engine.pair_of
+    return found.log_z[pair_of], np.sqrt(found.variance[pair_of])
+
+
+Batch = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+"""Walks in a row: the pair of each, their world edges one after the other, their lengths."""
+
+Checked = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]
+"""The same, and which of them are valid."""
+
+
+def _gathered(walks: Iterator[Batch]) -> Iterator[Batch]:
+    """The walks of several goals together, in pieces whose padded table stays small."""
+    kept: list[Batch] = []
+    longest, n = 0, 0
+    for batch in walks:
+        kept.append(batch)
+        longest, n = max(longest, int(batch[2].max(initial=0))), n + len(batch[0])
+        if longest * n > CELLS:
+            yield tuple(np.concatenate(parts) for parts in zip(*kept, strict=True))  # type: ignore[misc]
+            kept, longest, n = [], 0, 0
+    if kept:
+        yield tuple(np.concatenate(parts) for parts in zip(*kept, strict=True))  # type: ignore[misc]
+
+
+def _sorted(
+    n: NDArray[np.int64], n_valid: NDArray[np.int64], pair: NDArray[np.int64], uses: csr_matrix, log_prob: Floats
+) -> Draws:
+    order = np.argsort(pair, kind="stable")
+    return Draws(n, n_valid, pair[order], uses[order], log_prob[order])

@@ -1,0 +1,278 @@
+"""method="reject": learning under rules that do not fit the product, from exact draws of what does.
+
+The fit begins at the optimum of the rules that fit, which is exact. Then, in rounds: draw trips from the relaxation at
+the present weights, and take steps on the loss that these draws estimate (`RejectTrips`), until the weights have moved
+on or the loss of these draws is at its optimum. It ends when fresh draws see no gradient above its noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmen.engines.reject_trips import Draws, RejectTrips
+from xmen.engines.trips import trip_budget
+from xmen.errors import DivergenceError, EngineError
+from xmen.methods.coordinates import Value
+from xmen.methods.lbfgs import Lbfgs, LbfgsState
+from xmen.methods.method import Method
+from xmen.methods.network_run import NeuralRun
+from xmen.methods.network_training import Training
+from xmen.methods.runs import FitSettings, Outcome, Run, Task
+from xmen.methods.seeds import seed_sequence
+from xmen.methods.trips import TripObjective, TripRun, TripState
+from xmen.notices import ConvergenceWarning, notify
+from xmen.options import require_whole
+from xmen.progress.monitor import Monitor
+from xmen.rewards import Floats
+from xmen.rewards.neural import NeuralReward
+from xmen.worlds.network import Network
+
+NOISE = 2.0  # a gradient within this many of its standard errors is as small as it can be seen to be
+LEAST_ROUNDS = 3
+ONLY_TRIPS = "method='reject' learns from trips through a Network; for other worlds use 'exact' or 'cells'."
+MOST_CHANGE = 0.03  # of the acceptance in a round: invalid draws cannot speak for longer ones that they never saw
+
+
+@dataclass(frozen=True, repr=False)
+class Reject(Method):
+    """Learn from rejection's exact draws: for rules on a network that do not fit the product, such as no link twice.
+
+    Parameters
+    ----------
+    n_draws
+        Draws of every distinct pair of a start and a goal in a round; ten times as many where few are valid.
+    redraw_every
+        Steps after which the draws are made anew, at the latest.
+
+    Examples
+    --------
+    >>> import xmen as xm
+    >>> xm.Reject(n_draws=200)
+    Reject(n_draws=200)
+    """
+
+    n_draws: int = 64
+    redraw_every: int = 12
+
+    name = "reject"
+    default_max_iter = 1000
+    takes_trips = keeps_fixed = True
+
+    def __post_init__(self) -> None:
+        require_whole("n_draws", self.n_draws, least=2)
+        require_whole("redraw_every", self.redraw_every, least=2)
+
+    def run(self, task: Task, settings: FitSettings) -> Run[Any]:
+        raise EngineError(ONLY_TRIPS)
+
+    def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:
+        raise EngineError(ONLY_TRIPS)
+
+    def trip_run(self, task: Task, settings: FitSettings, network: Network) -> RejectRun:
+        if task.discount != 1.0:
+            raise EngineError("method='reject' needs discount = 1: raise max_nodes so that the rules fit the product.")
+        demos = task.demos
+        counted = np.flatnonzero(demos.weights > 0)
+        trips = demos.walks.starts[counted], demos.walks.last_states[counted], demos.weights[counted]
+        budget = trip_budget(settings.engine.max_nodes, network)
+        return RejectRun(task, settings, RejectTrips(network, task.constraint, *trips, budget), self)
+
+
+class RejectObjective:
+    """The loss that one round's draws estimate, and its gradient."""
+
+    def __init__(self, trips: RejectTrips, exact: TripObjective, draws: Draws) -> None:
+        self.trips, self.exact, self.draws = trips, exact, draws
+
+    def __call__(self, moved: Floats) -> Value:
+        coordinates, rows = self.exact.coordinates, self.exact.rows
+        weights = coordinates.full(moved)
+        try:
+            found = self.trips.value(rows @ weights, self.draws)
+        except DivergenceError:
+            return Value(np.inf, np.full(len(moved), np.nan))
+        loss = float(self.trips.engine.weight @ found.log_z) - float(weights @ self.exact.demo_features)
+        return coordinates.penalised(weights, loss, rows.T @ found.visits - self.exact.demo_features)
+
+    def acceptance(self, weights: Floats) -> float:
+        """The mean acceptance that these draws expect at all weights (d,)."""
+        found = self.trips.value(self.exact.rows @ weights, self.draws, with_visits=False)
+        return float(self.trips.engine.weight @ found.acceptance / self.trips.engine.weight.sum())
+
+    def noise(self, weights: Floats, pair_features: Floats) -> tuple[float, Floats]:
+        """The standard error of the loss, and the covariance (d, d) of the gradient, at all weights (d,).
+
+        The influence of an invalid draw on a pair's E[f | valid] is its weight times that expectation less its own f;
+        the features of the pair's own demonstrations (P, d) stand in for the expectation.
+        """
+        found = self.trips.value(self.exact.rows @ weights, self.draws, with_visits=False)
+        loss_std = float(np.sqrt(self.trips.engine.weight**2 @ found.variance))
+        draws, pair = self.draws, self.draws.pair
+        scale = (self.trips.engine.weight / found.acceptance / draws.n)[pair]
+        difference = pair_features[pair] - np.asarray((draws.uses @ self.exact.rows).todense())
+        influence = csr_matrix(difference * scale[:, None])
+        covariance: Floats = (influence.T @ influence).toarray()
+        return loss_std, covariance
+
+
+class RejectState(NamedTuple):
+    """Where a run stands: a TripState, the round (0: the rules that fit), and where and how long ago it drew."""
+
+    weights: Floats
+    loss: float
+    gradient: Floats
+    steps: Floats
+    changes: Floats
+    finished: bool
+    n_calls: int
+    iteration: int
+    offset: float
+    stuck: int
+    round: int
+    anchor: Floats
+    since: int
+    seed: dict[str, Any]
+
+    @property
+    def trip(self) -> TripState:
+        """The state of the fit to the rules that fit."""
+        return TripState(*self[:10])
+
+    def moved(self, inner: LbfgsState, **changes: Any) -> RejectState:
+        """The same run after a step of its optimiser."""
+        return self._replace(**inner._asdict())._replace(**changes)
+
+
+class RejectRun(Run[RejectState]):
+    """Rounds of draws and steps, from the optimum of the rules that fit."""
+
+    state_type = RejectState
+
+    def __init__(self, task: Task, settings: FitSettings, trips: RejectTrips, method: Reject) -> None:
+        self.task, self.trips, self.method, self.seed = task, trips, method, settings.seed
+        self.relaxed = TripRun(task, settings, trips.engine)
+        self.coordinates = self.relaxed.coordinates
+        self.max_iter = self.relaxed.max_iter
+        self._drawn: tuple[int, RejectObjective] | None = None
+        demos, engine = task.demos, trips.engine
+        rows = task.features.contract(demos.walks.visit_rows())[demos.weights > 0]
+        shares = demos.weights[demos.weights > 0] / engine.weight[engine.pair_of]
+        self.pair_features: Floats = np.zeros((engine.n_pairs, task.features.d))
+        np.add.at(self.pair_features, engine.pair_of, rows * shares[:, None])
+
+    def start(self) -> RejectState:
+        state, seeds = self.relaxed.start(), seed_sequence(self.seed)
+        seed = {"entropy": seeds.entropy, "spawn_key": list(seeds.spawn_key)}
+        return RejectState(*state, round=0, anchor=state.weights, since=0, seed=seed)
+
+    def finished(self, state: RejectState) -> bool:
+        return state.finished or state.iteration >= self.max_iter
+
+    def objective(self, state: RejectState) -> RejectObjective:
+        """The loss of the state's round; the draws are a function of its seed, its round and its anchor."""
+        if self._drawn is None or self._drawn[0] != state.round:
+            key = (*state.seed["spawn_key"], state.round)
+            rng = np.random.default_rng(np.random.SeedSequence(state.seed["entropy"], spawn_key=key))
+            reward = self.relaxed.objective.rows @ self.coordinates.full(state.anchor)
+            draws = self.trips.draw(reward, self.method.n_draws, rng)
+            self._drawn = state.round, RejectObjective(self.trips, self.relaxed.objective, draws)
+        return self._drawn[1]
+
+    def step(self, state: RejectState) -> tuple[RejectState, dict[str, float]]:
+        if state.round == 0:
+            trip, entry = self.relaxed.step(state.trip)
+            state = state._replace(**trip._asdict())
+            return (self._redraw(state, judge=False)[0] if trip.finished else state), entry
+        optimiser = self._optimiser(self.objective(state))
+        inner = optimiser.step(LbfgsState(*state[:8]))
+        far = self._too_far(state, inner.weights)
+        if far is not None:
+            held = inner._replace(weights=far, steps=inner.steps[:0], changes=inner.changes[:0])
+            return self._redraw(state.moved(held), judge=False)
+        state = state.moved(inner, finished=False, since=state.since + 1)
+        if inner.finished or state.since >= self.method.redraw_every:
+            return self._redraw(state, judge=True)
+        return state, self._entry(state)
+
+    def _too_far(self, state: RejectState, weights: Floats) -> Floats | None:
+        """Where to stop on the way to these weights, if their acceptance is too far from that of the draws."""
+        objective, full = self.objective(state), self.coordinates.full
+        here = objective.acceptance(full(state.anchor))
+        share = 1.0
+        while share > 0.01:
+            there = state.weights + share * (weights - state.weights)
+            if abs(objective.acceptance(full(there)) - here) <= MOST_CHANGE:
+                break
+            share /= 2.0
+        return None if share == 1.0 else there
+
+    def _optimiser(self, objective: RejectObjective) -> Lbfgs:
+        relaxed = self.relaxed.optimiser
+        return Lbfgs(objective, relaxed.scale, relaxed.reach, relaxed.tol, relaxed.metric)
+
+    def _redraw(self, state: RejectState, judge: bool) -> tuple[RejectState, dict[str, float]]:
+        """The next round: fresh draws at the present weights, which also judge them."""
+        expected = state.loss
+        state = state._replace(round=state.round + 1, anchor=state.weights, since=0)
+        objective = self.objective(state)
+        value = objective(state.weights)
+        fresh = LbfgsState(
+            state.weights, value.loss, value.gradient, state.steps, state.changes, False, state.n_calls, state.iteration
+        )
+        state = state.moved(fresh)
+        entry = self._entry(state)
+        if judge and state.round >= LEAST_ROUNDS:
+            scale, tol = self.relaxed.optimiser.scale, self.relaxed.optimiser.tol
+            size = float(np.linalg.norm(value.gradient / scale))
+            noise = float(np.sqrt(np.sum(self._gradient_variance(state) / scale**2)))
+            # The last draws and these agree: on where the optimum is, and on how much loss there is.
+            same = abs(value.loss - expected) <= NOISE * np.sqrt(2.0) * entry["loss_std"] + tol
+            state = state._replace(finished=bool(same and size <= NOISE * noise + tol))
+        return state, entry
+
+    def _gradient_variance(self, state: RejectState) -> Floats:
+        weights = self.coordinates.full(state.weights)
+        covariance = self.objective(state).noise(weights, self.pair_features)[1]
+        variance: Floats = np.diag(covariance)[self.coordinates.free]
+        return variance
+
+    def _entry(self, state: RejectState) -> dict[str, float]:
+        objective = self.objective(state)
+        weights = self.coordinates.full(state.weights)
+        loss_std, covariance = objective.noise(weights, self.pair_features)
+        acceptance = objective.draws.acceptance
+        return {
+            "loss": state.loss,
+            "loss_std": loss_std,
+            "gradient_norm": float(np.linalg.norm(state.gradient)),
+            "gradient_std": float(np.sqrt(np.trace(covariance))),
+            "acceptance": float(self.trips.engine.weight @ acceptance / self.trips.engine.weight.sum()),
+            "least_acceptance": float(acceptance.min()),
+            "round": state.round,
+        }
+
+    def conclude(self, state: RejectState, monitor: Monitor) -> Outcome:
+        if state.round == 0:
+            notify(
+                f"stopped after {state.iteration} iterations, before any draw: these are the weights of the rules that "
+                f"fit ({', '.join(map(repr, self.trips.multiplied)) or 'none'}). Raise max_iter.",
+                ConvergenceWarning,
+            )
+            return self.relaxed.conclude(state.trip, monitor)
+        if not (state.finished or monitor.stopped or monitor.interrupted):
+            notify(
+                f"stopped after max_iter = {self.max_iter} iterations with a gradient norm of "
+                f"{np.linalg.norm(state.gradient):.3g}, still above its noise. Raise max_iter, or Reject(n_draws=...).",
+                ConvergenceWarning,
+            )
+        engine, objective = self.trips.engine, self.objective(state)
+        weights = self.coordinates.full(state.weights)
+        learned = {
+            "acceptance_": np.column_stack([engine.start, engine.goal, objective.draws.acceptance]),
+            "gradient_noise_": objective.noise(weights, self.pair_features)[1],
+        }
+        return Outcome(self.coordinates.full(state.weights), state.finished, None, learned)
