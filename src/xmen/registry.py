@@ -11,6 +11,7 @@ from xmen.baselines.relative_entropy import RelativeEntropyIRL
 from xmen.learners.base import Learner
 from xmen.learners.causal import CausalXMEN
 from xmen.learners.xmen import XMEN
+from xmen.problem import problem_parts, read_problem
 from xmen.storage.models import load_model
 
 LEARNERS: dict[str, type[Learner]] = {
@@ -25,4 +26,4 @@ def load(path: str | os.PathLike[str], module: Any = None) -> Any:
     A network made of torch's own layers comes back by itself. For a neural reward by another torch module, give the
     same kind of `module` again, with any numbers: it is copied, and filled with those that were saved.
     """
-    return load_model(path, module)
+    return load_model(path, module, lambda file: problem_parts(read_problem(file)))

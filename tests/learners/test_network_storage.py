@@ -14,6 +14,7 @@ import pytest
 
 import xmen as xm
 from learners.tasks import grid_task
+from xmen.storage.sealing import seal
 
 torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen[neural]")
 nn = torch.nn
@@ -193,7 +194,7 @@ def test_any_wrong_value_is_a_storage_error(tmp_path):
         for nonsense in (3, {"is": "magic"}, [{}], "x", {"layer": "Sequential", "parts": [["0", {"layer": "exec"}]]}):
             document = json.loads(json.dumps(original))
             document["learned"]["reward_"][field] = nonsense
-            file.write_text(json.dumps(document))
+            file.write_bytes(seal(json.dumps(document).encode()))
             with pytest.raises(xm.StorageError):
                 xm.load(tmp_path / "m")
 

@@ -11,6 +11,7 @@ import xmen as xm
 from policies.histories import Solved, TooLarge, Tree, best_chance, solve, solve_for
 from strategies import cases, random_formula, random_world
 from xmen.errors import EngineError, InfeasibleError
+from xmen.storage.sealing import seal
 
 N_CASES = cases(120)
 
@@ -173,5 +174,8 @@ def test_a_damaged_policy_is_refused(tmp_path: Path) -> None:
     xm.plan(grid).save(tmp_path / "policy")
     file = tmp_path / "policy" / "model.json"
     file.write_text(file.read_text().replace('"sure"', '"lucky"'))
+    with pytest.raises(xm.StorageError, match="damaged, or was changed by hand"):
+        xm.load(tmp_path / "policy")
+    file.write_bytes(seal(file.read_bytes()))
     with pytest.raises(xm.StorageError, match=r"damaged.*lucky"):
         xm.load(tmp_path / "policy")

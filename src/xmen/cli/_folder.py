@@ -1,7 +1,7 @@
 """The folder that `xmen fit` writes: the model, the problem it answers, its demonstrations, and a checkpoint.
 
-model.json, arrays.safetensors      the model: `xm.load(folder)` reads it
 problem.toml                        the problem with the learned weights, a problem file like any other
+model.json, arrays.safetensors      the model, which refers to the problem file: `xm.load(folder)` reads both
 problem_demos.csv, ...              what the problem file names
 checkpoint.safetensors              while a fit is not finished: `xmen fit --resume` goes on from it
 """
@@ -9,23 +9,20 @@ checkpoint.safetensors              while a fit is not finished: `xmen fit --res
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import numpy as np
 
 from xmen.cli._names import named_features
 from xmen.errors import StorageError, XmenError
+from xmen.files import half_written
 from xmen.learners.base import Learner
-from xmen.problem import Problem, read_problem, write_problem
-from xmen.storage.checkpoint import DOCUMENT
-from xmen.storage.checkpoint import FORMAT as CHECKPOINT_FORMAT
-from xmen.storage.checkpoint import FORMAT_VERSION as CHECKPOINT_VERSION
-from xmen.storage.models import FORMAT, FORMAT_VERSION, MODEL, read_document, unpack_arrays
+from xmen.problem import Problem, problem_files, problem_parts, read_problem
+from xmen.storage.checkpoint import read_checkpoint
+from xmen.storage.models import PROBLEM, has_model, save_with_problem
 from xmen.worlds import MDP, GridWorld
 
-PROBLEM, CHECKPOINT = "problem.toml", "checkpoint.safetensors"
-_SCRATCH = ".xmen-saving"
+CHECKPOINT = "checkpoint.safetensors"
 
 
 def claim(folder: Path, path: Path, problem: Problem, force: bool = False) -> Path:
@@ -40,12 +37,12 @@ def claim(folder: Path, path: Path, problem: Problem, force: bool = False) -> Pa
         if not folder.parent.is_dir():
             raise StorageError(f"--out {folder}: there is no folder {str(folder.parent)!r}; make it first")
         folder.mkdir()
-    elif not (_is_free(folder) or _has_model(folder) or _has_checkpoint(folder)):
+    elif not (_is_free(folder) or has_model(folder) or _has_checkpoint(folder)):
         raise StorageError(
             f"--out {folder}: this folder holds other things and no xmen model: nothing is written there. "
             "Choose another folder."
         )
-    elif not force and _has_model(folder) and (reason := _other_problem(folder, path, problem)):
+    elif not force and has_model(folder) and (reason := _other_problem(folder, path, problem)):
         raise StorageError(
             f"--out {folder}: {reason}. Choose another folder with --out, or replace the model with --force."
         )
@@ -96,36 +93,19 @@ def release(folder: Path) -> None:
 
 
 def save_model(model: Learner, problem: Problem, folder: Path) -> None:
-    """Write model and problem. A crash leaves the old model, or one that says it is damaged, never a wrong one."""
-    scratch = folder / _SCRATCH
-    shutil.rmtree(scratch, ignore_errors=True)
-    try:
-        model.save(scratch)
-        write_problem(problem, scratch / PROBLEM)
-        for file in sorted(scratch.iterdir(), key=lambda file: (file.name == MODEL, file.name)):
-            os.replace(file, folder / file.name)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    """Write model and problem by one rename: whatever happens, the old model is there or the new one."""
+    files = {file.name: content for file, content in problem_files(problem, folder / PROBLEM).items()}
+    save_with_problem(model, folder, files, problem_parts(problem))
 
 
 def _is_free(folder: Path) -> bool:
     """Whether nothing is there but what a killed run of xmen may have left half written."""
-    return all(entry.name == _SCRATCH or entry.name.startswith(f".{CHECKPOINT}.") for entry in folder.iterdir())
-
-
-def _has_model(folder: Path) -> bool:
-    try:
-        read_document((folder / MODEL).read_bytes(), folder / MODEL, FORMAT, FORMAT_VERSION)
-    except (OSError, StorageError):
-        return False
-    return True
+    return all(half_written(entry.name) for entry in folder.iterdir())
 
 
 def _has_checkpoint(folder: Path) -> bool:
-    file = folder / CHECKPOINT
     try:
-        text = unpack_arrays(file.read_bytes(), file)[DOCUMENT].tobytes()
-        read_document(text, file, CHECKPOINT_FORMAT, CHECKPOINT_VERSION)
-    except (OSError, KeyError, StorageError):
+        read_checkpoint(folder / CHECKPOINT, whole=False)
+    except StorageError:
         return False
     return True

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xmen.cli._folder import CHECKPOINT, PROBLEM
+from xmen.cli._folder import CHECKPOINT
 from xmen.cli._output import print_notes
 from xmen.constraints.constraint import Constraint, conjunction
 from xmen.constraints.text import parse_constraint
@@ -16,7 +16,7 @@ from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError,
 from xmen.learners.base import Learner
 from xmen.problem import Problem, read_problem
 from xmen.registry import load
-from xmen.storage.models import MODEL
+from xmen.storage.models import PROBLEM, has_model
 from xmen.worlds import Network, Trajectory
 
 
@@ -71,7 +71,7 @@ def open_source(path: Path, demos: Path | None = None) -> Source:
     """A problem file, or a model's folder: written by `xmen fit`, or by `model.save` in Python."""
     if not path.is_dir():
         return Source(path, open_problem(path, demos))
-    if not (path / MODEL).exists() and (path / CHECKPOINT).exists():
+    if not has_model(path) and (path / CHECKPOINT).exists():
         raise StorageError(
             f"{path}: the fit in this folder is not finished. The same xmen fit command with --resume goes on."
         )

@@ -6,6 +6,7 @@ starter, the weights below and a fixed seed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -15,6 +16,7 @@ import typer
 
 from xmen.cli._output import print_json, working
 from xmen.errors import FileFormatError
+from xmen.files import write_whole
 from xmen.problem import read_problem
 from xmen.rewards import LinearReward
 from xmen.worlds import write_demos
@@ -52,8 +54,7 @@ def run_new(path: Path, kind: str, force: bool, as_json: bool) -> None:
     there = [str(file) for file in content if file.exists()]
     if there and not force:
         raise FileFormatError(f"{', '.join(there)}: already there; choose another name, or --force to replace")
-    for file, data in content.items():
-        file.write_bytes(data)
+    _write_all(content)
     if as_json:
         print_json({"problem": str(path), "files": [str(file) for file in content]})
         return
@@ -66,6 +67,18 @@ def run_new(path: Path, kind: str, force: bool, as_json: bool) -> None:
         (f"xmen plot {model}", "a picture of all of this"),
     ):
         typer.echo(f"  {command}\n      {what}")
+
+
+def _write_all(content: Mapping[Path, bytes]) -> None:
+    """All of the files, or none of those that were not there."""
+    fresh = [file for file in content if not file.exists()]
+    try:
+        for file, data in content.items():
+            write_whole(file, data)
+    except BaseException:
+        for file in fresh:
+            file.unlink(missing_ok=True)
+        raise
 
 
 def write_starter(path: Path, kind: str) -> list[Path]:

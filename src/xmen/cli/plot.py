@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,6 +12,7 @@ from xmen.cli._output import NO, YES, check_target, print_facts, print_json, pri
 from xmen.cli._pictures import WHAT, Panel, Pictures, pictures_of
 from xmen.cli._source import extra_rules, open_source
 from xmen.errors import EngineError
+from xmen.files import write_whole
 from xmen.worlds import check_demos
 
 SUFFIXES = (".png", ".pdf", ".svg")
@@ -78,4 +80,6 @@ def _draw(panels: Sequence[Panel], target: Path, pictures: Pictures) -> None:
         ax.set_title(panel.title)
     for ax in axes.flat[len(panels) :]:
         ax.set_axis_off()
-    figure.savefig(target, dpi=DPI)
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=DPI, format=target.suffix.lower().removeprefix("."))
+    write_whole(target, picture.getvalue())

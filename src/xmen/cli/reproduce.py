@@ -57,7 +57,8 @@ def _finished(name: str, out: Path, quick: bool, seed: int, data: Path | None) -
     asked = (quick, seed, None if data is None else str(data))
     if record is None or (record.quick, record.seed, record.data) != asked:
         return None
-    return record if all((out / picture.file).exists() for picture in record.pictures) else None
+    files = [out / picture.file for picture in record.pictures]
+    return record if all(file.is_file() and not file.is_symlink() for file in files) else None
 
 
 @contextmanager

@@ -15,6 +15,7 @@ Everything but the times depends on the seed alone; figures that show times say 
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +26,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
+from xmen.errors import StorageError
+from xmen.files import write_whole
 from xmen.progress.monitor import Callback
+from xmen.storage.sealing import check_seal, sealed_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,19 +81,27 @@ class Record:
 
     def write(self, path: Path) -> None:
         """As JSON."""
-        path.write_text(json.dumps({"format": FORMAT, **asdict(self)}, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        write_whole(path, sealed_json({"format": FORMAT, **asdict(self)}))
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
         """The record in a file; None when there is none that this version wrote whole."""
         try:
-            found = json.loads(path.read_text("utf-8"))
+            data = path.read_bytes()
+            check_seal(data, path)
+            found = json.loads(data)
             if found.pop("format") != FORMAT:
                 return None
+            del found["sha256"]
             found["pictures"] = [Picture(**one) for one in found["pictures"]]
             found["tables"] = [Table(**one) for one in found["tables"]]
-            return cls(**found)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            record = cls(**found)
+            for table in record.tables:
+                table.cells()
+            # A picture lies beside its record, under a plain name: nothing else is ever read, or shown.
+            beside = all(Path(one.file).name == one.file and one.file.endswith(".png") for one in record.pictures)
+            return record if beside else None
+        except (OSError, StorageError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
 
 
@@ -166,7 +178,9 @@ class Notebook:
         import matplotlib.pyplot as plt
 
         # Without the software's version in it, equal figures are equal files.
-        figure.savefig(self.folder / f"{name}.png", dpi=120, bbox_inches="tight", metadata={"Software": None})
+        picture = io.BytesIO()
+        figure.savefig(picture, format="png", dpi=120, bbox_inches="tight", metadata={"Software": None})
+        write_whole(self.folder / f"{name}.png", picture.getvalue())
         plt.close(figure)
         self.record.pictures.append(Picture(f"{name}.png", " ".join(caption.split()), timed))
 

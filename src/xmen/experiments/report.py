@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from xmen.experiments.notebook import Picture, Record, Table
+from xmen.files import write_whole
 
 PACKAGES = ("xmen", "numpy", "scipy", "numba", "pycryptosat", "matplotlib")
 STYLE = """
@@ -41,7 +42,7 @@ def versions() -> dict[str, str]:
 def write_report(records: Sequence[Record], folder: Path) -> Path:
     """`report.html` in the folder that has the figures."""
     path = folder / "report.html"
-    path.write_text(html(records, folder), "utf-8")
+    write_whole(path, html(records, folder).encode())
     return path
 
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Distribution, Seed
 from xmen.engines.settings import EngineSettings
+from xmen.errors import XmenError
 from xmen.methods.coordinates import Coordinates, read_l2
 from xmen.methods.demonstrations import Demonstrations
 from xmen.options import Options, require_number, require_whole
@@ -20,6 +22,7 @@ from xmen.progress.monitor import Monitor
 from xmen.rewards import Floats, Reward
 from xmen.rewards.features import Features
 from xmen.storage.checkpoint import Checkpoint
+from xmen.storage.models import FOREIGN
 
 DEFAULT_TOL = 1e-7  # of a gradient; a method that measures otherwise has its own in place of it
 
@@ -124,13 +127,22 @@ def drive(run: Run[State], monitor: Monitor, checkpoint: Checkpoint | None) -> O
     if stored is None:
         state = run.start()
     else:
+        assert checkpoint is not None
         state, history = stored
+        if wrong := _unlike(state, run.start()):
+            raise checkpoint.misfit(ValueError(wrong))
         monitor.resume(history)
     # In one name, so that no Ctrl-C can come between a step, what to record of it, and how many there are then.
     reached: tuple[State, dict[str, float], int] = (state, {}, len(monitor.history))
     with monitor:
         while not run.finished(reached[0]):
-            reached = (*run.step(reached[0]), reached[2] + 1)
+            try:
+                reached = (*run.step(reached[0]), reached[2] + 1)
+            except FOREIGN as error:
+                if stored is None or reached[0] is not state or isinstance(error, XmenError):
+                    raise
+                assert checkpoint is not None
+                raise checkpoint.misfit(error) from error
             stop = monitor.record(**reached[1])
             if checkpoint is not None and (run.stores_every_step or checkpoint.due(reached[2])):
                 checkpoint.save(reached[0], monitor.history)
@@ -142,3 +154,16 @@ def drive(run: Run[State], monitor: Monitor, checkpoint: Checkpoint | None) -> O
     if checkpoint is not None:
         checkpoint.save(state, monitor.history)
     return run.conclude(state, monitor)
+
+
+def _unlike(state: tuple[Any, ...], fresh: tuple[Any, ...]) -> str:
+    """What makes a stored state none of this run; '' for nothing. Only the rows of matrices come and go."""
+    for name, value, known in zip(fresh._fields, state, fresh, strict=True):  # type: ignore[attr-defined]
+        if isinstance(known, bool | int | np.ndarray) and type(value) is not type(known):
+            return f"{name} is a {type(value).__name__}"
+        if not isinstance(known, np.ndarray):
+            continue
+        free = 1 if known.ndim > 1 else 0
+        if value.ndim != known.ndim or value.dtype != known.dtype or value.shape[free:] != known.shape[free:]:
+            return f"{name} has the shape {value.shape} and not {known.shape}"
+    return ""

@@ -40,6 +40,14 @@ events may be `{ nodes = ["a", "b"] }`. A feature is "steps" (1 everywhere), "go
 the state to a terminal one), the name of an event (1 where it holds), or a numeric attribute of a graph's edges.
 """
 
-from xmen.problem.problem import FORMAT, Problem, Settings, read_problem, write_problem
+from xmen.problem.problem import (
+    FORMAT,
+    Problem,
+    Settings,
+    problem_files,
+    problem_parts,
+    read_problem,
+    write_problem,
+)
 
-__all__ = ["FORMAT", "Problem", "Settings", "read_problem", "write_problem"]
+__all__ = ["FORMAT", "Problem", "Settings", "problem_files", "problem_parts", "read_problem", "write_problem"]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from xmen.constraints.text import parse_constraint
 from xmen.errors import FileFormatError
+from xmen.files import write_whole
 from xmen.problem._toml import toml_text
 from xmen.problem.problem import Problem
-from xmen.storage.models import write_file
 
 
 @dataclass(frozen=True)
@@ -50,5 +50,5 @@ def append_rules(path: Path, problem: Problem, rules: Sequence[NewRule]) -> list
             f"{path}: rules cannot be added to this file ({error}). Spell its rules as [[constraints]] tables, or "
             "paste the new ones by hand."
         ) from None
-    write_file(path, after)
+    write_whole(path, after)
     return added

@@ -9,12 +9,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xmen.constraints.constraint import Constraint, conjunction, require_constraint
 from xmen.constraints.text import check_names, parse_constraint
 from xmen.engines.choose import distribution
 from xmen.engines.distribution import ENGINES, Distribution, as_constraint, check_discount
 from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError
 from xmen.events import Event, require_event
+from xmen.files import write_whole
 from xmen.policies.plan import plan
 from xmen.policies.planning import read_validity
 from xmen.policies.policy import Policy
@@ -24,7 +27,7 @@ from xmen.problem._events import read_event, read_events, spell_event
 from xmen.problem._rewards import read_reward, write_reward
 from xmen.problem._toml import toml_text
 from xmen.problem._worlds import GraphFile, read_world, write_world
-from xmen.rewards import Floats, Reward, reward_table
+from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.worlds import MDP, Trajectory
 
 FORMAT = 1
@@ -202,7 +205,12 @@ def write_problem(problem: Problem, path: str | PathLike[str]) -> None:
     demonstrations from another folder to STEM_demos.csv, all beside the file. Nothing is written when a part has no
     text form.
     """
-    target = Path(path)
+    for file, content in problem_files(problem, Path(path)).items():
+        write_whole(file, content)
+
+
+def problem_files(problem: Problem, target: Path) -> dict[Path, bytes]:
+    """The files that `write_problem` writes, the problem file last: content by path."""
     world, files = write_world(problem.world, problem.spelling.graph, target)
     reward, reward_files = write_reward(
         problem.reward, problem.spelling.features, problem.world, problem.events, target
@@ -226,8 +234,18 @@ def write_problem(problem: Problem, path: str | PathLike[str]) -> None:
         "settings": changed,
     }
     text = toml_text({key: value for key, value in document.items() if value})
-    for file, content in {**files, **reward_files, **demo_files, target: text.encode()}.items():
-        file.write_bytes(content)
+    return {**files, **reward_files, **demo_files, target: text.encode()}
+
+
+def problem_parts(problem: Problem) -> dict[str, Any]:
+    """What a model that was learned for the problem has in common with it, by name: the file is enough for both."""
+    parts: dict[str, Any] = {"world": problem.world, "constraint": problem.constraint, "events": dict(problem.events)}
+    reward = problem.reward
+    if isinstance(reward, LinearReward):
+        parts |= {"features": reward.features, "weights": reward.weights}
+    elif reward is not None:
+        parts["weights"] = np.ascontiguousarray(reward_table(reward, problem.world)[:, 0])  # where one holds per state
+    return parts
 
 
 def _spell_events(problem: Problem, target: Path) -> dict[str, Any]:

@@ -9,16 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
 from xmen.errors import StorageError
+from xmen.files import write_whole
 from xmen.progress.monitor import Record
 from xmen.storage.codec import Decoder, Encoder
-from xmen.storage.models import pack_arrays, read_document, unpack_arrays, write_file
+from xmen.storage.models import FOREIGN
+from xmen.storage.sealing import DOCUMENT, Arrays, check_seal, read_document, sealed_arrays, unpack_arrays
 
 FORMAT = "xmen checkpoint"
-FORMAT_VERSION = 1
-DOCUMENT = "document"  # the array that holds the JSON, as bytes: one file, replaced at once
+FORMAT_VERSION = 2  # version 1 had no checksum
 
 State = TypeVar("State", bound=tuple[Any, ...])
 
@@ -46,9 +45,8 @@ class Checkpoint:
             "state": {name: encoder.encode(value, name) for name, value in fields.items()},
             "history": encoder.encode(history, "history"),
         }
-        text = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
         try:
-            write_file(self.file, pack_arrays({**encoder.arrays, DOCUMENT: text}))
+            write_whole(self.file, sealed_arrays(encoder.arrays, document))
         except OSError as error:
             raise StorageError(f"cannot write the checkpoint {self.file}: {error}") from error
 
@@ -57,31 +55,32 @@ class Checkpoint:
         if not self.resume or not self.file.exists():
             self._require_ours()
             return None
-        document, arrays = self._read()
+        document, arrays = read_checkpoint(self.file)
         self._require_same(document, state_type.__name__)
+        if document["format_version"] == 1:
+            raise StorageError(
+                f"{self.file} is a checkpoint of an older xmen, without a checksum: nothing says that it is whole. "
+                "Start the fit anew, without resume."
+            )
         try:
             decoder = Decoder(arrays)
             state = state_type(**{name: decoder.decode(value) for name, value in document["state"].items()})
             history = decoder.decode(document["history"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise StorageError(f"{self.file} is damaged: {type(error).__name__}: {error}") from error
+        except FOREIGN as error:
+            raise self.misfit(error) from error
+        if not isinstance(history, list) or not all(isinstance(record, Record) for record in history):
+            raise self.misfit(TypeError("the history is a list of records"))
         return state, history
 
-    def _read(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        try:
-            data = self.file.read_bytes()
-        except OSError as error:
-            raise StorageError(f"the checkpoint {self.file} cannot be read: {error.strerror}.") from None
-        arrays = unpack_arrays(data, self.file)
-        if DOCUMENT not in arrays:
-            raise StorageError(f"{self.file} was not written by xmen: it does not say that it is an {FORMAT}.")
-        return read_document(arrays.pop(DOCUMENT).tobytes(), self.file, FORMAT, FORMAT_VERSION), arrays
+    def misfit(self, error: Exception) -> StorageError:
+        """The error that says that what is stored is no state of this run."""
+        return StorageError(f"{self.file} is damaged, no run was ever there: {type(error).__name__}: {error}")
 
     def _require_ours(self) -> None:
         """Refuse to replace a file that is not a checkpoint, before any work is done."""
         if self.file.exists():
             try:
-                self._read()
+                read_checkpoint(self.file, whole=False)
             except StorageError as error:
                 raise StorageError(f"the checkpoint would replace a file that is none: {error}") from None
         elif not self.file.parent.is_dir():
@@ -98,6 +97,21 @@ class Checkpoint:
                 f"{self.file} is a checkpoint of another run: {', '.join(other) or 'the method'} differ. Resume with "
                 "the same settings and demonstrations, or choose another checkpoint path."
             )
+
+
+def read_checkpoint(file: Path, whole: bool = True) -> tuple[dict[str, Any], Arrays]:
+    """The document and the arrays of a checkpoint; if `whole`, only with the right checksum."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise StorageError(f"the checkpoint {file} cannot be read: {error.strerror}.") from None
+    arrays = unpack_arrays(data, file)
+    if DOCUMENT not in arrays:
+        raise StorageError(f"{file} was not written by xmen: it does not say that it is an {FORMAT}.")
+    document = read_document(arrays.pop(DOCUMENT).tobytes(), file, FORMAT, FORMAT_VERSION)
+    if whole and document["format_version"] > 1:
+        check_seal(data, file)
+    return document, arrays
 
 
 def digest(value: Any, name: str) -> str:

@@ -1,15 +1,16 @@
 """Settings and learned values as JSON plus named arrays, and back; never pickle.
 
-Plain values stand for themselves. Everything else is an object {"is": kind, ...}; arrays are {"is": "array"} with a
-key into the safetensors file.
+Plain values stand for themselves. Everything else is an object {"is": kind, ...}: a kind of `KINDS` with its fields;
+{"is": "array"} with a key into the safetensors file; or {"is": "problem"}, a part of the problem file beside the model.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,23 +27,97 @@ from xmen.rewards.features import StateReward
 from xmen.rewards.neural import NeuralReward
 from xmen.rewards.sparse import SparseReward
 from xmen.storage.networks import decode_reward, encode_reward
+from xmen.storage.sealing import Arrays
 from xmen.worlds.grid import GridWorld
 from xmen.worlds.mdp import MDP
 from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
 
-Arrays = dict[str, NDArray[Any]]
 
-WORLD_ARRAYS = ("source", "action", "target", "probability", "start", "terminal")
-SPARSE_ARRAYS = ("data", "indices", "indptr")
+class Kind(NamedTuple):
+    """How values of a type are stored: the fields that `make` is called with again, by name."""
+
+    type: type
+    fields: Callable[[Any], Mapping[str, Any]]
+    make: Callable[..., Any]
+    exact: bool = False  # not its subclasses: what they changed would be lost
+
+
+def _of(*names: str) -> Callable[[Any], Mapping[str, Any]]:
+    """The fields that are attributes of the same names."""
+    return lambda value: {name: getattr(value, name) for name in names}
+
+
+def _grid_fields(grid: GridWorld) -> Mapping[str, Any]:
+    same = _of("width", "height", "moves", "horizon", "slip")(grid)
+    return {**same, "start": grid.start_cell, "goal": grid.goal_cell, "walls": sorted(grid.walls)}
+
+
+def _world(
+    n_states: int, n_actions: int, horizon: int | None, start: Any, terminal: Any, made_as: str = "", **rows: Any
+) -> MDP:
+    world = MDP(n_states, n_actions, _rows(rows), start, terminal=np.flatnonzero(terminal), horizon=horizon)
+    # Dividing by sums that are 1 up to rounding changes last digits: put back what was saved.
+    for name, saved in (("probability", rows["probability"]), ("start", start)):
+        if getattr(world, name).shape != saved.shape or not np.allclose(getattr(world, name), saved):
+            raise ValueError(f"the world's {name} is not what it should be")
+        saved.flags.writeable = False
+        setattr(world, name, saved)
+    return world
+
+
+def _network(n_states: int, n_actions: int, horizon: int | None, **rows: Any) -> Network:
+    return Network(n_states, n_actions, _rows(rows), horizon=horizon)
+
+
+def _rows(columns: Mapping[str, Any]) -> NDArray[Any]:
+    return np.column_stack([columns[name] for name in ROWS])
+
+
+def _sparse_fields(matrix: Any) -> Mapping[str, Any]:
+    return _of("data", "indices", "indptr", "shape")(matrix.tocsr())
+
+
+def _sparse(data: Any, indices: Any, indptr: Any, shape: list[int]) -> csr_matrix:
+    return csr_matrix((data, indices, indptr), shape=tuple(shape))
+
+
+def _seeds(entropy: Any, spawn_key: list[int]) -> np.random.SeedSequence:
+    return np.random.SeedSequence(entropy, spawn_key=tuple(spawn_key))
+
+
+def _generator(state: dict[str, Any]) -> np.random.Generator:
+    generator = np.random.Generator(np.random.PCG64())
+    generator.bit_generator.state = state
+    return generator
+
+
+ROWS = ("source", "action", "target", "probability")
+SIZES = ("n_states", "n_actions", "horizon")
+KINDS: dict[str, Kind] = {
+    "GridWorld": Kind(GridWorld, _grid_fields, GridWorld, exact=True),
+    "MDP": Kind(MDP, _of(*SIZES, *ROWS, "start", "terminal"), _world),
+    "Network": Kind(Network, _of(*SIZES, *ROWS), _network),
+    "sparse": Kind(sparray, _sparse_fields, _sparse),
+    "sparse matrix": Kind(spmatrix, _sparse_fields, _sparse),
+    "StateReward": Kind(StateReward, _of("weights", "n_actions"), StateReward),
+    "SparseReward": Kind(SparseReward, _of("matrix", "weights", "n_actions"), SparseReward),
+    "LinearReward": Kind(LinearReward, _of("features", "weights"), LinearReward),
+    "Record": Kind(Record, Record.as_dict, Record),
+    "Trajectory": Kind(Trajectory, _of("states", "actions"), Trajectory),
+    "function": Kind(Unsaved, _of("name"), Unsaved),
+    "SeedSequence": Kind(np.random.SeedSequence, _of("entropy", "spawn_key"), _seeds),
+}
+"""What can be stored, in the order in which it is tried; nothing else is ever made from a file."""
 
 
 class Encoder:
-    """Collects arrays while it turns values into JSON."""
+    """Collects arrays while it turns values into JSON; `parts` are in the problem file, and are not repeated."""
 
-    def __init__(self) -> None:
+    def __init__(self, parts: Mapping[str, Any] | None = None) -> None:
         self.arrays: Arrays = {}
-        self._coded: dict[int, tuple[Any, Any]] = {}  # by identity, with what has to stay alive for it
+        self._parts = parts or {}
+        self._keys: dict[tuple[Any, ...], str] = {}  # of arrays, by their content
 
     def encode(self, value: Any, name: str) -> Any:
         """The value as JSON; `name` is what the user calls it, and the key of its arrays."""
@@ -54,99 +129,46 @@ class Encoder:
             return float(value) if math.isfinite(value) else {"is": "float", "text": repr(float(value))}
         if isinstance(value, PurePath):
             return str(value)
-        for kind, encode in ENCODERS:
-            if isinstance(value, kind):
-                coded: Any = encode(self, value, name)
-                return coded
-
+        if isinstance(value, list | tuple):
+            return [self.encode(part, f"{name}[{i}]") for i, part in enumerate(value)]
+        for part, known in self._parts.items():
+            if _same(value, known):
+                return {"is": "problem", "part": part}
+        if isinstance(value, np.ndarray):
+            return self._array(value, name)
+        if isinstance(value, Mapping):
+            return self._mapping(value, name)
+        if isinstance(value, Constraint):
+            return {"is": "constraint", "text": _text(value, parse_constraint, name)}
+        if isinstance(value, Event):
+            return {"is": "event", "text": _text(value, parse_event, name)}
         if isinstance(value, NeuralReward):
             return encode_reward(self, value, name)
+        if isinstance(value, np.random.Generator):
+            return _generator_state(value, name)
+        if isinstance(value, Options):
+            chosen = {key: _saveable(part) for key, part in value.chosen().items()}
+            return {"is": type(value).__name__, **{key: self.encode(p, f"{name}.{key}") for key, p in chosen.items()}}
+        for kind, (type_, fields, _, exact) in KINDS.items():
+            if isinstance(value, type_) and (type(value) is type_ or not exact):
+                found = fields(value).items()
+                return {"is": kind, **{field: self.encode(part, f"{name}.{field}") for field, part in found}}
         raise StorageError(
             f"{name} is a {type(value).__name__}, which cannot be saved: models are arrays and plain settings. "
             f"Set {name} to None before saving, and give it again after loading."
         )
 
-    def encode_once(self, value: Any, as_array: Callable[[Any], NDArray[Any]], name: str) -> Any:
-        """`as_array(value)` as JSON; the same object met again is not stored again."""
-        if id(value) not in self._coded:
-            self._coded[id(value)] = value, self._array(as_array(value), name)
-        return self._coded[id(value)][1]
-
     def _array(self, value: NDArray[Any], name: str) -> Any:
         if value.dtype.kind not in "biuf":
             raise StorageError(f"{name} is an array of {value.dtype}, which cannot be saved: use numbers.")
-        key = name
-        while key in self.arrays:
-            key += "'"
-        self.arrays[key] = np.asarray(value, order="C")  # a single number keeps its shape ()
-        return {"is": "array", "key": key}
-
-    def _constraint(self, value: Constraint, name: str) -> Any:
-        return {"is": "constraint", "text": _text(value, parse_constraint, name)}
-
-    def _event(self, value: Event, name: str) -> Any:
-        return {"is": "event", "text": _text(value, parse_event, name)}
-
-    def _grid(self, value: GridWorld, name: str) -> Any:
-        if type(value) is not GridWorld:  # what a subclass changed is only in its arrays
-            return self._world(value, name)
-        return {
-            "is": "GridWorld",
-            "width": value.width,
-            "height": value.height,
-            "start": value.start_cell,
-            "goal": value.goal_cell,
-            "moves": value.moves,
-            "walls": sorted(value.walls),
-            "horizon": value.horizon,
-            "slip": value.slip,
-        }
-
-    def _world(self, value: MDP, name: str) -> Any:
-        arrays = {field: self.encode(getattr(value, field), f"{name}.{field}") for field in WORLD_ARRAYS}
-        sizes = {"n_states": value.n_states, "n_actions": value.n_actions, "horizon": value.horizon}
-        return {"is": "MDP", "made_as": type(value).__name__, **sizes, **arrays}
-
-    def _network(self, value: Network, name: str) -> Any:
-        arrays = {field: self.encode(getattr(value, field), f"{name}.{field}") for field in WORLD_ARRAYS[:4]}
-        sizes = {"n_states": value.n_states, "n_actions": value.n_actions, "horizon": value.horizon}
-        return {"is": "Network", **sizes, **arrays}
-
-    def _sparse(self, value: Any, name: str) -> Any:
-        matrix = value.tocsr()
-        arrays = {field: self._array(getattr(matrix, field), f"{name}.{field}") for field in SPARSE_ARRAYS}
-        return {"is": "sparse", "shape": list(matrix.shape), **arrays}
-
-    def _sparse_reward(self, value: SparseReward, name: str) -> Any:
-        fields = {field: self.encode(getattr(value, field), f"{name}.{field}") for field in ("matrix", "weights")}
-        return {"is": "SparseReward", "n_actions": value.n_actions, **fields}
-
-    def _state_reward(self, value: StateReward, name: str) -> Any:
-        return {
-            "is": "StateReward",
-            "weights": self.encode(value.weights, f"{name}.weights"),
-            "n_actions": value.n_actions,
-        }
-
-    def _linear_reward(self, value: LinearReward, name: str) -> Any:
-        fields = {field: self.encode(getattr(value, field), f"{name}.{field}") for field in ("features", "weights")}
-        return {"is": "LinearReward", **fields}
-
-    def _record(self, value: Record, name: str) -> Any:
-        return {"is": "Record", **{key: self.encode(part, name) for key, part in value.as_dict().items()}}
-
-    def _trajectory(self, value: Trajectory, name: str) -> Any:
-        return {"is": "Trajectory", "states": value.states, "actions": value.actions}
-
-    def _options(self, value: Options, name: str) -> Any:
-        kept = {key: Unsaved(_name_of(part)) if callable(part) else part for key, part in value.chosen().items()}
-        return {"is": type(value).__name__, **{key: self.encode(part, f"{name}.{key}") for key, part in kept.items()}}
-
-    def _unsaved(self, value: Unsaved, name: str) -> Any:
-        return {"is": "function", "name": value.name}
-
-    def _list(self, value: list[Any] | tuple[Any, ...], name: str) -> Any:
-        return [self.encode(part, f"{name}[{i}]") for i, part in enumerate(value)]
+        content = value.dtype.str, value.shape, hashlib.sha256(value.tobytes()).digest()
+        if content not in self._keys:
+            key = name
+            while key in self.arrays:
+                key += "'"
+            self.arrays[key] = np.asarray(value, order="C")  # a single number keeps its shape ()
+            self._keys[content] = key
+        return {"is": "array", "key": self._keys[content]}
 
     def _mapping(self, value: Mapping[Any, Any], name: str) -> Any:
         if value and all(isinstance(key, int | np.integer) for key in value):
@@ -155,38 +177,14 @@ class Encoder:
             raise StorageError(f"{name} is a dictionary with keys that are not text, which cannot be saved.")
         return {"is": "dict", "items": {key: self.encode(part, f"{name}.{key}") for key, part in value.items()}}
 
-    def _seeds(self, value: np.random.SeedSequence, name: str) -> Any:
-        return {"is": "SeedSequence", "entropy": value.entropy, "spawn_key": list(value.spawn_key)}
 
-    def _generator(self, value: np.random.Generator, name: str) -> Any:
-        state = value.bit_generator.state
-        if state["bit_generator"] != "PCG64":
-            raise StorageError(f"{name} is a random generator that cannot be saved; give an integer seed.")
-        return {"is": "Generator", "state": dict(state)}
-
-
-ENCODERS: list[tuple[type, Callable[[Encoder, Any, str], Any]]] = [
-    (np.ndarray, Encoder._array),
-    (Constraint, Encoder._constraint),
-    (Event, Encoder._event),
-    (GridWorld, Encoder._grid),
-    (MDP, Encoder._world),
-    (Network, Encoder._network),
-    (spmatrix, Encoder._sparse),
-    (sparray, Encoder._sparse),
-    (StateReward, Encoder._state_reward),
-    (SparseReward, Encoder._sparse_reward),
-    (LinearReward, Encoder._linear_reward),
-    (Record, Encoder._record),
-    (Trajectory, Encoder._trajectory),
-    (np.random.SeedSequence, Encoder._seeds),
-    (np.random.Generator, Encoder._generator),
-    (Options, Encoder._options),
-    (Unsaved, Encoder._unsaved),
-    (list, Encoder._list),
-    (tuple, Encoder._list),
-    (Mapping, Encoder._mapping),
-]
+def _same(value: Any, known: Any) -> bool:
+    """Whether a value is a part of the problem: the same object, or one that is sure to be equal."""
+    if value is known or type(value) is not type(known):
+        return value is known
+    if isinstance(value, np.ndarray):
+        return value.dtype == known.dtype and np.array_equal(value, known)
+    return isinstance(value, Constraint | dict) and bool(value == known)
 
 
 def _text(value: Constraint | Event, parse: Callable[[str], Constraint | Event], name: str) -> str:
@@ -204,8 +202,16 @@ def _text(value: Constraint | Event, parse: Callable[[str], Constraint | Event],
     return text
 
 
-def _name_of(function: Any) -> str:
-    return str(getattr(function, "__qualname__", type(function).__name__))
+def _saveable(value: Any) -> Any:
+    """A function leaves its name behind."""
+    return Unsaved(str(getattr(value, "__qualname__", type(value).__name__))) if callable(value) else value
+
+
+def _generator_state(value: np.random.Generator, name: str) -> Any:
+    state = value.bit_generator.state
+    if state["bit_generator"] != "PCG64":
+        raise StorageError(f"{name} is a random generator that cannot be saved; give an integer seed.")
+    return {"is": "Generator", "state": dict(state)}
 
 
 class Decoder:
@@ -214,8 +220,8 @@ class Decoder:
     `module` is the network of a neural reward whose code was not saved.
     """
 
-    def __init__(self, arrays: Arrays, module: Any = None) -> None:
-        self.arrays = arrays
+    def __init__(self, arrays: Arrays, module: Any = None, parts: Mapping[str, Any] | None = None) -> None:
+        self.arrays, self._parts = arrays, parts or {}
         self._module, self.module_taken = module, False
 
     def take_module(self) -> Any:
@@ -229,110 +235,25 @@ class Decoder:
             return [self.decode(part) for part in value]
         if not isinstance(value, dict):
             return value
-        decode = DECODERS.get(value["is"])
-        if decode is None and value["is"] in Options.kinds:
-            fields = {key: self.decode(part) for key, part in value.items() if key != "is"}
-            return Options.kinds[value["is"]](**fields)
-        if decode is None:
-            raise ValueError(f"unknown kind of value {value['is']!r}")
-        return decode(self, {key: part for key, part in value.items() if key != "is"})
-
-    def _array(self, fields: dict[str, Any]) -> NDArray[Any]:
-        return self.arrays[fields["key"]]
-
-    def _float(self, fields: dict[str, Any]) -> float:
-        return float(fields["text"])
-
-    def _constraint(self, fields: dict[str, Any]) -> Constraint:
-        return parse_constraint(fields["text"])
-
-    def _event(self, fields: dict[str, Any]) -> Event:
-        return parse_event(fields["text"])
-
-    def _neural_reward(self, fields: dict[str, Any]) -> Any:
-
-        return decode_reward(self, fields)
-
-    def _grid(self, fields: dict[str, Any]) -> GridWorld:
-        return GridWorld(**fields)
-
-    def _world(self, fields: dict[str, Any]) -> MDP:
-        parts = {name: self.decode(fields[name]) for name in WORLD_ARRAYS}
-        rows = np.column_stack([parts[name] for name in WORLD_ARRAYS[:4]])
-        world = MDP(
-            fields["n_states"],
-            fields["n_actions"],
-            rows,
-            parts["start"],
-            terminal=np.flatnonzero(parts["terminal"]),
-            horizon=fields["horizon"],
-        )
-        # Dividing by sums that are 1 up to rounding changes last digits: put back what was saved.
-        for name in ("probability", "start"):
-            if getattr(world, name).shape != parts[name].shape or not np.allclose(getattr(world, name), parts[name]):
-                raise ValueError(f"the world's {name} is not what it should be")
-            parts[name].flags.writeable = False
-            setattr(world, name, parts[name])
-        return world
-
-    def _network(self, fields: dict[str, Any]) -> Network:
-        rows = np.column_stack([self.decode(fields[name]) for name in WORLD_ARRAYS[:4]])
-        return Network(fields["n_states"], fields["n_actions"], rows, horizon=fields["horizon"])
-
-    def _sparse(self, fields: dict[str, Any]) -> csr_matrix:
-        return csr_matrix(tuple(self.decode(fields[name]) for name in SPARSE_ARRAYS), shape=tuple(fields["shape"]))
-
-    def _sparse_reward(self, fields: dict[str, Any]) -> SparseReward:
-        return SparseReward(self.decode(fields["matrix"]), self.decode(fields["weights"]), fields["n_actions"])
-
-    def _state_reward(self, fields: dict[str, Any]) -> StateReward:
-        return StateReward(self.decode(fields["weights"]), fields["n_actions"])
-
-    def _linear_reward(self, fields: dict[str, Any]) -> LinearReward:
-        return LinearReward(self.decode(fields["features"]), self.decode(fields["weights"]))
-
-    def _record(self, fields: dict[str, Any]) -> Record:
-        return Record(**{key: self.decode(part) for key, part in fields.items()})
-
-    def _trajectory(self, fields: dict[str, Any]) -> Trajectory:
-        return Trajectory(fields["states"], fields["actions"])
-
-    def _function(self, fields: dict[str, Any]) -> Unsaved:
-        return Unsaved(str(fields["name"]))
-
-    def _dict(self, fields: dict[str, Any]) -> dict[str, Any]:
-        return {key: self.decode(part) for key, part in fields["items"].items()}
-
-    def _numbered(self, fields: dict[str, Any]) -> dict[int, Any]:
-        return {key: self.decode(part) for key, part in fields["items"]}
-
-    def _seeds(self, fields: dict[str, Any]) -> np.random.SeedSequence:
-        return np.random.SeedSequence(fields["entropy"], spawn_key=tuple(fields["spawn_key"]))
-
-    def _generator(self, fields: dict[str, Any]) -> np.random.Generator:
-        generator = np.random.Generator(np.random.PCG64())
-        generator.bit_generator.state = fields["state"]
-        return generator
+        fields = {key: part for key, part in value.items() if key != "is"}
+        name = value["is"]
+        if name in SPECIAL:
+            return SPECIAL[name](self, fields)
+        make = KINDS[name].make if name in KINDS else Options.kinds.get(name)
+        if make is None:
+            raise ValueError(f"unknown kind of value {name!r}")
+        return make(**{key: self.decode(part) for key, part in fields.items()})
 
 
-DECODERS: dict[str, Callable[[Decoder, dict[str, Any]], Any]] = {
-    "array": Decoder._array,
-    "float": Decoder._float,
-    "constraint": Decoder._constraint,
-    "event": Decoder._event,
-    "NeuralReward": Decoder._neural_reward,
-    "GridWorld": Decoder._grid,
-    "MDP": Decoder._world,
-    "Network": Decoder._network,
-    "sparse": Decoder._sparse,
-    "SparseReward": Decoder._sparse_reward,
-    "StateReward": Decoder._state_reward,
-    "LinearReward": Decoder._linear_reward,
-    "Record": Decoder._record,
-    "Trajectory": Decoder._trajectory,
-    "function": Decoder._function,
-    "dict": Decoder._dict,
-    "numbered": Decoder._numbered,
-    "SeedSequence": Decoder._seeds,
-    "Generator": Decoder._generator,
+SPECIAL: dict[str, Callable[[Decoder, dict[str, Any]], Any]] = {
+    "array": lambda decoder, fields: decoder.arrays[fields["key"]],
+    "problem": lambda decoder, fields: decoder._parts[fields["part"]],
+    "float": lambda decoder, fields: float(fields["text"]),
+    "constraint": lambda decoder, fields: parse_constraint(fields["text"]),
+    "event": lambda decoder, fields: parse_event(fields["text"]),
+    "NeuralReward": decode_reward,
+    "dict": lambda decoder, fields: {key: decoder.decode(part) for key, part in fields["items"].items()},
+    "numbered": lambda decoder, fields: {key: decoder.decode(part) for key, part in fields["items"]},
+    "Generator": lambda decoder, fields: _generator(fields["state"]),
 }
+"""Kinds that are more than their fields."""

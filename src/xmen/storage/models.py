@@ -1,39 +1,47 @@
-"""A model as one folder: `model.json` (settings, constraint as text, history) and `arrays.safetensors`, no pickle."""
+"""A model as one folder: `model.json` (settings, constraint as text, history) and `arrays.safetensors`, no pickle.
+
+`model.json` has the checksum of every other file of the model, and one of its own. All of them are put in place by one
+rename. The folder of a model of the command line holds a problem file as well, and the model refers to it for what both
+have: the world, the rules, the features and their weights.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as from_bytes
-from safetensors.numpy import save as to_bytes
 
 from xmen import __version__
 from xmen.errors import MissingExtraError, NotFittedError, StorageError, XmenError
-from xmen.storage.codec import Arrays, Decoder, Encoder
+from xmen.files import half_written, settle, write_together
+from xmen.progress.monitor import Record
+from xmen.rewards import reward_table
+from xmen.storage.codec import Decoder, Encoder
+from xmen.storage.sealing import check_seal, pack_arrays, read_document, sealed_json, sha256, unpack_arrays
+from xmen.worlds.mdp import MDP
 
 FORMAT = "xmen model"
-FORMAT_VERSION = 1
-MODEL, ARRAYS = "model.json", "arrays.safetensors"
+FORMAT_VERSION = 2  # in version 1 the checksum was that of the arrays alone
+MODEL, ARRAYS, PROBLEM = "model.json", "arrays.safetensors", "problem.toml"
 NOT_SAVED = ("callback",)  # settings that are functions: None after loading
+ATTEMPTS = 3  # at reading a folder into which another process is saving
+FOREIGN = (XmenError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
+"""What comes of values that no model has."""
 
-Kind = TypeVar("Kind", bound=type)
+Class = TypeVar("Class", bound=type)
 Maker = TypeVar("Maker", bound=Callable[..., Any])
+Parts = Mapping[str, Any]
 
-KINDS: dict[str, Any] = {}
+CLASSES: dict[str, Any] = {}
 """The classes that a model may be of, by name: nothing else is ever made by `load`."""
 
 
-def storable(kind: Kind) -> Kind:
+def storable(kind: Class) -> Class:
     """Mark a learner as one whose models can be saved; those of its subclasses cannot."""
-    KINDS[kind.__name__] = kind
+    CLASSES[kind.__name__] = kind
     return kind
 
 
@@ -41,7 +49,7 @@ def restores(name: str) -> Callable[[Maker], Maker]:
     """Mark the function that makes a model of this class from the settings that `write_model` was given."""
 
     def mark(maker: Maker) -> Maker:
-        KINDS[name] = maker
+        CLASSES[name] = maker
         return maker
 
     return mark
@@ -49,57 +57,92 @@ def restores(name: str) -> Callable[[Maker], Maker]:
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted model as a folder, exactly at `path`; replaces an earlier model there and nothing else."""
-    name, folder = type(model).__name__, Path(path)
-    if KINDS.get(name) is not type(model):
-        raise StorageError(f"{name} is not one of the learners that can be saved: {', '.join(KINDS)}.")
-    learned = {key: value for key, value in vars(model).items() if key.endswith("_") and not key.startswith("_")}
-    if "reward_" not in learned:
-        raise NotFittedError(f"this {name} has not learned anything yet, so there is nothing to save: call fit first.")
-    settings = {key: value for key, value in model.get_params(deep=False).items() if key not in NOT_SAVED}
+    folder = Path(path)
+    name, settings, learned = _content(model)
+    _require_free(folder)
     write_model(folder, name, settings, learned)
 
 
+def save_with_problem(model: Any, folder: Path, files: Mapping[str, bytes], parts: Parts) -> None:
+    """Write a fitted model and its problem into a folder that may hold other things; `parts` are in the files."""
+    _write(folder, *_content(model), files, parts)
+
+
+def _content(model: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """The class of a fitted model, its settings, and what it has learned."""
+    name = type(model).__name__
+    if CLASSES.get(name) is not type(model):
+        raise StorageError(f"{name} is not one of the learners that can be saved: {', '.join(CLASSES)}.")
+    learned = {key: value for key, value in vars(model).items() if key.endswith("_") and not key.startswith("_")}
+    if "reward_" not in learned:
+        raise NotFittedError(f"this {name} has not learned anything yet, so there is nothing to save: call fit first.")
+    return name, {key: value for key, value in model.get_params(deep=False).items() if key not in NOT_SAVED}, learned
+
+
 def write_model(path: str | os.PathLike[str], name: str, settings: dict[str, Any], learned: dict[str, Any]) -> None:
-    """Write what `load` makes a model from: KINDS[name](**settings), which then gets the learned values."""
+    """Write what `load` makes a model from: CLASSES[name](**settings), which then gets the learned values."""
     folder = Path(path)
     _require_free(folder)
-    encoder = Encoder()
+    _write(folder, name, settings, learned, {}, {})
+
+
+def _write(
+    folder: Path,
+    name: str,
+    settings: dict[str, Any],
+    learned: dict[str, Any],
+    beside: Mapping[str, bytes],
+    parts: Parts,
+) -> None:
+    encoder = Encoder(parts)
+    settings = {key: encoder.encode(_as_plain(value), key) for key, value in settings.items()}
+    learned = {key: encoder.encode(value, key) for key, value in learned.items()}
+    files = {ARRAYS: pack_arrays(encoder.arrays), **beside}
     document = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "versions": {"xmen": __version__, "numpy": np.__version__},
         "class": name,
-        "settings": {key: encoder.encode(_as_plain(value), key) for key, value in settings.items()},
-        "learned": {key: encoder.encode(value, key) for key, value in learned.items()},
+        "files": {file: sha256(data) for file, data in files.items()},
+        "settings": settings,
+        "learned": learned,
     }
-    data = pack_arrays(encoder.arrays)
-    document["arrays_sha256"] = hashlib.sha256(data).hexdigest()
-    _write_folder(folder, {MODEL: json.dumps(document, indent=1).encode(), ARRAYS: data})
+    made = not folder.exists()
+    try:
+        folder.mkdir(exist_ok=True)
+        settle(folder)
+        write_together(folder, {**files, MODEL: sealed_json(document)}, instead_of=_files(folder))
+    except OSError as error:
+        raise StorageError(f"cannot save to {folder}: {error}") from error
+    finally:
+        if made and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
 
 
-def load_model(path: str | os.PathLike[str], module: Any = None) -> Any:
-    """The model that was saved at `path`, if its class has been imported: see `xmen.registry.load`."""
+def load_model(path: str | os.PathLike[str], module: Any, parts_of: Callable[[Path], Parts]) -> Any:
+    """The model that was saved at `path`, if its class has been imported: see `xmen.registry.load`.
+
+    `parts_of` reads the parts of the problem file that a model refers to.
+    """
     folder = Path(path)
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "does not exist"
         raise StorageError(f"{folder} {what}: a model is a folder with {MODEL} and {ARRAYS}.")
-    document = read_document(_read(folder / MODEL), folder / MODEL, FORMAT, FORMAT_VERSION)
-    data = _read(folder / ARRAYS)
-    if hashlib.sha256(data).hexdigest() != document.get("arrays_sha256"):
-        raise StorageError(f"{folder / ARRAYS} is damaged, or from another model: its checksum is not that in {MODEL}.")
-    arrays = unpack_arrays(data, folder / ARRAYS)
+    document, arrays = _read_together(folder)
     name = document.get("class")
-    if name not in KINDS:
-        raise StorageError(f"{folder / MODEL}: unknown class {name!r}; known are {', '.join(KINDS)}.")
+    if not isinstance(name, str) or name not in CLASSES:
+        raise StorageError(f"{folder / MODEL}: unknown class {name!r}; known are {', '.join(CLASSES)}.")
     try:
-        decoder = Decoder(arrays, module)
+        parts = parts_of(folder / PROBLEM) if PROBLEM in document.get("files", {}) else {}
+        decoder = Decoder(unpack_arrays(arrays, folder / ARRAYS), module, parts)
         settings = {key: decoder.decode(value) for key, value in document["settings"].items()}
         learned = {key: decoder.decode(value) for key, value in document["learned"].items()}
         # A class whose settings had other names before reads those itself.
-        model = getattr(KINDS[name], "from_settings", KINDS[name])(**settings)
+        model = getattr(CLASSES[name], "from_settings", CLASSES[name])(**settings)
+        _check(settings, learned)
     except (StorageError, MissingExtraError):
         raise
-    except (XmenError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except FOREIGN as error:
         raise StorageError(f"{folder / MODEL} is damaged: {type(error).__name__}: {error}") from error
     if module is not None and not decoder.module_taken:
         raise StorageError(f"{folder} has no neural reward: leave out module={type(module).__name__}.")
@@ -107,51 +150,65 @@ def load_model(path: str | os.PathLike[str], module: Any = None) -> Any:
     return model
 
 
-def pack_arrays(arrays: Arrays, metadata: dict[str, str] | None = None) -> bytes:
-    """The arrays in the safetensors format."""
+def _check(settings: dict[str, Any], learned: dict[str, Any]) -> None:
+    """Refuse learned values that no fit leaves behind; otherwise they would fail later, or answer wrongly."""
+    world, reward, history = settings.get("world"), learned.get("reward_"), learned.get("history_", [])
+    if isinstance(world, MDP) and reward is not None:
+        reward_table(reward, world)
+    if "weights_" in learned and not np.array_equal(learned["weights_"], getattr(reward, "weights", ())):
+        raise ValueError("weights_ are not those of reward_")
+    if not isinstance(history, list) or not all(isinstance(record, Record) for record in history):
+        raise TypeError("history_ is a list of records")
+    for key, kind in (("n_iter_", int), ("converged_", bool)):
+        if type(learned.get(key, kind())) is not kind:
+            raise TypeError(f"{key} is {learned[key]!r}")
 
-    data: bytes = to_bytes(arrays, metadata=metadata)
-    return data
+
+def _read_together(folder: Path) -> tuple[dict[str, Any], bytes]:
+    """`model.json` and the arrays of one and the same save, all checksums right."""
+    for attempt in range(ATTEMPTS):
+        try:
+            settle(folder)
+        except OSError as error:
+            raise StorageError(f"the last save to {folder} cannot be finished: {error}") from None
+        text = _read(folder / MODEL)
+        document = read_document(text, folder / MODEL, FORMAT, FORMAT_VERSION)
+        data = {ARRAYS: _read(folder / ARRAYS)}
+        if document["format_version"] == 1:
+            sums = {ARRAYS: document.get("arrays_sha256")}
+        else:
+            check_seal(text, folder / MODEL)
+            sums = document.get("files", {})
+            data |= {name: _read(folder / name) for name in sums if name not in data and Path(name).name == name}
+        wrong = [name for name in {*sums, ARRAYS} if name not in data or sha256(data[name]) != sums.get(name)]
+        if not wrong:
+            return document, data[ARRAYS]
+        if attempt == ATTEMPTS - 1:
+            raise StorageError(
+                f"{folder / min(wrong)} is damaged, was changed by hand, or is from another model: its checksum is not "
+                f"that in {MODEL}."
+            )
+    raise AssertionError
 
 
-def unpack_arrays(data: bytes, file: Path) -> Arrays:
-    """The arrays of a safetensors file, or a StorageError."""
-
+def has_model(folder: Path) -> bool:
+    """Whether the folder holds a model of this xmen or an older one, whole or not."""
     try:
-        arrays: Arrays = {key: np.array(value) for key, value in from_bytes(data).items()}
-    except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
-        raise StorageError(f"{file} is damaged, or not a safetensors file: {error}") from error
-    return arrays
+        settle(folder)
+        read_document((folder / MODEL).read_bytes(), folder / MODEL, FORMAT, FORMAT_VERSION)
+    except (OSError, StorageError):
+        return False
+    return True
 
 
-def read_document(text: bytes, file: Path, kind: str, version: int) -> dict[str, Any]:
-    """The JSON object, if it is of this kind and not newer than `version`."""
+def _files(folder: Path) -> list[str]:
+    """The files of the model that is in the folder now."""
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise StorageError(f"{file} is damaged, or not JSON: {error}") from None
-    if not isinstance(document, dict) or document.get("format") != kind:
-        raise StorageError(f"{file} was not written by xmen: it does not say that it is an {kind}.")
-    found = document.get("format_version")
-    if type(found) is not int or found < 1:
-        raise StorageError(f"{file} is damaged: its format_version is {found!r}, not a whole number.")
-    if found > version:
-        written = document.get("versions", {})
-        by = written.get("xmen", "a newer version") if isinstance(written, dict) else "a newer version"
-        raise StorageError(
-            f"{file} has format version {found}, written by xmen {by}; this xmen reads up to {version}: upgrade xmen."
-        )
-    return document
-
-
-def write_file(file: Path, data: bytes) -> None:
-    """Write so that a crash leaves either the old file or the new one, never half of one."""
-    scratch = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    with scratch.open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(scratch, file)
+        document = read_document((folder / MODEL).read_bytes(), folder / MODEL, FORMAT, FORMAT_VERSION)
+    except (OSError, StorageError):
+        return []
+    named = document.get("files", {})
+    return [name for name in named if Path(name).name == name] if isinstance(named, dict) else []
 
 
 def _as_plain(value: Any) -> Any:
@@ -166,37 +223,15 @@ def _as_plain(value: Any) -> Any:
 
 
 def _require_free(folder: Path) -> None:
-    if folder.is_dir() and not any(folder.iterdir()):
+    inside = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+    strangers = sorted(name for name in inside - {MODEL, ARRAYS} if not half_written(name))
+    if folder.is_dir() and not strangers and not inside & {MODEL, ARRAYS}:
         return
-    if folder.exists() or folder.is_symlink():
-        try:
-            document = read_document((folder / MODEL).read_bytes(), folder / MODEL, FORMAT, FORMAT_VERSION)
-        except (OSError, StorageError):
-            document = None
-        strangers = sorted({entry.name for entry in folder.iterdir()} - {MODEL, ARRAYS}) if folder.is_dir() else []
-        if document is None or strangers:
-            holds = f"holds {', '.join(strangers[:3])}" if strangers else "is not an xmen model"
-            raise StorageError(f"{folder} already exists and {holds}: it is not overwritten. Choose another path.")
+    if (folder.exists() or folder.is_symlink()) and (strangers or not has_model(folder)):
+        holds = f"holds {', '.join(strangers[:3])}" if strangers else "is not an xmen model"
+        raise StorageError(f"{folder} already exists and {holds}: it is not overwritten. Choose another path.")
     if not folder.parent.is_dir():
         raise StorageError(f"cannot save to {folder}: the folder {folder.parent} does not exist.")
-
-
-def _write_folder(folder: Path, files: dict[str, bytes]) -> None:
-    """All files or none: they are written next to the folder, which is then put in place by renaming."""
-    scratch = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
-    try:
-        scratch.mkdir()
-        for name, data in files.items():
-            write_file(scratch / name, data)
-        if folder.exists():
-            os.replace(folder, old)
-        os.replace(scratch, folder)
-    except OSError as error:
-        raise StorageError(f"cannot save to {folder}: {error}") from error
-    finally:
-        for leftover in (scratch, old):
-            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _read(file: Path) -> bytes:

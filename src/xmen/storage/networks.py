@@ -34,8 +34,7 @@ def encode_reward(encoder: Encoder, reward: NeuralReward, name: str) -> dict[str
     part = _given(reward)
     parameters = list(reward.module.named_parameters())
     try:
-        # The inputs are shared by copies of a reward: they are stored once.
-        inputs = encoder.encode_once(reward.inputs, as_array, f"{name}.inputs")
+        inputs = encoder.encode(as_array(reward.inputs), f"{name}.inputs")
         state = {key: encoder.encode(array, f"{name}.{key}") for key, array in reward.state().items()}
     except RewardError as error:
         raise StorageError(f"{name} cannot be saved: {error}") from None

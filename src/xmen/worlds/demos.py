@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn, Protocol
 
 from xmen.errors import ConstraintError, FileFormatError, InvalidDemonstrationError, TrajectoryError
+from xmen.files import write_whole
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
 
@@ -93,8 +94,9 @@ def write_demos(demos: Iterable[Trajectory], path: str | PathLike[str]) -> None:
     file = Path(path)
     write = {".csv": _write_csv, ".jsonl": _write_jsonl}[_suffix(file)]
     checked = _trajectories(demos)  # before opening: a wrong entry must not leave half a file
-    with file.open("w", encoding="utf-8", newline="") as stream:
-        write(checked, stream)
+    stream = io.StringIO(newline="")
+    write(checked, stream)
+    write_whole(file, stream.getvalue().encode())
 
 
 def check_demos(

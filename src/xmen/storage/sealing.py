@@ -1,0 +1,88 @@
+"""One checksum over everything in a file: JSON, or arrays with JSON among them.
+
+The checksum stands in the file itself, under the name sha256, and is taken with zeros in its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from xmen.errors import StorageError
+
+Arrays = dict[str, NDArray[Any]]
+
+DOCUMENT = "document"  # the array that holds the JSON, as bytes
+_ZEROS = "0" * 64
+_SEAL = re.compile(rb'"sha256": ?"([0-9a-f]{64})"')
+
+
+def sha256(data: bytes) -> str:
+    """The checksum of a file beside the sealed one."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sealed_json(document: dict[str, Any]) -> bytes:
+    """The document as JSON with its checksum."""
+    return seal(json.dumps({"sha256": _ZEROS, **document}, indent=1).encode())
+
+
+def sealed_arrays(arrays: Arrays, document: dict[str, Any]) -> bytes:
+    """Arrays and a document as one safetensors file with its checksum."""
+    text = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
+    return seal(save({**arrays, DOCUMENT: text}, metadata={"sha256": _ZEROS}))
+
+
+def seal(data: bytes) -> bytes:
+    """The same with the checksum in the place that is kept for it, or that an older one has."""
+    place = _SEAL.search(data)
+    assert place is not None
+    blank = data[: place.start(1)] + _ZEROS.encode() + data[place.end(1) :]
+    return data[: place.start(1)] + sha256(blank).encode() + data[place.end(1) :]
+
+
+def check_seal(data: bytes, file: Path) -> None:
+    """Raise StorageError unless the checksum is that of the rest."""
+    if _SEAL.search(data) is None or seal(data) != data:
+        raise StorageError(f"{file} is damaged, or was changed by hand: its checksum is not that of its content.")
+
+
+def pack_arrays(arrays: Arrays) -> bytes:
+    """The arrays in the safetensors format."""
+    return save(arrays)
+
+
+def unpack_arrays(data: bytes, file: Path) -> Arrays:
+    """The arrays of a safetensors file, or a StorageError."""
+    try:
+        return {key: np.array(value) for key, value in load(data).items()}
+    except (SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
+        raise StorageError(f"{file} is damaged, or not a safetensors file: {error}") from error
+
+
+def read_document(text: bytes, file: Path, kind: str, version: int) -> dict[str, Any]:
+    """The JSON object, if it is of this kind and not newer than `version`."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise StorageError(f"{file} is damaged, or not JSON: {error}") from None
+    if not isinstance(document, dict) or document.get("format") != kind:
+        raise StorageError(f"{file} was not written by xmen: it does not say that it is an {kind}.")
+    found = document.get("format_version")
+    if type(found) is not int or found < 1:
+        raise StorageError(f"{file} is damaged: its format_version is {found!r}, not a whole number.")
+    if found > version:
+        written = document.get("versions", {})
+        by = written.get("xmen", "a newer version") if isinstance(written, dict) else "a newer version"
+        raise StorageError(
+            f"{file} has format version {found}, written by xmen {by}; this xmen reads up to {version}: upgrade xmen."
+        )
+    return document
