@@ -50,6 +50,7 @@ bench: setup
 	$(RUN) benchmarks/exact.py --quick
 	$(RUN) benchmarks/xor.py --quick
 	$(RUN) benchmarks/learn.py --quick
+	$(RUN) benchmarks/causal.py --quick
 
 $(DOCS_STAMP): $(STAMP)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
