@@ -72,6 +72,7 @@ from .worlds.network import Network
 from .worlds.trajectory import Trajectory
 
 __version__: str
+__distribution__: str
 
 __all__ = [
     "MDP",

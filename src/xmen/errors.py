@@ -24,7 +24,13 @@ Messages name what the user named, print both sides of a mismatch, and say what 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+
+from xmen.other_project import refuse_other_project
+
+# Nearly every module of ours loads this one first: the place to notice that the package around it is not ours.
+refuse_other_project(sys.modules["xmen"])
 
 __all__ = [
     "ConstraintError",
@@ -176,12 +182,12 @@ class MissingExtraError(XmenError, ImportError):
     """An optional dependency is not installed; the message says which extra brings it.
 
     >>> print(MissingExtraError("networkx", extra="networkx", needed_for="MDP.from_networkx"))
-    MDP.from_networkx needs networkx, which is not installed: pip install "xmen[networkx]"
+    MDP.from_networkx needs networkx, which is not installed: pip install "xmen-irl[networkx]"
     """
 
     def __init__(self, module: str, *, extra: str, needed_for: str) -> None:
         super().__init__(
-            f'{needed_for} needs {module}, which is not installed: pip install "xmen[{extra}]"', name=module
+            f'{needed_for} needs {module}, which is not installed: pip install "xmen-irl[{extra}]"', name=module
         )
         self.extra = extra
         self.needed_for = needed_for

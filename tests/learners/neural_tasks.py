@@ -7,7 +7,7 @@ import pytest
 
 import xmen as xm
 
-torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen[neural]")
+torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen-irl[neural]")
 nn = torch.nn
 torch.set_num_threads(1)  # small networks gain nothing from threads, and tests share their cores
 

@@ -115,7 +115,7 @@ def test_the_reader_of_these_tests_knows_the_checksum():
 
 @pytest.fixture
 def tensorboard():
-    pytest.importorskip("tensorboard", reason="needs the extra xmen[tensorboard]")
+    pytest.importorskip("tensorboard", reason="needs the extra xmen-irl[tensorboard]")
 
 
 @pytest.mark.usefixtures("tensorboard")

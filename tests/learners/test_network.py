@@ -10,7 +10,7 @@ from learners.networks import linear, network, quiet_fit
 from learners.tasks import grid_task, small_task
 from strategies import cases
 
-torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen[neural]")
+torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen-irl[neural]")
 nn = torch.nn
 torch.set_num_threads(1)  # small networks gain nothing from threads, and tests share their cores
 

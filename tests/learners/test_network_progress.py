@@ -16,7 +16,7 @@ import xmen as xm
 from learners.networks import linear, network, quiet_fit
 from learners.tasks import grid_task
 
-torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen[neural]")
+torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen-irl[neural]")
 nn = torch.nn
 torch.set_num_threads(1)  # small networks gain nothing from threads, and tests share their cores
 

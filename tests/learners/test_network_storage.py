@@ -16,7 +16,7 @@ import xmen as xm
 from learners.tasks import grid_task
 from xmen.storage.sealing import seal
 
-torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen[neural]")
+torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen-irl[neural]")
 nn = torch.nn
 torch.set_num_threads(1)
 

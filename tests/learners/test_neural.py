@@ -14,7 +14,7 @@ from xmen import ConvReward, FeatureReward, NeuralReward, fit_neural
 from xmen.methods.likelihood import DistributionLikelihood
 from xmen.methods.network_training import NeuralTraining, Training
 
-torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen[neural]")
+torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen-irl[neural]")
 nn = torch.nn
 torch.set_num_threads(1)  # small networks gain nothing from threads, and tests share their cores
 

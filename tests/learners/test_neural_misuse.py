@@ -15,7 +15,7 @@ from learners.neural_tasks import inputs, network, task
 from xmen import ConvReward, FeatureReward, NeuralReward, fit_neural
 from xmen.errors import MissingExtraError, RewardError
 
-torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen[neural]")
+torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen-irl[neural]")
 nn = torch.nn
 torch.set_num_threads(1)  # small networks gain nothing from threads, and tests share their cores
 

@@ -22,10 +22,16 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line on the arguments of this process."""
     import os
+    import sys
 
     from xmen.cli._loading import begin_loading
 
     begin_loading()
+    try:
+        import xmen.errors  # noqa: F401 (refuses to be part of another project's package)
+    except ImportError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
     os.environ.setdefault("PYTHONSAFEPATH", "1")  # also for processes that libraries start: see xmen.children
     from xmen.cli.app import app
 

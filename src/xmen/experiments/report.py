@@ -13,10 +13,11 @@ from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from xmen import __version__
 from xmen.experiments.notebook import Picture, Record, Table
 from xmen.files import write_whole
 
-PACKAGES = ("xmen", "numpy", "scipy", "numba", "pycryptosat", "matplotlib")
+PACKAGES = ("numpy", "scipy", "numba", "pycryptosat", "matplotlib")
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 h1, h2, h3 { line-height: 1.2; } h2 { margin-top: 3rem; border-top: 1px solid #ccc; padding-top: 1.5rem; }
@@ -30,7 +31,7 @@ figure { margin: 1.5rem 0; } img { max-width: 100%; height: auto; } nav a { marg
 
 def versions() -> dict[str, str]:
     """What the numbers were made with."""
-    found = {"Python": platform.python_version()}
+    found = {"Python": platform.python_version(), "xmen": __version__}
     for package in PACKAGES:
         try:
             found[package] = version(package)

@@ -1,4 +1,4 @@
-"""Watching a fit in TensorBoard (the extra `xmen[tensorboard]`)."""
+"""Watching a fit in TensorBoard (the extra `xmen-irl[tensorboard]`)."""
 
 from __future__ import annotations
 
