@@ -14,7 +14,8 @@ from xmen.engines.distribution import ENGINES, Distribution, Seed, as_constraint
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.given import GivenStart
 from xmen.engines.hashed import HashedWorld
-from xmen.engines.reject import RejectDistribution, Relaxation, relax
+from xmen.engines.reject import RejectDistribution
+from xmen.engines.relaxation import Relaxation, relax
 from xmen.engines.settings import DEFAULT_TIME_LIMIT, EngineSettings
 from xmen.engines.xor import XorDistribution
 from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from xmen.machines.tables import CompiledConstraint
 from xmen.product.graph import DEFAULT_MAX_NODES, Product, build_product
 from xmen.worlds.kernels import NO_WAY, distance_to
 from xmen.worlds.mdp import MDP
+
+# For each world, constraints with the largest budget that their product is known to pass, and the words for it.
+_TOO_LARGE: WeakKeyDictionary[MDP, dict[Constraint | None, tuple[int, str]]] = WeakKeyDictionary()
 
 
 def feasible_product(world: MDP, constraint: Constraint | None, max_nodes: int) -> Product:
@@ -63,8 +67,19 @@ def _feasible_starts(product: Product) -> NDArray[np.int32]:
 
 
 def multiply(world: MDP, constraint: Constraint | None, max_nodes: int) -> Product:
-    """The product of a world and a constraint; ProductTooLargeError past `max_nodes`."""
-    return build_product(CompiledConstraint(constraint, world), max_nodes)
+    """The product of a world and a constraint; ProductTooLargeError past `max_nodes`.
+
+    That a product is too large is remembered as long as the world lives, and not found out twice.
+    """
+    known = _TOO_LARGE.setdefault(world, {})
+    budget, message = known.get(constraint, (0, ""))
+    if max_nodes <= budget:
+        raise ProductTooLargeError(message.replace(f"max_nodes = {budget:,}", f"max_nodes = {max_nodes:,}"))
+    try:
+        return build_product(CompiledConstraint(constraint, world), max_nodes)
+    except ProductTooLargeError as error:
+        known[constraint] = max_nodes, str(error)
+        raise
 
 
 def node_budget(max_nodes: int | None) -> int:

@@ -7,72 +7,26 @@ relaxation cannot carry is only the acceptance rate, which is measured and repor
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xmen.constraints.constraint import Constraint, conjunction, units
-from xmen.engines.diagnosis import multiply
 from xmen.engines.distribution import Distribution, Guarantee, Seed
 from xmen.engines.exact import SAMPLE_CELLS, ExactDistribution
 from xmen.engines.moments import WalkMoments
-from xmen.errors import EngineError, ProductTooLargeError
+from xmen.engines.relaxation import Relaxation, listed
+from xmen.errors import EngineError
 from xmen.machines.release import release
 from xmen.machines.tables import CompiledConstraint
-from xmen.product.graph import DEFAULT_MAX_NODES, Product
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
-from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.walks import Walks
 
 ESTIMATE_DRAWS = 100_000  # relaxed draws behind estimates of log Z and visits
 FIRST_DRAWS = 2_000
 PATIENCE = 400_000  # relaxed draws in a row without an accepted one, after which a case is hopeless
-
-
-@dataclass(frozen=True)
-class Relaxation:
-    """The product that was affordable, what it carries, and what is left to reject."""
-
-    product: Product
-    multiplied: tuple[str, ...]
-    rejecting: tuple[str, ...]
-
-
-def relax(world: MDP, constraint: Constraint | None, max_nodes: int) -> Relaxation:
-    """Multiply constraints in, smallest product first, as long as the node budget allows.
-
-    A constraint that does not fit leaves behind the strongest of its own relaxations that does.
-    """
-    product = multiply(world, None, DEFAULT_MAX_NODES)
-    max_nodes = max(max_nodes, product.n_nodes)
-    parts = [] if constraint is None else units(constraint)
-    sized = []
-    for label, part in parts:
-        try:
-            sized.append((multiply(world, part, max_nodes).n_nodes, label, part))
-        except ProductTooLargeError:
-            sized.append((max_nodes + 1, label, part))
-    chosen: list[Constraint] = []
-    multiplied: list[str] = []
-    rejecting: list[str] = []
-    for n_nodes, label, part in sorted(sized, key=lambda item: item[0]):
-        candidates = [part] if n_nodes <= max_nodes else []
-        candidates += part.relaxations()
-        for candidate in candidates:
-            try:
-                product = multiply(world, conjunction([*chosen, candidate]), max_nodes)
-            except ProductTooLargeError:
-                continue
-            chosen.append(candidate)
-            break
-        else:
-            candidate = None
-        (multiplied if candidate is part else rejecting).append(label)
-    return Relaxation(product, tuple(multiplied), tuple(rejecting))
 
 
 class RejectDistribution(Distribution):
@@ -120,8 +74,8 @@ class RejectDistribution(Distribution):
             if since >= PATIENCE:
                 raise EngineError(
                     f"rejection is hopeless here: none of {since:,} draws that keep "
-                    f"{', '.join(map(repr, self.relaxation.multiplied)) or 'the world alone'} also kept "
-                    f"{', '.join(map(repr, self.relaxation.rejecting))}, so fewer than about 1 in {since // 3:,} does. "
+                    f"{listed(self.relaxation.multiplied) or 'the world alone'} also kept "
+                    f"{listed(self.relaxation.rejecting)}, so fewer than about 1 in {since // 3:,} does. "
                     "Use engine='xor', raise max_nodes so that more is multiplied in, or loosen a constraint."
                 )
             yield n, valid
@@ -190,8 +144,8 @@ class RejectDistribution(Distribution):
         return out
 
     def __repr__(self) -> str:
-        carried = ", ".join(map(repr, self.relaxation.multiplied)) or "nothing"
-        left = ", ".join(map(repr, self.relaxation.rejecting)) or "nothing"
+        carried = listed(self.relaxation.multiplied) or "nothing"
+        left = listed(self.relaxation.rejecting) or "nothing"
         return (
             f"{super().__repr__()[:-1]}; multiplied {carried} ({self.relaxation.product.n_nodes:,} nodes), rejecting "
             f"with {left}>"

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from xmen.engines.distribution import Distribution, Guarantee, Seed
 from xmen.engines.hashed import HashedWorld, WalkFunction
-from xmen.engines.reject import Relaxation
+from xmen.engines.relaxation import Relaxation
 from xmen.engines.settings import DEFAULT_CELL_SIZE, EngineSettings
 from xmen.errors import EngineError
 from xmen.machines.release import release

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.constraints.constraint import Constraint, HowMany
+from xmen.constraints.constraint import And, Constraint, HowMany
 from xmen.constraints.leaf import Leaf
 from xmen.constraints.verdict import Sure
 from xmen.errors import ProductTooLargeError
@@ -157,7 +157,7 @@ class _Pattern(NamedTuple):
 def compile_tree(constraint: Constraint) -> TreeProgram:
     """The tree's postfix program; leaves are numbered from left to right."""
     n_leaves = sum(1 for _ in constraint.leaves())
-    nobody = np.full(n_leaves, FAILS, np.int32)
+    nobody, everybody = np.full(n_leaves, FAILS, np.int32), np.full(n_leaves, HOLDS, np.int32)
     operations: list[tuple[int, int, int, int, int]] = []
     patterns: list[_Pattern] = []
 
@@ -170,7 +170,7 @@ def compile_tree(constraint: Constraint) -> TreeProgram:
             pattern = _Pattern(last, *_inner_patterns(children, node.least, node.most, nobody))
             operations.append((len(children), node.least, node.most, first, last))
         else:
-            pattern = _Pattern(first + 1, np.full(n_leaves, HOLDS, np.int32), nobody)
+            pattern = _Pattern(first + 1, everybody, nobody)
             operations.append((0, 0, 0, first, first + 1))
         patterns.append(pattern)
         return pattern
@@ -222,6 +222,10 @@ class CompiledConstraint:
         leaves = [] if constraint is None else list(constraint.leaves())
         self.tables = [MachineTable(leaf, world, ends_anywhere) for leaf in leaves]
         self.program = None if constraint is None else compile_tree(constraint)
+        parts = constraint.children if isinstance(constraint, And) else ()
+        # The numbers of the leaves without which nothing is valid: thousands of small rules reject as one.
+        first = np.cumsum([0, *(sum(1 for _ in part.leaves()) for part in parts)]).tolist()
+        self._required = {i for i, part in zip(first, parts, strict=False) if isinstance(part, Leaf)}
 
     def settle(self, rows: Index) -> NDArray[np.bool_]:
         """Which product rows (state, machine rows ...) may still be saved; sure parts are merged in place."""
@@ -252,7 +256,11 @@ class CompiledConstraint:
 
         Independent of the product: only states, actions and the machines' tables are used.
         """
-        answers = np.empty((len(walks), len(self.tables)), dtype=np.bool_)
-        for i, table in enumerate(self.tables):
-            answers[:, i] = table.run(walks)
+        answers = np.ones((len(walks), len(self.tables)), dtype=np.bool_)
+        left = np.arange(len(walks))
+        for i in sorted(range(len(self.tables)), key=lambda i: i not in self._required):
+            held = self.tables[i].run(walks)
+            answers[left, i] = held
+            if i in self._required and not held.all():  # what breaks one of these need not be asked about the others
+                left, walks = left[held], walks[held]
         return self._judge(answers)

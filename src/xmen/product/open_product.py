@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.machines.tables import CompiledConstraint
-from xmen.product.graph import explore
+from xmen.product.search import explore
 from xmen.worlds.kernels import NO_WAY, distance_to
 from xmen.worlds.mdp import MDP
 

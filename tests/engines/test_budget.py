@@ -1,0 +1,157 @@
+"""The budget of a product is memory, and deciding that something does not fit costs less than trying."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xmen as xm
+from strategies import cases, random_formula, random_world
+from xmen.engines import diagnosis, relaxation
+from xmen.engines.relaxation import relax
+from xmen.machines.tables import CompiledConstraint
+from xmen.product import estimate, search
+from xmen.product.estimate import estimate_nodes
+from xmen.product.graph import build_product
+from xmen.worlds.kernels import distance_to
+from xmen.worlds.walks import Walks
+
+
+def counters(grid: xm.GridWorld, copies: int = 1) -> list[xm.Constraint]:
+    """At most one visit of each cell, `copies` times over."""
+    return [(xm.count(xm.at(s)) <= 1).named(f"cell {s}, {k}") for k in range(copies) for s in range(grid.n_states)]
+
+
+@pytest.fixture
+def grid() -> xm.GridWorld:
+    return xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right", "left"), horizon=8)
+
+
+def explored(world: xm.MDP, constraint: xm.Constraint | None) -> int:
+    to_end = distance_to(search.ends_of(world), world.source, world.target)
+    return len(search.explore(CompiledConstraint(constraint, world), 10**7, world.max_length, to_end).rows)
+
+
+def test_nodes_with_many_machines_cost_more(grid):
+    rules = counters(grid, copies=5)
+    n_nodes = explored(grid, relaxation.conjunction(rules))
+    with pytest.raises(xm.ProductTooLargeError, match="each node has 80 machines, so that the budget is") as caught:
+        xm.distribution(grid, rules, engine="exact", max_nodes=n_nodes)
+    assert f"{n_nodes * search.COLUMNS_PER_NODE // 81:,} nodes here" in str(caught.value)
+    assert "and 68 constraints more" in str(caught.value)
+    wide = xm.distribution(grid, rules, engine="exact", max_nodes=n_nodes * 81 // search.COLUMNS_PER_NODE + 1)
+    plain = xm.distribution(grid, counters(grid), engine="exact", max_nodes=2 * n_nodes)
+    assert wide.log_partition() == pytest.approx(plain.log_partition(), abs=1e-12)
+
+
+def test_frontiers_are_expanded_in_pieces(grid, monkeypatch):
+    rule = xm.no_revisit() & (xm.count(xm.doing(0)) >= 3)
+    whole = build_product(CompiledConstraint(rule, grid), 10**6)
+    monkeypatch.setattr(search, "CHUNK_CELLS", 40)
+    pieces = build_product(CompiledConstraint(rule, grid), 10**6)
+    for name in ("state", "depth", "distance", "accepting", "indptr", "target", "edge", "starts", "layer_ends"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(pieces, name), err_msg=name)
+
+
+def test_many_constraints_are_relaxed_with_few_products_and_reject_as_one(grid, monkeypatch):
+    rules = counters(grid, copies=20)
+    built = []
+    real = relaxation.multiply
+    monkeypatch.setattr(relaxation, "multiply", lambda *args: built.append(1) or real(*args))
+    relaxed = relax(grid, relaxation.conjunction(rules), 60)
+    assert len(rules) == 320
+    assert len(built) <= relaxation.MOST_TRIED + 1
+    assert len(relaxed.multiplied) + len(relaxed.rejecting) == 320
+    assert relaxed.rejecting
+    d = xm.distribution(grid, rules, engine="reject", max_nodes=60, seed=0)
+    assert "more (" in repr(d) or "more>" in repr(d)
+    assert len(repr(d)) < 2000
+    truth = xm.distribution(grid, xm.no_revisit(), engine="exact")
+    log_z, std = d.log_partition(return_std=True)
+    assert abs(log_z - truth.log_partition()) <= 5 * std + 1e-9
+    assert all(len(set(tau.states)) == len(tau.states) for tau in d.sample(200))
+
+
+def test_after_a_few_failures_larger_constraints_are_left_to_reject(grid, monkeypatch):
+    failed = []
+    real = relaxation.multiply
+
+    def multiply(world, constraint, budget):
+        try:
+            return real(world, constraint, budget)
+        except xm.ProductTooLargeError:
+            failed.append(constraint)
+            raise
+
+    monkeypatch.setattr(relaxation, "multiply", multiply)
+    relaxed = relax(grid, relaxation.conjunction(counters(grid, copies=3)), 100)
+    assert len(relaxed.rejecting) > relaxation.MOST_FAILURES
+    assert len(failed) <= relaxation.MOST_FAILURES
+
+
+def test_estimates_are_lower_bounds(monkeypatch):
+    """On random worlds and formulas an estimate never passes the true number of nodes: listed, not estimated."""
+    monkeypatch.setattr(estimate, "FEWEST_WALKERS", 50)
+    tried = 0
+    for seed in range(cases(60)):
+        rng = np.random.default_rng(seed)
+        world = random_world(rng)
+        _, constraint = random_formula(rng, world.n_states, world.n_actions, depth=2)
+        compiled = CompiledConstraint(constraint, world)
+        to_end = distance_to(search.ends_of(world), world.source, world.target)
+        found = search.explore(compiled, 10**6, world.max_length, to_end)
+        if not len(found.starts):
+            continue
+        shown = estimate_nodes(compiled, found.rows[found.starts], to_end, world.max_length, 5_000)
+        assert shown <= len(found.rows)
+        tried += shown > 0
+    assert tried > cases(5)
+
+
+@pytest.mark.parametrize("largest_table", [0, 10**9])
+def test_estimates_show_what_is_large(largest_table, monkeypatch):
+    """Self-avoiding walks on 6 x 6 cells: within a factor 20 of the number of nodes at the widest depth."""
+    monkeypatch.setattr(estimate, "LARGEST_TABLE", largest_table)
+    grid = xm.GridWorld(6, 6, start=(0, 0), goal=(5, 5), horizon=16)
+    compiled = CompiledConstraint(xm.no_revisit(), grid)
+    to_end = distance_to(search.ends_of(grid), grid.source, grid.target)
+    start = np.array([[0, compiled.tables[0].start]], dtype=np.int32)
+    found = search.explore(CompiledConstraint(xm.no_revisit(), grid), 10**6, grid.max_length, to_end)
+    shown = estimate_nodes(compiled, start, to_end, grid.max_length, 10**5)
+    assert np.bincount(found.depth).max() / 20 < shown <= len(found.rows)
+
+
+def test_growth_alone_ends_the_search(monkeypatch):
+    grid = xm.GridWorld(7, 7, start=(0, 0), goal=(6, 6), horizon=24)
+    monkeypatch.setattr(search, "ESTIMATE_AT", (1_000,))
+    monkeypatch.setattr(estimate, "LARGEST_TABLE", 100)
+    compiled = CompiledConstraint(xm.no_revisit(), grid)
+    with pytest.raises(xm.ProductTooLargeError, match=r"would pass max_nodes = 20,000 \(\d\d,\d{3} nodes or more\)"):
+        build_product(compiled, 20_000)
+    assert len(compiled.tables[0]) < 2_500  # machine states that were listed, of more than 10,000
+
+
+def test_that_something_is_too_large_is_found_out_once(monkeypatch):
+    grid = xm.GridWorld(5, 5, start=(0, 0), goal=(4, 4), horizon=16)
+    with pytest.raises(xm.ProductTooLargeError) as first:
+        xm.distribution(grid, xm.no_revisit(), engine="exact", max_nodes=500)
+    monkeypatch.setattr(diagnosis, "build_product", None)  # building again would be an error
+    with pytest.raises(xm.ProductTooLargeError) as again:
+        xm.distribution(grid, xm.no_revisit(), engine="exact", max_nodes=500)
+    assert str(again.value) == str(first.value)
+    with pytest.raises(xm.ProductTooLargeError, match="max_nodes = 400"):
+        xm.distribution(grid, xm.no_revisit(), engine="exact", max_nodes=400)
+    monkeypatch.undo()
+    assert xm.distribution(grid, xm.no_revisit(), engine="exact", max_nodes=10**6).engine == "exact"
+
+
+def test_checks_that_stop_early_say_the_same(grid):
+    """Machines of a conjunction are asked in turn, each about what the others left; inner nodes are asked too."""
+    rng = np.random.default_rng(0)
+    d = xm.distribution(grid, None, seed=0)
+    draws = d.sample(100)
+    for _ in range(cases(10)):
+        parts = [random_formula(rng, grid.n_states, grid.n_actions, depth=int(rng.integers(0, 2)))[1] for _ in range(3)]
+        rule = parts[0] & parts[1] & parts[2]
+        compiled = CompiledConstraint(rule, grid)
+        assert compiled.check(Walks.of(grid, draws)).tolist() == [rule.accepts(tau) for tau in draws]
