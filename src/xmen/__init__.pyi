@@ -70,6 +70,7 @@ from .worlds.grid import GridWorld
 from .worlds.mdp import MDP
 from .worlds.network import Network
 from .worlds.trajectory import Trajectory
+from .worlds.trips import read_trips
 
 __version__: str
 __distribution__: str
@@ -155,6 +156,7 @@ __all__ = [
     "plot_visits",
     "plot_world",
     "read_demos",
+    "read_trips",
     "response",
     "sequence",
     "share",

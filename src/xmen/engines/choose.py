@@ -235,7 +235,8 @@ def answering(
     given: str | None = None,
 ) -> Distribution:
     """`distribution` with the engine settings as one record."""
-    if isinstance(world, Network):
+    asked: object = world
+    if isinstance(asked, Network):
         raise EngineError(
             "distribution(world, ...) needs a start and a goal, and a network has none: give network.task(start, goal)."
         )

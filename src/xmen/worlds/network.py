@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,9 @@ from xmen.worlds._table import Columns, read_rows
 from xmen.worlds.mdp import MDP, UNBOUNDED
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.transitions import Transitions, refuse_overflow
+
+if TYPE_CHECKING:
+    from xmen.worlds.roads import RoadNetwork
 
 __all__ = ["AnyTask", "Network", "NetworkTask"]
 
@@ -92,6 +95,49 @@ class Network(Transitions):
             An MDP. Without a horizon it may have cycles: the exact and the reject engine serve it, xor asks for one.
         """
         return NetworkTask(self, start, goal, horizon)
+
+    def along(self, states: Sequence[int]) -> Trajectory:
+        """The trajectory through these states; TrajectoryError where a step is not possible by exactly one action."""
+        from xmen.worlds.roads import along
+
+        return along(self, states)
+
+    @staticmethod
+    def from_networkx(graph: Any, states: str = "links", horizon: int | None = None) -> RoadNetwork:
+        """The road network of a NetworkX graph, as OpenStreetMap tools write it (a MultiDiGraph, say).
+
+        Parameters
+        ----------
+        graph
+            Undirected edges go both ways. Nodes with "x" and "y" have places, and links then have turns.
+        states
+            "links": states are links, so that "no link twice" is `no_revisit()` and a U-turn is an event. "nodes":
+            states are nodes.
+        horizon
+            The largest number of moves of a trip; None for any number.
+
+        Returns
+        -------
+        RoadNetwork
+            A Network with `names`, `features` and `feature_names` of the links that moves enter, `attributes` (what was
+            done with each), `trip`, `turning` and `moving`.
+
+        Examples
+        --------
+        >>> import networkx as nx
+        >>> roads = nx.MultiDiGraph()
+        >>> roads.add_edges_from([("a", "b", {"length": 2.0, "highway": "primary"}),
+        ...                       ("b", "c", {"length": 1.0, "highway": ["service", "primary"]})])
+        [0, 0]
+        >>> network = Network.from_networkx(roads)
+        >>> network.feature_names
+        ('length', 'highway=primary', 'highway=service', 'moves')
+        >>> network.attributes["highway"]
+        'one column for each of 2 classes; of 1 lists the first entry'
+        """
+        from xmen.worlds.roads import RoadNetwork
+
+        return RoadNetwork(graph, states, horizon)
 
     def problem(self, trajectory: Trajectory) -> tuple[int, str] | None:
         """None for a trip of this network, else (position, sentence) of its first problem."""

@@ -1,0 +1,197 @@
+"""Road networks from NetworkX graphs, as OpenStreetMap tools write them: links or nodes as states."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from xmen.errors import MissingExtraError, TrajectoryError, WorldError
+from xmen.events import Event, at, doing
+from xmen.worlds._attributes import read_attributes
+from xmen.worlds.network import Network
+from xmen.worlds.trajectory import Trajectory
+
+TURNS = ("straight", "left", "right", "u-turn")
+STRAIGHT, AROUND = 45.0, 160.0  # degrees: up to the one a move goes straight on, from the other on it turns round
+
+
+class RoadNetwork(Network):
+    """A network made from a graph; see `Network.from_networkx`.
+
+    - `names`: the link (u, v) or (u, v, key), or the node, of each state; `state(name)` is the inverse.
+    - `features`: scipy.sparse (n_states * n_actions, d), of what is entered by each move, named by `feature_names`;
+      `select("length", "u-turn")` has some of them.
+    - `attributes`: what was done with each attribute of the graph, in words.
+    - `lines` (n_states, 2, 2): where each link begins and ends, or where each node is, for plots; None without places.
+    - `turn_class` (E,): the class of each transition among "straight", "left", "right", "u-turn"; None without places.
+    """
+
+    names: tuple[Hashable, ...]
+    features: csr_matrix
+    feature_names: tuple[str, ...]
+    attributes: dict[str, str]
+    lines: NDArray[np.float64] | None
+    turn_class: NDArray[np.int8] | None
+
+    def __init__(self, graph: Any, states: str = "links", horizon: int | None = None) -> None:
+        _check_graph(graph)
+        if states not in ("links", "nodes"):
+            raise WorldError(f'states is "links" or "nodes"; got {states!r}.')
+        nodes = list(graph.nodes)
+        links = list(graph.edges(keys=True) if graph.is_multigraph() else graph.edges())
+        data = [graph.edges[link] for link in links]
+        if not graph.is_directed():
+            links += [(link[1], link[0], *link[2:]) for link in links]
+            data += data
+        if not links:
+            raise WorldError("the graph has no edges, so nobody can go anywhere")
+        self.names = tuple(links) if states == "links" else tuple(nodes)
+        self._numbers = {name: number for number, name in enumerate(self.names)}
+        place = _places(graph, nodes)
+        leaving: dict[Hashable, list[int]] = {node: [] for node in nodes}
+        for number, link in enumerate(links):
+            leaving[link[0]].append(number)
+        rows, entered = [], []
+        for number, name in enumerate(self.names):
+            for action, link in enumerate(leaving[name[1] if states == "links" else name]):  # type: ignore[index]
+                rows.append((number, action, link if states == "links" else self._numbers[links[link][1]], 1.0))
+                entered.append(link)
+        if not rows:
+            raise WorldError("no edge of the graph leads to another one, so no trip has more than one link")
+        super().__init__(len(self.names), max(row[1] for row in rows) + 1, rows, horizon)
+        ends = None if place is None else np.array([[place[link[0]], place[link[1]]] for link in links])
+        if states == "nodes":
+            self.lines = None if place is None else np.array([[place[node], place[node]] for node in nodes])
+            self.turn_class = None
+        else:
+            self.lines = ends
+            self.turn_class = None if ends is None else _turns(self, ends, links)
+        self._read_features(data, np.array(entered, dtype=np.int64))
+        self._freeze()
+
+    def _read_features(self, data: Sequence[dict[str, Any]], entered: NDArray[np.int64]) -> None:
+        columns, self.attributes = read_attributes(data)
+        names, values = list(columns), [column[entered] for column in columns.values()]
+        if self.turn_class is not None:
+            for number, turn in enumerate(TURNS[1:], start=1):
+                names.append(turn)
+                values.append((self.turn_class == number).astype(np.float64))
+        names.append("moves")
+        values.append(np.ones(len(entered)))
+        self.feature_names = tuple(names)
+        table = np.stack(values, axis=1)
+        row = self.source.astype(np.int64) * self.n_actions + self.action
+        where, column = np.nonzero(table)
+        shape = (self.n_states * self.n_actions, len(names))
+        self.features = csr_matrix((table[where, column], (row[where], column)), shape=shape)
+
+    def state(self, name: Hashable) -> int:
+        """The state of a link (u, v) or (u, v, key), or of a node."""
+        try:
+            if name in self._numbers:
+                return self._numbers[name]
+            if (*name, 0) in self._numbers:  # type: ignore[misc]
+                return self._numbers[*name, 0]  # type: ignore[misc]
+        except TypeError:
+            pass
+        some = ", ".join(repr(known) for known in self.names[:4])
+        raise WorldError(f"{name!r:.60} is not in the network (known: {some}, ...)")
+
+    def trip(self, names: Iterable[Hashable]) -> Trajectory:
+        """The trajectory along links or nodes, by name."""
+        return self.along([self.state(name) for name in names])
+
+    def select(self, *names: str) -> csr_matrix:
+        """Some of the features, in this order."""
+        unknown = [name for name in names if name not in self.feature_names]
+        if unknown:
+            raise WorldError(f"there is no feature {unknown[0]!r}; there are {', '.join(self.feature_names)}.")
+        return self.features[:, [self.feature_names.index(name) for name in names]]
+
+    def turning(self, turn: str) -> Event:
+        """The event that the move taken here turns "left", "right", goes "straight", or is a "u-turn"."""
+        if self.turn_class is None:
+            raise WorldError('turns are known where links are states and the graph\'s nodes have places "x" and "y".')
+        if turn not in TURNS:
+            raise WorldError(f"a turn is one of {', '.join(map(repr, TURNS))}; got {turn!r}.")
+        return self._moves(self.turn_class == TURNS.index(turn), f"{turn} turns")
+
+    def moving(self, before: Hashable, after: Hashable) -> Event:
+        """The event that the move taken here leads from one state to another, both by name."""
+        first, second = self.state(before), self.state(after)
+        chosen = (self.source == first) & (self.target == second)
+        return self._moves(chosen, f"moves from {before!r} to {after!r}")
+
+    def _moves(self, chosen: NDArray[np.bool_], what: str) -> Event:
+        parts = [
+            at(*self.source[chosen & (self.action == action)].tolist()) & doing(action)
+            for action in np.unique(self.action[chosen]).tolist()
+        ]
+        if not parts:
+            raise WorldError(f"this network has no {what}.")
+        event = parts[0]
+        for part in parts[1:]:
+            event = event | part
+        return event
+
+    def describe_state(self, state: int) -> str:
+        """The link or node as the graph calls it."""
+        return f"{self.names[state]!r}" if 0 <= state < len(self.names) else f"state {state}"
+
+    def describe_action(self, action: int) -> str:
+        """The action as messages call it."""
+        return f"out-link {action}"
+
+
+def along(network: Network, states: Sequence[int]) -> Trajectory:
+    """The trajectory through these states; each step must be possible by exactly one action."""
+    actions = []
+    for position, (state, after) in enumerate(pairwise(states)):
+        row = slice(*network.row_start[[state, state + 1]].tolist()) if 0 <= state < network.n_states else slice(0)
+        fitting = network.action[row][network.target[row] == after].tolist()
+        if len(fitting) != 1:
+            raise TrajectoryError(
+                f"position {position}: {len(fitting)} moves lead from {network.describe_state(state)} to "
+                f"{network.describe_state(after)}, expected exactly one"
+                + ("; write xmen.Trajectory(states, actions)" if fitting else ": the trip is not connected there")
+            )
+        actions += fitting
+    return Trajectory(states, actions)
+
+
+def _check_graph(graph: Any) -> None:
+    try:
+        import networkx
+    except ImportError:
+        raise MissingExtraError("networkx", extra="networkx", needed_for="Network.from_networkx") from None
+    if not isinstance(graph, networkx.Graph):
+        raise WorldError(f"from_networkx takes a networkx graph, got {type(graph).__name__} {graph!r:.60}")
+
+
+def _places(graph: Any, nodes: Sequence[Hashable]) -> dict[Hashable, tuple[float, float]] | None:
+    """Where each node is, from "x" and "y" or "pos"; None unless all have one."""
+    out = {}
+    for node in nodes:
+        data = graph.nodes[node]
+        place = (data["x"], data["y"]) if "x" in data and "y" in data else data.get("pos")
+        if place is None:
+            return None
+        out[node] = (float(place[0]), float(place[1]))
+    return out
+
+
+def _turns(network: Network, ends: NDArray[np.float64], links: Sequence[tuple[Any, ...]]) -> NDArray[np.int8]:
+    """The class of each transition between links, by the angle between their directions."""
+    heading = ends[:, 1] - ends[:, 0]
+    degrees = np.degrees(np.arctan2(heading[:, 1], heading[:, 0]))
+    angle = (degrees[network.target] - degrees[network.source] + 180.0) % 360.0 - 180.0
+    turn = np.where(angle > 0, 1, 2).astype(np.int8)
+    turn[np.abs(angle) <= STRAIGHT] = 0
+    back = np.array([links[j][1] == links[i][0] for i, j in zip(network.source, network.target, strict=True)])
+    turn[(np.abs(angle) >= AROUND) | back] = 3
+    return turn

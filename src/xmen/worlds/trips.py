@@ -1,0 +1,123 @@
+"""Trips as files: CSV with the columns start, goal, path, JSON lines with the same names, or a pandas DataFrame."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from xmen.errors import FileFormatError, InvalidDemonstrationError, WorldError, XmenError
+from xmen.worlds.network import Network
+from xmen.worlds.roads import RoadNetwork
+from xmen.worlds.trajectory import Trajectory
+
+__all__ = ["read_trips"]
+
+COLUMNS = ("start", "goal", "path")
+
+
+def read_trips(source: str | PathLike[str] | Any, network: Network) -> list[Trajectory]:
+    """Trips through a network from a file or a table, every one checked.
+
+    Parameters
+    ----------
+    source
+        A .csv file with the columns start, goal and path (states joined by "_" or spaces), a .jsonl file of objects
+        with these names (path a list), or a pandas DataFrame with these columns. Others are ignored; start and goal may
+        be left out, and where they are there they have to be the ends of the path.
+    network
+        States are its numbers or, for a network made from a graph, the names of links or nodes.
+
+    Returns
+    -------
+    list of Trajectory
+        In the order of the rows.
+
+    Raises
+    ------
+    FileFormatError
+        Where the file or a row cannot be read.
+    InvalidDemonstrationError
+        Where a trip is not possible, with its row.
+    """
+    trips = []
+    for row, (where, entry) in enumerate(_rows(source)):
+        trips.append(_trip(entry, network, row, where))
+    if not trips:
+        raise FileFormatError(f"{source!r:.60} has no trips")
+    return trips
+
+
+def _trip(entry: dict[str, Any], network: Network, row: int, where: str) -> Trajectory:
+    path = entry.get("path")
+    if path is None:
+        raise FileFormatError(f"{where}: expected a column or field 'path', got {', '.join(map(str, entry))}")
+    names = path if isinstance(path, Iterable) and not isinstance(path, str) else str(path).replace("_", " ").split()
+    try:
+        states = [_state(name, network) for name in names]
+        if not states:
+            raise FileFormatError(f"{where}: the path is empty")
+        for column, state in (("start", states[0]), ("goal", states[-1])):
+            given = entry.get(column)
+            if given is not None and _state(given, network) != state:
+                shown = network.describe_state(state)
+                raise FileFormatError(f"{where}: {column} is {given!r}, but the path has {shown} there")
+        trajectory = network.along(states)
+    except FileFormatError:
+        raise
+    except XmenError as error:
+        raise InvalidDemonstrationError(f"{where}: {error}", index=row) from None
+    problem = network.problem(trajectory)
+    if problem is not None:
+        position, sentence = problem
+        raise InvalidDemonstrationError(f"{where}: {sentence} (position {position})", index=row, position=position)
+    return trajectory
+
+
+def _state(name: Any, network: Network) -> int:
+    """A state by its number, or by the name of a link or node; lists (from JSON) are links."""
+    if isinstance(network, RoadNetwork):
+        key = tuple(name) if isinstance(name, list) else name
+        try:
+            return network.state(key)
+        except WorldError:
+            if not str(name).isdigit():
+                raise
+    text = str(name).strip()
+    if not text.isdigit() or int(text) >= network.n_states:
+        raise WorldError(f"{name!r:.40} is not a state: they are numbered 0 to {network.n_states - 1}")
+    return int(text)
+
+
+def _rows(source: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each row with the words for where it is."""
+    if hasattr(source, "to_dict") and hasattr(source, "columns"):
+        for index, entry in enumerate(source.to_dict(orient="records")):
+            yield f"row {index}", {name: value for name, value in entry.items() if value is not None}
+        return
+    file = Path(source)
+    suffix = file.suffix.lower()
+    if suffix not in (".csv", ".jsonl"):
+        raise FileFormatError(f"{file}: trips are .csv or .jsonl files or a DataFrame, got the suffix {file.suffix!r}")
+    with file.open(encoding="utf-8", newline="") as stream:
+        if suffix == ".csv":
+            for index, entry in enumerate(csv.DictReader(stream)):
+                cleaned = {str(name).strip().lower(): value for name, value in entry.items() if value not in (None, "")}
+                yield f"{file}, row {index}", cleaned
+        else:
+            for line, text in enumerate(stream, start=1):
+                if text.strip():
+                    yield f"{file}, line {line}", _object(text, file, line)
+
+
+def _object(text: str, file: Path, line: int) -> dict[str, Any]:
+    try:
+        entry = json.loads(text)
+    except ValueError as error:
+        raise FileFormatError(f"{file}, line {line}: {error}") from None
+    if not isinstance(entry, dict):
+        raise FileFormatError(f"{file}, line {line}: expected an object with {', '.join(COLUMNS)}")
+    return entry

@@ -1,0 +1,137 @@
+"""Road networks from graphs, and trips from files."""
+
+from __future__ import annotations
+
+import json
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import xmen as xm
+
+
+@pytest.fixture
+def town():
+    """A square of two-way streets with a one-way diagonal, as OpenStreetMap tools write it."""
+    graph = nx.MultiDiGraph()
+    for node, place in {"a": (0, 0), "b": (1, 0), "c": (1, 1), "d": (0, 1)}.items():
+        graph.add_node(node, x=place[0], y=place[1])
+    for u, v in [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]:
+        for one, other in ((u, v), (v, u)):
+            graph.add_edge(one, other, length=100.0, highway="residential", lanes="2", name="Main", osmid=[1, 2])
+    graph.add_edge("a", "c", length=141.0, highway=["primary", "residential"], lanes=None, oneway=True)
+    return graph
+
+
+def test_links_are_states(town):
+    network = xm.Network.from_networkx(town)
+    assert network.n_states == 9
+    tau = network.trip([("a", "b"), ("b", "c"), ("c", "d")])
+    assert [network.names[s] for s in tau.states] == [("a", "b", 0), ("b", "c", 0), ("c", "d", 0)]
+    assert xm.never(network.turning("u-turn")).accepts(tau)
+    assert not xm.never(network.turning("left")).accepts(tau)
+    back = network.trip([("a", "b"), ("b", "a")])
+    assert not xm.never(network.turning("u-turn")).accepts(back)
+    forbidden = xm.never(network.moving(("a", "b"), ("b", "c"))).named("no left at b")
+    assert not forbidden.accepts(tau)
+    assert str(xm.parse_constraint(str(forbidden))) == str(forbidden)
+
+
+def test_features_are_of_what_a_move_enters(town):
+    network = xm.Network.from_networkx(town)
+    assert network.feature_names == (
+        "length",
+        "highway=primary",
+        "highway=residential",
+        "lanes",
+        "oneway",
+        "left",
+        "right",
+        "u-turn",
+        "moves",
+    )
+    diagonal = network.state(("a", "c"))
+    before = network.state(("b", "a"))
+    action = int(network.along([before, diagonal]).actions[0])
+    row = network.features[before * network.n_actions + action].toarray()[0]
+    assert dict(zip(network.feature_names, row, strict=True))["length"] == 141.0
+    assert dict(zip(network.feature_names, row, strict=True))["highway=primary"] == 1.0
+    assert network.select("u-turn", "length").shape == (network.n_states * network.n_actions, 2)
+    assert network.attributes["highway"].endswith("of 1 lists the first entry")
+    assert "0 for 1 links" in network.attributes["lanes"]
+    assert network.attributes["name"] == network.attributes["osmid"] == "not used"
+    with pytest.raises(xm.WorldError, match="no feature 'tolls'"):
+        network.select("tolls")
+
+
+def test_nodes_are_states(town):
+    network = xm.Network.from_networkx(town, states="nodes", horizon=5)
+    assert (network.n_states, network.horizon) == (4, 5)
+    assert network.trip(["a", "c", "d"]).states == (0, 2, 3)
+    assert "moves" in network.feature_names
+    with pytest.raises(xm.WorldError, match="links are states"):
+        network.turning("left")
+
+
+def test_undirected_graphs_go_both_ways():
+    network = xm.Network.from_networkx(nx.path_graph(4), states="nodes")
+    assert network.trip([3, 2, 1, 0]).states == (3, 2, 1, 0)
+
+
+def test_what_cannot_be_a_network():
+    with pytest.raises(xm.WorldError, match="networkx graph"):
+        xm.Network.from_networkx([(0, 1)])
+    with pytest.raises(xm.WorldError, match="no edges"):
+        xm.Network.from_networkx(nx.empty_graph(3))
+    with pytest.raises(xm.WorldError, match="finite"):
+        xm.Network.from_networkx(nx.DiGraph([(0, 1, {"length": np.nan}), (1, 0, {"length": 1.0})]))
+    with pytest.raises(xm.WorldError, match='"links" or "nodes"'):
+        xm.Network.from_networkx(nx.path_graph(3), states="streets")
+
+
+def test_learning_on_a_town(town):
+    network = xm.Network.from_networkx(town)
+    features = network.select("length", "left", "u-turn")
+    taste = features @ np.array([-0.01, -0.3, -1.0])
+    reward = taste.reshape(network.n_states, network.n_actions)
+    start, goal = network.state(("d", "a")), network.state(("b", "c"))
+    demos = xm.distribution(network.task(start, goal), None, reward, seed=0).sample(400)
+    demos += xm.distribution(network.task(goal, start), None, reward, seed=1).sample(400)
+    model = xm.XMEN(network, features=features).fit(demos)
+    np.testing.assert_allclose(model.weights_, [-0.01, -0.3, -1.0], atol=4 * model.standard_errors_.max())
+
+
+def test_trips_from_files_and_tables(town, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    network = xm.Network.from_networkx(town, states="nodes")
+    expected = [network.trip(["a", "c", "d"]), network.trip(["b", "a"])]
+    table = tmp_path / "trips.csv"
+    table.write_text("start,goal,path,weather\na,d,a_c_d,rain\nb,a,b a,sun\n")
+    assert xm.read_trips(table, network) == expected
+    lines = tmp_path / "trips.jsonl"
+    lines.write_text("\n".join(json.dumps({"path": p}) for p in (["a", "c", "d"], ["b", "a"])))
+    assert xm.read_trips(lines, network) == expected
+    frame = pandas.DataFrame({"start": ["a", "b"], "goal": ["d", "a"], "path": ["a_c_d", "b_a"]})
+    assert xm.read_trips(frame, network) == expected
+    numbers = xm.Network(network.n_states, network.n_actions, network.transitions)
+    table.write_text("start,goal,path\n0,3,0_2_3\n1,0,1_0\n")
+    assert xm.read_trips(table, numbers) == expected
+
+
+@pytest.mark.parametrize(
+    ("row", "error", "match"),
+    [
+        ("a,d,a_b_d", xm.InvalidDemonstrationError, r"row 1: position 1: 0 moves lead from 'b' to 'd'.*not connected"),
+        ("a,c,a_c_d", xm.FileFormatError, r"row 1: goal is 'c', but the path has 'd'"),
+        ("a,z,a_z", xm.InvalidDemonstrationError, r"row 1: 'z' is not"),
+        ("a,a,a_b_a", xm.InvalidDemonstrationError, r"row 1: moves although it starts at its goal"),
+        ("a,b,a_b_c_b", xm.InvalidDemonstrationError, r"row 1: passes its goal"),
+    ],
+)
+def test_bad_trips_are_named_with_their_row(town, tmp_path, row, error, match):
+    network = xm.Network.from_networkx(town, states="nodes")
+    file = tmp_path / "trips.csv"
+    file.write_text(f"start,goal,path\na,c,a_c\n{row}\n")
+    with pytest.raises(error, match=match):
+        xm.read_trips(file, network)
