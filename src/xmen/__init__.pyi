@@ -51,6 +51,7 @@ from .notices import (
     LearningWarning,
     UnboundedWarning,
 )
+from .plots.network import plot_network
 from .plots.rules import plot_rules
 from .plots.trajectories import plot_trajectories
 from .plots.visits import plot_visits
@@ -151,6 +152,7 @@ __all__ = [
     "no_revisit",
     "parse_constraint",
     "plan",
+    "plot_network",
     "plot_rules",
     "plot_trajectories",
     "plot_visits",

@@ -166,6 +166,29 @@ class Distribution(ABC):
             When this engine does not search for it; the message names the engine that does.
         """
 
+    def best(self, k: int) -> list[Trajectory]:
+        """The k most likely valid trajectories, exactly, most likely first; all of them where there are fewer.
+
+        Parameters
+        ----------
+        k
+            How many, 0 or more.
+
+        Returns
+        -------
+        list of Trajectory
+            In descending order of `log_prob`.
+
+        Raises
+        ------
+        EngineError
+            Where the engine does not search: engine="exact" does.
+        """
+        raise EngineError(
+            f"the {self.engine} engine does not search for the {k} most likely trajectories: engine='exact' does; "
+            "draw samples and keep the best for good ones."
+        )
+
     @abstractmethod
     def entropy(self) -> float:
         """The entropy -sum P log P.

@@ -13,9 +13,11 @@ from xmen.machines.release import release
 from xmen.product.best import best_walk, score_range
 from xmen.product.graph import Product
 from xmen.product.inference import pass_messages
+from xmen.product.k_best import best_walks
 from xmen.product.messages import NO_EDGE, Flow, Messages
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
+from xmen.worlds.edge_weights import EdgeWeights
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.walks import Walks
 
@@ -101,12 +103,18 @@ class ExactDistribution(Distribution):
         return max(0.0, self._messages.flow(with_entropy=True).entropy)
 
     def mode(self) -> Trajectory:
-        weights = self.weights
-        if self.given:  # each start pays for its own completions, log d0 - log Z(s_0)
-            log_start = weights.log_start.copy()
-            log_start[self.product.state[self.product.starts]] -= self._start_partitions
-            weights = replace(weights, log_start=log_start)
-        return release(best_walk(self.product, weights)[1], self.product.compiled)[0]
+        return release(best_walk(self.product, self._joint_weights())[1], self.product.compiled)[0]
+
+    def best(self, k: int) -> list[Trajectory]:
+        return release(best_walks(self.product, self._joint_weights(), self._check_n(k)), self.product.compiled)
+
+    def _joint_weights(self) -> EdgeWeights:
+        """The weights of a joint law that is this one: given the start, each start pays for its own completions."""
+        if not self.given:
+            return self.weights
+        log_start = self.weights.log_start.copy()
+        log_start[self.product.state[self.product.starts]] -= self._start_partitions
+        return replace(self.weights, log_start=log_start)
 
     def score_range(self) -> tuple[float, float]:
         """The least and the largest R + log D of a valid trajectory."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ from xmen.errors import EngineError, ProductTooLargeError, RewardError
 from xmen.learners.base import Learner, Rules
 from xmen.learners.flat_settings import with_records
 from xmen.learners.identity import PROGRESS, run_identity
+from xmen.learners.traffic import Closure, Demand, Flows, closure, flows
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.method import Method
 from xmen.methods.network_training import Training, check_network
@@ -231,6 +232,43 @@ class XMEN(Learner):
             answering = base.with_reward(self.reward_)
             answering.reason = base.reason
             self._keep(None, answering)
+
+    def flows(self, demand: Demand, also: Rules = None) -> Flows:
+        """Expected flows of many trips through a network, under `also`.
+
+        Parameters
+        ----------
+        demand
+            Rows (start, goal, number of trips).
+        also
+            Further rules.
+
+        Returns
+        -------
+        Flows
+            `transitions` (E,) and `states` (n_states,): expected numbers of trips through each; `log_z` of each row.
+        """
+        return flows(self, demand, also)
+
+    def closure(self, demand: Demand, closed: Sequence[int], also: Rules = None) -> Closure:
+        """What changes when some states of a network, such as links, are closed.
+
+        Parameters
+        ----------
+        demand
+            Rows (start, goal, number of trips).
+        closed
+            States that no trip may enter any more.
+        also
+            Further rules, before and after.
+
+        Returns
+        -------
+        Closure
+            `before` and `after` as `flows`, `rerouted`: of each row the share of trips that have to go another way,
+            and `lost`: the rows without any.
+        """
+        return closure(self, demand, closed, also)
 
     def _summary_notes(self) -> dict[str, str]:
         rows = vars(self).get("acceptance_")

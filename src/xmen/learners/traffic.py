@@ -1,0 +1,136 @@
+"""What a model of trips says about a whole network: flows of many trips, and what changes when links close."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xmen.constraints.occurrence import never
+from xmen.engines.reject_trips import RejectTrips
+from xmen.engines.trips import TripEngine, trip_budget
+from xmen.errors import EngineError, ProductTooLargeError
+from xmen.events import at
+from xmen.rewards import Floats
+from xmen.worlds.kernels import NO_WAY, distance_to
+from xmen.worlds.network import Network
+
+if TYPE_CHECKING:
+    from xmen.learners.base import Learner, Rules
+
+FLOW_DRAWS = 300  # of every pair, where rules have to reject
+
+Demand = Iterable[Sequence[float]]
+"""Rows (start, goal, number of trips)."""
+
+
+class Flows(NamedTuple):
+    """Expected numbers of trips: through each transition (E,) and each state (n_states,), ends included."""
+
+    transitions: Floats
+    states: Floats
+    log_z: Floats  # (rows,) of each pair of the demand
+
+
+class Closure(NamedTuple):
+    """What closing links does: flows before and after, and of each row of the demand what has to change.
+
+    `rerouted` (rows,) is the share of a row's trips that used what is closed; `lost` the rows that have no way left,
+    whose trips are in `before` only.
+    """
+
+    before: Flows
+    after: Flows
+    rerouted: Floats
+    lost: NDArray[np.bool_]
+
+
+def flows(model: Learner, demand: Demand, also: Rules = None) -> Flows:
+    """Expected flows of a table of trips under a fitted model of a network."""
+    starts, goals, amounts = _read(model, demand)
+    return _flows(model, starts, goals, amounts, also)
+
+
+def closure(model: Learner, demand: Demand, closed: Sequence[int], also: Rules = None) -> Closure:
+    """Flows before and after some states (links) are closed, and who has to go another way.
+
+    A trip keeps clear of them with probability exp(log Z without - log Z with), exactly.
+    """
+    network = model.world
+    assert isinstance(network, Network)
+    starts, goals, amounts = _read(model, demand)
+    before = _flows(model, starts, goals, amounts, also)
+    rule = never(at(*closed)).named("closed")
+    lost = ~_reachable(network, starts, goals, closed)
+    rules = [rule] if also is None else [rule, *([also] if not isinstance(also, Iterable) else also)]
+    rerouted = np.ones(len(starts))
+    nothing = np.zeros(len(network.source))
+    after = Flows(nothing, np.zeros(network.n_states), np.full(len(starts), -np.inf))
+    if not lost.all():
+        found = _flows(model, starts[~lost], goals[~lost], amounts[~lost], rules)
+        log_z = after.log_z.copy()
+        log_z[~lost] = found.log_z
+        after = found._replace(log_z=log_z)
+        rerouted = 1.0 - np.exp(np.minimum(log_z - before.log_z, 0.0))
+    return Closure(before, after, rerouted, lost)
+
+
+def _read(model: Learner, demand: Demand) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+    network = model.world
+    if not isinstance(network, Network):
+        raise EngineError(f"flows are of models of a Network; this one is of a {type(network).__name__}.")
+    model._require_fitted()
+    try:
+        table = np.array([list(row) for row in demand], dtype=np.float64).reshape(-1, 3)
+    except (TypeError, ValueError):
+        raise EngineError("demand is rows (start, goal, number of trips).") from None
+    starts, goals, amounts = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2]
+    ends = table[:, :2]
+    wrong = np.flatnonzero(
+        ~np.all((ends >= 0) & (ends < network.n_states) & (ends == np.floor(ends)), axis=1) | ~(amounts >= 0)
+    )
+    if len(wrong) or not len(table):
+        row = f"row {wrong[0]} is {table[wrong[0]].tolist()}" if len(wrong) else "there are no rows"
+        raise EngineError(
+            f"demand is rows (start, goal, number of trips) with states 0 to {network.n_states - 1}; {row}."
+        )
+    return starts, goals, amounts
+
+
+def _flows(model: Learner, starts: NDArray[np.int64], goals: NDArray[np.int64], amounts: Floats, also: Any) -> Flows:
+    network = model.world
+    assert isinstance(network, Network)
+    reward = model.reward_.table()[network.source, network.action]
+    problem = (network, model._rule(also), starts, goals, amounts)
+    budget = trip_budget(model._engine_settings().max_nodes, network)
+    try:
+        engine = TripEngine(*problem, budget, model.discount)
+        log_z, visits = engine.value(reward)
+    except ProductTooLargeError:
+        trips = RejectTrips(*problem, budget)
+        draws = trips.draw(reward, FLOW_DRAWS, np.random.default_rng(0))
+        engine, found = trips.engine, trips.value(reward, draws)
+        log_z, visits = found.log_z, found.visits
+    states = np.bincount(network.target, weights=visits, minlength=network.n_states).astype(np.float64)
+    np.add.at(states, starts, amounts)
+    return Flows(visits, states, log_z[engine.pair_of])
+
+
+def _reachable(
+    network: Network, starts: NDArray[np.int64], goals: NDArray[np.int64], closed: Sequence[int]
+) -> NDArray[np.bool_]:
+    """Which pairs have a way that keeps clear of the closed states."""
+    shut = np.zeros(network.n_states, dtype=np.bool_)
+    shut[list(closed)] = True
+    open_edges = ~(shut[network.source] | shut[network.target])
+    source, target = network.source[open_edges], network.target[open_edges]
+    out = np.zeros(len(starts), dtype=np.bool_)
+    for goal in np.unique(goals).tolist():
+        ends = np.zeros(network.n_states, dtype=np.bool_)
+        ends[goal] = not shut[goal]
+        distance = distance_to(ends, source.astype(np.uint32), target.astype(np.uint32))
+        its = goals == goal
+        out[its] = (distance[starts[its]] < NO_WAY) & ~shut[starts[its]]
+    return out

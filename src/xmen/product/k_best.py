@@ -1,0 +1,103 @@
+"""The k most likely trajectories, exactly and in order: best-first search guided by the best completion of each node.
+
+The guide is exact, so that what comes off the heap complete is the next best trajectory; each costs about its length
+times the number of edges per node.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+import numpy as np
+
+from xmen.product import sweeps
+from xmen.product.graph import Product
+from xmen.product.relaxed_search import best_completions
+from xmen.worlds.edge_weights import EdgeWeights, Floats
+from xmen.worlds.walks import Walks
+
+Path = tuple["Path", int] | None
+"""The product edges taken so far, the last one first."""
+
+
+def best_walks(product: Product, weights: EdgeWeights, k: int) -> Walks:
+    """The k valid trajectories of the largest log-weight R + log D, or all if there are fewer, best first."""
+    value, step = _guide(product, weights)
+    tie = count()  # equal ones come out in the order in which they went in
+    heap: list[tuple[float, int, int, int, float, Path]] = []
+    for node in product.starts.tolist():
+        begun = float(weights.log_start[product.state[node]])
+        guess = begun + value(0)[node]
+        if guess > -np.inf:
+            heapq.heappush(heap, (-guess, next(tie), 0, node, begun, None))
+    found: list[tuple[int, list[int]]] = []
+    while heap and len(found) < k:
+        _, _, t, node, so_far, path = heapq.heappop(heap)
+        if _ends(product, t, node):
+            found.append(_unwind(product, node, path))
+            continue
+        after, weight = value(t + 1), step(t)
+        for e in range(int(product.indptr[node]), int(product.indptr[node + 1])):
+            target, reached = int(product.target[e]), so_far + float(weight[e])
+            guess = reached + after[target]
+            if guess > -np.inf:
+                heapq.heappush(heap, (-guess, next(tie), t + 1, target, reached, (path, e)))
+    lengths = [len(edges) for _, edges in found]
+    taken = product.edge[np.array([e for _, edges in found for e in edges], dtype=np.int64)].astype(np.int32)
+    starts = product.state[np.array([start for start, _ in found], dtype=np.int64)]
+    return Walks(product.world, starts, taken, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
+
+
+def _ends(product: Product, t: int, node: int) -> bool:
+    return t == product.horizon if product.fixed_length else bool(product.accepting[node])
+
+
+def _unwind(product: Product, node: int, path: Path) -> tuple[int, list[int]]:
+    edges: list[int] = []
+    while path is not None:
+        path, edge = path
+        edges.append(edge)
+    edges.reverse()
+    if not edges:
+        return node, edges
+    source = int(np.searchsorted(product.indptr, edges[0], side="right")) - 1
+    return source, edges
+
+
+def _guide(product: Product, weights: EdgeWeights) -> tuple[Callable[[int], Floats], Callable[[int], Floats]]:
+    """The best completion of each node after t actions, and the log-weight of each product edge as action t."""
+    if product.timeless(weights.discount):
+        discount = weights.discount ** product.depth.astype(np.float64)
+        log_weight = sweeps.edge_log_weights(
+            product.indptr, product.edge, weights.log_dynamics, discount, weights.reward
+        )
+        assert product.topological is not None
+        value = np.where(product.stops, 0.0, -np.inf)
+        choice = np.zeros(product.n_nodes, dtype=np.uint32)
+        sweeps.best_sweep(
+            product.topological[0][::-1].copy(), product.indptr, product.target, log_weight, value, choice
+        )
+        return (lambda t: value), (lambda t: log_weight)
+    if product.world.unbounded:
+        log_weight = (weights.log_dynamics + weights.reward)[product.edge]
+        best = best_completions(product, log_weight)[0]
+        return (lambda t: best), (lambda t: log_weight)
+    layers = _layers(product, weights)
+    return layers.__getitem__, (lambda t: weights.at(t)[product.edge])
+
+
+def _layers(product: Product, weights: EdgeWeights) -> list[Floats]:
+    """The best completion of each node after every number of actions."""
+    never, anywhere = np.full(product.n_nodes, -np.inf), np.where(product.accepting, 0.0, -np.inf)
+    layers = [anywhere]
+    for t in range(product.horizon - 1, -1, -1):
+        n = int(product.layer_ends[t])
+        out, choice = never.copy(), np.empty(n, dtype=np.uint32)
+        stop = never if product.fixed_length else anywhere
+        sweeps.best_layer(
+            n, product.indptr, product.target, product.edge, weights.at(t), stop, layers[0], out[:n], choice
+        )
+        layers.insert(0, out)
+    return layers

@@ -1,0 +1,76 @@
+"""Flows of many trips and closed links, against one distribution per pair."""
+
+from __future__ import annotations
+
+import matplotlib
+import numpy as np
+import pytest
+
+import xmen as xm
+from learners.test_trips import city
+
+DEMAND = [(0, 3, 10.0), (5, 3, 2.0), (2, 6, 4.0), (1, 1, 3.0)]
+
+
+@pytest.fixture(scope="module")
+def model():
+    network, features, demos = city(31, n_trips=80)
+    return xm.XMEN(network, features=features, l2=0.01).fit(demos)
+
+
+def test_flows_add_up_over_pairs(model):
+    found = model.flows(DEMAND)
+    states = np.zeros(8)
+    for start, goal, amount in DEMAND:
+        states += amount * model.distribution(start=start, goal=goal).state_visits()
+    np.testing.assert_allclose(found.states, states, atol=1e-8)
+    assert found.transitions.shape == model.world.source.shape
+
+
+def test_a_closed_state_is_avoided(model):
+    closed = 4
+    found = model.closure(DEMAND, [closed])
+    assert found.after.states[closed] == pytest.approx(0.0, abs=1e-12)
+    for row, (start, goal, _) in enumerate(DEMAND):
+        if found.lost[row]:
+            continue
+        tau = model.distribution(start=start, goal=goal).sample(4000, seed=row)
+        share = np.mean([closed in t.states for t in tau])
+        assert found.rerouted[row] == pytest.approx(share, abs=5 * np.sqrt(0.25 / 4000))
+    np.testing.assert_allclose(found.before.states, model.flows(DEMAND).states)
+
+
+def test_pairs_without_a_way_are_lost(model):
+    found = model.closure([(0, 3, 1.0), (2, 5, 1.0)], [3])
+    assert found.lost.tolist() == [True, False]
+    assert found.rerouted[0] == 1.0
+
+
+def test_demand_is_checked(model):
+    with pytest.raises(xm.EngineError, match="row 1 is"):
+        model.flows([(0, 1, 1.0), (0, 99, 1.0)])
+    with pytest.raises(xm.EngineError, match="no rows"):
+        model.flows([])
+
+
+def test_under_a_rule_that_rejects(model):
+    network, features, demos = city(31, n_trips=80)
+    rule = xm.no_revisit()
+    strict = xm.XMEN(network, rule, features=features, l2=0.01, max_nodes=20, seed=0)
+    strict.fit([tau for tau in demos if rule.accepts(tau)])
+    found = strict.flows([(0, 3, 1.0)])
+    exact = xm.distribution(network.task(0, 3), rule, strict.reward_, max_nodes=10**6)
+    np.testing.assert_allclose(found.states, exact.state_visits(), atol=0.1)
+
+
+def test_a_picture(model):
+    matplotlib.use("Agg")
+    angle = np.linspace(0, 2 * np.pi, 9)
+    corners = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    lines = np.stack([corners[:-1], corners[1:]], axis=1)
+    best = model.distribution(start=0, goal=3).best(2)
+    ax = xm.plot_network(lines, model.flows(DEMAND).states, best)
+    assert len(ax.lines) == 3 * len(best)
+    matplotlib.pyplot.close(ax.figure)
+    with pytest.raises(xm.WorldError, match="8 links"):
+        xm.plot_network(lines, np.ones(3))
