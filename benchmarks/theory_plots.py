@@ -11,10 +11,11 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from xmen.experiments.convergence import FONT
-from xmen.plots.methods import METHODS
+from xmen.registry import LOOKS
 
 plt.rcParams.update(FONT)
-BLACK, BLUE, SKY, GREEN, ORANGE, RED, PINK = (method.colour for method in METHODS.values())
+NAMES = ("demonstrations", "exact", "cells", "paper", "maxent", "relative-entropy", "constraint-inference")
+BLACK, BLUE, SKY, GREEN, ORANGE, RED, PINK = (LOOKS[name].colour for name in NAMES)
 
 
 def panels(n: int, width: float = 3.4, height: float = 2.9) -> tuple[Any, Any]:

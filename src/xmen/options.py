@@ -93,5 +93,5 @@ def require_choice(name: str, value: Any, known: Iterable[str]) -> None:
     choices = list(known)
     if value not in choices:
         close = get_close_matches(value, choices, n=1) if isinstance(value, str) else []
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise EngineError(f"unknown {name} {value!r}: choose one of {listed(choices)}.{hint}")
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise EngineError(f"unknown {name} {value!r}{hint}: choose one of {listed(choices)}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from xmen.baselines.constraint_inference import ConstraintInference
 from xmen.baselines.maxent import MaxEntIRL
@@ -14,10 +14,69 @@ from xmen.learners.xmen import XMEN
 from xmen.problem import problem_parts, read_problem
 from xmen.storage.models import load_model
 
-LEARNERS: dict[str, type[Learner]] = {
-    kind.__name__: kind for kind in (XMEN, CausalXMEN, MaxEntIRL, RelativeEntropyIRL, ConstraintInference)
+
+class Look(NamedTuple):
+    """How a method or a learner is called and drawn, the same in every figure.
+
+    The colours are Okabe and Ito's, which readers with any colour vision can tell apart; line styles and markers
+    differ as well.
+    """
+
+    label: str
+    colour: str
+    marker: str
+    line: str = "-"
+
+
+class LearnerKind(NamedTuple):
+    """A learner as the command line and experiments name it; `takes` says which parts of a problem it is made from.
+
+    Its options are the settings of its signature.
+    """
+
+    kind: type[Learner]
+    description: str
+    look: Look
+    takes: tuple[str, ...] = ("constraint", "features")
+
+
+LEARNERS: dict[str, LearnerKind] = {
+    "xmen": LearnerKind(
+        XMEN,
+        "a reward under rules, by maximum entropy over the trajectories that keep them",
+        Look("X-MEN", "#0072B2", "s"),
+    ),
+    "causal": LearnerKind(
+        CausalXMEN,
+        "a reward under rules, by maximum causal entropy: behaviour that can be executed",
+        Look("Causal X-MEN", "#F0E442", "h", ":"),
+    ),
+    "maxent": LearnerKind(
+        MaxEntIRL, "a baseline: maximum entropy, no rules", Look("MaxEnt", "#E69F00", "v"), ("features",)
+    ),
+    "relative-entropy": LearnerKind(
+        RelativeEntropyIRL,
+        "a baseline: relative entropy to a base policy, from rollouts",
+        Look("RE-IRL", "#D55E00", "X", "--"),  # relative entropy inverse reinforcement learning
+        ("features",),
+    ),
+    "constraint-inference": LearnerKind(
+        ConstraintInference,
+        "a baseline: what must have been forbidden, given the reward",
+        Look("MLCI", "#CC79A7", "P", "-."),  # maximum likelihood constraint inference
+        ("reward", "events"),
+    ),
 }
-"""Every learner of the library, by the name of its class."""
+"""Every learner of the library: the command line, storage, figures and experiments know what is here."""
+
+LOOKS: dict[str, Look] = {
+    "demonstrations": Look("demonstrations", "#000000", "o"),
+    "exact": Look("X-MEN exact", "#0072B2", "s"),
+    "cells": Look("X-MEN cells", "#56B4E9", "D", "--"),
+    "paper": Look("X-MEN paper", "#009E73", "^", "-."),
+    **{name: learner.look for name, learner in LEARNERS.items()},
+}
+"""The look of each method of XMEN and of each learner, by its name."""
 
 
 def load(path: str | os.PathLike[str], module: Any = None) -> Any:

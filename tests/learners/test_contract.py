@@ -53,7 +53,7 @@ def quiet_fit(learner: Any, *args: Any, **more: Any) -> Any:
 
 
 def test_every_learner_and_every_method_is_here() -> None:
-    assert {name for name, _ in CASES} == set(LEARNERS)
+    assert {name for name, _ in CASES} == {learner.kind.__name__ for learner in LEARNERS.values()}
     assert {method for name, method in CASES if name == "XMEN"} == set(METHODS)
 
 

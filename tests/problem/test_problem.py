@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import xmen as xm
 import xmen.problem
 from problem.files import GRID, assert_same
+from xmen.cli._learners import Choice, make_learner
 from xmen.constraints.text import parse_event
 from xmen.problem import Problem, Settings, read_problem, write_problem
 from xmen.problem._rewards import goal_distance
@@ -219,3 +220,23 @@ def test_what_toml_cannot_hold_is_refused():
 @pytest.mark.parametrize("event", [xm.at(3), ~xm.at(1, 2) & xm.doing(0), (xm.at(0) | xm.anytime) & ~xm.doing(1)])
 def test_an_event_is_read_from_its_text(event):
     assert parse_event(str(event)) == event
+
+
+def test_every_engine_setting_reaches_the_file_and_the_engine(tmp_path):
+    """Nothing is lost on the way: a problem, its file, the distribution, and a learner made for it."""
+    chosen = dict(
+        engine="xor", max_nodes=5000, oracle="listed", cell_size=16.0, delta=1.5, failure=0.01, time_limit=7.5
+    )
+    grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
+    problem = Problem(grid, rules={"key": xm.visit(grid.at((1, 2)))}, settings=Settings(**chosen))
+    problem.write(tmp_path / "p.toml")
+    read = Problem.read(tmp_path / "p.toml")
+    assert read.settings == problem.settings
+    assert {name: read.settings.chosen()[name] for name in chosen} == chosen
+    d = read.distribution()
+    assert (d.engine, d.oracle, d.guarantee) == ("xor", "listed", (1.5, 0.01))
+    assert d.settings.chosen() == chosen
+    learner = make_learner(Choice(), read)
+    assert {name: learner.get_params()[name] for name in chosen} == chosen
+    Problem(grid, settings=Settings(time_limit=None)).write(tmp_path / "p.toml")
+    assert Problem.read(tmp_path / "p.toml").settings.time_limit is None

@@ -1,4 +1,4 @@
-"""The learners by their names on the command line, and which options each of them has."""
+"""What a user asked of `xmen fit`, and the learner that it makes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from xmen.baselines.constraint_inference import ConstraintInference
-from xmen.baselines.maxent import MaxEntIRL
-from xmen.baselines.relative_entropy import RelativeEntropyIRL
 from xmen.cli._names import named_features
 from xmen.errors import EngineError
 from xmen.learners.base import Learner
-from xmen.learners.causal import CausalXMEN
-from xmen.learners.xmen import XMEN
 from xmen.methods.method import Method
 from xmen.methods.table import parse_method, read_method
 from xmen.problem import Problem
+from xmen.registry import LEARNERS
 
 STORED_EVERY = 1  # iterations between checkpoints: a slow one is worth keeping, a quick one is cheap to write
 
@@ -38,65 +34,49 @@ class Choice:
     callback: Callable[[Any], object] | None = field(default=None, compare=False)
 
 
-OPTIONS = {
-    "xmen": ("method", "max_iter", "l2", "resume"),
-    "causal": ("validity", "max_iter", "l2", "resume"),
-    "maxent": ("max_iter", "l2", "resume"),
-    "relative-entropy": ("max_iter",),
-    "constraint-inference": (),
-}
-"""The learners, and the options that not all of them have."""
+OPTIONS = ("method", "validity", "max_iter", "l2", "resume")
+"""The options that not all learners have."""
 
 
 def check_choice(choice: Choice) -> None:
     """Refuse names that do not exist, and options that the learner does not have."""
-    if choice.learner not in OPTIONS:
-        close = get_close_matches(choice.learner, OPTIONS, n=1)
+    if choice.learner not in LEARNERS:
+        close = get_close_matches(choice.learner, LEARNERS, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else "."
-        raise EngineError(f"--learner {choice.learner}: unknown learner{hint} Choose one of {', '.join(OPTIONS)}.")
+        raise EngineError(f"--learner {choice.learner}: unknown learner{hint} Choose one of {', '.join(LEARNERS)}.")
     method_of(choice)
-    for option in ("method", "validity", "max_iter", "l2", "resume"):
-        value = getattr(choice, option)
-        if value not in (None, False, "auto") and option not in OPTIONS[choice.learner]:
-            having = ", ".join(name for name, options in OPTIONS.items() if option in options)
+    for option in OPTIONS:
+        given = getattr(choice, option) not in (None, False, "auto")
+        if given and option not in LEARNERS[choice.learner].kind.setting_names():
+            having = ", ".join(name for name, learner in LEARNERS.items() if option in learner.kind.setting_names())
             raise EngineError(
                 f"--{option.replace('_', '-')} is no option of --learner {choice.learner}; these have it: {having}."
             )
 
 
 def make_learner(choice: Choice, problem: Problem) -> Learner:
-    """The learner, not fitted yet, with the problem's settings."""
-    settings = problem.settings
-    seed = settings.seed if choice.seed is None else choice.seed
-    shared: dict[str, Any] = {
-        "discount": settings.discount,
-        "engine": settings.engine,
-        "seed": seed,
-        "callback": choice.callback,
+    """The learner, not fitted yet: made from the parts of the problem it takes, with those settings that it has."""
+    learner = LEARNERS[choice.learner]
+    offered = {
+        "constraint": problem.constraint,
+        "features": named_features(problem)[0],
+        "reward": problem.reward,
+        "events": dict(problem.events),
     }
-    features, _ = named_features(problem)
-    limit: dict[str, Any] = {} if choice.max_iter is None else {"max_iter": choice.max_iter}
-    stored: dict[str, Any] = {
-        "l2": choice.l2 or 0.0,
-        "max_nodes": settings.max_nodes,
+    asked = {
+        "method": method_of(choice),
+        "seed": choice.seed,
+        "max_iter": choice.max_iter,
+        "l2": choice.l2,
+        "validity": choice.validity,
         "checkpoint": None if choice.checkpoint is None else str(choice.checkpoint),
         "checkpoint_every": STORED_EVERY,
         "resume": choice.resume,
+        "callback": choice.callback,
     }
-    if choice.learner == "maxent":
-        return MaxEntIRL(problem.world, features, **shared, **limit, **stored)
-    if choice.learner == "causal":
-        validity = settings.validity if choice.validity is None else choice.validity
-        del shared["engine"]
-        return CausalXMEN(problem.world, problem.constraint, features, validity, **shared, **limit, **stored)
-    if choice.learner == "relative-entropy":
-        return RelativeEntropyIRL(problem.world, features, **shared, **limit)
-    if choice.learner == "constraint-inference":
-        return ConstraintInference(problem.world, problem.reward, events=dict(problem.events), **shared)
-
-    engine = {name: getattr(settings, name) for name in ("oracle", "cell_size", "delta", "failure")}
-    method = method_of(choice)
-    return XMEN(problem.world, problem.constraint, features, method=method, **shared, **limit, **stored, **engine)
+    settings = problem.settings.chosen() | {name: value for name, value in asked.items() if value is not None}
+    made = {"world": problem.world} | {name: offered[name] for name in learner.takes}
+    return learner.kind(**made, **{k: v for k, v in settings.items() if k in learner.kind.setting_names()})
 
 
 def bar_length(choice: Choice) -> int | None:

@@ -160,11 +160,11 @@ def fit(
     learner: Annotated[
         str,
         typer.Option(
-            help="xmen; causal, for worlds with chance; or a baseline: maxent, relative-entropy, constraint-inference."
+            help="xmen; causal, for worlds with chance; or a baseline, such as maxent (`xmen engines` lists all)."
         ),
     ] = "xmen",
     method: Annotated[
-        str | None, typer.Option(help="How xmen finds its gradient: auto, exact, cells or paper.")
+        str | None, typer.Option(help="How xmen finds its gradient: auto, exact, cells, or 'paper(n_samples=32)'.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed, the same model.")] = None,
     max_iter: Annotated[int | None, typer.Option(min=1, help="The largest number of iterations.")] = None,

@@ -8,34 +8,32 @@ from typing import Any
 from xmen.cli._output import print_facts, print_json, print_table, working
 from xmen.cli._source import open_problem
 from xmen.cli._timing import BUILD, measure
+from xmen.engines.choose import ENGINES
 from xmen.errors import EngineError
 from xmen.oracles import installed_oracles
-
-ENGINES = {
-    "exact": "dynamic programming on the product of world and rules; every answer exact, within max_nodes",
-    "reject": "multiplies the rules that fit, rejects with the rest; samples exact, expectations with errors",
-    "xor": "random parities and an oracle; samples within a stated bound, expectations with errors",
-    "auto": "the first of these that fits",
-}
+from xmen.registry import LEARNERS
 
 
 def show_installed(as_json: bool) -> None:
-    """The engines, and the oracles of the XOR engine with the versions of their solvers."""
+    """The engines, the oracles of the XOR engine with the versions of their solvers, and the learners."""
 
+    engines = {name: engine.description for name, engine in ENGINES.items()}
+    learners = {name: learner.description for name, learner in LEARNERS.items()}
     oracles = installed_oracles()  # a version, True where nothing has to be installed, False where something has
     if as_json:
         found = {
             name: {"installed": bool(version), "version": version if isinstance(version, str) else None}
             for name, version in oracles.items()
         }
-        print_json({"engines": ENGINES, "oracles": found})
+        print_json({"engines": engines, "oracles": found, "learners": learners})
         return
-    print_table("engines", ["engine", "what it does"], ENGINES.items())
+    print_table("engines", ["engine", "what it does"], engines.items())
     rows = [
         (name, version if isinstance(version, str) else "built in" if version else "not installed")
         for name, version in oracles.items()
     ]
     print_table("oracles of the xor engine", ["oracle", "version"], rows)
+    print_table("learners", ["learner", "what it learns"], learners.items())
 
 
 def show_engine(path: Path, engine: str, limit: float, as_json: bool) -> None:

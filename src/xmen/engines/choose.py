@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from copy import copy
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint, units
 from xmen.engines.diagnosis import explain_conflict, feasible_product, from_start, require_every_start
-from xmen.engines.distribution import ENGINES, Distribution, Seed, as_constraint, check_discount, check_given, generator
+from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, check_given, generator
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.given import GivenStart
 from xmen.engines.hashed import HashedWorld
@@ -146,6 +147,33 @@ class Chooser:
         return xor
 
 
+class Engine(NamedTuple):
+    """An engine as `engine="..."` names it: how it is made, and what it does in one line."""
+
+    make: Callable[[Chooser], Distribution]
+    description: str
+
+
+ENGINES: dict[str, Engine] = {
+    "exact": Engine(
+        Chooser.exact, "dynamic programming on the product of world and rules; every answer exact, within max_nodes"
+    ),
+    "reject": Engine(
+        Chooser.reject, "multiplies the rules that fit, rejects with the rest; samples exact, expectations with errors"
+    ),
+    "xor": Engine(
+        Chooser.xor, "random parities and an oracle; samples within a stated bound, expectations with errors"
+    ),
+    "auto": Engine(Chooser.auto, "the first of these that fits"),
+}
+"""Every engine by name. The command line, problem files and learners know what is here, and nothing else."""
+
+
+def require_engine(name: object) -> None:
+    """Refuse an engine that there is not."""
+    require_choice("engine", name, sorted(ENGINES))
+
+
 def distribution(
     world: MDP,
     constraint: Constraint | Iterable[Constraint] | None = None,
@@ -244,10 +272,9 @@ def answering(
         raise EngineError(f"distribution(world, ...) takes an MDP or GridWorld; got {type(world).__name__}.")
     if rule is not None:
         rule.check_world(world)
-    require_choice("engine", settings.engine, ENGINES)
+    require_engine(settings.engine)
     gamma = check_discount(discount)
     check_given(given)
     reward_table(reward, world)  # a bad reward is reported before any long work
     chooser = Chooser(world, rule, reward, gamma, seed, settings, given)
-    answer: Distribution = getattr(chooser, settings.engine)()
-    return answer
+    return ENGINES[settings.engine].make(chooser)

@@ -23,7 +23,6 @@ from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.walks import Walks
 
-ENGINES = ("auto", "exact", "reject", "xor")
 GIVEN = (None, "start")
 
 Seed = int | np.random.SeedSequence | np.random.Generator | None

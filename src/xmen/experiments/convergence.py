@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from xmen.experiments.notebook import Notebook
-from xmen.plots.methods import METHODS
+from xmen.registry import LOOKS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DELTAS, M1S, DRAWS = (1.05, 1.18, 1.35), (1, 4, 16), (2, 8, 32)
 LOWEST_GAP = 1e-4  # nats; below it a curve leaves the figure
-MEASURED, BOUND = METHODS["paper"].colour, METHODS["demonstrations"].colour
+MEASURED, BOUND = LOOKS["paper"].colour, LOOKS["demonstrations"].colour
 WORK = {  # Tol's muted colours: none of them is the colour of a method
     "theorem5": ("Theorem 5's count", "#000000", "|"),
     "points": ("solutions read", "#882255", "P"),

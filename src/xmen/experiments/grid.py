@@ -21,9 +21,9 @@ from xmen.experiments.notebook import Notebook
 from xmen.learners.base import Learner
 from xmen.learners.xmen import XMEN
 from xmen.machines.release import release
-from xmen.plots.methods import METHODS
 from xmen.product.listing import list_walks
 from xmen.progress.monitor import Callback
+from xmen.registry import LOOKS
 from xmen.rewards import Floats
 from xmen.worlds.trajectory import Trajectory
 
@@ -168,7 +168,7 @@ class Case:
         valid = np.mean([all(rule.accepts(tau) for rule in self.map.rules) for tau in drawn])
         kl = [divergence(merge(self.demonstrated_types), merge(types)), divergence(self.demonstrated_types, types)]
         scores = [model.score(demos) for demos in (self.demos, self.held_out)]
-        return (METHODS[key].label, valid, exact, *kl, *scores)
+        return (LOOKS[key].label, valid, exact, *kl, *scores)
 
 
 def merge(types: Floats) -> Floats:
@@ -206,7 +206,7 @@ def feature_rows(case: Case, l2: float) -> list[tuple[object, ...]]:
         with noticed():
             types = merge(case.types_of(model.fit(case.demos)))
         kl = divergence(merge(case.demonstrated_types), types)
-        rows.append((case.map.name, name, METHODS[key].label, 1 - types[2], types[0] / types[:2].sum(), kl))
+        rows.append((case.map.name, name, LOOKS[key].label, 1 - types[2], types[0] / types[:2].sum(), kl))
     return rows
 
 

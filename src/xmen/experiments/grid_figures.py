@@ -12,7 +12,7 @@ from xmen.experiments.grid_maps import GridMap
 from xmen.experiments.notebook import Notebook
 from xmen.experiments.ways import draw_ways
 from xmen.plots import plot_visits, plot_world
-from xmen.plots.methods import METHODS
+from xmen.registry import LOOKS
 from xmen.rewards import Floats
 from xmen.worlds.trajectory import Trajectory
 
@@ -70,7 +70,7 @@ def marginals(
         image = ax.imshow(picture, origin="lower", cmap="YlGnBu", vmin=0, vmax=1)
         symbols(ax, grid_map)
         ax.set(xticks=range(0, 9, 2), yticks=range(0, 9, 2), xlabel="x", ylabel="y")
-        ax.set_title(f"{METHODS[key].label}\n{said(n_valid, len(some), exact.get(key))}", fontsize=11)
+        ax.set_title(f"{LOOKS[key].label}\n{said(n_valid, len(some), exact.get(key))}", fontsize=11)
     figure.colorbar(image, ax=axes, label=f"share of {len(some)} trajectories that pass the cell", shrink=0.6)
     book.figure(
         figure,
@@ -95,7 +95,7 @@ def generated(
         legend.remove()
         entries: list[Any] = legend.legend_handles
         draw_ways(ax, grid_map.world, some, valid, key)
-        ax.set_title(f"{METHODS[key].label}\n{said(sum(valid), len(some), exact.get(key))}", fontsize=11)
+        ax.set_title(f"{LOOKS[key].label}\n{said(sum(valid), len(some), exact.get(key))}", fontsize=11)
     handles = [*ways.handles(), *entries]
     figure.legend(handles=handles, frameon=False, ncols=4, loc="outside lower center")
     book.figure(
@@ -133,7 +133,7 @@ def path_types(book: Notebook, grid_map: GridMap, types: Mapping[str, Floats]) -
     width = 0.86 / len(types)
     for i, key in enumerate(types):
         x = np.arange(len(labels)) + (i - (len(types) - 1) / 2) * width
-        ax.bar(x, values[i], width, label=METHODS[key].label, color=METHODS[key].colour)
+        ax.bar(x, values[i], width, label=LOOKS[key].label, color=LOOKS[key].colour)
     ax.set_xticks(range(len(labels)), labels, fontsize=8)
     ax.set(ylabel="probability", xlim=(-0.6, len(labels) - 0.4))
     ax.axvline(len(labels) - 1.5, color="#999999", lw=0.8, ls=":")
@@ -180,7 +180,7 @@ def by_demonstrations(book: Notebook, sweep: Sweep) -> None:
 
 def curve(ax: Axes, x: Sequence[float], values: Floats, key: str) -> None:
     """Mean and range of values (len(x), repeats) in the method's style."""
-    method = METHODS[key]
+    method = LOOKS[key]
     mean = values.mean(axis=1)
     ax.plot(x, mean, color=method.colour, marker=method.marker, ls=method.line, ms=5, label=method.label)
     ax.fill_between(x, values.min(axis=1), values.max(axis=1), color=method.colour, alpha=0.18, lw=0)
@@ -193,7 +193,7 @@ def by_time(book: Notebook, sweep: Mapping[str, Sequence[tuple[float, float, flo
 
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for key, points in sweep.items():
-        method = METHODS[key]
+        method = LOOKS[key]
         seconds, valid, likelihood = np.array(sorted(points)).T
         style: dict[str, Any] = {"color": method.colour, "marker": method.marker, "ls": method.line, "ms": 6}
         axes[0].plot(seconds, 100 * valid, label=method.label, **style)

@@ -18,7 +18,7 @@ from xmen.experiments.human_heldout import fit_best, held_out_scores, mean_and_e
 from xmen.experiments.human_tasks import Task, choke_task, n_kept
 from xmen.experiments.methods import ALL, Effort, fit_all, valid_probability
 from xmen.experiments.notebook import Notebook
-from xmen.plots.methods import METHODS
+from xmen.registry import LOOKS
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.walks import Walks
 
@@ -90,7 +90,7 @@ def choke_point(book: Notebook) -> None:
         mean, error = mean_and_error(held_out[name].log_likelihood) if name in held_out else ("", "")
         rows.append(
             (
-                METHODS[name].label,
+                LOOKS[name].label,
                 words(name, setting_of(name, held_out)),
                 n_kept(task, drawn[name]) / N_DRAWN,
                 valid[name],
@@ -134,10 +134,10 @@ def four_moves(book: Notebook) -> None:
     for name, model in fitted.items():
         n_moves = float(model.distribution().state_visits().sum()) - 1.0
         kept, short = valid_probability(model, task.rules), valid_probability(model, shortest)
-        rows.append((METHODS[name].label, kept, short, n_moves))
+        rows.append((LOOKS[name].label, kept, short, n_moves))
     both = fitted["exact"].sample(N_DRAWN, also=shortest, seed=book.seed)
     n_moves = float(np.mean([len(tau) for tau in both]))
-    rows.append((f"{METHODS['exact'].label}; shortest as a rule", n_kept(task, both) / N_DRAWN, 1.0, n_moves))
+    rows.append((f"{LOOKS['exact'].label}; shortest as a rule", n_kept(task, both) / N_DRAWN, 1.0, n_moves))
     book.table(
         "choke point with four moves",
         {"method": "", "P(valid)": ".1%", "P(shortest)": ".1%", "mean length": ".2f"},

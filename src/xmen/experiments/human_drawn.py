@@ -21,7 +21,7 @@ from xmen.experiments.human_heldout import (
 from xmen.experiments.human_tasks import Task, drawn_task, n_kept
 from xmen.experiments.methods import valid_probability
 from xmen.experiments.notebook import Notebook
-from xmen.plots.methods import METHODS
+from xmen.registry import LOOKS
 from xmen.worlds.walks import Walks
 
 N_DRAWN = 1000  # trajectories of each method that are checked
@@ -82,7 +82,7 @@ def drawings(book: Notebook) -> None:
         given, given_error = mean_and_error(scores.given_rules - best.given_rules)
         rows.append(
             (
-                METHODS[name].label,
+                LOOKS[name].label,
                 words(name, setting_of(name, held_out)),
                 n_kept(task, drawn[name]) / N_DRAWN,
                 valid[name],

@@ -13,7 +13,7 @@ from xmen.experiments.human_paths import END, START
 from xmen.experiments.human_tasks import DISC_CENTRE, DISC_RADIUS, Task
 from xmen.experiments.ways import draw_ways, points, shifts
 from xmen.plots import canvas
-from xmen.plots.methods import METHODS
+from xmen.registry import LOOKS
 from xmen.rewards import Floats
 from xmen.worlds.svg import GOAL_COLOUR, START_COLOUR
 from xmen.worlds.trajectory import Trajectory
@@ -36,7 +36,7 @@ def draw_trajectories(
         kept = [task.rules.accepts(tau) for tau in trajectories]
         broken += len(kept) - sum(kept)
         draw_ways(ax, task.grid, trajectories, kept, name)
-        ax.set_title(f"{METHODS[name].label}\n{notes[name]}", fontsize=11)
+        ax.set_title(f"{LOOKS[name].label}\n{notes[name]}", fontsize=11)
     _task_legend(figure, task, broken=bool(broken), kept=True)
     return figure
 
@@ -51,7 +51,7 @@ def draw_marginals(
         edge = task.grid.width - 0.5
         image = ax.imshow(values.reshape(task.grid.height, task.grid.width), origin="lower", cmap="YlGnBu", vmin=0.0,
                           vmax=most, extent=(-0.5, edge, -0.5, edge), zorder=0.5)  # fmt: skip
-        ax.set_title(f"{METHODS[name].label}\n{notes[name]}", fontsize=11)
+        ax.set_title(f"{LOOKS[name].label}\n{notes[name]}", fontsize=11)
     figure.colorbar(
         image,
         ax=axes.tolist(),
@@ -128,20 +128,20 @@ def draw_held_out(held_out: Mapping[str, HeldOut], against: str = "exact") -> Fi
             ]
             difference = scores[0] - scores[1]
             seen = difference[np.isfinite(difference)]
-            method = METHODS[name]
+            method = LOOKS[name]
             spread = np.linspace(-0.22, 0.22, len(seen)) if len(seen) > 1 else np.zeros(len(seen))
             ax.scatter(seen, row + spread, s=16, color=method.colour, alpha=0.55, linewidths=0)
             mean, error = mean_and_error(difference)
             if mean is not None:
                 ax.errorbar(mean, row, xerr=error, fmt=method.marker, color=method.colour, markersize=10,
                             markeredgecolor="black", capsize=5, linewidth=2.2, zorder=5)  # fmt: skip
-        ax.axvline(0.0, color=METHODS[against].colour, linewidth=2.0, zorder=1)
+        ax.axvline(0.0, color=LOOKS[against].colour, linewidth=2.0, zorder=1)
         ax.set_title(kind, fontsize=11)
         ax.grid(axis="x", color="#dddddd", linewidth=0.7)
-    axes[0].set_yticks(range(len(others)), [METHODS[name].label for name in others])
+    axes[0].set_yticks(range(len(others)), [LOOKS[name].label for name in others])
     axes[0].set_ylim(len(others) - 0.5, -0.5)
     figure.supxlabel(
-        f"held-out log-likelihood less that of {METHODS[against].label}, nats per path  (left of the line: worse)",
+        f"held-out log-likelihood less that of {LOOKS[against].label}, nats per path  (left of the line: worse)",
         fontsize=11,
     )
     return figure

@@ -14,7 +14,7 @@ from xmen.experiments.human_tasks import Task
 from xmen.experiments.methods import Effort, fit_all, valid_probability
 from xmen.experiments.notebook import Notebook
 from xmen.learners.base import Learner
-from xmen.plots.methods import METHODS
+from xmen.registry import LOOKS
 from xmen.rewards import Floats
 
 HELD_OUT = ("exact", "maxent", "relative-entropy", "constraint-inference")
@@ -60,7 +60,7 @@ def held_out_scores(book: Notebook, task: Task, label: str) -> dict[str, HeldOut
     found: dict[str, HeldOut] = {}
     for name in HELD_OUT:
         maxent_l2 = found["maxent"].best.l2 if "maxent" in found else 0.0
-        with book.stage(f"{label}: leave one out, {METHODS[name].label}") as stage:
+        with book.stage(f"{label}: leave one out, {LOOKS[name].label}") as stage:
             found[name] = leave_one_out(name, task, settings_of(name, book, maxent_l2), book.seed, stage.done)
     return found
 
@@ -131,7 +131,7 @@ def settings_table(book: Notebook, held_out: Mapping[str, HeldOut], title: str) 
             impossible = int(np.sum(~np.isfinite(scores)))
             mean = None if impossible else float(scores.mean())
             mark = "chosen" if effort is found.best else ""
-            rows.append((METHODS[name].label, words(name, effort), mean, impossible, mark))
+            rows.append((LOOKS[name].label, words(name, effort), mean, impossible, mark))
     columns = {"method": "", "setting": "", "held out": ".2f", "impossible": "d", "": ""}
     note = """Mean log-likelihood of held-out demonstrations in nats; impossible: how many have probability 0, because
     a rule was inferred that they break."""

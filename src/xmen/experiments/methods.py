@@ -25,14 +25,14 @@ from xmen.learners.xmen import XMEN
 from xmen.methods.cells import Cells
 from xmen.methods.paper import Paper
 from xmen.notices import IdentifiabilityWarning, LearningWarning
-from xmen.plots.methods import METHODS
 from xmen.progress.monitor import Callback
+from xmen.registry import LOOKS
 from xmen.rewards import Floats
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
 
 ALL = ("exact", "cells", "paper", "maxent", "relative-entropy", "constraint-inference")
-"""The methods, by their keys in `xmen.plots.methods.METHODS`."""
+"""The methods, by their keys in `xmen.registry.LOOKS`."""
 
 PROPOSAL_L2 = 0.1  # of the MaxEnt model whose policy the rollouts of relative entropy IRL follow
 PROPOSAL_TOL = 1e-3
@@ -88,7 +88,7 @@ def fit_all(
             with noticed():
                 fitted[name] = fit_one(name, world, rules, features, demos, seed=seed, effort=effort)
             continue
-        label = METHODS[name].label
+        label = LOOKS[name].label
         with book.stage(f"fit {label}") as stage, noticed() as notices:
             callback = stage.callback(_iterations(name, effort))
             fitted[name] = fit_one(name, world, rules, features, demos, seed=seed, effort=effort, callback=callback)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xmen.plots.methods import METHODS
+from xmen.registry import LOOKS
 from xmen.rewards import Floats
 from xmen.worlds.grid import GridWorld
 from xmen.worlds.trajectory import Trajectory
@@ -26,7 +26,7 @@ def draw_ways(ax: Axes, grid: GridWorld, trajectories: Sequence[Trajectory], kep
         x, y = points(grid, tau) + shift[:, None]
         if not fine:  # a rim, to be seen on obstacles
             ax.plot(x, y, color="white", linewidth=3.2, alpha=0.8, zorder=4.4)
-        colour, line = (METHODS[method].colour, "-") if fine else (BROKEN, DASHED)
+        colour, line = (LOOKS[method].colour, "-") if fine else (BROKEN, DASHED)
         zorder = 4 if fine else 4.5
         ax.plot(x, y, color=colour, ls=line, lw=1.5, alpha=0.75, zorder=zorder, solid_capstyle="round")
 

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from xmen.constraints.constraint import Constraint, conjunction
-from xmen.engines.choose import answering
-from xmen.engines.distribution import ENGINES, Distribution, Seed, as_constraint, check_discount, check_given
+from xmen.engines.choose import answering, require_engine
+from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, check_given
 from xmen.engines.reject_trips import trip_partitions
 from xmen.engines.settings import EngineSettings
 from xmen.errors import EngineError, NotFittedError
@@ -23,7 +23,6 @@ from xmen.learners.settings import Settings
 from xmen.learners.summary import Summary
 from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.notices import ConvergenceWarning, notify
-from xmen.options import require_choice
 from xmen.policies.policy import Policy
 from xmen.progress.monitor import Monitor, Record
 from xmen.rewards import Floats, LinearReward, Reward
@@ -96,7 +95,7 @@ class Learner(Settings, ABC):
             raise EngineError(f"{type(self).__name__}(world, ...) takes {known}; got {type(self.world).__name__}.")
         check_discount(self.discount)
         check_given(self.given)
-        require_choice("engine", self._engine_settings().engine, ENGINES)
+        require_engine(self._engine_settings().engine)
         rule = self._rule()
         if rule is not None:
             rule.check_world(self._single_world())

@@ -16,19 +16,20 @@ class Settings:
     """
 
     @classmethod
-    def _setting_names(cls) -> list[str]:
+    def setting_names(cls) -> list[str]:
+        """The names of all settings, in the order of the signature."""
         parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
         return [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """All settings by name, exactly as they were given; if `deep`, those of a record too (`method__n_samples`)."""
-        found = {name: getattr(self, name) for name in self._setting_names()}
+        found = {name: getattr(self, name) for name in self.setting_names()}
         records = {name: value.chosen() for name, value in found.items() if deep and isinstance(value, Options)}
         return found | {f"{name}__{part}": value for name, record in records.items() for part, value in record.items()}
 
     def set_params(self, **settings: Any) -> Self:
         """Change settings by name; the next `fit` uses them."""
-        known = self._setting_names()
+        known = self.setting_names()
         nested: dict[str, dict[str, Any]] = {}
         for name, value in settings.items():
             outer, inside, part = name.partition("__")

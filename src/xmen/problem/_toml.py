@@ -58,7 +58,7 @@ def _value(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case int() | float():
-            return repr(value)
+            return repr(value)  # inf and nan are spelled as Python does
         case str():
             return _string(value)
         case list() | tuple():

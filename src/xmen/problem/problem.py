@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,9 @@ import numpy as np
 
 from xmen.constraints.constraint import Constraint, conjunction, require_constraint
 from xmen.constraints.text import check_names, parse_constraint
-from xmen.engines.choose import distribution
-from xmen.engines.distribution import ENGINES, Distribution, as_constraint, check_discount
+from xmen.engines.choose import distribution, require_engine
+from xmen.engines.distribution import Distribution, as_constraint, check_discount
+from xmen.engines.settings import EngineSettings
 from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError
 from xmen.events import Event, require_event
 from xmen.files import write_whole
@@ -33,18 +34,12 @@ from xmen.worlds import MDP, Trajectory
 FORMAT = 1
 
 
-@dataclass(frozen=True)
-class Settings:
+@dataclass(frozen=True, repr=False)
+class Settings(EngineSettings):
     """How a problem is to be answered; the arguments of `xmen.distribution` and `xmen.plan` of the same names."""
 
     discount: float = 1.0
-    engine: str = "auto"
     seed: int | None = None
-    max_nodes: int | None = None
-    oracle: str = "auto"
-    cell_size: float | None = None
-    delta: float | None = None
-    failure: float | None = None
     validity: str | float = "sure"
 
 
@@ -98,8 +93,7 @@ class Problem:
 
     def distribution(self, also: Constraint | Iterable[Constraint] | None = None, **changes: Any) -> Distribution:
         """`xmen.distribution` of this problem under its settings, some of them changed, and under extra rules."""
-        names = [item.name for item in fields(Settings) if item.name != "validity"]
-        chosen = {**{name: getattr(self.settings, name) for name in names}, **changes}
+        chosen = {name: value for name, value in self.settings.chosen().items() if name != "validity"} | changes
         return distribution(self.world, self._with(also), self.reward, **chosen)
 
     def plan(self, also: Constraint | Iterable[Constraint] | None = None, **changes: Any) -> Policy:
@@ -170,31 +164,33 @@ def _read_rules(
 
 def _read_settings(table: Table) -> Settings:
     default = Settings()
-    found = Settings(
-        discount=table.number("discount", default.discount),
-        engine=table.text("engine", default.engine),
-        seed=table.integer("seed", None),
-        max_nodes=table.integer("max_nodes", None),
-        oracle=table.text("oracle", default.oracle),
-        cell_size=table.number("cell_size", None),
-        delta=table.number("delta", None),
-        failure=table.number("failure", None),
-        validity=table.text_or_number("validity", default.validity, '"sure", "best" or a probability'),
-    )
-    table.finish()
-    with table.explaining("validity"):
-        read_validity(found.validity)
+    found: dict[str, Any] = {
+        "engine": table.text("engine", default.engine),
+        "max_nodes": table.integer("max_nodes", None),
+        "oracle": table.text("oracle", default.oracle),
+        "cell_size": table.number("cell_size", None),
+        "delta": table.number("delta", None),
+        "failure": table.number("failure", None),
+        "time_limit": table.number("time_limit", default.time_limit),
+    }
+    if found["time_limit"] == math.inf:
+        found["time_limit"] = None  # TOML has no null
+    for name, value in found.items():
+        with table.explaining(name):
+            EngineSettings(**{name: value})
+    with table.explaining("engine"):
+        require_engine(found["engine"])
+    discount = table.number("discount", default.discount)
     with table.explaining("discount"):
-        check_discount(found.discount)
-    if found.engine not in ENGINES:
-        close = get_close_matches(found.engine, ENGINES, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
-        table.fail("engine", f"unknown engine {found.engine!r}{hint} The engines are {', '.join(ENGINES)}")
-    if found.seed is not None and found.seed < 0:
-        table.fail("seed", f"a seed is 0 or more, got {found.seed}")
-    if found.max_nodes is not None and found.max_nodes < 1:
-        table.fail("max_nodes", f"the budget of product nodes is 1 or more, got {found.max_nodes}")
-    return found
+        check_discount(discount)
+    validity = table.text_or_number("validity", default.validity, '"sure", "best" or a probability')
+    with table.explaining("validity"):
+        read_validity(validity)
+    seed = table.integer("seed", None)
+    table.finish()
+    if seed is not None and seed < 0:
+        table.fail("seed", f"a seed is 0 or more, got {seed}")
+    return Settings(**found, discount=discount, seed=seed, validity=validity)
 
 
 def write_problem(problem: Problem, path: str | PathLike[str]) -> None:
@@ -217,11 +213,10 @@ def problem_files(problem: Problem, target: Path) -> dict[Path, bytes]:
     )
     demos, demo_files = write_demonstrations(problem.demonstrations, target)
     default = Settings()
-    changed = {
-        item.name: getattr(problem.settings, item.name)
-        for item in fields(Settings)
-        if getattr(problem.settings, item.name) != getattr(default, item.name)
-    }
+    chosen = problem.settings.chosen()
+    if chosen["time_limit"] is None:
+        chosen["time_limit"] = math.inf
+    changed = {name: value for name, value in chosen.items() if value != getattr(default, name)}
     document = {
         "format": FORMAT,
         "demonstrations": demos,
