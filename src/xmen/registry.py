@@ -74,6 +74,7 @@ LOOKS: dict[str, Look] = {
     "exact": Look("X-MEN exact", "#0072B2", "s"),
     "cells": Look("X-MEN cells", "#56B4E9", "D", "--"),
     "paper": Look("X-MEN paper", "#009E73", "^", "-."),
+    "reject": Look("X-MEN reject", "#999999", "d", ":"),
     **{name: learner.look for name, learner in LEARNERS.items()},
 }
 """The look of each method of XMEN and of each learner, by its name."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from xmen.engines.choose import Chooser
 from xmen.engines.reject_trips import Draws, RejectTrips
 from xmen.engines.trips import trip_budget
 from xmen.errors import DivergenceError, EngineError
@@ -21,6 +22,8 @@ from xmen.methods.lbfgs import Lbfgs, LbfgsState
 from xmen.methods.method import Method
 from xmen.methods.network_run import NeuralRun
 from xmen.methods.network_training import Training
+from xmen.methods.reject_draws import RejectSource
+from xmen.methods.rounds import RoundsRun
 from xmen.methods.runs import FitSettings, Outcome, Run, Task
 from xmen.methods.seeds import seed_sequence
 from xmen.methods.trips import TripObjective, TripRun, TripState
@@ -33,13 +36,14 @@ from xmen.worlds.network import Network
 
 NOISE = 2.0  # a gradient within this many of its standard errors is as small as it can be seen to be
 LEAST_ROUNDS = 3
-ONLY_TRIPS = "method='reject' learns from trips through a Network; for other worlds use 'exact' or 'cells'."
 MOST_CHANGE = 0.03  # of the acceptance in a round: invalid draws cannot speak for longer ones that they never saw
 
 
 @dataclass(frozen=True, repr=False)
 class Reject(Method):
-    """Learn from rejection's exact draws: for rules on a network that do not fit the product, such as no link twice.
+    """Learn from rejection's exact draws: for rules that do not fit the product, such as no link twice.
+
+    In a world with its own start, in rounds as those of `xm.Cells`. On a network:
 
     Parameters
     ----------
@@ -66,11 +70,16 @@ class Reject(Method):
         require_whole("n_draws", self.n_draws, least=2)
         require_whole("redraw_every", self.redraw_every, least=2)
 
-    def run(self, task: Task, settings: FitSettings) -> Run[Any]:
-        raise EngineError(ONLY_TRIPS)
+    def run(self, task: Task, settings: FitSettings) -> RoundsRun:
+        world = task.demos.walks.world
+        if settings.fixed or (task.given is not None and np.count_nonzero(world.start) > 1):
+            what = "fixed weights" if settings.fixed else "given='start' in a world with several starts"
+            raise EngineError(f"method='reject' does not go with {what}: use method='exact', or leave that out.")
+        base = Chooser(world, task.constraint, None, task.discount, None, settings.engine).joint_reject()
+        return RoundsRun(task, settings, base, RejectSource(base, task.features))
 
     def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:
-        raise EngineError(ONLY_TRIPS)
+        raise EngineError("method='reject' is for linear rewards: train a network with method='exact' or 'cells'.")
 
     def trip_run(self, task: Task, settings: FitSettings, network: Network) -> RejectRun:
         if task.discount != 1.0:
