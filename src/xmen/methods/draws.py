@@ -160,33 +160,31 @@ class DrawnLoss:
         gradient = self.features.contract(np.asarray(visits).reshape(pairs)) - self.demo_features + self.l2 * weights
         return Value(loss, gradient)
 
-    def effective_sizes(self, weights: Floats) -> Floats:
-        """1 / Var(Z-hat_k / Z) of each batch (B,): how many draws from P it is worth; infinite without noise."""
-        return self._effective(self.look(weights))
+    def sizes(self, weights: Floats) -> Floats:
+        """How many draws of each batch carry the weight that is not known exactly (B,).
 
-    def _effective(self, look: Look) -> Floats:
-        draws = self.draws
-        squares = np.where(draws.known, 0.0, look.probability**2)
-        variance = draws.noise * np.add.reduceat(squares, draws.begins)
-        sizes: Floats = np.divide(1.0, variance, out=np.full(draws.n_batches, np.inf), where=variance > 0.0)
-        return sizes
-
-    def seen(self, weights: Floats) -> float:
-        """How many draws carry the weight that is not known exactly: (sum p)^2 / sum p^2 over all that were drawn.
-
-        Small where a few draws have it all: what they say of other trajectories is then an accident.
+        (sum p)^2 / sum p^2 over all that were drawn: small where a few draws have it all, and what they say of other
+        trajectories is an accident.
         """
         draws = self.draws
         p = np.where(draws.known, 0.0, self.look(weights).probability)
         total, squares = np.add.reduceat(p, draws.begins), np.add.reduceat(p**2, draws.begins)
-        return float(np.divide(total**2, squares, out=np.zeros(draws.n_batches), where=squares > 0.0).sum())
-
-    def share_by_size(self, weights: Floats) -> Floats:
-        """Set the batches' shares to those of least variance at these weights; their effective sizes (B,)."""
-        sizes = self.effective_sizes(weights)
-        exact = np.isinf(sizes)
-        self.shares = np.where(exact, 1.0, 0.0) / exact.sum() if exact.any() else sizes / sizes.sum()
+        sizes: Floats = np.divide(total**2, squares, out=np.zeros(draws.n_batches), where=squares > 0.0)
         return sizes
+
+    def seen(self, weights: Floats) -> float:
+        """`sizes` of all batches together."""
+        return float(self.sizes(weights).sum())
+
+    def share_by_size(self, weights: Floats) -> None:
+        """Set the batches' shares to those of least variance at these weights, in proportion to their sizes.
+
+        The variance itself would not do: weights that were fitted to a batch make it look better than it is, above all
+        by giving its weight to what is known.
+        """
+        exact = self.draws.noise == 0.0
+        sizes = np.where(exact, 1.0, 0.0) if exact.any() else self.sizes(weights)
+        self.shares = sizes / sizes.sum() if sizes.any() else np.full(len(sizes), 1.0 / len(sizes))
 
     def spread(self, weights: Floats) -> Spread:
         """The Hessian of L-hat and the covariance of its gradient's noise, (d, d) each. O(n d^2)."""

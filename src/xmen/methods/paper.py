@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from xmen.engines.choose import Chooser
 from xmen.engines.settings import EngineSettings
 from xmen.engines.xor import XorDistribution
 from xmen.errors import EngineError
+from xmen.methods.certificate import Certificate
 from xmen.methods.identify import warn_undetermined
 from xmen.methods.method import Method
 from xmen.methods.network_run import NeuralRun
@@ -71,6 +72,7 @@ class PaperState(NamedTuple):
     average: Floats
     shift: Floats
     log2_mass: float
+    certificate: dict[str, Any]
     iteration: int
     seed: np.random.SeedSequence
     slopes: Floats
@@ -205,7 +207,7 @@ class PaperRun(Run[PaperState]):
         zeros = np.zeros(self.task.features.d)
         first = zeros if self.method.start is None else np.array(self.method.start) * self.bounds.span
         seed = seed_sequence(self.settings.seed)
-        return PaperState(first, first, np.zeros(len(zeros) + 1), math.nan, 0, seed, zeros, zeros)
+        return PaperState(first, first, np.zeros(len(zeros) + 1), math.nan, {}, 0, seed, zeros, zeros)
 
     def finished(self, state: PaperState) -> bool:
         return state.iteration >= self.max_iter
@@ -227,6 +229,7 @@ class PaperRun(Run[PaperState]):
             average,
             self._move(state.shift, pool),
             pool.log2_mass,
+            pool.certificate.as_dict(),
             k,
             state.seed,
             state.slopes + (slope if n_averaged >= 1 else 0.0),
@@ -255,7 +258,15 @@ class PaperRun(Run[PaperState]):
         beta, span = self._beta(state.shift), self.bounds.span
         theta, shift = state.weights / span, state.shift[:-1] / span
         return self.proposal.draw(
-            theta, shift, beta, self.n_draws, self.delta, self.failure, rng, log2_mass=state.log2_mass
+            theta,
+            shift,
+            beta,
+            self.n_draws,
+            self.delta,
+            self.failure,
+            rng,
+            log2_mass=state.log2_mass,
+            certificate=Certificate.from_dict(state.certificate),
         )
 
     def estimate(self, pool: Pool) -> Floats:

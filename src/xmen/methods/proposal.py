@@ -13,22 +13,27 @@ from typing import NamedTuple
 import numpy as np
 
 from xmen.engines.xor import XorDistribution
+from xmen.errors import EngineError
+from xmen.methods.certificate import PATIENCE, Certificate, certify, parities_for, place_of
+from xmen.oracles.formula import Bits
 from xmen.product.best import score_range
 from xmen.rewards import Floats
 from xmen.rewards.features import Features
-from xmen.sampling import Info, PawsPlan, find_level, sample_paws
+from xmen.sampling import Info, Levels, NumberedLevels, PawsPlan, find_level, sample_paws
 from xmen.worlds.edge_weights import EdgeWeights
 from xmen.worlds.walks import Walks
 
 SPAN_STEP = 0.25  # nats; spans are rounded up to multiples of it, so that plans are solved once for many rewards
 LARGEST_LOG = 300.0  # of a ratio of weights, far from overflow
+CARRIED_BITS = 3.0  # by which a carried level may be above the one that a search would find
 ROUNDING_SHARE = 0.1  # of log delta, which integer weights in a solver's adder may use up
 
 
 class Pool(NamedTuple):
     """Draws from Q: the walks, f(tau) (n, d), log D (n,), log of P/Q up to a constant (n,), and the cost.
 
-    `k` parities cut the cells, after `extra` more each gave a draw; `log2_mass` is about log2 Z of Q, from k.
+    `k` parities cut the cells, after `extra` more each gave a draw; `log2_mass` is about log2 Z of Q, from k;
+    `certificate` is what k rests on.
     """
 
     walks: Walks
@@ -39,6 +44,7 @@ class Pool(NamedTuple):
     log2_mass: float
     search: Info
     draws: Info
+    certificate: Certificate
 
 
 class Proposal:
@@ -104,11 +110,13 @@ class Proposal:
         failure: float,
         rng: np.random.Generator,
         log2_mass: float = math.nan,
+        certificate: Certificate | None = None,
     ) -> Pool:
         """n draws from Q with theta-hat = weights + shift, within `delta` of Q except with probability `failure`.
 
         `log2_mass` is that of an earlier pool: the search for k starts where it points (nan: at 0). A level is tested
-        once in a search wherever it starts, so that this costs nothing of the guarantee.
+        once in a search wherever it starts, so that this costs nothing of the guarantee. A `certificate` of an earlier
+        pool saves the search as long as theta-hat has not moved far from it.
         """
         table, listed = self.features.table(weights + shift), self._listed_scores(weights + shift, beta)
         low, high = self.range_of(table, beta) if listed is None else (float(listed.min()), float(listed.max()))
@@ -121,12 +129,45 @@ class Proposal:
         # Copies number 2^n_bits Z / w_max, and k leaves about P of them.
         offset = math.log2(plan.pivot) - levels.n_bits + high / math.log(2.0)
         start = None if math.isnan(log2_mass) else max(0, round(log2_mass - offset))
-        level = find_level(embedding, plan, rng, start=start)
-        bits, draws = sample_paws(embedding, plan, level.k, n, rng)
+        place = place_of(weights + shift, beta)
+        k, search = self._carried(certificate, place, plan, levels, rounding), Info()
+        bits: Bits | None = None
+        if k is not None:
+            try:
+                bits, draws = sample_paws(embedding, plan, k, n, rng, spared=CARRIED_BITS)
+            except EngineError:  # the bound has drifted too far above the truth: cells are empty
+                certificate = None
+        if bits is None or k is None:
+            level = find_level(embedding, plan, rng, start=start)
+            k, search, certificate = level.k, level.info, None
+            bits, draws = sample_paws(embedding, plan, k, n, rng)
         walks = hashed.decoder.decode(bits)
         rows, log_dynamics = self.rows(walks), self.log_dynamics(walks)
         log_weights = (1.0 - beta) * log_dynamics - rows @ shift
-        return Pool(walks, rows, log_dynamics, log_weights, level.k, level.k + offset, level.info, draws)
+        if certificate is None:
+            centre = np.append(rows.mean(axis=0), log_dynamics.mean())
+            certificate = Certificate(certify(plan, levels, k, rounding), place, centre)
+        # What the cells held on average says where to search next; they were cut by the plan's extra parities too.
+        held = math.log2(max(draws.n_points, 1) / max(draws.n_cells, 1)) + plan.extra - math.log2(plan.pivot)
+        mass = k + offset + (held if search == Info() else 0.0)
+        return Pool(walks, rows, log_dynamics, log_weights, k, mass, search, draws, certificate)
+
+    def _carried(
+        self,
+        certificate: Certificate | None,
+        place: Floats,
+        plan: PawsPlan,
+        levels: Levels | NumberedLevels,
+        rounding: float,
+    ) -> int | None:
+        """The parities that a certificate still vouches for; None where a search is due."""
+        if certificate is None:
+            return None
+        moved = place - certificate.place
+        drift = self.range_of(self.features.table(moved[:-1]), float(moved[-1]))[1]
+        if certificate.paid(place, drift) > PATIENCE:
+            return None
+        return parities_for(certificate.log_mass + drift, plan, levels, rounding)
 
 
 @lru_cache(maxsize=256)

@@ -37,6 +37,7 @@ AIMED = 0.7  # of tol: the expected distance that rounds aim at, so that the jud
 LEAST_TOL = 1e-12  # what a tol of 0 is taken for
 MOST_GROWTH = 4.0  # times as many draws as there are, in one round
 JUDGING, FEW = 0.35, 10.0  # times as many, where they are only expected to agree; few features need more for a bound
+BELIEVED = 0.5  # of the distance that was judged is still expected after the judges have joined
 HELPING = 0.01  # share of a batch in the estimate below which it is dropped
 SEEN_PER_FEATURE, LEAST_SEEN = 2.0, 50.0  # draws that have to carry the weight, wherever L-BFGS may go
 FIRST_PER_SEEN = 4.0  # times as many are drawn in the first round, from which it has to move away
@@ -107,7 +108,7 @@ class RoundsRun(Run[RoundsState]):
                 ended = state._replace(finished=agreed, converged=agreed, distance=judged.distance, bound=judged.bound)
                 return ended, _entry(ended, judged, batch, spent)
         draws = batch.draws if first or exact else Draws.from_arrays(state.draws).joined(batch.draws)
-        after, own = self._minimise(state, draws)
+        after, own = self._minimise(state, draws, 0.0 if judged is None else judged.distance)
         return after, _entry(after, judged or own, batch, spent)
 
     def _wanted(self) -> float:
@@ -126,10 +127,11 @@ class RoundsRun(Run[RoundsState]):
         noise = fitted.spread(state.weights).noise
         return judge(state.weights, self._loss(fresh), metric, noise, self.least_seen)
 
-    def _minimise(self, state: RoundsState, draws: Draws) -> tuple[RoundsState, Judgement]:
+    def _minimise(self, state: RoundsState, draws: Draws, was: float) -> tuple[RoundsState, Judgement]:
         """The state at the minimum over all draws, with the plan of the next round; and what the draws say of it.
 
-        Batches are shared by their sizes at the minimum, and those that no longer help are left out.
+        `was` is how far the weights before were from the optimum, as seen by draws they were not fitted to. Batches are
+        shared by their sizes at the minimum, and those that no longer help are left out.
         """
         loss, weights, reached = self._loss(draws), state.weights, False
         for _ in range(PASSES):
@@ -156,7 +158,8 @@ class RoundsRun(Run[RoundsState]):
         if exact:
             return state._replace(finished=True, converged=distance <= max(self.tol, ROUNDING)), own
         judging = max(JUDGING, min(1.0, FEW / self.features.d))
-        growth = min(max(distance / max(AIMED * self.tol, LEAST_TOL) - 1.0, judging), MOST_GROWTH)
+        expected = max(distance, BELIEVED * was)
+        growth = min(max(expected / max(AIMED * self.tol, LEAST_TOL) - 1.0, judging), MOST_GROWTH)
         effective = growth * max(loss.seen(weights), self.least_seen)
         return state._replace(plan=self.source.next(state.plan, weights, loss, effective)), own
 

@@ -126,12 +126,14 @@ def sample_paws(
     n: int,
     rng: np.random.Generator,
     *,
+    spared: float = 0.0,
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Bits, Info]:
     """n independent samples (n, n_hash of the space), each from fresh matrices, within plan.delta of their probability.
 
-    The probability that the guarantee does not hold, plan.failure, is spent by the level search that gave k.
+    The probability that the guarantee does not hold, plan.failure, is spent by the level search that gave k. A larger k
+    is as good; where it may be up to `spared` bits larger, draws are given as many more attempts.
     """
     if k == 0:  # all copies were counted, and there are fewer than P: draw from their list
         oracle, queries = embedding.oracle, embedding.oracle.n_queries
@@ -141,7 +143,7 @@ def sample_paws(
         drawn = rows[rng.integers(len(rows), size=n)]
         return embedding.project(drawn), Info(1, len(rows), oracle.n_queries - queries)
     n_parities = k + plan.extra
-    results = run_tasks(_Draw(embedding, plan, n_parities), spawn(rng, n), n_jobs=n_jobs, progress=progress)
+    results = run_tasks(_Draw(embedding, plan, n_parities, spared), spawn(rng, n), n_jobs=n_jobs, progress=progress)
     rows = np.array([row for row, _ in results], dtype=np.bool_).reshape(n, embedding.oracle.formula.n_hash)
     return embedding.project(rows), sum((info for _, info in results), Info())
 
@@ -153,11 +155,12 @@ class _Draw:
     embedding: Embedding
     plan: PawsPlan
     n_parities: int
+    spared: float
 
     def __call__(self, rng: np.random.Generator, attempt: int) -> tuple[Bits, Info]:
         oracle = patient(self.embedding.oracle, attempt)
         queries, points = oracle.n_queries, 0
-        for failures in range(self.plan.max_attempts):
+        for failures in range(round(self.plan.max_attempts * 2.0**self.spared)):
             parities = Parities.dense(self.n_parities, oracle.formula.n_hash, rng)
             rows, probabilities, n_points = possible_draws(oracle, parities, self.plan.pivot)
             points += n_points

@@ -1,0 +1,72 @@
+"""A level certified at one theta-hat, carried to others: the bound against copies counted one by one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import xmen as xm
+from learners.tasks import grid_task, small_task
+from xmen.learners.xmen import XMEN
+from xmen.methods.certificate import PATIENCE, Certificate, certify, parities_for
+from xmen.methods.proposal import Proposal
+from xmen.rewards.features import DenseFeatures
+from xmen.sampling import PawsPlan
+from xmen.sampling.paws_plan import largest_mean
+
+DELTA, FAILURE = 1.18, 0.01
+
+
+def copies(proposal: Proposal, theta: np.ndarray, beta: float) -> tuple[int, PawsPlan, object]:
+    """All copies at theta, counted from the list of trajectories."""
+    values = proposal.listed_features @ theta + beta * proposal.log_dynamics(proposal.hashed.walks)
+    span = 0.25 * math.ceil(np.ptp(values) / 0.25)
+    plan = PawsPlan.solve(DELTA, FAILURE, log_span=span, n_hash=proposal.hashed.decoder.width)
+    levels = plan.embedding_levels(float(values.max()))
+    return round(np.exp(levels.log_copies(levels.depth(values))).sum()), plan, levels
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_carried_level_leaves_cells_no_larger_than_a_searched_one(seed):
+    """From the smallest level that could have passed, to other theta-hat and beta: the mean of a cell stays within
+    the plan's bound, whatever the drift; and the bound is not loose by more than the drift and a few bits."""
+    task = small_task(seed, spellable=True, least_valid=20)
+    features = DenseFeatures(task.features)
+    base = xm.distribution(task.world, task.constraint, None, discount=task.discount, engine="xor", oracle="listed")
+    proposal, rng = Proposal(base, features), np.random.default_rng(seed)
+    for _ in range(10):
+        place, moved = rng.normal(size=features.d + 1), 0.2 * rng.normal(size=features.d + 1)
+        place[-1] = abs(place[-1]) % 1.0
+        n, plan, levels = copies(proposal, place[:-1], place[-1])
+        k = max(0, math.ceil(math.log2(n / largest_mean(plan.pivot, plan.faithful))))
+        log_mass = certify(plan, levels, k, 0.0)
+        exact = proposal.listed_features @ place[:-1] + place[-1] * proposal.log_dynamics(base.hashed.walks)
+        assert np.logaddexp.reduce(exact) <= log_mass + 1e-9
+        drift = proposal.range_of(features.table(moved[:-1]), moved[-1])[1]
+        n, plan, levels = copies(proposal, (place + moved)[:-1], (place + moved)[-1])
+        carried = parities_for(log_mass + drift, plan, levels, 0.0)
+        assert n / 2.0**carried <= largest_mean(plan.pivot, plan.faithful) * (1 + 1e-9)
+
+
+def test_a_certificate_comes_back():
+    certificate = Certificate(1.5, np.array([1.0, 2.0]), np.array([0.5, 0.25]))
+    again = Certificate.from_dict(certificate.as_dict())
+    assert again is not None
+    assert again.paid(np.array([2.0, 2.0]), 0.5 + math.log(2.0)) == pytest.approx(1.0)
+    assert Certificate.from_dict({}) is None
+    assert PATIENCE >= 1.0
+
+
+def test_most_iterations_need_no_search():
+    """The first searches; later ones only where the weights have moved far. Without, every iteration would."""
+    grid, rule, features, demos = grid_task(6)
+    settings = {"method": "paper", "oracle": "listed", "engine": "exact", "seed": 0, "max_iter": 30}
+    model = XMEN(grid, rule, features, **settings)
+    with pytest.warns(xm.LearningWarning):
+        model.fit(demos)
+    queries = np.array([record.details["queries"] for record in model.history_])
+    searched = np.flatnonzero(queries > 0.5 * queries[0])
+    assert searched[0] == 0
+    assert len(searched) < 12
