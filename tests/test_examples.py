@@ -40,7 +40,7 @@ def run(tmp_path, monkeypatch, capsys):
 
 
 def test_every_example_is_tested():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {"taxi.py", "road_graph.py", "warehouse.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {"taxi.py", "road_graph.py", "trips.py", "warehouse.py"}
 
 
 def test_taxi(run):
@@ -73,6 +73,23 @@ def test_taxi(run):
     assert np.allclose(names["model"].weights_, names["driver"], atol=0.25)
     assert names["conflict"] == ("fuel before passengers", "ten moments at most")
     assert "with the rule: 100 of 100 rides refuelled in time" in printed
+
+
+def test_trips(run):
+    names, printed = run("trips.py")
+    network, model, change = names["network"], names["model"], names["change"]
+    # 300 trips determine the weights to .03, .09 and .17.
+    assert np.all(np.abs(model.weights_ - names["taste"]) < 4 * model.standard_errors_)
+    for route in names["routes"]:
+        links = [network.names[state] for state in route.states]
+        assert all(one[1] == other[0] and one[0] != other[1] for one, other in pairwise(links))
+        assert len(links) <= 12
+    shares = [network.names.index(name) for name in (((1, 2), (2, 2), 0), ((2, 2), (1, 2), 0))]
+    assert shares == names["closed"]
+    assert np.all(change.after.states[names["closed"]] < 1e-9)
+    at_an_end = [row for row in names["demand"] if set(row[:2]) & set(names["closed"])]
+    assert change.lost.sum() == len(at_an_end)
+    assert "a left turn is worth" in printed
 
 
 def test_road_graph(run):

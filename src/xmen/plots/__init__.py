@@ -7,6 +7,7 @@ matplotlib is imported when a picture is drawn, so that `import xmen` stays quic
 from xmen.plots.bars import plot_bars
 from xmen.plots.graph import plot_graph
 from xmen.plots.history import plot_history
+from xmen.plots.network import plot_network
 from xmen.plots.reward import plot_reward
 from xmen.plots.rules import plot_rules
 from xmen.plots.trajectories import plot_trajectories
@@ -17,6 +18,7 @@ __all__ = [
     "plot_bars",
     "plot_graph",
     "plot_history",
+    "plot_network",
     "plot_reward",
     "plot_rules",
     "plot_trajectories",

@@ -86,11 +86,11 @@ def plot_network(
         ax.add_collection(coloured)
         ax.figure.colorbar(coloured, ax=ax, label=label, shrink=0.7)
     for number, route in enumerate(routes):
-        middle = ends[list(route.states)].mean(axis=1)
+        points = ends[list(route.states)].reshape(-1, 2)
         colour = PALETTE[number % len(PALETTE)]
-        ax.plot(*middle.T, color=colour, linewidth=2.0, alpha=0.85, zorder=3)
-        ax.plot(*middle[0], "o", color=colour, markersize=6, zorder=4)
-        ax.plot(*middle[-1], "s", color=colour, markersize=6, zorder=4)
+        ax.plot(*points.T, color=colour, linewidth=2.2, alpha=0.9, zorder=3)
+        ax.plot(*points[0], "o", color=colour, markersize=6, zorder=4)
+        ax.plot(*points[-1], "s", color=colour, markersize=6, zorder=4)
     ax.autoscale_view()
     ax.set_aspect("equal")
     ax.set_xticks([])
