@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 import xmen as xm
@@ -89,6 +91,24 @@ def test_check_counts_outcomes_of_chance_too(folder):
         'terminal = [2]\n[[constraints]]\nname = "past 1"\nrule = "visit(at(1))"\n'
     )
     assert report("check walk.toml")["trajectories"] == {"valid": 1, "possible": 2}
+
+
+def test_check_counts_more_than_a_float_can_hold(folder):
+    """Four moves at each of 4,000 steps are 4^4000 trajectories, and 2^4000 of them use two of the moves only."""
+    text = (
+        'format = 1\n[world]\nkind = "table"\ntransitions = "walk.csv"\nn_states = 1\nn_actions = 4\nstart = 0\n'
+        'horizon = 4000\n[[constraints]]\nname = "one move"\nrule = "never(doing(2, 3))"\n'
+    )
+    (folder / "walk.csv").write_text(
+        "state,action,next_state,probability\n" + "".join(f"0,{a},0,1\n" for a in range(4))
+    )
+    (folder / "long.toml").write_text(text)
+    found = report("check long.toml")["trajectories"]
+    assert found["valid"] is None  # no JSON number has its size
+    assert found["log10"]["valid"] == pytest.approx(4000 * math.log10(2))
+    assert found["log10"]["possible"] == pytest.approx(4000 * math.log10(4))
+    shown = run("check long.toml").stdout
+    assert "about 1.3e+1204 are valid, 7.6e-1203 % of about 1.7e+2408 possible ones" in " ".join(shown.split())
 
 
 def test_check_uses_the_demonstrations_that_the_problem_names(folder):

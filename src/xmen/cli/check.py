@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from xmen.cli._names import named_features, with_names
 from xmen.cli._output import MISTAKE, NO, YES, print_facts, print_json, print_notes, print_table, working
@@ -65,14 +65,15 @@ def check_rules(problem: Problem) -> tuple[dict[str, Any], Distribution | None]:
     except EngineError as error:
         return {"feasible": None, "message": str(error)}, None
     report = {"feasible": True, "engine": d.engine, "message": d.reason, "sizes": d.sizes()}
-    counted = {"valid": count_trajectories(d)}
-    if counted["valid"] is not None:
+    logs = {"valid": log_count(d)}
+    if logs["valid"] is not None:
         try:
-            counted["possible"] = count_trajectories(
-                Problem(problem.world, settings=problem.settings).distribution(engine="exact")
-            )
+            logs["possible"] = log_count(Problem(problem.world, settings=problem.settings).distribution(engine="exact"))
         except ProductTooLargeError:
-            counted["possible"] = None
+            logs["possible"] = None
+    counted: dict[str, Any] = {name: _whole(log) for name, log in logs.items()}
+    if any(count == math.inf for count in counted.values()):  # more than a float can hold
+        counted["log10"] = {name: None if log is None else log / math.log(10) for name, log in logs.items()}
     return {**report, "trajectories": counted}, d
 
 
@@ -87,16 +88,23 @@ def check_promise(problem: Problem) -> dict[str, Any]:
     return {"sure": False, "best": why.best, "message": str(why), "dropping": list(why.dropping)}
 
 
-def count_trajectories(d: Distribution) -> float | None:
-    """The number of valid trajectories, None where the engine cannot count; floats above 2^53 are rounded.
+def log_count(d: Distribution) -> float | None:
+    """The log of the number of valid trajectories, None where the engine cannot count.
 
     The same dynamic program as log Z, with weight 1 for every edge whatever its probability.
     """
-
     if not isinstance(d, ExactDistribution):
         return None
-    log_count = pass_messages(d.product, EdgeWeights.counting(d.world)).log_partition
-    return float(np.exp(log_count)) if log_count >= np.log(MOST_COUNTED) else round(np.exp(log_count))
+    return float(pass_messages(d.product, EdgeWeights.counting(d.world)).log_partition)
+
+
+def _whole(log: float | None) -> float | None:
+    """The number whose log is given: whole up to 2^53, a float above, inf where that is too small for it."""
+    if log is None:
+        return None
+    if log < math.log(MOST_COUNTED):
+        return round(math.exp(log))
+    return math.exp(log) if log < math.log(sys.float_info.max) else math.inf
 
 
 def learning_notes(problem: Problem, d: Distribution, demos: list[Trajectory]) -> list[str]:
@@ -182,10 +190,9 @@ def _print(report: dict[str, Any]) -> None:
     facts["sure policy"] = _promise_text(report["policy"])
     counted = report.get("trajectories", {})
     if counted.get("valid") is not None:
-        facts["trajectories"] = f"{_count_text(counted['valid'])} are valid"
+        facts["trajectories"] = f"{_count_text(counted, 'valid')} are valid"
         if counted.get("possible"):
-            share = counted["valid"] / counted["possible"]
-            facts["trajectories"] += f", {100 * share:.2g} % of {_count_text(counted['possible'])} possible ones"
+            facts["trajectories"] += f", {_share_text(counted)} of {_count_text(counted, 'possible')} possible ones"
     demos = report.get("demonstrations")
     if demos and "missing" in demos:
         facts["demonstrations"] = f"not checked: {demos['file']} is missing"
@@ -228,5 +235,34 @@ def _print_violations(demos: dict[str, Any]) -> None:
     print_table(title, ["demonstration", "rule", "lost at position"], rows)
 
 
-def _count_text(number: float) -> str:
-    return f"{number:,}" if isinstance(number, int) else f"about {number:.3g}"
+def _count_text(counted: dict[str, Any], name: str) -> str:
+    """The number: whole, or rounded, or as a power of ten that no float holds.
+
+    >>> _count_text({"valid": 12_345}, "valid")
+    '12,345'
+    >>> _count_text({"valid": math.inf, "log10": {"valid": 2411.3}}, "valid")
+    'about 2.0e+2411'
+    """
+    count = counted[name]
+    if count == math.inf:
+        return f"about {_power_text(counted['log10'][name])}"
+    return f"{count:,}" if isinstance(count, int) else f"about {count:.3g}"
+
+
+def _share_text(counted: dict[str, Any]) -> str:
+    """The share of the valid among the possible in per cent, also where it is smaller than any float.
+
+    >>> _share_text({"valid": 1, "possible": 8})
+    '12 %'
+    >>> _share_text({"valid": math.inf, "possible": math.inf, "log10": {"valid": 1000.0, "possible": 2000.5}})
+    '3.2e-999 %'
+    """
+    if "log10" not in counted:
+        return f"{100 * counted['valid'] / counted['possible']:.2g} %"
+    percent = counted["log10"]["valid"] - counted["log10"]["possible"] + 2
+    return f"{10**percent:.2g} %" if percent > -300 else f"{_power_text(percent)} %"
+
+
+def _power_text(log10: float) -> str:
+    whole, rest = divmod(log10, 1)
+    return f"{min(10**rest, 9.9):.1f}e{int(whole):+d}"
