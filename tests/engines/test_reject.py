@@ -109,6 +109,18 @@ def test_hopeless_cases_end_with_an_error(monkeypatch):
         xm.distribution(grid, clash, None, engine="reject", max_nodes=1).sample(1)
 
 
+def test_hopeless_cases_end_within_their_time_limit():
+    """Long trajectories make draws slow: it is time that counts, and not only how many were drawn."""
+    grid = xm.GridWorld(8, 8, start=(0, 0), goal=(7, 7), moves=("up", "right"))
+    clash = xm.ltlf("F(a) & F(b)", a=grid.at((7, 0)), b=grid.at((0, 7))).named("both corners")
+    d = xm.distribution(grid, clash, None, engine="reject", max_nodes=1, time_limit=1e-6)
+    for other in (d, d.with_reward(np.zeros((64, 2)))):
+        with pytest.raises(xm.EngineError, match=r"hopeless here within time_limit = 1e-06 s: none of 2,000 draws"):
+            other.sample(1)
+    easy = xm.distribution(grid, xm.no_revisit(), None, engine="reject", max_nodes=1, time_limit=1e-6)
+    assert len(easy.sample(5000)) == 5000  # valid draws start the clock again
+
+
 def test_a_conflict_among_what_was_multiplied_is_named():
     grid = xm.GridWorld(6, 6, start=(0, 0), goal=(5, 5), moves=("up", "right"))
     corners = [xm.visit(grid.at(cell)).named(name) for cell, name in (((5, 0), "east"), ((0, 5), "north"))]

@@ -110,7 +110,7 @@ class Chooser:
             suspects = [i for i, (label, _) in enumerate(parts) if label in relaxation.multiplied]
             raise explain_conflict(self.world, parts, self.max_nodes, suspects)
         compiled = CompiledConstraint(self.constraint, self.world)
-        d = RejectDistribution(relaxation, compiled, self.reward, self.discount, self.seed)
+        d = RejectDistribution(relaxation, compiled, self.reward, self.discount, self.seed, self.settings.time_limit)
         d.reason = "asked for"
         return d
 
@@ -219,7 +219,8 @@ def distribution(
     failure
         For "xor": the probability with which `delta` may fail.
     time_limit
-        For "xor": seconds per call of the oracle; None is no limit.
+        For "xor": seconds per call of the oracle. For "reject": seconds without a valid draw, after which it says
+        that it is hopeless. None is no limit.
     given
         "start": starts are drawn as the world says, and P(tau) = d0(s_0) P(tau | s_0). None: P is joint, in which a
         start with many valid completions becomes more likely. They differ where there are several starts.

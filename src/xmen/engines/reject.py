@@ -6,6 +6,7 @@ relaxation cannot carry is only the acceptance rate, which is measured and repor
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,10 +43,12 @@ class RejectDistribution(Distribution):
         reward: Reward | ArrayLike | None,
         discount: float,
         seed: Seed,
+        time_limit: float | None = None,
     ) -> None:
         super().__init__(compiled.world, compiled.constraint, reward, discount, seed)
         self.relaxation = relaxation
         self._compiled = compiled
+        self.time_limit = time_limit
         self._relaxed = ExactDistribution(relaxation.product, reward, discount, self._rng)
         self._estimate_seed = np.random.SeedSequence(int(self._rng.integers(2**63)))
 
@@ -65,17 +68,19 @@ class RejectDistribution(Distribution):
     def _accepted(self, rng: np.random.Generator) -> Iterator[tuple[int, Walks]]:
         """Batches of relaxed draws without end: how many were drawn, and the valid ones among them."""
         size, largest = FIRST_DRAWS, max(1, SAMPLE_CELLS // (self.relaxation.product.usual_length + 1))
-        since = 0
+        since, began = 0, time.perf_counter()
         while True:
             n = min(size, largest)
             walks = self._relaxed.draw(n, rng)
             valid = walks[self._compiled.check(walks)]
-            since = 0 if len(valid) else since + n
-            if since >= PATIENCE:
+            since, began = (0, time.perf_counter()) if len(valid) else (since + n, began)
+            late = self.time_limit is not None and time.perf_counter() - began > self.time_limit
+            if since >= PATIENCE or (since and late):
+                limit = f" within time_limit = {self.time_limit:g} s" if late else ""
                 raise EngineError(
-                    f"rejection is hopeless here: none of {since:,} draws that keep "
+                    f"rejection is hopeless here{limit}: none of {since:,} draws that keep "
                     f"{listed(self.relaxation.multiplied) or 'the world alone'} also kept "
-                    f"{listed(self.relaxation.rejecting)}, so fewer than about 1 in {since // 3:,} does. "
+                    f"{listed(self.relaxation.rejecting)}, so fewer than about 1 in {max(2, since // 3):,} does. "
                     "Use engine='xor', raise max_nodes so that more is multiplied in, or loosen a constraint."
                 )
             yield n, valid
@@ -132,7 +137,7 @@ class RejectDistribution(Distribution):
         )
 
     def with_reward(self, reward: Reward | ArrayLike | None) -> RejectDistribution:
-        return RejectDistribution(self.relaxation, self._compiled, reward, self.discount, self._rng)
+        return RejectDistribution(self.relaxation, self._compiled, reward, self.discount, self._rng, self.time_limit)
 
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
         wanted = self._check_n(n)
