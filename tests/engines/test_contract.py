@@ -19,7 +19,7 @@ from scipy.stats import chi2
 import xmen as xm
 from reference import ExactDistribution, exact_distribution
 from strategies import build
-from xmen.engines.distribution import ENGINES
+from xmen.engines.choose import ENGINES
 
 NAMES = [name for name in ENGINES if name != "auto"]
 SETTINGS: dict[str, dict[str, Any]] = {
