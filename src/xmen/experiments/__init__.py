@@ -1,4 +1,4 @@
-"""The paper's figures, made again: `xmen reproduce figure1 | grid | human | convergence | all`.
+"""The paper's figures, made again: `xmen reproduce figure1 | grid | human | convergence | rules | all`.
 
 Each experiment is one module with `run(book)`, read from top to bottom. They use the library as anyone would.
 """
@@ -14,8 +14,8 @@ from xmen.progress.monitor import all_or_nothing
 
 __all__ = ["EXPERIMENTS", "Notebook", "Record", "reproduce"]
 
-EXPERIMENTS = ("figure1", "grid", "human", "convergence")
-"""In the order of the paper."""
+EXPERIMENTS = ("figure1", "grid", "human", "convergence", "rules")
+"""In the order of the paper, and what goes beyond it."""
 
 
 def reproduce(
