@@ -40,7 +40,8 @@ def run(tmp_path, monkeypatch, capsys):
 
 
 def test_every_example_is_tested():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {"taxi.py", "road_graph.py", "trips.py", "warehouse.py"}
+    known = {"taxi.py", "road_graph.py", "trips.py", "warehouse.py", "thin_ice.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == known
 
 
 def test_taxi(run):
@@ -174,6 +175,32 @@ def test_every_constraint_has_an_example_that_is_kept_and_one_that_is_broken():
         shown = [block for block in blocks if f"xm.{name}(" in block]
         assert any(".accepts(" in block and ".explain(" in block for block in shown), name
     assert all(f"xm.{name}" in "".join(blocks) for name in events)
+
+
+def test_thin_ice(run):
+    names, printed = run("thin_ice.py")
+    holes, ice = ({names["grid"].state(cell) for cell in names["cells"][mark]} for mark in "O~")
+    lantern, village = (names["grid"].state(names["cells"][mark][0]) for mark in "lv")
+
+    def kept(tau: Any) -> bool:
+        """No hole, the lantern before the ice, never more than six positions in a row on it, and there in time."""
+        run_on_ice = longest = 0
+        for state in tau.states:
+            run_on_ice = run_on_ice + 1 if state in ice | holes else 0
+            longest = max(longest, run_on_ice)
+        on_ice = [t for t, state in enumerate(tau.states) if state in ice | holes]
+        in_order = lantern in tau.states and (not on_ice or tau.states.index(lantern) < on_ice[0])
+        return not holes & set(tau.states) and in_order and longest <= 6 and tau.states[-1] == village
+
+    for name, promised, share, *_ in names["results"][1:]:
+        error = np.sqrt(promised * (1 - promised) / names["EPISODES"])
+        assert abs(share - promised) <= 4 * error + 1e-9, name
+    best = names["best"]
+    episodes = best.rollout(5000, seed=9)
+    assert abs(np.mean([kept(tau) for tau in episodes]) - best.validity) < 4 * np.sqrt(0.25 / 5000)
+    sure = xm.plan(names["pond"], names["rules"], names["reward"], seed=3)
+    assert all(kept(tau) for tau in sure.rollout(2000))
+    assert "in a hurry: no policy keeps the rules surely" in printed
 
 
 def test_every_command_on_the_page_runs(tmp_path, monkeypatch):

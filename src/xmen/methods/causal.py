@@ -125,14 +125,15 @@ class CausalRun(Run[LbfgsState]):
 
 
 def _out_of_reach(gradient: Floats, scale: Floats) -> str:
-    """Which demonstrated features no policy reaches, and what to do."""
+    """Which demonstrated features no policy that keeps the promise has, and what to do."""
     apart = np.abs(gradient / scale)
     worst = np.argsort(-apart, kind="stable")[:6]
     named = [int(k) for k in worst if apart[k] >= SHARE_NAMED * apart.max()]
     words = ", ".join(f"feature {k} (demonstrated {'more' if gradient[k] < 0 else 'less'})" for k in named)
     return (
-        f"no policy has the demonstrated features: {words}. Chance was not with the demonstrations what it is in the "
-        "world, so the loss has no minimum, and the weights run to infinity. Set l2 > 0 for finite weights; give more "
+        f"no policy that keeps the promise has the demonstrated features: {words}. Either chance was not with the "
+        "demonstrations what it is in the world, or they promise less than `validity` asks for; the loss has no "
+        "minimum, and the weights run to infinity. Set l2 > 0 for finite weights; give more "
         "demonstrations; or set outcomes='expected', which takes from the demonstrations how often each action was "
         "chosen, and from the world where it leads."
     )
