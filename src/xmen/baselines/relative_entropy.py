@@ -27,7 +27,7 @@ from xmen.methods.demonstrations import Demonstrations
 from xmen.notices import LearningWarning, UnboundedWarning, notify
 from xmen.progress.monitor import Callback, Monitor
 from xmen.rewards import Floats
-from xmen.rewards.features import Features, read_features
+from xmen.rewards.features import Features
 from xmen.sharing import lock_of
 from xmen.storage.models import storable
 from xmen.worlds.mdp import MDP
@@ -93,7 +93,7 @@ class RelativeEntropyIRL(Learner):
     epsilon_: Floats
 
     def _fit(self, demos: Demonstrations) -> None:
-        features = read_features(self.features, self.world)
+        features = self._read_features()
         rollouts = self._roll_out(features, self._policies(demos))
         mean = features.contract(demos.visits(self.discount))
         self.epsilon_ = self._thresholds(rollouts, demos, features)

@@ -11,7 +11,15 @@ from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint, units
 from xmen.engines.diagnosis import explain_conflict, feasible_product, from_start, require_every_start
-from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, check_given, generator
+from xmen.engines.distribution import (
+    Distribution,
+    Seed,
+    Tabulated,
+    as_constraint,
+    check_discount,
+    check_given,
+    generator,
+)
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.given import GivenStart
 from xmen.engines.hashed import HashedWorld
@@ -38,7 +46,7 @@ class Chooser:
         self,
         world: MDP,
         constraint: Constraint | None,
-        reward: Reward | ArrayLike | None,
+        reward: Reward | ArrayLike | Tabulated | None,
         discount: float,
         seed: Seed,
         settings: EngineSettings,
@@ -276,6 +284,6 @@ def answering(
     require_engine(settings.engine)
     gamma = check_discount(discount)
     check_given(given)
-    reward_table(reward, world)  # a bad reward is reported before any long work
-    chooser = Chooser(world, rule, reward, gamma, seed, settings, given)
+    table = reward_table(reward, world)  # a bad reward is reported before any long work
+    chooser = Chooser(world, rule, Tabulated(reward, table), gamma, seed, settings, given)
     return ENGINES[settings.engine].make(chooser)

@@ -43,6 +43,13 @@ class Guarantee(NamedTuple):
     failure: float
 
 
+class Tabulated(NamedTuple):
+    """A reward and its table (n_states, n_actions), so that who has read it already need not read it again."""
+
+    reward: Reward | ArrayLike | None
+    table: Floats
+
+
 class Distribution(ABC):
     """A probability distribution over the valid trajectories of a world, whichever engine answers.
 
@@ -67,7 +74,7 @@ class Distribution(ABC):
         self,
         world: MDP,
         constraint: Constraint | None,
-        reward: Reward | ArrayLike | None,
+        reward: Reward | ArrayLike | Tabulated | None,
         discount: float,
         seed: Seed,
         given: str | None = None,
@@ -75,9 +82,9 @@ class Distribution(ABC):
         self.world = world
         self.given = given
         self.constraint = constraint
-        self.reward = reward
+        self.reward, table = reward if isinstance(reward, Tabulated) else (reward, reward_table(reward, world))
         self.discount = discount
-        self.weights = EdgeWeights.of(world, reward_table(reward, world), discount, given == "start")
+        self.weights = EdgeWeights.of(world, table, discount, given == "start")
         self._rng = generator(seed)
 
     @overload

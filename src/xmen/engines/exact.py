@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xmen.engines.distribution import Distribution, Guarantee, Seed
+from xmen.engines.distribution import Distribution, Guarantee, Seed, Tabulated
 from xmen.machines.release import release
 from xmen.product.best import best_walk, score_range
 from xmen.product.graph import Product
@@ -33,7 +33,7 @@ class ExactDistribution(Distribution):
     def __init__(
         self,
         product: Product,
-        reward: Reward | ArrayLike | None,
+        reward: Reward | ArrayLike | Tabulated | None,
         discount: float,
         seed: Seed,
         given: str | None = None,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xmen.engines.distribution import Distribution, Guarantee, Seed
+from xmen.engines.distribution import Distribution, Guarantee, Seed, Tabulated
 from xmen.rewards import Floats, Reward
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
@@ -21,7 +21,7 @@ class GivenStart(Distribution):
     """The d0-mixture of one distribution per start, in the order of the starts' numbers."""
 
     def __init__(
-        self, world: MDP, parts: Sequence[Distribution], reward: Reward | ArrayLike | None, seed: Seed
+        self, world: MDP, parts: Sequence[Distribution], reward: Reward | ArrayLike | Tabulated | None, seed: Seed
     ) -> None:
         super().__init__(world, parts[0].constraint, reward, parts[0].discount, seed, given="start")
         self.parts = tuple(parts)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xmen.engines.distribution import Distribution, Guarantee, Seed
+from xmen.engines.distribution import Distribution, Guarantee, Seed, Tabulated
 from xmen.engines.exact import SAMPLE_CELLS, ExactDistribution
 from xmen.engines.moments import WalkMoments
 from xmen.engines.relaxation import Relaxation, listed
@@ -40,7 +40,7 @@ class RejectDistribution(Distribution):
         self,
         relaxation: Relaxation,
         compiled: CompiledConstraint,
-        reward: Reward | ArrayLike | None,
+        reward: Reward | ArrayLike | Tabulated | None,
         discount: float,
         seed: Seed,
         time_limit: float | None = None,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xmen.engines.distribution import Distribution, Guarantee, Seed
+from xmen.engines.distribution import Distribution, Guarantee, Seed, Tabulated
 from xmen.engines.hashed import HashedWorld, WalkFunction
 from xmen.engines.relaxation import Relaxation
 from xmen.engines.settings import DEFAULT_CELL_SIZE, EngineSettings
@@ -49,7 +49,7 @@ class XorDistribution(Distribution):
         hashed: HashedWorld,
         relaxation: Relaxation,
         compiled: CompiledConstraint,
-        reward: Reward | ArrayLike | None,
+        reward: Reward | ArrayLike | Tabulated | None,
         discount: float,
         seed: Seed,
         settings: EngineSettings,

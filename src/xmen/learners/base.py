@@ -26,6 +26,7 @@ from xmen.notices import ConvergenceWarning, notify
 from xmen.policies.policy import Policy
 from xmen.progress.monitor import Monitor, Record
 from xmen.rewards import Floats, LinearReward, Reward
+from xmen.rewards.features import Features, read_features
 from xmen.sharing import lock_of
 from xmen.storage.models import save
 from xmen.worlds.mdp import MDP
@@ -70,15 +71,22 @@ class Learner(Settings, ABC):
         Raises InvalidDemonstrationError for one that the world makes impossible or the constraint forbids; where the
         constraint forbids them all because its rules contradict each other, InfeasibleError with the contradiction.
         """
-        self.__dict__.pop("_answering", None)
-
+        for earlier in ("_answering", "_features_read"):
+            self.__dict__.pop(earlier, None)
         self._check_settings()
         found = self._gather(demos, sample_weight)
         # On matrices of this size threads wait more than they work, and their number would show in the last digits.
         with threadpool_limits(1, user_api="blas"):
             self._fit(found)
+        self.__dict__.pop("_features_read", None)
         self._fitted_on = found
         return self
+
+    def _read_features(self) -> Features:
+        """The features of this fit, read once."""
+        if "_features_read" not in vars(self):
+            self._features_read = read_features(vars(self).get("features"), self.world)
+        return self._features_read
 
     def _gather(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None) -> Demonstrations:
         """The demonstrations, checked against world and rules."""
@@ -96,9 +104,6 @@ class Learner(Settings, ABC):
         check_discount(self.discount)
         check_given(self.given)
         require_engine(self._engine_settings().engine)
-        rule = self._rule()
-        if rule is not None:
-            rule.check_world(self._single_world())
 
     def _single_world(self) -> MDP:
         """The world of all demonstrations: the learner's own, or that of every trip through its network."""
@@ -301,7 +306,11 @@ class Learner(Settings, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         # The compiled distribution is made again when it is asked for.
-        return {name: value for name, value in vars(self).items() if name not in ("_answering", "_fitted_on")}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name not in ("_answering", "_fitted_on", "_features_read")
+        }
 
 
 def warn_unfinished(learner: Learner, monitor: Monitor, max_iter: int, advice: str) -> None:

@@ -39,7 +39,6 @@ from xmen.policies.planning import best_chance, is_sure, make_game, read_validit
 from xmen.policies.policy import Policy
 from xmen.progress.monitor import Callback, Monitor
 from xmen.rewards import Floats, Reward
-from xmen.rewards.features import read_features
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.checkpoint import Checkpoint
 from xmen.storage.models import storable
@@ -171,7 +170,7 @@ class CausalXMEN(Learner):
                 f"features are arrays, and here a {type(self.features).__name__}: a network to be trained is given as "
                 "reward=..., without features."
             )
-        read_features(self.features, self.world)
+        self._read_features()
         read_l2(self.l2)
         require_number("tol", self.tol, least=0.0)
         require_whole("max_iter", self.max_iter, least=1, optional=True)
@@ -193,7 +192,7 @@ class CausalXMEN(Learner):
         monitor = Monitor(self.callback)
         outcome = drive(run, monitor, self._checkpoint(demos))
         answer = outcome.answer
-        reward = answer if isinstance(answer, Reward) else read_features(self.features, self.world).reward(answer)
+        reward = answer if isinstance(answer, Reward) else self._read_features().reward(answer)
         self._learned(reward, monitor, outcome.converged)
         if self.reward is None and outcome.converged and not read_l2(self.l2).any():
             self._warn_of_infinity(loss, demos)
@@ -234,7 +233,7 @@ class CausalXMEN(Learner):
 
     def _run(self, loss: CausalLoss) -> Run[Any]:
         if self.reward is None:
-            features = read_features(self.features, self.world)
+            features = self._read_features()
             coordinates = Coordinates(features.d, self.fixed, read_l2(self.l2, features.d))
             return CausalRun(loss, features, coordinates, self.max_iter, float(self.tol))
         penalty = float(read_l2(self.l2, 1).reshape(()))
@@ -250,7 +249,7 @@ class CausalXMEN(Learner):
         return Checkpoint(self.checkpoint, self.checkpoint_every, self.resume, identity)
 
     def _warn_of_infinity(self, loss: CausalLoss, demos: Demonstrations) -> None:
-        features = read_features(self.features, self.world)
+        features = self._read_features()
         which = unbounded_features(loss, features, *demos.feature_range(features, self.discount))
         if which:
             notify(

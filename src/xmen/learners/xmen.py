@@ -24,7 +24,6 @@ from xmen.methods.table import AUTO, AUTO_TRIPS, read_method
 from xmen.options import Options, require_whole
 from xmen.progress.monitor import Callback, Monitor
 from xmen.rewards import Reward
-from xmen.rewards.features import read_features
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.checkpoint import Checkpoint
 from xmen.storage.models import storable
@@ -206,7 +205,7 @@ class XMEN(Learner):
                 f"features are arrays, and here a {type(self.features).__name__}: a network to be trained is given as "
                 "reward=..., without features."
             )
-        read_features(self.features, self.world)
+        self._read_features()
         if self.training is not None:
             raise EngineError(
                 f"training={self.training!r} is for training a network, and there is none: give reward=..., or leave "
@@ -214,7 +213,7 @@ class XMEN(Learner):
             )
 
     def _fit(self, demos: Demonstrations) -> None:
-        features = read_features(self.features, self.world)
+        features = self._read_features()
         task = Task(demos, features, self._rule(), self.discount, self.given)
         method, run = self._prepare(task)
         monitor = Monitor(self.callback)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +31,11 @@ UNKNOWN = -1  # a table entry that no one has asked for yet
 MAX_TABLE_ENTRIES = 2**28  # 1 GiB of transitions for one machine
 
 
-class MachineTable:
-    """One leaf over one world: letters per (state, action), and a transition table that grows on demand."""
+class Alphabet:
+    """The symbols that a world can show a leaf, and the letter of each (state, action)."""
 
     def __init__(self, leaf: Leaf, world: MDP, ends_anywhere: bool = False) -> None:
-        self.leaf = leaf
+        self._world = world  # whose arrays stay alive, and so their identities, as long as this does
         states, actions = np.nonzero(world.available)
         complete = world.has_terminal and not ends_anywhere
         ends = np.flatnonzero(world.terminal) if complete else np.arange(world.n_states)
@@ -49,6 +50,29 @@ class MachineTable:
         self.letters[states, actions] = letters[: len(states)]
         self.letters[ends, world.n_actions] = letters[len(states) :]
         self.edge_letters: Index = self.letters[world.source, world.action]
+
+
+_ALPHABETS: WeakValueDictionary[tuple[int, int, bool, Leaf], Alphabet] = WeakValueDictionary()
+
+
+def alphabet_of(leaf: Leaf, world: MDP, ends_anywhere: bool = False) -> Alphabet:
+    """The alphabet of a leaf over a world, whatever its start: read once for as long as someone uses it."""
+    key = (id(world.source), id(world.terminal), ends_anywhere, leaf)
+    found = _ALPHABETS.get(key)
+    if found is None:
+        found = _ALPHABETS[key] = Alphabet(leaf, world, ends_anywhere)
+    return found
+
+
+class MachineTable:
+    """One leaf over one world: letters per (state, action), and a transition table that grows on demand."""
+
+    def __init__(self, leaf: Leaf, world: MDP, ends_anywhere: bool = False) -> None:
+        self.leaf = leaf
+        # Only what does not depend on who asks first is shared: rows are numbered as machines are explored.
+        self._alphabet = alphabet_of(leaf, world, ends_anywhere)
+        self.symbols, self.letters = self._alphabet.symbols, self._alphabet.letters
+        self.edge_letters = self._alphabet.edge_letters
 
         self._filling = Lock()  # threads look entries up without it: an entry never changes once it is known
         self.states: list[Hashable] = []

@@ -29,11 +29,15 @@ BATCH_ENTRIES = 4_000_000  # states held in one padded table while machines run 
 
 @dataclass(frozen=True)
 class Demonstrations:
-    """Walks with weights that sum to 1, shape (n,), and which of them are valid; only valid ones may be summed up."""
+    """Walks with weights that sum to 1, shape (n,), and which of them are valid; only valid ones may be summed up.
+
+    `machines` are those that checked them, kept so that engines over the same world need not read its events again.
+    """
 
     walks: Walks
     weights: Floats
     valid: NDArray[np.bool_]
+    machines: CompiledConstraint | None = None
 
     def __len__(self) -> int:
         return len(self.walks)
@@ -86,6 +90,8 @@ def gather(
     the position, or an InfeasibleError where the constraint forbids everything. Linear in the number of steps, without
     a Python loop over them.
     """
+    if constraint is not None:
+        constraint.check_world(world)
     trajectories = listed(demos)
     weights = normalised_weights(sample_weight, len(trajectories))
     try:
@@ -95,16 +101,17 @@ def gather(
         raise
     possible = _possible(walks)
     valid = possible.copy()
+    machines = None
     if constraint is not None and possible.any():
-        constraint.check_world(world)
-        valid[possible] = _keeps(walks[possible], constraint)
+        machines = CompiledConstraint(constraint, world)
+        valid[possible] = _keeps(walks[possible], machines)
     if refuse_invalid and not valid.all():
         if constraint is not None and possible.any() and not valid.any():
             _require_feasible(world, constraint)
         first = int(np.argmin(valid))
         check_demos(world, trajectories[: first + 1], constraint)  # finds the words
         raise XmenError(f"demonstration {first} is not valid, and its own check does not agree: please report it.")
-    return Demonstrations(walks, weights, valid)
+    return Demonstrations(walks, weights, valid, machines)
 
 
 def _require_feasible(world: MDP, constraint: Constraint) -> None:
@@ -185,9 +192,8 @@ def _passes_its_goal(walks: Walks, known: NDArray[np.bool_]) -> NDArray[np.bool_
     return np.bincount(walks.owner, weights=early, minlength=len(walks)) > 0
 
 
-def _keeps(walks: Walks, constraint: Constraint) -> NDArray[np.bool_]:
+def _keeps(walks: Walks, compiled: CompiledConstraint) -> NDArray[np.bool_]:
     """Which of these possible demonstrations keep the constraint, by its machines in batches."""
-    compiled = CompiledConstraint(constraint, walks.world)
     batch = max(1, BATCH_ENTRIES // (int(walks.lengths.max()) + 1))
     parts = [compiled.check(walks[begin : begin + batch]) for begin in range(0, len(walks), batch)]
     return np.concatenate(parts)

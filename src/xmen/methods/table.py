@@ -13,7 +13,7 @@ from xmen.methods.paper import Paper
 from xmen.methods.reject import Reject
 from xmen.options import listed
 
-METHODS: dict[str, type[Method]] = {"exact": Exact, "cells": Cells, "reject": Reject, "paper": Paper}
+METHODS: dict[str, type[Method]] = {"exact": Exact, "cells": Cells, "paper": Paper, "reject": Reject}
 """Every way to the gradient of XMEN, by its name."""
 
 AUTO = (Exact, Cells)

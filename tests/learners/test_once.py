@@ -1,0 +1,80 @@
+"""Work is done once per fit: rules are checked, events and features read, rewards tabulated once, and counted here."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from contextlib import ExitStack
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import xmen as xm
+from learners.tasks import grid_task
+from xmen.constraints.constraint import Constraint
+from xmen.engines.choose import distribution
+from xmen.learners.xmen import XMEN
+from xmen.machines.tables import Alphabet
+from xmen.rewards.features import read_features
+from xmen.rewards.linear import reward_table
+
+
+class Counted(ExitStack):
+    """Counts calls while it is entered, wherever a module of xmen has taken the name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: Counter[str] = Counter()
+
+    def method(self, owner: type, name: str) -> None:
+        self.enter_context(mock.patch.object(owner, name, self._counting(getattr(owner, name))))
+
+    def function(self, function) -> None:
+        for module in [module for name, module in sys.modules.items() if name.startswith("xmen")]:
+            if vars(module).get(function.__name__) is function:
+                self.enter_context(mock.patch.object(module, function.__name__, self._counting(function)))
+
+    def _counting(self, real):
+        def counting(*given, **named):
+            self.calls[real.__qualname__] += 1
+            return real(*given, **named)
+
+        return counting
+
+
+@pytest.mark.parametrize("given", [None, "start"])
+def test_once_per_fit(given):
+    """Before, this fit checked the rule three times, read events twice for each machine, and features twice."""
+    grid, rule, features, demos = grid_task(4)
+    with Counted() as counted:
+        counted.method(Constraint, "check_world")
+        counted.method(Alphabet, "__init__")
+        counted.function(read_features)
+        XMEN(grid, rule, features, given=given, l2=0.01).fit(demos)
+    n_leaves = sum(1 for _ in rule.leaves())
+    assert counted.calls == {"Constraint.check_world": 1, "Alphabet.__init__": n_leaves, "read_features": 1}
+
+
+@pytest.mark.parametrize("engine", ["exact", "reject", "xor"])
+def test_once_per_distribution(engine):
+    grid, rule, _, _ = grid_task(4)
+    reward = xm.LinearReward(np.ones((16, grid.n_actions, 1)), [0.5])
+    with Counted() as counted:
+        counted.method(Constraint, "check_world")
+        counted.method(xm.LinearReward, "table")
+        counted.function(reward_table)
+        d = distribution(grid, rule, reward, engine=engine, oracle="listed", seed=0)
+        d.sample(1)
+    assert d.reward is reward
+    assert counted.calls == {"Constraint.check_world": 1, "LinearReward.table": 1, "reward_table": 1}
+
+
+def test_machines_of_one_fit_serve_what_is_asked_later():
+    grid, rule, features, demos = grid_task(4)
+    model = XMEN(grid, rule, features, l2=0.01).fit(demos)
+    with Counted() as counted:
+        counted.method(Alphabet, "__init__")
+        model.score(demos)
+        model.sample(3, also=rule, seed=0)
+    assert not counted.calls
