@@ -81,9 +81,24 @@ LOOKS: dict[str, Look] = {
 
 
 def load(path: str | os.PathLike[str], module: Any = None) -> Any:
-    """The model that was saved at `path`; anything else there is a StorageError that says what is wrong.
+    """Read a model that was saved.
 
-    A network made of torch's own layers comes back by itself. For a neural reward by another torch module, give the
-    same kind of `module` again, with any numbers: it is copied, and filled with those that were saved.
+    Parameters
+    ----------
+    path
+        The folder that `save` wrote.
+    module
+        For a neural reward by a torch module of your own: the same kind of module again, with any numbers. It is
+        copied, and filled with those that were saved. A network made of torch's own layers comes back by itself.
+
+    Returns
+    -------
+    Learner | PlannedPolicy
+        What was saved, with its settings and everything it had learned.
+
+    Raises
+    ------
+    StorageError
+        When there is no model, or something is wrong with it; the message says what.
     """
     return load_model(path, module, lambda file: problem_parts(read_problem(file)))

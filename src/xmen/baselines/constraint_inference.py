@@ -52,23 +52,41 @@ class _Candidate:
 
 @storable
 class ConstraintInference(Learner):
-    """Which states, actions and named events the demonstrator must have been forbidden, given the reward.
+    """The constraint-inference baseline: which states, actions and named events must have been forbidden.
 
-    reward: the nominal reward, an array (n_states, n_actions), a LinearReward, or None for zero.
-    candidates: which kinds are considered, of "states" and "actions".
-    events: further candidates by name, such as {"grass": grid.at((2, 3), (2, 4))}: the paper's features.
-    kl_threshold: stop when the next rule would lower KL(demonstrations || model) by less than this, in nats; that is
-        when it forbids less than the share 1 - exp(-kl_threshold) of the model's behaviour.
-    max_constraints: stop after that many in any case.
+    The reward is given. Rules are added greedily, each the one that forbids most of what the model so far would do and
+    no demonstration does. Of two that forbid the same, events come before actions and actions before states. Cost per
+    rule: one exact pass for the expected visits, which bound the probabilities of visiting from above, and O(horizon
+    times transitions) for every candidate that its bound does not rule out.
 
-    After `fit`: `constraints_`, a list of named `never(...)` in the order found; `eliminated_`, the probability
-    that each forbade when it was added; `kl_`, the divergence before the first and after each, shape
-    (1 + number of constraints,). `distribution`, `sample` and `score` are under the reward and these constraints.
+    Parameters
+    ----------
+    world
+        An MDP or GridWorld.
+    reward
+        The nominal reward, an array (n_states, n_actions), a LinearReward, or None for zero.
+    discount
+        gamma, with 0 < gamma <= 1.
+    candidates
+        Which kinds are considered, of "states" and "actions".
+    events
+        Further candidates by name, such as {"grass": grid.at((2, 3), (2, 4))}: the paper's features.
+    kl_threshold
+        Stop when the next rule would lower KL(demonstrations || model) by less than this, in nats: when it forbids less
+        than the share 1 - exp(-kl_threshold) of the model's behaviour.
+    max_constraints
+        Stop after that many in any case.
+    engine, seed, callback
+        As for XMEN.
 
-    Cost per rule: one exact pass for the expected visits, which bound the probabilities of visiting from above, and
-    O(horizon times transitions) for every candidate that its bound does not rule out.
-
-    Of two candidates that forbid the same, events come before actions and actions before states.
+    Attributes
+    ----------
+    constraints_
+        Named `never(...)` in the order found. `distribution`, `sample` and `score` are under the reward and these.
+    eliminated_
+        The probability that each forbade when it was added.
+    kl_
+        The divergence before the first and after each, shape (1 + number of constraints,).
     """
 
     world: MDP

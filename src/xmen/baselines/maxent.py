@@ -15,15 +15,26 @@ from xmen.worlds.mdp import MDP
 
 @storable
 class MaxEntIRL(XMEN):
-    """P(tau) = exp(theta . f(tau)) D(tau) / Z over all trajectories of the world, by maximum likelihood.
+    """The maximum-entropy baseline: P(tau) = exp(theta . f(tau)) D(tau) / Z over all trajectories of the world, without
+    rules.
 
-    This is XMEN(method="exact") without a constraint: the same exact forward and backward passes and the same
-    optimiser. What the demonstrator must not do is only made unlikely, so samples may do it; `sample(n, also=rule)`
-    keeps a rule, but the weights were learned without it.
+    This is XMEN(method="exact") without a constraint: the same exact passes and the same optimiser. What the
+    demonstrator must not do is only made unlikely, so samples may do it; `sample(n, also=rule)` keeps a rule, but the
+    weights were learned without it. One gradient costs O(horizon times transitions).
 
-    `features` is (n_states, n_actions, d); None is one weight per state. See XMEN for the other settings and for
-    what there is after `fit`. One gradient costs O(horizon times transitions).
+    Parameters
+    ----------
+    world
+        An MDP or GridWorld.
+    features
+        Shape (n_states, n_actions, d); None is one weight per state.
+    discount, engine, seed, l2, max_iter, tol, max_nodes
+        As for XMEN.
+    checkpoint, checkpoint_every, resume, callback, given
+        As for XMEN, as is what there is after `fit`.
 
+    Examples
+    --------
     >>> import xmen as xm
     >>> fork = xm.MDP(3, 2, [(0, 0, 1, 1.0), (0, 1, 2, 1.0)], start=0, terminal=[1, 2])
     >>> left, right = xm.Trajectory([0, 1], [0]), xm.Trajectory([0, 2], [1])

@@ -39,21 +39,46 @@ ATTEMPTS = 50  # rollouts tried for each complete one wanted, at most
 
 @storable
 class RelativeEntropyIRL(Learner):
-    """The distribution closest to a base policy's that matches the demonstrated features, without constraints.
+    """The relative-entropy baseline: closest to a base policy, with the demonstrated features.
 
-    base_policy: pi(a | s), shape (n_states, n_actions); None is uniform over the available actions.
-    sampling_policy: the policy that rollouts follow, None for the base policy; it must be positive where the base
-        policy is. One that comes nearer to the demonstrations raises the effective sample size.
-    n_samples: complete rollouts to draw. Those that meet no terminal state within the horizon are no trajectories of
-        the world and are left out; at most 50 times as many are tried.
-    epsilon: thresholds, a number or one per feature; None takes Hoeffding's bound at `confidence`,
-        epsilon_i = range(f_i) sqrt(-log(1 - confidence) / (2 m)) with m demonstrations, and the range seen in
-        rollouts and demonstrations.
-
-    `fit` solves the dual of the drawn rollouts to its optimum: it is concave, and the paper's subgradient
-    steps go to the same place. Cost O(n_samples d) per iteration. Afterwards `effective_sample_size_`,
-    `completed_` (the share of rollouts that were complete), `epsilon_`. The learned distribution itself needs no
+    It knows no rules. `fit` solves the dual of the drawn rollouts to its optimum: it is concave, and the paper's
+    subgradient steps go to the same place. Cost O(n_samples d) per iteration. The learned distribution itself needs no
     samples: `distribution` and `score` put the base policy into the dynamics, and are exact where the engine is.
+
+    Parameters
+    ----------
+    world
+        An MDP or GridWorld.
+    features
+        Shape (n_states, n_actions, d); None is one weight per state.
+    discount
+        gamma, with 0 < gamma <= 1.
+    base_policy
+        pi(a | s), shape (n_states, n_actions); None is uniform over the available actions.
+    sampling_policy
+        The policy that rollouts follow, None for the base policy; positive where the base policy is. One that comes
+        nearer to the demonstrations raises the effective sample size.
+    n_samples
+        Complete rollouts to draw. Those that meet no terminal state within the horizon are no trajectories of the world
+        and are left out; at most 50 times as many are tried.
+    epsilon
+        Thresholds, a number or one per feature. None takes Hoeffding's bound at `confidence`, epsilon_i = range(f_i)
+        sqrt(-log(1 - confidence) / (2 m)) with m demonstrations and the range seen.
+    confidence
+        Of that bound.
+    max_iter, tol
+        When to stop.
+    engine, seed, callback
+        As for XMEN.
+
+    Attributes
+    ----------
+    effective_sample_size_
+        How many independent draws the weighted rollouts are worth.
+    completed_
+        The share of rollouts that were complete.
+    epsilon_
+        The thresholds that were used.
     """
 
     world: MDP

@@ -33,7 +33,19 @@ LONGEST_LABEL = 200
 
 
 class Violation(NamedTuple):
-    """Why a trajectory is not valid: the part that fails, and where its failure became certain."""
+    """Why a trajectory is not valid: the part that fails, and where its failure became certain.
+
+    Attributes
+    ----------
+    name
+        The name of the part, or its text.
+    position
+        The first position from which on no continuation could have saved it.
+    constraint
+        The part itself.
+    note
+        Why it can never hold, where that is so.
+    """
 
     name: str
     position: int

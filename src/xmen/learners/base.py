@@ -66,10 +66,26 @@ class Learner(Settings, ABC):
     log_likelihood_: dict[str, float]
 
     def fit(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from demonstrations, with one weight each if `sample_weight` is given.
+        """Learn from demonstrations.
 
-        Raises InvalidDemonstrationError for one that the world makes impossible or the constraint forbids; where the
-        constraint forbids them all because its rules contradict each other, InfeasibleError with the contradiction.
+        Parameters
+        ----------
+        demos
+            The demonstrations; all have to be possible in the world and keep the constraint.
+        sample_weight
+            One weight per demonstration, 0 or more. A weight of 2 is the demonstration twice.
+
+        Returns
+        -------
+        Learner
+            The learner itself, fitted.
+
+        Raises
+        ------
+        InvalidDemonstrationError
+            When the world makes a demonstration impossible or the constraint forbids it.
+        InfeasibleError
+            When the constraint forbids them all because its rules contradict each other; it names the contradiction.
         """
         for earlier in ("_answering", "_features_read"):
             self.__dict__.pop(earlier, None)
@@ -140,10 +156,26 @@ class Learner(Settings, ABC):
         return EngineSettings(**{name: getattr(self, name) for name in names if hasattr(self, name)})
 
     def distribution(self, also: Rules = None, start: int | None = None, goal: int | None = None) -> Distribution:
-        """The distribution over trajectories under the learned reward, the constraint, and `also`.
+        """The distribution over trajectories under the learned reward.
 
-        On a network, of those from `start` to `goal`. Nothing is retrained. The last one asked for is kept, so that
-        asking again is free.
+        Parameters
+        ----------
+        also
+            Further rules. Nothing is retrained. The last one asked for is kept, so that asking again is free.
+        start, goal
+            On a network, where trajectories start and end.
+
+        Returns
+        -------
+        Distribution
+            See `xm.distribution`.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        InfeasibleError
+            When no trajectory keeps the rules and `also`.
         """
         self._require_fitted()
         world = self._asked_world(start, goal)
@@ -187,7 +219,24 @@ class Learner(Settings, ABC):
     def sample(
         self, n: int, also: Rules = None, seed: Seed = None, start: int | None = None, goal: int | None = None
     ) -> list[Trajectory]:
-        """n trajectories from `distribution(...)`, all valid; without a seed, calls go on from the last."""
+        """New trajectories under the learned reward, all valid.
+
+        Parameters
+        ----------
+        n
+            How many.
+        also
+            Further rules, without learning again.
+        seed
+            A whole number or a numpy Generator. Without one, calls go on from the last.
+        start, goal
+            On a network, where trajectories start and end.
+
+        Returns
+        -------
+        list[Trajectory]
+            n trajectories.
+        """
         return self.distribution(also, start, goal).sample(n, seed=seed)
 
     def policy(
@@ -202,10 +251,22 @@ class Learner(Settings, ABC):
         return Policy(self.distribution(also, start, goal), greedy=greedy, seed=seed)
 
     def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
-        """The mean log-likelihood, in nats; -inf with a demonstration that is impossible or forbidden.
+        """The mean log-likelihood of demonstrations.
 
-        The likelihood has the world's dynamics in it: mean of R(tau) + log D(tau) - log Z; given the start, that is
-        log P(tau | s_0), without the probability of the start, and on a network log P(tau | start, goal).
+        It has the world's dynamics in it: the mean of R(tau) + log D(tau) - log Z. Given the start it is that of log
+        P(tau | s_0), without the probability of the start, and on a network that of log P(tau | start, goal).
+
+        Parameters
+        ----------
+        demos
+            Trajectories, of the fit or others.
+        sample_weight
+            One weight per trajectory.
+
+        Returns
+        -------
+        float
+            In nats; -inf with a demonstration that is impossible or forbidden.
         """
         self._require_fitted()
         found = gather(self._single_world(), self._rule(), demos, sample_weight, refuse_invalid=False)
@@ -214,7 +275,18 @@ class Learner(Settings, ABC):
         return found.mean(self._log_likelihoods(found))
 
     def score_samples(self, demos: Iterable[Trajectory]) -> Floats:
-        """The log-likelihood of each trajectory in nats, shape (n,); -inf where it is impossible or forbidden."""
+        """The log-likelihood of each trajectory.
+
+        Parameters
+        ----------
+        demos
+            Trajectories, of the fit or others.
+
+        Returns
+        -------
+        NDArray
+            Shape (n,), in nats; -inf where one is impossible or forbidden.
+        """
         self._require_fitted()
         return self._log_likelihoods(gather(self._single_world(), self._rule(), demos, refuse_invalid=False))
 
@@ -301,7 +373,20 @@ class Learner(Settings, ABC):
         return {}
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the model as one folder, exactly at `path`: safetensors and JSON; read it with `xm.load`."""
+        """Write the model as one folder; read it with `xm.load`.
+
+        Parameters
+        ----------
+        path
+            Where the folder will be, exactly. A model that is there already is replaced as a whole.
+
+        Raises
+        ------
+        StorageError
+            When something in the model has no stored form (`when`, `monitor`), or something else than a model is there.
+        NotFittedError
+            Before `fit`.
+        """
         save(self, path)
 
     def __getstate__(self) -> dict[str, Any]:

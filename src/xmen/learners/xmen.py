@@ -37,49 +37,93 @@ ESTIMATES = ("weights_std_", "distance_", "distance_bound_", "acceptance_", "gra
 
 @storable
 class XMEN(Learner):
-    """Fits r(s, a) = theta . f(s, a) so that P(tau) = exp(R) D I_C / Z makes the demonstrations most likely.
+    """Learns the reward under which the demonstrations are most likely among all trajectories that keep the rules.
 
-    The loss is L(theta) = -mean R + log Z + l2/2 |theta|^2, its gradient E_P[f] - mean f + l2 theta. `method` says how
-    that gradient is found, `engine` what `distribution`, `sample` and `score` use afterwards:
+    Fits r(s, a) = theta . f(s, a) in P(tau) = exp(R) D I_C / Z. The loss is L(theta) = -mean R + log Z + l2/2
+    |theta|^2, its gradient E_P[f] - mean f + l2 theta. `method` says how that gradient is found, `engine` what
+    `distribution`, `sample` and `score` use afterwards.
 
-    - "exact", `xm.Exact()`: dynamic programming and L-BFGS, to the optimum (no component of the gradient above `tol`,
-      in units of the largest value of its feature). The default wherever the product fits `max_nodes`.
-    - "cells", `xm.Cells(n_cells=...)`: rounds of whole hash cells, until the answer is within `tol` nats of the
-      optimum. The default where the product does not fit.
-    - "reject", `xm.Reject(n_draws=...)`: on a `Network`, exact draws under the rules that fit the product, and what the
-      invalid ones among them take away. The default there where the rules do not fit.
-    - "paper", `xm.Paper(n_samples=..., delta=...)`: Algorithm 1 of the paper.
+    On a `Network` every demonstration is a trip with its own start and goal: the fit maximises the mean of log P(tau |
+    its start, its goal), and `distribution`, `sample` and `policy` take `start=` and `goal=`.
 
-    A name is the record with its defaults. `max_iter` and `tol` (None: the method's own) say when it stops.
-    `max_nodes`, `oracle`, `cell_size`, `delta`, `failure` and `time_limit` are of the engine that answers, as in
-    `xm.distribution`; methods that hash ask the same `oracle`.
+    Ctrl-C stops a fit, and the model stays usable.
 
-    `features` is (n_states, n_actions, d), or a scipy.sparse matrix (n_states * n_actions, d) with row
-    s * n_actions + a; None is one weight per state, whatever the action. `l2` is a number or one per feature, and
-    `fixed` maps features to weights that are not learned.
+    Parameters
+    ----------
+    world
+        An MDP, a GridWorld or a Network.
+    constraint
+        A constraint, a list of them (all have to hold), or None for no rule.
+    features
+        Shape (n_states, n_actions, d), or a scipy.sparse matrix (n_states * n_actions, d) with row s * n_actions + a.
+        None is one weight per state, whatever the action.
+    discount
+        gamma, with 0 < gamma <= 1.
+    method
+        "auto", or how the gradient is found. "exact", `xm.Exact()`: dynamic programming and L-BFGS, to the optimum; the
+        default wherever the product fits `max_nodes`. "cells", `xm.Cells(...)`: rounds of whole hash cells; the default
+        where the product does not fit. "reject", `xm.Reject(...)`: on a Network, exact draws under the rules that fit;
+        the default there where some do not. "paper", `xm.Paper(...)`: Algorithm 1 of the paper. A name is the record
+        with its defaults.
+    engine
+        What answers after the fit, as in `xm.distribution`.
+    seed
+        Decides everything that is drawn.
+    reward
+        A NeuralReward, ConvReward or FeatureReward: a network is trained instead of weights. It stays as it is;
+        `reward_` has a trained copy.
+    training
+        How a network is trained, such as `xm.Training("lbfgs")`. None is Adam.
+    l2
+        The penalty, a number or one per feature.
+    max_iter
+        The largest number of iterations; None is the method's own.
+    tol
+        When to stop; None is the method's own. "exact": no component of the gradient above it, in units of the largest
+        value of its feature. "cells": nats to the optimum. A network: the norm of the gradient.
+    cell_size, delta, failure, time_limit
+        Of the engine that answers, as in `xm.distribution`.
+    max_nodes
+        The budget of the product of world and constraint.
+    oracle
+        What solves formulas, for the engine and for methods that hash.
+    checkpoint
+        A file that holds the whole state of the fit.
+    checkpoint_every
+        The number of iterations between two writes of it.
+    resume
+        Go on from the checkpoint, or start where there is none. The fit ends, bit for bit, where an uninterrupted one
+        would have.
+    callback
+        Gets a Record per iteration, and stops the fit by returning True.
+    given
+        "start": the likelihood is that of each demonstration given where it starts, and `score` is the mean of log
+        P(tau | s_0). None: that of the whole trajectory. See `xm.distribution`.
+    fixed
+        Features, by number, with weights that are not learned.
 
-    On a `Network` every demonstration is a trip with its own start and goal: the fit maximises the mean of
-    log P(tau | its start, its goal), and `distribution`, `sample` and `policy` take `start=` and `goal=`.
+    Attributes
+    ----------
+    reward_
+        The learned reward.
+    weights_
+        Its weights, shape (d,), if it is linear.
+    history_
+        One Record per iteration.
+    n_iter_
+        The number of iterations.
+    converged_
+        What the method can know of it: the gradient met `tol` ("exact"), the answer is within `tol` of the optimum or
+        its noise ("cells"), the gradient was within its noise on average ("paper"). Otherwise a ConvergenceWarning says
+        why not.
+    method_
+        The method that was used.
+    weights_std_, distance_, distance_bound_
+        After "cells": the standard errors that its draws leave in the weights, how far the answer is from the optimum
+        in nats, and a number above the true distance 95 times in 100.
 
-    With `reward`, a NeuralReward, ConvReward or FeatureReward, a network is trained instead, r(s, a) = network(s, a),
-    and theta above is all its parameters: `max_iter` steps of `training` (`xm.Training("lbfgs")`; Adam if not given),
-    fewer if the norm of the gradient falls to `tol`. The gradient is "exact" or from "cells". The network that was
-    given stays as it is: `reward_` has a copy.
-
-    With `given="start"` the likelihood is that of each demonstration given where it starts: the loss is the mean over
-    demonstrations of log Z(s_0) - R, and `score` the mean of log P(tau | s_0). See `xm.distribution`.
-
-    `callback` gets a Record per iteration and stops the fit by returning True; Ctrl-C stops it too, and the model stays
-    usable. `checkpoint` is a file that holds the whole state every `checkpoint_every` iterations; with `resume=True` a
-    fit goes on from it (or starts, when there is none) and ends, bit for bit, where an uninterrupted one would have.
-
-    After `fit`: `reward_`, its `weights_` if it is linear, `history_`, `n_iter_`, `converged_`, and `method_`, the
-    method that was used. `converged_` is what the method can know of it: the gradient met `tol` ("exact"), was within
-    its noise at the answer ("cells", where the last record is of the answer), or so on average over the averaged
-    iterates ("paper"). Otherwise a ConvergenceWarning says why not. "cells" also leaves `weights_std_` (d,), the
-    standard errors that its draws leave in the weights, and `distance_`, how far the answer is from the optimum in
-    nats, with `distance_bound_`, which lies above the true distance 95 times in 100.
-
+    Examples
+    --------
     >>> import xmen as xm
     >>> grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
     >>> rule = xm.visit(grid.at((1, 2), (2, 1)))

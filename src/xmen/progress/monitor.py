@@ -45,6 +45,13 @@ Callback: TypeAlias = Callable[[Record], object]
 class Callbacks:
     """Several callbacks as one: each is called with every record, and any of them can stop the fit.
 
+    Parameters
+    ----------
+    *callbacks
+        Functions of a Record; one that returns True stops the fit.
+
+    Examples
+    --------
     >>> seen = []
     >>> callback = Callbacks(seen.append, lambda record: record.iteration == 2)
     >>> with Monitor(callback) as monitor:

@@ -16,12 +16,24 @@ from xmen.progress.monitor import Record
 class TensorBoard:
     """A callback for any learner that writes its records where TensorBoard finds them: `tensorboard --logdir FOLDER`.
 
-        xm.XMEN(world, rule, callback=xm.TensorBoard("runs/first")).fit(demos)
-
     One curve each for the loss, the norm of its gradient, the seconds since the start, the standard errors where there
-    are any, and all details, by iteration. Every record is on disk when the next iteration begins. A folder is one run:
-    a fit that is resumed goes on with its curves, and another fit into the same folder replaces them on the screen.
-    `xm.Callbacks(xm.TensorBoard(folder), other)` combines it with another callback.
+    are any, and all details, by iteration. Every record is on disk when the next iteration begins.
+
+    Parameters
+    ----------
+    folder
+        Where to write. A folder is one run: a fit that is resumed goes on with its curves, and another fit into the
+        same folder replaces them on the screen.
+
+    Raises
+    ------
+    MissingExtraError
+        When TensorBoard is not installed.
+
+    Examples
+    --------
+        xm.XMEN(world, rule, callback=xm.TensorBoard("runs/first")).fit(demos)
+        xm.XMEN(world, rule, callback=xm.Callbacks(xm.TensorBoard("runs/second"), print)).fit(demos)
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
