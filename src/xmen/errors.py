@@ -25,7 +25,8 @@ Messages name what the user named, print both sides of a mismatch, and say what 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from xmen.other_project import refuse_other_project
 
@@ -202,3 +203,44 @@ def _rebuild(cls: type[Exception], message: str, attributes: dict[str, object]) 
     error.args = (message,)
     error.__dict__.update(attributes)
     return error
+
+
+@contextmanager
+def foreign_errors(what: str, into: type[XmenError] = FileFormatError) -> Iterator[None]:
+    """The one place where errors of Python and of libraries become ours: what is inside reads what others wrote.
+
+    Errors of ours pass, and so do those of the system (no such file), which name the file themselves.
+
+    >>> with foreign_errors("n.toml"):
+    ...     int("9" * 5000)
+    Traceback (most recent call last):
+    xmen.errors.FileFormatError: n.toml: a number has too many digits
+    """
+    try:
+        yield
+    except XmenError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise into(f"{what}: {in_words(error)}") from error
+
+
+def in_words(error: BaseException) -> str:
+    """What an error of Python or of a library says to somebody who knows neither."""
+    text = " ".join(str(error).split())
+    if isinstance(error, ValueError) and "integer string conversion" in text:
+        return "a number has too many digits"
+    for kind, words in _WORDS.items():
+        if isinstance(error, kind):
+            return words
+    return text if text and isinstance(error, ValueError | LookupError | OSError) else f"{type(error).__name__}: {text}"
+
+
+_WORDS: dict[type[BaseException], str] = {
+    RecursionError: "it is nested too deeply",
+    MemoryError: "there is not enough memory for it",
+    OverflowError: "a number is too large",
+    EOFError: "it ends too early",
+    UnicodeError: "it is not valid text",
+}

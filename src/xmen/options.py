@@ -73,11 +73,20 @@ def require_number(
     """
     if value is None and optional:
         return
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not (number and math.isfinite(value) and value >= least and above < value < below):
+    if not (is_number(value) and value >= least and above < value < below):
         low = f", above {above:g}" if above > -math.inf else f", {least:g} or more" if least > -math.inf else ""
         high = f" and below {below:g}" if below < math.inf else ""
-        raise EngineError(f"{name} is a finite number{low}{high}; got {value!r}.")
+        raise EngineError(f"{name} is a finite number{low}{high}; got {value!r:.60}.")
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is one finite number that a float can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def require_whole(name: str, value: Any, *, least: int, optional: bool = False) -> None:
@@ -91,7 +100,7 @@ def require_whole(name: str, value: Any, *, least: int, optional: bool = False) 
 def require_choice(name: str, value: Any, known: Iterable[str]) -> None:
     """Refuse a name that is not among those there are, and offer the closest."""
     choices = list(known)
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         close = get_close_matches(value, choices, n=1) if isinstance(value, str) else []
         hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise EngineError(f"unknown {name} {value!r}{hint}: choose one of {listed(choices)}.")
+        raise EngineError(f"unknown {name} {value!r:.60}{hint}: choose one of {listed(choices)}.")

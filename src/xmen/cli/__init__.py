@@ -21,6 +21,7 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line on the arguments of this process."""
+    import io
     import os
     import sys
 
@@ -32,6 +33,9 @@ def main() -> None:
     except ImportError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a name still shows the rest
     os.environ.setdefault("PYTHONSAFEPATH", "1")  # also for processes that libraries start: see xmen.children
     from xmen.cli.app import app
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,8 +13,9 @@ from typer.core import TyperGroup
 
 from xmen.cli._loading import NOTHING_KEPT, end_loading
 from xmen.cli._output import MISTAKE, NO, STOPPED, error_report, fail, leave_unread, print_json
-from xmen.errors import InfeasibleError, InvalidDemonstrationError, XmenError
+from xmen.errors import InfeasibleError, InvalidDemonstrationError, XmenError, in_words
 
+PLEASE_REPORT = "Please report it, with the command and its files; XMEN_TRACEBACK=1 shows where it happened."
 UsageError: Any = typer.BadParameter.__base__  # of the click that typer brings along
 
 
@@ -47,6 +49,13 @@ class _Commands(TyperGroup):
             if as_json:
                 print_json(error_report(error, error.format_message()))
             raise  # printed with the usage of the command, exit code 2
+        except (typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
+            if os.environ.get("XMEN_TRACEBACK"):
+                raise
+            advice = "" if isinstance(error, MemoryError) else f" ({type(error).__name__}). {PLEASE_REPORT}"
+            fail(error, f"xmen did not expect this: {in_words(error)}{advice}", MISTAKE, as_json)
 
 
 app = typer.Typer(

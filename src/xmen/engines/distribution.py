@@ -231,7 +231,7 @@ class Distribution(ABC):
 
     @staticmethod
     def _check_n(n: int) -> int:
-        if isinstance(n, bool) or not hasattr(n, "__index__") or n < 0:
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise EngineError(f"sample(n) takes a whole number of trajectories, 0 or more; got {n!r}.")
         return int(n)
 
@@ -329,7 +329,7 @@ def as_constraint(constraint: object) -> Constraint | None:
 
 def check_given(given: str | None) -> None:
     """Refuse anything but None and "start"."""
-    if given not in GIVEN:
+    if not (given is None or isinstance(given, str)) or given not in GIVEN:
         raise EngineError(f'given is None (the joint distribution) or "start" (given where it starts); got {given!r}.')
 
 
@@ -337,8 +337,8 @@ def check_discount(discount: float) -> float:
     """The discount as a float with 0 < gamma <= 1, or an EngineError."""
     try:
         gamma = float(discount)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         gamma = np.nan
-    if isinstance(discount, bool) or not 0 < gamma <= 1:
-        raise EngineError(f"discount is a number with 0 < discount <= 1; got {discount!r}.")
+    if isinstance(discount, bool | str) or not 0 < gamma <= 1:
+        raise EngineError(f"discount is a number with 0 < discount <= 1; got {discount!r:.60}.")
     return gamma

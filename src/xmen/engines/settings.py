@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xmen.errors import EngineError
 from xmen.options import Options, require_number, require_whole
 from xmen.product.graph import DEFAULT_MAX_NODES
 from xmen.sampling.bounds import require_delta, require_probability
@@ -11,6 +12,7 @@ from xmen.sampling.bounds import require_delta, require_probability
 DEFAULT_DELTA = 1.19  # within the 2^(1/4) that the paper's Theorem 4 needs
 DEFAULT_FAILURE = 0.001
 DEFAULT_CELL_SIZE = 48.0
+LARGEST_CELL = 1e9  # solutions, more than anyone can list
 DEFAULT_TIME_LIMIT = 60.0  # seconds
 
 
@@ -34,7 +36,9 @@ class EngineSettings(Options):
 
     def __post_init__(self) -> None:
         require_whole("max_nodes", self.max_nodes, least=1, optional=True)
-        require_number("cell_size", self.cell_size, above=0.0, optional=True)
+        require_number("cell_size", self.cell_size, above=0.0, below=LARGEST_CELL, optional=True)
+        if not isinstance(self.oracle, str):
+            raise EngineError(f"oracle is a name, such as 'auto' or 'cryptominisat'; got {self.oracle!r:.60}.")
         require_number("time_limit", self.time_limit, above=0.0, optional=True)
         if self.delta is not None:
             require_number("delta", self.delta)

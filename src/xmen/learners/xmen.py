@@ -195,6 +195,10 @@ class XMEN(Learner):
 
     def _check_settings(self) -> None:
         super()._check_settings()
+        if not isinstance(self.checkpoint, str | os.PathLike | None):
+            raise EngineError(f"checkpoint is the name of a file, or None; got {self.checkpoint!r:.60}.")
+        if not isinstance(self.fixed, Mapping | None):
+            raise EngineError(f"fixed maps numbers of features to weights, as {{0: 1.5}}; got {self.fixed!r:.60}.")
         method = read_method(self.method)
         if isinstance(self.world, Network):
             self._check_trips(method)
@@ -205,7 +209,7 @@ class XMEN(Learner):
             raise EngineError(f"method={method.name!r} learns every weight: fixed needs method='exact' or 'auto'.")
         self._fit_settings()
         require_whole("checkpoint_every", self.checkpoint_every, least=1)
-        if self.resume and self.checkpoint is None:
+        if self.resume is True and self.checkpoint is None:
             raise EngineError("resume=True needs checkpoint=..., the file to go on from.")
 
     def _fit_settings(self) -> FitSettings:

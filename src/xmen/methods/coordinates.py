@@ -23,7 +23,7 @@ def read_l2(l2: Any, d: int | None = None) -> Floats:
     expected = "l2 is a number, 0 or more, or one per feature"
     try:
         penalty = np.array(l2, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise EngineError(f"{expected}; got {l2!r:.60}.") from None
     if isinstance(l2, bool) or penalty.ndim > 1 or not np.isfinite(penalty).all() or np.any(penalty < 0):
         raise EngineError(f"{expected}; got {l2!r:.60}.")

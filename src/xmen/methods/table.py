@@ -27,7 +27,7 @@ def read_method(method: object) -> Method | None:
     """The record of a method that is given by name or as a record; None for "auto"."""
     if isinstance(method, Method):
         return method
-    if method == "auto":
+    if isinstance(method, str) and method == "auto":
         return None
     if isinstance(method, str) and method in METHODS:
         return METHODS[method]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
-from xmen.errors import ConstraintSyntaxError, FileFormatError, MissingExtraError, XmenError
+from xmen.errors import ConstraintSyntaxError, FileFormatError, MissingExtraError, XmenError, in_words
 
 _SHOWN = 60  # characters of a wrong value in a message
 _REQUIRED: Any = object()
@@ -24,6 +25,8 @@ def read_toml(file: Path) -> Table:
         raise FileFormatError(f"{file}: expected UTF-8 text, got byte {error.object[error.start]:#04x}") from None
     except tomllib.TOMLDecodeError as error:
         raise FileFormatError(f"{file}: not valid TOML: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{file}: not valid TOML: {in_words(error)}") from None
     return Table(values, file, "")
 
 
@@ -92,7 +95,7 @@ class Table:
     def number(self, key: str, default: Any = _REQUIRED) -> Any:
         """A whole number or a float."""
         value = self._take(key, default, "a number")
-        if value is not default and type(value) not in (int, float):
+        if value is not default and (type(value) not in (int, float) or abs(value) > sys.float_info.max):
             self._wrong(key, "a number", value)
         return value
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xmen.errors import MissingExtraError
+from xmen.errors import MissingExtraError, foreign_errors
 from xmen.problem._columns import columns_text, read_columns
 from xmen.problem._document import Table
 from xmen.worlds import MDP, MOVES, GridWorld
@@ -84,16 +84,13 @@ def _read_graph(table: Table) -> tuple[MDP, GraphFile]:
 
 
 def _open_graph(table: Table, file: Path) -> Any:
-    from xml.etree.ElementTree import ParseError
 
     try:
         import networkx
     except ImportError:
         raise MissingExtraError("networkx", extra="networkx", needed_for='a world of kind "graphml"') from None
-    try:
+    with foreign_errors(f"{table.where('file')}: {str(file)!r} is not a GraphML file"):
         return networkx.read_graphml(file)
-    except (ParseError, networkx.NetworkXException, KeyError, ValueError) as error:
-        table.fail("file", f"{str(file)!r} is not a GraphML file: {error}")
 
 
 def write_world(world: MDP, graph: GraphFile | None, target: Path) -> tuple[dict[str, Any], dict[Path, bytes]]:

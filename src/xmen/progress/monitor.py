@@ -103,6 +103,8 @@ class Monitor:
     """
 
     def __init__(self, callback: Callback | None = None) -> None:
+        if callback is not None and not callable(callback):
+            raise EngineError(f"callback is a function of a record, or None; got {callback!r:.60}.")
         self.history: list[Record] = []
         self.stopped = False  # by the callback
         self.interrupted = False  # by Ctrl-C

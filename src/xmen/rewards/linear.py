@@ -95,7 +95,7 @@ def real_array(values: ArrayLike, what: str) -> Floats:
     """The values as finite floats, or a RewardError that says where they are not."""
     try:
         array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise RewardError(f"{what} must be an array of numbers; got {type(values).__name__}: {values!r:.80}.") from None
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])

@@ -175,11 +175,13 @@ def _read_together(folder: Path) -> tuple[dict[str, Any], bytes]:
         document = read_document(text, folder / MODEL, FORMAT, FORMAT_VERSION)
         data = {ARRAYS: _read(folder / ARRAYS)}
         if document["format_version"] == 1:
-            sums = {ARRAYS: document.get("arrays_sha256")}
+            sums: Any = {ARRAYS: document.get("arrays_sha256")}
         else:
             check_seal(text, folder / MODEL)
-            sums = document.get("files", {})
-            data |= {name: _read(folder / name) for name in sums if name not in data and Path(name).name == name}
+            sums = document.get("files")
+            if not isinstance(sums, dict) or not all(Path(name).name == name for name in sums):
+                raise StorageError(f"{folder / MODEL} is damaged: its files are {sums!r:.60}.")
+            data |= {name: _read(folder / name) for name in sums if name not in data}
         wrong = [name for name in {*sums, ARRAYS} if name not in data or sha256(data[name]) != sums.get(name)]
         if not wrong:
             return document, data[ARRAYS]
