@@ -202,6 +202,9 @@ def fit(
 def sample(
     problem: ProblemOrModel,
     n: Annotated[int, typer.Option("--number", "-n", min=1, help="How many trajectories.")] = 10,
+    best: Annotated[
+        int | None, typer.Option(metavar="K", min=1, help="Instead, the K most likely trajectories, exactly.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed, the same trajectories.")] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write them to a .csv or .jsonl file; - prints CSV.")
@@ -212,11 +215,13 @@ def sample(
 ) -> None:
     """Draw independent trajectories that keep every rule, from a problem or from what was learned.
 
+    With --best they are no draws but a ranking: the K most likely valid trajectories, the most likely first.
+
     Example:  xmen sample grid_model -n 100 --also "never(mud)" --out samples.csv
     """
     from xmen.cli.sample import run_sample
 
-    run_sample(problem, n, seed, out, also or (), engine, as_json)
+    run_sample(problem, n, seed, out, also or (), engine, as_json, best)
 
 
 @app.command()

@@ -22,9 +22,16 @@ PRINTED = Path("-")  # --out -
 
 
 def run_sample(
-    path: Path, n: int, seed: int | None, out: Path | None, also: Sequence[str], engine: str | None, as_json: bool
+    path: Path,
+    n: int,
+    seed: int | None,
+    out: Path | None,
+    also: Sequence[str],
+    engine: str | None,
+    as_json: bool,
+    best: int | None = None,
 ) -> None:
-    """Draw n trajectories and say which engine drew them."""
+    """Draw n trajectories, or find the `best` most likely ones, and say which engine did it."""
     printed = out == PRINTED
     if printed and as_json:
         raise FileFormatError("--out - prints CSV and --json prints JSON: leave one of them out")
@@ -33,8 +40,8 @@ def run_sample(
     source = open_source(path)
     problem = source.problem
     extra = extra_rules(also, problem)
-    with working(f"sampling {n:,} trajectories"):
-        drawn = _draw(source, n, extra, engine, seed)
+    with working(f"sampling {n:,} trajectories" if best is None else "searching"):
+        drawn = _draw(source, n, extra, engine, seed) if best is None else _rank(source, best, extra, engine)
     trajectories = drawn.trajectories
     n_valid = source.n_valid(trajectories)
     if out is not None and not printed:
@@ -49,6 +56,8 @@ def run_sample(
             "number": len(trajectories),
             "valid": n_valid,
         }
+        if best is not None:
+            report["log_prob"] = drawn.log_prob
         if out is None:
             report["trajectories"] = [{"states": tau.states, "actions": tau.actions} for tau in trajectories]
         else:
@@ -79,6 +88,7 @@ class Drawn(NamedTuple):
     trajectories: list[Trajectory]
     by: str
     guarantee: dict[str, float]
+    log_prob: list[float] | None = None  # of the most likely ones
 
 
 def _draw(source: Source, n: int, also: Constraint | None, engine: str | None, seed: int | None) -> Drawn:
@@ -89,6 +99,16 @@ def _draw(source: Source, n: int, also: Constraint | None, engine: str | None, s
         return Drawn(policy.rollout(n), "policy", {"validity": policy.validity})
     d = source.distribution(also, engine, seed)
     return Drawn(d.sample(n), d.engine, {"delta": d.guarantee.delta, "failure": d.guarantee.failure})
+
+
+def _rank(source: Source, k: int, also: Constraint | None, engine: str | None) -> Drawn:
+    """The k most likely trajectories, most likely first."""
+    if isinstance(source.model, CausalXMEN):
+        raise EngineError("--best ranks the trajectories of a distribution, and a causal model acts by its policy.")
+    d = source.distribution(also, engine)
+    best = d.best(k)
+    guarantee = {"delta": d.guarantee.delta, "failure": d.guarantee.failure}
+    return Drawn(best, d.engine, guarantee, [d.log_prob(tau) for tau in best])
 
 
 def walk_text(world: MDP, trajectory: Trajectory) -> str:
