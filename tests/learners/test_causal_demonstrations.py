@@ -169,3 +169,32 @@ def test_distributions_over_trajectories_are_not_what_was_learned() -> None:
         CausalXMEN(grid, rule, outcomes="lucky").fit(demos)
     with pytest.raises(xm.NotFittedError):
         CausalXMEN(grid).policy()
+
+
+def test_standard_errors_know_that_outcomes_vary() -> None:
+    """A gamble that wins one time in two, and a weight on winning: all by hand."""
+    rows = [(0, 0, 1, 0.5), (0, 0, 2, 0.5), (0, 1, 2, 1.0), (1, 0, 3, 1.0), (2, 0, 3, 1.0)]
+    world = xm.MDP(4, 2, rows, start=0, terminal=[3])
+    features = np.zeros((4, 2, 1))
+    features[1, 0] = 1.0
+    won, safe = xm.Trajectory([0, 1, 3], [0, 0]), xm.Trajectory([0, 2, 3], [1, 0])
+    model = CausalXMEN(world, None, features).fit([won] * 30 + [safe] * 70)
+    chosen = 0.6  # E f = chosen / 2 = 0.3, and chosen is the sigmoid of theta / 2
+    assert model.weights_ == pytest.approx([2.0 * np.log(0.6 / 0.4)], abs=1e-6)
+    slope = chosen * (1 - chosen) / 4.0
+    summary = model.summary()
+    assert summary.standard_errors == pytest.approx([np.sqrt(0.3 * 0.7 / 100) / slope], rel=1e-5)
+    assert summary.robust_errors == pytest.approx(summary.standard_errors)
+    assert "from the scores" in str(summary)
+    assert summary.log_likelihood == pytest.approx(30 * np.log(0.6) + 70 * np.log(0.4), abs=1e-4)
+    with pytest.raises(xm.EngineError, match="Resample"):
+        CausalXMEN(world, None, features, outcomes="expected", l2=0.1).fit([won, safe]).summary()
+
+
+def test_standard_errors_without_chance_are_those_of_xmen() -> None:
+    grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
+    features = np.random.default_rng(0).normal(size=(16, 2, 2))
+    demos = xm.distribution(grid, None, features @ [0.5, -0.5], seed=0).sample(80)
+    ours, theirs = (learner(grid, features=features).fit(demos).summary() for learner in (CausalXMEN, xm.XMEN))
+    assert ours.standard_errors == pytest.approx(theirs.standard_errors, rel=1e-4)
+    assert ours.robust_errors == pytest.approx(theirs.robust_errors, rel=1e-4)

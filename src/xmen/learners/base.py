@@ -22,6 +22,8 @@ from xmen.learners.estimation import summarise
 from xmen.learners.settings import Settings
 from xmen.learners.summary import Summary
 from xmen.methods.demonstrations import Demonstrations, gather
+from xmen.methods.information import Information, information
+from xmen.methods.runs import FitSettings, Task
 from xmen.notices import ConvergenceWarning, notify
 from xmen.policies.policy import Policy
 from xmen.progress.monitor import Monitor, Record
@@ -363,6 +365,14 @@ class Learner(Settings, ABC):
                 f"standard errors are of linear weights, and this reward is a {type(self.reward_).__name__}."
             )
         return summarise(self, demos, sample_weight, groups, names)
+
+    def _information(self, demos: Demonstrations, features: Features, weights: Floats) -> Information:
+        """Curvature and scores at these weights, from demonstrations."""
+        task = Task(demos, features, self._rule(), self.discount, self.given)
+        settings = FitSettings(
+            l2=getattr(self, "l2", 0.0), engine=self._engine_settings(), fixed=getattr(self, "fixed", None)
+        )
+        return information(task, settings, weights)
 
     def _likelihood_learner(self) -> Learner:
         """The learner whose likelihood the weights maximise."""

@@ -13,7 +13,7 @@ from xmen.engines.distribution import Distribution, Seed
 from xmen.errors import EngineError, RewardError
 from xmen.learners.base import Learner, Rules
 from xmen.learners.identity import PROGRESS, run_identity
-from xmen.methods.causal import CausalLoss, CausalRun, unbounded_features
+from xmen.methods.causal import CausalLoss, CausalRun, causal_information, unbounded_features
 from xmen.methods.causal_demonstrations import (
     demonstrated_choices,
     expected_visits,
@@ -23,6 +23,7 @@ from xmen.methods.causal_demonstrations import (
 from xmen.methods.coordinates import Coordinates, read_l2
 from xmen.methods.demonstrations import Demonstrations, gather, listed
 from xmen.methods.identify import name_features
+from xmen.methods.information import Information
 from xmen.methods.network_run import DEFAULT_MAX_ITER as NETWORK_MAX_ITER
 from xmen.methods.network_run import NeuralRun
 from xmen.methods.network_training import NeuralTraining, Training, check_network
@@ -39,6 +40,7 @@ from xmen.policies.planning import best_chance, is_sure, make_game, read_validit
 from xmen.policies.policy import Policy
 from xmen.progress.monitor import Callback, Monitor
 from xmen.rewards import Floats, Reward
+from xmen.rewards.features import Features
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.checkpoint import Checkpoint
 from xmen.storage.models import storable
@@ -258,6 +260,20 @@ class CausalXMEN(Learner):
                 "l2 > 0 for finite weights, or add demonstrations.",
                 UnboundedWarning,
             )
+
+    def _information(self, demos: Demonstrations, features: Features, weights: Floats) -> Information:
+        if self.outcomes == "expected":
+            raise EngineError(
+                "standard errors are those of demonstrated features: with outcomes='expected' there is no score for "
+                "each demonstration. Resample demonstrations instead, or use outcomes='demonstrated'."
+            )
+        coordinates = Coordinates(features.d, self.fixed, read_l2(self.l2, features.d))
+        return causal_information(self._loss(demos), features, coordinates, demos, weights)
+
+    def _summary_notes(self) -> dict[str, str]:
+        if self.world.deterministic:
+            return {}
+        return {"standard errors": "from the scores: with chance the curvature is not the variance of the features"}
 
     # --- what was learned --------------------------------------------------------------------------------------
 

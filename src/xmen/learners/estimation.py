@@ -10,9 +10,7 @@ from numpy.typing import ArrayLike
 
 from xmen.errors import NotFittedError
 from xmen.learners.summary import Summary, feature_names
-from xmen.methods.demonstrations import Demonstrations, gather
-from xmen.methods.information import information
-from xmen.methods.runs import FitSettings, Task
+from xmen.methods.demonstrations import Demonstrations
 from xmen.rewards.features import read_features
 from xmen.worlds.trajectory import Trajectory
 
@@ -65,13 +63,9 @@ def _estimate(
         assert trajectories is not None
         if isinstance(demos, Demonstrations):
             sample_weight = demos.weights
-        demos = gather(judge._single_world(), judge._rule(), trajectories, sample_weight)
+        demos = judge._gather(trajectories, sample_weight)
     features = read_features(vars(model).get("features"), model.world)
-    task = Task(demos, features, judge._rule(), judge.discount, judge.given)
-    settings = FitSettings(
-        l2=getattr(judge, "l2", 0.0), engine=judge._engine_settings(), fixed=getattr(judge, "fixed", None)
-    )
-    found = information(task, settings, model.weights_)
+    found = judge._information(demos, features, model.weights_)
     at = np.ix_(found.free, found.free)
     covariances = np.zeros((2, len(model.weights_), len(model.weights_)))
     noise = vars(model).get("gradient_noise_")

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from xmen.methods.coordinates import Coordinates, Value
+from xmen.methods.demonstrations import Demonstrations
+from xmen.methods.information import Information, curvature
 from xmen.methods.lbfgs import Lbfgs, LbfgsState
 from xmen.methods.likelihood import Estimate
 from xmen.methods.runs import Outcome, Run
@@ -122,6 +124,39 @@ class CausalRun(Run[LbfgsState]):
                 ConvergenceWarning,
             )
         return Outcome(self.coordinates.full(state.weights), state.finished, None)
+
+
+@dataclass(frozen=True)
+class CausalInformation(Information):
+    """With chance the curvature is not the variance of the features: outcomes vary, too. The scores know."""
+
+    def covariance(self) -> Floats:
+        return self.robust_covariance()
+
+
+def causal_information(
+    loss: CausalLoss, features: Features, coordinates: Coordinates, demos: Demonstrations, weights: Floats
+) -> Information:
+    """The information about linear weights (d,) in demonstrations, whose scores are f - E_pi[f | start]."""
+
+    def mean(at: Floats) -> Floats:
+        return features.contract(loss(features.table(at)).difference + loss.visits)
+
+    behaviour, starts = loss.behaviour(features.table(weights)), loss.game.product.starts
+    states = loss.game.product.state[starts]
+    expected = np.zeros((len(demos), features.d))
+    for place in np.flatnonzero(loss.starts > 0).tolist():
+        alone = behaviour.visits(behaviour.flow(np.eye(1, len(starts), place)[0]))
+        expected[demos.walks.starts == states[place]] = features.contract(alone)
+    free = coordinates.free
+    deterministic = loss.game.product.world.deterministic
+    return (Information if deterministic else CausalInformation)(
+        free=free,
+        hessian=curvature(mean, weights, features.scale, coordinates)[np.ix_(free, free)],
+        penalty=np.array(coordinates.l2[free]),
+        scores=(features.contract(demos.walks.visit_rows(loss.discount)) - expected)[:, free],
+        weights=demos.weights,
+    )
 
 
 def _out_of_reach(gradient: Floats, scale: Floats) -> str:

@@ -105,7 +105,7 @@ Moments = tuple[Floats, Floats]
 """E[f] of each demonstration's task (n, d), or of all of them (d,); and the Hessian (d, d)."""
 
 
-def _hessian(mean: Callable[[Floats], Floats], weights: Floats, scale: Floats, coordinates: Coordinates) -> Floats:
+def curvature(mean: Callable[[Floats], Floats], weights: Floats, scale: Floats, coordinates: Coordinates) -> Floats:
     """The derivative of the mean of E[f] along every weight that was learned, by central differences."""
     d = len(weights)
     out = np.zeros((d, d))
@@ -140,7 +140,7 @@ def _trip_moments(task: Task, settings: FitSettings, network: Network, weights: 
         found: Floats = columns @ engine.value(rows @ at).visits
         return found
 
-    hessian = _hessian(mean, weights, task.features.scale, settings.coordinates(task.features.d))
+    hessian = curvature(mean, weights, task.features.scale, settings.coordinates(task.features.d))
     return engine.each(rows @ weights, rows)[engine.pair_of], hessian
 
 
@@ -152,7 +152,7 @@ def _world_moments(task: Task, settings: FitSettings, weights: Floats) -> Moment
     def mean(at: Floats) -> Floats:
         return features.contract(base.with_reward(features.table(at)).visits())
 
-    hessian = _hessian(mean, weights, features.scale, settings.coordinates(features.d))
+    hessian = curvature(mean, weights, features.scale, settings.coordinates(features.d))
     if task.given is None:
         return mean(weights), hessian
     expected, table = np.empty((len(demos), features.d)), features.table(weights)
