@@ -66,6 +66,7 @@ from .rewards.conv import ConvReward
 from .rewards.linear import LinearReward
 from .rewards.neural import FeatureReward, NeuralReward
 from .rules.inference import RuleInference
+from .worlds.convert import convert_demos
 from .worlds.demos import check_demos, read_demos, write_demos
 from .worlds.grid import GridWorld
 from .worlds.mdp import MDP
@@ -136,6 +137,7 @@ __all__ = [
     "at_most",
     "before",
     "check_demos",
+    "convert_demos",
     "count",
     "distribution",
     "doing",

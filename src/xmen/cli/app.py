@@ -73,7 +73,7 @@ ProblemOrModel = Annotated[
 ]
 Demos = Annotated[
     Path | None,
-    typer.Argument(metavar="DEMOS", help="Demonstrations (.csv or .jsonl) instead of those that the problem names."),
+    typer.Argument(metavar="DEMOS", help="Demonstrations (.csv, .jsonl, .json) instead of the problem's own."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
 Engine = Annotated[str | None, typer.Option(help="exact, reject, xor or auto, instead of the problem's own setting.")]
@@ -180,6 +180,9 @@ def fit(
     l2: Annotated[float | None, typer.Option(min=0.0, help="A penalty on large weights: l2/2 |weights|^2.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a stopped or killed run was.")] = False,
     validity: Validity = None,
+    drop_invalid: Annotated[
+        bool, typer.Option("--drop-invalid", help="Learn from the valid demonstrations and list the others.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the model of another problem.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -195,7 +198,7 @@ def fit(
     from xmen.cli.plan import read_promise
 
     choice = Choice(learner, method, seed, max_iter, l2, resume, read_promise(validity))
-    raise typer.Exit(run_fit(problem, demos, out, choice, as_json, force))
+    raise typer.Exit(run_fit(problem, demos, out, choice, as_json, force, drop_invalid))
 
 
 @app.command()
@@ -209,6 +212,9 @@ def sample(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write them to a .csv or .jsonl file; - prints CSV.")
     ] = None,
+    names: Annotated[
+        bool, typer.Option("--names", help="In a .csv file: cells, moves and nodes instead of numbers.")
+    ] = False,
     also: Also = None,
     engine: Engine = None,
     as_json: AsJson = False,
@@ -221,7 +227,7 @@ def sample(
     """
     from xmen.cli.sample import run_sample
 
-    run_sample(problem, n, seed, out, also or (), engine, as_json, best)
+    run_sample(problem, n, seed, out, also or (), engine, as_json, best, names)
 
 
 @app.command()

@@ -16,6 +16,7 @@ from xmen.cli._names import named_features, with_names
 from xmen.cli._output import STOPPED, YES, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._progress import FitProgress
 from xmen.cli._source import open_problem
+from xmen.cli.check import check_demonstrations
 from xmen.errors import InvalidDemonstrationError
 from xmen.learners.base import Learner
 from xmen.notices import InterruptedWarning
@@ -26,12 +27,21 @@ MOST_SHOWN = 12  # weights printed; --json has all of them
 
 
 def run_fit(
-    path: Path, demos: Path | None, out: Path | None, choice: Choice, as_json: bool, force: bool = False
+    path: Path,
+    demos: Path | None,
+    out: Path | None,
+    choice: Choice,
+    as_json: bool,
+    force: bool = False,
+    drop_invalid: bool = False,
 ) -> int:
     """Learn, save, and report; the exit code is 130 after Ctrl-C, with the model saved all the same."""
     check_choice(choice)
     problem = open_problem(path, demos)
     trajectories = problem.demos()
+    dropped: list[dict[str, Any]] = []
+    if drop_invalid:
+        trajectories, dropped = keep_valid(problem, trajectories)
     folder = Path(f"{path.stem}_model") if out is None else out
     checkpoint = claim(folder, path, problem, force)
     try:
@@ -39,7 +49,8 @@ def run_fit(
     except InvalidDemonstrationError as error:
         release(folder)
         asked = path if demos is None else f"{path} {demos}"
-        error.args = (f"{error}\nxmen check {asked} shows everything that demonstrations break",)
+        shown = f"xmen check {asked} shows everything that demonstrations break"
+        error.args = (f"{error}\n{shown}; --drop-invalid learns from the others",)
         raise
     except BaseException:
         release(folder)
@@ -57,6 +68,7 @@ def run_fit(
         "converged": bool(model.converged_),
         "interrupted": interrupted,
         "demonstrations": len(trajectories),
+        **({"dropped": dropped} if drop_invalid else {}),
         "loss": model.history_[-1].loss if model.history_ else None,
         "gradient_norm": model.history_[-1].gradient_norm if model.history_ else None,
     }
@@ -65,6 +77,8 @@ def run_fit(
     report |= _learned(model, problem)
     report["notes"] = notes
     print_json(report) if as_json else _print(report)
+    if dropped and not as_json:
+        print_notes([_dropped_text(dropped)])
     print_notes([] if as_json else notes)
     if not interrupted:
         return YES
@@ -92,6 +106,33 @@ def _learn(problem: Problem, demos: list[Trajectory], choice: Choice) -> tuple[L
     interrupted = any(issubclass(warning.category, InterruptedWarning) for warning in caught)
     told = [str(warning.message) for warning in caught if not issubclass(warning.category, InterruptedWarning)]
     return model, [with_names(text, names) for text in dict.fromkeys(told)], interrupted
+
+
+def keep_valid(problem: Problem, demos: list[Trajectory]) -> tuple[list[Trajectory], list[dict[str, Any]]]:
+    """The demonstrations that keep all rules, and what the others break."""
+    violations = check_demonstrations(problem, demos)["violations"]
+    broken = {violation["demonstration"] for violation in violations}
+    kept = [demo for index, demo in enumerate(demos) if index not in broken]
+    if not kept:
+        first = violations[0]
+        raise InvalidDemonstrationError(
+            f"none of the {len(demos)} demonstrations is valid; demonstration 0: {first['message']}",
+            index=0,
+            constraint=first["constraint"],
+            position=first["position"],
+        )
+    return kept, violations
+
+
+def _dropped_text(violations: list[dict[str, Any]]) -> str:
+    """One line for each rule, with the numbers of the demonstrations that break it."""
+    lines = [f"{len({one['demonstration'] for one in violations})} demonstrations were left out:"]
+    for name in dict.fromkeys(one["constraint"] for one in violations):
+        which = [str(one["demonstration"]) for one in violations if one["constraint"] == name]
+        more = f", ... ({len(which)} in all: see --json)" if len(which) > MOST_SHOWN else ""
+        reason = "not possible in the world" if name is None else f"break {name!r}"
+        lines.append(f"  {', '.join(which[:MOST_SHOWN])}{more}: {reason}")
+    return "\n".join(lines)
 
 
 def _learned(model: Learner, problem: Problem) -> dict[str, Any]:

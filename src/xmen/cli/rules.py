@@ -40,7 +40,7 @@ def run_rules(path: Path, demos: Path | None, wanted: Wanted, as_json: bool) -> 
         check_target(wanted.out, SUFFIXES, "pictures")
     problem = open_problem(path, demos)
     trajectories = problem.demos()
-    held_out = None if wanted.held_out is None else read_demos(wanted.held_out)
+    held_out = None if wanted.held_out is None else read_demos(wanted.held_out, problem.world)
     features, _ = named_features(problem)
     model = RuleInference(
         problem.world,

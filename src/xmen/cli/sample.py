@@ -30,6 +30,7 @@ def run_sample(
     engine: str | None,
     as_json: bool,
     best: int | None = None,
+    names: bool = False,
 ) -> None:
     """Draw n trajectories, or find the `best` most likely ones, and say which engine did it."""
     printed = out == PRINTED
@@ -45,7 +46,7 @@ def run_sample(
     trajectories = drawn.trajectories
     n_valid = source.n_valid(trajectories)
     if out is not None and not printed:
-        write_demos(trajectories, out)
+        write_demos(trajectories, out, problem.world if names else None)
     if as_json:
         report: dict[str, Any] = {
             "problem" if source.model is None else "model": str(path),
@@ -74,7 +75,7 @@ def run_sample(
         typer.echo(f"{len(trajectories)} trajectories by the {by}, {how}: {out}")
         return
     if printed:
-        typer.echo(demos_csv(trajectories), nl=False)
+        typer.echo(demos_csv(trajectories, problem.world if names else None), nl=False)
     else:
         for trajectory in trajectories:
             typer.echo(walk_text(problem.world, trajectory))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from xmen.errors import FileFormatError
+from xmen.worlds.spreadsheets import open_table, point
 
 _MOST_DIGITS = 18  # more than any state has
 
@@ -17,28 +17,18 @@ Row = tuple[int | float, ...]
 def read_columns(file: Path, header: Sequence[str]) -> list[Row]:
     """The rows under `header`; all columns but the last hold whole numbers, the last one a number."""
     rows: list[Row] = []
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as stream:
-            reader = csv.reader(stream)
-            first = next(reader, [])
-            if [name.strip().lower() for name in first] != list(header):
-                raise FileFormatError(
-                    f"{file}, line 1: expected the header {','.join(header)}, got {','.join(first)!r}"
-                )
-            for fields in reader:
-                if not fields:
-                    continue
-                where = f"{file}, line {reader.line_num}"
-                if len(fields) != len(header):
-                    raise FileFormatError(
-                        f"{where}: expected {len(header)} fields ({','.join(header)}), got {len(fields)}"
-                    )
-                indices = [_natural(where, name, text) for name, text in zip(header[:-1], fields, strict=False)]
-                rows.append((*indices, _number(where, header[-1], fields[-1])))
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"{file}: expected UTF-8 text, got byte {error.object[error.start]:#04x}") from None
-    except csv.Error as error:
-        raise FileFormatError(f"{file}: not valid CSV: {error}") from None
+    with open_table(file) as (reader, delimiter):
+        first: list[str] = next(reader, [])
+        if [name.strip().lower() for name in first] != list(header):
+            raise FileFormatError(f"{file}, line 1: expected the header {','.join(header)}, got {','.join(first)!r}")
+        for fields in reader:
+            if not fields:
+                continue
+            where = f"{file}, line {reader.line_num}"
+            if len(fields) != len(header):
+                raise FileFormatError(f"{where}: expected {len(header)} fields ({','.join(header)}), got {len(fields)}")
+            indices = [_natural(where, name, text) for name, text in zip(header[:-1], fields, strict=False)]
+            rows.append((*indices, _number(where, header[-1], point(fields[-1], delimiter))))
     return rows
 
 

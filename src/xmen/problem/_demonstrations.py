@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from xmen.errors import FileFormatError, TrajectoryError
 from xmen.worlds import Trajectory, read_demos
 
 
-def read_demonstrations(file: Path | None) -> list[Trajectory]:
+def read_demonstrations(file: Path | None, world: Any = None) -> list[Trajectory]:
     """What is in the file, at least one; says what to do when there is none."""
     if file is None:
         raise FileFormatError(
             'this problem names no demonstrations: write demonstrations = "demos.csv" at the top of the problem file, '
             "or give the file itself"
         )
-    demos = read_demos(file)
+    demos = read_demos(file, world)
     if not demos:
         raise TrajectoryError(f"{file}: there are no demonstrations in this file")
     return demos

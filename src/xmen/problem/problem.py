@@ -108,7 +108,7 @@ class Problem:
 
     def demos(self) -> list[Trajectory]:
         """The demonstrations of this problem, at least one; they are not checked against the world and the rules."""
-        return read_demonstrations(self.demonstrations)
+        return read_demonstrations(self.demonstrations, self.world)
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Problem:

@@ -10,14 +10,18 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, NoReturn, Protocol
 
 from xmen.errors import ConstraintError, FileFormatError, InvalidDemonstrationError, TrajectoryError
 from xmen.files import write_whole
+from xmen.worlds.demo_records import read_records
+from xmen.worlds.demo_tables import RecordedDemos, demo_columns, from_columns, from_episodes
 from xmen.worlds.mdp import MDP
+from xmen.worlds.names import Given, Names
+from xmen.worlds.spreadsheets import read_table
 from xmen.worlds.trajectory import Trajectory
 
 __all__ = ["check_demos", "read_demos", "write_demos"]
@@ -38,43 +42,78 @@ class _Explains(Protocol):
     def explain(self, trajectory: Trajectory, /) -> _Violation | None: ...
 
 
-def read_demos(path: str | PathLike[str]) -> list[Trajectory]:
-    """Read demonstrations from a file.
+def read_demos(source: Any, world: Any = None, *, states: Given = None, actions: Given = None) -> RecordedDemos:
+    """Read demonstrations from a file, a data frame, or the records of another library.
 
     Parameters
     ----------
-    path
-        A .csv file with the columns demo, step, state and action, or a .jsonl file with one object per line.
+    source
+        A .csv file with the columns demo, step, state and action, or a .jsonl file with one object per line; or a
+        pandas or polars frame or a dict of columns; or trajectories of imitation, or a Minari dataset.
+    world
+        The world in which they happened. With it, files may say cells ("(2, 3)", or columns x and y), moves, nodes, and
+        leave out actions where only one leads from state to state; further columns (ids, times) become `metadata` of
+        the list that is returned, one dict per demonstration; semicolons and decimal commas are understood.
+    states, actions
+        Names of your own: a list (the name of number i at place i) or a dict from names to numbers.
 
     Returns
     -------
-    list[Trajectory]
-        The demonstrations in the order of the file.
+    list of Trajectory
+        The demonstrations in their order, with `metadata`, one dict for each.
 
     Raises
     ------
     FileFormatError
         When the file is not one of these, with its name, the line and what was expected.
+    TrajectoryError
+        When records do not hold states and actions.
     FileNotFoundError
         When there is no such file.
     """
-    file = Path(path)
-    read = {".csv": _read_csv, ".jsonl": _read_jsonl}[_suffix(file)]
-    with file.open(encoding="utf-8-sig", newline="") as stream:
-        try:
-            return list(read(file, stream))
-        except UnicodeDecodeError as error:
-            raise FileFormatError(f"{file}: expected UTF-8 text, got byte {error.object[error.start]:#04x}") from None
+    names = Names(world, states, actions)
+    if not isinstance(source, str | PathLike):
+        return _read_object(source, names)
+    file = Path(source)
+    suffix = _suffix(file, (".json",))
+    if suffix != ".json" and world is None and states is None and actions is None:
+        read = {".csv": _read_csv, ".jsonl": _read_jsonl}[suffix]
+        with file.open(encoding="utf-8-sig", newline="") as stream:
+            try:
+                return RecordedDemos(read(file, stream))
+            except UnicodeDecodeError as error:
+                raise FileFormatError(
+                    f"{file}: expected UTF-8 text, got byte {error.object[error.start]:#04x}"
+                ) from None
+    return from_columns(read_table(file), names, str(file)) if suffix == ".csv" else read_records(file, names)
 
 
-def demos_csv(demos: Iterable[Trajectory]) -> str:
-    """The text of a .csv file."""
-    stream = io.StringIO()
-    _write_csv(_trajectories(demos), stream)
+def _read_object(source: Any, names: Names) -> RecordedDemos:
+    if isinstance(source, Mapping):
+        return from_columns(source, names)
+    if hasattr(source, "columns") and hasattr(source, "__getitem__"):  # a frame of pandas, polars and their kin
+        return from_columns({str(name): list(source[name]) for name in source.columns}, names, "frame")
+    episodes = source.iterate_episodes() if hasattr(source, "iterate_episodes") else source
+    if isinstance(episodes, bytes) or not isinstance(episodes, Iterable):
+        raise TrajectoryError(
+            f"expected a file, a frame, or a list of trajectories, got {type(source).__name__} {source!r:.60}"
+        )
+    return from_episodes(episodes, names)
+
+
+def demos_csv(demos: Iterable[Trajectory], world: Any = None) -> str:
+    """The text of a .csv file; with a world, in its words."""
+    stream = io.StringIO(newline="")
+    checked = _trajectories(demos)
+    if world is None:
+        _write_csv(checked, stream)
+    else:
+        columns = demo_columns(RecordedDemos(checked, getattr(demos, "metadata", ())), Names(world))
+        csv.writer(stream, lineterminator="\n").writerows([columns, *zip(*columns.values(), strict=True)])
     return stream.getvalue()
 
 
-def write_demos(demos: Iterable[Trajectory], path: str | PathLike[str]) -> None:
+def write_demos(demos: Iterable[Trajectory], path: str | PathLike[str], world: Any = None) -> None:
     """Write demonstrations to a file, replacing what was there.
 
     Parameters
@@ -83,6 +122,8 @@ def write_demos(demos: Iterable[Trajectory], path: str | PathLike[str]) -> None:
         Trajectories of any lengths.
     path
         Where to write; the name ends in .csv or .jsonl, which decides the format.
+    world
+        If given, a .csv file gets cells, moves or nodes instead of numbers, and the metadata of `read_demos`.
 
     Raises
     ------
@@ -92,11 +133,8 @@ def write_demos(demos: Iterable[Trajectory], path: str | PathLike[str]) -> None:
         When something in `demos` is not a Trajectory.
     """
     file = Path(path)
-    write = {".csv": _write_csv, ".jsonl": _write_jsonl}[_suffix(file)]
-    checked = _trajectories(demos)  # before opening: a wrong entry must not leave half a file
-    stream = io.StringIO(newline="")
-    write(checked, stream)
-    write_whole(file, stream.getvalue().encode())
+    text = demos_csv(demos, world) if _suffix(file) == ".csv" else _jsonl(_trajectories(demos))
+    write_whole(file, text.encode())
 
 
 def check_demos(
@@ -179,9 +217,9 @@ def _trajectories(demos: Any) -> list[Trajectory]:
     return checked
 
 
-def _suffix(file: Path) -> str:
+def _suffix(file: Path, others: tuple[str, ...] = ()) -> str:
     suffix = file.suffix.lower()
-    if suffix not in (".csv", ".jsonl"):
+    if suffix not in (".csv", ".jsonl", *others):
         raise FileFormatError(f"{file}: demonstrations are .csv or .jsonl files, got the suffix {file.suffix!r}")
     return suffix
 
@@ -207,7 +245,8 @@ def _read_csv(file: Path, stream: IO[str]) -> Iterator[Trajectory]:
     header = next(reader, [])
     names = [name.strip().lower() for name in header]
     if sorted(names) != sorted(_HEADER):
-        _wrong(file, 1, f"the header {','.join(_HEADER)}", repr(",".join(header)))
+        got = repr(",".join(header))
+        _wrong(file, 1, f"the header {','.join(_HEADER)}", f"{got:.80} (with world= other columns are read as well)")
     order = [names.index(name) for name in _HEADER]
     index, states, actions = 0, list[int](), list[int]()
     open_demo = False  # whether rows of demonstration `index` have been read and its last has not
@@ -255,9 +294,8 @@ def _natural(file: Path, line: int, name: str, text: str) -> int:
 # --- JSON lines ---
 
 
-def _write_jsonl(demos: Sequence[Trajectory], stream: IO[str]) -> None:
-    for trajectory in demos:
-        stream.write(json.dumps({"states": trajectory.states, "actions": trajectory.actions}) + "\n")
+def _jsonl(demos: Sequence[Trajectory]) -> str:
+    return "".join(json.dumps({"states": tau.states, "actions": tau.actions}) + "\n" for tau in demos)
 
 
 def _read_jsonl(file: Path, stream: IO[str]) -> Iterator[Trajectory]:

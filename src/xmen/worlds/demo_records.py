@@ -1,0 +1,54 @@
+"""Demonstrations as JSON: one object per line, or the list that `xmen sample --json` prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from xmen.errors import FileFormatError, XmenError
+from xmen.worlds.demo_tables import RecordedDemos, from_record
+from xmen.worlds.names import Names
+
+__all__ = ["read_records"]
+
+
+def read_records(file: Path, names: Names) -> RecordedDemos:
+    """The demonstrations of a .jsonl file, or of a .json file with a list or with the key `trajectories`."""
+    demos = RecordedDemos()
+    for where, record in _records(file):
+        if not isinstance(record, dict):
+            expected = 'an object {"states": [...], "actions": [...]}'
+            raise FileFormatError(f"{where}: expected {expected}, got {record!r:.60}")
+        try:
+            trajectory, rest = from_record(record, names)
+        except XmenError as error:
+            raise FileFormatError(f"{where}: {error}") from None
+        demos.append(trajectory)
+        demos.metadata.append(rest)
+    return demos
+
+
+def _records(file: Path) -> Iterator[tuple[str, Any]]:
+    try:
+        text = file.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{file}: expected UTF-8 text, got byte {error.object[error.start]:#04x}") from None
+    if file.suffix.lower() == ".json":
+        whole = _parse(text, str(file))
+        listed = whole.get("trajectories") if isinstance(whole, dict) else whole
+        if not isinstance(listed, list):
+            raise FileFormatError(f'{file}: expected a list of demonstrations, or an object with "trajectories"')
+        yield from ((f"{file}, demonstration {index}", record) for index, record in enumerate(listed))
+        return
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            yield f"{file}, line {number}", _parse(line, f"{file}, line {number}")
+
+
+def _parse(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{where}: expected JSON, got {text.strip()!r:.60} ({error})") from None

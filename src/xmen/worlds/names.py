@@ -1,0 +1,176 @@
+"""The words in which people write states and actions: cells, move names, node names, names of their own, numbers."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from xmen.errors import TrajectoryError, WorldError
+
+__all__ = ["Names", "is_missing"]
+
+_CELL = re.compile(r"\(?\s*(\d{1,18})\s*[,; ]\s*(\d{1,18})\s*\)?")
+_WHOLE = re.compile(r"\d{1,18}(?:[.,]0{1,18})?")  # spreadsheets write 3 as 3.0, or 3,0
+_SHOWN = 8
+
+Given = Mapping[Any, int] | Sequence[Any] | None
+
+
+class Names:
+    """Reads and writes the states and actions of a world as numbers and as words.
+
+    `states` and `actions` are names of the user's own: a list (the name of number i at place i) or a dict from names to
+    numbers. Without a world only those names and numbers are understood.
+    """
+
+    def __init__(self, world: Any = None, states: Given = None, actions: Given = None) -> None:
+        self.world = world
+        self._own_states, self._own_actions = _numbers(states, "states"), _numbers(actions, "actions")
+        self._nodes: dict[str, int] | None = None
+        self.has_cells, self.has_nodes = hasattr(world, "cell"), hasattr(world, "node")
+
+    def state(self, value: Any, named: bool = False) -> int:
+        """The number of a state; `named` when a number can only be the name of a node."""
+        value = _plain(value)
+        if isinstance(value, Hashable) and value in self._own_states:
+            return self._own_states[value]
+        if not (named and self.has_nodes):
+            number = _whole(value)
+            if number is not None:
+                return number
+        if self.has_cells:
+            cell = _cell(value)
+            if cell is not None:
+                return int(self.world.state(cell))
+        if self.has_nodes and str(value) in self._node_numbers():
+            return self._node_numbers()[str(value)]
+        raise TrajectoryError(f"{value!r:.60} is no state: expected {self._expected_states()}")
+
+    def action(self, value: Any) -> int:
+        """The number of an action."""
+        value = _plain(value)
+        if isinstance(value, Hashable) and value in self._own_actions:
+            return self._own_actions[value]
+        number = _whole(value)
+        if number is not None:
+            return number
+        moves: tuple[str, ...] = getattr(self.world, "moves", ())
+        word = str(value).strip().lower().replace("_", "-")
+        if word in moves:
+            return moves.index(word)
+        known = [*self._own_actions, *moves]
+        expected = f"a number or one of {_some(known)}" if known else "a number (names need world= or actions=)"
+        raise TrajectoryError(f"{value!r:.60} is no action: expected {expected}")
+
+    def between(self, state: int, successor: int, position: int) -> int:
+        """The one action that leads from a state to the next, where only states were written down."""
+        world = self.world
+        if world is None:
+            raise TrajectoryError("actions are missing: world= is needed to find those that lead from state to state")
+        for number in (state, successor):
+            if number >= world.n_states:
+                raise TrajectoryError(f"state {number} does not exist: the world has states 0 to {world.n_states - 1}")
+        rows = slice(world.row_start[state], world.row_start[state + 1])
+        fitting = np.unique(np.asarray(world.action[rows])[np.asarray(world.target[rows]) == successor])
+        if len(fitting) != 1:
+            raise TrajectoryError(
+                f"position {position}: {len(fitting) or 'no'} actions lead from {world.describe_state(state)} to "
+                f"{world.describe_state(successor)}" + ("; write down which one was taken" if len(fitting) else "")
+            )
+        return int(fitting[0])
+
+    def state_columns(self) -> tuple[tuple[str, ...], Callable[[int], tuple[Any, ...]]]:
+        """The names of the columns that hold a state, and their values for a state."""
+        if self.has_cells:
+            return ("x", "y"), lambda state: tuple(self.world.cell(state))
+        if self.has_nodes and len(self._node_numbers()) == self.world.n_states:
+            return ("node",), lambda state: (self.world.node(state),)
+        return ("state",), lambda state: (state,)
+
+    def action_column(self) -> tuple[str, Callable[[int], Any]]:
+        """The name of the column that holds an action, and its value for an action."""
+        moves = getattr(self.world, "moves", None)
+        return ("action", lambda action: action) if moves is None else ("move", lambda action: moves[action])
+
+    def _node_numbers(self) -> dict[str, int]:
+        if self._nodes is None:
+            texts = [str(self.world.node(state)) for state in range(self.world.n_states)]
+            uses = Counter(texts)  # 1 and "1" are different nodes that look the same in a file
+            self._nodes = {text: state for state, text in enumerate(texts) if uses[text] == 1}
+        return self._nodes
+
+    def _expected_states(self) -> str:
+        kinds = ["a number"]
+        if self.has_cells:
+            kinds.append("a cell such as (0, 0)")
+        if self.has_nodes:
+            kinds.append(f"one of the nodes {_some(self._node_numbers())}")
+        if self._own_states:
+            kinds.append(f"one of {_some(self._own_states)}")
+        return " or ".join(kinds) if len(kinds) > 1 else "a number (names need world= or states=)"
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a field is empty, as files and frames have it: "", None, not a number."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return True
+    try:
+        return bool(value != value)
+    except (TypeError, ValueError):
+        return str(value) == "<NA>"  # pandas' own, which refuses to be compared
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, list):
+        value = tuple(value)
+    return value.strip() if isinstance(value, str) else value
+
+
+def _whole(value: Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value if 0 <= value < 10**18 else None
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and 0 <= value < 2**53 else None
+    if isinstance(value, str) and value.isascii() and _WHOLE.fullmatch(value):
+        return int(re.split("[.,]", value)[0])
+    return None
+
+
+def _cell(value: Any) -> tuple[int, int] | None:
+    if isinstance(value, str) and value.isascii() and (match := _CELL.fullmatch(value)):
+        return int(match[1]), int(match[2])
+    if isinstance(value, tuple) and len(value) == 2:
+        x, y = (_whole(_plain(part)) for part in value)
+        return None if x is None or y is None else (x, y)
+    return None
+
+
+def _numbers(given: Given, what: str) -> dict[Any, int]:
+    if given is None:
+        return {}
+    if isinstance(given, str) or not isinstance(given, Mapping | Iterable):
+        raise WorldError(f"{what} must be a list of names, or a dict from names to numbers, got {given!r:.60}")
+    pairs = list(given.items()) if isinstance(given, Mapping) else [(name, i) for i, name in enumerate(given)]
+    for name, number in pairs:
+        if not isinstance(name, Hashable) or type(number) is not int or number < 0:
+            raise WorldError(f"{what}: {name!r:.60} has the number {number!r:.60}; numbers are 0, 1, 2, ...")
+    if len(dict(pairs)) < len(pairs):
+        raise WorldError(f"{what}: a name stands there twice")
+    return dict(pairs)
+
+
+def _some(names: Iterable[Any]) -> str:
+    known = [str(name) for name in names]
+    return ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
