@@ -7,6 +7,7 @@ From tightest to loosest: the unary ! X N F G; then U and R (right associative);
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -80,7 +81,9 @@ class _Reader:
             if other:
                 hint = _HINTS.get(other, "")
                 self._fail(f"`{other}` means nothing in a temporal formula{hint}", offset)
-            tokens.append(_Token(_SPELLINGS.get(symbol, symbol) or word, offset, word is not None))
+            # Names as Python reads those of keywords, so that ltlf("F \ufb01", \ufb01=...) finds its event.
+            spelled = _SPELLINGS.get(symbol, symbol) or unicodedata.normalize("NFKC", word)
+            tokens.append(_Token(spelled, offset, word is not None))
         tokens.append(_Token("", len(self.text.rstrip()), False))
         return tokens
 

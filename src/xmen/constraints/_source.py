@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from bisect import bisect_right
+from itertools import accumulate
 from typing import NoReturn
 
 from xmen.errors import ConstraintSyntaxError, caret_lines
@@ -32,6 +34,7 @@ class Source:
     def __init__(self, text: str) -> None:
         self.text = text.replace("\r\n", "\n").replace("\r", "\n")
         self._lines = self.text.split("\n")
+        self._ends: dict[int, list[int]] = {}  # of lines with more than ASCII, the byte at which each character ends
         self._starts = [0]
         for line in self._lines:
             self._starts.append(self._starts[-1] + len(line) + 1)
@@ -75,7 +78,12 @@ class Source:
         line = max(line_number - 2, 0)  # the first line holds the opening bracket only
         if line >= len(self._lines):
             return len(self.text.rstrip())
-        return self._starts[line] + len(self._lines[line].encode()[:n_bytes].decode(errors="ignore"))
+        text = self._lines[line]
+        if not text.isascii():  # Python counts bytes; counted once per line, or long texts take quadratic time
+            if line not in self._ends:
+                self._ends[line] = list(accumulate(len(character.encode(errors="replace")) for character in text))
+            n_bytes = bisect_right(self._ends[line], n_bytes)
+        return self._starts[line] + min(n_bytes, len(text))
 
     def _fail_as_python(self, error: SyntaxError) -> NoReturn:
         line = (error.lineno or 2) - 2

@@ -11,6 +11,7 @@ where X (strong next) asks for a next position and N (weak next) does not.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -240,6 +241,7 @@ def ltlf(formula: str, /, **events: Event) -> Constraint:
                 f"{' '.join(sorted(RESERVED))} (lower case is fine)."
             )
         require_event(event, f"ltlf(formula, {name}=event)")
+    events = {unicodedata.normalize("NFKC", name): event for name, event in events.items()}  # as Python's keywords
     tree = read_formula(formula, events)
     names = tuple(sorted(tree.names()))
     return Ltlf(tree, names, tuple(events[name] for name in names), formula)

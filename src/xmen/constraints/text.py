@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import unicodedata
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from fractions import Fraction
@@ -87,16 +88,28 @@ def check_names(names: object, where: str) -> dict[str, Event | Constraint]:
     prefix = f"{where}: " if where else ""
     if not isinstance(names, Mapping):
         raise ConstraintError(f"{prefix}names maps names to events and constraints; got {names!r}.")
-    for name, value in names.items():
-        if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
-            raise ConstraintError(f"{prefix}{name!r} cannot be written in the text; use a Python identifier.")
+    found: dict[str, Event | Constraint] = {}
+    for given, value in names.items():
+        name = as_identifier(given)
+        if name is None:
+            raise ConstraintError(f"{prefix}{given!r} cannot be written in the text; use a Python identifier.")
         if name in FUNCTIONS or name in WITHOUT_TEXT or name == ANYTIME:
             raise ConstraintError(f"{prefix}the name {name!r} is taken by xmen's own {name}; choose another.")
         if not isinstance(value, Event | Constraint):
             raise ConstraintError(
                 f"{prefix}{name!r} must stand for an event or a constraint; got {value!r} ({type(value).__name__})."
             )
-    return dict(names)
+        if name in found:
+            raise ConstraintError(f"{prefix}{given!r} and another are the same to Python: {name!r}; choose others.")
+        found[name] = value
+    return found
+
+
+def as_identifier(name: object) -> str | None:
+    """The name as Python reads it (letters in their NFKC form), or None where it cannot be an identifier."""
+    if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
+        return None
+    return unicodedata.normalize("NFKC", name)
 
 
 def _kind(value: object) -> str:
@@ -260,6 +273,8 @@ class _Reader:
         for keyword in node.keywords:
             if keyword.arg is None:
                 self.source.fail("write the arguments one by one, without **", self.source.start(keyword))
+            if keyword.arg in keywords:
+                self.source.fail(f"{keyword.arg}= is given twice", self.source.start(keyword))
             keywords[keyword.arg] = self.value(keyword.value)
         try:
             inspect.signature(function).bind(*arguments, **keywords)
