@@ -51,7 +51,11 @@ from .notices import (
     LearningWarning,
     UnboundedWarning,
 )
+from .plots.bars import plot_bars
+from .plots.graph import plot_graph
+from .plots.history import plot_history
 from .plots.network import plot_network
+from .plots.reward import plot_reward
 from .plots.rules import plot_rules
 from .plots.trajectories import plot_trajectories
 from .plots.visits import plot_visits
@@ -154,7 +158,11 @@ __all__ = [
     "no_revisit",
     "parse_constraint",
     "plan",
+    "plot_bars",
+    "plot_graph",
+    "plot_history",
     "plot_network",
+    "plot_reward",
     "plot_rules",
     "plot_trajectories",
     "plot_visits",

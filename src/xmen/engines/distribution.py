@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint, conjunction, require_constraint
+from xmen.displays import facts_html
 from xmen.errors import EngineError, RewardError
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.worlds.edge_weights import EdgeWeights
@@ -303,6 +304,21 @@ class Distribution(ABC):
             )
         expected: Floats = np.einsum("sa,sad->d", self.visits(), self.reward.features)
         return expected
+
+    def _repr_html_(self) -> str:
+        """What is known without computing anything."""
+        facts: dict[str, object] = {
+            "world": self.world,
+            "rules": "none" if self.constraint is None else self.constraint,
+            "reward": "none: all valid trajectories alike" if self.reward is None else self.reward,
+            "engine": f"{self.engine}: {self.reason}" if self.reason else self.engine,
+            "guarantee": "within a factor {:g}, failing with probability {:g}".format(*self.guarantee),
+        }
+        if self.discount != 1.0:
+            facts["discount"] = self.discount
+        if self.given is not None:
+            facts["given"] = self.given
+        return facts_html("Distribution over valid trajectories", facts | self.sizes())
 
     def __repr__(self) -> str:
         rule = "no constraint" if self.constraint is None else str(self.constraint)

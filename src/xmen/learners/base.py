@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from xmen.constraints.constraint import Constraint, conjunction
+from xmen.displays import facts_html
 from xmen.engines.choose import answering, require_engine
 from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, check_given
 from xmen.engines.reject_trips import trip_partitions
@@ -381,6 +382,19 @@ class Learner(Settings, ABC):
     def _summary_notes(self) -> dict[str, str]:
         """What a method adds to the table."""
         return {}
+
+    def _repr_html_(self) -> str:
+        """Settings, and what was learned."""
+        facts: dict[str, object] = {"world": self.world, "rules": "none" if (rule := self._rule()) is None else rule}
+        if "reward_" not in vars(self):
+            return facts_html(f"{type(self).__name__}, not fitted", facts)
+        facts["iterations"] = f"{self.n_iter_}, {'converged' if self.converged_ else 'not converged'}"
+        if self.history_:
+            facts["loss"] = f"{self.history_[-1].loss:.6g} nats per demonstration"
+        facts["reward"] = self.reward_
+        if "weights_" in vars(self):
+            facts["weights"] = np.array2string(self.weights_, precision=4, threshold=20)
+        return facts_html(f"{type(self).__name__}, fitted", facts)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model as one folder; read it with `xm.load`.

@@ -24,6 +24,29 @@ def plot_bars(
 ) -> Axes:
     """One group of bars per name, one bar in it per series; of many names, those with the largest numbers.
 
+    Parameters
+    ----------
+    names
+        What the numbers belong to: states, features.
+    series
+        One number per name, in each series.
+    ax
+        Where to draw; new axes if not given.
+    label
+        Of the scale.
+
+    Returns
+    -------
+    Axes
+        With the bars; nothing is shown.
+
+    Raises
+    ------
+    WorldError
+        When a series has another length than `names`.
+
+    Examples
+    --------
     plot_bars(["new", "worn"], {"demonstrations": [8.1, 2.0], "model": [8.0, 2.1]}, label="visits per trajectory")
     """
     values = np.array([list(numbers) for numbers in series.values()], dtype=np.float64)

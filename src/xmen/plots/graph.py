@@ -35,8 +35,33 @@ def plot_graph(
 ) -> Axes:
     """The world's transitions as roads between places (n_states, 2), with names and marked states.
 
-    `uses` has shape (n_states, n_actions): roads are the thicker and darker the more they are used in both
-    directions, with a colour bar.
+    Parameters
+    ----------
+    world
+        Any world: its states are drawn at their places.
+    places
+        Coordinates, shape (n_states, 2).
+    ax
+        Where to draw; new axes if not given.
+    names
+        One per state.
+    marks
+        States to mark with a symbol, by what the legend calls them.
+    uses
+        Shape (n_states, n_actions), expected visits say: roads are the thicker and darker the more they are used in
+        both directions, with a colour bar.
+    label
+        Of the colour bar.
+
+    Returns
+    -------
+    Axes
+        With the map; nothing is shown.
+
+    Raises
+    ------
+    WorldError
+        When places or uses have another shape.
     """
     from matplotlib.collections import LineCollection
     from matplotlib.colors import LinearSegmentedColormap

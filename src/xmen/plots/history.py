@@ -24,6 +24,23 @@ def plot_history(history: Sequence[Record], ax: Axes | None = None) -> Axes:
 
     Where a method has errors, the loss has a band of two standard errors on each side, and a dotted line shows the
     gradient's own standard error: below it there is only noise. A loss that a method does not know is left out.
+
+    Parameters
+    ----------
+    history
+        `model.history_`.
+    ax
+        Where to draw; new axes if not given.
+
+    Returns
+    -------
+    Axes
+        With the curves; nothing is shown.
+
+    Raises
+    ------
+    WorldError
+        When there is nothing to draw.
     """
     from matplotlib.ticker import MaxNLocator
 

@@ -24,8 +24,28 @@ def plot_reward(
     """A map of r(s, a), the mean over the moves that are available in each cell.
 
     Rewards of both signs are purple below zero, white at zero and orange above; rewards of one sign get a scale from
-    the least to the largest, bright for large. `reward` has shape (n_states, n_actions), or is a LinearReward. Cells
-    without a move, such as the goal, stay empty.
+    the least to the largest, bright for large. Cells without a move, such as the goal, stay empty.
+
+    Parameters
+    ----------
+    grid
+        The world of the reward.
+    reward
+        An array of shape (n_states, n_actions), or a reward: `model.reward_`.
+    ax
+        Where to draw; new axes if not given.
+    label
+        Of the colour bar.
+
+    Returns
+    -------
+    Axes
+        With the map; nothing is shown.
+
+    Raises
+    ------
+    WorldError
+        When the world is no grid, or the reward is one number per cell.
     """
     canvas.require_grid(grid)
     if not isinstance(reward, Reward) and np.shape(reward) == (grid.n_states,):

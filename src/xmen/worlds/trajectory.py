@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from xmen.displays import table_html
 from xmen.errors import TrajectoryError
 
 __all__ = ["Trajectory"]
@@ -94,6 +95,14 @@ class Trajectory:
 
     def __repr__(self) -> str:
         return f"Trajectory(states={_short(self.states)}, actions={_short(self.actions)})"
+
+    def _repr_html_(self) -> str:
+        """A row per position; of long trajectories the first and the last."""
+        shown = range(len(self.states))
+        rows: list[tuple[object, ...]] = [(t, self.states[t], self.actions[t] if t < len(self) else "") for t in shown]
+        if len(rows) > 2 * _SHOWN:
+            rows = [*rows[:_SHOWN], ("...", "...", "..."), *rows[-_SHOWN:]]
+        return table_html(f"Trajectory of {len(self)} actions", ("t", "state", "action"), rows)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Trajectory._trusted, (self.states, self.actions)
