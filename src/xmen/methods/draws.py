@@ -186,6 +186,14 @@ class DrawnLoss:
         sizes = np.where(exact, 1.0, 0.0) if exact.any() else self.sizes(weights)
         self.shares = sizes / sizes.sum() if sizes.any() else np.full(len(sizes), 1.0 / len(sizes))
 
+    def lift_newest(self) -> None:
+        """Give the last batch no smaller a share than its number of draws would."""
+        counts = np.add.reduceat(np.where(self.draws.known, 0.0, 1.0), self.draws.begins)
+        least = counts[-1] / max(counts.sum(), 1.0)
+        if self.shares[-1] < least:
+            self.shares = self.shares * (1.0 - least) / (1.0 - self.shares[-1])
+            self.shares[-1] = least
+
     def spread(self, weights: Floats) -> Spread:
         """The Hessian of L-hat and the covariance of its gradient's noise, (d, d) each. O(n d^2)."""
         look, draws, d = self.look(weights), self.draws, self.features.d

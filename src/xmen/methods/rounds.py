@@ -44,7 +44,7 @@ FIRST_PER_SEEN = 4.0  # times as many are drawn in the first round, from which i
 MOST_STEPS = 500  # of L-BFGS in a round
 FLAT_GRADIENT = 1e-7  # where L-BFGS ends, in units of the features' scale
 HALVINGS = 10  # of a step of L-BFGS that goes too far
-PASSES = 2  # minimisations per round: the first moves the weights that the batches' shares depend on
+PASSES = 1  # further minimisations per round, by shares at the weights that the one before has found
 ROUNDING = 1e-9  # nats: what an exact answer may be off
 
 
@@ -133,7 +133,12 @@ class RoundsRun(Run[RoundsState]):
         `was` is how far the weights before were from the optimum, as seen by draws they were not fitted to. Batches are
         shared by their sizes at the minimum, and those that no longer help are left out.
         """
-        loss, weights, reached = self._loss(draws), state.weights, False
+        loss, weights = self._loss(draws), state.weights
+        # The weights were fitted to the older batches, which look better at them than they are: before anything is
+        # judged by sizes, the newest batch gets its share by number.
+        loss.share_by_size(weights)
+        loss.lift_newest()
+        weights, reached = self._descend(loss, weights)
         for _ in range(PASSES):
             loss.share_by_size(weights)
             helping = loss.shares >= HELPING
