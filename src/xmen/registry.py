@@ -76,6 +76,7 @@ LOOKS: dict[str, Look] = {
     "paper": Look("X-MEN paper", "#009E73", "^", "-."),
     "reject": Look("X-MEN reject", "#999999", "d", ":"),
     **{name: learner.look for name, learner in LEARNERS.items()},
+    "constraint-inference-maxent": Look("MLCI on MaxEnt", "#882255", "p", ":"),  # not as its authors use it
 }
 """The look of each method of XMEN and of each learner, by its name."""
 

@@ -8,10 +8,10 @@ import pytest
 from xmen import MaxEntIRL, distribution
 from xmen.experiments import reproduce
 from xmen.experiments.grid import divergence
-from xmen.experiments.grid_maps import MARKOV, MEMORY
+from xmen.experiments.grid_maps import MARKOV, MEMORY, ONE_TRIANGLE
 from xmen.experiments.methods import valid_probability
 
-MAPS = (MEMORY, MARKOV)
+MAPS = (MEMORY, MARKOV, ONE_TRIANGLE)
 
 
 def n_valid_by_hand(grid_map):
@@ -90,6 +90,18 @@ def test_x_men_rows_are_all_valid_and_match_the_demonstrated_path_types(record):
             assert rows[name]["KL, types"] <= 0.005
     memory = {row[0]: row for row in tables[-1].rows}
     assert all(memory[rival][1] <= 0.5 for rival in ("MaxEnt", "RE-IRL", "MLCI"))
+
+
+def test_solvers_and_triangles_and_both_divergences_are_told(record):
+    (one,) = [table for table in record.tables if table.title.startswith("one triangle")]
+    rows = [dict(zip(one.columns, row, strict=True)) for row in one.rows]
+    assert all(row["P(triangle)"] == pytest.approx(1.0) for row in rows if row["method"].startswith("X-MEN"))
+    maxent = next(row for row in rows if row["method"] == "MaxEnt")
+    assert maxent["KL, arms"] < maxent["KL+, arms"]
+    assert {"MLCI", "MLCI on MaxEnt"} <= {row["method"] for row in rows}
+    memory = next(table for table in record.tables if table.title.startswith("the memory"))
+    told = {(row[0], row[2]) for row in memory.rows}
+    assert {("X-MEN exact", "none"), ("X-MEN cells", "listed"), ("X-MEN cells", "cryptominisat")} <= told
 
 
 def test_every_figure_has_a_caption(record):

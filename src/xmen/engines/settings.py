@@ -9,7 +9,7 @@ from xmen.options import Options, require_number, require_whole
 from xmen.product.graph import DEFAULT_MAX_NODES
 from xmen.sampling.bounds import require_delta, require_probability
 
-DEFAULT_DELTA = 1.19  # within the 2^(1/4) that the paper's Theorem 4 needs
+DEFAULT_DELTA = 1.18  # below the 2^(1/4) = 1.189 that c = delta^2 <= sqrt 2 needs in the paper's Theorem 4
 DEFAULT_FAILURE = 0.001
 DEFAULT_CELL_SIZE = 48.0
 LARGEST_CELL = 1e9  # solutions, more than anyone can list

@@ -40,7 +40,7 @@ def maps(book: Notebook, shown: Mapping[str, GridMap]) -> None:
         plot_visits(one.world, reward, ax=ax, label="true reward")
         plot_world(one.world, marks=one.symbols, ax=ax)
         ax.set_title(f"the {name} map")
-    book.figure(figure, "grid_maps", "The two maps, both ours: the true reward, and the symbols of the rules.")
+    book.figure(figure, "grid_maps", "The maps, all ours: the true reward, and the symbols of the rules.")
 
 
 def said(n_valid: int, n: int, exact: float | None) -> str:

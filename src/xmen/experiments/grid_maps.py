@@ -1,4 +1,4 @@
-"""The 9x9 world of the paper on two maps of our own: one whose rules need memory, and one whose rules hardly do.
+"""The 9x9 world of the paper on maps of our own: whose rules need memory, hardly do, or share one triangle.
 
 The moves are up, right and up-right, from the lower left to the upper right corner. A path is valid when the triangle
 is the first symbol it meets, it meets no cross, and it meets exactly one square and exactly one circle. The crosses on
@@ -62,7 +62,9 @@ class GridMap:
     @property
     def upper(self) -> Constraint:
         """The path takes the upper arm."""
-        return visit(self.world.at(self.triangle)).named("upper arm")
+        # A triangle that both arms share tells nothing; the one square that a valid path meets does.
+        cells = self.squares if self.triangle == _mirrored(self.triangle) else (self.triangle,)
+        return visit(self.world.at(*cells)).named("upper arm")
 
     def path_types(self) -> list[tuple[str, Cell, Cell]]:
         """All types of valid paths: the arm, and the one square and the one circle on it that are met."""
@@ -102,7 +104,7 @@ def _mirrored(cell: Cell) -> Cell:
 
 
 def _both(*cells: Cell) -> list[Cell]:
-    return [place(cell) for place in (_same, _mirrored) for cell in cells]
+    return list(dict.fromkeys(place(cell) for place in (_same, _mirrored) for cell in cells))
 
 
 MEMORY = GridMap(
@@ -117,3 +119,12 @@ whether one was met before, which no reward of states or moves can know."""
 
 MARKOV = GridMap("near-Markov", triangle=(1, 2), squares=((2, 5),), circles=((5, 7),))
 """One square and one circle on each arm: "exactly one" is nearly "a large reward there"."""
+
+ONE_TRIANGLE = GridMap(
+    "one-triangle",
+    triangle=(1, 1),
+    squares=((1, 4), (3, 6), (5, 8)),
+    circles=((2, 4), (4, 6), (6, 8)),
+    crosses=((0, 5),),
+)
+"""One triangle before the arms part, as on the paper's map: every valid path passes it."""

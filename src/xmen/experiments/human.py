@@ -32,9 +32,10 @@ def run(book: Notebook) -> None:
     """The choke point; then the drawings, if there are any."""
     book.title("Obstacle avoidance")
     book.say(
-        """The paper's volunteers drew shortest paths around obstacles, through a choke point, with at most three equal
-        moves in a row. Their data is not public. Here ten demonstrations are drawn at random among the shortest valid
-        paths of a map of ours, by demonstrators who like room to the obstacles and the right-hand side."""
+        """Ten volunteers of the paper walked around obstacles on the floor, through a choke point, with at most three
+        equal moves in a row; their ways were mapped to cells of one foot. The data is not public. Here
+        ten demonstrations are drawn at random among the valid paths of a map of ours, by demonstrators who like room to
+        the obstacles and the right-hand side; with only up and right, every complete path is a shortest one."""
     )
     four_moves(book)
     choke_point(book)

@@ -31,8 +31,13 @@ from xmen.rewards import Floats
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
 
-ALL = ("exact", "cells", "paper", "maxent", "relative-entropy", "constraint-inference")
-"""The methods, by their keys in `xmen.registry.LOOKS`."""
+ALL = ("exact", "cells", "paper", "maxent", "relative-entropy", "constraint-inference-maxent")
+"""The methods, by their keys in `xmen.registry.LOOKS`.
+
+"constraint-inference" is one more, as its authors use it: the reward is known (here 0 but at the goal), and rules are
+added while each gains more than 0.1 nats, their threshold and stopping rule (Scobee and Sastry, "Maximum likelihood
+constraint inference for inverse reinforcement learning", ICLR 2020). Among ALL it starts from MaxEnt's reward.
+"""
 
 PROPOSAL_L2 = 0.1  # of the MaxEnt model whose policy the rollouts of relative entropy IRL follow
 PROPOSAL_TOL = 1e-3
@@ -48,15 +53,17 @@ class Effort:
     epsilon: the thresholds of relative entropy IRL, which hold its weights back as sum epsilon_i |theta_i|; None is
         Hoeffding's bound.
     kl_threshold: constraint inference forbids as long as that gains more nats.
-    tol: where exact gradients count as zero.
+    tol: where exact gradients count as zero; cells_tol: how near cells come, in nats (1e-7: as they do by default).
     paper_rate: the step size of the paper's method; None is the largest that its theorem allows.
     """
 
     l2: float = 0.0
     epsilon: float | None = None
     kl_threshold: float = 0.1
-    cells_iter: int = 300
+    cells_iter: int = 20
     n_cells: int = 16
+    cell_size: float | None = None
+    cells_tol: float = 1e-7
     paper_iter: int = 300
     paper_samples: int = 64
     paper_rate: float | None = None
@@ -64,7 +71,7 @@ class Effort:
     tol: float = 1e-7
     oracle: str = "auto"
 
-    def with_(self, **changes: float | None) -> Effort:
+    def with_(self, **changes: float | str | None) -> Effort:
         """The same with some values changed."""
         return replace(self, **changes)  # type: ignore[arg-type]
 
@@ -120,7 +127,8 @@ def fit_one(
         )
     elif name == "cells":
         learner = XMEN(
-            world, rules, features, method=Cells(effort.n_cells), engine="exact", seed=seed, l2=l2,
+            world, rules, features, method=Cells(effort.n_cells, effort.cell_size), tol=effort.cells_tol,
+            engine="exact", seed=seed, l2=l2,
             max_iter=effort.cells_iter, oracle=effort.oracle, callback=callback,
         )  # fmt: skip
     elif name == "paper":
@@ -137,6 +145,8 @@ def fit_one(
             epsilon=effort.epsilon, tol=max(effort.tol, LEAST_DUAL_TOL), engine="exact", seed=seed, callback=callback,
         )  # fmt: skip
     elif name == "constraint-inference":
+        learner = ConstraintInference(world, engine="exact", seed=seed, callback=callback)
+    elif name == "constraint-inference-maxent":
         reward = MaxEntIRL(world, features, l2=l2, tol=effort.tol).fit(demos).reward_
         learner = ConstraintInference(
             world, reward, kl_threshold=effort.kl_threshold, engine="exact", seed=seed, callback=callback

@@ -86,6 +86,7 @@ class Curve:
     theorem3: Floats
     bias: float
     counts: Counts
+    printed: Floats  # Theorem 3 as the paper has it, delta^2 and M2 whatever the world
 
     @property
     def name(self) -> str:
@@ -203,7 +204,13 @@ def curve_of(problem: Problem, setting: Setting, traces: Sequence[Trace]) -> Cur
     counts = np.mean([one.counts for one in traces], axis=(0, 1))
     gaps = np.array([one.gaps for one in traces])
     bias = bias_term(run.factor, np.array([size]), radius)
-    return Curve(problem.name, setting, gaps, np.array(bound), bias, Counts(*counts))
+    printed = [
+        theorem_bound(
+            distance, run.step_size, setting.delta**2, k, run.bounds, setting.m1, max(setting.n_draws // 2, 1)
+        )
+        for k in range(1, n_iter + 1)
+    ]
+    return Curve(problem.name, setting, gaps, np.array(bound), bias, Counts(*counts), np.array(printed))
 
 
 def compare(

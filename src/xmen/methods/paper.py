@@ -57,6 +57,7 @@ from xmen.sampling.bounds import require_delta, require_probability
 DEFAULT_DELTA_WEIGHTED = 1.05  # c = delta^2 = 1.1025: a step 1.6 times that of 1.1
 DEFAULT_DELTA = 1.1  # c = delta; smaller ones allow little larger steps
 DEFAULT_FAILURE = 0.05  # of all iterations together
+PROPOSALS = ("fixed", "appendix", "adaptive", "dynamics")
 LEAST_AVERAGED = 20  # iterates, below which noise hides any drift
 
 
@@ -95,8 +96,9 @@ class Paper(Method):
         The factor within which draws have their probabilities; 1.1 if not given, 1.05 where weights are needed.
     failure : float, optional
         The probability that the guarantee fails in any of the iterations; 0.05 if not given.
-    proposal : {"fixed", "adaptive", "dynamics"}
-        Theta-hat: theta itself, moved to lower the variance of the weights, or with a power of D as well.
+    proposal : {"fixed", "appendix", "adaptive", "dynamics"}
+        Theta-hat: theta itself, as in the paper's experiments; moved down E_Q[|f|^2 w^2], as its appendix proposes;
+        down E_Q[w^2], the variance of the weights w themselves; or with a power of D as well.
     self_normalised : bool
         One ratio over all draws in place of the split sample.
     burn_in : float
@@ -136,8 +138,10 @@ class Paper(Method):
         if self.failure is not None:
             require_number("failure", self.failure)
             require_probability(self.failure)
-        if self.proposal not in ("fixed", "adaptive", "dynamics"):
-            raise EngineError(f"unknown proposal {self.proposal!r}: choose 'fixed', 'adaptive' or 'dynamics'.")
+        if self.proposal not in PROPOSALS:
+            raise EngineError(
+                f"unknown proposal {self.proposal!r}: choose 'appendix', 'fixed', 'adaptive' or 'dynamics'."
+            )
         require_number("burn_in", self.burn_in, least=0.0, below=1.0)
         require_number("learning_rate", self.learning_rate, above=0.0, optional=True)
         if self.start is not None:
@@ -293,7 +297,7 @@ class PaperRun(Run[PaperState]):
         return self._log_d
 
     def _move(self, shift: Floats, pool: Pool) -> Floats:
-        """The next theta-hat: one step down log E_Q[(P/Q)^2].
+        """The next theta-hat: one step down log E_Q[(P/Q)^2], or log E_Q[|f|^2 (P/Q)^2], the appendix's.
 
         That is convex, and its Hessian, the sum of the covariances under P^2/Q and Q, is at most (d + 1)/2 in units of
         the spans: the step is one that never overshoots.
@@ -302,7 +306,10 @@ class PaperRun(Run[PaperState]):
         if kind == "fixed" or not self.weighted:
             return shift
         rows = np.column_stack([pool.features / self.bounds.span, pool.log_dynamics / self._dynamics_span])
-        moved = shift + 2.0 / len(shift) * variance_descent(rows, pool.log_weights)
+        log_weights = pool.log_weights
+        if kind == "appendix":  # |grad R|^2 = |f|^2, of which half joins the log of the weights that will be squared
+            log_weights = log_weights + np.log(np.maximum(np.linalg.norm(rows[:, :-1], axis=1), 1e-300))
+        moved = shift + 2.0 / len(shift) * variance_descent(rows, log_weights)
         moved[-1] = np.clip(moved[-1], 0.0, self._dynamics_span) if kind == "dynamics" else 0.0
         return moved
 

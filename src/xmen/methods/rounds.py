@@ -43,6 +43,7 @@ SEEN_PER_FEATURE, LEAST_SEEN = 2.0, 50.0  # draws that have to carry the weight,
 FIRST_PER_SEEN = 4.0  # times as many are drawn in the first round, from which it has to move away
 MOST_STEPS = 500  # of L-BFGS in a round
 FLAT_GRADIENT = 1e-7  # where L-BFGS ends, in units of the features' scale
+WAY_BACK = 0.5  # of the draws that carry the weight at the start of a descent
 HALVINGS = 10  # of a step of L-BFGS that goes too far
 PASSES = 1  # further minimisations per round, by shares at the weights that the one before has found
 ROUNDING = 1e-9  # nats: what an exact answer may be off
@@ -142,6 +143,7 @@ class RoundsRun(Run[RoundsState]):
         for _ in range(PASSES):
             loss.share_by_size(weights)
             helping = loss.shares >= HELPING
+            helping[-1] = True
             if not helping.all():
                 loss = self._loss(loss.draws.keeping(helping))
                 loss.share_by_size(weights)
@@ -172,14 +174,16 @@ class RoundsRun(Run[RoundsState]):
         """L-BFGS, as far as enough draws carry the weight; whether that was all the way."""
         optimiser = Lbfgs(loss, self.features.scale, self._reach, FLAT_GRADIENT)
         state, exact = optimiser.start(weights), not loss.draws.noise.any()
+        # Where older draws had led too far, fresh ones find few that carry the weight: the way back has to be open.
+        least = min(self.least_seen, WAY_BACK * loss.seen(weights))
         while not state.finished and state.iteration < MOST_STEPS:
             before, state = state.weights, optimiser.step(state)
-            if exact or loss.seen(state.weights) >= self.least_seen:
+            if exact or loss.seen(state.weights) >= least:
                 continue
             step = state.weights - before
             for _ in range(HALVINGS):
                 step = 0.5 * step
-                if loss.seen(before + step) >= self.least_seen:
+                if loss.seen(before + step) >= least:
                     return before + step, False
             return before, False
         return state.weights, True
