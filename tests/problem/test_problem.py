@@ -240,3 +240,17 @@ def test_every_engine_setting_reaches_the_file_and_the_engine(tmp_path):
     assert {name: learner.get_params()[name] for name in chosen} == chosen
     Problem(grid, settings=Settings(time_limit=None)).write(tmp_path / "p.toml")
     assert Problem.read(tmp_path / "p.toml").settings.time_limit is None
+
+
+def test_grids_with_bumps_and_several_starts_and_goals_are_written_and_read(tmp_path):
+    grid = xm.GridWorld(3, 3, start=[(0, 0), (2, 0)], goal=[(2, 2), (0, 2)], horizon=5, bump=True)
+    Problem(grid).write(tmp_path / "p.toml")
+    assert "bump = true" in (tmp_path / "p.toml").read_text()
+    again = read_problem(tmp_path / "p.toml")
+    assert_same(Problem(grid), again)
+    assert again.world.goal_cells == ((2, 2), (0, 2))
+    model = xm.MaxEntIRL(grid, l2=0.1).fit(xm.distribution(grid, None, seed=0).sample(20))
+    model.save(tmp_path / "model")
+    loaded = xm.load(tmp_path / "model")
+    assert (loaded.world.bump, loaded.world.start_cells) == (True, ((0, 0), (2, 0)))
+    assert loaded.sample(5, seed=1) == model.sample(5, seed=1)

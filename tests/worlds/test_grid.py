@@ -187,3 +187,47 @@ def test_svg_of_a_large_grid_stays_small() -> None:
     svg = ElementTree.fromstring(grid._repr_svg_())
     assert float(svg.get("width", "")) < 520
     assert not list(svg.iter("{http://www.w3.org/2000/svg}text"))
+
+
+@pytest.mark.parametrize("slip", [0.0, 0.2])
+def test_moves_into_walls_and_off_the_grid_may_bump(slip):
+    """Against a plain walk over the cells: every move is available, and what is blocked stays in place."""
+    grid = GridWorld(3, 2, start=(0, 0), goal=(2, 1), walls=[(1, 0)], horizon=6, slip=slip, bump=True)
+    found = {}
+    for state, action, target, probability in grid.transitions.tolist():
+        found[int(state), int(action), int(target)] = probability
+    steps = {"up": (0, 1), "right": (1, 0), "down": (0, -1), "left": (-1, 0)}
+    expected = {}
+    for x, y in [(0, 0), (2, 0), (0, 1), (1, 1)]:
+        for action in range(4):
+            for outcome, move in enumerate(grid.moves):
+                chance = 1 - slip if outcome == action else slip / 3
+                to = (x + steps[move][0], y + steps[move][1])
+                if not (0 <= to[0] < 3 and 0 <= to[1] < 2) or to == (1, 0):
+                    to = (x, y)
+                if chance:
+                    key = grid.state((x, y)), action, grid.state(to)
+                    expected[key] = expected.get(key, 0.0) + chance
+    assert found == pytest.approx(expected)
+    assert "bump=True" in repr(grid)
+    with pytest.raises(WorldError, match="horizon"):
+        GridWorld(3, 2, start=(0, 0), goal=(2, 1), moves=("up", "right"), bump=True)  # staying is a cycle
+    with pytest.raises(WorldError, match="bump must be True or False, got 'yes'"):
+        GridWorld(3, 2, start=(0, 0), goal=(2, 1), horizon=3, bump="yes")
+
+
+def test_several_starts_and_goals():
+    grid = GridWorld(3, 3, start=[(0, 0), (1, 0)], goal=[(2, 2), (0, 2)], moves=("up", "right"))
+    assert grid.start[[0, 1]].tolist() == [0.5, 0.5]
+    assert np.flatnonzero(grid.terminal).tolist() == [grid.state((0, 2)), grid.state((2, 2))]
+    assert (grid.start_cell, grid.goal_cell) == ((0, 0), (2, 2))
+    assert "start=((0, 0), (1, 0)), goal=((2, 2), (0, 2))" in repr(grid)
+    again = GridWorld(3, 3, start=grid.given_start, goal=grid.given_goal, moves=grid.moves)
+    assert np.array_equal(again.transitions, grid.transitions)
+    assert grid._repr_svg_().count('class="goal"') == grid._repr_svg_().count('class="start"') == 2
+    one = GridWorld(3, 3, start=[[1, 0]], goal=[1, 2], moves=("up", "right"))
+    assert (one.given_start, one.given_goal) == ((1, 0), (1, 2))
+    with pytest.raises(WorldError, match=r"start \(0, 0\) is given twice"):
+        GridWorld(3, 3, start=[(0, 0), (0, 0)], goal=(2, 2), moves=("up", "right"))
+    with pytest.raises(WorldError, match=r"goal \(9, 9\) is off the grid"):
+        GridWorld(3, 3, start=(0, 0), goal=[(2, 2), (9, 9)], moves=("up", "right"))

@@ -170,6 +170,7 @@ def _draw_grid(ax: Axes, grid: GridWorld, outlined: bool) -> None:
         autolim=False,
     )
     start, goal, rim = _endpoint_colours(outlined)
-    symbol(ax, grid, grid.start_cell, "o", start, rim=rim, zorder=6)
-    if grid.goal_cell is not None:
-        symbol(ax, grid, grid.goal_cell, "*", goal, rim=rim, zorder=6)
+    for cell in grid.start_cells:
+        symbol(ax, grid, cell, "o", start, rim=rim, zorder=6)
+    for cell in grid.goal_cells:
+        symbol(ax, grid, cell, "*", goal, rim=rim, zorder=6)

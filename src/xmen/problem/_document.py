@@ -99,6 +99,13 @@ class Table:
             self._wrong(key, "a number", value)
         return value
 
+    def boolean(self, key: str, default: Any = _REQUIRED) -> Any:
+        """true or false."""
+        value = self._take(key, default, "true or false")
+        if type(value) is not bool:
+            self._wrong(key, "true or false", value)
+        return value
+
     def text_or_number(self, key: str, default: Any = _REQUIRED, expected: str = "a text in quotes or a number") -> Any:
         """A string, a whole number or a float."""
         value = self._take(key, default, expected)
@@ -127,6 +134,12 @@ class Table:
         if len(value) != 2:
             self._wrong(key, "a cell [x, y]", value)
         return tuple(value)
+
+    def cell_or_cells(self, key: str, default: Any = _REQUIRED) -> Any:
+        """One cell [x, y], or a list of them."""
+        value = self.values.get(key)
+        several = isinstance(value, list) and bool(value) and all(isinstance(item, list) for item in value)
+        return self.cells(key, default) if several else self.cell(key, default)
 
     def cells(self, key: str, default: Any = _REQUIRED) -> Any:
         """A list of cells as tuples."""

@@ -40,12 +40,13 @@ def _read_grid(table: Table) -> tuple[MDP, None]:
     settings: dict[str, Any] = {
         "width": table.integer("width"),
         "height": table.integer("height"),
-        "start": table.cell("start"),
-        "goal": table.cell("goal", None),
+        "start": table.cell_or_cells("start"),
+        "goal": table.cell_or_cells("goal", None),
         "moves": table.texts("moves", ("up", "right", "down", "left")),
         "walls": table.cells("walls", ()),
         "horizon": table.integer("horizon", None),
         "slip": table.number("slip", 0.0),
+        "bump": table.boolean("bump", False),
     }
     table.finish()
     for move in settings["moves"]:
@@ -125,11 +126,12 @@ def _grid_table(grid: GridWorld) -> dict[str, Any]:
         "kind": "grid",
         "width": grid.width,
         "height": grid.height,
-        "start": grid.start_cell,
-        "goal": grid.goal_cell,
+        "start": grid.given_start,
+        "goal": grid.given_goal,
         "moves": grid.moves,
         "walls": sorted(grid.walls) or None,
         "horizon": grid.horizon,
         "slip": grid.slip or None,
+        "bump": grid.bump or None,
     }
     return {key: value for key, value in values.items() if value is not None}

@@ -49,8 +49,8 @@ def _of(*names: str) -> Callable[[Any], Mapping[str, Any]]:
 
 
 def _grid_fields(grid: GridWorld) -> Mapping[str, Any]:
-    same = _of("width", "height", "moves", "horizon", "slip")(grid)
-    return {**same, "start": grid.start_cell, "goal": grid.goal_cell, "walls": sorted(grid.walls)}
+    same = _of("width", "height", "moves", "horizon", "slip", "bump")(grid)
+    return {**same, "start": grid.given_start, "goal": grid.given_goal, "walls": sorted(grid.walls)}
 
 
 def _world(

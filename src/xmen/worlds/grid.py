@@ -7,7 +7,7 @@ their number, as states without actions.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -49,10 +49,10 @@ class GridWorld(MDP):
     width, height
         The size of the grid in cells.
     start
-        The cell in which every trajectory starts.
+        The cell in which trajectories start, or several, each equally likely.
     goal
-        The cell that ends a trajectory. None: there is no terminal state, and all trajectories have exactly `horizon`
-        actions.
+        The cell that ends a trajectory, or several. None: there is no terminal state, and all trajectories have exactly
+        `horizon` actions.
     moves
         Names of moves; action i is `moves[i]`. They are up, down, left, right, up-right, up-left, down-right, down-left
         and stay.
@@ -63,6 +63,9 @@ class GridWorld(MDP):
     slip
         The probability that another of the moves available in the cell happens instead of the chosen one, each equally
         likely. A cell without another available move never slips.
+
+    bump
+        Whether a move off the grid or into a wall stays in place, as Gymnasium has it. Otherwise it is not available.
 
     Raises
     ------
@@ -85,37 +88,61 @@ class GridWorld(MDP):
         self,
         width: int,
         height: int,
-        start: Cell,
-        goal: Cell | None,
+        start: Cell | Sequence[Cell],
+        goal: Cell | Sequence[Cell] | None,
         moves: Iterable[str] = ("up", "right", "down", "left"),
         walls: Iterable[Cell] = (),
         horizon: int | None = None,
         slip: float = 0.0,
+        bump: bool = False,
     ) -> None:
         self.width = whole_number(width, "width", at_least=1)
         self.height = whole_number(height, "height", at_least=1)
         self.moves: tuple[str, ...] = _read_moves(moves)
         self.slip = _read_slip(slip)
         self.walls: frozenset[Cell] = frozenset(self._read_cell(cell, "wall") for cell in _cells(walls))
-        self.start_cell: Cell = self._read_open_cell(start, "start")
-        self.goal_cell: Cell | None = None if goal is None else self._read_open_cell(goal, "goal")
+        if not isinstance(bump, bool | np.bool_):
+            raise WorldError(f"bump must be True or False, got {bump!r:.60}")
+        self.bump = bool(bump)
+        self.start_cells: tuple[Cell, ...] = self._read_open_cells(start, "start")
+        self.goal_cells: tuple[Cell, ...] = () if goal is None else self._read_open_cells(goal, "goal")
 
         n_states = self.width * self.height
         whole_number(n_states, "width * height", at_least=1)
         start_vector = np.zeros(n_states)
-        start_vector[self.state(self.start_cell)] = 1.0
+        start_vector[[self.state(cell) for cell in self.start_cells]] = 1.0 / len(self.start_cells)
         terminal = np.zeros(n_states, dtype=np.bool_)
-        if self.goal_cell is not None:
-            terminal[self.state(self.goal_cell)] = True
+        terminal[[self.state(cell) for cell in self.goal_cells]] = True
         self._build(n_states, len(self.moves), self._columns(), start_vector, terminal, horizon)
 
     def __repr__(self) -> str:
         extras = [f"walls={len(self.walls)}"] if self.walls else []
         extras += [f"slip={self.slip:g}"] if self.slip else []
+        extras += ["bump=True"] if self.bump else []
         return (
-            f"GridWorld({self.width}, {self.height}, start={self.start_cell}, goal={self.goal_cell}, "
+            f"GridWorld({self.width}, {self.height}, start={self.given_start}, goal={self.given_goal}, "
             f"moves={self.moves}, horizon={self.horizon}{''.join(f', {extra}' for extra in extras)})"
         )
+
+    @property
+    def start_cell(self) -> Cell:
+        """The start, or the first of several."""
+        return self.start_cells[0]
+
+    @property
+    def goal_cell(self) -> Cell | None:
+        """The goal, or the first of several; None without one."""
+        return self.goal_cells[0] if self.goal_cells else None
+
+    @property
+    def given_start(self) -> Cell | tuple[Cell, ...]:
+        """`start` as the grid is made with it again."""
+        return self.start_cells if len(self.start_cells) > 1 else self.start_cells[0]
+
+    @property
+    def given_goal(self) -> Cell | tuple[Cell, ...] | None:
+        """`goal` as the grid is made with it again."""
+        return self.goal_cells if len(self.goal_cells) > 1 else self.goal_cell
 
     def state(self, cell: Cell) -> int:
         """The state of a cell (x, y), which is y * width + x.
@@ -227,6 +254,17 @@ class GridWorld(MDP):
             raise WorldError(f"{what} {checked} is in a wall: move it, or remove that wall")
         return checked
 
+    def _read_open_cells(self, cells: Any, what: str) -> tuple[Cell, ...]:
+        """One cell, or several different ones."""
+        several = isinstance(cells, list | tuple | set | frozenset) and any(isinstance(c, list | tuple) for c in cells)
+        if not several:
+            return (self._read_open_cell(cells, what),)
+        checked = tuple(self._read_open_cell(cell, what) for cell in cells)
+        twice = [cell for index, cell in enumerate(checked) if cell in checked[:index]]
+        if twice:
+            raise WorldError(f"{what} {twice[0]} is given twice: give each cell once")
+        return checked
+
     def _columns(self) -> Columns:
         """All transitions, sorted by source and action when nothing slips."""
         n_states = self.width * self.height
@@ -241,6 +279,9 @@ class GridWorld(MDP):
         to_x, to_y = np.where(inside, to_x, 0), np.where(inside, to_y, 0)
         possible = inside & ~blocked.ravel()[:, None] & ~blocked[to_y, to_x]
         landing = to_y * self.width + to_x
+        if self.bump:  # what would lead off the grid or into a wall stays where it is
+            landing = np.where(possible, landing, np.arange(n_states)[:, None])
+            possible = np.broadcast_to(~blocked.ravel()[:, None], possible.shape)
         chosen_state, chosen_move = np.nonzero(possible)
         if not self.slip:
             return _as_columns(chosen_state, chosen_move, landing[possible], np.ones(len(chosen_state)))

@@ -45,16 +45,17 @@ def grid_svg(grid: GridWorld) -> str:
     lines += [f"M{left:g} {top + y * size:g}h{wide:g}" for y in range(grid.height + 1)]
     parts.append(f'<path d="{"".join(lines)}" stroke="#b0b0b0" stroke-width="1" fill="none"/>')
 
-    start_x, start_y = corner(grid.start_cell[0] + 0.5, grid.start_cell[1] + 0.5)
-    parts.append(
-        f'<circle class="start" cx="{start_x:g}" cy="{start_y:g}" r="{size * 0.3:g}" fill="{START_COLOUR}">'
-        f"<title>start {grid.start_cell}</title></circle>"
-    )
-    if grid.goal_cell is not None:
-        goal_x, goal_y = corner(grid.goal_cell[0] + 0.5, grid.goal_cell[1] + 0.5)
+    for cell in grid.start_cells:
+        start_x, start_y = corner(cell[0] + 0.5, cell[1] + 0.5)
+        parts.append(
+            f'<circle class="start" cx="{start_x:g}" cy="{start_y:g}" r="{size * 0.3:g}" fill="{START_COLOUR}">'
+            f"<title>start {cell}</title></circle>"
+        )
+    for cell in grid.goal_cells:
+        goal_x, goal_y = corner(cell[0] + 0.5, cell[1] + 0.5)
         parts.append(
             f'<path class="goal" d="{_star(goal_x, goal_y, size * 0.4)}" fill="{GOAL_COLOUR}">'
-            f"<title>goal {grid.goal_cell}</title></path>"
+            f"<title>goal {cell}</title></path>"
         )
     if size >= _LABELLED_CELL:
         parts += _labels(grid, size, left, top + high)
