@@ -95,7 +95,9 @@ class Table:
     def number(self, key: str, default: Any = _REQUIRED) -> Any:
         """A whole number or a float."""
         value = self._take(key, default, "a number")
-        if value is not default and (type(value) not in (int, float) or abs(value) > sys.float_info.max):
+        if value is not default and (
+            type(value) not in (int, float) or (type(value) is int and abs(value) > sys.float_info.max)
+        ):
             self._wrong(key, "a number", value)
         return value
 
