@@ -20,7 +20,8 @@ import numpy as np
 import xmen as xm
 from xmen.rules.batch import batch_of
 from xmen.rules.fitting import fit_model
-from xmen.rules.model import Setting
+from xmen.rules.machine import Machines
+from xmen.rules.model import Setting, Shared
 from xmen.rules.search import Search
 from xmen.rules.templates import View, candidates
 from xmen.rules.words import words
@@ -54,7 +55,7 @@ def measure(side: int, horizon: int, n_events: int, n_jobs: int, every: bool = F
     if every:
         keeps[:] = True
     search = Search(setting, [], demos, weights, tried, keeps, 0.0, 0.01, 0.02, 8, n_jobs)
-    model = fit_model(setting, [], demos, weights, set())
+    model = fit_model(setting, [], demos, weights, Shared(Machines(world)))
     model.prepare()
     model.keeps(tried[0].tabled)  # compile
     begun = time.perf_counter()

@@ -210,8 +210,7 @@ def test_table_and_verdicts(symbols, demos):
     assert rows["count(cross) <= 0"].status == "equivalent"
     assert rows["count(cross) <= 0"].note == "to never(cross)"
     assert rows["visit(circle)"].status == "implied"
-    assert rows["no_revisit(circle)"].status == "certain"
-    assert rows["no_revisit()"].estimated
+    assert rows["count(triangle) <= 1"].status == "certain"
     first = rows["never(cross)"]
     p = np.exp(log_z(MEMORY.world, MEMORY.rules[1]) - log_z(MEMORY.world, None))
     assert first.chance == pytest.approx(model.n_candidates_ * p**100, rel=1e-6)

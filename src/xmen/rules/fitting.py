@@ -11,7 +11,7 @@ from xmen.errors import ProductTooLargeError
 from xmen.learners.xmen import XMEN
 from xmen.notices import LearningWarning
 from xmen.rewards import Floats
-from xmen.rules.model import Model, Setting
+from xmen.rules.model import Model, Setting, Shared
 from xmen.rules.trip_model import TripModel
 from xmen.rules.world_model import WorldModel
 from xmen.worlds.network import Network
@@ -23,7 +23,7 @@ def fit_model(
     rules: Sequence[Constraint],
     demos: Sequence[Trajectory],
     weights: Floats,
-    too_large: set[Constraint],
+    shared: Shared,
 ) -> Model:
     """The reward fitted under the rules, in their order; what was found last is left out where they do not all fit."""
     multiplied, rejecting = list(rules), list[Constraint]()
@@ -36,8 +36,8 @@ def fit_model(
             rejecting.insert(0, multiplied.pop())
             continue
         if isinstance(setting.world, Network):
-            return TripModel(setting, fitted, multiplied, rejecting, too_large).with_trips(demos, weights)
-        return WorldModel(setting, fitted, multiplied, rejecting, too_large)
+            return TripModel(setting, fitted, multiplied, rejecting, shared).with_trips(demos, weights)
+        return WorldModel(setting, fitted, multiplied, rejecting, shared)
 
 
 def _fit(setting: Setting, rules: list[Constraint], demos: Sequence[Trajectory], weights: Any) -> XMEN:

@@ -7,6 +7,7 @@ constraint with more rows than `MAX_ROWS` is left to the product, which only mee
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from xmen.worlds.mdp import MDP
 
 FAILS, HOLDS = -2, -1  # successors that need no row: the answer is sure
 MAX_ROWS = 4096
+KEPT_BYTES = 200_000_000  # of joined machines that are kept between rounds
 MAX_ENTRIES = 2**16  # rows times letters that are filled in before a machine counts as too large
 
 
@@ -36,6 +38,30 @@ class Machine:
     def n_rows(self) -> int:
         """The number of rows."""
         return len(self.step)
+
+
+class Machines:
+    """The machines of candidates, joined once for all rounds of a search, as far as there is room for them."""
+
+    def __init__(self, world: MDP) -> None:
+        self._world = world
+        self._joined: dict[Constraint, Machine | None] = {}
+        self._left = KEPT_BYTES
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Joined again when they are asked for.
+        return {"_world": self._world, "_joined": {}, "_left": KEPT_BYTES}
+
+    def of(self, constraint: Constraint) -> Machine | None:
+        """`join`, remembered."""
+        if constraint in self._joined:
+            return self._joined[constraint]
+        machine = join(constraint, self._world)
+        size = 1000 if machine is None else machine.letters.nbytes + machine.step.nbytes + machine.accepts.nbytes
+        if size <= self._left:
+            self._joined[constraint] = machine
+            self._left -= size
+        return machine
 
 
 def join(constraint: Constraint, world: MDP) -> Machine | None:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from xmen.constraints.constraint import Constraint
 from xmen.learners.xmen import XMEN
 from xmen.rules.batch import Batch
+from xmen.rules.machine import Machines
 from xmen.worlds.mdp import MDP
 from xmen.worlds.network import Network
 
@@ -58,14 +59,22 @@ class Setting:
 
 
 @dataclass
+class Shared:
+    """What the models of one search hand on: joined machines, and candidates whose product did not fit before."""
+
+    machines: Machines
+    too_large: set[Constraint] = field(default_factory=set)
+
+
+@dataclass
 class Model(ABC):
     """A reward fitted under `multiplied`; the rules in `rejecting` did not fit the product, and reject its draws."""
 
     setting: Setting
     fitted: XMEN
     multiplied: list[Constraint]
-    rejecting: list[Constraint] = field(default_factory=list)
-    too_large: set[Constraint] = field(default_factory=set)  # candidates whose product did not fit before
+    rejecting: list[Constraint]
+    shared: Shared
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled work is made again when it is asked for.
@@ -74,7 +83,7 @@ class Model(ABC):
 
     def keeps(self, constraint: Constraint) -> Kept:
         """How likely a trajectory of the model keeps the constraint."""
-        exact = None if self.rejecting or constraint in self.too_large else self._exactly(constraint)
+        exact = None if self.rejecting or constraint in self.shared.too_large else self._exactly(constraint)
         return self._by_draws(constraint) if exact is None else exact
 
     def implies(self, strong: Constraint, weak: Constraint) -> bool:
@@ -94,7 +103,7 @@ class Model(ABC):
 
     @abstractmethod
     def _exactly(self, constraint: Constraint) -> Kept | None:
-        """The answer of an exact engine; None, and a note in `too_large`, where there is no room for it."""
+        """The answer of an exact engine; None, and a note in `shared`, where there is no room for it."""
 
     @abstractmethod
     def _implies(self, strong: Constraint, weak: Constraint) -> bool:

@@ -9,7 +9,7 @@ worth, so that the search ends.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import joblib
@@ -20,7 +20,8 @@ from xmen.constraints.constraint import Constraint
 from xmen.rewards import Floats
 from xmen.rules.evidence import EQUAL, Level, effective_number, gain_of
 from xmen.rules.fitting import fit_model
-from xmen.rules.model import Kept, Model, Setting
+from xmen.rules.machine import Machines
+from xmen.rules.model import Kept, Model, Setting, Shared
 from xmen.rules.templates import Candidate
 from xmen.worlds.trajectory import Trajectory
 
@@ -87,7 +88,6 @@ class Search:
     min_gain: float
     max_rules: int
     n_jobs: int | None = None
-    too_large: set[Constraint] = field(default_factory=set)
 
     def run(self) -> Found:
         """Rules until none passes."""
@@ -111,7 +111,7 @@ class Search:
     def _model(self, taken: list[Taken], alive: Bools) -> Model:
         rules = [*self.known, *(one.candidate.rule for one in taken)]
         demos = [tau for tau, here in zip(self.demos, alive.tolist(), strict=True) if here]
-        return fit_model(self.setting, rules, demos, self.weights[alive], self.too_large)
+        return fit_model(self.setting, rules, demos, self.weights[alive], self._shared)
 
     def _alive(self, taken: list[Taken]) -> Bools:
         """The demonstrations that keep these rules."""
@@ -119,6 +119,10 @@ class Search:
         for one in taken:
             alive = alive & self.keeps[self._rows[one.candidate.text]]
         return alive
+
+    @cached_property
+    def _shared(self) -> Shared:
+        return Shared(Machines(self.setting.single_world))
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -181,7 +185,7 @@ class Search:
         candidate = taken[which].candidate
         row = self.keeps[self._rows[candidate.text]]
         alone = replace(self, candidates=[candidate], keeps=row[None], tolerance=1.0)
-        return alone._rank(self._model(others, alive), alive)[0]
+        return alone._rank(self._model(others, alive), alive)[0]  # the model, and what it shares, are this search's
 
 
 def by_gain(scored: list[Scored]) -> list[Scored]:

@@ -75,7 +75,7 @@ class TripModel(Model):
         try:
             difference = self._partitions([constraint]) - self._log_z
         except ProductTooLargeError:
-            self.too_large.add(constraint)
+            self.shared.too_large.add(constraint)
             return None
         except InfeasibleError:
             return Kept(-math.inf, 1.0)

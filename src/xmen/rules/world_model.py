@@ -11,7 +11,6 @@ from xmen.engines.exact import ExactDistribution
 from xmen.errors import ProductTooLargeError
 from xmen.rules.batch import Batch, batch_of
 from xmen.rules.chain import Chain, chain_of
-from xmen.rules.machine import join
 from xmen.rules.model import N_DRAWS, Kept, Model
 
 CANDIDATE_NODES = 50_000  # of a product that is built for one candidate alone
@@ -45,7 +44,7 @@ class WorldModel(Model):
         return kept.exact and kept.log_kept == -math.inf
 
     def _by_chain(self, constraint: Constraint) -> Kept | None:
-        if self._chain is None or (machine := join(constraint, self.setting.single_world)) is None:
+        if self._chain is None or (machine := self.shared.machines.of(constraint)) is None:
             return None
         mass = self._chain.mass(machine)
         if mass is None:
@@ -61,7 +60,7 @@ class WorldModel(Model):
         try:
             product = multiply(self.setting.single_world, rules, max(most, self._exact.product.n_nodes))
         except ProductTooLargeError:
-            self.too_large.add(constraint)
+            self.shared.too_large.add(constraint)
             return None
         if not product.feasible():
             return Kept(-math.inf, 1.0)
