@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from hypothesis import strategies as st
 
-import xmen.constraints as xc
+import xmen as xc
 from reference import OPERATORS
 from xmen.worlds import MDP, Trajectory
 

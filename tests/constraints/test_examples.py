@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from xmen.constraints import (
+from xmen import (
     always,
     anytime,
     at,

@@ -10,7 +10,7 @@ import pytest
 
 from reference import holds, positions
 from strategies import FormulaRules, NumpyChoices, build, cases, random_trajectory
-from xmen.constraints import always, at, at_least, count, doing, exactly, ltlf, never, visit
+from xmen import always, at, at_least, count, doing, exactly, ltlf, never, visit
 from xmen.worlds import Trajectory
 
 # The states 0 .. 3 stand for all four rows of two events, so that every row of (A, B) can occur.

@@ -9,7 +9,7 @@ import pytest
 
 from reference import holds, positions
 from strategies import EVENT_NAMES, FormulaRules, NumpyChoices, cases, random_trajectory, spell
-from xmen.constraints import anytime, at, ltlf, visit
+from xmen import anytime, at, ltlf, visit
 from xmen.constraints._formula import read_formula
 from xmen.constraints._sure import ListedMachine, settle
 from xmen.constraints.ltlf import Progression

@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from xmen.constraints import (
+from xmen import (
     always,
     anytime,
     at,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xmen.constraints import at, doing, monitor, visit
+from xmen import at, doing, monitor, visit
 from xmen.constraints._sure import ListedMachine
 from xmen.constraints.verdict import Sure
 from xmen.errors import ConstraintError

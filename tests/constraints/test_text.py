@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from reference import holds, positions
 from strategies import cases, formulas, random_formula, random_trajectory
-from xmen.constraints import at, count, doing, monitor, never, parse_constraint, share, total, visit, when
+from xmen import at, count, doing, monitor, never, parse_constraint, share, total, visit, when
 from xmen.errors import ConstraintError, ConstraintSyntaxError
 
 # ---------------------------------------------------------------------------------------------- round trip

@@ -20,6 +20,7 @@ from xmen.constraints.constraint import Constraint
 from xmen.constraints.leaf import Leaf
 from xmen.constraints.terms import CountTerm, LengthTerm, Term, TotalTerm
 from xmen.constraints.verdict import Sure
+from xmen.constraints.words import word
 from xmen.errors import ConstraintError, MisuseError
 from xmen.events import LARGEST, PRECEDENCE, Event, Ints, require_event
 from xmen.worlds.mdp import MDP
@@ -241,6 +242,7 @@ class LinearComparison(Leaf):
         return True
 
 
+@word("count(event)")
 def count(event: Event) -> LinearForm:
     """The number of positions t = 0 .. L at which the event holds.
 
@@ -264,6 +266,7 @@ def count(event: Event) -> LinearForm:
     return LinearForm(((1, CountTerm(require_event(event, "count(event)"))),))
 
 
+@word("length()")
 def length() -> LinearForm:
     """The number of visited states, L + 1.
 
@@ -281,6 +284,7 @@ def length() -> LinearForm:
     return LinearForm(((1, LengthTerm()),))
 
 
+@word("total([weight, ...])")
 def total(weights: ArrayLike) -> LinearForm:
     """The sum of whole-number weights along the trajectory: a cost, compared with a budget.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xmen.constraints.constraint import Constraint, HowMany, require_constraint
+from xmen.constraints.words import word
 from xmen.errors import ConstraintError
 from xmen.events import whole_number
 
@@ -45,6 +46,7 @@ def _cardinality(word: str, k: int, constraints: tuple[Constraint, ...]) -> Cons
     return Cardinality(tuple(require_constraint(c, where) for c in constraints), word, number)
 
 
+@word("exactly(k, constraint, ...)")
 def exactly(k: int, *constraints: Constraint) -> Constraint:
     """Exactly k of these constraints hold.
 
@@ -74,6 +76,7 @@ def exactly(k: int, *constraints: Constraint) -> Constraint:
     return _cardinality("exactly", k, constraints)
 
 
+@word("at_least(k, constraint, ...)")
 def at_least(k: int, *constraints: Constraint) -> Constraint:
     """k or more of these constraints hold.
 
@@ -92,6 +95,7 @@ def at_least(k: int, *constraints: Constraint) -> Constraint:
     return _cardinality("at_least", k, constraints)
 
 
+@word("at_most(k, constraint, ...)")
 def at_most(k: int, *constraints: Constraint) -> Constraint:
     """k or fewer of these constraints hold.
 

@@ -23,6 +23,7 @@ from xmen.constraints._sure import RowMachine, settle
 from xmen.constraints.constraint import Constraint
 from xmen.constraints.occurrence import EventLeaf
 from xmen.constraints.verdict import Sure
+from xmen.constraints.words import word
 from xmen.errors import ConstraintError
 from xmen.events import Event, require_event
 
@@ -203,6 +204,7 @@ class Ltlf(EventLeaf):
         return f"ltlf({self.spelling!r}{events})"
 
 
+@word("ltlf('formula', name=event, ...)")
 def ltlf(formula: str, /, **events: Event) -> Constraint:
     """A formula of linear temporal logic on finite traces.
 
@@ -226,7 +228,7 @@ def ltlf(formula: str, /, **events: Event) -> Constraint:
 
     Examples
     --------
-    >>> from xmen.constraints import at, ltlf
+    >>> from xmen import at, ltlf
     >>> ltlf("F(a) & (!b U c)", a=at(3), b=at(4), c=at(5))
     ltlf('F(a) & (!b U c)', a=at(3), b=at(4), c=at(5))
     """

@@ -122,7 +122,7 @@ def monitor(start: Hashable, step: Step, accepts: Accepts, events: Iterable[Even
 
     Examples
     --------
-    >>> from xmen.constraints import at, monitor
+    >>> from xmen import at, monitor
     >>> even = monitor(0, lambda odd, row: odd ^ row[0], lambda odd: not odd, [at(3)]).named("even visits")
     >>> from xmen.worlds import Trajectory
     >>> even.accepts(Trajectory([3, 0, 3], [0, 0]))

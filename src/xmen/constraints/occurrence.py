@@ -11,6 +11,7 @@ import numpy as np
 from xmen.constraints.constraint import Constraint
 from xmen.constraints.leaf import Leaf
 from xmen.constraints.verdict import Sure
+from xmen.constraints.words import word
 from xmen.errors import ConstraintError
 from xmen.events import Event, Ints, require_event, whole_number
 from xmen.worlds.mdp import MDP
@@ -198,6 +199,7 @@ class Response(EventLeaf):
         return f"response({self.trigger}, {self.answer}, within={self.within})"
 
 
+@word("visit(event)")
 def visit(event: Event) -> Constraint:
     """The event happens at some position.
 
@@ -220,6 +222,7 @@ def visit(event: Event) -> Constraint:
     return Visit(require_event(event, "visit(event)"))
 
 
+@word("never(event)")
 def never(event: Event) -> Constraint:
     """The event happens at no position.
 
@@ -242,6 +245,7 @@ def never(event: Event) -> Constraint:
     return Never(require_event(event, "never(event)"))
 
 
+@word("always(event)")
 def always(event: Event) -> Constraint:
     """The event happens at every position, the last one included.
 
@@ -260,6 +264,7 @@ def always(event: Event) -> Constraint:
     return Always(require_event(event, "always(event)"))
 
 
+@word("before(event, event)")
 def before(early: Event, late: Event) -> Constraint:
     """One event does not happen before another has happened.
 
@@ -285,6 +290,7 @@ def before(early: Event, late: Event) -> Constraint:
     return Before(require_event(early, "before(a, b)"), require_event(late, "before(a, b)"))
 
 
+@word("first(event, among=event)")
 def first(event: Event, among: Event) -> Constraint:
     """An event happens, and nothing of a second one happens before it.
 
@@ -303,6 +309,7 @@ def first(event: Event, among: Event) -> Constraint:
     return visit(require_event(event, "first(a, among=b)")) & before(event, require_event(among, "first(a, among=b)"))
 
 
+@word("sequence(event, event, ...)")
 def sequence(*events: Event) -> Constraint:
     """The events happen at strictly increasing positions, in this order.
 
@@ -321,6 +328,7 @@ def sequence(*events: Event) -> Constraint:
     return Sequence(tuple(require_event(event, "sequence(a, b, ...)") for event in events))
 
 
+@word("response(event, event, within=k)")
 def response(trigger: Event, answer: Event, within: int | None = None) -> Constraint:
     """Every trigger is answered in time.
 

@@ -13,6 +13,7 @@ from xmen.constraints.arithmetic import Comparable, integer
 from xmen.constraints.constraint import Constraint
 from xmen.constraints.leaf import Leaf
 from xmen.constraints.verdict import Sure
+from xmen.constraints.words import word
 from xmen.events import NO_ACTION, Bools, Event, Ints, anytime, require_event
 from xmen.worlds.mdp import MDP
 
@@ -179,6 +180,7 @@ class NoRecentRevisit(VisitedStates):
         return f"{super()._text()} among the last {self.window}"
 
 
+@word("longest_run(event)")
 def longest_run(event: Event) -> LongestStretch:
     """The length of the longest stretch of consecutive positions at which the event holds.
 
@@ -201,6 +203,7 @@ def longest_run(event: Event) -> LongestStretch:
     return LongestStretch(EventRuns(require_event(event, "longest_run(event)")))
 
 
+@word("longest_repeat()")
 def longest_repeat() -> LongestStretch:
     """The length of the longest stretch of the same action.
 
@@ -218,6 +221,7 @@ def longest_repeat() -> LongestStretch:
     return LongestStretch(ActionRuns())
 
 
+@word("no_revisit() or no_revisit(event)")
 def no_revisit(e: Event = anytime) -> Constraint:
     """No state is visited twice.
 

@@ -11,6 +11,7 @@ import numpy as np
 from xmen.constraints.arithmetic import Comparable, LinearComparison, integer
 from xmen.constraints.constraint import Constraint
 from xmen.constraints.terms import CountTerm, LengthTerm
+from xmen.constraints.words import word
 from xmen.errors import ConstraintError
 from xmen.events import LARGEST, Event, require_event
 
@@ -68,6 +69,7 @@ def _fraction_text(value: Fraction) -> str:
     return decimal if Fraction(decimal) == value else f"{value.numerator}/{value.denominator}"
 
 
+@word("share(event)")
 def share(event: Event) -> Share:
     """The share of visited states at which the event holds.
 

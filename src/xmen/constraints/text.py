@@ -16,10 +16,11 @@ from keyword import iskeyword
 from typing import Any, NoReturn
 
 from xmen.constraints._source import TOO_DEEP, Source
-from xmen.constraints._vocabulary import ANYTIME, ARITHMETIC, COMPARISONS, FUNCTIONS, JOINS, WITHOUT_TEXT
+from xmen.constraints._vocabulary import ANYTIME, ARITHMETIC, COMPARISONS, JOINS, WITHOUT_TEXT
 from xmen.constraints.arithmetic import COMPARE, Comparable, LinearForm
 from xmen.constraints.constraint import Constraint
 from xmen.constraints.ltlf import ltlf
+from xmen.constraints.words import FUNCTIONS
 from xmen.errors import ConstraintError, ConstraintSyntaxError
 from xmen.events import EVENT_IS_NO_CONSTRAINT, LARGEST, PRECEDENCE, Event, anytime
 
@@ -49,7 +50,7 @@ def parse_constraint(text: str, names: Mapping[str, Event | Constraint] | None =
 
     Examples
     --------
-    >>> from xmen.constraints import at
+    >>> from xmen import at
     >>> parse_constraint("visit(shop) & (count(at(3)) <= 2)", {"shop": at(7, 8)})
     visit(at(7, 8)) & (count(at(3)) <= 2)
     """
@@ -63,7 +64,7 @@ def parse_constraint(text: str, names: Mapping[str, Event | Constraint] | None =
 def parse_event(text: str, names: Mapping[str, Event] | None = None) -> Event:
     """The event that the text spells: the inverse of `str(event)`, with `names` for events of your own.
 
-    >>> from xmen.constraints import at
+    >>> from xmen import at
     >>> parse_event("~shop & doing(0)", {"shop": at(7, 8)})
     ~at(7, 8) & doing(0)
     """

@@ -13,8 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
-from xmen.constraints import count, first, never, visit
+from xmen.constraints.arithmetic import count
 from xmen.constraints.constraint import Constraint
+from xmen.constraints.occurrence import first, never, visit
 from xmen.engines.choose import distribution
 from xmen.rewards import Floats
 from xmen.worlds import GridWorld, Trajectory
