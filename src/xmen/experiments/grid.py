@@ -12,7 +12,7 @@ import numpy as np
 
 from xmen.baselines.constraint_inference import ConstraintInference
 from xmen.baselines.maxent import MaxEntIRL
-from xmen.constraints import visit
+from xmen.constraints.occurrence import visit
 from xmen.engines.choose import distribution
 from xmen.engines.exact import ExactDistribution
 from xmen.experiments import grid_figures as figures
