@@ -179,3 +179,57 @@ def test_a_damaged_policy_is_refused(tmp_path: Path) -> None:
     file.write_bytes(seal(file.read_bytes()))
     with pytest.raises(xm.StorageError, match=r"damaged.*lucky"):
         xm.load(tmp_path / "policy")
+
+
+@pytest.mark.parametrize("case", range(cases(30)))
+def test_what_comes_by_itself_costs_nothing(case: int) -> None:
+    """p below the validity without rules: no bonus is paid."""
+    world, _, rule, reward, discount, tree = drawn(case)
+    free = solve(tree, reward, discount, "bonus", 0.0)
+    policy = xm.plan(world, rule, reward, max(0.0, free.validity - 0.02), discount)
+    assert policy.behaviour.aim.bonus == 0.0
+    assert policy.validity == pytest.approx(free.validity, abs=1e-9)
+
+
+def test_a_lost_way_may_be_longer_than_every_complete_trajectory() -> None:
+    """No horizon: the goal is one action away, and a dead end three."""
+    rows = [(0, 0, 1, 1.0), (0, 1, 2, 0.5), (0, 1, 1, 0.5), (2, 0, 3, 1.0), (2, 1, 4, 1.0), (3, 0, 4, 1.0)]
+    world = xm.MDP(5, 2, rows, start=0, terminal=[1])
+    tree = Tree(world, None)
+    reward = np.random.default_rng(0).normal(size=(5, 2))
+    assert world.max_length == 1
+    assert_same(xm.plan(world, None, reward, 0.0), solve(tree, reward, 1.0, "bonus", 0.0), reward, 1.0)
+    assert {len(tau) for tau in xm.plan(world, None, reward, 0.0, seed=0).rollout(200)} == {1, 2, 3}
+
+
+def test_log_prob_of_what_cannot_be() -> None:
+    world = xm.MDP(3, 2, [(0, 0, 1, 0.5), (0, 0, 0, 0.5), (0, 1, 2, 1.0)], start=0, terminal=[1, 2], horizon=2)
+    policy = xm.plan(world, None, None, 0.0)
+    assert policy.log_prob(xm.Trajectory([0], [])) == 0.0  # nothing was chosen yet
+    assert policy.log_prob(xm.Trajectory([0, 0], [0])) == pytest.approx(policy.log_prob(xm.Trajectory([0, 1], [0])))
+    for states, actions in (([0, 2], [0]), ([1], []), ([0, 1, 2], [0, 0]), ([0, 0, 0, 1], [0, 0, 0]), ([9, 1], [0])):
+        assert policy.log_prob(xm.Trajectory(states, actions)) == -np.inf
+    with pytest.raises(EngineError, match="log_prob takes a Trajectory"):
+        policy.log_prob([0, 1])
+
+
+@pytest.mark.parametrize("validity", ["best", 0.5])
+def test_layers_that_do_not_fit_are_made_again(monkeypatch: pytest.MonkeyPatch, validity: object) -> None:
+    grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), horizon=17, slip=0.1)
+    rule = xm.visit(grid.at((0, 3))).named("the corner")
+    reward = np.random.default_rng(0).normal(size=(16, 4)) - 1.0
+    kept = xm.plan(grid, rule, reward, validity, 0.95)
+    monkeypatch.setattr("xmen.policies.behaviour.LAYER_BYTES", 1)
+    again = xm.plan(grid, rule, reward, validity, 0.95)
+    assert len(again.behaviour._kept) < 8
+    assert again.validity == kept.validity
+    assert np.array_equal(again.visits(), kept.visits())
+    assert again.rollout(20, seed=0) == kept.rollout(20, seed=0)
+    tau = kept.rollout(1, seed=2)[0]
+    assert again.log_prob(tau) == kept.log_prob(tau)
+
+
+def test_what_is_too_large_says_so() -> None:
+    grid = xm.GridWorld(9, 9, start=(0, 0), goal=(8, 8), horizon=30, slip=0.1)
+    with pytest.raises(xm.ProductTooLargeError, match=r"max_nodes = 100 .*\n.*\n.*\n.*shorten the horizon\.$"):
+        xm.plan(grid, xm.longest_repeat() <= 4, None, "best", max_nodes=100)

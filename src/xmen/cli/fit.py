@@ -164,4 +164,5 @@ def _print(report: dict[str, Any]) -> None:
         title = "learned weights" + (f" (the largest {MOST_SHOWN}, {more} more: see --json)" if more else "")
         shown = largest if more else weights.items()
         print_table(title, ["feature", "weight"], [(name, f"{weight:+.4f}") for name, weight in shown])
-    print_facts({"saved": report["model"], "next": f"xmen sample {report['model']};  xmen plot {report['model']}"})
+    after = "plan" if report["learner"] == "causal" else "plot"
+    print_facts({"saved": report["model"], "next": f"xmen sample {report['model']};  xmen {after} {report['model']}"})

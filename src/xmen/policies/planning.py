@@ -8,7 +8,7 @@ import numpy as np
 
 from xmen.constraints.constraint import Constraint
 from xmen.engines.diagnosis import node_budget
-from xmen.errors import EngineError
+from xmen.errors import EngineError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
 from xmen.policies.behaviour import BEST, SURE, Aim, Behaviour
 from xmen.policies.game import Floats, Game, game_of
@@ -30,7 +30,11 @@ def make_game(world: MDP, constraint: Constraint | None, max_nodes: int | None =
     if length is None:
         raise EngineError(NEEDS_HORIZON)
     compiled = CompiledConstraint(constraint, world, ends_anywhere=True)
-    return game_of(build_complete_product(compiled, node_budget(max_nodes), length))
+    try:
+        return game_of(build_complete_product(compiled, node_budget(max_nodes), length))
+    except ProductTooLargeError as error:
+        # Other engines answer for trajectories; a policy has to know every one of its nodes.
+        raise ProductTooLargeError(str(error).split(", or let it reject")[0].rstrip(".") + ".") from None
 
 
 def read_validity(validity: object) -> str | float:
