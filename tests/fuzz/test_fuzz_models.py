@@ -1,0 +1,102 @@
+"""Damaged model folders and checkpoints: each is an answer or an XmenError (see limits.py).
+
+Damage to bytes is caught by the checksum; to look behind it, documents are also rewritten and sealed again.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import xmen as xm
+from fuzz.edits import PLACES, edited, edits, rewritten
+from fuzz.limits import fuzzing, limited
+from xmen.storage.models import ARRAYS, MODEL
+from xmen.storage.sealing import DOCUMENT, sealed_arrays, sealed_json, unpack_arrays
+
+FILES = [MODEL, ARRAYS]
+GRID = xm.GridWorld(3, 3, (0, 0), (2, 2), moves=("up", "right"))
+FEATURES = np.zeros((9, 2, 2))
+FEATURES[:, 0, 0] = 1.0
+FEATURES[4, :, 1] = 1.0
+WALK = xm.Trajectory([0, 1, 4, 7, 8], [1, 0, 0, 1])
+OTHER = xm.Trajectory([0, 3, 6, 7, 8], [0, 0, 1, 1])
+
+
+def learner(**settings: Any) -> xm.XMEN:
+    return xm.XMEN(GRID, [xm.never(GRID.at((2, 0)))], features=FEATURES, l2=0.1, **settings)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    learner().fit([WALK, OTHER]).save(folder / "model")
+    learner(checkpoint=folder / "run.safetensors", checkpoint_every=1).fit([WALK, OTHER])
+    return folder
+
+
+def use(folder: Path) -> None:
+    """Load the model and ask it something."""
+    with limited():
+        model = xm.load(folder)
+        model.score([WALK])
+        model.sample(1, seed=0)
+
+
+@given(damaged=st.sampled_from(FILES), changes=edits())
+@fuzzing(2)
+def test_models_with_other_bytes(saved, damaged, changes):
+    folder = saved / "bytes"
+    folder.mkdir(exist_ok=True)
+    for file in FILES:
+        data = (saved / "model" / file).read_bytes()
+        (folder / file).write_bytes(edited(data, changes) if file == damaged else data)
+    use(folder)
+
+
+@given(changes=PLACES)
+@fuzzing(2)
+def test_models_that_say_something_else(saved, changes):
+    folder = saved / "sealed"
+    folder.mkdir(exist_ok=True)
+    (folder / ARRAYS).write_bytes((saved / "model" / ARRAYS).read_bytes())
+    document = json.loads((saved / "model" / MODEL).read_bytes())
+    kept = {key: document.pop(key) for key in ("sha256", "format", "format_version", "files", "class")}
+    document = rewritten(document, changes)
+    kept.pop("sha256")
+    if isinstance(document, dict):
+        (folder / MODEL).write_bytes(sealed_json({**kept, **document}))
+        use(folder)
+
+
+def resume(file: Path) -> None:
+    """Go on from a checkpoint, for a few iterations at most."""
+    with limited():
+        learner(checkpoint=file, checkpoint_every=1, resume=True, max_iter=3).fit([WALK, OTHER])
+
+
+@given(changes=edits())
+@fuzzing(2)
+def test_checkpoints_with_other_bytes(saved, changes):
+    file = saved / "bytes.safetensors"
+    file.write_bytes(edited((saved / "run.safetensors").read_bytes(), changes))
+    resume(file)
+
+
+@given(changes=PLACES)
+@fuzzing(2)
+def test_checkpoints_that_say_something_else(saved, changes):
+    file = saved / "sealed.safetensors"
+    arrays = unpack_arrays((saved / "run.safetensors").read_bytes(), file)
+    document = json.loads(arrays.pop(DOCUMENT).tobytes())
+    kept = {key: document.pop(key) for key in ("format", "format_version", "identity")}
+    document = rewritten(document, changes)
+    if isinstance(document, dict):
+        file.write_bytes(sealed_arrays(arrays, {**kept, **document}))
+        resume(file)
