@@ -4,6 +4,7 @@ problem.toml                        the problem with the learned weights, a prob
 model.json, arrays.safetensors      the model, which refers to the problem file: `xm.load(folder)` reads both
 problem_demos.csv, ...              what the problem file names
 checkpoint.safetensors              while a fit is not finished: `xmen fit --resume` goes on from it
+last_state.safetensors              of a fit that ended before it converged: `xmen fit --resume --max-iter MORE` goes on
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from xmen.storage.models import PROBLEM, has_model, save_with_problem
 from xmen.worlds import MDP, GridWorld
 
 CHECKPOINT = "checkpoint.safetensors"
+LAST_STATE = "last_state.safetensors"
 
 
 def claim(folder: Path, path: Path, problem: Problem, force: bool = False) -> Path:
@@ -84,6 +86,21 @@ def _same_world(one: MDP, other: MDP) -> bool:
     if isinstance(one, GridWorld):
         names += ["width", "moves", "walls"]
     return type(one) is type(other) and all(np.array_equal(getattr(one, n), getattr(other, n)) for n in names)
+
+
+def continued(checkpoint: Path) -> Path:
+    """Where `--resume` goes on: the checkpoint of an unfinished run, else the state in which the last one ended."""
+    last = checkpoint.with_name(LAST_STATE)
+    return last if last.exists() and not checkpoint.exists() else checkpoint
+
+
+def put_away(checkpoint: Path, converged: bool) -> None:
+    """After a fit that came to its end: keep its state only where more iterations could go on from it."""
+    last = checkpoint.with_name(LAST_STATE)
+    if checkpoint.exists():
+        checkpoint.replace(last)
+    if converged:
+        last.unlink(missing_ok=True)
 
 
 def release(folder: Path) -> None:

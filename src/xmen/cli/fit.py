@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from xmen.baselines.constraint_inference import ConstraintInference
-from xmen.cli._folder import claim, release, save_model
+from xmen.cli._folder import LAST_STATE, claim, continued, put_away, release, save_model
 from xmen.cli._learners import Choice, bar_length, check_choice, make_learner
 from xmen.cli._names import named_features, with_names
 from xmen.cli._output import STOPPED, YES, print_facts, print_json, print_notes, print_table, working
@@ -19,6 +19,7 @@ from xmen.cli._source import open_problem
 from xmen.cli.check import check_demonstrations
 from xmen.errors import InvalidDemonstrationError
 from xmen.learners.base import Learner
+from xmen.methods.table import read_method
 from xmen.notices import InterruptedWarning
 from xmen.problem import Problem
 from xmen.worlds import Trajectory
@@ -44,6 +45,8 @@ def run_fit(
         trajectories, dropped = keep_valid(problem, trajectories)
     folder = Path(f"{path.stem}_model") if out is None else out
     checkpoint = claim(folder, path, problem, force)
+    if choice.resume:
+        checkpoint = continued(checkpoint)
     try:
         model, notes, interrupted = _learn(problem, trajectories, replace(choice, checkpoint=checkpoint))
     except InvalidDemonstrationError as error:
@@ -58,7 +61,7 @@ def run_fit(
     inferred = isinstance(model, ConstraintInference)  # its reward was given, not learned
     save_model(model, problem if inferred else replace(problem, reward=model.reward_), folder)
     if not interrupted:
-        checkpoint.unlink(missing_ok=True)
+        put_away(checkpoint, bool(model.converged_) or not goes_on(model))
     report: dict[str, Any] = {
         "problem": str(path),
         "model": str(folder),
@@ -81,10 +84,18 @@ def run_fit(
         print_notes([_dropped_text(dropped)])
     print_notes([] if as_json else notes)
     if not interrupted:
+        if (folder / LAST_STATE).exists() and not as_json:
+            print_notes(["the same command with --resume and a larger --max-iter goes on from here"])
         return YES
     resumes = "; the same command with --resume goes on" if checkpoint.exists() else ""
     print_notes([f"stopped by Ctrl-C: the model has what was learned in {model.n_iter_} iterations{resumes}"])
     return STOPPED
+
+
+def goes_on(model: Learner) -> bool:
+    """Whether more iterations can follow those of a finished fit."""
+    method = read_method(getattr(model, "method_", "auto"))
+    return hasattr(model, "checkpoint") and not (method is not None and method.plans_with_max_iter)
 
 
 def _learn(problem: Problem, demos: list[Trajectory], choice: Choice) -> tuple[Learner, list[str], bool]:

@@ -247,6 +247,7 @@ class CausalXMEN(Learner):
         if self.checkpoint is None:
             return None
         settings = {name: value for name, value in self.get_params(deep=False).items() if name not in PROGRESS}
+        settings.pop("max_iter")  # more iterations go on where fewer have ended
         identity = run_identity(settings, demos)
         return Checkpoint(self.checkpoint, self.checkpoint_every, self.resume, identity)
 

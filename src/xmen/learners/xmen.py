@@ -350,5 +350,7 @@ class XMEN(Learner):
         if self.checkpoint is None:
             return None
         settings = {name: value for name, value in self.get_params(deep=False).items() if name not in NOT_PART_OF_A_RUN}
+        if not method.plans_with_max_iter:
+            settings.pop("max_iter")
         identity = run_identity({**settings, **method.chosen(), "method": method.name}, demos)
         return Checkpoint(self.checkpoint, self.checkpoint_every, self.resume, identity)

@@ -50,6 +50,7 @@ class Cells(Method):
 
     name = "cells"
     default_max_iter = DEFAULT_MAX_ITER
+    plans_with_max_iter = True  # the last round only judges
 
     def __post_init__(self) -> None:
         require_whole("n_cells", self.n_cells, least=2)

@@ -24,6 +24,7 @@ class Method(Options, ABC):
     name: ClassVar[str]
     default_max_iter: ClassVar[int]
     takes_every_step: ClassVar[bool] = False  # does all of max_iter iterations, and does not stop before
+    plans_with_max_iter: ClassVar[bool] = False  # steps depend on how many there will be: none can be added later
     takes_trips: ClassVar[bool] = False  # learns from demonstrations with a start and a goal of their own
     keeps_fixed: ClassVar[bool] = False  # learns some weights while others are fixed
 

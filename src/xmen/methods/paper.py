@@ -127,6 +127,7 @@ class Paper(Method):
 
     name = "paper"
     default_max_iter = 500
+    plans_with_max_iter = True
     takes_every_step = True
 
     def __post_init__(self) -> None:

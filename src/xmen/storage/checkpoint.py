@@ -93,6 +93,11 @@ class Checkpoint:
         stored = stored if isinstance(stored, dict) else {}
         other = sorted(k for k in {*stored, *self.identity} if stored.get(k) != self.identity.get(k))
         if other or document.get("state_type") != state_type:
+            if other == ["max_iter"]:
+                raise StorageError(
+                    f"{self.file} is a checkpoint of another run: max_iter differ, and this method plans its steps by "
+                    "it. Resume with the same max_iter, or start the fit anew."
+                )
             raise StorageError(
                 f"{self.file} is a checkpoint of another run: {', '.join(other) or 'the method'} differ. Resume with "
                 "the same settings and demonstrations, or choose another checkpoint path."
