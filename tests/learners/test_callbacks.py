@@ -208,7 +208,7 @@ def test_places_that_cannot_be_written(tmp_path):
 
 def test_without_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard.summary", None)  # importing it now fails
-    with pytest.raises(xm.MissingExtraError, match=r'TensorBoard needs tensorboard, .*"xmen\[tensorboard\]"'):
+    with pytest.raises(xm.MissingExtraError, match=r'TensorBoard needs tensorboard, .*"xmen-irl\[tensorboard\]"'):
         xm.TensorBoard(tmp_path)
 
 

@@ -203,7 +203,7 @@ def test_without_torch_an_error_names_the_extra(tmp_path, monkeypatch):
     task = grid_task(4)
     fitted(xm.NeuralReward(layers(), task[2]), task).save(tmp_path / "m")
     monkeypatch.setitem(sys.modules, "torch", None)  # importing it now fails
-    with pytest.raises(xm.MissingExtraError, match=r'pip install "xmen\[neural\]"'):
+    with pytest.raises(xm.MissingExtraError, match=r'pip install "xmen-irl\[neural\]"'):
         xm.load(tmp_path / "m")
 
 

@@ -163,7 +163,7 @@ def test_without_torch_an_error_names_the_extra(monkeypatch: pytest.MonkeyPatch)
     grid, _ = task()
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "torch", None)  # importing it now fails
-        with pytest.raises(MissingExtraError, match=r'NeuralReward needs torch.*pip install "xmen\[neural\]"'):
+        with pytest.raises(MissingExtraError, match=r'NeuralReward needs torch.*pip install "xmen-irl\[neural\]"'):
             NeuralReward(object(), inputs(grid))
         with pytest.raises(MissingExtraError, match="ConvReward needs torch"):
             ConvReward(grid, np.zeros((1, 3, 4)))

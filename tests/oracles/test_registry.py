@@ -31,7 +31,9 @@ def test_the_list_of_installed_oracles_has_versions() -> None:
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_missing_solver_names_its_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, PACKAGES[name], None)
-    with pytest.raises(MissingExtraError, match=rf'oracle="{name}" needs {PACKAGES[name]}.*"xmen\[{name}\]"') as caught:
+    with pytest.raises(
+        MissingExtraError, match=rf'oracle="{name}" needs {PACKAGES[name]}.*"xmen-irl\[{name}\]"'
+    ) as caught:
         make_oracle(name, formula_of([[1]], 1))
     assert caught.value.extra == name
 

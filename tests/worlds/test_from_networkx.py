@@ -132,5 +132,5 @@ def test_questions_that_have_no_answer() -> None:
 
 def test_without_networkx_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "networkx", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "xmen\[networkx\]"'):
+    with pytest.raises(MissingExtraError, match=r'pip install "xmen-irl\[networkx\]"'):
         MDP.from_networkx(object(), 0, 1)

@@ -140,6 +140,7 @@ def load_model(path: str | os.PathLike[str], module: Any, parts_of: Callable[[Pa
         # A class whose settings had other names before reads those itself.
         model = getattr(CLASSES[name], "from_settings", CLASSES[name])(**settings)
         _check(settings, learned)
+        getattr(model, "_check_settings", lambda: None)()  # as `fit` does: nothing else would, before it answers
     except (StorageError, MissingExtraError):
         raise
     except FOREIGN as error:
