@@ -34,9 +34,11 @@ from xmen.errors import EngineError
 from xmen.methods.certificate import Certificate
 from xmen.methods.identify import warn_undetermined
 from xmen.methods.method import Method
-from xmen.methods.network_run import NeuralRun
+from xmen.methods.network_run import DEFAULT_MAX_ITER as NETWORK_MAX_ITER
+from xmen.methods.network_run import NeuralRun, train
 from xmen.methods.network_training import Training
 from xmen.methods.paper_bounds import compute_bounds, gradient_factor, largest_step, warn_outside
+from xmen.methods.paper_network import PaperLikelihood
 from xmen.methods.proposal import (
     Pool,
     Proposal,
@@ -154,10 +156,10 @@ class Paper(Method):
                 "method='paper' with given='start' makes no sense: Algorithm 1 draws from the joint distribution. Use "
                 "method='exact' or 'cells', or leave given out."
             )
-        if network:
+        if network and (self.proposal != "fixed" or self.learning_rate is not None or self.start is not None):
             raise EngineError(
-                "method='paper' is for linear rewards: its step and its guarantee are those of theta . f. Train a "
-                "network with method='exact' or 'cells', or give features."
+                "method='paper' with a network takes the steps of its training: proposal, learning_rate and start are "
+                "for linear rewards. Leave them out, and set training=xm.Training(...)."
             )
 
     def run(self, task: Task, settings: FitSettings) -> PaperRun:
@@ -165,7 +167,20 @@ class Paper(Method):
         return PaperRun(task, self, settings, base)
 
     def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:
-        raise EngineError("method='paper' is for linear rewards.")  # `check` has said it in full
+        base = Chooser(task.demos.walks.world, task.constraint, None, task.discount, None, settings.engine).joint_xor()
+        deterministic = base.world.deterministic
+        default_delta = DEFAULT_DELTA if deterministic else DEFAULT_DELTA_WEIGHTED
+        failure = DEFAULT_FAILURE if self.failure is None else float(self.failure)
+        likelihood = PaperLikelihood(
+            base,
+            task.demos,
+            int(self.n_samples),
+            self.n_demonstrations,
+            default_delta if self.delta is None else float(self.delta),
+            failure / settings.most_iterations(NETWORK_MAX_ITER),
+            self.self_normalised,
+        )
+        return train(likelihood, reward, training, settings, None)
 
 
 class PaperRun(Run[PaperState]):
