@@ -11,7 +11,7 @@ from reference import holds, positions
 from strategies import EVENT_NAMES, FormulaRules, NumpyChoices, cases, random_trajectory, spell
 from xmen import anytime, at, ltlf, visit
 from xmen.constraints._formula import read_formula
-from xmen.constraints._sure import ListedMachine, settle
+from xmen.constraints._sure import SettledMachine, settle
 from xmen.constraints.ltlf import Progression
 from xmen.constraints.verdict import Sure
 from xmen.errors import ConstraintError, ConstraintSyntaxError
@@ -95,7 +95,7 @@ def test_machines_too_large_to_list_answer_the_same_but_later():
         temporal = FormulaRules(NumpyChoices(rng), 3, 2).temporal(EVENT_NAMES, 4)
         plain = Progression(read_formula(spell(temporal), EVENTS), EVENT_NAMES)
         listed = settle(plain, 3)
-        assert isinstance(listed, ListedMachine)
+        assert isinstance(listed, SettledMachine)
         assert settle(plain, 3, max_steps=0) is plain
         for word in words(rng, 8, 10):
             answer, sure = run(plain, word)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import xmen as xm
-from xmen.constraints._source import Source
+from xmen.constraints._source import SourceText
 from xmen.problem import Problem
 
 
@@ -45,7 +45,7 @@ def test_a_text_of_many_states_is_read_back():
     """Where each node stands is counted once per line, not once per node: 90,000 states took 8 s."""
     wide = xm.never(xm.at(*range(90_000))).named("überall")
     assert xm.parse_constraint(str(wide)) == wide
-    source = Source("at(" + ", ".join(["ﬁ"] * 500) + ")")
+    source = SourceText("at(" + ", ".join(["ﬁ"] * 500) + ")")
     call = source.parse()
     starts = [source.start(argument) for argument in call.args]
     assert starts == [3 + 3 * i for i in range(500)]

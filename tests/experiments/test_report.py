@@ -9,7 +9,7 @@ import pytest
 from xmen import XmenError
 from xmen.cli.reproduce import run_reproduce
 from xmen.experiments import reproduce
-from xmen.experiments.notebook import Notebook, Record
+from xmen.experiments.notebook import Findings, Notebook
 from xmen.experiments.report import html
 
 TIMES = re.compile(r"<!-- times -->.*?<!-- /times -->", re.S)
@@ -31,7 +31,7 @@ def tiny(folder, *, told=None):
 
 def test_a_record_survives_its_file(tmp_path):
     record = tiny(tmp_path)
-    assert Record.read(tmp_path / "tiny.json") == record
+    assert Findings.read(tmp_path / "tiny.json") == record
 
 
 def test_only_whole_records_are_read(tmp_path):
@@ -39,10 +39,10 @@ def test_only_whole_records_are_read(tmp_path):
     path = tmp_path / "tiny.json"
     text = path.read_text()
     path.write_text(text[: len(text) // 2])
-    assert Record.read(path) is None
+    assert Findings.read(path) is None
     path.write_text(json.dumps({**json.loads(text), "format": 99}))
-    assert Record.read(path) is None
-    assert Record.read(tmp_path / "nothing.json") is None
+    assert Findings.read(path) is None
+    assert Findings.read(tmp_path / "nothing.json") is None
 
 
 def test_cells_are_formatted_and_missing_ones_marked(tmp_path):
@@ -80,7 +80,7 @@ def test_an_unknown_experiment_is_refused_before_anything_is_written(tmp_path):
 def test_the_command_puts_figures_directly_in_the_folder_and_ends_with_the_table(tmp_path, capsys):
     settings = {"quick": True, "out": tmp_path, "seed": 0, "data": None, "as_json": False}
     assert run_reproduce("figure1", **settings) == 0
-    record = Record.read(tmp_path / "figure1.json")
+    record = Findings.read(tmp_path / "figure1.json")
     assert all((tmp_path / picture.file).stat().st_size > 0 for picture in record.pictures)
     printed = capsys.readouterr().out
     assert printed.index(record.pictures[-1].file) < printed.rindex(record.tables[-1].title)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from xmen.cli._output import YES, print_json
 from xmen.experiments import EXPERIMENTS, reproduce
-from xmen.experiments.notebook import Record, Tell
+from xmen.experiments.notebook import Findings, Tell
 from xmen.experiments.report import write_report
 
 FILE_WIDTH = 110  # columns, where the output is no terminal
@@ -30,7 +30,7 @@ def run_reproduce(
 
     matplotlib.use("Agg")
     names = EXPERIMENTS if name == "all" else (name,)
-    records: list[Record] = []
+    records: list[Findings] = []
     for one in names:
         record = _finished(one, out, quick, seed, data) if resume else None
         if record is None:
@@ -51,9 +51,9 @@ def run_reproduce(
     return YES
 
 
-def _finished(name: str, out: Path, quick: bool, seed: int, data: Path | None) -> Record | None:
+def _finished(name: str, out: Path, quick: bool, seed: int, data: Path | None) -> Findings | None:
     """What an earlier run with the same settings has left, when all of it is there."""
-    record = Record.read(out / f"{name}.json")
+    record = Findings.read(out / f"{name}.json")
     asked = (quick, seed, None if data is None else str(data))
     if record is None or (record.quick, record.seed, record.data) != asked:
         return None
@@ -75,7 +75,7 @@ def _progress(name: str) -> Iterator[Tell]:
         yield tell
 
 
-def _print(record: Record, out: Path) -> None:
+def _print(record: Findings, out: Path) -> None:
     """What it says, the pictures that were made, and the tables; the last one ends the run."""
     console = Console(highlight=False)
     if not console.is_terminal:

@@ -38,11 +38,11 @@ _HINTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Formula:
+class TemporalFormula:
     """An operator with its operands; the name of an event where the operator is `NAME`."""
 
     operator: str
-    parts: tuple[Formula, ...] = ()
+    parts: tuple[TemporalFormula, ...] = ()
     name: str = ""
 
     def names(self) -> set[str]:
@@ -56,11 +56,11 @@ class _Token(NamedTuple):
     is_word: bool
 
 
-def read_formula(text: str, known: Collection[str]) -> Formula:
+def read_formula(text: str, known: Collection[str]) -> TemporalFormula:
     """The tree of the text, in which only the `known` event names may appear.
 
     >>> read_formula("F a", ["a"])
-    Formula(operator='F', parts=(Formula(operator='name', parts=(), name='a'),), name='')
+    TemporalFormula(operator='F', parts=(TemporalFormula(operator='name', parts=(), name='a'),), name='')
     """
     return _Reader(text, known).read()
 
@@ -99,7 +99,7 @@ class _Reader:
         self.position += 1
         return token
 
-    def read(self) -> Formula:
+    def read(self) -> TemporalFormula:
         formula = self._binary(0)
         if self.token.text == ")":
             self._fail("this bracket closes nothing", self.token.offset)
@@ -107,7 +107,7 @@ class _Reader:
             self._fail(f"an operator (& | -> <-> U R) must stand before `{self.token.text}`", self.token.offset)
         return formula
 
-    def _binary(self, loosest: int) -> Formula:
+    def _binary(self, loosest: int) -> TemporalFormula:
         """Operands joined by operators that bind as tightly as level `loosest`, or more."""
         formula = self._operand()
         while LEVELS.get(self.token.text, -1) >= loosest:
@@ -117,7 +117,7 @@ class _Reader:
             formula = _join(operator, formula, rest)
         return formula
 
-    def _nested(self, loosest: int) -> Formula:
+    def _nested(self, loosest: int) -> TemporalFormula:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             self._fail(f"more than {MAX_DEPTH} operators are nested; split the formula", self.token.offset)
@@ -125,10 +125,10 @@ class _Reader:
         self.depth -= 1
         return formula
 
-    def _operand(self) -> Formula:
+    def _operand(self) -> TemporalFormula:
         token = self._take()
         if token.text in UNARY:
-            return Formula(token.text, (self._nested(OPERAND),))
+            return TemporalFormula(token.text, (self._nested(OPERAND),))
         if token.text == "(":
             formula = self._nested(0)
             if self._take().text != ")":
@@ -138,13 +138,13 @@ class _Reader:
                 self._fail(f"expected an operator or `)` before `{self.token.text}`", self.token.offset)
             return formula
         if token.text in CONSTANTS:
-            return Formula(token.text)
+            return TemporalFormula(token.text)
         if not token.is_word or token.text in RESERVED:
             found = f"found `{token.text}`" if token.text else "the formula ends"
             self._fail(f"expected an event name, true, false, ! X N F G or `(`, but {found}", token.offset)
         if token.text not in self.known:
             self._unknown(token)
-        return Formula(NAME, name=token.text)
+        return TemporalFormula(NAME, name=token.text)
 
     def _unknown(self, token: _Token) -> NoReturn:
         known = ", ".join(sorted(self.known)) or "none; give them as in ltlf('F(a)', a=at(3))"
@@ -157,8 +157,8 @@ class _Reader:
         self._fail(f"unknown event `{token.text}`{hint} (known events: {known})", token.offset)
 
 
-def _join(operator: str, left: Formula, right: Formula) -> Formula:
+def _join(operator: str, left: TemporalFormula, right: TemporalFormula) -> TemporalFormula:
     if operator not in ("&", "|"):
-        return Formula(operator, (left, right))
+        return TemporalFormula(operator, (left, right))
     flat = (f for side in (left, right) for f in (side.parts if side.operator == operator else (side,)))
-    return Formula(operator, tuple(flat))
+    return TemporalFormula(operator, tuple(flat))

@@ -28,7 +28,7 @@ def syntax_error(message: str, text: str, offset: int) -> ConstraintSyntaxError:
     return ConstraintSyntaxError(f"{message}\n{carets}", text, offset)
 
 
-class Source:
+class SourceText:
     """The text, its tree, and errors that put a caret under a spot of it."""
 
     def __init__(self, text: str) -> None:

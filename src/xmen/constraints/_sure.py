@@ -31,7 +31,7 @@ class RowMachine(Protocol):
         """Whether the trajectory may end here; `state` is never a `Sure` one."""
 
 
-class ListedMachine:
+class SettledMachine:
     """The smallest machine with the same answers: its states are numbers, and `Sure` where nothing is open.
 
     Any row counts as possible at any position, and a trajectory may end after any of them.
@@ -86,7 +86,7 @@ def _list(machine: RowMachine, n_events: int, max_steps: int) -> tuple[NDArray[n
     return np.array(table), np.array(accepting)
 
 
-def _smallest(table: NDArray[np.int64], accepting: NDArray[np.bool_]) -> ListedMachine:
+def _smallest(table: NDArray[np.int64], accepting: NDArray[np.bool_]) -> SettledMachine:
     """Moore's algorithm: split the states by acceptance, then by the classes of their successors."""
     n_classes, classes = 0, accepting.astype(np.int64)
     while True:
@@ -105,4 +105,4 @@ def _smallest(table: NDArray[np.int64], accepting: NDArray[np.bool_]) -> ListedM
     # than the given start is better: that one may be needed for nothing else.
     same_future = np.flatnonzero(np.all(successors == successors[classes[0]], axis=1)).tolist()
     start = min(same_future, key=lambda state: (not isinstance(states[state], Sure), state == classes[0]))
-    return ListedMachine(states[start], [[states[s] for s in row] for row in successors.tolist()], accepts)
+    return SettledMachine(states[start], [[states[s] for s in row] for row in successors.tolist()], accepts)

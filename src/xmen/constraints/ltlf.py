@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 from keyword import iskeyword
 from typing import TypeAlias
 
-from xmen.constraints._formula import NAME, RESERVED, Formula, read_formula
+from xmen.constraints._formula import NAME, RESERVED, TemporalFormula, read_formula
 from xmen.constraints._sure import RowMachine, settle
 from xmen.constraints.constraint import Constraint
 from xmen.constraints.occurrence import EventLeaf
@@ -50,11 +50,11 @@ class Progression:
     numbers of subformulas, and for the literals "+" and "-" the number of the event.
     """
 
-    def __init__(self, formula: Formula, names: tuple[str, ...]) -> None:
+    def __init__(self, formula: TemporalFormula, names: tuple[str, ...]) -> None:
         self._events = {name: bit for bit, name in enumerate(names)}
         self._nodes: list[tuple[str, tuple[int, ...]]] = []
         self._numbers: dict[tuple[str, tuple[int, ...]], int] = {}
-        self._normal_forms: dict[tuple[Formula, bool], int] = {}
+        self._normal_forms: dict[tuple[TemporalFormula, bool], int] = {}
         self._read: dict[tuple[int, int], Pending] = {}
         self._start: Pending = (False, frozenset([frozenset([self._normal(formula, True)])]))
 
@@ -75,14 +75,14 @@ class Progression:
             self._nodes.append(key)
         return self._numbers[key]
 
-    def _normal(self, formula: Formula, positive: bool) -> int:
+    def _normal(self, formula: TemporalFormula, positive: bool) -> int:
         """The number of the formula, or of its negation, in negation normal form."""
         key = (formula, positive)
         if key not in self._normal_forms:
             self._normal_forms[key] = self._normalise(formula, positive)
         return self._normal_forms[key]
 
-    def _normalise(self, formula: Formula, positive: bool) -> int:
+    def _normalise(self, formula: TemporalFormula, positive: bool) -> int:
         operator, parts = formula.operator, formula.parts
         if operator == NAME:
             return self._node("+" if positive else "-", self._events[formula.name])
@@ -168,7 +168,7 @@ def _smallest(clauses: Iterable[frozenset[int]]) -> Clauses:
 
 
 @lru_cache(maxsize=256)
-def _machine(formula: Formula, names: tuple[str, ...]) -> RowMachine:
+def _machine(formula: TemporalFormula, names: tuple[str, ...]) -> RowMachine:
     return settle(Progression(formula, names), len(names))
 
 
@@ -176,7 +176,7 @@ def _machine(formula: Formula, names: tuple[str, ...]) -> RowMachine:
 class Ltlf(EventLeaf):
     """A temporal formula holds at position 0; bit i of a row is the i-th name in alphabetical order."""
 
-    formula: Formula
+    formula: TemporalFormula
     names: tuple[str, ...]
     watched: tuple[Event, ...]
     spelling: str = field(compare=False)

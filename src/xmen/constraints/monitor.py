@@ -52,7 +52,7 @@ def _unhashable(what: str, value: object) -> ConstraintError:
 
 
 @dataclass(frozen=True, repr=False)
-class Monitor(EventLeaf):
+class MonitorLeaf(EventLeaf):
     """A user's own machine; it has no text form."""
 
     first: Hashable
@@ -141,4 +141,4 @@ def monitor(start: Hashable, step: Step, accepts: Accepts, events: Iterable[Even
     if isinstance(events, Event) or not isinstance(events, Iterable):
         raise ConstraintError(f"{WHERE}: events is a list of events, such as [at(3)]; got {events!r}.")
     watched = tuple(require_event(event, WHERE) for event in events)
-    return Monitor(start, step, accepts, watched)
+    return MonitorLeaf(start, step, accepts, watched)

@@ -15,7 +15,7 @@ from fractions import Fraction
 from keyword import iskeyword
 from typing import Any, NoReturn
 
-from xmen.constraints._source import TOO_DEEP, Source
+from xmen.constraints._source import TOO_DEEP, SourceText
 from xmen.constraints._vocabulary import ANYTIME, ARITHMETIC, COMPARISONS, JOINS, WITHOUT_TEXT
 from xmen.constraints.arithmetic import COMPARE, Comparable, LinearForm
 from xmen.constraints.constraint import Constraint
@@ -77,10 +77,10 @@ def parse_event(text: str, names: Mapping[str, Event] | None = None) -> Event:
         source.fail(TOO_DEEP, 0)
 
 
-def _open(text: object, names: Mapping[str, Event | Constraint] | None, where: str) -> tuple[Source, _Reader]:
+def _open(text: object, names: Mapping[str, Event | Constraint] | None, where: str) -> tuple[SourceText, _Reader]:
     if not isinstance(text, str):
         raise ConstraintSyntaxError(f"{where} reads text; got {text!r} ({type(text).__name__}).")
-    source = Source(text)
+    source = SourceText(text)
     return source, _Reader(source, check_names({} if names is None else names, where))
 
 
@@ -126,7 +126,7 @@ def _kind(value: object) -> str:
 class _Reader:
     """Builds the value of each node; one method per kind of node."""
 
-    def __init__(self, source: Source, names: dict[str, Event | Constraint]) -> None:
+    def __init__(self, source: SourceText, names: dict[str, Event | Constraint]) -> None:
         self.source = source
         self.names = names
         self.depth = 0

@@ -9,10 +9,10 @@ from importlib import import_module
 from pathlib import Path
 
 from xmen.errors import XmenError
-from xmen.experiments.notebook import Notebook, Record, Tell
+from xmen.experiments.notebook import Findings, Notebook, Tell
 from xmen.progress.monitor import all_or_nothing
 
-__all__ = ["EXPERIMENTS", "Notebook", "Record", "reproduce"]
+__all__ = ["EXPERIMENTS", "Findings", "Notebook", "reproduce"]
 
 EXPERIMENTS = ("figure1", "grid", "human", "convergence", "rules")
 """In the order of the paper, and what goes beyond it."""
@@ -26,7 +26,7 @@ def reproduce(
     seed: int = 0,
     data: Path | None = None,
     tell: Tell | None = None,
-) -> Record:
+) -> Findings:
     """Run one experiment: figures and a JSON record go to `folder`, and the record is returned.
 
     Ctrl-C ends it without a record, also in the middle of a fit.

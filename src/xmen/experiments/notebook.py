@@ -65,7 +65,7 @@ class Table:
 
 
 @dataclass
-class Record:
+class Findings:
     """All that an experiment has shown; the report is made of these."""
 
     name: str
@@ -144,7 +144,7 @@ class Notebook:
         tell: Tell | None = None,
     ) -> None:
         self.folder, self.quick, self.seed, self.data = folder, quick, seed, data
-        self.record = Record(name, quick, seed, None if data is None else str(data))
+        self.record = Findings(name, quick, seed, None if data is None else str(data))
         self._tell: Tell = tell or (lambda stage, share: None)
         self._began = time.perf_counter()
 
@@ -191,7 +191,7 @@ class Notebook:
         plain = [[_plain(value) for value in row] for row in rows]
         self.record.tables.append(Table(title, dict(columns), plain, " ".join(note.split()), timed))
 
-    def finish(self) -> Record:
+    def finish(self) -> Findings:
         """Write the record beside the figures, and return it."""
         self.record.times["all"] = time.perf_counter() - self._began
         self.record.write(self.folder / f"{self.record.name}.json")

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from xmen import __version__
-from xmen.experiments.notebook import Picture, Record, Table
+from xmen.experiments.notebook import Findings, Picture, Table
 from xmen.files import write_whole
 
 PACKAGES = ("numpy", "scipy", "numba", "pycryptosat", "matplotlib")
@@ -40,14 +40,14 @@ def versions() -> dict[str, str]:
     return found
 
 
-def write_report(records: Sequence[Record], folder: Path) -> Path:
+def write_report(records: Sequence[Findings], folder: Path) -> Path:
     """`report.html` in the folder that has the figures."""
     path = folder / "report.html"
     write_whole(path, html(records, folder).encode())
     return path
 
 
-def html(records: Sequence[Record], folder: Path) -> str:
+def html(records: Sequence[Findings], folder: Path) -> str:
     """The page."""
     links = "".join(f'<a href="#{escape(one.name)}">{escape(one.name)}</a>' for one in records)
     made_with = _table(Table("versions", {"package": "", "version": ""}, [list(row) for row in versions().items()]))
@@ -63,7 +63,7 @@ def html(records: Sequence[Record], folder: Path) -> str:
     )
 
 
-def _section(record: Record, folder: Path) -> str:
+def _section(record: Findings, folder: Path) -> str:
     mode = "quick" if record.quick else "full"
     again = f"xmen reproduce {record.name}{' --quick' if record.quick else ''} --seed {record.seed}"
     again += f" --data {record.data}" if record.data else ""

@@ -25,7 +25,7 @@ from xmen.oracles.formula import Bits, Parities
 from xmen.product.best import score_range
 from xmen.product.inference import pass_messages
 from xmen.rewards import Floats
-from xmen.sampling import Info, Space, UnfinishedError, UniformWeight, choose_parities, run_tasks, spawn
+from xmen.sampling import Info, Space, UnfinishedError, UniformWeight, choose_parities, run_jobs, spawn
 from xmen.sampling.space import read_cell
 from xmen.worlds.edge_weights import EdgeWeights
 from xmen.worlds.walks import Walks
@@ -74,7 +74,7 @@ class CellReader:
         """n_cells whole cells of m parities, 1 of none; `table` is that of a `tilted` space, None for the plain one."""
         task, seeds = _ReadCell(space, m), spawn(rng, n_cells if m > 0 else 1)
         try:
-            found = dict(enumerate(run_tasks(task, seeds)))
+            found = dict(enumerate(run_jobs(task, seeds)))
         except UnfinishedError as error:  # workers died
             found = error.finished
         cells = [cell for cell in found.values() if cell.rows is not None]

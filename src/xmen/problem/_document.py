@@ -16,7 +16,7 @@ _SHOWN = 60  # characters of a wrong value in a message
 _REQUIRED: Any = object()
 
 
-def read_toml(file: Path) -> Table:
+def read_toml(file: Path) -> TomlTable:
     """The whole file as a table; OSError when it cannot be opened."""
     try:
         # Notepad's byte order mark and line ends are no mistake of the user's.
@@ -27,10 +27,10 @@ def read_toml(file: Path) -> Table:
         raise FileFormatError(f"{file}: not valid TOML: {error}") from None
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{file}: not valid TOML: {in_words(error)}") from None
-    return Table(values, file, "")
+    return TomlTable(values, file, "")
 
 
-class Table:
+class TomlTable:
     """One table of the file. Messages name the file, the table and the key."""
 
     def __init__(self, values: dict[str, Any], file: Path, name: str) -> None:
@@ -162,19 +162,19 @@ class Table:
             self.fail(key, f"there is no file {str(found)!r} (names are relative to the problem file)")
         return found
 
-    def table(self, key: str, default: Any = _REQUIRED) -> Table:
+    def table(self, key: str, default: Any = _REQUIRED) -> TomlTable:
         """A table below this one."""
         value = self._take(key, default, f"a table: write [{key}] on a line of its own")
         if not isinstance(value, dict):
             self._wrong(key, f"a table: write [{key}] on a line of its own", value)
-        return Table(value, self.file, f"[{key}]")
+        return TomlTable(value, self.file, f"[{key}]")
 
-    def tables(self, key: str) -> list[Table]:
+    def tables(self, key: str) -> list[TomlTable]:
         """An array of tables below this one, each numbered from 1; none when the key is missing."""
         value = self._take(key, [], "")
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             self._wrong(key, f"tables: write [[{key}]] with two brackets before each", value)
-        return [Table(item, self.file, f"[[{key}]] number {k}") for k, item in enumerate(value, start=1)]
+        return [TomlTable(item, self.file, f"[[{key}]] number {k}") for k, item in enumerate(value, start=1)]
 
     def finish(self) -> None:
         """Refuse keys that were never asked for, with the closest one that exists."""

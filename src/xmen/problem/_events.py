@@ -8,12 +8,12 @@ from typing import Any
 from xmen.constraints.text import check_names, parse_event
 from xmen.errors import ConstraintError, ConstraintSyntaxError
 from xmen.events import At, Doing, Event, at
-from xmen.problem._document import Table
+from xmen.problem._document import TomlTable
 from xmen.worlds import MDP, GridWorld
 from xmen.worlds.from_networkx import GraphWorld
 
 
-def read_events(table: Table, world: MDP) -> dict[str, Event]:
+def read_events(table: TomlTable, world: MDP) -> dict[str, Event]:
     """All events in the order of the file; each may use those above it."""
     events: dict[str, Event] = {}
     table.allow(*table.values)
@@ -26,7 +26,7 @@ def read_events(table: Table, world: MDP) -> dict[str, Event]:
     return events
 
 
-def read_event(table: Table, name: str, value: object, world: MDP, names: Mapping[str, Event]) -> Event:
+def read_event(table: TomlTable, name: str, value: object, world: MDP, names: Mapping[str, Event]) -> Event:
     """One event from its text or from its inline table."""
     if isinstance(value, str):
         with table.explaining(name):
@@ -38,7 +38,7 @@ def read_event(table: Table, name: str, value: object, world: MDP, names: Mappin
         forms += ['{ nodes = ["a", ...] }']
     if not isinstance(value, dict) or not value:
         table.fail(name, f"expected {', or '.join(forms)}, got {value!r:.60}")
-    inner = Table(value, table.file, f"{table.name}, {name}")
+    inner = TomlTable(value, table.file, f"{table.name}, {name}")
     parts: list[Event] = []
     if isinstance(world, GridWorld):
         cells, moves = inner.cells("cells", None), inner.texts("moves", None)

@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import dijkstra
 from xmen.errors import RewardError
 from xmen.events import Event
 from xmen.problem._columns import columns_text, read_columns
-from xmen.problem._document import Table
+from xmen.problem._document import TomlTable
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.worlds import MDP
 from xmen.worlds.from_networkx import GraphWorld
@@ -74,7 +74,7 @@ def _feature(name: str, world: MDP, events: Mapping[str, Event]) -> Floats:
 
 
 def read_reward(
-    table: Table, world: MDP, events: Mapping[str, Event]
+    table: TomlTable, world: MDP, events: Mapping[str, Event]
 ) -> tuple[Floats | LinearReward | None, tuple[str, ...]]:
     """The reward, and the names of its features."""
     if "table" in table and "features" in table:
@@ -102,7 +102,7 @@ def read_reward(
         return LinearReward(features, weights), tuple(names)
 
 
-def _read_csv(table: Table, file: Path, world: MDP) -> Floats:
+def _read_csv(table: TomlTable, file: Path, world: MDP) -> Floats:
     rewards = np.zeros((world.n_states, world.n_actions))
     given: set[tuple[int, int]] = set()
     for state, action, reward in read_columns(file, COLUMNS):

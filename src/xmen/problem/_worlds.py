@@ -10,7 +10,7 @@ import numpy as np
 
 from xmen.errors import MissingExtraError, foreign_errors
 from xmen.problem._columns import columns_text, read_columns
-from xmen.problem._document import Table
+from xmen.problem._document import TomlTable
 from xmen.worlds import MDP, MOVES, GridWorld
 
 TRANSITIONS = ("state", "action", "next_state", "probability")
@@ -25,7 +25,7 @@ class GraphFile(NamedTuple):
     world: MDP
 
 
-def read_world(table: Table) -> tuple[MDP, GraphFile | None]:
+def read_world(table: TomlTable) -> tuple[MDP, GraphFile | None]:
     """The world, and where its graph came from."""
     readers = {"grid": _read_grid, "table": _read_table, "graphml": _read_graph}
     known = "one of " + ", ".join(f'"{kind}"' for kind in readers)
@@ -36,7 +36,7 @@ def read_world(table: Table) -> tuple[MDP, GraphFile | None]:
     return readers[kind](table)
 
 
-def _read_grid(table: Table) -> tuple[MDP, None]:
+def _read_grid(table: TomlTable) -> tuple[MDP, None]:
     settings: dict[str, Any] = {
         "width": table.integer("width"),
         "height": table.integer("height"),
@@ -58,7 +58,7 @@ def _read_grid(table: Table) -> tuple[MDP, None]:
         return GridWorld(**settings), None
 
 
-def _read_table(table: Table) -> tuple[MDP, None]:
+def _read_table(table: TomlTable) -> tuple[MDP, None]:
     file = table.path("transitions")
     n_states, n_actions = table.integer("n_states"), table.integer("n_actions")
     states = "a state, or one probability per state in a list"
@@ -72,7 +72,7 @@ def _read_table(table: Table) -> tuple[MDP, None]:
         return MDP(n_states, n_actions, rows, start, terminal, horizon), None
 
 
-def _read_graph(table: Table) -> tuple[MDP, GraphFile]:
+def _read_graph(table: TomlTable) -> tuple[MDP, GraphFile]:
     file = table.path("file")
     node = "the id of a node, in quotes"
     source, target = table.text("source", expected=node), table.text("target", expected=node)
@@ -84,7 +84,7 @@ def _read_graph(table: Table) -> tuple[MDP, GraphFile]:
     return world, GraphFile(file, source, target, world)
 
 
-def _open_graph(table: Table, file: Path) -> Any:
+def _open_graph(table: TomlTable, file: Path) -> Any:
 
     try:
         import networkx

@@ -23,7 +23,7 @@ from xmen.policies.plan import plan
 from xmen.policies.planning import read_validity
 from xmen.policies.policy import Policy
 from xmen.problem._demonstrations import read_demonstrations, write_demonstrations
-from xmen.problem._document import Table, read_toml
+from xmen.problem._document import TomlTable, read_toml
 from xmen.problem._events import read_event, read_events, spell_event
 from xmen.problem._rewards import read_reward, write_reward
 from xmen.problem._toml import toml_text
@@ -143,7 +143,7 @@ def read_problem(path: str | PathLike[str]) -> Problem:
 
 
 def _read_rules(
-    tables: list[Table], world: MDP, events: Mapping[str, Event]
+    tables: list[TomlTable], world: MDP, events: Mapping[str, Event]
 ) -> tuple[dict[str, Constraint], dict[str, str]]:
     rules: dict[str, Constraint] = {}
     texts: dict[str, str] = {}
@@ -162,7 +162,7 @@ def _read_rules(
     return rules, texts
 
 
-def _read_settings(table: Table) -> Settings:
+def _read_settings(table: TomlTable) -> Settings:
     default = Settings()
     found: dict[str, Any] = {
         "engine": table.text("engine", default.engine),
@@ -244,7 +244,7 @@ def problem_parts(problem: Problem) -> dict[str, Any]:
 
 
 def _spell_events(problem: Problem, target: Path) -> dict[str, Any]:
-    table = Table({}, target, "[events]")
+    table = TomlTable({}, target, "[events]")
     written: dict[str, Any] = {}
     above: dict[str, Event] = {}
     for name, event in problem.events.items():

@@ -7,12 +7,12 @@ samples). All take a `Space`; weights that differ much go through an `Embedding`
 from xmen.sampling.cell_sampler import CellPlan, sample_cells
 from xmen.sampling.cells import CellEstimate, estimate
 from xmen.sampling.embedding import Embedding, Levels, WeightDepth, embed
+from xmen.sampling.jobs import Job, UnfinishedError, run_jobs, spawn
 from xmen.sampling.numbered import NumberedLevels, embed_numbers
 from xmen.sampling.partition import PartitionBound, bound_partition, choose_parities
 from xmen.sampling.paws import FoundLevel, find_level, sample_paws
 from xmen.sampling.paws_plan import PawsPlan
 from xmen.sampling.space import Info, Space, UniformWeight
-from xmen.sampling.tasks import Task, UnfinishedError, run_tasks, spawn
 
 __all__ = [
     "CellEstimate",
@@ -20,12 +20,12 @@ __all__ = [
     "Embedding",
     "FoundLevel",
     "Info",
+    "Job",
     "Levels",
     "NumberedLevels",
     "PartitionBound",
     "PawsPlan",
     "Space",
-    "Task",
     "UnfinishedError",
     "UniformWeight",
     "WeightDepth",
@@ -35,7 +35,7 @@ __all__ = [
     "embed_numbers",
     "estimate",
     "find_level",
-    "run_tasks",
+    "run_jobs",
     "sample_cells",
     "sample_paws",
     "spawn",

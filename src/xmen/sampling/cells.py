@@ -30,8 +30,8 @@ from scipy.special import stdtrit
 
 from xmen.errors import EngineError
 from xmen.oracles.formula import Bits, Parities
+from xmen.sampling.jobs import Progress, UnfinishedError, run_jobs, spawn
 from xmen.sampling.space import Floats, Info, Space, read_cell
-from xmen.sampling.tasks import Progress, UnfinishedError, run_tasks, spawn
 
 Function: TypeAlias = Callable[[Bits], Floats]
 
@@ -108,12 +108,12 @@ def read_sums(
     """The sums of n_cells complete cells of m fresh parities each; of one when m = 0, where all are the same."""
     if m < 0 or n_cells < 2:
         raise EngineError(f"an estimate needs m >= 0 parities and at least 2 cells, not m = {m} and {n_cells} cells")
-    task, seeds = _SumCell(space, m, function), spawn(rng, n_cells if m > 0 else 1)
+    job, seeds = _SumCell(space, m, function), spawn(rng, n_cells if m > 0 else 1)
     try:
-        return run_tasks(task, seeds, n_jobs=n_jobs, progress=progress)
+        return run_jobs(job, seeds, n_jobs=n_jobs, progress=progress)
     except UnfinishedError as error:
         message = f"{error}{_so_far(list(error.finished.values()), m)}"
-        raise UnfinishedError(message, error.finished, error.n_tasks) from error
+        raise UnfinishedError(message, error.finished, error.n_asked) from error
 
 
 def combine(sums: Sequence[CellSum], m: int) -> CellEstimate:

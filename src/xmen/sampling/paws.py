@@ -43,9 +43,9 @@ from xmen.errors import EngineError, InfeasibleError
 from xmen.oracles.formula import Bits, Parities
 from xmen.oracles.protocol import Oracle
 from xmen.sampling.embedding import Embedding
+from xmen.sampling.jobs import Progress, run_jobs, spawn
 from xmen.sampling.paws_plan import PawsPlan
 from xmen.sampling.space import Floats, Info, patient, pick, read_cell
-from xmen.sampling.tasks import Progress, run_tasks, spawn
 
 _LONGEST_STEP = 4  # further jumps could land on far too many parities, where solvers suffer
 
@@ -143,7 +143,7 @@ def sample_paws(
         drawn = rows[rng.integers(len(rows), size=n)]
         return embedding.project(drawn), Info(1, len(rows), oracle.n_queries - queries)
     n_parities = k + plan.extra
-    results = run_tasks(_Draw(embedding, plan, n_parities, spared), spawn(rng, n), n_jobs=n_jobs, progress=progress)
+    results = run_jobs(_Draw(embedding, plan, n_parities, spared), spawn(rng, n), n_jobs=n_jobs, progress=progress)
     rows = np.array([row for row, _ in results], dtype=np.bool_).reshape(n, embedding.oracle.formula.n_hash)
     return embedding.project(rows), sum((info for _, info in results), Info())
 
@@ -198,11 +198,11 @@ def _test_level(
     progress: Progress | None,
 ) -> tuple[bool, Info]:
     """Whether the median of T cells has fewer than P points; a unanimous first half decides it."""
-    task = _Count(embedding.oracle, k, plan.pivot)
+    job = _Count(embedding.oracle, k, plan.pivot)
     seeds = spawn(rng, plan.n_repeats if k > 0 else 1)  # without parities all cells are the same
     majority = len(seeds) // 2 + 1
-    votes = run_tasks(task, seeds[:majority], n_jobs=n_jobs, progress=progress)
+    votes = run_jobs(job, seeds[:majority], n_jobs=n_jobs, progress=progress)
     if len({small for small, _ in votes}) > 1:
-        votes += run_tasks(task, seeds[majority:], n_jobs=n_jobs, progress=progress)
+        votes += run_jobs(job, seeds[majority:], n_jobs=n_jobs, progress=progress)
     small = sum(vote for vote, _ in votes) >= majority
     return small, sum((info for _, info in votes), Info())

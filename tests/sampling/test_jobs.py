@@ -1,4 +1,4 @@
-"""Independent tasks: the same results wherever they run, and nothing lost when workers time out or die."""
+"""Independent jobs: the same results wherever they run, and nothing lost when workers time out or die."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sampling.exact_hash import BatchedRows, LinearWeight
-from sampling.tasks_by_hand import AlwaysDie, DieOnce, Draw, ImpatientRows, Process, SlowAtFirst
+from sampling.jobs_by_hand import AlwaysDie, DieOnce, Draw, ImpatientRows, Process, SlowAtFirst
 from xmen.errors import XmenError
 from xmen.sampling import (
     CellPlan,
@@ -20,7 +20,7 @@ from xmen.sampling import (
     UniformWeight,
     bound_partition,
     estimate,
-    run_tasks,
+    run_jobs,
     sample_cells,
     spawn,
 )
@@ -56,7 +56,7 @@ def everything(n_jobs: int | None) -> tuple[object, ...]:
 
 def test_results_come_in_order_and_from_their_own_seeds() -> None:
     expected = [np.random.default_rng(seed).random(3).tolist() for seed in seeds(70)]
-    assert run_tasks(Draw(), seeds(70)) == expected
+    assert run_jobs(Draw(), seeds(70)) == expected
 
 
 def test_spawned_seeds_differ_from_call_to_call() -> None:
@@ -66,15 +66,15 @@ def test_spawned_seeds_differ_from_call_to_call() -> None:
 
 
 def test_one_and_two_processes_agree() -> None:
-    assert os.getpid() not in run_tasks(Process(), seeds(4), n_jobs=2)
+    assert os.getpid() not in run_jobs(Process(), seeds(4), n_jobs=2)
     assert everything(n_jobs=1) == everything(n_jobs=2)
 
 
 def test_a_users_parallel_config_is_followed() -> None:
-    alone = run_tasks(Draw(), seeds(9))
+    alone = run_jobs(Draw(), seeds(9))
     for backend in ("threading", "multiprocessing"):
         with joblib.parallel_config(backend=backend, n_jobs=2):
-            assert run_tasks(Draw(), seeds(9)) == alone
+            assert run_jobs(Draw(), seeds(9)) == alone
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -86,17 +86,17 @@ def test_a_dask_cluster_agrees() -> None:
         distributed.Client(cluster),
         joblib.parallel_config(backend="dask"),
     ):
-        assert os.getpid() not in run_tasks(Process(), seeds(4))
+        assert os.getpid() not in run_jobs(Process(), seeds(4))
         assert everything(n_jobs=None) == alone
 
 
 def test_a_killed_worker_costs_only_its_own_tasks(tmp_path: Path) -> None:
     numbers = first_numbers(12)
-    task = DieOnce(tmp_path / "died", numbers[9])
+    job = DieOnce(tmp_path / "died", numbers[9])
     reports: list[tuple[int, int]] = []
-    results = run_tasks(task, seeds(12), n_jobs=2, progress=lambda done, total: reports.append((done, total)))
+    results = run_jobs(job, seeds(12), n_jobs=2, progress=lambda done, total: reports.append((done, total)))
     assert results == numbers
-    assert task.marker.exists()
+    assert job.marker.exists()
     assert reports == [(done, 12) for done in range(1, 13)]
     # What was finished did not run again, except results that were on their way when the pool broke.
     runs = [(tmp_path / f"ran-{value}").stat().st_size for value in numbers]
@@ -106,15 +106,15 @@ def test_a_killed_worker_costs_only_its_own_tasks(tmp_path: Path) -> None:
 
 def test_a_deadly_task_ends_in_an_error_that_keeps_the_rest() -> None:
     numbers = first_numbers(6)
-    with pytest.raises(UnfinishedError, match=r"5 of 6 tasks are finished\. 1 killed 3 workers") as caught:
-        run_tasks(AlwaysDie(numbers[2]), seeds(6), n_jobs=2)
+    with pytest.raises(UnfinishedError, match=r"5 of 6 jobs are finished\. 1 killed 3 workers") as caught:
+        run_jobs(AlwaysDie(numbers[2]), seeds(6), n_jobs=2)
     assert caught.value.finished == {i: value for i, value in enumerate(numbers) if i != 2}
     assert isinstance(caught.value, XmenError)
 
 
 def test_time_outs_are_tried_again_on_the_same_seed() -> None:
     numbers = first_numbers(40)
-    results = run_tasks(SlowAtFirst(2), seeds(40))
+    results = run_jobs(SlowAtFirst(2), seeds(40))
     assert results == [(value, 2 if value < 0.3 else 0) for value in numbers]
 
 
@@ -122,10 +122,10 @@ def test_running_out_of_patience_keeps_what_was_learned() -> None:
     numbers = first_numbers(40)
     late = [i for i, value in enumerate(numbers) if value < 0.3]
     with pytest.raises(UnfinishedError, match=f"{len(late)} met the oracle's time limit 4 times") as caught:
-        run_tasks(SlowAtFirst(99), seeds(40))
+        run_jobs(SlowAtFirst(99), seeds(40))
     assert sorted(set(range(40)) - set(caught.value.finished)) == late
     again = pickle.loads(pickle.dumps(caught.value))
-    assert (str(again), again.finished, again.n_tasks) == (str(caught.value), caught.value.finished, 40)
+    assert (str(again), again.finished, again.n_asked) == (str(caught.value), caught.value.finished, 40)
 
 
 def test_hard_cells_are_not_dropped() -> None:
@@ -152,4 +152,4 @@ def test_other_errors_are_raised_as_they_are() -> None:
         raise ZeroDivisionError("not ours")
 
     with pytest.raises(ZeroDivisionError, match="not ours"):
-        run_tasks(broken, seeds(3))
+        run_jobs(broken, seeds(3))

@@ -25,7 +25,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Process:
-    """Where the task ran."""
+    """Where the job ran."""
 
     def __call__(self, rng: np.random.Generator, attempt: int) -> int:
         return os.getpid()
@@ -33,7 +33,7 @@ class Process:
 
 @dataclass(frozen=True)
 class DieOnce:
-    """The task that draws the deadly number kills its process, but only the first time; all log that they ran."""
+    """The job that draws the deadly number kills its process, but only the first time; all log that they ran."""
 
     marker: Path
     deadly: float
@@ -50,7 +50,7 @@ class DieOnce:
 
 @dataclass(frozen=True)
 class AlwaysDie:
-    """The task that draws the deadly number kills its process every time."""
+    """The job that draws the deadly number kills its process every time."""
 
     deadly: float
 

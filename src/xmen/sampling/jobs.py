@@ -1,11 +1,11 @@
-"""Independent tasks on any number of processes: the same seeds give the same results everywhere.
+"""Independent jobs on any number of processes: the same seeds give the same results everywhere.
 
-Tasks go through joblib, so a user's `joblib.parallel_config` moves them to loky, Dask or Ray. Each task gets its own
+Tasks go through joblib, so a user's `joblib.parallel_config` moves them to loky, Dask or Ray. Each job gets its own
 generator from its own SeedSequence, whoever runs it.
 
-A task that meets a time limit is *never dropped*: hard cells are not like other cells, and estimates without them, or
+A job that meets a time limit is *never dropped*: hard cells are not like other cells, and estimates without them, or
 with another matrix in their place, would be biased. It is run again from the same seed, so on the same matrix, with a
-fresh solver and twice the time. A worker that dies takes only unfinished tasks with it; they run again on a fresh pool.
+fresh solver and twice the time. A worker that dies takes only unfinished jobs with it; they run again on a fresh pool.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from xmen.errors import OracleTimeoutError, XmenError
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-Progress: TypeAlias = Callable[[int, int], None]  # tasks done, tasks in all
+Progress: TypeAlias = Callable[[int, int], None]  # jobs done, jobs in all
 
-ATTEMPTS = 4  # of a task that times out: 1, 2, 4 and 8 times the limit
-DEATHS = 3  # of workers that a task was alone on, before it is given up
+ATTEMPTS = 4  # of a job that times out: 1, 2, 4 and 8 times the limit
+DEATHS = 3  # of workers that a job was alone on, before it is given up
 _spawning = threading.Lock()
-_LARGEST_CHUNK = 32  # tasks per joblib call: the call costs about as much as one listed cell
+_LARGEST_CHUNK = 32  # jobs per joblib call: the call costs about as much as one listed cell
 
 
-class Task(Protocol[T_co]):
+class Job(Protocol[T_co]):
     """A picklable piece of work. `attempt` counts time-outs so far: the limit is doubled as often."""
 
     def __call__(self, rng: np.random.Generator, attempt: int) -> T_co:
@@ -39,19 +39,19 @@ class Task(Protocol[T_co]):
 
 
 class UnfinishedError(XmenError, Generic[T]):
-    """Some tasks could not be finished; `finished` holds the results of those that could, by task number."""
+    """Some jobs could not be finished; `finished` holds the results of those that could, by job number."""
 
-    def __init__(self, message: str, finished: dict[int, T], n_tasks: int) -> None:
+    def __init__(self, message: str, finished: dict[int, T], n_asked: int) -> None:
         super().__init__(message)
         self.finished = finished
-        self.n_tasks = n_tasks
+        self.n_asked = n_asked
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (str(self), self.finished, self.n_tasks)
+        return type(self), (str(self), self.finished, self.n_asked)
 
 
-def run_tasks(
-    task: Task[T],
+def run_jobs(
+    job: Job[T],
     seeds: Sequence[np.random.SeedSequence],
     *,
     n_jobs: int | None = None,
@@ -60,18 +60,18 @@ def run_tasks(
 ) -> list[T]:
     """One result per seed, in order. n_jobs=None: what `joblib.parallel_config` says, else one process.
 
-    Raises UnfinishedError, with the results of all tasks that were finished, when a task keeps meeting its time limit
-    or keeps killing its worker. Any other error of a task is raised as it is.
+    Raises UnfinishedError, with the results of all jobs that were finished, when a job keeps meeting its time limit
+    or keeps killing its worker. Any other error of a job is raised as it is.
     """
     finished: dict[int, T] = {}
     late: dict[int, str] = {}
-    deaths: Counter[int] = Counter()  # of workers that had no other task at the time
+    deaths: Counter[int] = Counter()  # of workers that had no other job at the time
     n_lost_pools = 0
 
     def run(todo: list[int], largest_chunk: int) -> bool:
-        """Runs tasks and keeps what they give; false when a worker died on the way."""
+        """Runs jobs and keeps what they give; false when a worker died on the way."""
         try:
-            for index, outcome in _run(task, seeds, todo, n_jobs, attempts, largest_chunk):
+            for index, outcome in _run(job, seeds, todo, n_jobs, attempts, largest_chunk):
                 if isinstance(outcome, _Late):
                     late[index] = outcome.reason
                 else:
@@ -89,12 +89,12 @@ def run_tasks(
             deaths[index] += 1
 
     while todo := [i for i in range(len(seeds)) if i not in finished and i not in late and i not in deaths]:
-        # After a death tasks travel one by one, so that a deadly one takes no other with it.
+        # After a death jobs travel one by one, so that a deadly one takes no other with it.
         if run(todo, _LARGEST_CHUNK if n_lost_pools == 0 else 1):
             continue
         n_lost_pools += 1
         if n_lost_pools > 1:
-            # joblib hands out two tasks per worker ahead: one of the first that are not back is to blame.
+            # joblib hands out two jobs per worker ahead: one of the first that are not back is to blame.
             n_suspects = 2 * joblib.effective_n_jobs(n_jobs) + 1
             for index in [i for i in todo if i not in finished and i not in late][:n_suspects]:
                 run_alone(index)
@@ -107,28 +107,28 @@ def run_tasks(
 
 
 def spawn(rng: np.random.Generator, n: int) -> list[np.random.SeedSequence]:
-    """n seeds for n tasks; the next call gives others, also one in another thread."""
+    """n seeds for n jobs; the next call gives others, also one in another thread."""
     with _spawning:  # numpy locks what draws numbers, not this
         seeds: list[np.random.SeedSequence] = rng.bit_generator.seed_seq.spawn(n)  # type: ignore[attr-defined]
     return seeds
 
 
 class _Late:
-    """A task that met its time limit on every attempt."""
+    """A job that met its time limit on every attempt."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
 
 def _run(
-    task: Task[T],
+    job: Job[T],
     seeds: Sequence[np.random.SeedSequence],
     todo: list[int],
     n_jobs: int | None,
     attempts: int,
     largest: int,
 ) -> Iterator[tuple[int, T | _Late]]:
-    """The outcomes of the tasks in `todo`, each as soon as it is there."""
+    """The outcomes of the jobs in `todo`, each as soon as it is there."""
     # Small enough that every worker gets several chunks, and that progress shows.
     chunk = max(1, min(largest, len(todo) // (8 * max(1, joblib.effective_n_jobs(n_jobs)))))
     try:
@@ -136,7 +136,7 @@ def _run(
     except ValueError:  # a backend without streaming, such as plain multiprocessing: all results at the end
         parallel = joblib.Parallel(n_jobs=n_jobs, batch_size=1)
     calls = (
-        joblib.delayed(_run_chunk)(task, [(i, seeds[i]) for i in todo[start : start + chunk]], attempts)
+        joblib.delayed(_run_chunk)(job, [(i, seeds[i]) for i in todo[start : start + chunk]], attempts)
         for start in range(0, len(todo), chunk)
     )
     chunks: Iterable[list[tuple[int, T | _Late]]] = parallel(calls)
@@ -144,33 +144,33 @@ def _run(
         yield from outcomes
 
 
-def _what_is_missing(finished: dict[int, T], late: dict[int, str], n_tasks: int, attempts: int) -> str:
-    message = f"{len(finished)} of {n_tasks} tasks are finished."
+def _what_is_missing(finished: dict[int, T], late: dict[int, str], n_asked: int, attempts: int) -> str:
+    message = f"{len(finished)} of {n_asked} jobs are finished."
     if late:
         message += (
             f" {len(late)} met the oracle's time limit {attempts} times, doubled each time:"
             f" {next(iter(late.values()))}. Give the oracle more time, or make its cells easier: more parities make"
             " smaller cells, fewer make a solver's work lighter."
         )
-    if n_deadly := n_tasks - len(finished) - len(late):
+    if n_deadly := n_asked - len(finished) - len(late):
         message += (
-            f" {n_deadly} killed {DEATHS} workers each, with no other task at work: workers are often killed for lack"
+            f" {n_deadly} killed {DEATHS} workers each, with no other job at work: workers are often killed for lack"
             " of memory, which smaller cells need less of."
         )
     return message
 
 
 def _run_chunk(
-    task: Task[T], numbered: list[tuple[int, np.random.SeedSequence]], attempts: int
+    job: Job[T], numbered: list[tuple[int, np.random.SeedSequence]], attempts: int
 ) -> list[tuple[int, T | _Late]]:
-    return [(index, _run_one(task, seed, attempts)) for index, seed in numbered]
+    return [(index, _run_one(job, seed, attempts)) for index, seed in numbered]
 
 
-def _run_one(task: Task[T], seed: np.random.SeedSequence, attempts: int) -> T | _Late:
+def _run_one(job: Job[T], seed: np.random.SeedSequence, attempts: int) -> T | _Late:
     reason = ""
     for attempt in range(attempts):
         try:
-            return task(np.random.default_rng(seed), attempt)
+            return job(np.random.default_rng(seed), attempt)
         except OracleTimeoutError as error:
             reason = str(error)
     return _Late(reason)
