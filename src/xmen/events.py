@@ -7,9 +7,9 @@ position there is no action (`NO_ACTION` in arrays, None for a user's function).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ Bools: TypeAlias = NDArray[np.bool_]
 NO_ACTION = -1
 LARGEST = 2**62  # numbers up to here, and one sum of them, fit the arrays that machines read
 FEW = 200  # numbers
+MOST_LEVELS = 60  # operators inside one another in an event; far below what Python reads
+LONGEST_ROW = 800  # operands without brackets
 
 EVENT_IS_NO_CONSTRAINT = (
     "an event is true or false at one position; a constraint judges a whole trajectory. "
@@ -49,6 +51,11 @@ class Event(ABC):
     Made by `at`, `doing`, `when` and `anytime`, and combined with & | ~. Constraints such as `visit` and `count` are
     made from events.
     """
+
+    levels = 0  # operators inside one another
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self  # nothing in it ever changes
 
     @abstractmethod
     def holds(self, states: Ints, actions: Ints) -> Bools:
@@ -240,16 +247,38 @@ class Anytime(Event):
         return "anytime"
 
 
+def join_texts(texts: Sequence[str], operator: str) -> str:
+    """Operands in a row; many of them in groups, because Python reads a row of thousands as a tree as deep."""
+    while len(texts) > LONGEST_ROW:
+        groups = [texts[i : i + LONGEST_ROW] for i in range(0, len(texts), LONGEST_ROW)]
+        texts = [f"({f' {operator} '.join(group)})" if len(group) > 1 else group[0] for group in groups]
+    return f" {operator} ".join(texts)
+
+
+def levels_above(parts: Sequence[Any], most: int, what: str, measure: str = "levels") -> int:
+    """How many operators are inside one another above these parts; refused where nothing could be done with it."""
+    levels: int = 1 + max((getattr(part, measure) for part in parts), default=0)
+    if levels > most:
+        raise ConstraintError(
+            f"more than {most} operators are inside one another in this {what}: no text could spell it. Join parts "
+            "side by side, as in a & b & c, or at_least(1, a, b, c), instead of one around the other."
+        )
+    return levels
+
+
 @dataclass(frozen=True, repr=False)
 class _Joined(Event):
     parts: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "levels", levels_above(self.parts, MOST_LEVELS, "event"))
 
     def check_world(self, world: Numbered) -> None:
         for part in self.parts:
             part.check_world(world)
 
     def _text(self, operator: str) -> str:
-        return f" {operator} ".join(f"({p})" if isinstance(p, _Joined) else str(p) for p in self.parts)
+        return join_texts([f"({p})" if isinstance(p, _Joined) else str(p) for p in self.parts], operator)
 
 
 @dataclass(frozen=True, repr=False)
@@ -289,6 +318,9 @@ class Otherwise(Event):
     """The part does not hold at this position."""
 
     part: Event
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "levels", levels_above([self.part], MOST_LEVELS, "event"))
 
     def holds(self, states: Ints, actions: Ints) -> Bools:
         return ~self.part.holds(states, actions)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ from xmen.events import (
     EVENT_IS_NO_CONSTRAINT,
     PRECEDENCE,
     Event,
+    join_texts,
+    levels_above,
 )
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from xmen.constraints.leaf import Leaf
 
 LONGEST_LABEL = 200
+MOST_LEVELS, MOST_BRACKETS = 204, 150  # inside one another: Python reads 200 brackets, and 1,000 calls
 
 
 class Violation(NamedTuple):
@@ -73,6 +76,11 @@ class Constraint(ABC):
     """
 
     name: str | None
+    levels = 0  # operators inside one another
+    brackets = 0  # those of them that take brackets
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self  # nothing in it ever changes
 
     @property
     @abstractmethod
@@ -220,10 +228,27 @@ class Constraint(ABC):
     __array_ufunc__ = None  # numpy's numbers leave operators to the methods above
 
     def __str__(self) -> str:
+        # From the leaves upwards, each part once: in a deep tree every level would take several nested calls.
+        waiting: list[Constraint] = [self]
+        order: list[Constraint] = []
+        while waiting:
+            node = waiting.pop()
+            if "_spelled" not in vars(node):
+                order.append(node)
+                waiting += node.children
+        for node in reversed(order):
+            object.__setattr__(node, "_spelled", node._spell())
+        spelled: str = vars(self)["_spelled"]
+        return spelled
+
+    def _spell(self) -> str:
         if self.name is None:
             return self._text()
         text = self._text()
         return f"({text}).named({self.name!r})" if self._is_operator else f"{text}.named({self.name!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if key != "_spelled"}
 
     def __repr__(self) -> str:
         return str(self)
@@ -286,6 +311,10 @@ class HowMany(Constraint):
     parts: tuple[Constraint, ...]
     name: str | None = field(default=None, kw_only=True)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "levels", levels_above(self.parts, MOST_LEVELS, "constraint"))
+        object.__setattr__(self, "brackets", levels_above(self.parts, MOST_BRACKETS, "constraint", "brackets"))
+
     @property
     def children(self) -> tuple[Constraint, ...]:
         return self.parts
@@ -308,7 +337,7 @@ class HowMany(Constraint):
         return History(self, combine(n_holding, n_open, self.least, self.most), parts)
 
     def _joined(self, operator: str) -> str:
-        return f" {operator} ".join(part.bracketed() for part in self.parts)
+        return join_texts([part.bracketed() for part in self.parts], operator)
 
     def _text(self) -> str:
         return self._joined("&")
@@ -338,6 +367,10 @@ class Or(HowMany):
 @dataclass(frozen=True, repr=False)
 class Not(HowMany):
     """The one part does not hold."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "brackets", self.parts[0].brackets)
 
     @property
     def least(self) -> int:

@@ -24,7 +24,7 @@ from xmen.constraints.words import FUNCTIONS
 from xmen.errors import ConstraintError, ConstraintSyntaxError
 from xmen.events import EVENT_IS_NO_CONSTRAINT, LARGEST, PRECEDENCE, Event, anytime
 
-MAX_DEPTH = 200  # nodes inside one another; far below Python's own limit on nested calls
+MAX_DEPTH = 260  # nodes inside one another; far below Python's own limit on nested calls
 
 
 def parse_constraint(text: str, names: Mapping[str, Event | Constraint] | None = None) -> Constraint:
