@@ -143,3 +143,29 @@ def test_models_saved_before_there_were_records():
     assert (network.method, network.training) == ("auto", xm.Training("sgd", 0.05))
     for model in (paper, cells, network):
         assert all(model.constraint.accepts(tau) for tau in model.sample(5, seed=0))
+
+
+@pytest.mark.parametrize("method", [xm.Exact(), xm.Cells(cell_size=24.0), xm.Paper(learning_rate=1e-9)])
+def test_a_warm_start_begins_where_the_last_fit_ended(method):
+    """From the optimum there is little left to do: at once for exact gradients, nowhere with steps of nothing."""
+    grid, rule, features, demos = grid_task(4)
+    model = xm.XMEN(grid, rule, features, l2=0.01, seed=0, warm_start=True, oracle="listed").fit(demos)
+    cold, best = model.n_iter_, model.weights_
+    fitted(model.set_params(method=method, max_iter=2 if isinstance(method, xm.Paper) else None), demos)
+    np.testing.assert_allclose(model.weights_, best, atol=0.2 if isinstance(method, xm.Cells) else 1e-6)
+    assert model.n_iter_ <= max(2, cold // 2)
+    model.features = features[:, :, :2]
+    with pytest.raises(xm.EngineError, match="4 of them, and now there are 2"):
+        model.fit(demos)
+
+
+def test_a_warm_start_goes_on_with_the_network():
+    torch = pytest.importorskip("torch")
+    grid, rule, features, demos = grid_task(4)
+    torch.manual_seed(0)
+    reward = xm.NeuralReward(torch.nn.Linear(4, 1), features)
+    model = fitted(xm.XMEN(grid, rule, reward=reward, max_iter=20, seed=0, warm_start=True), demos)
+    ended = model.score(demos)
+    fitted(model, demos)
+    assert -model.history_[0].loss == pytest.approx(ended, abs=1e-6)
+    assert model.score(demos) > ended

@@ -23,7 +23,7 @@ from xmen.methods.runs import FitSettings, Run, Task, drive
 from xmen.methods.table import AUTO, AUTO_TRIPS, read_method
 from xmen.options import Options, require_whole
 from xmen.progress.monitor import Callback, Monitor
-from xmen.rewards import Reward
+from xmen.rewards import Floats, Reward
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.checkpoint import Checkpoint
 from xmen.storage.models import storable
@@ -101,6 +101,8 @@ class XMEN(Learner):
         P(tau | s_0). None: that of the whole trajectory. See `xm.distribution`.
     fixed
         Features, by number, with weights that are not learned.
+    warm_start
+        A further `fit` begins with the weights (or the network) of the last one, and not with zeros.
 
     Attributes
     ----------
@@ -162,6 +164,7 @@ class XMEN(Learner):
         callback: Callback | None = None,
         given: str | None = None,
         fixed: Mapping[int, float] | None = None,
+        warm_start: bool = False,
     ) -> None:
         self.world = world
         self.constraint = constraint
@@ -187,6 +190,7 @@ class XMEN(Learner):
         self.callback = callback
         self.given = given
         self.fixed = fixed
+        self.warm_start = warm_start
 
     @classmethod
     def from_settings(cls, **settings: Any) -> Self:
@@ -328,19 +332,32 @@ class XMEN(Learner):
             f"the median, least {least:.3f} from {names[0]} to {names[1]}"
         }
 
+    def _earlier_weights(self, d: int) -> Floats | None:
+        """The weights of the last fit, to begin with; None where that trained a network."""
+        weights: Floats | None = vars(self).get("weights_")
+        if weights is not None and len(weights) != d:
+            raise EngineError(
+                f"warm_start=True begins with the last fit's weights, {len(weights)} of them, and now there are {d} "
+                "features: give the same features, or a new learner."
+            )
+        return weights
+
     def _prepare(self, task: Task) -> tuple[Method, Run[Any]]:
         """The method that will be used, and its run."""
         chosen = read_method(self.method)
         network = self.world if isinstance(self.world, Network) else None
         candidates = [kind() for kind in (AUTO if network is None else AUTO_TRIPS)] if chosen is None else [chosen]
-        settings = self._fit_settings()
+        settings, reward = self._fit_settings(), self.reward
+        if self.warm_start and "reward_" in vars(self):
+            settings = settings.changed(start=self._earlier_weights(task.features.d))
+            reward = self.reward_ if isinstance(self.reward_, NeuralReward) else reward
         for method in candidates:
             try:
                 if network is not None:
                     return method, method.trip_run(task, settings, network)
-                if self.reward is None:
+                if reward is None:
                     return method, method.run(task, settings)
-                return method, method.neural_run(task, settings, self.reward, self.training or Training())
+                return method, method.neural_run(task, settings, reward, self.training or Training())
             except ProductTooLargeError:
                 if method is candidates[-1]:
                     raise

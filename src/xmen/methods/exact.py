@@ -89,7 +89,8 @@ class ExactRun(Run[LbfgsState]):
         return float(np.abs(self.task.features.table(self.coordinates.direction(direction))).max(initial=0.0))
 
     def start(self) -> LbfgsState:
-        return self.optimiser.start(self.coordinates.values[self.coordinates.free])
+        free, first = self.coordinates.free, self.settings.start
+        return self.optimiser.start((self.coordinates.values if first is None else first)[free])
 
     def finished(self, state: LbfgsState) -> bool:
         return state.finished or state.iteration >= self.max_iter

@@ -225,7 +225,8 @@ class PaperRun(Run[PaperState]):
 
     def start(self) -> PaperState:
         zeros = np.zeros(self.task.features.d)
-        first = zeros if self.method.start is None else np.array(self.method.start) * self.bounds.span
+        given = self.settings.start if self.method.start is None else np.array(self.method.start)
+        first = zeros if given is None else given * self.bounds.span
         seed = seed_sequence(self.settings.seed)
         return PaperState(first, first, np.zeros(len(zeros) + 1), math.nan, {}, 0, seed, zeros, zeros)
 

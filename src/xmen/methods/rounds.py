@@ -86,10 +86,10 @@ class RoundsRun(Run[RoundsState]):
         self.least_seen = max(SEEN_PER_FEATURE * self.features.d, LEAST_SEEN)
 
     def start(self) -> RoundsState:
-        zeros = np.zeros(self.features.d)
+        first, zeros = self.settings.first_weights(self.features.d), np.zeros(self.features.d)
         seeds = seed_sequence(self.settings.seed)
         seed = {"entropy": seeds.entropy, "spawn_key": list(seeds.spawn_key)}
-        return RoundsState(zeros, zeros, {}, {}, 0, math.inf, math.inf, 0, seed)
+        return RoundsState(first, zeros, {}, {}, 0, math.inf, math.inf, 0, seed)
 
     def finished(self, state: RoundsState) -> bool:
         return state.finished or state.iteration >= self.max_iter

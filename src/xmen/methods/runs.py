@@ -71,6 +71,7 @@ class FitSettings(Options):
     seed: Seed = None
     engine: EngineSettings = field(default_factory=EngineSettings)
     fixed: Mapping[int, float] | None = None
+    start: Floats | None = None  # the weights to begin with, zeros if not given
 
     def __post_init__(self) -> None:
         read_l2(self.l2)
@@ -84,6 +85,10 @@ class FitSettings(Options):
     def coordinates(self, d: int) -> Coordinates:
         """Which of d weights are learned, and what large ones cost."""
         return Coordinates(d, self.fixed, self.penalty(d))
+
+    def first_weights(self, d: int) -> Floats:
+        """Where a fit of d weights begins."""
+        return np.zeros(d) if self.start is None else np.array(self.start, dtype=np.float64)
 
     def most_iterations(self, default: int) -> int:
         """The largest number of iterations."""

@@ -85,14 +85,15 @@ class TripRun(Run[TripState]):
 
     def __init__(self, task: Task, settings: FitSettings, engine: TripEngine) -> None:
         self.task, self.engine, self.coordinates = task, engine, settings.coordinates(task.features.d)
-        self.max_iter = settings.most_iterations(DEFAULT_MAX_ITER)
+        self.max_iter, self.first = settings.most_iterations(DEFAULT_MAX_ITER), settings.start
         self.objective = TripObjective(engine, task, self.coordinates)
         scale = task.features.scale[self.coordinates.free]
         metric = self.objective.metric[self.coordinates.free]
         self.optimiser = Lbfgs(self.objective, scale, self.objective.reach, settings.tolerance(), metric)
 
     def start(self) -> TripState:
-        weights = self.coordinates.values[self.coordinates.free]
+        first = self.coordinates.values if self.first is None else self.first
+        weights = first[self.coordinates.free]
         self.objective.offset = offset = self._first_offset(self.coordinates.full(weights))
         return self._state(self.optimiser.start(weights), offset, 0)
 
