@@ -12,15 +12,16 @@ It needs no model of the world: Z and its gradient are estimated by self-normali
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.baselines.importance import SampledDual, hoeffding
-from xmen.baselines.rollouts import Rollouts, read_policy, world_under
-from xmen.engines.distribution import Distribution, Seed
+from xmen.baselines.rollouts import Rollouts, never_taken, read_policy
+from xmen.constraints.constraint import Constraint, conjunction
+from xmen.engines.distribution import Seed
+from xmen.engines.law import Law
 from xmen.errors import EngineError, InvalidDemonstrationError
 from xmen.learners.base import Learner, Rules, warn_unfinished
 from xmen.methods.demonstrations import Demonstrations
@@ -28,10 +29,8 @@ from xmen.notices import LearningWarning, UnboundedWarning, notify
 from xmen.progress.monitor import Callback, Monitor
 from xmen.rewards import Floats
 from xmen.rewards.features import Features
-from xmen.sharing import lock_of
 from xmen.storage.models import storable
 from xmen.worlds.mdp import MDP
-from xmen.worlds.trajectory import Trajectory
 
 LEAST_EFFECTIVE = 30  # effective rollouts below which an average says little
 ATTEMPTS = 50  # rollouts tried for each complete one wanted, at most
@@ -210,38 +209,14 @@ class RelativeEntropyIRL(Learner):
         elif not (self.converged_ or monitor.stopped or monitor.interrupted):
             warn_unfinished(self, monitor, self.max_iter, "Raise max_iter or tol.")
 
-    def _under_base(self) -> _UnderBase:
-        self._require_fitted()
-        with lock_of(self):
-            kept = vars(self).get("_answering")
-            if not isinstance(kept, _UnderBase) or kept.reward_ is not self.reward_:
-                world, unused = world_under(self.world, read_policy(self.base_policy, self.world, "base_policy"))
-                kept = _UnderBase(world, self._rule(unused), self.discount, self.engine, self.seed)
-                kept.reward_ = self.reward_
-                self._answering: Any = kept
-            return kept
+    def _law(self, world: MDP, also: Rules) -> Law:
+        """P(tau) = Q(tau) exp(theta . f(tau)) / Z: D has the base policy in it, whose zeros are a rule."""
+        base = read_policy(self.base_policy, self.world, "base_policy")
+        return replace(super()._law(world, also), policy=np.where(base > 0, base, 1.0))
 
-    def distribution(self, also: Rules = None, start: int | None = None, goal: int | None = None) -> Distribution:
-        """P(tau) = Q(tau) exp(theta . f(tau)) / Z, given `also`; its world has the base policy in the dynamics."""
-        return self._under_base().distribution(also, start, goal)
-
-    def _likelihood_learner(self) -> Learner:
-        return self._under_base()
-
-    def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
-        """The mean log-likelihood, in nats: mean of theta . f(tau) + log Q(tau) - log Z, without sampling."""
-        return self._under_base().score(demos, sample_weight)
-
-    def score_samples(self, demos: Iterable[Trajectory]) -> Floats:
-        """The log-likelihood of each trajectory in nats, shape (n,); -inf where it is impossible."""
-        return self._under_base().score_samples(demos)
-
-
-class _UnderBase(Learner):
-    """What was learned, on the world in which actions are drawn by the base policy."""
-
-    def __init__(self, world: MDP, constraint: Rules, discount: float, engine: str, seed: Seed) -> None:
-        self.world, self.constraint, self.discount, self.engine, self.seed = world, constraint, discount, engine, seed
-
-    def _fit(self, demos: Demonstrations) -> None:
-        raise NotImplementedError("only RelativeEntropyIRL makes these, fitted")
+    def _rule(self, also: Rules = None) -> Constraint | None:
+        """`also`, and the rule against what the base policy never does."""
+        if "reward_" not in vars(self):
+            return super()._rule(also)
+        unused = never_taken(self.world, read_policy(self.base_policy, self.world, "base_policy"))
+        return conjunction([rule for rule in (super()._rule(also), unused) if rule is not None])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import Self
 
@@ -54,24 +53,15 @@ def read_policy(policy: ArrayLike | None, world: MDP, name: str) -> Floats:
     return normalised
 
 
-def world_under(world: MDP, policy: Floats) -> tuple[MDP, Constraint | None]:
-    """The world in which actions are drawn from the policy, and the rule against actions that it never takes.
-
-    D(tau) of that world is d0(s_0) prod_t pi(a_t | s_t) T(s_{t+1} | s_t, a_t). The policy goes into the dynamics and
-    not into the reward because rewards are discounted and probabilities are not.
-    """
-    moved = copy.copy(world)
-    chosen = policy[world.source, world.action]
-    moved.probability = world.probability * np.where(chosen > 0, chosen, 1.0)
-    moved.probability.flags.writeable = False
-    moved.deterministic = bool(np.all(moved.probability == 1.0))
+def never_taken(world: MDP, policy: Floats) -> Constraint | None:
+    """The rule against actions that the policy never takes; None where it takes them all."""
     unused: Event | None = None
     for action in range(world.n_actions):
         states = np.flatnonzero(world.available[:, action] & (policy[:, action] == 0)).tolist()
         if states:
             event = at(*states) & doing(action)
             unused = event if unused is None else unused | event
-    return moved, None if unused is None else never(unused).named("what the base policy never does")
+    return None if unused is None else never(unused).named("what the base policy never does")
 
 
 @dataclass(frozen=True)

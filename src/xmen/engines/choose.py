@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from copy import copy
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,6 @@ from xmen.engines.diagnosis import explain_conflict, feasible_product, from_star
 from xmen.engines.distribution import (
     Distribution,
     Seed,
-    Tabulated,
     as_constraint,
     check_discount,
     check_given,
@@ -23,6 +23,7 @@ from xmen.engines.distribution import (
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.given import GivenStart
 from xmen.engines.hashed import HashedWorld
+from xmen.engines.law import Law
 from xmen.engines.reject import RejectDistribution
 from xmen.engines.relaxation import Relaxation, relax
 from xmen.engines.settings import DEFAULT_TIME_LIMIT, EngineSettings
@@ -30,7 +31,7 @@ from xmen.engines.xor import XorDistribution
 from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
 from xmen.options import require_choice
-from xmen.rewards import Reward, reward_table
+from xmen.rewards import Reward
 from xmen.worlds.mdp import MDP
 from xmen.worlds.network import Network
 
@@ -44,25 +45,20 @@ class Chooser:
 
     def __init__(
         self,
-        world: MDP,
-        constraint: Constraint | None,
-        reward: Reward | ArrayLike | Tabulated | None,
-        discount: float,
-        seed: Seed,
+        law: Law,
         settings: EngineSettings,
-        given: str | None = None,
+        seed: Seed = None,
     ) -> None:
-        self.world, self.constraint, self.reward = world, constraint, reward
-        self.discount, self.seed, self.given = discount, seed, given
+        self.law, self.seed = law, seed
         self.settings, self.max_nodes = settings, settings.node_budget
-        if world.unbounded and settings.max_nodes is None:
-            self.max_nodes = max(FEWEST_NODES, COPIES * world.n_states)
+        if law.world.unbounded and settings.max_nodes is None:
+            self.max_nodes = max(FEWEST_NODES, COPIES * law.world.n_states)
         self._relaxation: Relaxation | None = None
-        if discount < 1.0:
-            self._require_horizon(f"discount = {discount:g}")
+        if law.discount < 1.0:
+            self._require_horizon(f"discount = {law.discount:g}")
 
     def _require_horizon(self, what: str) -> None:
-        if self.world.unbounded:
+        if self.law.world.unbounded:
             raise EngineError(
                 f"{what} needs a horizon, and this task has none: network.task(start, goal, horizon=...). Without a "
                 "horizon the exact and the reject engine answer, with discount = 1."
@@ -71,16 +67,16 @@ class Chooser:
     def relaxation(self) -> Relaxation:
         """What can be multiplied within a fraction of the budget."""
         if self._relaxation is None:
-            self._relaxation = relax(self.world, self.constraint, max(1, self.max_nodes // RELAXED_SHARE))
+            self._relaxation = relax(self.law.world, self.law.constraint, max(1, self.max_nodes // RELAXED_SHARE))
         return self._relaxation
 
     def exact(self) -> ExactDistribution:
         """The exact engine; ProductTooLargeError past the node budget."""
-        product = feasible_product(self.world, self.constraint, self.max_nodes)
-        if self.given == "start":
+        product = feasible_product(self.law.world, self.law.constraint, self.max_nodes)
+        if self.law.given == "start":
             require_every_start(product, self.max_nodes)
-        d = ExactDistribution(product, self.reward, self.discount, self.seed, self.given)
-        if self.world.unbounded:
+        d = ExactDistribution(product, self.law, self.seed)
+        if self.law.world.unbounded:
             d.log_partition()  # weights that do not add up are reported here, where the reward was given
         sizes = f"{product.n_nodes:,} nodes and {product.n_edges:,} edges"
         d.reason = f"the product has {sizes}, within max_nodes = {self.max_nodes:,}"
@@ -95,30 +91,31 @@ class Chooser:
         return self._by_start(Chooser.joint_xor)
 
     def _by_start(self, make: Callable[[Chooser], Distribution]) -> Distribution:
-        starts = np.flatnonzero(self.world.start > 0)
-        if self.given is None or len(starts) == 1:
+        starts = np.flatnonzero(self.law.world.start > 0)
+        if self.law.given is None or len(starts) == 1:
             return make(self)
         rng = generator(self.seed)
         parts = []
         for start in starts.tolist():
             part = copy(self)
-            part.world, part.given, part.seed = self.world.with_start(start), None, rng.spawn(1)[0]
+            part.law = replace(self.law, world=self.law.world.with_start(start), given=None)
+            part.seed = rng.spawn(1)[0]
             part._relaxation = None
             try:
                 parts.append(make(part))
             except InfeasibleError as error:
-                raise from_start(self.world, start, error) from None
-        return GivenStart(self.world, parts, self.reward, rng)
+                raise from_start(self.law.world, start, error) from None
+        return GivenStart(self.law, parts, rng)
 
     def joint_reject(self) -> RejectDistribution:
         """The reject engine for all starts together."""
         relaxation = self.relaxation()
         if not relaxation.product.feasible():
-            parts = [] if self.constraint is None else units(self.constraint)
+            parts = [] if self.law.constraint is None else units(self.law.constraint)
             suspects = [i for i, (label, _) in enumerate(parts) if label in relaxation.multiplied]
-            raise explain_conflict(self.world, parts, self.max_nodes, suspects)
-        compiled = CompiledConstraint(self.constraint, self.world)
-        d = RejectDistribution(relaxation, compiled, self.reward, self.discount, self.seed, self.settings.time_limit)
+            raise explain_conflict(self.law.world, parts, self.max_nodes, suspects)
+        compiled = CompiledConstraint(self.law.constraint, self.law.world)
+        d = RejectDistribution(relaxation, compiled, self.law, self.seed, self.settings.time_limit)
         d.reason = "asked for"
         return d
 
@@ -126,10 +123,10 @@ class Chooser:
         """The XOR engine for all starts together."""
         self._require_horizon("engine='xor'")
         # Weights per state need a place per time once they are discounted.
-        timed = None if self.discount == 1.0 else True
-        hashed = HashedWorld(self.world, self.constraint, self.settings.oracle, timed, self.settings.time_limit)
-        compiled = CompiledConstraint(self.constraint, self.world)
-        d = XorDistribution(hashed, self.relaxation(), compiled, self.reward, self.discount, self.seed, self.settings)
+        timed = None if self.law.discount == 1.0 else True
+        hashed = HashedWorld(self.law.world, self.law.constraint, self.settings.oracle, timed, self.settings.time_limit)
+        compiled = CompiledConstraint(self.law.constraint, self.law.world)
+        d = XorDistribution(hashed, self.relaxation(), compiled, self.law, self.seed, self.settings)
         d.reason = f"asked for; the oracle is {d.oracle}"
         return d
 
@@ -147,7 +144,7 @@ class Chooser:
         if rate >= LEAST_ACCEPTANCE:
             reject.reason = f"{too_large} Rejection accepts {rate:.2%} of relaxed draws."
             return reject
-        if self.world.unbounded:
+        if self.law.world.unbounded:
             return reject  # hashing would need a horizon; what hopeless rejection says is the answer
         xor = self.xor()
         share = f"only {rate:.1e}" if rate else "none"
@@ -259,19 +256,12 @@ def distribution(
     265729
     """
     settings = EngineSettings(engine, max_nodes, oracle, cell_size, delta, failure, time_limit)
-    return answering(settings, world, as_constraint(constraint), reward, discount, seed, given)
+    return answering(Law(world, as_constraint(constraint), reward, discount, given), settings, seed)
 
 
-def answering(
-    settings: EngineSettings,
-    world: MDP,
-    rule: Constraint | None,
-    reward: Reward | ArrayLike | None,
-    discount: float = 1.0,
-    seed: Seed = None,
-    given: str | None = None,
-) -> Distribution:
-    """`distribution` with the engine settings as one record."""
+def answering(law: Law, settings: EngineSettings, seed: Seed = None) -> Distribution:
+    """`distribution` with what P is made of and the engine settings as records."""
+    world, rule = law.world, law.constraint
     asked: object = world
     if isinstance(asked, Network):
         raise EngineError(
@@ -282,8 +272,7 @@ def answering(
     if rule is not None:
         rule.check_world(world)
     require_engine(settings.engine)
-    gamma = check_discount(discount)
-    check_given(given)
-    table = reward_table(reward, world)  # a bad reward is reported before any long work
-    chooser = Chooser(world, rule, Tabulated(reward, table), gamma, seed, settings, given)
-    return ENGINES[settings.engine].make(chooser)
+    law = replace(law, discount=check_discount(law.discount))
+    check_given(law.given)
+    _ = law.weights  # a bad reward is reported before any long work
+    return ENGINES[settings.engine].make(Chooser(law, settings, seed))

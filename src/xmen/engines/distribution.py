@@ -17,10 +17,9 @@ from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint, conjunction, require_constraint
 from xmen.displays import facts_html
+from xmen.engines.law import Law
 from xmen.errors import EngineError, RewardError
-from xmen.rewards import Floats, LinearReward, Reward, reward_table
-from xmen.worlds.edge_weights import EdgeWeights
-from xmen.worlds.mdp import MDP
+from xmen.rewards import Floats, LinearReward, Reward
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.walks import Walks
 
@@ -42,13 +41,6 @@ class Guarantee(NamedTuple):
 
     delta: float
     failure: float
-
-
-class Tabulated(NamedTuple):
-    """A reward and its table (n_states, n_actions), so that who has read it already need not read it again."""
-
-    reward: Reward | ArrayLike | None
-    table: Floats
 
 
 class Distribution(ABC):
@@ -73,19 +65,12 @@ class Distribution(ABC):
 
     def __init__(
         self,
-        world: MDP,
-        constraint: Constraint | None,
-        reward: Reward | ArrayLike | Tabulated | None,
-        discount: float,
+        law: Law,
         seed: Seed,
-        given: str | None = None,
     ) -> None:
-        self.world = world
-        self.given = given
-        self.constraint = constraint
-        self.reward, table = reward if isinstance(reward, Tabulated) else (reward, reward_table(reward, world))
-        self.discount = discount
-        self.weights = EdgeWeights.of(world, table, discount, given == "start")
+        self.law = law
+        self.world, self.constraint, self.reward = law.world, law.constraint, law.reward
+        self.discount, self.given, self.weights = law.discount, law.given, law.weights
         self._rng = generator(seed)
 
     @overload

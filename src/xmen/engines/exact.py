@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xmen.engines.distribution import Distribution, Guarantee, Seed, Tabulated
+from xmen.engines.distribution import Distribution, Guarantee, Seed
+from xmen.engines.law import Law
 from xmen.machines.release import release
 from xmen.product.best import best_walk, score_range
 from xmen.product.graph import Product
@@ -33,12 +34,10 @@ class ExactDistribution(Distribution):
     def __init__(
         self,
         product: Product,
-        reward: Reward | ArrayLike | Tabulated | None,
-        discount: float,
+        law: Law,
         seed: Seed,
-        given: str | None = None,
     ) -> None:
-        super().__init__(product.world, product.compiled.constraint, reward, discount, seed, given)
+        super().__init__(law, seed)
         self.product = product
 
     def __repr__(self) -> str:
@@ -121,7 +120,7 @@ class ExactDistribution(Distribution):
         return score_range(self.product, self.weights)
 
     def with_reward(self, reward: Reward | ArrayLike | None) -> ExactDistribution:
-        return ExactDistribution(self.product, reward, self.discount, self._rng, self.given)
+        return ExactDistribution(self.product, self.law.with_reward(reward), self._rng)
 
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
         """n independent trajectories, each checked against the constraint by running its machines.

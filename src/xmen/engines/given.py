@@ -11,23 +11,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xmen.engines.distribution import Distribution, Guarantee, Seed, Tabulated
+from xmen.engines.distribution import Distribution, Guarantee, Seed
+from xmen.engines.law import Law
 from xmen.rewards import Floats, Reward
-from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
 
 
 class GivenStart(Distribution):
     """The d0-mixture of one distribution per start, in the order of the starts' numbers."""
 
-    def __init__(
-        self, world: MDP, parts: Sequence[Distribution], reward: Reward | ArrayLike | Tabulated | None, seed: Seed
-    ) -> None:
-        super().__init__(world, parts[0].constraint, reward, parts[0].discount, seed, given="start")
+    def __init__(self, law: Law, parts: Sequence[Distribution], seed: Seed) -> None:
+        super().__init__(law, seed)
         self.parts = tuple(parts)
         self.engine, self.reason = parts[0].engine, parts[0].reason
-        self._starts = np.flatnonzero(world.start > 0)
-        self._shares = world.start[self._starts]
+        self._starts = np.flatnonzero(law.world.start > 0)
+        self._shares = law.world.start[self._starts]
 
     @property
     def guarantee(self) -> Guarantee:  # type: ignore[override]
@@ -75,7 +73,7 @@ class GivenStart(Distribution):
         return float(part.log_partition())  # a part starts with probability 1, so that log d0 stays in the score
 
     def with_reward(self, reward: Reward | ArrayLike | None) -> GivenStart:
-        return GivenStart(self.world, [part.with_reward(reward) for part in self.parts], reward, self._rng)
+        return GivenStart(self.law.with_reward(reward), [part.with_reward(reward) for part in self.parts], self._rng)
 
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
         """n independent trajectories: starts from d0, then each start's own distribution."""

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xmen.engines.distribution import Distribution, Guarantee, Seed, Tabulated
+from xmen.engines.distribution import Distribution, Guarantee, Seed
 from xmen.engines.exact import SAMPLE_CELLS, ExactDistribution
+from xmen.engines.law import Law
 from xmen.engines.moments import WalkMoments
 from xmen.engines.relaxation import Relaxation, listed
 from xmen.errors import EngineError
@@ -40,16 +41,17 @@ class RejectDistribution(Distribution):
         self,
         relaxation: Relaxation,
         compiled: CompiledConstraint,
-        reward: Reward | ArrayLike | Tabulated | None,
-        discount: float,
+        law: Law,
         seed: Seed,
         time_limit: float | None = None,
     ) -> None:
-        super().__init__(compiled.world, compiled.constraint, reward, discount, seed)
+        super().__init__(law, seed)
         self.relaxation = relaxation
         self._compiled = compiled
         self.time_limit = time_limit
-        self._relaxed = ExactDistribution(relaxation.product, reward, discount, self._rng)
+        self._relaxed = ExactDistribution(
+            relaxation.product, law.under(relaxation.product.compiled.constraint), self._rng
+        )
         self._estimate_seed = np.random.SeedSequence(int(self._rng.integers(2**63)))
 
     @property
@@ -137,7 +139,9 @@ class RejectDistribution(Distribution):
         )
 
     def with_reward(self, reward: Reward | ArrayLike | None) -> RejectDistribution:
-        return RejectDistribution(self.relaxation, self._compiled, reward, self.discount, self._rng, self.time_limit)
+        return RejectDistribution(
+            self.relaxation, self._compiled, self.law.with_reward(reward), self._rng, self.time_limit
+        )
 
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
         wanted = self._check_n(n)

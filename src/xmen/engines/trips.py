@@ -16,6 +16,7 @@ from scipy.sparse import csr_matrix
 from xmen.constraints.constraint import Constraint, units
 from xmen.engines.diagnosis import explain_conflict, multiply
 from xmen.engines.exact import ExactDistribution
+from xmen.engines.law import Law
 from xmen.errors import InfeasibleError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
 from xmen.product.graph import Product
@@ -122,7 +123,7 @@ class TripEngine:
         """The distribution of one pair, whose world's edges are the network's without those that leave the goal."""
         task = self.network.task(int(self.start[pair]), int(self.goal[pair]))
         product = multiply(task, self.constraint, self.max_nodes)
-        return ExactDistribution(product, self._table(reward), self.discount, None)
+        return self._exact(product, reward)
 
     def _goal(self, goal: int, reward: Floats) -> ExactDistribution:
         """Trips to one goal, given where they start, in the shares of the pairs' weights."""
@@ -137,12 +138,12 @@ class TripEngine:
             if len(without):
                 raise self._infeasible(int(pairs[self.start[pairs] == without[0]][0]))
             self._alone[goal] = product
-        return ExactDistribution(self._alone[goal], self._table(reward), self.discount, None, given="start")
+        return self._exact(self._alone[goal], reward, given="start")
 
-    def _table(self, reward: Floats) -> Floats:
+    def _exact(self, product: Product, reward: Floats, given: str | None = None) -> ExactDistribution:
         table = np.zeros((self.network.n_states, self.network.n_actions))
         table[self.network.source, self.network.action] = reward
-        return table
+        return ExactDistribution(product, Law(product.world, self.constraint, table, self.discount, given), None)
 
     def _infeasible(self, pair: int) -> InfeasibleError:
         """Why no valid trip leads from this pair's start to its goal."""

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xmen.engines.distribution import Distribution, Guarantee, Seed, Tabulated
+from xmen.engines.distribution import Distribution, Guarantee, Seed
 from xmen.engines.hashed import HashedWorld, WalkFunction
+from xmen.engines.law import Law
 from xmen.engines.relaxation import Relaxation
 from xmen.engines.settings import DEFAULT_CELL_SIZE, EngineSettings
 from xmen.errors import EngineError
@@ -49,12 +50,11 @@ class XorDistribution(Distribution):
         hashed: HashedWorld,
         relaxation: Relaxation,
         compiled: CompiledConstraint,
-        reward: Reward | ArrayLike | Tabulated | None,
-        discount: float,
+        law: Law,
         seed: Seed,
         settings: EngineSettings,
     ) -> None:
-        super().__init__(compiled.world, compiled.constraint, reward, discount, seed)
+        super().__init__(law, seed)
         self.hashed, self.relaxation, self.settings = hashed, relaxation, settings
         self._compiled = compiled
         # Estimates and plans have streams of their own: answers do not depend on the order of questions.
@@ -145,7 +145,7 @@ class XorDistribution(Distribution):
 
     def with_reward(self, reward: Reward | ArrayLike | None) -> XorDistribution:
         return XorDistribution(
-            self.hashed, self.relaxation, self._compiled, reward, self.discount, self._rng, self.settings
+            self.hashed, self.relaxation, self._compiled, self.law.with_reward(reward), self._rng, self.settings
         )
 
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:

@@ -16,6 +16,7 @@ from xmen.constraints.constraint import Constraint, conjunction
 from xmen.displays import facts_html
 from xmen.engines.choose import answering, require_engine
 from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, check_given
+from xmen.engines.law import Law
 from xmen.engines.reject_trips import trip_partitions
 from xmen.engines.settings import EngineSettings
 from xmen.errors import EngineError, NotFittedError
@@ -187,11 +188,14 @@ class Learner(Settings, ABC):
             if kept is not None and kept[0] is also and kept[1] == (start, goal) and kept[2] == self._asked():
                 d: Distribution = kept[3]
                 return d
-            settings, rule = self._engine_settings(), self._rule(also)
-            d = answering(settings, world, rule, self.reward_, self.discount, self.seed, self.given)
+            d = answering(self._law(world, also), self._engine_settings(), self.seed)
             if also is None or isinstance(also, Constraint):  # a list can change under the same identity
                 self._keep(also, d, (start, goal))
             return d
+
+    def _law(self, world: MDP, also: Rules) -> Law:
+        """What the learned distribution is made of."""
+        return Law(world, self._rule(also), self.reward_, self.discount, self.given)
 
     def _asked_world(self, start: int | None, goal: int | None) -> MDP:
         """The world of a question: the learner's own, or the task of a network."""
@@ -369,15 +373,12 @@ class Learner(Settings, ABC):
 
     def _information(self, demos: Demonstrations, features: Features, weights: Floats) -> Information:
         """Curvature and scores at these weights, from demonstrations."""
-        task = Task(demos, features, self._rule(), self.discount, self.given)
+        law = self._law(self._single_world(), None)
+        task = Task(demos, features, law.constraint, law.discount, law.given, law.policy)
         settings = FitSettings(
             l2=getattr(self, "l2", 0.0), engine=self._engine_settings(), fixed=getattr(self, "fixed", None)
         )
         return information(task, settings, weights)
-
-    def _likelihood_learner(self) -> Learner:
-        """The learner whose likelihood the weights maximise."""
-        return self
 
     def _summary_notes(self) -> dict[str, str]:
         """What a method adds to the table."""

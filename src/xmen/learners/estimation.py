@@ -57,15 +57,11 @@ def _estimate(
     groups: ArrayLike | None,
 ) -> None:
     """Set the model's covariances and log-likelihood."""
-    judge = model._likelihood_learner()
-    if not isinstance(demos, Demonstrations) or judge is not model:
-        trajectories = demos.trajectories() if isinstance(demos, Demonstrations) else demos
-        assert trajectories is not None
-        if isinstance(demos, Demonstrations):
-            sample_weight = demos.weights
-        demos = judge._gather(trajectories, sample_weight)
+    if not isinstance(demos, Demonstrations):
+        assert demos is not None
+        demos = model._gather(demos, sample_weight)
     features = read_features(vars(model).get("features"), model.world)
-    found = judge._information(demos, features, model.weights_)
+    found = model._information(demos, features, model.weights_)
     at = np.ix_(found.free, found.free)
     covariances = np.zeros((2, len(model.weights_), len(model.weights_)))
     noise = vars(model).get("gradient_noise_")
@@ -73,5 +69,5 @@ def _estimate(
     covariances[0][at] = found.covariance() + added
     covariances[1][at] = found.robust_covariance(groups) + added
     model.covariance_, model.robust_covariance_ = covariances[0], covariances[1]
-    total = demos.mean(judge._log_likelihoods(demos)) * len(demos)
+    total = demos.mean(model._log_likelihoods(demos)) * len(demos)
     model.log_likelihood_ = {"sum": total, "n": len(demos)}

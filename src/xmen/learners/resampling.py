@@ -8,6 +8,7 @@ import numpy as np
 
 from xmen.engines.choose import Chooser
 from xmen.engines.distribution import Seed
+from xmen.engines.law import Law
 from xmen.errors import EngineError
 from xmen.learners.base import Learner, Rules
 from xmen.machines.release import release
@@ -48,7 +49,7 @@ def resample(
     world, rule = model._asked_world(None, None), model._rule(also)
     if rule is not None:
         rule.check_world(world)
-    base = Chooser(world, rule, None, model.discount, None, model._engine_settings()).joint_xor()
+    base = Chooser(Law(world, rule, None, model.discount), model._engine_settings()).joint_xor()
     table = model.reward_.table()
     proposal = Proposal(base, DenseFeatures(table[:, :, None]))
     rng = np.random.default_rng(seed_sequence(seed))

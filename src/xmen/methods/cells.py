@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xmen.engines.choose import Chooser
+from xmen.engines.law import Law
 from xmen.engines.settings import DEFAULT_CELL_SIZE
 from xmen.engines.xor import XorDistribution
 from xmen.errors import EngineError
@@ -75,4 +76,4 @@ class Cells(Method):
                 "method='cells' learns from the joint distribution, and this world has several starts: with "
                 "given='start' use method='exact', or a world with one start."
             )
-        return Chooser(world, task.constraint, None, task.discount, None, settings.engine).joint_xor()
+        return Chooser(Law(world, task.constraint, None, task.discount), settings.engine).joint_xor()

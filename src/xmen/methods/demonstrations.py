@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from xmen.constraints.constraint import Constraint
 from xmen.engines.diagnosis import feasible_product
 from xmen.errors import ProductTooLargeError, TrajectoryError, XmenError
-from xmen.machines.release import as_trajectories
 from xmen.machines.tables import CompiledConstraint
 from xmen.rewards import Floats
 from xmen.rewards.features import Features
@@ -66,10 +65,6 @@ class Demonstrations:
             rows = features.contract(all_rows[counted[begin : begin + batch]])
             low, high = np.minimum(low, rows.min(axis=0)), np.maximum(high, rows.max(axis=0))
         return low, high
-
-    def trajectories(self) -> list[Trajectory]:
-        """The demonstrations as they were given."""
-        return as_trajectories(self.walks)
 
     def mean(self, values: Floats) -> float:
         """The weighted mean of one value per demonstration; those of weight 0 do not count, not even as -inf."""

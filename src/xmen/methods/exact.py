@@ -68,8 +68,7 @@ class Exact(Method):
         return TripRun(task, settings, engine)
 
     def _multiply(self, task: Task, settings: FitSettings) -> ExactDistribution:
-        world = task.demos.seen_world(task.given)
-        return Chooser(world, task.constraint, None, task.discount, settings.seed, settings.engine, task.given).exact()
+        return Chooser(task.law(), settings.engine, settings.seed).exact()
 
 
 class ExactRun(Run[LbfgsState]):

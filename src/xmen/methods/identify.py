@@ -71,7 +71,7 @@ def _exactly(base: ExactDistribution | XorDistribution | RejectDistribution) -> 
         product = multiply(base.world, base.constraint, MOST_NODES) if relaxation.rejecting else relaxation.product
     except ProductTooLargeError:
         return None
-    return ExactDistribution(product, None, base.discount, None)
+    return ExactDistribution(product, base.law.with_reward(None), None)
 
 
 def unidentified(base: ExactDistribution, features: Features) -> Floats:

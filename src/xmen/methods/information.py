@@ -12,7 +12,7 @@ where every demonstration is a group of its own, unless groups are given (errors
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -146,8 +146,7 @@ def _trip_moments(task: Task, settings: FitSettings, network: Network, weights: 
 
 def _world_moments(task: Task, settings: FitSettings, weights: Floats) -> Moments:
     demos, features = task.demos, task.features
-    world = demos.seen_world(task.given)
-    base = Chooser(world, task.constraint, None, task.discount, None, settings.engine, task.given).exact()
+    base = Chooser(task.law(), settings.engine).exact()
 
     def mean(at: Floats) -> Floats:
         return features.contract(base.with_reward(features.table(at)).visits())
@@ -155,9 +154,8 @@ def _world_moments(task: Task, settings: FitSettings, weights: Floats) -> Moment
     hessian = curvature(mean, weights, features.scale, settings.coordinates(features.d))
     if task.given is None:
         return mean(weights), hessian
-    expected, table = np.empty((len(demos), features.d)), features.table(weights)
+    expected, law = np.empty((len(demos), features.d)), base.law.with_reward(features.table(weights))
     for start in np.unique(demos.walks.starts).tolist():
-        started = base.world.with_start(start)
-        alone = Chooser(started, task.constraint, table, task.discount, None, settings.engine).exact()
+        alone = Chooser(replace(law, world=law.world.with_start(start), given=None), settings.engine).exact()
         expected[demos.walks.starts == start] = features.contract(alone.visits())
     return expected, hessian

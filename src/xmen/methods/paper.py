@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xmen.engines.choose import Chooser
+from xmen.engines.law import Law
 from xmen.engines.settings import EngineSettings
 from xmen.engines.xor import XorDistribution
 from xmen.errors import EngineError
@@ -163,7 +164,7 @@ class Paper(Method):
             )
 
     def run(self, task: Task, settings: FitSettings) -> PaperRun:
-        base = Chooser(task.demos.walks.world, task.constraint, None, task.discount, None, settings.engine).joint_xor()
+        base = Chooser(Law(task.demos.walks.world, task.constraint, None, task.discount), settings.engine).joint_xor()
         return PaperRun(task, self, settings, base)
 
     def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:

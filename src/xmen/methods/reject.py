@@ -14,6 +14,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmen.engines.choose import Chooser
+from xmen.engines.law import Law
 from xmen.engines.reject_trips import Draws, RejectTrips
 from xmen.engines.trips import trip_budget
 from xmen.errors import DivergenceError, EngineError
@@ -75,7 +76,7 @@ class Reject(Method):
         if settings.fixed or (task.given is not None and np.count_nonzero(world.start) > 1):
             what = "fixed weights" if settings.fixed else "given='start' in a world with several starts"
             raise EngineError(f"method='reject' does not go with {what}: use method='exact', or leave that out.")
-        base = Chooser(world, task.constraint, None, task.discount, None, settings.engine).joint_reject()
+        base = Chooser(Law(world, task.constraint, None, task.discount), settings.engine, None).joint_reject()
         return RoundsRun(task, settings, base, RejectSource(base, task.features))
 
     def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Distribution, Seed
+from xmen.engines.law import Law
 from xmen.engines.settings import EngineSettings
 from xmen.errors import XmenError
 from xmen.methods.coordinates import Coordinates, read_l2
@@ -51,6 +52,12 @@ class Task:
     constraint: Constraint | None = None
     discount: float = 1.0
     given: str | None = None
+    policy: Floats | None = None
+
+    def law(self) -> Law:
+        """What is fitted, before there is a reward: given the start, from where the demonstrations start."""
+        world = self.demos.seen_world(self.given)
+        return Law(world, self.constraint, None, self.discount, self.given, self.policy)
 
     @property
     def demo_features(self) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cached_property
 
 from xmen.constraints.constraint import Constraint, conjunction
@@ -64,6 +65,6 @@ class WorldModel(Model):
             return None
         if not product.feasible():
             return Kept(-math.inf, 1.0)
-        smaller = ExactDistribution(product, self.fitted.reward_, self.setting.discount, None)
+        smaller = ExactDistribution(product, replace(self._exact.law, constraint=rules), None)
         log_kept = float(smaller.log_partition() - self._exact.log_partition())
         return Kept(0.0, 0.0) if log_kept >= -ROUNDING else Kept(log_kept, -math.expm1(log_kept))
