@@ -168,7 +168,7 @@ class Paper(Method):
         return PaperRun(task, self, settings, base)
 
     def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:
-        base = Chooser(task.demos.walks.world, task.constraint, None, task.discount, None, settings.engine).joint_xor()
+        base = Chooser(Law(task.demos.walks.world, task.constraint, None, task.discount), settings.engine).joint_xor()
         deterministic = base.world.deterministic
         default_delta = DEFAULT_DELTA if deterministic else DEFAULT_DELTA_WEIGHTED
         failure = DEFAULT_FAILURE if self.failure is None else float(self.failure)
