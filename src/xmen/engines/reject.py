@@ -116,7 +116,9 @@ class RejectDistribution(Distribution):
     def log_partition(self, return_std: bool = False) -> Any:
         rate, n = self._moments.acceptance, self._moments.n_drawn
         log_z = self._relaxed.log_partition() + float(np.log(rate))
-        return (log_z, float(np.sqrt((1 - rate) / (rate * n)))) if return_std else log_z
+        # That all draws were valid does not make the rate 1: one in as many could still break a rule.
+        missed = max(1 - rate, 1 / (n + 1)) if self.relaxation.rejecting else 0.0
+        return (log_z, float(np.sqrt(missed / (rate * n)))) if return_std else log_z
 
     def visits(self, return_std: bool = False) -> Any:
         mean, std = self._moments.visits()
