@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xmen.cli._names import named_features, with_names
 from xmen.cli._output import MISTAKE, NO, YES, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._source import open_problem
@@ -43,7 +45,7 @@ def run_check(path: Path, demos: Path | None, as_json: bool) -> int:
     if report["feasible"] is None and report.get("demonstrations", {}).get("valid"):
         report |= {"feasible": True, "message": "a demonstration keeps all rules"}
     with working("asking what a policy can promise"):
-        report["policy"] = check_promise(problem)
+        report["policy"] = check_promise(problem, report["feasible"])
     broken = bool(report.get("demonstrations", {}).get("violations"))
     with working("looking at the features"):
         report["notes"] = [] if d is None else learning_notes(problem, d, [] if broken else trajectories)
@@ -77,8 +79,11 @@ def check_rules(problem: Problem) -> tuple[dict[str, Any], Distribution | None]:
     return {**report, "trajectories": counted}, d
 
 
-def check_promise(problem: Problem) -> dict[str, Any]:
+def check_promise(problem: Problem, feasible: bool | None) -> dict[str, Any]:
     """Whether a policy can keep all rules surely, whatever chance does; None where that is too large to tell."""
+    if feasible is not None and problem.world.deterministic and np.count_nonzero(problem.world.start) == 1:
+        # Nothing is left to chance: what can be kept can be kept surely.
+        return {"sure": feasible, "best": float(feasible), **({} if feasible else {"message": "see the conflict"})}
     try:
         why = explain(make_game(problem.world, problem.constraint, problem.settings.max_nodes))
     except EngineError as error:
