@@ -77,7 +77,8 @@ def test_learns_what_the_exact_method_learns():
     slack = 4 * hessian_errors**2 * noise.max() + 0.01
     assert np.all(np.abs(model.weights_ - exact.weights_) <= slack)
     assert model.score(demos) == pytest.approx(exact.score(demos), abs=0.02)
-    np.testing.assert_allclose(model.standard_errors_, exact.standard_errors_, rtol=0.25)
+    ratio = model.standard_errors_ / exact.standard_errors_  # draws add noise to the weights, and to their errors
+    assert np.all((ratio > 0.85) & (ratio < 1.5)), ratio
     assert "acceptance" in str(model.summary())
     start, goal, acceptance = model.acceptance_.T
     assert np.all((acceptance > 0.3) & (acceptance <= 1.0))
@@ -110,14 +111,14 @@ def test_goes_on_where_it_stopped(tmp_path):
 
 def test_a_hopeless_task_is_named():
     """A clique in which one needs all other states before the goal: few walks do not repeat one."""
-    n = 9
+    n = 14
     rows = [(s, t, t, 1.0) for s in range(n) for t in range(n) if s != t]
     network = xm.Network(n, n, rows)
     rule = RULE & (xm.length() >= n).named("every state")
-    trips = RejectTrips(network, rule, [0], [8], [1.0], 200)
+    trips = RejectTrips(network, rule, [0], [13], [1.0], 400)
     assert trips.multiplied == ["every state"]
-    with pytest.raises(xm.EngineError, match=r"from state 0 to state 8.*'no state twice'"):
-        trips.draw(np.full(len(network.source), -2.2), 64, np.random.default_rng(0))
+    with pytest.raises(xm.EngineError, match=r"from state 0 to state 13.*'no state twice'"):
+        trips.draw(np.full(len(network.source), -2.8), 64, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("settings", [{"n_draws": 1}, {"n_draws": 2.5}, {"redraw_every": True}])
@@ -126,7 +127,9 @@ def test_settings_are_checked(settings):
         xm.Reject(**settings)
 
 
-def test_other_worlds_are_refused():
-    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
-    with pytest.raises(xm.EngineError, match="through a Network"):
-        xm.XMEN(grid, method="reject").fit(xm.distribution(grid, seed=0).sample(3))
+def test_other_worlds_are_learned_by_rejection_too():
+    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), horizon=6)
+    demos = xm.distribution(grid, RULE, seed=0).sample(60)
+    model = xm.XMEN(grid, RULE, method="reject", l2=0.1, seed=0).fit(demos)
+    assert model.method_ == "reject"
+    assert model.score(demos) > -10.0

@@ -319,14 +319,16 @@ def rules(
 @app.command()
 def reproduce(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="figure1, grid, human, convergence, rules, or all of them.")
+        str, typer.Argument(metavar="NAME", help="figure1, grid, human, convergence, rules, all, or roads.")
     ],
     quick: Annotated[bool, typer.Option("--quick", help="The same code on less of everything.")] = False,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where figures and tables go.")] = Path("reproduction"),
     seed: Annotated[int, typer.Option(min=0, help="The same seed, the same figures and tables.")] = 0,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="For human and rules: drawn paths, a file of x,y lines each."),
+        typer.Option(
+            metavar="FOLDER", help="For human and rules: drawn paths, a file of x,y lines each; for roads: taxi trips."
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep what an earlier run has finished.")] = False,
     as_json: AsJson = False,

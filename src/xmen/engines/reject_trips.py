@@ -27,9 +27,9 @@ from xmen.rewards import Floats
 from xmen.worlds.network import Network
 from xmen.worlds.walks import Walks
 
-FEW = 0.2  # pairs with a smaller share of valid draws get `MORE` times as many
-MORE = 10
-LEAST_ACCEPTANCE = 0.02  # below this the estimate of A, by what is left of 1, is noise
+MORE = ((10, 0.2), (100, 0.02))  # so many times as many draws for pairs with a smaller share of valid ones
+LEAST_ACCEPTANCE = 0.001  # below this a pair is hopeless
+FLOOR = 0.25  # of the acceptance of the draws: what is left of 1 says nothing further away from them
 SCORE_DRAWS = 300  # of every pair, behind a likelihood
 CELLS = 4_000_000  # edges held at once while draws are checked
 
@@ -88,21 +88,14 @@ class RejectTrips:
 
     def draw(self, reward: Floats, n_draws: int, rng: np.random.Generator) -> Draws:
         """n_draws of every pair under rewards of world edges (E,), ten times as many where few are valid."""
-        wanted = np.full(self.engine.n_pairs, n_draws, dtype=np.int64)
-        first = self._draw(reward, wanted, rng)
-        few = first.n_valid < FEW * first.n
-        if not few.any():
-            return first
-        second = self._draw(reward, np.where(few, MORE * n_draws, 0), rng)
-        both = _sorted(
-            first.n + second.n,
-            first.n_valid + second.n_valid,
-            np.concatenate([first.pair, second.pair]),
-            vstack([first.uses, second.uses], format="csr"),
-            np.concatenate([first.log_prob, second.log_prob]),
-        )
-        self._refuse_hopeless(both)
-        return both
+        draws = self._draw(reward, np.full(self.engine.n_pairs, n_draws, dtype=np.int64), rng)
+        for times, enough in MORE:
+            few = draws.n_valid < enough * draws.n
+            if not few.any():
+                return draws
+            draws = _joined(draws, self._draw(reward, np.where(few, times * n_draws, 0), rng))
+        self._refuse_hopeless(draws)
+        return draws
 
     def _draw(self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator) -> Draws:
         engine = self.engine
@@ -197,7 +190,7 @@ class RejectTrips:
             shares[here] = ratio / draws.n[draws.pair[here]]
             invalid[chosen] = np.bincount(own, weights=shares[here], minlength=size)
             spread[chosen] = np.bincount(own, weights=shares[here] * ratio, minlength=size)
-            acceptance[chosen] = np.maximum(1.0 - invalid[chosen], LEAST_ACCEPTANCE)
+            acceptance[chosen] = np.maximum(1.0 - invalid[chosen], FLOOR * draws.acceptance[chosen])
             return np.asarray(engine.weight[chosen] / acceptance[chosen])
 
         found = engine.value(reward, with_visits, accept) if with_visits else engine.value(reward, False)
@@ -259,6 +252,16 @@ def _gathered(walks: Iterator[Batch]) -> Iterator[Batch]:
             kept, longest, n = [], 0, 0
     if kept:
         yield tuple(np.concatenate(parts) for parts in zip(*kept, strict=True))  # type: ignore[misc]
+
+
+def _joined(first: Draws, second: Draws) -> Draws:
+    return _sorted(
+        first.n + second.n,
+        first.n_valid + second.n_valid,
+        np.concatenate([first.pair, second.pair]),
+        vstack([first.uses, second.uses], format="csr"),
+        np.concatenate([first.log_prob, second.log_prob]),
+    )
 
 
 def _sorted(

@@ -7,6 +7,7 @@ relative to the best way; so do all goals of a network with a horizon, by the la
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -102,8 +103,12 @@ class TripEngine:
             if with_visits and reweigh is None:
                 visits[self.network.source != goal] += self.weight[pairs].sum() * d.edge_visits()
             elif with_visits and reweigh is not None:
-                for pair, weight in zip(pairs.tolist(), reweigh(pairs, log_z[pairs]), strict=True):
-                    visits[self.network.source != goal] += weight * self.alone(pair, reward).edge_visits()
+                weights = reweigh(pairs, log_z[pairs])
+                shares = np.zeros(self.network.n_states)
+                shares[self.start[pairs]] = weights / weights.sum()
+                product = replace(self._alone[goal], world=self._alone[goal].world.with_start(shares))
+                again = self._exact(product, reward, given="start")
+                visits[self.network.source != goal] += weights.sum() * again.edge_visits()
         return TripValue(log_z, visits)
 
     def each(self, reward: Floats, features: csr_matrix) -> Floats:

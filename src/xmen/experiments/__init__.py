@@ -1,4 +1,4 @@
-"""The paper's figures, made again: `xmen reproduce figure1 | grid | human | convergence | rules | all`.
+"""The paper's figures, made again: `xmen reproduce figure1 | grid | human | convergence | rules | all`, and `roads`.
 
 Each experiment is one module with `run(book)`, read from top to bottom. They use the library as anyone would.
 """
@@ -17,6 +17,9 @@ __all__ = ["EXPERIMENTS", "Findings", "Notebook", "reproduce"]
 EXPERIMENTS = ("figure1", "grid", "human", "convergence", "rules")
 """In the order of the paper, and what goes beyond it."""
 
+WITH_DATA = ("roads",)
+"""Experiments on data that the user brings: not part of `all`."""
+
 
 def reproduce(
     name: str,
@@ -31,8 +34,8 @@ def reproduce(
 
     Ctrl-C ends it without a record, also in the middle of a fit.
     """
-    if name not in EXPERIMENTS:
-        known = ", ".join(EXPERIMENTS)
+    if name not in (*EXPERIMENTS, *WITH_DATA):
+        known = ", ".join((*EXPERIMENTS, *WITH_DATA))
         raise XmenError(f"there is no experiment {name!r}: choose one of {known}, or all.")
     folder.mkdir(parents=True, exist_ok=True)
     book = Notebook(name, folder, quick=quick, seed=seed, data=data, tell=tell)

@@ -37,6 +37,7 @@ from xmen.worlds.network import Network
 
 NOISE = 2.0  # a gradient within this many of its standard errors is as small as it can be seen to be
 LEAST_ROUNDS = 3
+MOST_FEATURES = 300  # whose noise is kept with its correlations
 MOST_CHANGE = 0.03  # of the acceptance in a round: invalid draws cannot speak for longer ones that they never saw
 
 
@@ -93,10 +94,16 @@ class Reject(Method):
 
 
 class RejectObjective:
-    """The loss that one round's draws estimate, and its gradient."""
+    """The loss that one round's draws estimate, and its gradient.
 
-    def __init__(self, trips: RejectTrips, exact: TripObjective, draws: Draws) -> None:
+    The influence of an invalid draw on a pair's E[f | valid] is its weight times that expectation less its own f; the
+    features of the pair's own demonstrations, `pair_features` (P, d), stand in for the expectation.
+    """
+
+    def __init__(self, trips: RejectTrips, exact: TripObjective, draws: Draws, pair_features: csr_matrix) -> None:
         self.trips, self.exact, self.draws = trips, exact, draws
+        self._difference = csr_matrix(pair_features[draws.pair] - draws.uses @ exact.rows)  # (K, d)
+        self._squares = self._difference.power(2).T.tocsr()
 
     def __call__(self, moved: Floats) -> Value:
         coordinates, rows = self.exact.coordinates, self.exact.rows
@@ -113,20 +120,26 @@ class RejectObjective:
         found = self.trips.value(self.exact.rows @ weights, self.draws, with_visits=False)
         return float(self.trips.engine.weight @ found.acceptance / self.trips.engine.weight.sum())
 
-    def noise(self, weights: Floats, pair_features: Floats) -> tuple[float, Floats]:
-        """The standard error of the loss, and the covariance (d, d) of the gradient, at all weights (d,).
-
-        The influence of an invalid draw on a pair's E[f | valid] is its weight times that expectation less its own f;
-        the features of the pair's own demonstrations (P, d) stand in for the expectation.
-        """
+    def noise(self, weights: Floats) -> tuple[float, Floats]:
+        """The standard error of the loss, and the variance of the gradient (d,), at all weights (d,)."""
         found = self.trips.value(self.exact.rows @ weights, self.draws, with_visits=False)
         loss_std = float(np.sqrt(self.trips.engine.weight**2 @ found.variance))
-        draws, pair = self.draws, self.draws.pair
-        scale = (self.trips.engine.weight / found.acceptance / draws.n)[pair]
-        difference = pair_features[pair] - np.asarray((draws.uses @ self.exact.rows).todense())
-        influence = csr_matrix(difference * scale[:, None])
+        variance: Floats = self._squares @ self._scale(found.acceptance) ** 2
+        return loss_std, variance
+
+    def gradient_covariance(self) -> Floats:
+        """The covariance of the gradient (d, d) where the draws were made; of many features, its diagonal alone."""
+        scale = self._scale(self.draws.acceptance)
+        if self._difference.shape[1] > MOST_FEATURES:
+            return np.diag(self._squares @ scale**2)
+        influence = csr_matrix(self._difference.multiply(scale[:, None]))
         covariance: Floats = (influence.T @ influence).toarray()
-        return loss_std, covariance
+        return covariance
+
+    def _scale(self, acceptance: Floats) -> Floats:
+        """What each invalid draw counts in the gradient."""
+        scale: Floats = (self.trips.engine.weight / np.maximum(acceptance, 1e-12) / self.draws.n)[self.draws.pair]
+        return scale
 
 
 class RejectState(NamedTuple):
@@ -169,10 +182,11 @@ class RejectRun(Run[RejectState]):
         self.max_iter = self.relaxed.max_iter
         self._drawn: tuple[int, RejectObjective] | None = None
         demos, engine = task.demos, trips.engine
-        rows = task.features.contract(demos.walks.visit_rows())[demos.weights > 0]
+        walks = demos.walks[demos.weights > 0]
         shares = demos.weights[demos.weights > 0] / engine.weight[engine.pair_of]
-        self.pair_features: Floats = np.zeros((engine.n_pairs, task.features.d))
-        np.add.at(self.pair_features, engine.pair_of, rows * shares[:, None])
+        shape = (engine.n_pairs, len(walks.world.source))
+        uses = csr_matrix((shares[walks.owner], (engine.pair_of[walks.owner], walks.edges)), shape=shape)
+        self.pair_features = csr_matrix(uses @ self.relaxed.objective.rows)
 
     def start(self) -> RejectState:
         state, seeds = self.relaxed.start(), seed_sequence(self.seed)
@@ -189,7 +203,7 @@ class RejectRun(Run[RejectState]):
             rng = np.random.default_rng(np.random.SeedSequence(state.seed["entropy"], spawn_key=key))
             reward = self.relaxed.objective.rows @ self.coordinates.full(state.anchor)
             draws = self.trips.draw(reward, self.method.n_draws, rng)
-            self._drawn = state.round, RejectObjective(self.trips, self.relaxed.objective, draws)
+            self._drawn = state.round, RejectObjective(self.trips, self.relaxed.objective, draws, self.pair_features)
         return self._drawn[1]
 
     def step(self, state: RejectState) -> tuple[RejectState, dict[str, float]]:
@@ -246,20 +260,19 @@ class RejectRun(Run[RejectState]):
 
     def _gradient_variance(self, state: RejectState) -> Floats:
         weights = self.coordinates.full(state.weights)
-        covariance = self.objective(state).noise(weights, self.pair_features)[1]
-        variance: Floats = np.diag(covariance)[self.coordinates.free]
+        variance: Floats = self.objective(state).noise(weights)[1][self.coordinates.free]
         return variance
 
     def _entry(self, state: RejectState) -> dict[str, float]:
         objective = self.objective(state)
         weights = self.coordinates.full(state.weights)
-        loss_std, covariance = objective.noise(weights, self.pair_features)
+        loss_std, variance = objective.noise(weights)
         acceptance = objective.draws.acceptance
         return {
             "loss": state.loss,
             "loss_std": loss_std,
             "gradient_norm": float(np.linalg.norm(state.gradient)),
-            "gradient_std": float(np.sqrt(np.trace(covariance))),
+            "gradient_std": float(np.sqrt(variance.sum())),
             "acceptance": float(self.trips.engine.weight @ acceptance / self.trips.engine.weight.sum()),
             "least_acceptance": float(acceptance.min()),
             "round": state.round,
@@ -280,9 +293,8 @@ class RejectRun(Run[RejectState]):
                 ConvergenceWarning,
             )
         engine, objective = self.trips.engine, self.objective(state)
-        weights = self.coordinates.full(state.weights)
         learned = {
             "acceptance_": np.column_stack([engine.start, engine.goal, objective.draws.acceptance]),
-            "gradient_noise_": objective.noise(weights, self.pair_features)[1],
+            "gradient_noise_": objective.gradient_covariance(),
         }
         return Outcome(self.coordinates.full(state.weights), state.finished, None, learned)

@@ -22,13 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from xmen.compiled import compiled
+from xmen.product import trip_kernels
 from xmen.product.factor import Factor, Pattern
 from xmen.product.open_product import OpenProduct
 from xmen.worlds.edge_weights import Floats
@@ -118,6 +118,9 @@ class ManyGoals:
             return Solved(log_z, np.zeros(len(log_weight)), [state for state, _ in trips.by_goal()])
         matrix = csr_matrix((weight, (product.source, product.target)), shape=(product.n_nodes,) * 2)
         for batch in self._batches:
+            if all(len(nodes) == 1 for *_, nodes in batch):
+                left += self._solve_single(factor, matrix, batch, with_visits, reweigh, log_z, through)
+                continue
             columns = self._completions(factor, matrix, batch)
             left += [goal.state for goal in columns if not goal.certain]
             served = [goal for goal in columns if goal.certain]
@@ -131,9 +134,57 @@ class ManyGoals:
                 x = factor.solve_transposed(np.stack(sources, axis=1))
                 for k, goal in enumerate(served):
                     x[goal.nodes, k] = 0.0  # exactly: a trip ends where it enters its goal
-                _add_flows(product.source, product.target, x, np.stack([g.z for g in served], axis=1), through)
+                trip_kernels.add_flows(
+                    product.source, product.target, x, np.stack([g.z for g in served], axis=1), through
+                )
         visits = np.bincount(product.edge, weights=through * weight, minlength=len(log_weight))
         return Solved(log_z, visits.astype(np.float64), left)
+
+    def _solve_single(
+        self,
+        factor: Factor,
+        matrix: csr_matrix,
+        batch: list[tuple[int, slice, NDArray[np.int64]]],
+        with_visits: bool,
+        reweigh: Reweigh | None,
+        log_z: Floats,
+        through: Floats,
+    ) -> list[int]:
+        """The same for goals of one node each, as all are without rules: whole columns at once, no loop over goals."""
+        product, trips = self.product, self.trips
+        nodes, numbers = np.array([own[0] for *_, own in batch]), np.arange(len(batch))
+        unit = np.zeros((product.n_nodes, len(batch)))
+        unit[nodes, numbers] = 1.0
+        columns = factor.solve(unit)
+        corner = columns[nodes, numbers]
+        accepts = product.accepting[nodes].astype(np.float64)
+        z = columns * np.divide(accepts, corner, out=np.full(len(batch), np.nan), where=corner > 0.0)
+        z[nodes, numbers] = accepts
+        onward = matrix @ z
+        onward[nodes, numbers] = accepts
+        pairs = np.concatenate([np.arange(its.start, its.stop) for _, its, _ in batch])
+        column = np.repeat(numbers, [its.stop - its.start for _, its, _ in batch])
+        origin = trips.origin[pairs]
+        with np.errstate(invalid="ignore"):
+            certain = np.all((z >= 0.0) & (np.abs(onward - z) <= TRUSTED * z), axis=0)
+            certain &= np.bincount(column, ~(z[origin, column] > SMALLEST), minlength=len(batch)) == 0
+        served = certain[column]
+        pairs, column, origin = pairs[served], column[served], origin[served]
+        log_z[pairs] = np.log(z[origin, column])
+        if with_visits and len(pairs):
+            weights = trips.weight[pairs]
+            if reweigh is not None:
+                its = [its for (_, its, _), sure in zip(batch, certain, strict=True) if sure]
+                weights = np.concatenate([reweigh(one, log_z[one]) for one in its])
+            q = np.zeros_like(z)
+            np.add.at(q, (origin, column), weights / z[origin, column])
+            q[nodes, numbers] = 0.0  # who starts at the goal goes nowhere
+            q[nodes, numbers] = -np.einsum("nk,nk->k", columns, q) / np.where(certain, corner, 1.0)
+            x = factor.solve_transposed(q)
+            x[nodes, numbers] = 0.0  # exactly: a trip ends where it enters its goal
+            x[:, ~certain], z[:, ~certain] = 0.0, 0.0
+            trip_kernels.add_flows(product.source, product.target, x, z, through)
+        return [state for (state, *_), sure in zip(batch, certain, strict=True) if not sure]
 
     def each(self, log_weight: Floats, features: csr_matrix) -> tuple[Floats, list[int]]:
         """E[f] of every pair's trips (P, d), from features of world edges (E, d); and the goals it could not serve."""
@@ -162,6 +213,28 @@ class ManyGoals:
                     out[pairs] = (weighed @ (x[product.source] * goal.z[product.target][:, None])).T
         return out, left
 
+    def greedy(self, log_weight: Floats, most: int) -> list[NDArray[np.int64]]:
+        """The world edges of each pair's greedy walk: the likeliest move at every node, never to a state again.
+
+        At most `most` moves; a walk that runs into a dead end, or whose goal could not be served, stops there.
+        """
+        product, trips = self.product, self.trips
+        weight = np.exp(log_weight[product.edge])
+        out: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64) for _ in trips.goal]
+        factor = Factor(self.pattern, weight)
+        matrix = csr_matrix((weight, (product.source, product.target)), shape=(product.n_nodes,) * 2)
+        indptr = np.searchsorted(product.source, np.arange(product.n_nodes + 1))
+        for batch in self._batches:
+            for goal in self._completions(factor, matrix, batch):
+                ends = np.zeros(product.n_nodes, dtype=np.bool_)
+                ends[goal.nodes] = True
+                for pair in range(goal.pairs.start, goal.pairs.stop) if goal.certain else ():
+                    taken = trip_kernels.greedy(
+                        indptr, product.target, product.state, weight, goal.z, ends, trips.origin[pair], most
+                    )
+                    out[pair] = product.edge[taken]
+        return out
+
     def draw(
         self, log_weight: Floats, n_draws: NDArray[np.int64], rng: np.random.Generator
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
@@ -186,7 +259,7 @@ class ManyGoals:
                     continue
                 ends = np.zeros(product.n_nodes, dtype=np.bool_)
                 ends[goal.nodes] = True
-                taken, lengths = _walk(
+                taken, lengths = trip_kernels.walk(
                     indptr, product.target, weight, np.ascontiguousarray(goal.z), ends, trips.origin[pairs], rng
                 )
                 yield pairs, product.edge[taken], lengths
@@ -261,47 +334,3 @@ class _Goal(NamedTuple):
         q[self.nodes] = 0.0  # who starts at the goal goes nowhere
         q[self.nodes] -= np.linalg.solve(self.corner.T, self.columns.T @ q)
         return q
-
-
-@compiled
-def _walk(indptr: Any, target: Any, weight: Any, z: Any, ends: Any, origins: Any, rng: Any) -> Any:
-    """One walk from each origin to an end, edge e with probability weight[e] z[target] / z[node]."""
-    taken = np.empty(1024, dtype=np.int64)
-    lengths = np.zeros(len(origins), dtype=np.int64)
-    n = 0
-    for i in range(len(origins)):
-        node = origins[i]
-        while not ends[node]:
-            begin, end = indptr[node], indptr[node + 1]
-            total = 0.0
-            for e in range(begin, end):
-                total += weight[e] * z[target[e]]
-            left = rng.random() * total
-            chosen = -1
-            for e in range(begin, end):
-                w = weight[e] * z[target[e]]
-                if w > 0.0:
-                    chosen = e
-                    left -= w
-                    if left < 0.0:
-                        break
-            if n == len(taken):
-                grown = np.empty(2 * n, dtype=np.int64)
-                grown[:n] = taken
-                taken = grown
-            taken[n] = chosen
-            n += 1
-            lengths[i] += 1
-            node = target[chosen]
-    return taken[:n].copy(), lengths
-
-
-@compiled
-def _add_flows(source: Any, target: Any, x: Any, z: Any, out: Any) -> None:
-    """out[e] += sum over columns of x[source] z[target]."""
-    for e in range(len(source)):
-        i, j = source[e], target[e]
-        total = 0.0
-        for k in range(x.shape[1]):
-            total += x[i, k] * z[j, k]
-        out[e] += total

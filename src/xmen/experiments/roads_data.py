@@ -1,0 +1,75 @@
+"""The Shanghai trips: taxis in a part of the city, published with Zhao and Liang's work on route choice (2022)."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, hstack
+
+from xmen.errors import FileFormatError, XmenError
+from xmen.worlds.network import Network
+from xmen.worlds.trajectory import Trajectory
+
+FILES = ("transit.npy", "edge.txt", "node.txt", "train_CV0_size1000.csv", "train_CV0_size10000.csv", "test_CV0.csv")
+CLASSES = ("primary", "secondary", "tertiary", "residential", "unclassified")
+TURNS = (*(f"direction {k}" for k in (1, 2, 3)), "around", *(f"direction {k}" for k in (5, 6, 7)))
+FEATURES = ("length (100 m)", "links", *TURNS, *CLASSES)
+
+
+@dataclass(frozen=True)
+class City:
+    """The network with links as states, what is known of each link, and trips by the name of their file."""
+
+    network: Network
+    lengths: NDArray[np.float64]  # (n_states,) in units of 100 m
+    classes: list[str]
+    lines: NDArray[np.float64]  # (n_states, 2, 2)
+    folder: Path
+
+    def trips(self, name: str, most: int | None = None) -> list[Trajectory]:
+        """The trips of one file, the first `most` of them."""
+        with (self.folder / f"{name}.csv").open(newline="") as stream:
+            paths = [[int(link) for link in row["path"].split("_")] for row in csv.DictReader(stream)]
+        return [self.network.along(path) for path in paths[:most]]
+
+    def features(self, per_link: bool = False, per_transition: bool = False) -> csr_matrix:
+        """Length, number and class of the link that is entered, and the turn; and one column per link or transition."""
+        network = self.network
+        target, n = network.target, len(network.source)
+        columns = [self.lengths[target], np.ones(n)]
+        columns += [(network.action == action).astype(float) for action in range(1, 8)]
+        columns += [np.array([self.classes[link].startswith(kind) for link in target], dtype=float) for kind in CLASSES]
+        blocks = [csr_matrix(np.stack(columns, axis=1))]
+        if per_link:
+            blocks.append(csr_matrix((np.ones(n), (np.arange(n), target)), shape=(n, network.n_states)))
+        if per_transition:
+            blocks.append(csr_matrix((np.ones(n), (np.arange(n), np.arange(n))), shape=(n, n)))
+        rows = network.source.astype(np.int64) * network.n_actions + network.action
+        place = csr_matrix((np.ones(n), (rows, np.arange(n))), shape=(network.n_states * network.n_actions, n))
+        return csr_matrix(place @ hstack(blocks, format="csr"))
+
+
+def read_city(folder: Path | None) -> City:
+    """The city in a folder, or an error that says what is missing."""
+    if folder is None:
+        raise XmenError("reproduce roads needs --data FOLDER: the Shanghai taxi trips, with " + ", ".join(FILES) + ".")
+    missing = [name for name in FILES if not (folder / name).is_file()]
+    if missing:
+        raise FileFormatError(f"{folder} has no {missing[0]}: the Shanghai taxi trips have {', '.join(FILES)}.")
+    moves = np.load(folder / "transit.npy").astype(np.int64)
+    n_links = int(moves[:, [0, 2]].max()) + 1
+    with (folder / "node.txt").open(encoding="utf-8", newline="") as stream:
+        places = {row["osmid"]: (float(row["x"]), float(row["y"])) for row in csv.DictReader(stream)}
+    lengths, classes, lines = np.zeros(n_links), [""] * n_links, np.zeros((n_links, 2, 2))
+    with (folder / "edge.txt").open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            link = int(row["n_id"])
+            lengths[link] = float(row["length"]) / 100.0
+            classes[link] = row["highway"].strip("[]' ")
+            lines[link] = places[row["u"]], places[row["v"]]
+    network = Network(n_links, 8, np.column_stack([moves, np.ones(len(moves))]))
+    return City(network, lengths, classes, lines, folder)
