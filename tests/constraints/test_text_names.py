@@ -51,3 +51,10 @@ def test_a_text_of_many_states_is_read_back():
     assert starts == [3 + 3 * i for i in range(500)]
     assert [source.end(argument) for argument in call.args] == [4 + 3 * i for i in range(500)]
     assert len(source._ends) == 1
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("=<", "<="), ("=>", ">=")])
+def test_comparisons_the_wrong_way_round_are_put_right(wrong, right):
+    with pytest.raises(xm.ConstraintSyntaxError) as caught:
+        xm.parse_constraint(f"count(at(1)) {wrong} 3")
+    assert str(caught.value) == f"write {right} instead of {wrong}\n    count(at(1)) {wrong} 3\n                 ^"

@@ -183,3 +183,13 @@ def test_long_constraints_do_not_flood_messages():
     with pytest.raises(xm.InfeasibleError) as error:
         xm.distribution(grid, xm.total(list(range(900))) <= 10, None)
     assert len(str(error.value)) < 600
+
+
+def test_a_start_that_is_the_goal_is_called_so():
+    grid = xm.GridWorld(3, 3, start=(1, 1), goal=(1, 1), horizon=4)
+    with pytest.raises(xm.InfeasibleError, match="Every start is a terminal state, so that all"):
+        xm.distribution(grid, xm.visit(grid.at((2, 2))))
+    elsewhere = xm.GridWorld(3, 3, start=(1, 1), goal=(0, 0), moves=("down", "left"))
+    with pytest.raises(xm.InfeasibleError) as caught:
+        xm.distribution(elsewhere, xm.visit(elsewhere.at((2, 2))))
+    assert "terminal state" not in str(caught.value)

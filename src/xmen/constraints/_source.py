@@ -92,6 +92,9 @@ class SourceText:
             self.fail("something is missing at the end of the text", len(self.text.rstrip()))
         line = max(line, 0)
         offset = min(self._starts[line] + max((error.offset or 1) - 1, 0), self._starts[line + 1] - 1)
+        for wrong, right in (("=<", "<="), ("=>", ">=")):
+            if self.text.startswith(wrong, offset):
+                message = f"write {right} instead of {wrong}"
         self.fail(message, offset)
 
     def _check_brackets(self) -> None:

@@ -115,6 +115,8 @@ def explain_infeasible(
             minimal = False  # cannot tell: keep the constraint, and say that the set may not be minimal
     names = tuple(parts[i][0] for i in kept)
     notes = [f" {parts[i][0]!r}: {note}." for i in kept if (note := parts[i][1].impossible())]
+    if world.terminal[world.start > 0].all():
+        notes.append(" Every start is a terminal state, so that all trajectories end before the first action.")
     if len(names) == 1:
         text = f"no trajectory of this world satisfies {names[0]!r}, even by itself."
         advice = " Loosen it or, if the horizon is the obstacle, raise the horizon."
