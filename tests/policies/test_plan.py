@@ -13,7 +13,7 @@ from strategies import cases, random_formula, random_world
 from xmen.errors import EngineError, InfeasibleError
 from xmen.storage.sealing import seal
 
-N_CASES = cases(120)
+N_CASES = cases(70)
 
 
 def drawn(case: int) -> tuple[xm.MDP, tuple, xm.Constraint, np.ndarray, float, Tree]:
