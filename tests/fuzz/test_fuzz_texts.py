@@ -159,3 +159,19 @@ def test_demonstrations(folder, suffix, named, changes):
             assert len(demos) == len(demos.metadata)
             for demo in demos:
                 GRID.problem(demo)
+
+
+RING = xm.Network(3, 2, [(0, 0, 1, 1.0), (1, 0, 2, 1.0), (2, 0, 0, 1.0), (0, 1, 2, 1.0)])
+TRIPS = {
+    ".csv": b"start,goal,path,who\n0,2,0_1_2,a\n0,2,0 2,b\n",
+    ".jsonl": b'{"start": 0, "goal": 2, "path": [0, 1, 2]}\n{"path": "0 2"}\n',
+}
+
+
+@given(suffix=st.sampled_from(sorted(TRIPS)), changes=edits())
+@fuzzing(4)
+def test_trips(folder, suffix, changes):
+    file = folder / f"t{suffix}"
+    file.write_bytes(edited(TRIPS[suffix], changes))
+    with limited():
+        xm.read_trips(file, RING)

@@ -169,3 +169,24 @@ def test_what_is_no_source_is_named():
         xm.convert_demos(WALKS, "gym")
     with pytest.raises(xm.WorldError, match="a name stands there twice"):
         xm.read_demos({"demo": [0], "state": [0]}, states=["a", "a"])
+
+
+def test_trips_from_spreadsheets_and_frames(tmp_path):
+    ring = xm.Network(3, 2, [(0, 0, 1, 1.0), (1, 0, 2, 1.0), (2, 0, 0, 1.0), (0, 1, 2, 1.0)])
+    expected = [Trajectory([0, 1, 2], [0, 0]), Trajectory([0, 2], [1])]
+    (tmp_path / "a.csv").write_bytes("\ufeffStart;Goal;Path;kost\n0;2;0_1_2;1,5\n0;2,0;0 2;\n".encode())
+    assert xm.read_trips(tmp_path / "a.csv", ring) == expected
+    frame = Frame({"path": [[0, 1, 2], "0 2"], "start": [0.0, float("nan")], "goal": [None, 2]})
+    assert xm.read_trips(frame, ring) == expected
+    for data, message in (
+        (b"path\n\xb2\n", "expected UTF-8 text"),
+        ("path\n²\n".encode(), "'²' is not a state"),
+        (b"path\n" + b"9" * 5000, "is not a state"),
+        (b"path,start\n0 1\n", "line 2: expected 2 fields"),
+    ):
+        (tmp_path / "b.csv").write_bytes(data)
+        with pytest.raises(xm.XmenError, match=message):
+            xm.read_trips(tmp_path / "b.csv", ring)
+    (tmp_path / "b.jsonl").write_text("[" * 100_000)
+    with pytest.raises(FileFormatError, match="line 1: expected JSON"):
+        xm.read_trips(tmp_path / "b.jsonl", ring)

@@ -11,7 +11,7 @@ from xmen.errors import FileFormatError, XmenError
 from xmen.worlds.demo_tables import RecordedDemos, from_record
 from xmen.worlds.names import Names
 
-__all__ = ["read_records"]
+__all__ = ["json_lines", "read_records"]
 
 
 def read_records(file: Path, names: Names) -> RecordedDemos:
@@ -31,20 +31,28 @@ def read_records(file: Path, names: Names) -> RecordedDemos:
 
 
 def _records(file: Path) -> Iterator[tuple[str, Any]]:
-    try:
-        text = file.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"{file}: expected UTF-8 text, got byte {error.object[error.start]:#04x}") from None
-    if file.suffix.lower() == ".json":
-        whole = _parse(text, str(file))
-        listed = whole.get("trajectories") if isinstance(whole, dict) else whole
-        if not isinstance(listed, list):
-            raise FileFormatError(f'{file}: expected a list of demonstrations, or an object with "trajectories"')
-        yield from ((f"{file}, demonstration {index}", record) for index, record in enumerate(listed))
+    if file.suffix.lower() != ".json":
+        yield from json_lines(file)
         return
-    for number, line in enumerate(text.splitlines(), start=1):
+    whole = _parse(_text(file), str(file))
+    listed = whole.get("trajectories") if isinstance(whole, dict) else whole
+    if not isinstance(listed, list):
+        raise FileFormatError(f'{file}: expected a list of demonstrations, or an object with "trajectories"')
+    yield from ((f"{file}, demonstration {index}", record) for index, record in enumerate(listed))
+
+
+def json_lines(file: Path) -> Iterator[tuple[str, Any]]:
+    """Every line that is not blank, and the words for where it is."""
+    for number, line in enumerate(_text(file).split("\n"), start=1):
         if line.strip():
             yield f"{file}, line {number}", _parse(line, f"{file}, line {number}")
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{file}: expected UTF-8 text, got byte {error.object[error.start]:#04x}") from None
 
 
 def _parse(text: str, where: str) -> Any:

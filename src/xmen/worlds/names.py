@@ -11,7 +11,7 @@ import numpy as np
 
 from xmen.errors import TrajectoryError, WorldError
 
-__all__ = ["Names", "is_missing"]
+__all__ = ["Names", "is_missing", "whole"]
 
 _CELL = re.compile(r"\(?\s*(\d{1,18})\s*[,; ]\s*(\d{1,18})\s*\)?")
 _WHOLE = re.compile(r"\d{1,18}(?:[.,]0{1,18})?")  # spreadsheets write 3 as 3.0, or 3,0
@@ -39,7 +39,7 @@ class Names:
         if isinstance(value, Hashable) and value in self._own_states:
             return self._own_states[value]
         if not (named and self.has_nodes):
-            number = _whole(value)
+            number = whole(value)
             if number is not None:
                 return number
         if self.has_cells:
@@ -55,7 +55,7 @@ class Names:
         value = _plain(value)
         if isinstance(value, Hashable) and value in self._own_actions:
             return self._own_actions[value]
-        number = _whole(value)
+        number = whole(value)
         if number is not None:
             return number
         moves: tuple[str, ...] = getattr(self.world, "moves", ())
@@ -136,7 +136,9 @@ def _plain(value: Any) -> Any:
     return value.strip() if isinstance(value, str) else value
 
 
-def _whole(value: Any) -> int | None:
+def whole(value: Any) -> int | None:
+    """A number from 0 as files and frames have it: 3, 3.0, "3", "3,0"; None for anything else."""
+    value = _plain(value)
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
@@ -152,7 +154,7 @@ def _cell(value: Any) -> tuple[int, int] | None:
     if isinstance(value, str) and value.isascii() and (match := _CELL.fullmatch(value)):
         return int(match[1]), int(match[2])
     if isinstance(value, tuple) and len(value) == 2:
-        x, y = (_whole(_plain(part)) for part in value)
+        x, y = (whole(part) for part in value)
         return None if x is None or y is None else (x, y)
     return None
 

@@ -1,17 +1,18 @@
-"""Trips as files: CSV with the columns start, goal, path, JSON lines with the same names, or a pandas DataFrame."""
+"""Trips as files: CSV with the columns start, goal, path, JSON lines with the same names, or a data frame."""
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from xmen.errors import FileFormatError, InvalidDemonstrationError, WorldError, XmenError
+from xmen.worlds.demo_records import json_lines
+from xmen.worlds.names import is_missing, whole
 from xmen.worlds.network import Network
 from xmen.worlds.roads import RoadNetwork
+from xmen.worlds.spreadsheets import read_table
 from xmen.worlds.trajectory import Trajectory
 
 __all__ = ["read_trips"]
@@ -26,8 +27,8 @@ def read_trips(source: str | PathLike[str] | Any, network: Network) -> list[Traj
     ----------
     source
         A .csv file with the columns start, goal and path (states joined by "_" or spaces), a .jsonl file of objects
-        with these names (path a list), or a pandas DataFrame with these columns. Others are ignored; start and goal may
-        be left out, and where they are there they have to be the ends of the path.
+        with these names (path a list), or a pandas or polars frame with these columns. Others are ignored; start and
+        goal may be left out, and where they are there they have to be the ends of the path.
     network
         States are its numbers or, for a network made from a graph, the names of links or nodes.
 
@@ -84,40 +85,32 @@ def _state(name: Any, network: Network) -> int:
         try:
             return network.state(key)
         except WorldError:
-            if not str(name).isdigit():
+            if whole(name) is None:
                 raise
-    text = str(name).strip()
-    if not text.isdigit() or int(text) >= network.n_states:
+    number = whole(name)
+    if number is None or number >= network.n_states:
         raise WorldError(f"{name!r:.40} is not a state: they are numbered 0 to {network.n_states - 1}")
-    return int(text)
+    return number
 
 
 def _rows(source: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each row with the words for where it is."""
-    if hasattr(source, "to_dict") and hasattr(source, "columns"):
-        for index, entry in enumerate(source.to_dict(orient="records")):
-            yield f"row {index}", {name: value for name, value in entry.items() if value is not None}
+    if hasattr(source, "columns") and hasattr(source, "__getitem__"):  # a frame of pandas, polars and their kin
+        yield from _records({str(name): list(source[name]) for name in source.columns}, "row")
         return
     file = Path(source)
     suffix = file.suffix.lower()
     if suffix not in (".csv", ".jsonl"):
         raise FileFormatError(f"{file}: trips are .csv or .jsonl files or a DataFrame, got the suffix {file.suffix!r}")
-    with file.open(encoding="utf-8", newline="") as stream:
-        if suffix == ".csv":
-            for index, entry in enumerate(csv.DictReader(stream)):
-                cleaned = {str(name).strip().lower(): value for name, value in entry.items() if value not in (None, "")}
-                yield f"{file}, row {index}", cleaned
-        else:
-            for line, text in enumerate(stream, start=1):
-                if text.strip():
-                    yield f"{file}, line {line}", _object(text, file, line)
+    if suffix == ".csv":
+        yield from _records({name.lower(): values for name, values in read_table(file).items()}, f"{file}, row")
+        return
+    for where, entry in json_lines(file):
+        if not isinstance(entry, dict):
+            raise FileFormatError(f"{where}: expected an object with {', '.join(COLUMNS)}")
+        yield where, entry
 
 
-def _object(text: str, file: Path, line: int) -> dict[str, Any]:
-    try:
-        entry = json.loads(text)
-    except ValueError as error:
-        raise FileFormatError(f"{file}, line {line}: {error}") from None
-    if not isinstance(entry, dict):
-        raise FileFormatError(f"{file}, line {line}: expected an object with {', '.join(COLUMNS)}")
-    return entry
+def _records(columns: Mapping[str, Sequence[Any]], where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for index, values in enumerate(zip(*columns.values(), strict=True)):
+        yield f"{where} {index}", {n: v for n, v in zip(columns, values, strict=True) if not is_missing(v)}
