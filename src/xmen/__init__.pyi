@@ -5,13 +5,14 @@ from .baselines.maxent import MaxEntIRL
 from .baselines.relative_entropy import RelativeEntropyIRL
 from .constraints.arithmetic import count, length, total
 from .constraints.cardinality import at_least, at_most, exactly
-from .constraints.constraint import Constraint, Violation
+from .constraints.constraint import Constraint
 from .constraints.ltlf import ltlf
 from .constraints.monitor import monitor
 from .constraints.occurrence import always, before, first, never, response, sequence, visit
 from .constraints.repetition import longest_repeat, longest_run, no_revisit
 from .constraints.shares import share
 from .constraints.text import parse_constraint
+from .constraints.violation import Violation
 from .engines.choose import distribution
 from .engines.distribution import Distribution, Guarantee
 from .errors import (

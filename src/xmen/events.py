@@ -7,7 +7,7 @@ position there is no action (`NO_ACTION` in arrays, None for a user's function).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, Self, TypeAlias
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import ConstraintError, MisuseError
+from xmen.trees import join_texts, levels_above
 
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -23,7 +24,6 @@ NO_ACTION = -1
 LARGEST = 2**62  # numbers up to here, and one sum of them, fit the arrays that machines read
 FEW = 200  # numbers
 MOST_LEVELS = 60  # operators inside one another in an event; far below what Python reads
-LONGEST_ROW = 800  # operands without brackets
 
 EVENT_IS_NO_CONSTRAINT = (
     "an event is true or false at one position; a constraint judges a whole trajectory. "
@@ -245,25 +245,6 @@ class Anytime(Event):
 
     def __str__(self) -> str:
         return "anytime"
-
-
-def join_texts(texts: Sequence[str], operator: str) -> str:
-    """Operands in a row; many of them in groups, because Python reads a row of thousands as a tree as deep."""
-    while len(texts) > LONGEST_ROW:
-        groups = [texts[i : i + LONGEST_ROW] for i in range(0, len(texts), LONGEST_ROW)]
-        texts = [f"({f' {operator} '.join(group)})" if len(group) > 1 else group[0] for group in groups]
-    return f" {operator} ".join(texts)
-
-
-def levels_above(parts: Sequence[Any], most: int, what: str, measure: str = "levels") -> int:
-    """How many operators are inside one another above these parts; refused where nothing could be done with it."""
-    levels: int = 1 + max((getattr(part, measure) for part in parts), default=0)
-    if levels > most:
-        raise ConstraintError(
-            f"more than {most} operators are inside one another in this {what}: no text could spell it. Join parts "
-            "side by side, as in a & b & c, or at_least(1, a, b, c), instead of one around the other."
-        )
-    return levels
 
 
 @dataclass(frozen=True, repr=False)

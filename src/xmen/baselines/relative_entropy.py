@@ -23,9 +23,9 @@ from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.distribution import Seed
 from xmen.engines.law import Law
 from xmen.errors import EngineError, InvalidDemonstrationError
-from xmen.learners.base import Learner, Rules, warn_unfinished
+from xmen.learners.base import Learner, Rules
 from xmen.methods.demonstrations import Demonstrations
-from xmen.notices import LearningWarning, UnboundedWarning, notify
+from xmen.notices import ConvergenceWarning, LearningWarning, UnboundedWarning, notify
 from xmen.progress.monitor import Callback, Monitor
 from xmen.rewards import Floats
 from xmen.rewards.features import Features
@@ -207,7 +207,12 @@ class RelativeEntropyIRL(Learner):
                 LearningWarning,
             )
         elif not (self.converged_ or monitor.stopped or monitor.interrupted):
-            warn_unfinished(self, monitor, self.max_iter, "Raise max_iter or tol.")
+            last = monitor.history[-1]
+            notify(
+                f"RelativeEntropyIRL stopped after max_iter = {self.max_iter} iterations with a gradient norm of "
+                f"{last.gradient_norm:.3g} and a loss of {last.loss:.6g}. Raise max_iter or tol.",
+                ConvergenceWarning,
+            )
 
     def _law(self, world: MDP, also: Rules) -> Law:
         """P(tau) = Q(tau) exp(theta . f(tau)) / Z: D has the base policy in it, whose zeros are a rule."""

@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.constraints.verdict import OPEN, Sure, combine
+from xmen.constraints.violation import Violation
 from xmen.errors import ConstraintError, MisuseError, TrajectoryError
 from xmen.events import (
     EVENT_IS_NO_CONSTRAINT,
     PRECEDENCE,
     Event,
-    join_texts,
-    levels_above,
 )
+from xmen.trees import join_texts, levels_above
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
 
@@ -33,31 +33,6 @@ if TYPE_CHECKING:
 
 LONGEST_LABEL = 200
 MOST_LEVELS, MOST_BRACKETS = 204, 150  # inside one another: Python reads 200 brackets, and 1,000 calls
-
-
-class Violation(NamedTuple):
-    """Why a trajectory is not valid: the part that fails, and where its failure became certain.
-
-    Attributes
-    ----------
-    name
-        The name of the part, or its text.
-    position
-        The first position from which on no continuation could have saved it.
-    constraint
-        The part itself.
-    note
-        Why it can never hold, where that is so.
-    """
-
-    name: str
-    position: int
-    constraint: Constraint
-    note: str = ""
-
-    def __str__(self) -> str:
-        text = f"{self.name!r} fails, and is sure to fail from position {self.position} on"
-        return f"{text} ({self.note})" if self.note else text
 
 
 class Constraint(ABC):

@@ -17,16 +17,15 @@ from xmen.displays import facts_html
 from xmen.engines.choose import answering, require_engine
 from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, check_given
 from xmen.engines.law import Law
-from xmen.engines.reject_trips import trip_partitions
 from xmen.engines.settings import EngineSettings
 from xmen.errors import EngineError, NotFittedError
 from xmen.learners.estimation import summarise
+from xmen.learners.likelihoods import log_likelihoods
 from xmen.learners.settings import Settings
 from xmen.learners.summary import Summary
 from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.methods.information import Information, information
 from xmen.methods.runs import FitSettings, Task
-from xmen.notices import ConvergenceWarning, notify
 from xmen.policies.policy import Policy
 from xmen.progress.monitor import Monitor, Record
 from xmen.rewards import Floats, LinearReward, Reward
@@ -36,7 +35,6 @@ from xmen.storage.models import save
 from xmen.worlds.mdp import MDP
 from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.walks import Walks
 
 Rules = Constraint | Iterable[Constraint] | None
 
@@ -298,37 +296,7 @@ class Learner(Settings, ABC):
         return self._log_likelihoods(gather(self._single_world(), self._rule(), demos, refuse_invalid=False))
 
     def _log_likelihoods(self, found: Demonstrations) -> Floats:
-        out = np.full(len(found), -np.inf)
-        if not found.valid.any():
-            return out
-        if isinstance(self.world, Network):
-            out[found.valid] = self._trip_log_likelihoods(found.walks[found.valid])
-            return out
-        d, walks = self.distribution(), found.walks[found.valid]
-        values = walks.scores(d.weights)
-        if self.given is None:
-            out[found.valid] = values - d.log_partition()
-            return out
-        for start in np.unique(walks.starts).tolist():
-            its = walks.starts == start
-            values[its] -= d.weights.log_start[start] + d._log_normaliser(start)
-        out[found.valid] = values
-        return out
-
-    def _trip_log_likelihoods(self, trips: Walks) -> Floats:
-        """log P(tau | start, goal) of each trip: one solve for all goals, and draws where rules have to reject."""
-        assert isinstance(self.world, Network)
-        reward = self.reward_.table()[self.world.source, self.world.action]
-        log_z, _ = trip_partitions(
-            self.world,
-            self._rule(),
-            trips.starts,
-            trips.last_states,
-            reward,
-            self._engine_settings().max_nodes,
-            self.discount,
-        )
-        return trips.totals(np.log(self.world.probability)) + trips.totals(reward, self.discount) - log_z
+        return log_likelihoods(self, found)
 
     @property
     def standard_errors_(self) -> Floats:
@@ -421,13 +389,3 @@ class Learner(Settings, ABC):
             for name, value in vars(self).items()
             if name not in ("_answering", "_fitted_on", "_features_read")
         }
-
-
-def warn_unfinished(learner: Learner, monitor: Monitor, max_iter: int, advice: str) -> None:
-    """Say that max_iter was reached before the tolerance was."""
-    last = monitor.history[-1]
-    notify(
-        f"{type(learner).__name__} stopped after max_iter = {max_iter} iterations with a gradient norm of "
-        f"{last.gradient_norm:.3g} and a loss of {last.loss:.6g}. {advice}",
-        ConvergenceWarning,
-    )
