@@ -68,7 +68,7 @@ class Checkpoint:
             history = decoder.decode(document["history"])
         except FOREIGN as error:
             raise self.misfit(error) from error
-        if not isinstance(history, list) or not all(isinstance(record, Record) for record in history):
+        if not isinstance(history, list) or not all(_is_record(record) for record in history):
             raise self.misfit(TypeError("the history is a list of records"))
         return state, history
 
@@ -117,6 +117,11 @@ def read_checkpoint(file: Path, whole: bool = True) -> tuple[dict[str, Any], Arr
     if whole and document["format_version"] > 1:
         check_seal(data, file)
     return document, arrays
+
+
+def _is_record(value: object) -> bool:
+    numbers = ("iteration", "loss", "gradient_norm", "seconds", "loss_std", "gradient_std")
+    return isinstance(value, Record) and all(isinstance(getattr(value, name), int | float) for name in numbers)
 
 
 def digest(value: Any, name: str) -> str:

@@ -36,8 +36,8 @@ class Names:
     def state(self, value: Any, named: bool = False) -> int:
         """The number of a state; `named` when a number can only be the name of a node."""
         value = _plain(value)
-        if isinstance(value, Hashable) and value in self._own_states:
-            return self._own_states[value]
+        if (own := _own(self._own_states, value)) is not None:
+            return own
         if not (named and self.has_nodes):
             number = whole(value)
             if number is not None:
@@ -53,8 +53,8 @@ class Names:
     def action(self, value: Any) -> int:
         """The number of an action."""
         value = _plain(value)
-        if isinstance(value, Hashable) and value in self._own_actions:
-            return self._own_actions[value]
+        if (own := _own(self._own_actions, value)) is not None:
+            return own
         number = whole(value)
         if number is not None:
             return number
@@ -157,6 +157,13 @@ def _cell(value: Any) -> tuple[int, int] | None:
         x, y = (whole(part) for part in value)
         return None if x is None or y is None else (x, y)
     return None
+
+
+def _own(names: Mapping[Any, int], value: Any) -> int | None:
+    try:
+        return names.get(value)
+    except TypeError:  # a list inside a tuple: no name
+        return None
 
 
 def _numbers(given: Given, what: str) -> dict[Any, int]:
