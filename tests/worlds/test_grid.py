@@ -231,3 +231,13 @@ def test_several_starts_and_goals():
         GridWorld(3, 3, start=[(0, 0), (0, 0)], goal=(2, 2), moves=("up", "right"))
     with pytest.raises(WorldError, match=r"goal \(9, 9\) is off the grid"):
         GridWorld(3, 3, start=(0, 0), goal=[(2, 2), (9, 9)], moves=("up", "right"))
+
+
+def test_another_start_is_drawn_and_saved_as_such(tmp_path):
+    grid = xm.GridWorld(3, 1, start=(0, 0), goal=(2, 0), moves=("right",))
+    assert grid.with_start(1).start_cells == ((1, 0),)
+    uneven = grid.with_start([0.75, 0.25, 0.0])
+    assert uneven.start_cells == ((0, 0), (1, 0))
+    demos = [xm.Trajectory([0, 1, 2], [0, 0]), xm.Trajectory([1, 2], [0])]
+    xm.XMEN(uneven, features=[[[1.0]], [[0.0]], [[0.0]]], l2=1.0).fit(demos).save(tmp_path / "model")
+    np.testing.assert_array_equal(xm.load(tmp_path / "model").world.start, uneven.start)

@@ -50,7 +50,14 @@ def _of(*names: str) -> Callable[[Any], Mapping[str, Any]]:
 
 def _grid_fields(grid: GridWorld) -> Mapping[str, Any]:
     same = _of("width", "height", "moves", "horizon", "slip", "bump")(grid)
-    return {**same, "start": grid.given_start, "goal": grid.given_goal, "walls": sorted(grid.walls)}
+    fields = {**same, "start": grid.given_start, "goal": grid.given_goal, "walls": sorted(grid.walls)}
+    starts = grid.start[grid.start > 0]
+    return fields if np.all(starts == starts[0]) else {**fields, "start_probability": grid.start}
+
+
+def _grid(start_probability: Any = None, **fields: Any) -> GridWorld:
+    grid = GridWorld(**fields)
+    return grid if start_probability is None else grid.with_start(start_probability)
 
 
 def _world(
@@ -95,7 +102,7 @@ def _generator(state: dict[str, Any]) -> np.random.Generator:
 ROWS = ("source", "action", "target", "probability")
 SIZES = ("n_states", "n_actions", "horizon")
 KINDS: dict[str, Kind] = {
-    "GridWorld": Kind(GridWorld, _grid_fields, GridWorld, exact=True),
+    "GridWorld": Kind(GridWorld, _grid_fields, _grid, exact=True),
     "MDP": Kind(MDP, _of(*SIZES, *ROWS, "start", "terminal"), _world),
     "Network": Kind(Network, _of(*SIZES, *ROWS), _network),
     "sparse": Kind(sparray, _sparse_fields, _sparse),

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from xmen.errors import WorldError
 from xmen.events import Event, at, doing
@@ -123,6 +123,12 @@ class GridWorld(MDP):
             f"GridWorld({self.width}, {self.height}, start={self.given_start}, goal={self.given_goal}, "
             f"moves={self.moves}, horizon={self.horizon}{''.join(f', {extra}' for extra in extras)})"
         )
+
+    def with_start(self, start: int | ArrayLike) -> Self:
+        """The same grid with another start: a state, or a probability vector of shape (n_states,)."""
+        other = super().with_start(start)
+        other.start_cells = tuple(self.cell(state) for state in np.flatnonzero(other.start).tolist())
+        return other
 
     @property
     def start_cell(self) -> Cell:
