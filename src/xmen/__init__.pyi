@@ -50,6 +50,7 @@ from .notices import (
     IdentifiabilityWarning,
     InterruptedWarning,
     LearningWarning,
+    StartsWarning,
     UnboundedWarning,
 )
 from .plots.bars import plot_bars
@@ -126,6 +127,7 @@ __all__ = [
     "RewardError",
     "RuleInference",
     "Shield",
+    "StartsWarning",
     "StorageError",
     "TensorBoard",
     "Training",

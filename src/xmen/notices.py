@@ -3,6 +3,7 @@
 LearningWarning (UserWarning)
 ├── IdentifiabilityWarning      weights that no set of demonstrations can tell apart
 ├── UnboundedWarning            the best weights are infinitely large
+├── StartsWarning               demonstrations start elsewhere than the joint model does
 ├── ConvergenceWarning          stopped before the optimum
 ├── GuaranteeWarning            settings for which the theorems of method="paper" promise nothing
 └── InterruptedWarning          stopped by Ctrl-C; what was learned so far is kept
@@ -20,6 +21,10 @@ class LearningWarning(UserWarning):
 
 class IdentifiabilityWarning(LearningWarning):
     """Combinations of features that are the same on every valid trajectory: their weights mean nothing."""
+
+
+class StartsWarning(LearningWarning):
+    """Demonstrations start in other shares than the joint model's trajectories: `given="start"` does not mind."""
 
 
 class UnboundedWarning(LearningWarning):

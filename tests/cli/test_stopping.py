@@ -125,7 +125,7 @@ def test_ctrl_c_before_anything_was_learned(monkeypatch, folder):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("xmen.learners.xmen.METHODS", {"exact": interrupted})
+    monkeypatch.setattr("xmen.methods.exact.Exact.run", interrupted)
     result = run("fit p.toml")
     assert result.exit_code == 130
     assert result.stderr == "error: stopped by Ctrl-C before there was anything to keep\n"

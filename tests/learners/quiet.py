@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import warnings
 
-from xmen.notices import (
-    IdentifiabilityWarning,
-)
+from xmen.notices import IdentifiabilityWarning, StartsWarning
 
 
 def quiet_fit(model, *args, **keywords):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentifiabilityWarning)
+        warnings.simplefilter("ignore", StartsWarning)  # demonstrations of random tasks start anywhere
         return model.fit(*args, **keywords)

@@ -123,6 +123,6 @@ def test_processes_agree_on_a_solver() -> None:
 def test_a_hopeless_time_limit_ends_in_an_error() -> None:
     space = Space(make_oracle("cryptominisat", FORMULA, time_limit=1e-6), WEIGHT, LOG_MAX)
     with pytest.raises(
-        UnfinishedError, match=r"0 of 2 tasks are finished\. 2 met the oracle's time limit 4 times.*8e-06 s"
+        UnfinishedError, match=r"0 of 2 jobs are finished\. 2 met the oracle's time limit 4 times.*8e-06 s"
     ):
         estimate(space, 3, 2, np.random.default_rng(0))

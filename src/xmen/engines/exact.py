@@ -91,6 +91,12 @@ class ExactDistribution(Distribution):
         visits = flat.reshape(world.n_states, world.n_actions)
         return (visits, np.zeros_like(visits)) if return_std else visits
 
+    def start_probabilities(self) -> Floats:
+        """How likely trajectories start in each state, shape (n_states,)."""
+        starts = np.zeros(self.world.n_states)
+        np.add.at(starts, self.product.state[self.product.starts], self._flow.starts)
+        return starts
+
     def state_visits(self) -> Floats:
         world, flow = self.world, self._flow
         visits: Floats = np.bincount(world.target, weights=flow.counts, minlength=world.n_states).astype(np.float64)

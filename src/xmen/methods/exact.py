@@ -19,6 +19,7 @@ from xmen.methods.network_run import NeuralRun, train
 from xmen.methods.network_training import Training
 from xmen.methods.objective import Objective
 from xmen.methods.runs import FitSettings, Outcome, Run, Task
+from xmen.methods.starts import warn_of_starts
 from xmen.methods.trips import TripRun
 from xmen.notices import ConvergenceWarning, notify
 from xmen.progress.monitor import Monitor
@@ -107,4 +108,7 @@ class ExactRun(Run[LbfgsState]):
                 ConvergenceWarning,
             )
         warn_undetermined(self.base, self.task, self.settings, "where the gradient fell below tol")
-        return Outcome(self.coordinates.full(state.weights), state.finished, self.base)
+        weights = self.coordinates.full(state.weights)
+        if state.finished:
+            warn_of_starts(self.base, self.task.features.table(weights), self.task.demos)
+        return Outcome(weights, state.finished, self.base)

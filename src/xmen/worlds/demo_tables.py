@@ -30,7 +30,10 @@ class RecordedDemos(list[Trajectory]):
         self.metadata = list(metadata) or [{} for _ in self]
 
 
-def from_columns(columns: Mapping[str, Sequence[Any]], names: Names, where: str = "columns") -> RecordedDemos:
+COLUMNS = "columns"  # what a table without a file is called
+
+
+def from_columns(columns: Mapping[str, Sequence[Any]], names: Names, where: str = COLUMNS) -> RecordedDemos:
     """Demonstrations from columns of equal length; `where` is the name of the table in messages."""
     table = _Table(columns, names, where)
     demos = RecordedDemos()
@@ -68,7 +71,11 @@ class _Table:
             states = "x"
         if demo is None or states is None:
             missing = f"a column {' or '.join(DEMO)}" if demo is None else f"a column {', '.join(STATE)}, or x and y"
-            raise FileFormatError(f"{where}: expected {missing}, got the columns {', '.join(self.columns) or '(none)'}")
+            line = "" if where == COLUMNS else ", line 1"
+            raise FileFormatError(
+                f"{where}{line}: expected the header demo,step,state,action, or other names of these; "
+                f"expected {missing}, got the columns {', '.join(self.columns) or '(none)'}"
+            )
         self.n_rows = lengths.pop()
         self.demo = [_label(value, where, demo, row) for row, value in enumerate(self.columns[demo])]
         self.state_column, self.action_column, self.step_column = states, self._role(ACTION), self._role(STEP)
