@@ -22,6 +22,7 @@ from xmen.worlds.mdp import MDP
 COLUMNS_PER_NODE = 16  # a node may have this many columns (state and machines) at the price of one
 CHUNK_CELLS = 2**24  # entries of rows that are worked out at once: 64 MiB
 ESTIMATE_AT = (60_000, 1_000_000)  # numbers of nodes at which the final size is estimated
+NODES_PER_STATE = 8  # with fewer nodes than this per listed machine state, listing states is what takes the time
 
 
 class Explored(NamedTuple):
@@ -85,8 +86,10 @@ def explore(
         if begin == end or end > limit:
             break
         if milestones and end > milestones[0]:
+            # Small machines are multiplied by compiled loops: an early estimate would cost more than going on.
+            slow = len(milestones) == 1 or max(map(len, compiled.tables), default=0) * NODES_PER_STATE > end
             milestones = [n for n in milestones if n >= end]
-            larger = estimate_nodes(compiled, nodes.rows[begin:end], to_end, horizon - depth, limit)
+            larger = estimate_nodes(compiled, nodes.rows[begin:end], to_end, horizon - depth, limit) if slow else 0
             if larger > limit:
                 raise _too_large(compiled, nodes.rows[:end], depth, max_nodes, larger)
         for first in range(begin, end, chunk):
