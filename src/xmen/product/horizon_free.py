@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import DivergenceError
-from xmen.product import relaxed_search, sweeps
+from xmen.product import relaxed_search
 from xmen.product.factor import Factor, Pattern
 from xmen.product.graph import Product
-from xmen.product.messages import NO_EDGE, Flow, as_columns, draw_starts, entropy_of, start_law
+from xmen.product.messages import Flow, entropy_of, start_law
+from xmen.product.timeless import walk_timeless
 from xmen.worlds.edge_weights import EdgeWeights, Floats
 
 TRUSTED = 1e-6  # a solution that misses its equation by more than this share is no solution
@@ -72,12 +73,4 @@ class HorizonFree:
         return completions
 
     def walk(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-        product = self._product
-        starts = draw_starts(product, self._starts, n, rng)
-        node, ones = starts.copy(), np.ones(product.n_nodes)
-        steps: list[NDArray[np.uint32]] = []
-        while True:
-            taken = sweeps.choose_edges(product.indptr, product.target, self._conditional, ones, rng.random(n), node)
-            if np.all(taken == NO_EDGE):
-                return starts, as_columns(steps, n)
-            steps.append(taken)
+        return walk_timeless(self._product, self._conditional, self._starts, n, rng)

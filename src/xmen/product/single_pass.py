@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from xmen.product import sweeps
 from xmen.product.graph import Product
-from xmen.product.messages import NO_EDGE, Flow, as_columns, draw_starts, entropy_of, start_law
+from xmen.product.messages import Flow, entropy_of, start_law
+from xmen.product.timeless import walk_timeless
 from xmen.worlds.edge_weights import EdgeWeights, Floats
 
 
@@ -59,12 +60,4 @@ class SinglePass:
         return completions
 
     def walk(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-        product = self._product
-        starts = draw_starts(product, self._starts, n, rng)
-        node, ones = starts.copy(), np.ones(product.n_nodes)
-        steps: list[NDArray[np.uint32]] = []
-        while True:
-            taken = sweeps.choose_edges(product.indptr, product.target, self._conditional, ones, rng.random(n), node)
-            if np.all(taken == NO_EDGE):
-                return starts, as_columns(steps, n)
-            steps.append(taken)
+        return walk_timeless(self._product, self._conditional, self._starts, n, rng)
