@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.constraints.constraint import Constraint, conjunction, units
-from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
+from xmen.errors import InfeasibleError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
-from xmen.product.graph import DEFAULT_MAX_NODES, Product, build_product
+from xmen.product.graph import Product, build_product
 from xmen.worlds.kernels import NO_WAY, distance_to
 from xmen.worlds.mdp import MDP
 
@@ -80,15 +80,6 @@ def multiply(world: MDP, constraint: Constraint | None, max_nodes: int) -> Produ
     except ProductTooLargeError as error:
         known[constraint] = max_nodes, str(error)
         raise
-
-
-def node_budget(max_nodes: int | None) -> int:
-    """The given budget of product nodes, or the default one."""
-    if max_nodes is None:
-        return DEFAULT_MAX_NODES
-    if isinstance(max_nodes, bool) or not hasattr(max_nodes, "__index__") or max_nodes < 1:
-        raise EngineError(f"max_nodes is a whole number of product nodes, 1 or more; got {max_nodes!r}.")
-    return int(max_nodes)
 
 
 def explain_infeasible(

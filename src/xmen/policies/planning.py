@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from xmen.constraints.constraint import Constraint
-from xmen.engines.diagnosis import node_budget
+from xmen.engines.settings import EngineSettings
 from xmen.errors import EngineError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
 from xmen.policies.behaviour import BEST, SURE, Aim, Behaviour
@@ -31,7 +31,7 @@ def make_game(world: MDP, constraint: Constraint | None, max_nodes: int | None =
         raise EngineError(NEEDS_HORIZON)
     compiled = CompiledConstraint(constraint, world, ends_anywhere=True)
     try:
-        return game_of(build_complete_product(compiled, node_budget(max_nodes), length))
+        return game_of(build_complete_product(compiled, EngineSettings(max_nodes=max_nodes).node_budget, length))
     except ProductTooLargeError as error:
         # Other engines answer for trajectories; a policy has to know every one of its nodes.
         raise ProductTooLargeError(str(error).split(", or let it reject")[0].rstrip(".") + ".") from None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmen.constraints.constraint import Constraint, conjunction
-from xmen.engines.diagnosis import node_budget
+from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import TripEngine
 from xmen.errors import InfeasibleError, ProductTooLargeError
 from xmen.rewards import Floats
@@ -59,7 +59,7 @@ class TripModel(Model):
             self.trips.starts,
             self.trips.last_states,
             self.weights,
-            self._budget if more else node_budget(self.setting.max_nodes),
+            self._budget if more else EngineSettings(max_nodes=self.setting.max_nodes).node_budget,
             self.setting.discount,
         )
         partitions: Floats = engine.value(reward, with_visits=False).log_z[engine.pair_of]
@@ -69,7 +69,7 @@ class TripModel(Model):
     def _budget(self) -> int:
         """Nodes of a product for one candidate: a machine without an end, such as a share, would go on for ever."""
         least = 2 * self.setting.single_world.n_states * max(1, len(self.multiplied))
-        return min(node_budget(self.setting.max_nodes), max(CANDIDATE_NODES, least))
+        return min(EngineSettings(max_nodes=self.setting.max_nodes).node_budget, max(CANDIDATE_NODES, least))
 
     def _exactly(self, constraint: Constraint) -> Kept | None:
         try:
