@@ -9,13 +9,14 @@ JOBS ?= 2
 
 export MPLBACKEND := Agg
 
-.PHONY: help setup demo test lint verify fuzz bench docs clean
+.PHONY: help setup demo test lint verify fuzz browser bench docs clean
 
 help:
 	@echo "make demo     the paper's 9x9 grid world: X-MEN against its rivals; figures go to demo/"
 	@echo "make test     ruff, mypy --strict and the tests"
 	@echo "make verify   the same tests with more cases, and the slow ones"
 	@echo "make fuzz     FUZZ=20000 damaged inputs of each of six kinds: an answer or an XmenError, within 5 s and 1 GB"
+	@echo "make browser  a Chromium for the tests of the studio's page, where the system allows; axe-core and TypeScript from npm"
 	@echo "make bench    measure speed and growth"
 	@echo "make docs     build the documentation into site/"
 	@echo "make setup    only create $(VENV)"
@@ -51,6 +52,9 @@ FUZZ ?= 20000
 
 fuzz: setup
 	XMEN_FUZZ=$(FUZZ) $(RUN) -m pytest -q -n $(JOBS) tests/fuzz
+
+browser: setup
+	$(RUN) tests/studio/browser/tools.py
 
 bench: setup
 	$(RUN) benchmarks/exact.py --quick

@@ -4,6 +4,7 @@ import os
 import signal
 
 import matplotlib
+import pytest
 from hypothesis import HealthCheck, settings
 
 matplotlib.use("Agg")
@@ -21,3 +22,10 @@ settings.load_profile("xmen")
 # Ctrl-C would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which tests of the page did not run, and why: a browser that is missing must not look like a success."""
+    skipped = [report for report in terminalreporter.stats.get("skipped", []) if "studio/browser" in report.nodeid]
+    for reason in sorted({report.longrepr[2].removeprefix("Skipped: ") for report in skipped}):
+        terminalreporter.write_line(f"tests of the studio's page were skipped: {reason}")
