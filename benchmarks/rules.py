@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 
 import xmen as xm
-from xmen.rules.batch import batch_of
 from xmen.rules.fitting import fit_model
 from xmen.rules.machine import Machines
-from xmen.rules.model import Setting, Shared
+from xmen.rules.model import SearchSettings, Shared
+from xmen.rules.positions import batch_of
 from xmen.rules.search import Search
 from xmen.rules.templates import View, candidates
 from xmen.rules.words import words
@@ -46,7 +46,7 @@ def measure(side: int, horizon: int, n_events: int, n_jobs: int, every: bool = F
     gradient = time.perf_counter() - begun
 
     weights = np.full(N_DEMOS, 1.0 / N_DEMOS)
-    setting = Setting(world, np.zeros((world.n_states, world.n_actions, 1)), 1.0, 0.0, None, seed)
+    setting = SearchSettings(world, np.zeros((world.n_states, world.n_actions, 1)), 1.0, 0.0, None, seed)
     batch = batch_of(world, demos)
     begun = time.perf_counter()
     tried = candidates(words(events, world), View(batch, weights, 0.0))

@@ -11,7 +11,7 @@ from xmen.baselines.maxent import MaxEntIRL
 from xmen.experiments.grid_maps import MARKOV, MEMORY
 from xmen.experiments.methods import valid_probability
 from xmen.experiments.theory_runs import Setting, theorem5_cells
-from xmen.experiments.theory_tasks import Problem, slippery, straight
+from xmen.experiments.theory_tasks import ListedProblem, slippery, straight
 from xmen.learners.xmen import XMEN
 from xmen.machines.release import release
 from xmen.methods.paper import Paper
@@ -64,12 +64,12 @@ def splits() -> None:
         )
 
 
-def passes(states: tuple[int, ...], problem: Problem) -> bool:
+def passes(states: tuple[int, ...], problem: ListedProblem) -> bool:
     """Whether a trajectory takes the upper key."""
     return problem.world.state((1, 3)) in states
 
 
-def probabilities_of(model: XMEN | None, problem: Problem) -> list[tuple[tuple[int, ...], float]]:
+def probabilities_of(model: XMEN | None, problem: ListedProblem) -> list[tuple[tuple[int, ...], float]]:
     """P(tau) of every valid trajectory by its states; of the demonstrator for None."""
     reward = problem.features @ problem.weights if model is None else model.reward_
     d = xm.distribution(problem.world, problem.rule, reward)
@@ -100,7 +100,7 @@ def luck() -> None:
     )
 
 
-def _edges(problem: Problem) -> zip[tuple[int, int, int, float]]:
+def _edges(problem: ListedProblem) -> zip[tuple[int, int, int, float]]:
     world = problem.world
     return zip(world.source, world.action, world.target, world.probability, strict=True)
 
@@ -111,7 +111,9 @@ def cost() -> None:
         grid = xm.GridWorld(side, side, start=(0, 0), goal=(side - 1, side - 1), moves=("up", "right", "up-right"))
         features = np.zeros((grid.n_states, grid.n_actions, 1))
         features[:, 2, 0] = 1.0
-        problem = Problem(f"{side}x{side}", grid, None, features, xm.distribution(grid, None, None, seed=0).sample(20))
+        problem = ListedProblem(
+            f"{side}x{side}", grid, None, features, xm.distribution(grid, None, None, seed=0).sample(20)
+        )
         proposal = Proposal(problem.base, DenseFeatures(features))
         theta, setting = np.array([0.5]), Setting(1.18, 16, 16)
         pool = proposal.draw(theta, 0 * theta, 0.0, 16, 1.18, 1e-3, np.random.default_rng(0))

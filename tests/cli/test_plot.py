@@ -11,7 +11,7 @@ import xmen as xm
 from cli.commands import report, run
 from xmen.cli._marks import event_states, grid_marks, node_places
 from xmen.cli._pictures import pictures_of
-from xmen.cli._source import open_source
+from xmen.cli._subject import open_source
 from xmen.problem import read_problem
 from xmen.worlds.walks import Walks
 

@@ -11,11 +11,11 @@ import reference
 import xmen as xm
 from rules.spelled import description
 from strategies import FormulaRules, NumpyChoices, build_event, cases, random_world
-from xmen.rules.batch import batch_of
 from xmen.rules.evidence import Level, effective_number, gain_of
 from xmen.rules.fitting import fit_model
 from xmen.rules.machine import Machines
-from xmen.rules.model import Setting, Shared
+from xmen.rules.model import SearchSettings, Shared
+from xmen.rules.positions import batch_of
 from xmen.rules.templates import TEMPLATES, View, candidates
 from xmen.rules.words import words
 
@@ -47,7 +47,7 @@ def test_probabilities_equal_the_enumerated_ones(seed):
     rng, world, events, demos = random_task(seed)
     features = rng.normal(size=(world.n_states, world.n_actions, 2))
     discount = [1.0, 0.9][seed % 2]
-    setting = Setting(world, features, discount, 0.1, None, 0)
+    setting = SearchSettings(world, features, discount, 0.1, None, 0)
     model = fit_model(setting, [], demos, np.full(len(demos), 1 / len(demos)), Shared(Machines(world)))
     truth = reference.exact_distribution(world, None, model.fitted.reward_.table(), discount)
     batch, found = tried(world, events, demos)
@@ -81,7 +81,7 @@ def test_under_rules_by_product_and_by_draws(seed):
     demos = [tau for tau in demos if rule.accepts(tau)]
     if not demos:
         pytest.skip("no demonstration keeps the rule")
-    setting = Setting(world, rng.normal(size=(world.n_states, world.n_actions, 1)), 1.0, 0.1, None, seed)
+    setting = SearchSettings(world, rng.normal(size=(world.n_states, world.n_actions, 1)), 1.0, 0.1, None, seed)
     model = fit_model(setting, [rule], demos, np.full(len(demos), 1 / len(demos)), Shared(Machines(world)))
     _, found = tried(world, events, demos)
     for one in found[:: max(1, len(found) // 12)]:

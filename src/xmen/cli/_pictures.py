@@ -11,7 +11,7 @@ import numpy as np
 
 from xmen.cli._marks import event_states, grid_marks, node_places
 from xmen.cli._names import named_features
-from xmen.cli._source import Source
+from xmen.cli._subject import Subject
 from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Distribution
 from xmen.errors import EngineError, InfeasibleError
@@ -48,14 +48,14 @@ class Pictures:
     size = (7.2, 5.2)  # inches of one panel
     columns = 2  # in a figure of four panels; three, five and six stand in rows of three
 
-    def __init__(self, source: Source, also: Constraint | None, n: int, seed: int) -> None:
-        self.source, self.problem, self.world = source, source.problem, source.problem.world
+    def __init__(self, subject: Subject, also: Constraint | None, n: int, seed: int) -> None:
+        self.subject, self.problem, self.world = subject, subject.problem, subject.problem.world
         self.also, self.n, self.seed = also, n, seed
         self.missing: InfeasibleError | None = None  # why an overview is not complete
 
     @cached_property
     def distribution(self) -> Distribution:
-        return self.source.distribution(self.also)
+        return self.subject.distribution(self.also)
 
     @cached_property
     def demonstrations(self) -> list[Trajectory]:
@@ -68,7 +68,7 @@ class Pictures:
     @property
     def _under(self) -> str:
         """What decides about trajectories."""
-        if self.source.model is not None:
+        if self.subject.model is not None:
             known = "the model"
         else:
             known = "rules and reward" if self._has_reward else "the rules"
@@ -85,7 +85,7 @@ class Pictures:
             self.missing = error
         if self._has_reward:
             panels += self.rewards()
-        if self.source.model is not None and self.source.model.history_:
+        if self.subject.model is not None and self.subject.model.history_:
             panels.append(self.history())
         return panels
 
@@ -103,7 +103,7 @@ class Pictures:
 
     @property
     def _reward(self) -> Any:
-        return self.problem.reward if self.source.model is None else self.source.model.reward_
+        return self.problem.reward if self.subject.model is None else self.subject.model.reward_
 
     def world_panel(self) -> Panel:
         raise EngineError(
@@ -143,12 +143,12 @@ class Pictures:
 
     @property
     def _learned(self) -> str:
-        return "learned " if self.source.model is not None else ""
+        return "learned " if self.subject.model is not None else ""
 
     def history(self) -> Panel:
-        if self.source.model is None:
+        if self.subject.model is None:
             raise EngineError("--what history: this is a problem; give the folder of a model, written by `xmen fit`.")
-        records = self.source.model.history_
+        records = self.subject.model.history_
         return Panel("how learning went", lambda ax: plot_history(records, ax))
 
     @property
@@ -166,8 +166,8 @@ class Pictures:
 class GridPictures(Pictures):
     """On the cells of a grid."""
 
-    def __init__(self, source: Source, also: Constraint | None, n: int, seed: int) -> None:
-        super().__init__(source, also, n, seed)
+    def __init__(self, subject: Subject, also: Constraint | None, n: int, seed: int) -> None:
+        super().__init__(subject, also, n, seed)
         assert isinstance(self.world, GridWorld)
         self.grid: GridWorld = self.world
         aspect = self.grid.width / self.grid.height
@@ -230,8 +230,8 @@ class GridPictures(Pictures):
 class MapPictures(Pictures):
     """On the places of a graph's nodes."""
 
-    def __init__(self, source: Source, also: Constraint | None, n: int, seed: int, places: Floats) -> None:
-        super().__init__(source, also, n, seed)
+    def __init__(self, subject: Subject, also: Constraint | None, n: int, seed: int, places: Floats) -> None:
+        super().__init__(subject, also, n, seed)
         self.places = places
 
     def _known(self) -> list[Panel]:
@@ -258,12 +258,12 @@ class MapPictures(Pictures):
         )
 
 
-def pictures_of(source: Source, also: Constraint | None, n: int, seed: int) -> Pictures:
+def pictures_of(subject: Subject, also: Constraint | None, n: int, seed: int) -> Pictures:
     """The pictures that fit the world."""
-    if isinstance(source.problem.world, GridWorld):
-        return GridPictures(source, also, n, seed)
-    places = node_places(source.problem)
-    return Pictures(source, also, n, seed) if places is None else MapPictures(source, also, n, seed, places)
+    if isinstance(subject.problem.world, GridWorld):
+        return GridPictures(subject, also, n, seed)
+    places = node_places(subject.problem)
+    return Pictures(subject, also, n, seed) if places is None else MapPictures(subject, also, n, seed, places)
 
 
 def mean_reward(reward: Any, world: Any) -> Floats:

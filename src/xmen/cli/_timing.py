@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from xmen.children import python_command
-from xmen.cli._source import open_problem
+from xmen.cli._subject import open_problem
 from xmen.engines.distribution import Distribution
 from xmen.errors import EngineError, XmenError
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from xmen.cli._names import named_features, with_names
 from xmen.cli._output import MISTAKE, NO, YES, print_facts, print_json, print_notes, print_table, working
-from xmen.cli._source import open_problem
+from xmen.cli._subject import open_problem
 from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
 from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from xmen.cli._output import print_facts, print_json, print_table, working
-from xmen.cli._source import open_problem
+from xmen.cli._subject import open_problem
 from xmen.cli._timing import BUILD, measure
 from xmen.engines.choose import ENGINES
 from xmen.errors import EngineError

@@ -15,7 +15,7 @@ from xmen.cli._learners import Choice, bar_length, check_choice, make_learner
 from xmen.cli._names import named_features, with_names
 from xmen.cli._output import STOPPED, YES, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._progress import FitProgress
-from xmen.cli._source import open_problem
+from xmen.cli._subject import open_problem
 from xmen.cli.check import check_demonstrations
 from xmen.errors import InvalidDemonstrationError
 from xmen.learners.base import Learner

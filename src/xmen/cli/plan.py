@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xmen.cli._output import print_facts, print_json, print_table, working
-from xmen.cli._source import Source, extra_rules, open_source
+from xmen.cli._subject import Subject, extra_rules, open_subject
 from xmen.constraints.constraint import Constraint
 from xmen.errors import EngineError
 from xmen.learners.causal import CausalXMEN
@@ -42,12 +42,12 @@ def run_plan(
 ) -> None:
     """Print what the policy promises; with `rollouts`, also what was counted."""
     promise = read_promise(validity)
-    source = open_source(path)
-    asked = _asked(source) if promise is None else promise
+    subject = open_subject(path)
+    asked = _asked(subject) if promise is None else promise
     with working("planning"):
-        policy = _plan(source, extra_rules(also, source.problem), asked, seed)
+        policy = _plan(subject, extra_rules(also, subject.problem), asked, seed)
         report: dict[str, Any] = {
-            "problem" if source.model is None else "model": str(path),
+            "problem" if subject.model is None else "model": str(path),
             "asked": asked,
             "also": list(also),
             "validity": policy.validity,
@@ -66,16 +66,16 @@ def run_plan(
     print_json(report) if as_json else _print(report)
 
 
-def _asked(source: Source) -> str | float:
+def _asked(subject: Subject) -> str | float:
     """What the model was made to promise, or the problem asks for."""
-    return source.model.validity if isinstance(source.model, CausalXMEN) else source.problem.settings.validity
+    return subject.model.validity if isinstance(subject.model, CausalXMEN) else subject.problem.settings.validity
 
 
-def _plan(source: Source, also: Constraint | None, validity: str | float, seed: int | None) -> Policy:
-    if source.model is None:
-        return source.problem.plan(also, validity=validity, **({} if seed is None else {"seed": seed}))
-    model = source.model
-    return plan(source.problem.world, model._rule(also), model.reward_, validity, model.discount, seed=seed)
+def _plan(subject: Subject, also: Constraint | None, validity: str | float, seed: int | None) -> Policy:
+    if subject.model is None:
+        return subject.problem.plan(also, validity=validity, **({} if seed is None else {"seed": seed}))
+    model = subject.model
+    return plan(subject.problem.world, model._rule(also), model.reward_, validity, model.discount, seed=seed)
 
 
 def _std(share: float, n: int) -> float:

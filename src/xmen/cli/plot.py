@@ -10,7 +10,7 @@ from typing import Any
 
 from xmen.cli._output import NO, YES, check_target, print_facts, print_json, print_notes, working
 from xmen.cli._pictures import WHAT, Panel, Pictures, pictures_of
-from xmen.cli._source import extra_rules, open_source
+from xmen.cli._subject import extra_rules, open_subject
 from xmen.errors import EngineError
 from xmen.files import write_whole
 from xmen.worlds import check_demos
@@ -36,13 +36,13 @@ def run_plot(
         raise EngineError(f"--what {what}: unknown picture{hint} Choose one of {', '.join(WHAT)}.")
     if out is not None:
         check_target(out, SUFFIXES, "pictures")
-    source = open_source(path, demos)
-    target = Path(f"{source.name}.png") if out is None else out
+    subject = open_subject(path, demos)
+    target = Path(f"{subject.name}.png") if out is None else out
     check_target(target, SUFFIXES, "pictures")
     with working("drawing"):
-        pictures = pictures_of(source, extra_rules(also, source.problem), n, seed)
-        if what in ("overview", "demos", "visits") and source.problem.demonstrations is not None:
-            check_demos(source.problem.world, pictures.demonstrations)
+        pictures = pictures_of(subject, extra_rules(also, subject.problem), n, seed)
+        if what in ("overview", "demos", "visits") and subject.problem.demonstrations is not None:
+            check_demos(subject.problem.world, pictures.demonstrations)
         panels = _panels(pictures, what)
         _draw(panels, target, pictures)
     missing = [] if pictures.missing is None else [f"expected visits are not drawn: {pictures.missing}"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from xmen.cli._names import named_features
 from xmen.cli._output import YES, check_target, print_facts, print_json, print_notes, print_table, working
-from xmen.cli._source import open_problem
+from xmen.cli._subject import open_problem
 from xmen.cli.plot import DPI, SUFFIXES
 from xmen.plots.rules import plot_rules
 from xmen.problem import Problem

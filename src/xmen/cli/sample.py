@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import typer
 
 from xmen.cli._output import check_target, print_json, working
-from xmen.cli._source import Source, extra_rules, open_source
+from xmen.cli._subject import Subject, extra_rules, open_subject
 from xmen.constraints.constraint import Constraint
 from xmen.errors import EngineError, FileFormatError
 from xmen.learners.causal import CausalXMEN
@@ -38,21 +38,21 @@ def run_sample(
         raise FileFormatError("--out - prints CSV and --json prints JSON: leave one of them out")
     if out is not None and not printed:
         check_target(out, (".csv", ".jsonl"), "trajectories")  # before the work, not after it
-    source = open_source(path)
-    problem = source.problem
+    subject = open_subject(path)
+    problem = subject.problem
     extra = extra_rules(also, problem)
     with working(f"sampling {n:,} trajectories" if best is None else "searching"):
-        drawn = _draw(source, n, extra, engine, seed) if best is None else _rank(source, best, extra, engine)
+        drawn = _draw(subject, n, extra, engine, seed) if best is None else _rank(subject, best, extra, engine)
     trajectories = drawn.trajectories
-    n_valid = source.n_valid(trajectories)
+    n_valid = subject.n_valid(trajectories)
     if out is not None and not printed:
         write_demos(trajectories, out, problem.world if names else None)
     if as_json:
         report: dict[str, Any] = {
-            "problem" if source.model is None else "model": str(path),
+            "problem" if subject.model is None else "model": str(path),
             "engine": drawn.by,
             "guarantee": drawn.guarantee,
-            "seed": source.seed if seed is None else seed,
+            "seed": subject.seed if seed is None else seed,
             "also": list(also),
             "number": len(trajectories),
             "valid": n_valid,
@@ -69,7 +69,7 @@ def run_sample(
         how = "all valid"
     else:
         why = "promises no more" if drawn.by == "policy" else "knows no rules: see --also"
-        how = f"{n_valid} of them valid ({type(source.model).__name__} {why})"
+        how = f"{n_valid} of them valid ({type(subject.model).__name__} {why})"
     if out is not None and not printed:
         by = "policy" if drawn.by == "policy" else f"{drawn.by} engine"
         typer.echo(f"{len(trajectories)} trajectories by the {by}, {how}: {out}")
@@ -92,21 +92,21 @@ class Drawn(NamedTuple):
     log_prob: list[float] | None = None  # of the most likely ones
 
 
-def _draw(source: Source, n: int, also: Constraint | None, engine: str | None, seed: int | None) -> Drawn:
-    if isinstance(source.model, CausalXMEN):
+def _draw(subject: Subject, n: int, also: Constraint | None, engine: str | None, seed: int | None) -> Drawn:
+    if isinstance(subject.model, CausalXMEN):
         if engine is not None:
             raise EngineError("--engine is for distributions, and a causal model acts by its policy: leave it out.")
-        policy = source.model.policy(also, seed=seed)
+        policy = subject.model.policy(also, seed=seed)
         return Drawn(policy.rollout(n), "policy", {"validity": policy.validity})
-    d = source.distribution(also, engine, seed)
+    d = subject.distribution(also, engine, seed)
     return Drawn(d.sample(n), d.engine, {"delta": d.guarantee.delta, "failure": d.guarantee.failure})
 
 
-def _rank(source: Source, k: int, also: Constraint | None, engine: str | None) -> Drawn:
+def _rank(subject: Subject, k: int, also: Constraint | None, engine: str | None) -> Drawn:
     """The k most likely trajectories, most likely first."""
-    if isinstance(source.model, CausalXMEN):
+    if isinstance(subject.model, CausalXMEN):
         raise EngineError("--best ranks the trajectories of a distribution, and a causal model acts by its policy.")
-    d = source.distribution(also, engine)
+    d = subject.distribution(also, engine)
     best = d.best(k)
     guarantee = {"delta": d.guarantee.delta, "failure": d.guarantee.failure}
     return Drawn(best, d.engine, guarantee, [d.log_prob(tau) for tau in best])

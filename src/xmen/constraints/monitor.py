@@ -13,7 +13,7 @@ from xmen.constraints.occurrence import EventLeaf
 from xmen.errors import ConstraintError
 from xmen.events import Event, require_event
 
-Step: TypeAlias = Callable[[Any, tuple[bool, ...]], Hashable]
+StepFunction: TypeAlias = Callable[[Any, tuple[bool, ...]], Hashable]
 Accepts: TypeAlias = Callable[[Any], object]
 
 WHERE = "monitor(start, step, accepts, events)"
@@ -24,7 +24,7 @@ class _Given:
     """The machine as the user wrote it."""
 
     first: Hashable
-    function: Step
+    function: StepFunction
     accepts: Accepts
     n_events: int
 
@@ -56,7 +56,7 @@ class MonitorLeaf(EventLeaf):
     """A user's own machine; it has no text form."""
 
     first: Hashable
-    function: Step
+    function: StepFunction
     accepts_state: Accepts
     watched: tuple[Event, ...]
     name: str | None = field(default=None, kw_only=True)
@@ -97,7 +97,7 @@ def _start_text(state: object) -> str:
         return f"from a {type(state).__name__}"
 
 
-def monitor(start: Hashable, step: Step, accepts: Accepts, events: Iterable[Event]) -> Constraint:
+def monitor(start: Hashable, step: StepFunction, accepts: Accepts, events: Iterable[Event]) -> Constraint:
     """A machine of your own.
 
     Both functions depend on their arguments alone: they may be called ahead of time, on any row. A machine with few

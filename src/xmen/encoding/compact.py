@@ -16,23 +16,23 @@ from xmen.constraints.leaf import Leaf
 from xmen.constraints.repetition import NoRevisit
 from xmen.encoding.builder import ClauseBuilder
 from xmen.encoding.letters import Letters
-from xmen.encoding.paths import PathLiterals
+from xmen.encoding.walks import WalkLiterals
 from xmen.events import NO_ACTION
 
 
-def no_state_twice(builder: ClauseBuilder, path: PathLiterals, leaf: NoRevisit) -> int:
+def no_state_twice(builder: ClauseBuilder, walk: WalkLiterals, leaf: NoRevisit) -> int:
     """For each world state: no second visit while the event holds, by a running "seen before"."""
-    places, world = path.places, path.places.world
+    places, world = walk.places, walk.places.world
     edge_symbols = leaf.symbols(places.state[places.source], world.action[places.edge].astype(np.int64))
     ends = places.state[places.ends]
     end_symbols = leaf.symbols(ends, np.full(len(ends), NO_ACTION))
     visits: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for station, symbol, literal in zip(
-        places.station[places.source].tolist(), edge_symbols.tolist(), path.used, strict=True
+        places.station[places.source].tolist(), edge_symbols.tolist(), walk.used, strict=True
     ):
         visits[symbol][station].append(literal)
     for place, symbol in zip(places.ends.tolist(), end_symbols.tolist(), strict=True):
-        visits[symbol][int(places.station[place])].append(path.visited[place])
+        visits[symbol][int(places.station[place])].append(walk.visited[place])
     visits.pop(leaf.ELSEWHERE, None)
     twice = []
     for by_station in visits.values():
@@ -44,13 +44,13 @@ def no_state_twice(builder: ClauseBuilder, path: PathLiterals, leaf: NoRevisit) 
     return -builder.any_of(twice)
 
 
-def compare_sum(builder: ClauseBuilder, path: PathLiterals, leaf: LinearComparison) -> int:
+def compare_sum(builder: ClauseBuilder, walk: WalkLiterals, leaf: LinearComparison) -> int:
     """The sum in binary, positive and negative parts apart, compared at the end."""
-    places, world = path.places, path.places.world
+    places, world = walk.places, walk.places.world
     edge_values = leaf.symbols(places.state[places.source], world.action[places.edge].astype(np.int64))
     ends = places.state[places.ends]
     end_values = leaf.symbols(ends, np.full(len(ends), NO_ACTION))
-    plus, minus = signed_sums(builder, path, edge_values, end_values)
+    plus, minus = signed_sums(builder, walk, edge_values, end_values)
     if leaf.bound >= 0:
         minus = builder.sum_of([minus, builder.constant(leaf.bound)])
     else:
@@ -69,13 +69,13 @@ def compare_sum(builder: ClauseBuilder, path: PathLiterals, leaf: LinearComparis
 
 
 def signed_sums(
-    builder: ClauseBuilder, path: PathLiterals, edge_values: np.ndarray, end_values: np.ndarray
+    builder: ClauseBuilder, walk: WalkLiterals, edge_values: np.ndarray, end_values: np.ndarray
 ) -> tuple[list[int], list[int]]:
-    """Binary sums of the positive and of the negated negative values along the path.
+    """Binary sums of the positive and of the negated negative values along the walk.
 
-    At each station at most one edge is used or the path ends, so a station adds one number whose bits are ORs.
+    At each station at most one edge is used or the walk ends, so a station adds one number whose bits are ORs.
     """
-    letters = Letters(builder, path)
+    letters = Letters(builder, walk)
     values: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for (station, value, _), literal in letters.steps(edge_values).items():
         values[station].append((value, literal))
@@ -96,7 +96,7 @@ def signed_sums(
 
 # Keyed by exact type: a kind of leaf that inherits from one of these has a machine of its own, and must not take its
 # parent's meaning. `Any`: each function reads the type of its own row.
-COMPACT: dict[type[Leaf], Callable[[ClauseBuilder, PathLiterals, Any], int]] = {
+COMPACT: dict[type[Leaf], Callable[[ClauseBuilder, WalkLiterals, Any], int]] = {
     NoRevisit: no_state_twice,
     LinearComparison: compare_sum,
 }

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from xmen.compiled import compiled
 from xmen.encoding.builder import ClauseBuilder
-from xmen.encoding.paths import PathLiterals, Places
+from xmen.encoding.walks import Places, WalkLiterals
 from xmen.oracles.formula import Bits
 from xmen.worlds.walks import Walks
 
 
-class Decoder(ABC):
+class WalkDecoder(ABC):
     """One choice of hash variables; `width` bits per trajectory."""
 
     kind: str
@@ -30,7 +30,7 @@ class Decoder(ABC):
         """The rows of hash bits of trajectories."""
 
 
-class StateDecoder(Decoder):
+class StateDecoder(WalkDecoder):
     """One bit per place of an acyclic world, in topological order: whether it is visited."""
 
     kind = "states"
@@ -58,7 +58,7 @@ class StateDecoder(Decoder):
         return bits
 
 
-class EdgeDecoder(Decoder):
+class EdgeDecoder(WalkDecoder):
     """One bit per edge of an acyclic world, sources in topological order, and one per start that is an end."""
 
     kind = "edges"
@@ -68,9 +68,9 @@ class EdgeDecoder(Decoder):
         self._both = np.intersect1d(places.starts, places.ends)
         self.width = len(places.edge) + len(self._both)
 
-    def variables(self, path: PathLiterals) -> tuple[int, ...]:
+    def variables(self, walk: WalkLiterals) -> tuple[int, ...]:
         """The hash variables."""
-        return (*path.used, *(path.visited[p] for p in self._both.tolist()))
+        return (*walk.used, *(walk.visited[p] for p in self._both.tolist()))
 
     def decode(self, bits: Bits) -> Walks:
         places = self._places
@@ -97,7 +97,7 @@ class EdgeDecoder(Decoder):
         return bits
 
 
-class BitDecoder(Decoder):
+class BitDecoder(WalkDecoder):
     """Binary numbers: of the start among all starts, and of the edge taken at each time among those of its state."""
 
     kind = "bits"
@@ -114,16 +114,16 @@ class BitDecoder(Decoder):
         self._first = np.concatenate([[0], np.cumsum(self._widths)]).astype(np.int64)
         self.width = int(self._first[-1])
 
-    def variables(self, builder: ClauseBuilder, path: PathLiterals) -> tuple[int, ...]:
+    def variables(self, builder: ClauseBuilder, walk: WalkLiterals) -> tuple[int, ...]:
         """Define the bits as ORs of starts and edges."""
         places, out = self._places, []
         for bit in range(self._widths[0]):
-            out.append([path.visited[p] for i, p in enumerate(places.starts.tolist()) if i >> bit & 1])
+            out.append([walk.visited[p] for i, p in enumerate(places.starts.tolist()) if i >> bit & 1])
         times = places.station[places.source]
         for t, width in enumerate(self._widths[1:]):
             here = np.flatnonzero(times == t)
             for bit in range(width):
-                out.append([path.used[e] for e in here.tolist() if self._rank[e] >> bit & 1])
+                out.append([walk.used[e] for e in here.tolist() if self._rank[e] >> bit & 1])
         return tuple(builder.fresh_any_of(literals) for literals in out)
 
     def decode(self, bits: Bits) -> Walks:

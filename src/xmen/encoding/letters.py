@@ -1,4 +1,4 @@
-"""What a machine reads, as literals: which letter the path shows at which station."""
+"""What a machine reads, as literals: which letter the walk shows at which station."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from dataclasses import dataclass
 import numpy as np
 
 from xmen.encoding.builder import ClauseBuilder
-from xmen.encoding.paths import PathLiterals
+from xmen.encoding.walks import WalkLiterals
 
 
 @dataclass
 class Letters:
-    """What the path shows at each station: a literal per (station, symbol, next station), and per last position.
+    """What the walk shows at each station: a literal per (station, symbol, next station), and per last position.
 
     Symbols are whatever a leaf reads; literals for equal sets of edges are shared between leaves by the builder.
     """
 
     builder: ClauseBuilder
-    path: PathLiterals
+    walk: WalkLiterals
 
     def steps(self, symbols: np.ndarray) -> dict[tuple[int, int, int], int]:
         """(station, symbol, next station) -> literal, given the symbol of each place edge."""
-        places = self.path.places
+        places = self.walk.places
         groups: dict[tuple[int, int, int], list[int]] = defaultdict(list)
         stations = zip(
             places.station[places.source].tolist(),
             symbols.tolist(),
             places.station[places.target].tolist(),
-            self.path.used,
+            self.walk.used,
             strict=True,
         )
         for station, symbol, following, literal in stations:
@@ -37,9 +37,9 @@ class Letters:
         return {key: self.builder.any_of(literals) for key, literals in groups.items()}
 
     def lasts(self, symbols: np.ndarray) -> dict[tuple[int, int], int]:
-        """(station, symbol) -> literal that the path ends there, given the symbol of each end place."""
-        places = self.path.places
+        """(station, symbol) -> literal that the walk ends there, given the symbol of each end place."""
+        places = self.walk.places
         groups: dict[tuple[int, int], list[int]] = defaultdict(list)
         for place, symbol in zip(places.ends.tolist(), symbols.tolist(), strict=True):
-            groups[int(places.station[place]), symbol].append(self.path.visited[place])
+            groups[int(places.station[place]), symbol].append(self.walk.visited[place])
         return {key: self.builder.any_of(literals) for key, literals in groups.items()}

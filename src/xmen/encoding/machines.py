@@ -14,7 +14,7 @@ from xmen.constraints.leaf import Leaf
 from xmen.encoding.builder import ClauseBuilder
 from xmen.encoding.compact import COMPACT
 from xmen.encoding.letters import Letters
-from xmen.encoding.paths import PathLiterals
+from xmen.encoding.walks import WalkLiterals
 from xmen.errors import ProductTooLargeError
 from xmen.machines.tables import Index, MachineTable
 
@@ -22,17 +22,17 @@ MAX_LISTED = 20_000  # machine states over all stations, up to which a machine i
 COMPACT_ABOVE = 2_000  # machines that also have a compact encoding are listed only up to this
 
 
-def encode_leaf(builder: ClauseBuilder, path: PathLiterals, leaf: Leaf, required: bool) -> int:
-    """A literal that is true exactly when the path is accepted by the leaf's machine.
+def encode_leaf(builder: ClauseBuilder, walk: WalkLiterals, leaf: Leaf, required: bool) -> int:
+    """A literal that is true exactly when the walk is accepted by the leaf's machine.
 
     `required`: the leaf has to hold, so that machine states from which it cannot are left out altogether.
     """
     compact = COMPACT.get(type(leaf))
-    machine = list_machine(path, leaf, MAX_LISTED if compact is None else COMPACT_ABOVE)
+    machine = list_machine(walk, leaf, MAX_LISTED if compact is None else COMPACT_ABOVE)
     if machine is not None:
-        return _encode_machine(builder, path, machine.trimmed() if required else machine)
+        return _encode_machine(builder, walk, machine.trimmed() if required else machine)
     if compact is not None:
-        return compact(builder, path, leaf)
+        return compact(builder, walk, leaf)
     raise ProductTooLargeError(
         f"{leaf.label!r} has more than {MAX_LISTED:,} machine states over the stations of this world, too many to "
         "list in clauses, and no compact encoding. Loosen it, or shorten the horizon."
@@ -70,9 +70,9 @@ class ListedMachine:
         return replace(self, arriving=saved)
 
 
-def list_machine(path: PathLiterals, leaf: Leaf, cap: int) -> ListedMachine | None:
+def list_machine(walk: WalkLiterals, leaf: Leaf, cap: int) -> ListedMachine | None:
     """Every row the machine can be in at every station; None past the cap."""
-    places = path.places
+    places = walk.places
     table = MachineTable(leaf, places.world)
     edge_letters = table.edge_letters[places.edge]
     end_letters = table.letters[places.state[places.ends], places.world.n_actions]
@@ -94,18 +94,18 @@ def list_machine(path: PathLiterals, leaf: Leaf, cap: int) -> ListedMachine | No
     return ListedMachine(table, edge_letters, end_letters, moves, ends, arriving)
 
 
-def _encode_machine(builder: ClauseBuilder, path: PathLiterals, machine: ListedMachine) -> int:
-    """A variable per station and row, exactly one of them where the path passes; rows left out are forbidden."""
+def _encode_machine(builder: ClauseBuilder, walk: WalkLiterals, machine: ListedMachine) -> int:
+    """A variable per station and row, exactly one of them where the walk passes; rows left out are forbidden."""
     in_state: dict[tuple[int, int], int] = {}
     for station, rows in machine.arriving.items():
-        active = path.active(builder, station)
+        active = walk.active(builder, station)
         literals = [active] if len(rows) == 1 else builder.variables(len(rows))
         in_state.update({(station, row): literal for row, literal in zip(sorted(rows), literals, strict=True)})
         if len(rows) != 1:
             builder.exactly_one_iff(active, literals)
-    letters, never = Letters(builder, path), builder.FALSE
-    for station in {int(s) for s in path.places.station[path.places.starts]}:
-        _start_in(builder, path, station, in_state.get((station, machine.table.start), never))
+    letters, never = Letters(builder, walk), builder.FALSE
+    for station in {int(s) for s in walk.places.station[walk.places.starts]}:
+        _start_in(builder, walk, station, in_state.get((station, machine.table.start), never))
     for (station, letter, following), shown in letters.steps(machine.edge_letters).items():
         rows = machine.arriving[station]
         leads = {row: in_state.get((following, machine.next_row(row, letter)), never) for row in rows}
@@ -122,21 +122,21 @@ def _encode_machine(builder: ClauseBuilder, path: PathLiterals, machine: ListedM
     return accepts
 
 
-def _start_in(builder: ClauseBuilder, path: PathLiterals, station: int, literal: int) -> None:
-    """A path that begins at this station begins in the machine's start state."""
-    places = path.places
+def _start_in(builder: ClauseBuilder, walk: WalkLiterals, station: int, literal: int) -> None:
+    """A walk that begins at this station begins in the machine's start state."""
+    places = walk.places
     for place in places.starts.tolist():
         if places.station[place] != station:
             continue
-        entering = [path.used[e] for e in np.flatnonzero(places.target == place)]
-        builder.add([literal, -path.visited[place], *entering])
+        entering = [walk.used[e] for e in np.flatnonzero(places.target == place)]
+        builder.add([literal, -walk.visited[place], *entering])
 
 
-def encode_tree(builder: ClauseBuilder, path: PathLiterals, node: Constraint, required: bool = False) -> int:
-    """A literal that is true exactly when the path keeps the constraint; `required`: nothing else is asked for."""
+def encode_tree(builder: ClauseBuilder, walk: WalkLiterals, node: Constraint, required: bool = False) -> int:
+    """A literal that is true exactly when the walk keeps the constraint; `required`: nothing else is asked for."""
     if isinstance(node, HowMany):
         all_required = required and isinstance(node, And)
-        children = [encode_tree(builder, path, child, all_required) for child in node.children]
+        children = [encode_tree(builder, walk, child, all_required) for child in node.children]
         return builder.between(children, node.least, node.most)
     assert isinstance(node, Leaf)
-    return encode_leaf(builder, path, node, required)
+    return encode_leaf(builder, walk, node, required)

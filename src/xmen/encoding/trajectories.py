@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from xmen.constraints.constraint import Constraint, units
 from xmen.encoding.builder import ClauseBuilder
 from xmen.encoding.compact import signed_sums
-from xmen.encoding.decoding import BitDecoder, Decoder, EdgeDecoder, StateDecoder
+from xmen.encoding.decoding import BitDecoder, EdgeDecoder, StateDecoder, WalkDecoder
 from xmen.encoding.machines import encode_tree
-from xmen.encoding.paths import PathLiterals, Places, encode_paths, find_places
+from xmen.encoding.walks import Places, WalkLiterals, encode_walks, find_places
 from xmen.oracles.formula import Bits, Formula
 from xmen.sharing import once
 from xmen.worlds.mdp import MDP
@@ -30,9 +30,9 @@ class Encoding:
         self.constraint = constraint
         self.places: Places = find_places(world, timed)
         self._builder = ClauseBuilder()
-        self.path: PathLiterals = encode_paths(self._builder, self.places)
+        self.walk: WalkLiterals = encode_walks(self._builder, self.places)
         for _, unit in units(constraint) if constraint is not None else ():
-            self._builder.add([encode_tree(self._builder, self.path, unit, required=True)])
+            self._builder.add([encode_tree(self._builder, self.walk, unit, required=True)])
         self.decoder, self._hash_variables = self._choose_hash_variables()
 
     @property
@@ -48,24 +48,24 @@ class Encoding:
     def with_assumptions(self) -> tuple[Formula, list[int]]:
         """The world and the machines, and a literal per constraint (as `units` has them) that may be assumed or not."""
         builder = ClauseBuilder()
-        path = encode_paths(builder, self.places)
+        walk = encode_walks(builder, self.places)
         parts = [] if self.constraint is None else units(self.constraint)
-        literals = [encode_tree(builder, path, part) for _, part in parts]
+        literals = [encode_tree(builder, walk, part) for _, part in parts]
         return Formula(builder.n_variables, builder.clauses, ()), literals
 
     def with_thresholds(
         self, edge_values: NDArray[np.int64], start_values: NDArray[np.int64], thresholds: list[int]
     ) -> tuple[Formula, list[int]]:
-        """The formula with a literal per threshold, true exactly when the path's integer sum is at most it.
+        """The formula with a literal per threshold, true exactly when the walk's integer sum is at most it.
 
         edge_values: one integer per place edge; start_values: one per start place. One adder serves all thresholds.
         """
         builder = self._builder.copy()
-        path, places = self.path, self.places
+        walk, places = self.walk, self.places
         end_values = np.zeros(len(places.ends), dtype=np.int64)
-        plus, minus = signed_sums(builder, path, edge_values, end_values)
+        plus, minus = signed_sums(builder, walk, edge_values, end_values)
         begins = [
-            builder.all_of([path.visited[p], *(-path.used[e] for e in np.flatnonzero(places.target == p))])
+            builder.all_of([walk.visited[p], *(-walk.used[e] for e in np.flatnonzero(places.target == p))])
             for p in places.starts.tolist()
         ]
         for sign, sums in ((1, plus), (-1, minus)):
@@ -88,13 +88,13 @@ class Encoding:
         """The hash bits of trajectories of this world: the inverse of `decode`."""
         return self.decoder.encode(walks)
 
-    def _choose_hash_variables(self) -> tuple[Decoder, tuple[int, ...]]:
-        places, path = self.places, self.path
+    def _choose_hash_variables(self) -> tuple[WalkDecoder, tuple[int, ...]]:
+        places, walk = self.places, self.walk
         if places.timed:
             bits = BitDecoder(places)
-            return bits, bits.variables(self._builder, path)
+            return bits, bits.variables(self._builder, walk)
         joined = np.unique(np.stack([places.source, places.target], axis=1), axis=0)
         if len(joined) == len(places.edge):
-            return StateDecoder(places), tuple(path.visited)
+            return StateDecoder(places), tuple(walk.visited)
         edges = EdgeDecoder(places)
-        return edges, edges.variables(path)
+        return edges, edges.variables(walk)

@@ -13,7 +13,7 @@ from xmen.constraints.constraint import Constraint, conjunction, units
 from xmen.errors import InfeasibleError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
 from xmen.product.graph import Product, build_product
-from xmen.worlds.kernels import NO_WAY, distance_to
+from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.mdp import MDP
 
 # For each world, constraints with the largest budget that their product is known to pass, and the words for it.
@@ -126,7 +126,7 @@ def _world_alone(world: MDP) -> str:
             "way runs into a state without available actions. Add transitions, or lower the horizon."
         )
     distance = int(distance_to(world.terminal, world.source, world.target)[world.start > 0].min())
-    if distance >= NO_WAY:
+    if distance >= UNREACHABLE:
         return (
             "no terminal state can be reached from the start, with or without constraints. "
             "Check the walls, the transitions and the terminal states."

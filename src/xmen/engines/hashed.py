@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.constraints.constraint import Constraint, units
-from xmen.encoding.decoding import Decoder
+from xmen.encoding.decoding import WalkDecoder
 from xmen.encoding.trajectories import Encoding
 from xmen.engines.diagnosis import explain_infeasible, feasible_product
 from xmen.errors import EngineError, ProductTooLargeError
@@ -43,7 +43,7 @@ COARSE_ROUNDING = 0.2  # the same where copies keep their exact weight: it costs
 class WalkWeight:
     """The log-weights of the trajectories that rows of hash bits stand for; picklable."""
 
-    decoder: Decoder
+    decoder: WalkDecoder
     weights: EdgeWeights
 
     def __call__(self, bits: Bits) -> Floats:
@@ -55,7 +55,7 @@ class WalkWeight:
 class WalkFunction:
     """What is averaged over cells: discounted visits, state visits and the score, side by side."""
 
-    decoder: Decoder
+    decoder: WalkDecoder
     weights: EdgeWeights
 
     def __call__(self, bits: Bits) -> Floats:
@@ -70,7 +70,7 @@ class WalkFunction:
 class RoundedDepth:
     """How many thresholds a trajectory's integer weight is at or below, exactly as the adder has it."""
 
-    decoder: Decoder
+    decoder: WalkDecoder
     edge_values: Integers  # (times, world edges)
     start_values: Integers  # (n_states,)
     thresholds: tuple[int, ...]
@@ -106,7 +106,7 @@ class HashedWorld:
             self.oracle_name = self.oracle.name
 
     @property
-    def decoder(self) -> Decoder:
+    def decoder(self) -> WalkDecoder:
         """What hash bits stand for."""
         return self.encoding.decoder
 

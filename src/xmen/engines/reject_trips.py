@@ -1,7 +1,7 @@
 """Trips under rules that do not fit the product: draws from the relaxation, and what the invalid ones take away.
 
 With z the exact weight of a pair's trips under the rules that fit, and A the share of these that keep the rest too,
-log Z = log z + log A. Draws tau_i made under a reward r_0 serve other rewards r near it:
+log Z = log z + log A. TripDraws tau_i made under a reward r_0 serve other rewards r near it:
 
     1 - A(r) = mean over draws of w_i [tau_i is invalid],    w_i = exp((r - r_0)(tau_i)) z(r_0) / z(r)
     E[f | valid] = (E[f] - mean of w_i f(tau_i) [tau_i is invalid]) / A
@@ -34,7 +34,7 @@ SCORE_DRAWS = 300  # of every pair, behind a likelihood
 CELLS = 4_000_000  # edges held at once while draws are checked
 
 
-class Draws(NamedTuple):
+class TripDraws(NamedTuple):
     """How many were drawn of each pair, and the invalid ones in the order of their pairs."""
 
     n: NDArray[np.int64]  # (P,)
@@ -86,7 +86,7 @@ class RejectTrips:
             self.multiplied.append(label)
         self._log_dynamics = np.log(network.probability)
 
-    def draw(self, reward: Floats, n_draws: int, rng: np.random.Generator) -> Draws:
+    def draw(self, reward: Floats, n_draws: int, rng: np.random.Generator) -> TripDraws:
         """n_draws of every pair under rewards of world edges (E,), ten times as many where few are valid."""
         draws = self._draw(reward, np.full(self.engine.n_pairs, n_draws, dtype=np.int64), rng)
         for times, enough in MORE:
@@ -97,7 +97,7 @@ class RejectTrips:
         self._refuse_hopeless(draws)
         return draws
 
-    def _draw(self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator) -> Draws:
+    def _draw(self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator) -> TripDraws:
         engine = self.engine
         n_valid = np.zeros(engine.n_pairs, dtype=np.int64)
         pairs, rows = [np.empty(0, dtype=np.int64)], [csr_matrix((0, len(reward)))]
@@ -128,7 +128,7 @@ class RejectTrips:
         return means, variance
 
     def _checked(self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator) -> Iterator[Checked]:
-        """Draws of pairs in batches, all of a pair's in one, and which of them keep the rules."""
+        """TripDraws of pairs in batches, all of a pair's in one, and which of them keep the rules."""
         engine = self.engine
         served = np.zeros(engine.n_pairs, dtype=np.bool_)
         log_weight = self._log_dynamics + reward
@@ -154,7 +154,7 @@ class RejectTrips:
         shape = (int(which.sum()), len(self.network.source))
         return csr_matrix((np.ones(int(mine.sum())), (owner[mine], edges[mine])), shape=shape)
 
-    def _refuse_hopeless(self, draws: Draws) -> None:
+    def _refuse_hopeless(self, draws: TripDraws) -> None:
         hopeless = np.flatnonzero(draws.acceptance < LEAST_ACCEPTANCE)
         if len(hopeless):
             pair, network = int(hopeless[np.argmin(draws.acceptance[hopeless])]), self.network
@@ -166,12 +166,12 @@ class RejectTrips:
                 "is multiplied in, loosen a rule, or leave these trips out."
             )
 
-    def log_weights(self, draws: Draws, reward: Floats) -> Floats:
+    def log_weights(self, draws: TripDraws, reward: Floats) -> Floats:
         """R + log of the transitions of every invalid draw (K,)."""
         total: Floats = draws.uses @ (self._log_dynamics + reward)
         return total
 
-    def value(self, reward: Floats, draws: Draws, with_visits: bool = True) -> RejectValue:
+    def value(self, reward: Floats, draws: TripDraws, with_visits: bool = True) -> RejectValue:
         """log Z of every pair and the uses of edges, from draws that were made under a reward near this one."""
         engine = self.engine
         log_weight = self.log_weights(draws, reward)
@@ -254,7 +254,7 @@ def _gathered(walks: Iterator[Batch]) -> Iterator[Batch]:
         yield tuple(np.concatenate(parts) for parts in zip(*kept, strict=True))  # type: ignore[misc]
 
 
-def _joined(first: Draws, second: Draws) -> Draws:
+def _joined(first: TripDraws, second: TripDraws) -> TripDraws:
     return _sorted(
         first.n + second.n,
         first.n_valid + second.n_valid,
@@ -266,6 +266,6 @@ def _joined(first: Draws, second: Draws) -> Draws:
 
 def _sorted(
     n: NDArray[np.int64], n_valid: NDArray[np.int64], pair: NDArray[np.int64], uses: csr_matrix, log_prob: Floats
-) -> Draws:
+) -> TripDraws:
     order = np.argsort(pair, kind="stable")
-    return Draws(n, n_valid, pair[order], uses[order], log_prob[order])
+    return TripDraws(n, n_valid, pair[order], uses[order], log_prob[order])

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xmen.experiments import ways
+from xmen.experiments import lines
 from xmen.experiments.grid_maps import GridMap
+from xmen.experiments.lines import draw_lines
 from xmen.experiments.notebook import Notebook
-from xmen.experiments.ways import draw_ways
 from xmen.plots import plot_visits, plot_world
 from xmen.registry import LOOKS
 from xmen.rewards import Floats
@@ -94,9 +94,9 @@ def generated(
         assert legend is not None
         legend.remove()
         entries: list[Any] = legend.legend_handles
-        draw_ways(ax, grid_map.world, some, valid, key)
+        draw_lines(ax, grid_map.world, some, valid, key)
         ax.set_title(f"{LOOKS[key].label}\n{said(sum(valid), len(some), exact.get(key))}", fontsize=11)
-    handles = [*ways.handles(), *entries]
+    handles = [*lines.handles(), *entries]
     figure.legend(handles=handles, frameon=False, ncols=4, loc="outside lower center")
     book.figure(
         figure,

@@ -15,7 +15,7 @@ from xmen.engines.choose import distribution
 from xmen.experiments.human_drawn import drawings
 from xmen.experiments.human_figures import draw_marginals, draw_trajectories
 from xmen.experiments.human_heldout import fit_best, held_out_scores, mean_and_error, setting_of, settings_table, words
-from xmen.experiments.human_tasks import Task, choke_task, n_kept
+from xmen.experiments.human_tasks import HumanTask, choke_task, n_kept
 from xmen.experiments.methods import ALL, Effort, fit_all, valid_probability
 from xmen.experiments.notebook import Notebook
 from xmen.registry import LOOKS
@@ -149,20 +149,20 @@ def four_moves(book: Notebook) -> None:
     )
 
 
-def shortest_length(task: Task) -> int:
+def shortest_length(task: HumanTask) -> int:
     """The number of moves of a shortest valid way: the most likely one where every move costs a lot."""
     cost = np.full((task.grid.n_states, task.grid.n_actions), -1.0)
     return len(distribution(task.grid, task.rules, cost).mode())
 
 
-def _source(task: Task) -> float:
+def _source(task: HumanTask) -> float:
     """The mean log-likelihood of the demonstrations under the reward they were drawn with."""
     assert task.truth is not None
     d = distribution(task.grid, task.rules, task.features @ task.truth)
     return float(np.mean([d.log_prob(tau) for tau in task.demos]))
 
 
-def _in_words(task: Task, trajectories: list[Trajectory]) -> str:
+def _in_words(task: HumanTask, trajectories: list[Trajectory]) -> str:
     return f"{n_kept(task, trajectories)} of {len(trajectories)} valid"
 
 

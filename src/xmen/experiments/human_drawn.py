@@ -18,7 +18,7 @@ from xmen.experiments.human_heldout import (
     settings_table,
     words,
 )
-from xmen.experiments.human_tasks import Task, drawn_task, n_kept
+from xmen.experiments.human_tasks import HumanTask, drawn_task, n_kept
 from xmen.experiments.methods import valid_probability
 from xmen.experiments.notebook import Notebook
 from xmen.registry import LOOKS
@@ -118,7 +118,7 @@ def drawings(book: Notebook) -> None:
     )
 
 
-def _introduce(book: Notebook, task: Task) -> None:
+def _introduce(book: Notebook, task: HumanTask) -> None:
     """What was drawn, how it was put on the grid, and which rules it keeps."""
     grid, n = task.grid, len(task.demos)
     middle = grid.width // 2

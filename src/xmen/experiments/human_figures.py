@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xmen.experiments import ways
+from xmen.experiments import lines
 from xmen.experiments.human_heldout import HeldOut, mean_and_error
 from xmen.experiments.human_paths import END, START
-from xmen.experiments.human_tasks import DISC_CENTRE, DISC_RADIUS, Task
-from xmen.experiments.ways import draw_ways, points, shifts
+from xmen.experiments.human_tasks import DISC_CENTRE, DISC_RADIUS, HumanTask
+from xmen.experiments.lines import draw_lines, points, shifts
 from xmen.plots import canvas
 from xmen.registry import LOOKS
 from xmen.rewards import Floats
@@ -26,7 +26,7 @@ OBSTACLE, OBSTACLE_RIM, CHOKE_COLOUR, DISC_RIM = "#4d4d4d", "#8c8c8c", "#F0E442"
 
 
 def draw_trajectories(
-    task: Task, panels: Mapping[str, Sequence[Trajectory]], notes: Mapping[str, str], n_columns: int
+    task: HumanTask, panels: Mapping[str, Sequence[Trajectory]], notes: Mapping[str, str], n_columns: int
 ) -> Figure:
     """A panel per method with its trajectories; those that break a rule are dashed, in another colour."""
     figure, axes = _panels(task, len(panels), n_columns)
@@ -35,14 +35,14 @@ def draw_trajectories(
         _world(ax, task)
         kept = [task.rules.accepts(tau) for tau in trajectories]
         broken += len(kept) - sum(kept)
-        draw_ways(ax, task.grid, trajectories, kept, name)
+        draw_lines(ax, task.grid, trajectories, kept, name)
         ax.set_title(f"{LOOKS[name].label}\n{notes[name]}", fontsize=11)
     _task_legend(figure, task, broken=bool(broken), kept=True)
     return figure
 
 
 def draw_marginals(
-    task: Task, visits: Mapping[str, Floats], notes: Mapping[str, str], n_columns: int, most: float = 1.0
+    task: HumanTask, visits: Mapping[str, Floats], notes: Mapping[str, str], n_columns: int, most: float = 1.0
 ) -> Figure:
     """A panel per method: the expected visits (n_states,) of every cell, on one colour scale that ends at `most`."""
     figure, axes = _panels(task, len(visits), n_columns)
@@ -64,7 +64,7 @@ def draw_marginals(
     return figure
 
 
-def draw_drawings(task: Task) -> Figure:
+def draw_drawings(task: HumanTask) -> Figure:
     """The paths as they were drawn, and the cells they pass."""
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
@@ -147,7 +147,7 @@ def draw_held_out(held_out: Mapping[str, HeldOut], against: str = "exact") -> Fi
     return figure
 
 
-def _panels(task: Task, n: int, n_columns: int) -> tuple[Figure, Any]:
+def _panels(task: HumanTask, n: int, n_columns: int) -> tuple[Figure, Any]:
     import matplotlib.pyplot as plt
 
     n_rows = -(-n // n_columns)
@@ -158,7 +158,7 @@ def _panels(task: Task, n: int, n_columns: int) -> tuple[Figure, Any]:
     return figure, axes.ravel()
 
 
-def _world(ax: Axes, task: Task, outlined: bool = False) -> None:
+def _world(ax: Axes, task: HumanTask, outlined: bool = False) -> None:
     from matplotlib.patches import Rectangle
 
     canvas.canvas(task.grid, ax, outlined=outlined)
@@ -172,7 +172,7 @@ def _world(ax: Axes, task: Task, outlined: bool = False) -> None:
     ax.label_outer()
 
 
-def _in_cells(task: Task) -> tuple[float, float]:
+def _in_cells(task: HumanTask) -> tuple[float, float]:
     """The disc's centre in units of cells, whose middles are whole numbers."""
     return DISC_CENTRE[0] * task.grid.width - 0.5, DISC_CENTRE[1] * task.grid.height - 0.5
 
@@ -190,7 +190,7 @@ def _obstacle_handle(label: str) -> Any:
 
 
 def _task_legend(
-    figure: Figure, task: Task, *, outlined: bool = False, broken: bool = False, kept: bool = False
+    figure: Figure, task: HumanTask, *, outlined: bool = False, broken: bool = False, kept: bool = False
 ) -> None:
     from matplotlib.patches import Patch
 
@@ -203,5 +203,5 @@ def _task_legend(
     if task.choke is not None:
         fill = "none" if outlined else CHOKE_COLOUR
         handles.append(Patch(facecolor=fill, edgecolor="black", linewidth=1.8, label="choke point"))
-    handles += ways.handles(kept=kept, broken=broken)
+    handles += lines.handles(kept=kept, broken=broken)
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)

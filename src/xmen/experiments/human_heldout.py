@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xmen.experiments.human_tasks import Task
+from xmen.experiments.human_tasks import HumanTask
 from xmen.experiments.methods import Effort, fit_all, valid_probability
 from xmen.experiments.notebook import Notebook
 from xmen.learners.base import Learner
@@ -55,7 +55,7 @@ class HeldOut:
         return np.array([self.scores[_best(np.delete(self.scores, i, axis=1)), i] for i in range(n)])
 
 
-def held_out_scores(book: Notebook, task: Task, label: str) -> dict[str, HeldOut]:
+def held_out_scores(book: Notebook, task: HumanTask, label: str) -> dict[str, HeldOut]:
     """Leave one out for every method over its settings."""
     found: dict[str, HeldOut] = {}
     for name in HELD_OUT:
@@ -83,7 +83,7 @@ def settings_of(name: str, book: Notebook, maxent_l2: float) -> list[Effort]:
 
 
 def leave_one_out(
-    name: str, task: Task, efforts: Sequence[Effort], seed: int, done: Callable[[float], None]
+    name: str, task: HumanTask, efforts: Sequence[Effort], seed: int, done: Callable[[float], None]
 ) -> HeldOut:
     """Fit with every setting to all demonstrations but one, for each of them."""
     n = len(task.demos)
@@ -98,7 +98,9 @@ def leave_one_out(
     return HeldOut(tuple(efforts), scores, log_valid)
 
 
-def fit_best(book: Notebook, task: Task, held_out: Mapping[str, HeldOut], names: Sequence[str]) -> dict[str, Learner]:
+def fit_best(
+    book: Notebook, task: HumanTask, held_out: Mapping[str, HeldOut], names: Sequence[str]
+) -> dict[str, Learner]:
     """Every method with its best setting, on all demonstrations."""
     fitted: dict[str, Learner] = {}
     for name in names:

@@ -37,7 +37,7 @@ CLEARANCES = ((0.15, 0.2), (0.2, 0.25), (0.25, 0.3), (0.3, 0.35))  # from the di
 
 
 @dataclass(frozen=True)
-class Task:
+class HumanTask:
     """What there is to learn, and what it is called in pictures."""
 
     grid: GridWorld
@@ -61,7 +61,7 @@ class Task:
         return [str(part.name) for part in self.parts]
 
 
-def choke_task(seed: int, moves: Sequence[str] = ("up", "right"), horizon: int | None = None) -> Task:
+def choke_task(seed: int, moves: Sequence[str] = ("up", "right"), horizon: int | None = None) -> HumanTask:
     """Corner to corner around obstacles, through a choke point, with at most three equal moves in a row.
 
     The demonstrations are the same for all `moves`: shortest valid paths, drawn at random with weights for room
@@ -88,10 +88,10 @@ def choke_task(seed: int, moves: Sequence[str] = ("up", "right"), horizon: int |
         index = [grid.moves.index(move) for move in ("up", "right")]
         demos = [Trajectory(tau.states, [index[action] for action in tau.actions]) for tau in demos]
     names = f"beside an obstacle; x - y; one per cell ({grid.n_states}); one per move ({grid.n_actions})"
-    return Task(grid, rules, features, names, demos, OBSTACLES, CHOKE, truth)
+    return HumanTask(grid, rules, features, names, demos, OBSTACLES, CHOKE, truth)
 
 
-def drawn_task(folder: Path) -> Task:
+def drawn_task(folder: Path) -> HumanTask:
     """People's paths around a round obstacle on a grid; the rules are checked against every one of them."""
     drawings = read_drawings(folder)
     n, middle = RESOLUTION, RESOLUTION // 2
@@ -112,7 +112,7 @@ def drawn_task(folder: Path) -> Task:
             position=error.position,
         ) from error
     features, names = drawn_features(grid, distance)
-    return Task(grid, rules, features, names, demos, obstacles, drawings=tuple(drawings))
+    return HumanTask(grid, rules, features, names, demos, obstacles, drawings=tuple(drawings))
 
 
 def right_angles(grid: GridWorld) -> Constraint:
@@ -148,6 +148,6 @@ def drawn_features(grid: GridWorld, distance: NDArray[np.float64]) -> tuple[Floa
     return np.stack(columns, axis=2), names
 
 
-def n_kept(task: Task, trajectories: Sequence[Trajectory]) -> int:
+def n_kept(task: HumanTask, trajectories: Sequence[Trajectory]) -> int:
     """How many of these keep all rules."""
     return sum(map(task.rules.accepts, trajectories))

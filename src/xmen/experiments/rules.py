@@ -12,7 +12,7 @@ from xmen.constraints.constraint import Constraint
 from xmen.engines.choose import distribution
 from xmen.events import Event, at, doing
 from xmen.experiments.grid_maps import MARKOV, MEMORY, GridMap
-from xmen.experiments.human_tasks import Task, choke_task, drawn_task
+from xmen.experiments.human_tasks import HumanTask, choke_task, drawn_task
 from xmen.experiments.notebook import Notebook
 from xmen.experiments.rules_trips import find_taxis, read_taxis
 from xmen.plots.rules import plot_rules
@@ -124,7 +124,7 @@ def constraint_inference(book: Notebook) -> None:
 
 def drawn_paths(book: Notebook) -> None:
     """People's drawings where there are any, and the made-up demonstrations in any case."""
-    tasks: dict[str, Task] = {"choke point, made up": choke_task(book.seed)}
+    tasks: dict[str, HumanTask] = {"choke point, made up": choke_task(book.seed)}
     folder = (
         None
         if book.data is None

@@ -19,10 +19,10 @@ from xmen.engines.choose import distribution
 from xmen.engines.exact import ExactDistribution
 from xmen.events import Event
 from xmen.rewards import Floats
-from xmen.rules.batch import batch_of
 from xmen.rules.chain import Mass, chain_of
 from xmen.rules.inference import RuleInference
 from xmen.rules.machine import join
+from xmen.rules.positions import batch_of
 from xmen.rules.templates import Candidate, View, candidates
 from xmen.rules.words import words
 from xmen.worlds import GridWorld, Trajectory
@@ -33,7 +33,7 @@ MOVES = (("up", "right", "up-right"), ("up", "right", "down", "left"))
 
 
 @dataclass(frozen=True)
-class Task:
+class RuleTask:
     """A world with events, what its demonstrator values and keeps, and what it shows."""
 
     world: GridWorld
@@ -45,7 +45,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Recovery:
     """How near the found rules come to the hidden ones.
 
     false: nats of the demonstrator's behaviour that the found rules forbid, 0 where they forbid none of it. missing:
@@ -72,7 +72,7 @@ class Outcome:
         return self.false < self.least and self.missing < self.least
 
 
-def make_task(seed: int, n_hidden: int, n_demos: int = N_DEMOS) -> Task:
+def make_task(seed: int, n_hidden: int, n_demos: int = N_DEMOS) -> RuleTask:
     """The task of a seed."""
     rng = np.random.default_rng([seed, n_hidden])
     side, moves = int(rng.integers(4, 7)), MOVES[int(rng.integers(2))]
@@ -85,7 +85,7 @@ def make_task(seed: int, n_hidden: int, n_demos: int = N_DEMOS) -> Task:
     reward: Floats = features @ rng.normal(size=2) * 0.5
     rules = list(_draw_rules(world, events, reward, n_hidden, rng))
     d = distribution(world, conjunction([one.rule for one in rules]), reward, engine="exact")
-    return Task(world, events, features, reward, rules, d.sample(n_demos, seed=rng))
+    return RuleTask(world, events, features, reward, rules, d.sample(n_demos, seed=rng))
 
 
 def _some(cells: list[Cell], rng: np.random.Generator) -> list[Cell]:
@@ -124,7 +124,7 @@ def mass(d: ExactDistribution, reward: Floats, rule: Constraint) -> Mass:
     return Mass(math.exp(log_kept), 0.0 if log_kept > -1e-12 else -math.expm1(log_kept))
 
 
-def judge(seed: int, n_hidden: int, n_demos: int = N_DEMOS) -> Outcome:
+def judge(seed: int, n_hidden: int, n_demos: int = N_DEMOS) -> Recovery:
     """Infer the rules of one task, and compare them with the hidden ones."""
     task = make_task(seed, n_hidden, n_demos)
     begun = time.perf_counter()
@@ -140,4 +140,4 @@ def judge(seed: int, n_hidden: int, n_demos: int = N_DEMOS) -> Outcome:
     left = [mass(answer, learned, one.rule) for one in task.hidden]
     missing = max((0.0 if broken == 0.0 else -math.log(kept) for kept, broken in left), default=0.0)
     texts = [one.text for one in task.hidden]
-    return Outcome(seed, texts, model.texts_, false, missing, model.least_gain_, seconds)
+    return Recovery(seed, texts, model.texts_, false, missing, model.least_gain_, seconds)

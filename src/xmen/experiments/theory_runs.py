@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import joblib
 import numpy as np
 
-from xmen.experiments.theory_tasks import Problem
+from xmen.experiments.theory_tasks import ListedProblem
 from xmen.methods.demonstrations import gather
 from xmen.methods.paper import Paper, PaperRun
 from xmen.methods.paper_bounds import bias_term, theorem_bound
@@ -132,7 +132,7 @@ class _Watched(Proposal):
         return pool
 
 
-def start_run(problem: Problem, setting: Setting, n_iter: int, seed: Any) -> PaperRun:
+def start_run(problem: ListedProblem, setting: Setting, n_iter: int, seed: Any) -> PaperRun:
     """Algorithm 1 to the letter: the mean of all iterates, the largest step that Theorem 4 allows."""
     method = Paper(
         n_samples=setting.n_draws,
@@ -148,7 +148,7 @@ def start_run(problem: Problem, setting: Setting, n_iter: int, seed: Any) -> Pap
     return run
 
 
-def trace(problem: Problem, setting: Setting, n_iter: int, seed: Any) -> Trace:
+def trace(problem: ListedProblem, setting: Setting, n_iter: int, seed: Any) -> Trace:
     """One run from one seed, against the truth."""
     run, truth = start_run(problem, setting, n_iter, seed), problem.truth
     watched: _Watched = run.proposal  # type: ignore[assignment]
@@ -172,7 +172,7 @@ def trace(problem: Problem, setting: Setting, n_iter: int, seed: Any) -> Trace:
     return Trace(np.array(gaps), float(max(distances)), float(max(sizes)), counts)
 
 
-def theorem5_cells(problem: Problem, theta: Floats, setting: Setting, failure: float) -> int:
+def theorem5_cells(problem: ListedProblem, theta: Floats, setting: Setting, failure: float) -> int:
     """Cells of one iteration in Theorem 5's count: n' levels of 24 ln(n' / failure) cells, and one cell for each draw.
 
     n' is the number of values that the number of parities can take, with the published constants of PAWS.
@@ -190,7 +190,7 @@ def _published(delta: float, failure: float, log_span: float, width: int) -> Paw
     return PawsPlan.solve(delta, failure, log_span=log_span, n_hash=width, faithful=True)
 
 
-def curve_of(problem: Problem, setting: Setting, traces: Sequence[Trace]) -> Curve:
+def curve_of(problem: ListedProblem, setting: Setting, traces: Sequence[Trace]) -> Curve:
     """The runs of one setting, with Theorem 3's bound and the bias term of the iterates that were met."""
     n_iter = len(traces[0].gaps)
     run = start_run(problem, setting, n_iter, 0)
@@ -214,7 +214,7 @@ def curve_of(problem: Problem, setting: Setting, traces: Sequence[Trace]) -> Cur
 
 
 def compare(
-    problem: Problem,
+    problem: ListedProblem,
     settings: Iterable[Setting],
     n_iter: int,
     n_seeds: int,

@@ -21,7 +21,7 @@ from xmen.rewards.features import DenseFeatures
 
 
 @dataclass(frozen=True)
-class Problem:
+class ListedProblem:
     """A world, its rule, features (n_states, n_actions, d) and demonstrations, with all valid trajectories listed."""
 
     name: str
@@ -56,7 +56,7 @@ class Truth:
     span: Floats
 
     @classmethod
-    def of(cls, proposal: Proposal, problem: Problem) -> Truth:
+    def of(cls, proposal: Proposal, problem: ListedProblem) -> Truth:
         """Read off the list behind a proposal."""
         rows, walks = proposal.listed_features, proposal.hashed.walks
         if rows is None or walks is None:
@@ -101,7 +101,7 @@ class Truth:
         return size
 
 
-def straight(seed: int = 0) -> Problem:
+def straight(seed: int = 0) -> ListedProblem:
     """A deterministic 5x5 grid: exactly one of two keys, at most three equal moves in a row.
 
     The features are whether the upper key is taken, and the number of diagonal moves.
@@ -115,7 +115,7 @@ def straight(seed: int = 0) -> Problem:
     return _with_demos("5x5 grid", grid, keys & (xm.longest_repeat() <= 3), features, (2.0, -0.5), seed)
 
 
-def slippery(seed: int = 0) -> Problem:
+def slippery(seed: int = 0) -> ListedProblem:
     """A 3x3 grid where one move in five slips and the middle has to be passed, on the shortest way.
 
     The features are the number of moves up, and whether cell (0, 1) is passed.
@@ -129,9 +129,9 @@ def slippery(seed: int = 0) -> Problem:
 
 def _with_demos(
     name: str, grid: xm.GridWorld, rule: Any, features: Floats, weights: tuple[float, ...], seed: int, n: int = 100
-) -> Problem:
+) -> ListedProblem:
     demos = xm.distribution(grid, rule, features @ np.array(weights), seed=seed).sample(n)
-    return Problem(name, grid, rule, features, demos, weights)
+    return ListedProblem(name, grid, rule, features, demos, weights)
 
 
 def _features_of(tau: xm.Trajectory, features: Floats) -> Floats:

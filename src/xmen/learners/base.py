@@ -20,8 +20,8 @@ from xmen.engines.law import Law
 from xmen.engines.settings import EngineSettings
 from xmen.errors import EngineError, NotFittedError
 from xmen.learners.estimation import summarise
+from xmen.learners.estimator import Estimator
 from xmen.learners.likelihoods import log_likelihoods
-from xmen.learners.settings import Settings
 from xmen.learners.summary import Summary
 from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.methods.information import Information, information
@@ -39,7 +39,7 @@ from xmen.worlds.trajectory import Trajectory
 Rules = Constraint | Iterable[Constraint] | None
 
 
-class Learner(Settings, ABC):
+class Learner(Estimator, ABC):
     """Fits a reward to demonstrations, and then answers for trajectories under that reward.
 
     A subclass stores its settings in `__init__` (at least `world`; `constraint`, `discount`, `engine`, `seed`

@@ -14,7 +14,7 @@ from xmen.engines.trips import TripEngine, trip_budget
 from xmen.errors import EngineError, ProductTooLargeError
 from xmen.events import at
 from xmen.rewards import Floats
-from xmen.worlds.kernels import NO_WAY, distance_to
+from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.network import Network
 
 if TYPE_CHECKING:
@@ -132,5 +132,5 @@ def _reachable(
         ends[goal] = not shut[goal]
         distance = distance_to(ends, source.astype(np.uint32), target.astype(np.uint32))
         its = goals == goal
-        out[its] = (distance[starts[its]] < NO_WAY) & ~shut[starts[its]]
+        out[its] = (distance[starts[its]] < UNREACHABLE) & ~shut[starts[its]]
     return out

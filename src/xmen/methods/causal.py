@@ -18,7 +18,7 @@ from xmen.methods.coordinates import Coordinates, Value
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.information import Information, curvature
 from xmen.methods.lbfgs import Lbfgs, LbfgsState
-from xmen.methods.likelihood import Estimate
+from xmen.methods.likelihood import LossEstimate
 from xmen.methods.runs import Outcome, Run
 from xmen.notices import ConvergenceWarning, UnboundedWarning, notify
 from xmen.policies.behaviour import BEST, Aim, Behaviour
@@ -60,15 +60,15 @@ class CausalLoss:
         # The world's own starts allow what is asked for; the demonstrations' may fall short of it, and do their best.
         return Behaviour(self.game, table, self.discount, BEST) if found is None else found
 
-    def __call__(self, table: Floats) -> Estimate:
+    def __call__(self, table: Floats) -> LossEstimate:
         behaviour = self.behaviour(table)
         counted = self.starts > 0
         value = float(behaviour.start_values[counted] @ self.starts[counted])
         if behaviour.aim.kind == "bonus":
             value -= behaviour.aim.bonus * float(self.validity)
-        visits = behaviour.visits(behaviour.flow(self.starts))
+        visits = behaviour.visits(behaviour.occupancy(self.starts))
         loss = value - float(np.sum(self.visits * table))
-        return Estimate(loss, visits - self.visits, 0.0, 0.0, {})
+        return LossEstimate(loss, visits - self.visits, 0.0, 0.0, {})
 
 
 class CausalObjective:
@@ -146,7 +146,7 @@ def causal_information(
     states = loss.game.product.state[starts]
     expected = np.zeros((len(demos), features.d))
     for place in np.flatnonzero(loss.starts > 0).tolist():
-        alone = behaviour.visits(behaviour.flow(np.eye(1, len(starts), place)[0]))
+        alone = behaviour.visits(behaviour.occupancy(np.eye(1, len(starts), place)[0]))
         expected[demos.walks.starts == states[place]] = features.contract(alone)
     free = coordinates.free
     deterministic = loss.game.product.world.deterministic
@@ -184,7 +184,7 @@ def unbounded_features(loss: CausalLoss, features: Features, low: Floats, high: 
     if not len(same):
         return []
     free = Behaviour(loss.game, np.zeros(loss.visits.shape), loss.discount, _aim(loss))
-    reached = features.contract(free.visits(free.flow(loss.starts))) > 0
+    reached = features.contract(free.visits(free.occupancy(loss.starts))) > 0
     found, searches = [], 0
     for k in same.tolist():
         table = features.table(np.eye(1, features.d, k)[0])

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmen.encoding.decoding import Decoder
+from xmen.encoding.decoding import WalkDecoder
 from xmen.engines.xor import XorDistribution
 from xmen.oracles.formula import Bits
 from xmen.product.best import score_range
@@ -24,7 +24,7 @@ from xmen.sampling import choose_parities, estimate
 class WalkFeatures:
     """f(tau) of the trajectories that rows of hash bits stand for; picklable, for other processes."""
 
-    decoder: Decoder
+    decoder: WalkDecoder
     features: Features
     discount: float
 

@@ -128,7 +128,7 @@ class Draws:
         return cls(visits, *(arrays[name] for name in names))
 
 
-class Look(NamedTuple):
+class Reweighted(NamedTuple):
     """The draws at some weights: log Z-hat of each batch (B,), p of each draw within its batch (n,)."""
 
     log_partition: Floats
@@ -142,14 +142,14 @@ class DrawnLoss:
         self.draws, self.features, self.demo_features, self.l2 = draws, features, demo_features, l2
         self.shares: Floats = np.full(draws.n_batches, 1.0 / max(draws.n_batches, 1))
 
-    def look(self, weights: Floats) -> Look:
+    def look(self, weights: Floats) -> Reweighted:
         """log Z-hat and the draws' probabilities; O(n) and one product with the sparse visits."""
         draws = self.draws
         logs = draws.visits @ self.features.table(weights).ravel() + draws.log_measure + draws.log_dynamics
         highest = np.maximum.reduceat(logs, draws.begins)
         p = np.exp(logs - highest[draws.batch])
         totals = np.add.reduceat(p, draws.begins)
-        return Look(highest + np.log(totals), p / totals[draws.batch])
+        return Reweighted(highest + np.log(totals), p / totals[draws.batch])
 
     def __call__(self, weights: Floats) -> Value:
         look = self.look(weights)

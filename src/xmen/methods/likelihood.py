@@ -18,7 +18,7 @@ from xmen.rewards import Floats, LinearReward
 from xmen.worlds.mdp import MDP
 
 
-class Estimate(NamedTuple):
+class LossEstimate(NamedTuple):
     """The loss at a table and dL/dr (n_states, n_actions).
 
     `visits_std` is the norm of the standard errors of dL/dr, 0 where it is exact; `details` is what else to record.
@@ -40,7 +40,7 @@ class Likelihood(Protocol):
     def begin(self, rng: np.random.Generator, parities: int) -> None:
         """Estimates from here on depend on these and on the table, and on nothing else."""
 
-    def __call__(self, table: Floats) -> Estimate:
+    def __call__(self, table: Floats) -> LossEstimate:
         """The estimate at a table (n_states, n_actions)."""
 
 
@@ -54,12 +54,12 @@ class DistributionLikelihood:
     def begin(self, rng: np.random.Generator, parities: int) -> None:
         pass
 
-    def __call__(self, table: Floats) -> Estimate:
+    def __call__(self, table: Floats) -> LossEstimate:
         present = self.base.with_reward(table)
         log_partition, loss_std = present.log_partition(return_std=True)
         visits, visits_std = present.visits(return_std=True)
         loss = log_partition - float(np.sum(self.demo_visits * table))
-        return Estimate(loss, visits - self.demo_visits, loss_std, float(np.linalg.norm(visits_std)), {})
+        return LossEstimate(loss, visits - self.demo_visits, loss_std, float(np.linalg.norm(visits_std)), {})
 
 
 class CellsLikelihood:
@@ -76,12 +76,12 @@ class CellsLikelihood:
     def begin(self, rng: np.random.Generator, parities: int) -> None:
         self._rng, self.parities = rng, parities
 
-    def __call__(self, table: Floats) -> Estimate:
+    def __call__(self, table: Floats) -> LossEstimate:
         found = self._objective(table.ravel(), self._rng, self.parities)
         self.parities = found.m
         details = {"parities": float(found.m), "solutions": float(found.n_points)}
         visits_std = float(np.linalg.norm(found.gradient_std))
-        return Estimate(found.loss, found.gradient.reshape(self._shape), found.loss_std, visits_std, details)
+        return LossEstimate(found.loss, found.gradient.reshape(self._shape), found.loss_std, visits_std, details)
 
 
 class TableFeatures:

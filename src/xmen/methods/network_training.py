@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import EngineError, RewardError
-from xmen.methods.likelihood import Estimate, Likelihood
+from xmen.methods.likelihood import Likelihood, LossEstimate
 from xmen.methods.optimiser_state import load_optimiser, optimiser_arrays
 from xmen.options import Options, Unsaved, listed, require_number, require_whole
 from xmen.rewards.neural import NeuralReward
@@ -130,12 +130,12 @@ def check_network(reward: object, world: MDP, features: object) -> None:
         )
 
 
-class Step(NamedTuple):
+class Evaluation(NamedTuple):
     """The loss, the norm of its gradient, and what they came from, before a step."""
 
     loss: float
     gradient_norm: float
-    estimate: Estimate
+    estimate: LossEstimate
 
 
 class NeuralTraining:
@@ -169,7 +169,7 @@ class NeuralTraining:
         self.optimiser = training.make(self.parameters)
         self.n_steps, self.n_threads = 0, training.n_threads
 
-    def evaluate(self) -> Step:
+    def evaluate(self) -> Evaluation:
         """The loss and its gradient, which is left in the parameters; one estimate of the likelihood."""
         import torch
 
@@ -190,14 +190,14 @@ class NeuralTraining:
                 f"the gradient of {self.reward!r} is not finite, although its rewards are: one of its layers has no "
                 "derivative there (a root or a logarithm at 0, say)."
             )
-        return Step(loss, squares**0.5, found)
+        return Evaluation(loss, squares**0.5, found)
 
-    def step(self) -> Step:
+    def step(self) -> Evaluation:
         """Evaluate, and move the parameters once; returns what was found before the move.
 
         When anything goes wrong (the network gives NaN, Ctrl-C), the parameters are as they were before the step.
         """
-        found: list[Step] = []
+        found: list[Evaluation] = []
 
         def closure() -> float:
             found.append(self.evaluate())

@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 
 from xmen.engines.xor import XorDistribution
 from xmen.methods.demonstrations import Demonstrations
-from xmen.methods.likelihood import Estimate
+from xmen.methods.likelihood import LossEstimate
 from xmen.methods.proposal import Proposal, effective_sample_size
 from xmen.rewards import Floats
 from xmen.rewards.features import DenseFeatures
@@ -43,7 +43,7 @@ class PaperLikelihood:
     def begin(self, rng: np.random.Generator, parities: int) -> None:
         self._rng, self.parities = rng, parities
 
-    def __call__(self, table: Floats) -> Estimate:
+    def __call__(self, table: Floats) -> LossEstimate:
         proposal = Proposal(self.base, DenseFeatures(table[:, :, None]))
         start = float(self.parities) if self.parities else math.nan
         pool = proposal.draw(
@@ -62,7 +62,7 @@ class PaperLikelihood:
             "effective_sample_size": effective_sample_size(pool.log_weights),
         }
         difference = visits.reshape(table.shape) - self._demonstrated()
-        return Estimate(math.nan, difference, math.nan, spread, details)
+        return LossEstimate(math.nan, difference, math.nan, spread, details)
 
     def _weights(self, log_weights: Floats) -> Floats:
         """Of each draw in E_P[f]: the paper's split sample, or one ratio over all draws."""

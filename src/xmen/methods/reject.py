@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 
 from xmen.engines.choose import Chooser
 from xmen.engines.law import Law
-from xmen.engines.reject_trips import Draws, RejectTrips
+from xmen.engines.reject_trips import RejectTrips, TripDraws
 from xmen.engines.trips import trip_budget
 from xmen.errors import DivergenceError, EngineError
 from xmen.methods.coordinates import Value
@@ -100,7 +100,7 @@ class RejectObjective:
     features of the pair's own demonstrations, `pair_features` (P, d), stand in for the expectation.
     """
 
-    def __init__(self, trips: RejectTrips, exact: TripObjective, draws: Draws, pair_features: csr_matrix) -> None:
+    def __init__(self, trips: RejectTrips, exact: TripObjective, draws: TripDraws, pair_features: csr_matrix) -> None:
         self.trips, self.exact, self.draws = trips, exact, draws
         self._difference = csr_matrix(pair_features[draws.pair] - draws.uses @ exact.rows)  # (K, d)
         self._squares = self._difference.power(2).T.tocsr()

@@ -52,22 +52,22 @@ def plot_trajectories(grid: GridWorld, trajectories: Trajectory | Iterable[Traje
 
     canvas.require_grid(grid)
     new = ax is None or not canvas.is_drawn(ax)
-    paths = [_points(grid, index, tau) for index, tau in enumerate(_read(trajectories))]
+    lines = [_points(grid, index, tau) for index, tau in enumerate(_read(trajectories))]
     ax = canvas.canvas(grid, ax)
-    few = len(paths) <= len(_COLOURS)
-    colours = [_COLOURS[index if few else 0] for index in range(len(paths))]
-    alpha = 0.9 if few else max(0.12, min(0.6, 6.0 / len(paths)))
-    paths = [path + shift for path, shift in zip(paths, _shifts(len(paths)), strict=True)]
+    few = len(lines) <= len(_COLOURS)
+    colours = [_COLOURS[index if few else 0] for index in range(len(lines))]
+    alpha = 0.9 if few else max(0.12, min(0.6, 6.0 / len(lines)))
+    lines = [line + shift for line, shift in zip(lines, _shifts(len(lines)), strict=True)]
     ax.add_collection(
-        LineCollection(paths, colors=colours, alpha=alpha, linewidths=2.0 if few else 1.4, capstyle="round", zorder=5),
+        LineCollection(lines, colors=colours, alpha=alpha, linewidths=2.0 if few else 1.4, capstyle="round", zorder=5),
         autolim=False,
     )
-    for path, colour in zip(paths, colours, strict=True):
-        steps = np.diff(path, axis=0)
+    for line, colour in zip(lines, colours, strict=True):
+        steps = np.diff(line, axis=0)
         still = ~steps.any(axis=1)
-        ax.plot(*path[:-1][still].T, ".", color=colour, alpha=alpha, markersize=7, zorder=5)
+        ax.plot(*line[:-1][still].T, ".", color=colour, alpha=alpha, markersize=7, zorder=5)
         if few:
-            _arrows(ax, path[:-1][~still], steps[~still], colour)
+            _arrows(ax, line[:-1][~still], steps[~still], colour)
     if new:
         canvas.legend(ax, grid, [])
     return ax

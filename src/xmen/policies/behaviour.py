@@ -44,7 +44,7 @@ class Layer(NamedTuple):
     shares: Floats
 
 
-class Flow(NamedTuple):
+class Occupancy(NamedTuple):
     """Expected discounted uses of each choice, the mean entropy of all choices, and where episodes end.
 
     `ended`: the probability of ending at each node before `horizon` actions; `last`: of being there after them.
@@ -177,7 +177,7 @@ class Behaviour:
 
     # --- forwards ----------------------------------------------------------------------------------------------
 
-    def flow(self, starts: Floats, with_entropy: bool = False) -> Flow:
+    def occupancy(self, starts: Floats, with_entropy: bool = False) -> Occupancy:
         """What happens from start nodes with these probabilities."""
         product = self.game.product
         if not self.timeless:
@@ -188,17 +188,17 @@ class Behaviour:
         order, shares = product.topological[0], self._first.shares
         entropy = sweeps.forward_layer(order, *self.game.graph, shares, here, here, used, 1.0, ended, with_entropy)
         used *= self.discount ** product.depth[self.game.node].astype(np.float64)
-        return Flow(used, float(entropy), ended, np.zeros(product.n_nodes))
+        return Occupancy(used, float(entropy), ended, np.zeros(product.n_nodes))
 
-    def visits(self, flow: Flow) -> Floats:
+    def visits(self, occupancy: Occupancy) -> Floats:
         """Expected discounted uses of each state and action, shape (n_states, n_actions)."""
-        flat = np.bincount(self.game.pair, weights=flow.used, minlength=self.table.size).astype(np.float64)
+        flat = np.bincount(self.game.pair, weights=occupancy.used, minlength=self.table.size).astype(np.float64)
         return flat.reshape(self.table.shape)
 
 
 def push_forward(
     game: Game, shares_at: Callable[[int], Floats], discount: float, starts: Floats, with_entropy: bool = False
-) -> Flow:
+) -> Occupancy:
     """What happens from start nodes with these probabilities when action t follows shares_at(t), for every t."""
     product = game.product
     here, ended, used = np.zeros(product.n_nodes), np.zeros(product.n_nodes), np.zeros(game.n_choices)
@@ -210,4 +210,4 @@ def push_forward(
             reached, *game.graph, shares_at(t), here, there, used, discount**t, ended, with_entropy
         )
         here = there
-    return Flow(used, float(entropy), ended, here)
+    return Occupancy(used, float(entropy), ended, here)

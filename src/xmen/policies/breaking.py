@@ -75,8 +75,8 @@ def _broken(behaviour: Behaviour, rule: Constraint) -> float:
         shares: Floats = behaviour.layer(t).shares[offset[:n]]
         return shares
 
-    flow = push_forward(watched, shares_at, behaviour.discount, watched.start_probability)
-    mass = flow.ended + flow.last
+    occupancy = push_forward(watched, shares_at, behaviour.discount, watched.start_probability)
+    mass = occupancy.ended + occupancy.last
     return min(1.0, float(mass[~watched.product.accepting].sum()))
 
 

@@ -22,7 +22,7 @@ from xmen.worlds.mdp import MDP
 SHOWN = 6  # steps and actions printed before the rest is summed up
 
 
-class Step(NamedTuple):
+class Move(NamedTuple):
     """An action and the state to which chance may let it lead."""
 
     state: int
@@ -40,8 +40,8 @@ class Impossible(NamedTuple):
     world: MDP
     best: float
     start: int
-    story: tuple[Step, ...]
-    failing: tuple[Step, ...]
+    story: tuple[Move, ...]
+    failing: tuple[Move, ...]
     reasons: tuple[str, ...]
     conflict: tuple[str, ...]
     dropping: tuple[str, ...]
@@ -62,7 +62,7 @@ class Impossible(NamedTuple):
         return f"{begin}; there every action can fail: {'; '.join(fails)}{more}"
 
 
-def _told(world: MDP, step: Step) -> str:
+def _told(world: MDP, step: Move) -> str:
     return f"{world.describe_action(step.action)} may lead to {world.describe_state(step.outcome)}"
 
 
@@ -120,7 +120,7 @@ def _hint(game: Game, why: Impossible) -> str:
     )
 
 
-def _story(game: Game, safe: Behaviour, best: Behaviour) -> tuple[int, list[Step], list[Step]]:
+def _story(game: Game, safe: Behaviour, best: Behaviour) -> tuple[int, list[Move], list[Move]]:
     """The shortest way to where every action can be lost at once, through the best choices if they lead there."""
     for only_best in (True, False):
         found = _search(game, safe, best, only_best)
@@ -129,15 +129,15 @@ def _story(game: Game, safe: Behaviour, best: Behaviour) -> tuple[int, list[Step
     raise AssertionError("a start that is not safe has a story")
 
 
-def _search(game: Game, safe: Behaviour, best: Behaviour, only_best: bool) -> tuple[int, list[Step], list[Step]] | None:
+def _search(game: Game, safe: Behaviour, best: Behaviour, only_best: bool) -> tuple[int, list[Move], list[Move]] | None:
     product = game.product
     unsafe = (safe.start_values == -np.inf) & (game.start_probability > 0)
-    came: list[dict[int, tuple[int, Step] | None]] = [dict.fromkeys(product.starts[unsafe].tolist())]
+    came: list[dict[int, tuple[int, Move] | None]] = [dict.fromkeys(product.starts[unsafe].tolist())]
     for t in range(game.horizon + 1):
         for node in came[t]:
             failing = _lost_at_once(game, best, node, t)
             if failing is not None:
-                story: list[Step] = []
+                story: list[Move] = []
                 for u in range(t, 0, -1):
                     before = came[u][node]
                     assert before is not None
@@ -146,7 +146,7 @@ def _search(game: Game, safe: Behaviour, best: Behaviour, only_best: bool) -> tu
                 return int(product.state[node]), story[::-1], failing
         if t == game.horizon:
             break
-        reached: dict[int, tuple[int, Step] | None] = {}
+        reached: dict[int, tuple[int, Move] | None] = {}
         for node in came[t]:
             for choice in range(int(game.first_choice[node]), int(game.first_choice[node + 1])):
                 if only_best and best.layer(t).shares[choice] == 0.0:
@@ -158,14 +158,14 @@ def _search(game: Game, safe: Behaviour, best: Behaviour, only_best: bool) -> tu
     return None
 
 
-def _outcomes(game: Game, node: int, choice: int) -> list[tuple[int, Step]]:
+def _outcomes(game: Game, node: int, choice: int) -> list[tuple[int, Move]]:
     product = game.product
     state, action = int(product.state[node]), int(game.action[choice])
     targets = product.target[game.first_edge[choice] : game.first_edge[choice + 1]].tolist()
-    return [(target, Step(state, action, int(product.state[target]))) for target in targets]
+    return [(target, Move(state, action, int(product.state[target]))) for target in targets]
 
 
-def _lost_at_once(game: Game, best: Behaviour, node: int, t: int) -> list[Step] | None:
+def _lost_at_once(game: Game, best: Behaviour, node: int, t: int) -> list[Move] | None:
     """One lost outcome of each action; empty where there is nothing left to do; None where an action has none."""
     begin, end = int(game.first_choice[node]), int(game.first_choice[node + 1])
     if t == game.horizon or begin == end:

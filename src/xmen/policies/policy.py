@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Distribution, Seed, generator
 from xmen.errors import EngineError
-from xmen.policies.behaviour import Aim, Behaviour, Flow
+from xmen.policies.behaviour import Aim, Behaviour, Occupancy
 from xmen.policies.breaking import breaking
 from xmen.policies.certain import behaviour_of
 from xmen.policies.following import log_probs
@@ -87,12 +87,12 @@ class Policy(Tracker):
         return self._game.start_probability
 
     @cached_property
-    def _flow(self) -> Flow:
-        return self.behaviour.flow(self._starts, with_entropy=True)
+    def _occupancy(self) -> Occupancy:
+        return self.behaviour.occupancy(self._starts, with_entropy=True)
 
     def visits(self) -> Floats:
         """Expected discounted visits of each state and action, shape (n_states, n_actions)."""
-        return self.behaviour.visits(self._flow)
+        return self.behaviour.visits(self._occupancy)
 
     def expected_reward(self) -> float:
         """The expected discounted sum of rewards of an episode."""
@@ -100,7 +100,7 @@ class Policy(Tracker):
 
     def entropy(self) -> float:
         """The causal entropy in nats: that of the policy's own choices, summed over an episode, not of chance."""
-        return max(0.0, self._flow.entropy)
+        return max(0.0, self._occupancy.entropy)
 
     def log_prob(self, trajectory: Trajectory) -> float:
         """sum_t log pi(a_t | history), whatever the outcomes; -inf where the world or the policy would not do that."""

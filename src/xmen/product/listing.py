@@ -24,7 +24,7 @@ def list_walks(product: Product, most: int) -> Walks | None:
     nodes = product.starts.astype(np.int64)
     nodes = nodes[alive[0][nodes]]
     starts = product.state[nodes]
-    paths = np.zeros((len(nodes), 0), dtype=np.int32)
+    walks = np.zeros((len(nodes), 0), dtype=np.int32)
     done: list[_Complete] = []
     n_done = 0
     for t in range(product.horizon + 1):
@@ -33,7 +33,7 @@ def list_walks(product: Product, most: int) -> Walks | None:
             return None
         ending = product.accepting[nodes] if not product.fixed_length else np.full(len(nodes), t == product.horizon)
         n_done += int(ending.sum())
-        done.append(_Complete(starts[ending], paths[ending]))
+        done.append(_Complete(starts[ending], walks[ending]))
         if t == product.horizon or not len(nodes):
             break
         begin, end = product.indptr[nodes].astype(np.int64), product.indptr[nodes + 1].astype(np.int64)
@@ -44,7 +44,7 @@ def list_walks(product: Product, most: int) -> Walks | None:
         source, edges = source[kept], edges[kept]
         nodes = product.target[edges].astype(np.int64)
         starts = starts[source]
-        paths = np.concatenate([paths[source], product.edge[edges].astype(np.int32)[:, None]], axis=1)
+        walks = np.concatenate([walks[source], product.edge[edges].astype(np.int32)[:, None]], axis=1)
     lengths = np.repeat([found.edges.shape[1] for found in done], [len(found.starts) for found in done])
     return Walks(
         product.world,

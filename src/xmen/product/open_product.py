@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from xmen.machines.tables import CompiledConstraint
 from xmen.product.search import explore
-from xmen.worlds.kernels import NO_WAY, distance_to
+from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.mdp import MDP
 
 
@@ -43,7 +43,7 @@ def build_open_product(compiled: CompiledConstraint, goals: NDArray[np.int64], m
     found = explore(compiled, max_nodes, world.max_length, distance_to(wanted, world.source, world.target))
     source = np.repeat(np.arange(len(found.rows)), np.diff(found.indptr))
     ends = found.accepting & wanted[found.rows[:, 0]]
-    kept = distance_to(ends, source.astype(np.uint32), found.target) < NO_WAY
+    kept = distance_to(ends, source.astype(np.uint32), found.target) < UNREACHABLE
     number = np.where(kept, np.cumsum(kept) - 1, -1)
     inside = kept[source] & kept[found.target]
     start_of = np.full(world.n_states, -1, dtype=np.int64)

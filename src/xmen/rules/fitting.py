@@ -11,7 +11,7 @@ from xmen.errors import ProductTooLargeError
 from xmen.learners.xmen import XMEN
 from xmen.notices import LearningWarning
 from xmen.rewards import Floats
-from xmen.rules.model import Model, Setting, Shared
+from xmen.rules.model import Model, SearchSettings, Shared
 from xmen.rules.trip_model import TripModel
 from xmen.rules.world_model import WorldModel
 from xmen.worlds.network import Network
@@ -19,7 +19,7 @@ from xmen.worlds.trajectory import Trajectory
 
 
 def fit_model(
-    setting: Setting,
+    setting: SearchSettings,
     rules: Sequence[Constraint],
     demos: Sequence[Trajectory],
     weights: Floats,
@@ -40,7 +40,7 @@ def fit_model(
         return WorldModel(setting, fitted, multiplied, rejecting, shared)
 
 
-def _fit(setting: Setting, rules: list[Constraint], demos: Sequence[Trajectory], weights: Any) -> XMEN:
+def _fit(setting: SearchSettings, rules: list[Constraint], demos: Sequence[Trajectory], weights: Any) -> XMEN:
     """X-MEN to the optimum; that weights run to infinity, or mean nothing, is no news to a search for rules."""
     learner = XMEN(
         setting.world,

@@ -14,14 +14,14 @@ from xmen.engines.distribution import as_constraint, check_discount
 from xmen.errors import EngineError, NotFittedError
 from xmen.events import Event
 from xmen.learners.base import Rules
-from xmen.learners.settings import Settings
+from xmen.learners.estimator import Estimator
 from xmen.learners.xmen import XMEN
 from xmen.methods.demonstrations import gather
 from xmen.options import require_number, require_whole
 from xmen.rewards import Floats
 from xmen.rewards.features import read_features
-from xmen.rules.batch import batch_of
-from xmen.rules.model import Setting
+from xmen.rules.model import SearchSettings
+from xmen.rules.positions import batch_of
 from xmen.rules.report import Decision, Verdict, decisions, table_text, verdicts
 from xmen.rules.search import Found, Search
 from xmen.rules.stability import shares_found_again
@@ -32,7 +32,7 @@ from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
 
 
-class RuleInference(Settings):
+class RuleInference(Estimator):
     """Which rules the demonstrator keeps, in the constraint language, by exact likelihoods.
 
     Candidates come from templates over the events, with thresholds read off the demonstrations. A candidate that all
@@ -197,7 +197,7 @@ class RuleInference(Settings):
         tried = candidates(words(self.events, world), View(batch, weights, self.tolerance), self.templates)
         keeps = np.array([batch.keeps(one.tabled) for one in tried], dtype=np.bool_).reshape(len(tried), len(demos))
         return Search(
-            setting=Setting(self.world, self.features, self.discount, self.l2, self.max_nodes, self.seed or 0),
+            setting=SearchSettings(self.world, self.features, self.discount, self.l2, self.max_nodes, self.seed or 0),
             known=[] if known is None else [known],
             demos=demos,
             weights=weights,

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint
 from xmen.learners.xmen import XMEN
-from xmen.rules.batch import Batch
 from xmen.rules.machine import Machines
+from xmen.rules.positions import Positions
 from xmen.worlds.mdp import MDP
 from xmen.worlds.network import Network
 
@@ -42,7 +42,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Setting:
+class SearchSettings:
     """What all models of one search share."""
 
     world: MDP | Network
@@ -70,7 +70,7 @@ class Shared:
 class Model(ABC):
     """A reward fitted under `multiplied`; the rules in `rejecting` did not fit the product, and reject its draws."""
 
-    setting: Setting
+    setting: SearchSettings
     fitted: XMEN
     multiplied: list[Constraint]
     rejecting: list[Constraint]
@@ -110,16 +110,16 @@ class Model(ABC):
         """`implies`, where all rules so far fit."""
 
     @abstractmethod
-    def _draw(self) -> Batch:
+    def _draw(self) -> Positions:
         """Trajectories of the model under `multiplied`, the same ones whoever asks."""
 
     @cached_property
-    def _accepted(self) -> Batch:
+    def _accepted(self) -> Positions:
         drawn = self._draw()
         valid = np.ones(len(drawn), dtype=np.bool_)
         for rule in self.rejecting:
             valid &= drawn.keeps(rule)
-        return Batch(drawn.walks[valid])
+        return Positions(drawn.walks[valid])
 
     def _by_draws(self, constraint: Constraint) -> Kept:
         n = len(self._accepted)

@@ -21,7 +21,7 @@ from xmen.rewards import Floats
 from xmen.rules.evidence import EQUAL, Level, effective_number, gain_of
 from xmen.rules.fitting import fit_model
 from xmen.rules.machine import Machines
-from xmen.rules.model import Kept, Model, Setting, Shared
+from xmen.rules.model import Kept, Model, SearchSettings, Shared
 from xmen.rules.templates import Candidate
 from xmen.worlds.trajectory import Trajectory
 
@@ -77,7 +77,7 @@ class Found:
 class Search:
     """What is searched: candidates with the demonstrations (m, n) that keep each, and when to stop."""
 
-    setting: Setting
+    setting: SearchSettings
     known: list[Constraint]
     demos: Sequence[Trajectory]
     weights: Floats

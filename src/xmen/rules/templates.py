@@ -27,7 +27,7 @@ from xmen.constraints.shares import share
 from xmen.errors import ConstraintError
 from xmen.events import Event, Ints
 from xmen.rewards import Floats
-from xmen.rules.batch import UNANSWERED, Batch
+from xmen.rules.positions import UNANSWERED, Positions
 from xmen.rules.words import Word
 
 Maker: TypeAlias = Callable[..., Constraint]
@@ -41,7 +41,7 @@ MOST_CHAINED = 12  # events up to which chains of three are tried: their number 
 class View:
     """The demonstrations as templates see them: a batch, its weights (summing to 1), and the share that may differ."""
 
-    batch: Batch
+    batch: Positions
     weights: Floats
     tolerance: float
 

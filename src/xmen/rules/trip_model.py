@@ -16,8 +16,8 @@ from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import TripEngine
 from xmen.errors import InfeasibleError, ProductTooLargeError
 from xmen.rewards import Floats
-from xmen.rules.batch import Batch, batch_of
 from xmen.rules.model import N_DRAWS, Kept, Model
+from xmen.rules.positions import Positions, batch_of
 from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.walks import Walks
@@ -91,7 +91,7 @@ class TripModel(Model):
             return False
         return bool(np.abs(difference).max() <= CERTAIN)
 
-    def _draw(self) -> Batch:
+    def _draw(self) -> Positions:
         """Trips of the demonstrations' pairs, in their shares: of many pairs, some that stand evenly among them."""
         pairs, which = np.unique(
             np.stack([self.trips.starts, self.trips.last_states], axis=1), axis=0, return_inverse=True

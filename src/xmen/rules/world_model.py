@@ -10,9 +10,9 @@ from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.diagnosis import multiply
 from xmen.engines.exact import ExactDistribution
 from xmen.errors import ProductTooLargeError
-from xmen.rules.batch import Batch, batch_of
 from xmen.rules.chain import Chain, chain_of
 from xmen.rules.model import N_DRAWS, Kept, Model
+from xmen.rules.positions import Positions, batch_of
 
 CANDIDATE_NODES = 50_000  # of a product that is built for one candidate alone
 ROUNDING = 1e-12  # of a difference of two log Z
@@ -34,7 +34,7 @@ class WorldModel(Model):
     def _compile(self) -> None:
         _ = self._chain
 
-    def _draw(self) -> Batch:
+    def _draw(self) -> Positions:
         return batch_of(self.setting.single_world, self._exact.sample(N_DRAWS, seed=self.setting.seed))
 
     def _exactly(self, constraint: Constraint) -> Kept | None:

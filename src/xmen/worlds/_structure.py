@@ -56,7 +56,7 @@ def find_cycle(source: NDArray[np.int32], target: NDArray[np.int32], among: NDAr
                 queue.append(successor)
 
 
-def longest_path(source: NDArray[np.int32], target: NDArray[np.int32], among: NDArray[np.bool_]) -> int:
+def longest_trajectory(source: NDArray[np.int32], target: NDArray[np.int32], among: NDArray[np.bool_]) -> int:
     """Number of edges on the longest path among the given states, which must hold no cycle.
 
     Peels off states without predecessors layer by layer: O(S + E), one numpy pass per layer.

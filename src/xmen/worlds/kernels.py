@@ -8,12 +8,12 @@ import numpy as np
 
 from xmen.compiled import compiled
 
-NO_WAY = 2**30  # a distance longer than any horizon, and small enough to add to
+UNREACHABLE = 2**30  # a distance longer than any horizon, and small enough to add to
 
 
 @compiled
 def distance_to(goals: Any, source: Any, target: Any) -> Any:
-    """The least number of edges from each node to a goal; `NO_WAY` where there is none."""
+    """The least number of edges from each node to a goal; `UNREACHABLE` where there is none."""
     n, n_edges = len(goals), len(source)
     start = np.zeros(n + 2, dtype=np.int64)
     for e in range(n_edges):
@@ -24,7 +24,7 @@ def distance_to(goals: Any, source: Any, target: Any) -> Any:
     for e in range(n_edges):
         incoming[start[target[e] + 1]] = source[e]
         start[target[e] + 1] += 1
-    distance = np.full(n, NO_WAY, dtype=np.int32)
+    distance = np.full(n, UNREACHABLE, dtype=np.int32)
     queue = np.empty(n, dtype=np.uint32)
     head, tail = 0, 0
     for i in range(n):
@@ -37,7 +37,7 @@ def distance_to(goals: Any, source: Any, target: Any) -> Any:
         head += 1
         for k in range(start[node], start[node + 1]):
             before = incoming[k]
-            if distance[before] == NO_WAY:
+            if distance[before] == UNREACHABLE:
                 distance[before] = distance[node] + 1
                 queue[tail] = before
                 tail += 1

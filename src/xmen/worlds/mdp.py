@@ -160,7 +160,7 @@ class MDP(Transitions):
             )
         if cycle is None and self.has_terminal:
             completing = reached & _structure.reachable(self.target, self.source, self.terminal)
-            longest = _structure.longest_path(self.source, self.target, completing)
+            longest = _structure.longest_trajectory(self.source, self.target, completing)
             self.max_length = longest if self.horizon is None else min(longest, self.horizon)
         else:
             self.max_length = UNBOUNDED if self.horizon is None else self.horizon
@@ -199,7 +199,7 @@ class MDP(Transitions):
         if not (self.acyclic and self.has_terminal):
             return self.horizon
         reached = _structure.reachable(self.source, self.target, self.start > 0)
-        longest = _structure.longest_path(self.source, self.target, reached)
+        longest = _structure.longest_trajectory(self.source, self.target, reached)
         return longest if self.horizon is None else min(longest, self.horizon)
 
     def log_dynamics(self, trajectory: Trajectory) -> float:

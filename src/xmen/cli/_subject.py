@@ -31,7 +31,7 @@ def open_problem(path: Path, demos: Path | None = None) -> Problem:
 
 
 @dataclass(frozen=True)
-class Source:
+class Subject:
     """A problem, and the model that was learned for it if there is one."""
 
     path: Path
@@ -67,10 +67,10 @@ class Source:
         return len(trajectories) if rule is None else sum(map(rule.accepts, trajectories))
 
 
-def open_source(path: Path, demos: Path | None = None) -> Source:
+def open_subject(path: Path, demos: Path | None = None) -> Subject:
     """A problem file, or a model's folder: written by `xmen fit`, or by `model.save` in Python."""
     if not path.is_dir():
-        return Source(path, open_problem(path, demos))
+        return Subject(path, open_problem(path, demos))
     if not has_model(path) and (path / CHECKPOINT).exists():
         raise StorageError(
             f"{path}: the fit in this folder is not finished. The same xmen fit command with --resume goes on."
@@ -84,12 +84,12 @@ def open_source(path: Path, demos: Path | None = None) -> Source:
             ]
         )
     if (path / PROBLEM).is_file():
-        return Source(path, open_problem(path / PROBLEM, demos), model)
+        return Subject(path, open_problem(path / PROBLEM, demos), model)
     if isinstance(model.world, Network):
         raise StorageError(f"{path} is a model of a Network: its trips need a start and a goal. Use it from Python.")
     rule = model._rule()
     rules = {} if rule is None else {rule.label: rule}
-    return Source(path, Problem(model.world, rules=rules, reward=model.reward_, demonstrations=demos), model)
+    return Subject(path, Problem(model.world, rules=rules, reward=model.reward_, demonstrations=demos), model)
 
 
 def extra_rules(texts: Sequence[str], problem: Problem) -> Constraint | None:

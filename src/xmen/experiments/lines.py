@@ -20,8 +20,10 @@ DASHED = (0, (3, 1.5))
 SPREAD = 0.26  # of a cell: lines of different trajectories are moved apart by at most this
 
 
-def draw_ways(ax: Axes, grid: GridWorld, trajectories: Sequence[Trajectory], kept: Sequence[bool], method: str) -> None:
-    """One line per trajectory, `kept` saying which keep the rules; equal ways lie side by side."""
+def draw_lines(
+    ax: Axes, grid: GridWorld, trajectories: Sequence[Trajectory], kept: Sequence[bool], method: str
+) -> None:
+    """One line per trajectory, `kept` saying which keep the rules; equal ones lie side by side."""
     for tau, shift, fine in zip(trajectories, shifts(len(trajectories)), kept, strict=True):
         x, y = points(grid, tau) + shift[:, None]
         if not fine:  # a rim, to be seen on obstacles
@@ -47,6 +49,6 @@ def points(grid: GridWorld, tau: Trajectory) -> Floats:
 
 
 def shifts(n: int) -> Floats:
-    """Small steps across the diagonal, so that equal ways lie side by side; (n, 2)."""
+    """Small steps across the diagonal, so that equal ones lie side by side; (n, 2)."""
     offsets = np.linspace(-SPREAD, SPREAD, n) if n > 1 else np.zeros(n)
     return np.column_stack([offsets, -offsets])

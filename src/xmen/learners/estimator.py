@@ -9,7 +9,7 @@ from typing import Any, Self
 from xmen.options import Options, listed
 
 
-class Settings:
+class Estimator:
     """`get_params` and `set_params` by the signature of `__init__`, which only stores its arguments.
 
     scikit-learn's `clone`, `GridSearchCV` and `cross_val_score` work by duck typing; xmen does not import it.

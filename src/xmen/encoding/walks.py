@@ -1,4 +1,4 @@
-"""Trajectories as paths through an acyclic graph of places, in clauses.
+"""Trajectories as walks through an acyclic graph of places, in clauses.
 
 A place is a world state where the world has no cycles (and the horizon does not bind), otherwise a state at a
 time. Places that exclude each other share a station: a place by itself, or all places of one time. Machines are
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.encoding.builder import ClauseBuilder
-from xmen.worlds.kernels import NO_WAY, distance_to, topological_order
+from xmen.worlds.kernels import UNREACHABLE, distance_to, topological_order
 from xmen.worlds.mdp import MDP
 
 
@@ -61,8 +61,8 @@ def states_suffice(world: MDP) -> bool:
 
 def _useful(world: MDP) -> NDArray[np.bool_]:
     """States on some way from a start to a terminal state, whatever the horizon."""
-    reached = distance_to(world.start > 0, world.target, world.source) < NO_WAY
-    ending = distance_to(world.terminal, world.source, world.target) < NO_WAY
+    reached = distance_to(world.start > 0, world.target, world.source) < UNREACHABLE
+    ending = distance_to(world.terminal, world.source, world.target) < UNREACHABLE
     return np.asarray(reached & ending)
 
 
@@ -140,20 +140,20 @@ def _timed_places(world: MDP) -> Places:
 
 
 @dataclass(frozen=True)
-class PathLiterals:
-    """The literals of a path: which places it visits and which edges between them it uses."""
+class WalkLiterals:
+    """The literals of a walk: which places it visits and which edges between them it uses."""
 
     places: Places
     visited: list[int]
     used: list[int]
 
     def active(self, builder: ClauseBuilder, station: int) -> int:
-        """Whether the path passes the station."""
+        """Whether the walk passes the station."""
         return builder.any_of([self.visited[p] for p in np.flatnonzero(self.places.station == station)])
 
 
-def encode_paths(builder: ClauseBuilder, places: Places) -> PathLiterals:
-    """Clauses whose models are exactly the paths from a start place to an end place."""
+def encode_walks(builder: ClauseBuilder, places: Places) -> WalkLiterals:
+    """Clauses whose models are exactly the walks from a start place to an end place."""
     visited = builder.variables(places.n_places)
     used = builder.variables(len(places.edge))
     out: list[list[int]] = [[] for _ in visited]
@@ -169,12 +169,12 @@ def encode_paths(builder: ClauseBuilder, places: Places) -> PathLiterals:
         if p not in starts:
             builder.exactly_one_iff(place, into[p])
         elif into[p]:
-            # A start that other places lead to: the path enters it at most once, and only if it did not start here.
+            # A start that other places lead to: the walk enters it at most once, and only if it did not start here.
             for literal in into[p]:
                 builder.add([-literal, place])
             builder.at_most_one(into[p])
     _one_start(builder, visited, into, sorted(starts))
-    return PathLiterals(places, visited, used)
+    return WalkLiterals(places, visited, used)
 
 
 def _one_start(builder: ClauseBuilder, visited: list[int], into: list[list[int]], starts: list[int]) -> None:

@@ -20,7 +20,7 @@ UNANSWERED = np.iinfo(np.int64).max  # longer than any wait
 
 
 @dataclass(frozen=True)
-class Batch:
+class Positions:
     """Complete trajectories of one world, position by position: tables (n, T + 1) with one column per position."""
 
     walks: Walks
@@ -96,6 +96,6 @@ class Batch:
         return longest
 
 
-def batch_of(world: MDP, trajectories: Sequence[Trajectory]) -> Batch:
+def batch_of(world: MDP, trajectories: Sequence[Trajectory]) -> Positions:
     """Complete trajectories of the world as one batch."""
-    return Batch(Walks.of(world, trajectories))
+    return Positions(Walks.of(world, trajectories))
