@@ -8,11 +8,11 @@ from functools import cache
 import pytest
 
 import xmen as xm
-from xmen.experiments import reproduce
-from xmen.experiments.figure1 import CLOSED, SHADE, SIZE, reward_of, strictest_cell_rule, swapped_tails
+from xmen.experiments import figure1, reproduce
+from xmen.experiments.figure1 import CELLS, CLOSED, DEMONSTRATION, FREE, HEIGHT, HORIZON, MIDDLE, SHADE, SHADED, WIDTH
 
-GRID = xm.GridWorld(SIZE, SIZE, start=(0, 0), goal=(SIZE - 1, SIZE - 1), moves=("up", "right", "up-right"))
-HALF = xm.share(GRID.at(*SHADE)) >= 0.5
+GRID = figure1.world()
+RULES = figure1.rules(GRID)
 
 
 @pytest.fixture(scope="module")
@@ -21,60 +21,70 @@ def record(tmp_path_factory):
 
 
 def count(forbidden=(), share=None):
-    """Trajectories counted by recursion over (cell, visited, shaded), without the library."""
+    """Trajectories counted by recursion over (cell, moves left, visited, shaded), without the library."""
 
     @cache
-    def ways(x, y, visited, shaded):
-        if (x, y) in forbidden or max(x, y) >= SIZE:
+    def ahead(x, y, left, visited, shaded):
+        if (x, y) in forbidden or not (0 <= x < WIDTH and 0 <= y < HEIGHT):
             return 0
         visited, shaded = visited + 1, shaded + ((x, y) in SHADE)
-        if (x, y) == (SIZE - 1, SIZE - 1):
+        if (x, y) == (MIDDLE, HEIGHT - 1):
             return int(share is None or Fraction(shaded, visited) >= share)
-        if share is None:
-            visited = shaded = 0
-        return sum(ways(x + dx, y + dy, visited, shaded) for dx, dy in ((0, 1), (1, 0), (1, 1)))
+        if left == 0:
+            return 0
+        return sum(ahead(x + dx, y + dy, left - 1, visited, shaded) for dx, dy in ((0, 1), (1, 0), (0, -1), (-1, 0)))
 
-    return ways(0, 0, 0, 0)
+    return ahead(MIDDLE, 0, HORIZON, 0, 0)
+
+
+def modes():
+    reward = figure1.reward_of(GRID)
+    return {name: xm.distribution(GRID, rule, reward).mode() for name, rule in RULES.items()}
 
 
 def test_table(record):
     (table,) = record.tables
-    assert [row[1] for row in table.rows] == [count(), count(frozenset(CLOSED)), count(share=Fraction(1, 2))]
-    keeps, rewards = [row[2] for row in table.rows], [row[3] for row in table.rows]
+    closed = frozenset(CLOSED)
+    assert [row[1] for row in table.rows] == [count(), count(closed), count(closed, Fraction(1, 2))]
+    keeps, right, rewards = ([row[column] for row in table.rows] for column in (2, 3, 4))
     assert keeps[0] == 1.0
-    assert all(0 < keep < 0.1 for keep in keeps[1:])
+    assert keeps[0] > keeps[1] > keeps[2] > 0
     assert rewards[0] > rewards[1] > rewards[2]
-    assert table.rows[2][5] == "8 of 16"
+    assert right[1] == pytest.approx(0.5, abs=1e-12)  # the map is a mirror image of itself
+    assert right[2] == pytest.approx(1.0, abs=1e-12)
+    assert [row[6] for row in table.rows] == ["0 of 9", "5 of 13", "7 of 13"]
 
 
-def test_most_likely_trajectories_keep_their_rules():
-    reward = reward_of(GRID)
-    free = xm.distribution(GRID, None, reward).mode()
-    around = xm.distribution(GRID, xm.never(GRID.at(*CLOSED)), reward).mode()
-    shaded = xm.distribution(GRID, HALF, reward).mode()
-    assert len({free, around, shaded}) == 3
-    assert not HALF.accepts(free)
-    assert not HALF.accepts(around)
-    assert HALF.accepts(shaded)
+def test_the_best_trajectories_are_those_of_the_papers_panels():
+    cells = {name: [GRID.cell(state) for state in mode.states] for name, mode in modes().items()}
+    assert cells[FREE] == [(MIDDLE, y) for y in range(HEIGHT)]
+    first, second, third = xm.distribution(GRID, RULES[CELLS], figure1.reward_of(GRID)).best(3)
+    d = xm.distribution(GRID, RULES[CELLS], figure1.reward_of(GRID))
+    assert d.log_prob(first) == pytest.approx(d.log_prob(second), abs=1e-9)
+    assert d.log_prob(third) < d.log_prob(second) - 1e-3
+    mirrored = [(2 * MIDDLE - x, y) for x, y in (GRID.cell(state) for state in first.states)]
+    assert mirrored == [GRID.cell(state) for state in second.states]
+    assert cells[SHADED] == DEMONSTRATION
 
 
 def test_forbidding_cells_is_not_enough():
-    reward = reward_of(GRID)
-    d = xm.distribution(GRID, HALF, reward)
-    cells, n_left, share = strictest_cell_rule(d, reward)
+    reward = figure1.reward_of(GRID)
+    d = xm.distribution(GRID, RULES[SHADED], reward)
+    cells, n_left, share = figure1.strictest_cell_rule(d, reward)
     assert all(cells.log_prob(tau) > -float("inf") for tau in d.sample(200, seed=0))
-    assert n_left > count(share=Fraction(1, 2))
-    assert share < 0.1
-    assert not HALF.accepts(cells.mode())
+    assert n_left > count(frozenset(CLOSED), Fraction(1, 2))
+    assert share < 0.5
+    assert not RULES[SHADED].accepts(cells.mode())
 
 
 def test_exchanged_tails_break_the_rule():
-    one, two, step, mixed = swapped_tails(HALF, xm.distribution(GRID, HALF, reward_of(GRID)), seed=0)
+    rule = RULES[SHADED]
+    one, two, step, mixed = figure1.swapped_tails(xm.distribution(GRID, rule, figure1.reward_of(GRID)), seed=0)
     assert one.states[step] == two.states[step]
-    assert HALF.accepts(one)
-    assert HALF.accepts(two)
+    assert rule.accepts(one)
+    assert rule.accepts(two)
     assert GRID.problem(mixed) is None
-    assert not HALF.accepts(mixed)
+    assert not rule.accepts(mixed)
 
 
 def test_same_seed_same_files(record, tmp_path):

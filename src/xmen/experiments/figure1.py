@@ -1,16 +1,19 @@
-"""The three pictures of the introduction: one world and one reward, three rules, and the most likely trajectory.
+"""The three pictures of the introduction: one world and one reward, and rules that are added one after the other.
 
-The coordinates of the paper's figure are not in its text: this map is ours.
+The start lies below the goal. Without a rule the best trajectory goes straight up; forbidden cells leave a detour on
+the left and one on the right; the share of shaded states leaves the right. The text of the paper says this much, and
+neither coordinates nor rewards: those are ours.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xmen.constraints.constraint import Constraint
-from xmen.constraints.occurrence import never
+from xmen.constraints.occurrence import never, visit
 from xmen.constraints.shares import share
 from xmen.engines.choose import distribution
 from xmen.engines.distribution import Distribution
@@ -18,70 +21,86 @@ from xmen.events import at
 from xmen.experiments.notebook import Notebook
 from xmen.plots import canvas
 from xmen.rewards import Floats
-from xmen.worlds.grid import MOVES, Cell, GridWorld
+from xmen.worlds.grid import Cell, GridWorld
 from xmen.worlds.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
 
-SIZE = 11
-SHADE = [(x, y) for y in range(SIZE) for x in range(SIZE) if 2 <= y - x <= 5 and 5 <= x + y <= 15]
-CLOSED = [(x, y) for y in range(4, 7) for x in range(3, 8)]
-OFF_DIAGONAL = 0.05  # cost per step and cell away from the diagonal: small, so that no two trajectories tie
+WIDTH, HEIGHT, MIDDLE = 7, 9, 3
+HORIZON = 16  # four moves more than the shortest detour
+CLOSED = [(x, y) for y in range(3, 6) for x in range(2, 5)]
+SHADE = [(x, y) for y in range(1, 8) for x in range(5, 7)]
+AWAY = 0.1  # cost per step and column away from the middle: small, so that one detour per side is best
+DEMONSTRATION = [(3, 0), (3, 1), (4, 1), *((5, y) for y in range(1, 8)), (4, 7), (3, 7), (3, 8)]
+RIGHT = [(x, 4) for x in range(MIDDLE + 1, WIDTH)]  # every trajectory crosses this row, on one side of the middle
 
-MODE_COLOUR, CELL_RULE_COLOUR = "#D55E00", "#404040"
-SHADE_COLOUR = "#E69F00"
+FREE, CELLS, SHADED = "no rule", "forbidden cells", "and half in the shade"
+TITLES = {
+    FREE: "(a) no rule",
+    CELLS: "(b) never a red cell",
+    SHADED: "(c) and at least half of the states\nin the shade",
+}
+
+MODE_COLOUR, DEMONSTRATION_COLOUR, CELL_RULE_COLOUR = "#0072B2", "#D62728", "#404040"
+CLOSED_COLOUR, SHADE_COLOUR = "#E8A09A", "#D0D0D0"
+
+
+def world() -> GridWorld:
+    """Straight up from start to goal, if nothing is in the way."""
+    moves = ("up", "right", "down", "left")
+    return GridWorld(WIDTH, HEIGHT, start=(MIDDLE, 0), goal=(MIDDLE, HEIGHT - 1), moves=moves, horizon=HORIZON)
+
+
+def rules(grid: GridWorld) -> dict[str, Constraint | None]:
+    """None, the paper's C1, and C1 with C2."""
+    closed = never(grid.at(*CLOSED)).named("never a forbidden cell")
+    half = (share(grid.at(*SHADE)) >= 0.5).named("at least half of the visited states in the shaded area")
+    return {FREE: None, CELLS: closed, SHADED: closed & half}
 
 
 def run(book: Notebook) -> None:
     """Three panels, one table, and the proof that the third rule needs memory."""
     book.title("Three rules in one world")
-    grid = GridWorld(SIZE, SIZE, start=(0, 0), goal=(SIZE - 1, SIZE - 1), moves=("up", "right", "up-right"))
-    reward = reward_of(grid)
-    half = (share(grid.at(*SHADE)) >= 0.5).named("at least half of the visited states in the shaded area")
-    rules: dict[str, Constraint | None] = {
-        "no rule": None,
-        "forbidden cells": never(grid.at(*CLOSED)).named("never a forbidden cell"),
-        "at least half in the shade": half,
-    }
+    grid = world()
+    reward, imposed = reward_of(grid), rules(grid)
     book.set(
-        grid=f"{SIZE} x {SIZE}, from corner to corner",
+        grid=f"{WIDTH} x {HEIGHT}, from below to above, at most {HORIZON} moves",
         moves=grid.moves,
-        reward="minus the length of each move, minus 0.05 per cell away from the diagonal",
+        reward=f"minus 1 per move, minus {AWAY} per column away from the middle",
     )
     book.say(
-        f"""One world and one reward: every move costs its length. Without a rule the most likely trajectory is the
-        straight one. Forbidden cells bend it around them. The rule '{half.name}' bends it too, and changes how it goes:
-        inside the shade it takes two short moves in place of a diagonal one, a longer way with more shaded states on
-        it, and leaves the shade as soon as half is sure. The coordinates of the paper's figure are not in its text;
-        this map is ours."""
+        """One world and one reward, and rules that are added one after the other. Without a rule the best trajectory
+        goes straight up. Forbidden cells leave two detours that are equally good, left and right. When at least half
+        of all states have to be in the shade as well, only the right one is left, and it changes: it keeps longer to
+        the shade, as the demonstration does. The text of the paper gives neither coordinates nor rewards; these are
+        ours."""
     )
 
     with book.stage("three rules, exactly"):
-        found = {name: distribution(grid, rule, reward) for name, rule in rules.items()}
-        counts = {name: count_trajectories(grid, rule) for name, rule in rules.items()}
-        free = found["no rule"].log_partition()
+        found = {name: distribution(grid, rule, reward) for name, rule in imposed.items()}
+        counts = {name: count_trajectories(grid, rule) for name, rule in imposed.items()}
+        free = found[FREE].log_partition()
         rows = []
         for name, d in found.items():
             mode = d.mode()
-            shaded = sum(grid.cell(state) in SHADE for state in mode.states)
             keeps = min(1.0, np.exp(d.log_partition() - free))
-            in_shade = f"{shaded} of {len(mode.states)}"
-            rows.append((name, counts[name], keeps, d.score(mode), d.log_prob(mode), in_shade))
+            row = (name, counts[name], keeps, on_the_right(d, reward), d.score(mode), d.log_prob(mode))
+            rows.append((*row, _shaded(grid, mode)))
 
     with book.stage("no list of forbidden cells is this rule"):
-        cells, n_left, valid_share = strictest_cell_rule(found["at least half in the shade"], reward)
-        first, second, step, mixed = swapped_tails(half, found["at least half in the shade"], book.seed)
+        shaded = found[SHADED]
+        cells, n_left, valid_share = strictest_cell_rule(shaded, reward)
+        first, second, step, mixed = swapped_tails(shaded, book.seed)
 
     book.figure(
-        _draw(grid, found, cells.mode()),
+        _draw(grid, reward, found, cells.mode()),
         "figure1",
-        """The most likely trajectory (orange) under no rule, under forbidden cells, and when at least half of the
-        visited states have to be in the shaded area (one of them, where several are equally likely); blue: the
-        probability of passing each cell. Dashed: the most likely trajectory when only the cells are forbidden that
-        no trajectory of the third rule ever visits; it does not even enter the shade.""",
+        """The best trajectories (blue, dashed) under no rule, under forbidden cells (red), and when at least half of
+        the visited states have to be in the shade (grey) as well; the demonstration is the red line, the numbers are
+        the rewards of one step. Dotted: the best trajectory when, in place of the rule on the shade, all cells are
+        forbidden that no valid trajectory visits; it has too few states in the shade.""",
     )
     book.table(
         "rules",
@@ -89,25 +108,25 @@ def run(book: Notebook) -> None:
             "rule": "",
             "valid trajectories": ",d",
             "P(kept without it)": ".3g",
-            "reward of the mode": ".2f",
+            "P(right side)": ".1%",
+            "reward of the mode": ".1f",
             "log P(mode)": ".2f",
-            "states of the mode in the shade": "",
+            "its states in the shade": "",
         },
         rows,
-        note="All numbers are exact. P(kept without it): the probability that a trajectory drawn without the rule "
-        "keeps it, exp(log Z under the rule - log Z).",
+        note="All numbers are exact. P(kept without it): the probability that a trajectory drawn without any rule "
+        "keeps it, exp(log Z under the rule - log Z). P(right side): of passing the forbidden block's height right of "
+        "the middle.",
     )
-    stray = cells.mode()
     book.say(
         f"The third rule cannot be had by forbidding cells. Forbid every cell that none of its "
-        f"{counts['at least half in the shade']:,d} trajectories visits: any stricter list would forbid a valid "
+        f"{counts[SHADED]:,d} trajectories visits: any stricter list would forbid a valid "
         f"trajectory. {n_left:,d} trajectories are left, only {valid_share:.1%} of their probability keeps the rule, "
-        f"and the most likely of them has {sum(grid.cell(s) in SHADE for s in stray.states)} of "
-        f"{len(stray.states)} states in the shade (dashed in the figure)."
+        f"and the most likely of them has {_shaded(grid, cells.mode())} states in the shade (dotted in the figure)."
     )
     book.say(
         f"Nor by forbidding moves, not even at certain times: what such rules allow stays allowed when two "
-        f"trajectories that meet exchange the rest of their ways. Two valid ones meet in cell "
+        f"trajectories that meet exchange what is left of them. Two valid ones meet in cell "
         f"{grid.cell(first.states[step])} after {step} moves, with {_shaded(grid, first)} and "
         f"{_shaded(grid, second)} states in the shade; the start of one with the rest of the other has "
         f"{_shaded(grid, mixed)}, which is less than half. Whether a move is allowed depends on what was visited "
@@ -116,16 +135,23 @@ def run(book: Notebook) -> None:
 
 
 def reward_of(grid: GridWorld) -> Floats:
-    """Minus the length of each move, and a little for being away from the diagonal; (n_states, n_actions)."""
-    length = np.array([np.hypot(*MOVES[move]) for move in grid.moves])
-    y, x = np.divmod(np.arange(grid.n_states), grid.width)
-    reward: Floats = -length[None, :] - OFF_DIAGONAL * np.abs(x - y)[:, None]
-    return reward
+    """Minus 1 per step, and a little for being away from the middle; (n_states, n_actions)."""
+    x = np.arange(grid.n_states) % grid.width
+    return np.repeat((-1.0 - AWAY * np.abs(x - MIDDLE))[:, None], grid.n_actions, axis=1)
 
 
 def count_trajectories(grid: GridWorld, rule: Constraint | None) -> int:
     """How many there are: Z without a reward, where chance plays no part."""
     return round(float(np.exp(distribution(grid, rule, None).log_partition())))
+
+
+def on_the_right(d: Distribution, reward: Floats) -> float:
+    """The probability of passing the block's height on the right."""
+    grid = d.world
+    assert isinstance(grid, GridWorld)
+    passing = visit(grid.at(*RIGHT))
+    both = passing if d.constraint is None else d.constraint & passing
+    return float(np.exp(distribution(grid, both, reward).log_partition() - d.log_partition()))
 
 
 def strictest_cell_rule(d: Distribution, reward: Floats) -> tuple[Distribution, int, float]:
@@ -138,8 +164,9 @@ def strictest_cell_rule(d: Distribution, reward: Floats) -> tuple[Distribution, 
     return cells, count_trajectories(grid, rule), float(np.exp(d.log_partition() - cells.log_partition()))
 
 
-def swapped_tails(rule: Constraint, d: Distribution, seed: int) -> tuple[Trajectory, Trajectory, int, Trajectory]:
+def swapped_tails(d: Distribution, seed: int) -> tuple[Trajectory, Trajectory, int, Trajectory]:
     """Two valid trajectories in the same cell after the same number of moves, whose mixture is invalid."""
+    assert d.constraint is not None
     meetings: dict[tuple[int, int], list[Trajectory]] = {}
     for tau in d.sample(500, seed=seed):
         for step in range(1, len(tau)):
@@ -147,7 +174,7 @@ def swapped_tails(rule: Constraint, d: Distribution, seed: int) -> tuple[Traject
             for other in met:
                 for one, two in ((tau, other), (other, tau)):
                     mixed = Trajectory(one.states[:step] + two.states[step:], one.actions[:step] + two.actions[step:])
-                    if not rule.accepts(mixed):
+                    if not d.constraint.accepts(mixed):
                         return one, two, step, mixed
             met.append(tau)
     raise AssertionError("valid trajectories can exchange their tails: is this rule about single cells?")
@@ -157,88 +184,64 @@ def _shaded(grid: GridWorld, tau: Trajectory) -> str:
     return f"{sum(grid.cell(state) in SHADE for state in tau.states)} of {len(tau.states)}"
 
 
-def _draw(grid: GridWorld, found: dict[str, Distribution], cell_mode: Trajectory) -> Figure:
+def _draw(grid: GridWorld, reward: Floats, found: dict[str, Distribution], cell_mode: Trajectory) -> Figure:
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    figure, axes = plt.subplots(1, 3, figsize=(13.0, 5.0), layout="constrained", sharey=True)
-    titles = ("no rule", "never a forbidden cell", "at least half of the visited states\nin the shaded area")
-    for ax, title, (name, d) in zip(axes, titles, found.items(), strict=True):
-        image = _panel(ax, grid, d)
-        ax.set_title(title, fontsize=13)
-        if name == "forbidden cells":
-            _fill(ax, CLOSED, facecolor="#4d4d4d", hatch="///", edgecolor="#8c8c8c")
-        if name == "at least half in the shade":
-            _outline(ax, SHADE, SHADE_COLOUR)
-            _line(ax, grid, cell_mode, CELL_RULE_COLOUR, width=1.8, style=(0, (4, 2)))
-        _line(ax, grid, d.mode(), MODE_COLOUR, width=3.2)
-        if ax is not axes[0]:
-            ax.set_ylabel("")
-    figure.colorbar(image, ax=axes, label="probability of passing a cell", shrink=0.82, pad=0.01)
+    figure, axes = plt.subplots(1, 3, figsize=(12.0, 5.9), layout="constrained", sharey=True)
+    for ax, (name, d) in zip(axes, found.items(), strict=True):
+        canvas.canvas(grid, ax)
+        if name == SHADED:
+            _fill(ax, SHADE, SHADE_COLOUR)
+            _line(ax, _cells(grid, cell_mode), CELL_RULE_COLOUR, shift=-0.12, style=":")
+        if name != FREE:
+            _fill(ax, CLOSED, CLOSED_COLOUR)
+        for state in range(grid.n_states):
+            x, y = grid.cell(state)
+            ax.text(x - 0.46, y - 0.46, f"{reward[state, 0]:g}", fontsize=6.5, color="#606060", va="bottom")
+        _line(ax, DEMONSTRATION, DEMONSTRATION_COLOUR, shift=0.1)
+        for mode in _modes(d):
+            _arrows(ax, _cells(grid, mode))
+        ax.set_title(TITLES[name], fontsize=12)
+    for ax in axes[1:]:
+        ax.set_ylabel("")
     handles = [
-        Line2D([], [], color=MODE_COLOUR, linewidth=3.2, marker="o", markersize=5, label="most likely trajectory"),
-        Line2D(
-            [],
-            [],
-            color=CELL_RULE_COLOUR,
-            linewidth=1.8,
-            linestyle=(0, (4, 2)),
-            label="most likely one when the third rule's unused cells are forbidden instead",
-        ),
-        Patch(facecolor="#4d4d4d", hatch="///", edgecolor="#8c8c8c", label="forbidden"),
-        Patch(facecolor=SHADE_COLOUR, alpha=0.3, edgecolor=SHADE_COLOUR, label="shaded area"),
-        canvas.legend_symbol("start", "o", "white"),
-        canvas.legend_symbol("goal", "*", "white"),
+        Line2D([], [], color=MODE_COLOUR, linewidth=2.2, linestyle=(0, (3, 1.4)), label="best trajectory"),
+        Line2D([], [], color=DEMONSTRATION_COLOUR, linewidth=2.4, label="demonstration"),
+        Line2D([], [], color=CELL_RULE_COLOUR, linewidth=2.0, linestyle=":", label="best with cells forbidden instead"),
+        Patch(facecolor=CLOSED_COLOUR, label="forbidden"),
+        Patch(facecolor=SHADE_COLOUR, label="shade"),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False, fontsize=10)
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=10)
     return figure
 
 
-def _panel(ax: Axes, grid: GridWorld, d: Distribution) -> AxesImage:
-    from matplotlib import colormaps
-    from matplotlib.colors import ListedColormap
-
-    canvas.canvas(grid, ax, outlined=True)
-    picture = d.state_visits().reshape(grid.height, grid.width)  # no cell is passed twice: visits are probabilities
-    edge = SIZE - 0.5
-    light = ListedColormap(colormaps["Blues"](np.linspace(0.0, 0.7, 256)))  # lines on it stay visible
-    return ax.imshow(
-        picture, origin="lower", extent=(-0.5, edge, -0.5, edge), cmap=light, vmin=0.0, vmax=1.0, zorder=0.5
-    )
+def _modes(d: Distribution) -> list[Trajectory]:
+    """The most likely trajectories: two where the mirror image is as likely."""
+    first, second = d.best(2)
+    return [first, second] if np.isclose(d.log_prob(first), d.log_prob(second)) else [first]
 
 
-def _fill(ax: Axes, cells: list[Cell], **style: Any) -> None:
+def _cells(grid: GridWorld, tau: Trajectory) -> list[Cell]:
+    return [grid.cell(state) for state in tau.states]
+
+
+def _fill(ax: Axes, cells: list[Cell], colour: str) -> None:
     from matplotlib.patches import Rectangle
 
     for x, y in cells:
-        ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, linewidth=0, zorder=2, **style))
+        ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, linewidth=0, facecolor=colour, zorder=0.8))
 
 
-def _outline(ax: Axes, cells: list[Cell], colour: str) -> None:
-    """A tint over the cells, and a line around all of them together."""
-    from matplotlib.collections import LineCollection
-    from matplotlib.patches import Rectangle
-
-    inside, border = set(cells), []
-    for x, y in cells:
-        ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, color=colour, alpha=0.2, linewidth=0, zorder=0.8))
-        for dx, dy in ((1, 0), (-1, 0), (0, 1), (0, -1)):
-            if (x + dx, y + dy) not in inside:
-                middle, along = np.array([x + dx / 2, y + dy / 2]), np.array([dy / 2, dx / 2])
-                border.append([middle - along, middle + along])
-    ax.add_collection(LineCollection(border, colors=colour, linewidths=2.0, capstyle="round", zorder=3), autolim=False)
+def _line(ax: Axes, cells: list[Cell], colour: str, *, shift: float, style: str = "-") -> None:
+    """A line through the middles of cells, moved aside so that lines on the same cells stay apart."""
+    x, y = np.array(cells, dtype=float).T + shift
+    ax.plot(x, y, color=colour, linewidth=2.4, linestyle=style, zorder=4)
 
 
-def _line(
-    ax: Axes,
-    grid: GridWorld,
-    tau: Trajectory,
-    colour: str,
-    width: float,
-    style: tuple[int, tuple[int, ...]] | str = "-",
-) -> None:
-    x, y = zip(*(grid.cell(state) for state in tau.states), strict=True)
-    solid = style == "-"
-    ax.plot(x, y, color="white", linewidth=width + 1.6, alpha=0.8, zorder=4, solid_capstyle="round")
-    ax.plot(x, y, color=colour, linewidth=width, linestyle=style, zorder=5, marker="o" if solid else "", markersize=5)
+def _arrows(ax: Axes, cells: list[Cell]) -> None:
+    """A dashed arrow for every move."""
+    style: dict[str, Any] = {"arrowstyle": "-|>", "linestyle": (0, (3, 1.4)), "linewidth": 1.8, "mutation_scale": 10}
+    for before, after in pairwise(cells):
+        ax.annotate("", after, before, zorder=5, arrowprops={"color": MODE_COLOUR, "shrinkA": 2, "shrinkB": 2, **style})
