@@ -51,6 +51,7 @@ class _Candidate:
 
 
 @storable
+@dataclass(eq=False, repr=False)
 class ConstraintInference(Learner):
     """The constraint-inference baseline: which states, actions and named events must have been forbidden.
 
@@ -90,34 +91,15 @@ class ConstraintInference(Learner):
     """
 
     world: MDP
-
-    def __init__(
-        self,
-        world: MDP,
-        reward: Reward | ArrayLike | None = None,
-        discount: float = 1.0,
-        candidates: Sequence[str] = KINDS,
-        events: Mapping[str, Event] | None = None,
-        kl_threshold: float = 0.1,
-        max_constraints: int | None = None,
-        engine: str = "auto",
-        seed: Seed = None,
-        callback: Callback | None = None,
-    ) -> None:
-        self.world = world
-        self.reward = reward
-        self.discount = discount
-        self.candidates = candidates
-        self.events = events
-        self.kl_threshold = kl_threshold
-        self.max_constraints = max_constraints
-        self.engine = engine
-        self.seed = seed
-        self.callback = callback
-
-    constraints_: list[Constraint]
-    eliminated_: Floats
-    kl_: Floats
+    reward: Reward | ArrayLike | None = None
+    discount: float = 1.0
+    candidates: Sequence[str] = KINDS
+    events: Mapping[str, Event] | None = None
+    kl_threshold: float = 0.1
+    max_constraints: int | None = None
+    engine: str = "auto"
+    seed: Seed = None
+    callback: Callback | None = None
 
     def fit(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> Self:
         """Infer the rules from demonstrations, with one weight each if `sample_weight` is given."""

@@ -12,7 +12,7 @@ It needs no model of the world: Z and its gradient are estimated by self-normali
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,6 +37,7 @@ ATTEMPTS = 50  # rollouts tried for each complete one wanted, at most
 
 
 @storable
+@dataclass(eq=False, repr=False)
 class RelativeEntropyIRL(Learner):
     """The relative-entropy baseline: closest to a base policy, with the demonstrated features.
 
@@ -81,40 +82,18 @@ class RelativeEntropyIRL(Learner):
     """
 
     world: MDP
-
-    def __init__(
-        self,
-        world: MDP,
-        features: ArrayLike | None = None,
-        discount: float = 1.0,
-        base_policy: ArrayLike | None = None,
-        sampling_policy: ArrayLike | None = None,
-        n_samples: int = 10_000,
-        epsilon: float | ArrayLike | None = None,
-        confidence: float = 0.01,
-        max_iter: int = 1000,
-        tol: float = 1e-6,
-        engine: str = "auto",
-        seed: Seed = None,
-        callback: Callback | None = None,
-    ) -> None:
-        self.world = world
-        self.features = features
-        self.discount = discount
-        self.base_policy = base_policy
-        self.sampling_policy = sampling_policy
-        self.n_samples = n_samples
-        self.epsilon = epsilon
-        self.confidence = confidence
-        self.max_iter = max_iter
-        self.tol = tol
-        self.engine = engine
-        self.seed = seed
-        self.callback = callback
-
-    effective_sample_size_: float
-    completed_: float
-    epsilon_: Floats
+    features: ArrayLike | None = None
+    discount: float = 1.0
+    base_policy: ArrayLike | None = None
+    sampling_policy: ArrayLike | None = None
+    n_samples: int = 10_000
+    epsilon: float | ArrayLike | None = None
+    confidence: float = 0.01
+    max_iter: int = 1000
+    tol: float = 1e-6
+    engine: str = "auto"
+    seed: Seed = None
+    callback: Callback | None = None
 
     def _fit(self, demos: Demonstrations) -> None:
         features = self._read_features()

@@ -42,7 +42,7 @@ Rules = Constraint | Iterable[Constraint] | None
 class Learner(Estimator, ABC):
     """Fits a reward to demonstrations, and then answers for trajectories under that reward.
 
-    A subclass stores its settings in `__init__` (at least `world`; `constraint`, `discount`, `engine`, `seed`
+    A subclass is a dataclass of its settings (at least `world`; `constraint`, `discount`, `engine`, `seed`
     have the defaults below) and implements `_fit`, which ends in `_learned(reward, monitor, converged)`.
     Scikit-learn's contract holds: settings stored as given, `fit` returns self, learned values end in `_`.
 

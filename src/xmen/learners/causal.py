@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ OUTCOMES = ("demonstrated", "expected")
 
 
 @storable
+@dataclass(eq=False, repr=False)
 class CausalXMEN(Learner):
     """Fits a reward so that the policy of maximum causal entropy which keeps the rules behaves as demonstrated.
 
@@ -115,45 +117,24 @@ class CausalXMEN(Learner):
 
     method = "exact"
 
-    def __init__(
-        self,
-        world: MDP,
-        constraint: Rules = None,
-        features: ArrayLike | None = None,
-        validity: str | float = "sure",
-        discount: float = 1.0,
-        outcomes: str = "demonstrated",
-        reward: NeuralReward | None = None,
-        training: Training | None = None,
-        l2: float | ArrayLike = 0.0,
-        max_iter: int | None = None,
-        tol: float = 1e-7,
-        max_nodes: int | None = None,
-        seed: Seed = None,
-        fixed: Mapping[int, float] | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_every: int = 10,
-        resume: bool = False,
-        callback: Callback | None = None,
-    ) -> None:
-        self.world = world
-        self.constraint = constraint
-        self.features = features
-        self.validity = validity
-        self.discount = discount
-        self.outcomes = outcomes
-        self.reward = reward
-        self.training = training
-        self.l2 = l2
-        self.max_iter = max_iter
-        self.tol = tol
-        self.max_nodes = max_nodes
-        self.seed = seed
-        self.fixed = fixed
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.callback = callback
+    world: MDP
+    constraint: Rules = None
+    features: ArrayLike | None = None
+    validity: str | float = "sure"
+    discount: float = 1.0
+    outcomes: str = "demonstrated"
+    reward: NeuralReward | None = None
+    training: Training | None = None
+    l2: float | ArrayLike = 0.0
+    max_iter: int | None = None
+    tol: float = 1e-7
+    max_nodes: int | None = None
+    seed: Seed = None
+    fixed: Mapping[int, float] | None = None
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: int = 10
+    resume: bool = False
+    callback: Callback | None = None
 
     def _record(self, name: str) -> Options:
         return self.training or Training() if name == "training" else super()._record(name)

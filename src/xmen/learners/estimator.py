@@ -10,7 +10,7 @@ from xmen.options import Options, listed
 
 
 class Estimator:
-    """`get_params` and `set_params` by the signature of `__init__`, which only stores its arguments.
+    """`get_params` and `set_params` by the signature of `__init__`, which only stores: subclasses are dataclasses.
 
     scikit-learn's `clone`, `GridSearchCV` and `cross_val_score` work by duck typing; xmen does not import it.
     """

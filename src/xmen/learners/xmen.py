@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -36,6 +37,7 @@ ESTIMATES = ("weights_std_", "distance_", "distance_bound_", "acceptance_", "gra
 
 
 @storable
+@dataclass(eq=False, repr=False)
 class XMEN(Learner):
     """Learns the reward under which the demonstrations are most likely among all trajectories that keep the rules.
 
@@ -138,59 +140,31 @@ class XMEN(Learner):
 
     takes_networks: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        world: MDP | Network,
-        constraint: Rules = None,
-        features: ArrayLike | None = None,
-        discount: float = 1.0,
-        method: str | Method = "auto",
-        engine: str = "auto",
-        seed: Seed = None,
-        reward: NeuralReward | None = None,
-        training: Training | None = None,
-        l2: float | ArrayLike = 0.0,
-        max_iter: int | None = None,
-        tol: float | None = None,
-        cell_size: float | None = None,
-        max_nodes: int | None = None,
-        oracle: str = "auto",
-        delta: float | None = None,
-        failure: float | None = None,
-        time_limit: float | None = DEFAULT_TIME_LIMIT,
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_every: int = 10,
-        resume: bool = False,
-        callback: Callback | None = None,
-        given: str | None = None,
-        fixed: Mapping[int, float] | None = None,
-        warm_start: bool = False,
-    ) -> None:
-        self.world = world
-        self.constraint = constraint
-        self.features = features
-        self.discount = discount
-        self.method = method
-        self.engine = engine
-        self.seed = seed
-        self.reward = reward
-        self.training = training
-        self.l2 = l2
-        self.max_iter = max_iter
-        self.tol = tol
-        self.cell_size = cell_size
-        self.max_nodes = max_nodes
-        self.oracle = oracle
-        self.delta = delta
-        self.failure = failure
-        self.time_limit = time_limit
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.callback = callback
-        self.given = given
-        self.fixed = fixed
-        self.warm_start = warm_start
+    world: MDP | Network
+    constraint: Rules = None
+    features: ArrayLike | None = None
+    discount: float = 1.0
+    method: str | Method = "auto"
+    engine: str = "auto"
+    seed: Seed = None
+    reward: NeuralReward | None = None
+    training: Training | None = None
+    l2: float | ArrayLike = 0.0
+    max_iter: int | None = None
+    tol: float | None = None
+    cell_size: float | None = None
+    max_nodes: int | None = None
+    oracle: str = "auto"
+    delta: float | None = None
+    failure: float | None = None
+    time_limit: float | None = DEFAULT_TIME_LIMIT
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: int = 10
+    resume: bool = False
+    callback: Callback | None = None
+    given: str | None = None
+    fixed: Mapping[int, float] | None = None
+    warm_start: bool = False
 
     @classmethod
     def from_settings(cls, **settings: Any) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
@@ -15,7 +16,6 @@ from xmen.errors import EngineError, NotFittedError
 from xmen.events import Event
 from xmen.learners.base import Rules
 from xmen.learners.estimator import Estimator
-from xmen.learners.xmen import XMEN
 from xmen.methods.demonstrations import gather
 from xmen.options import require_number, require_whole
 from xmen.rewards import Floats
@@ -32,6 +32,7 @@ from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
 
 
+@dataclass(eq=False, repr=False)
 class RuleInference(Estimator):
     """Which rules the demonstrator keeps, in the constraint language, by exact likelihoods.
 
@@ -102,46 +103,20 @@ class RuleInference(Estimator):
     (['count(lamp) == 1'], [0.39])
     """
 
-    def __init__(
-        self,
-        world: MDP | Network,
-        events: Mapping[str, Event] | None = None,
-        features: ArrayLike | None = None,
-        known: Rules = None,
-        max_rules: int = 8,
-        min_gain: float = 0.02,
-        tolerance: float = 0.0,
-        level: float = 0.01,
-        templates: Sequence[str | Callable[..., Constraint]] | None = None,
-        discount: float = 1.0,
-        l2: float = 0.0,
-        max_nodes: int | None = None,
-        n_jobs: int | None = None,
-        seed: int | None = None,
-    ) -> None:
-        self.world = world
-        self.events = events
-        self.features = features
-        self.known = known
-        self.max_rules = max_rules
-        self.min_gain = min_gain
-        self.tolerance = tolerance
-        self.level = level
-        self.templates = templates
-        self.discount = discount
-        self.l2 = l2
-        self.max_nodes = max_nodes
-        self.n_jobs = n_jobs
-        self.seed = seed
-
-    rules_: list[Constraint]
-    gains_: Floats
-    texts_: list[str]
-    constraint_: Constraint | None
-    model_: XMEN
-    least_gain_: float
-    n_candidates_: int
-    stability_: Floats
+    world: MDP | Network
+    events: Mapping[str, Event] | None = None
+    features: ArrayLike | None = None
+    known: Rules = None
+    max_rules: int = 8
+    min_gain: float = 0.02
+    tolerance: float = 0.0
+    level: float = 0.01
+    templates: Sequence[str | Callable[..., Constraint]] | None = None
+    discount: float = 1.0
+    l2: float = 0.0
+    max_nodes: int | None = None
+    n_jobs: int | None = None
+    seed: int | None = None
 
     def fit(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> Self:
         """Find the rules that the demonstrations keep.
