@@ -1,9 +1,24 @@
-"""Python processes that this one starts to do part of its work."""
+"""Python processes that this one starts to do part of its work, asks questions, and ends when it wants to.
+
+Solvers and kernels may think for minutes inside one call, where no exception reaches them: only the end of the process
+does. Plain subprocesses, because multiprocessing would need a guard in the user's script, or a fork under threads.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pickle
+import queue
+import signal
+import struct
+import subprocess
 import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, NamedTuple
 
 
 def python_command(module: str, function: str) -> list[str]:
@@ -15,3 +30,118 @@ def python_command(module: str, function: str) -> list[str]:
     home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     code = f"import sys; sys.path.append({home!r}); from {module} import {function}; {function}()"
     return [sys.executable, "-P", "-c", code]
+
+
+class Child:
+    """One child process, which runs `module.function()` and in it `questions()`; it ends with this object.
+
+    Messages are pickles, each after its length.
+    """
+
+    def __init__(self, module: str, function: str = "serve") -> None:
+        self.owner = os.getpid()
+        self._process = subprocess.Popen(
+            python_command(module, function),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            process_group=0 if os.name == "posix" else None,  # the terminal's Ctrl-C is for the parent alone
+        )
+        self.kill = weakref.finalize(self, _end, self._process, self.owner)
+        # A thread that reads, because waiting for a pipe with a time limit works on some systems only.
+        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        threading.Thread(target=_pump, args=(self._process.stdout, self._answers), daemon=True).start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be asked; never in a fork of its owner, which must not take the owner's answers."""
+        return self.owner == os.getpid() and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    def wait(self) -> int:
+        """Wait for its end, and say how it ended."""
+        return self._process.wait()
+
+    def send(self, question: Any) -> None:
+        """Ask without waiting; OSError when the child is gone."""
+        _write(self._process.stdin, question)
+
+    def receive(self, seconds: float | None = None) -> Any:
+        """The next message; raises queue.Empty when the time is up, EOFError when the child is gone."""
+        answer = self._answers.get(timeout=seconds)
+        if isinstance(answer, EOFError):
+            self._answers.put(answer)  # whoever asks next is told, too
+            raise answer
+        return answer
+
+    def ask(self, question: Any, seconds: float | None = None) -> Any:
+        """The child's answer; raises as `send` and `receive`."""
+        self.send(question)
+        return self.receive(seconds)
+
+
+def _pump(pipe: BinaryIO, answers: queue.SimpleQueue[Any]) -> None:
+    with pipe:
+        try:
+            while True:
+                answers.put(_read(pipe))
+        except (EOFError, OSError, pickle.UnpicklingError):
+            answers.put(EOFError())
+
+
+def _end(process: subprocess.Popen[bytes], owner: int) -> None:
+    # A fork of the owner has the object too, but the child is not its own.
+    if os.getpid() == owner:
+        process.kill()
+        process.wait()
+    if process.stdin is not None:
+        # What was not sent can no longer be flushed.
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+
+
+class Line(NamedTuple):
+    """The child's side: what the parent asks, one question after the other, and how to answer."""
+
+    questions: Iterator[Any]
+    say: Callable[[Any], None]
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[Line]:
+    """Inside the child: the line to the parent, until the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, who will end this process
+    questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # solvers that print must not print into the answers
+    threading.Thread(target=_outlive_no_parent, args=(os.getppid(),), daemon=True).start()
+
+    def asked() -> Iterator[Any]:
+        with contextlib.suppress(EOFError):
+            while True:
+                yield _read(questions)
+
+    with contextlib.suppress(BrokenPipeError):
+        yield Line(asked(), lambda message: _write(answers, message))
+
+
+def _outlive_no_parent(parent: int) -> None:
+    """End the child in the middle of its thinking when the parent has been killed."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+def _write(pipe: Any, message: Any) -> None:
+    data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+    pipe.write(struct.pack("<Q", len(data)) + data)
+    pipe.flush()
+
+
+def _read(pipe: BinaryIO) -> Any:
+    head = pipe.read(8)
+    if len(head) < 8:
+        raise EOFError
+    return pickle.loads(pipe.read(struct.unpack("<Q", head)[0]))

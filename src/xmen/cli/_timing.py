@@ -6,10 +6,7 @@ Solvers may think for minutes inside one call, where no exception reaches them: 
 from __future__ import annotations
 
 import os
-import pickle
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from xmen.children import python_command
+from xmen.children import Child, listening
 from xmen.cli._subject import open_problem
 from xmen.engines.distribution import Distribution
 from xmen.errors import EngineError, XmenError
@@ -28,6 +25,7 @@ N_SAMPLES = 100  # drawn to see how long it takes
 REPEAT_BELOW = 2.0  # seconds; what is quicker is timed again, without compilation on first use
 BUILD, GRADIENT, SAMPLES = "build", "gradient", f"{N_SAMPLES} samples"
 FACTS = "facts"  # what a built engine says about itself
+DONE = "done"
 ENDED_ITSELF = -signal.SIGALRM if hasattr(signal, "SIGALRM") else 1
 
 
@@ -57,42 +55,30 @@ def measure(path: Path, engine: str, limit: float) -> tuple[dict[str, Any], dict
 
 
 def _child(path: Path, engine: str, limit: float, stages: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """What the process says, until it has ended or has ended itself."""
-    command = python_command("xmen.cli._timing", "serve")
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdin is not None
-    assert process.stdout is not None
+    """What the process says, until it has said all, or has ended itself."""
+    child = Child("xmen.cli._timing")
     try:
-        with process.stdin as questions:
-            pickle.dump((path, engine, limit, list(stages)), questions)
-        while True:
-            try:
-                yield pickle.load(process.stdout)
-            except (EOFError, pickle.UnpicklingError):
-                break
-        if process.wait() not in (0, ENDED_ITSELF):
-            raise EngineError(f"the {engine} engine could not be timed: its process died. Out of memory, or killed?")
+        child.send((path, engine, limit, list(stages)))
+        while (said := child.receive()) != DONE:
+            yield said
+    except EOFError:
+        if child.wait() != ENDED_ITSELF:
+            raise EngineError(
+                f"the {engine} engine could not be timed: its process died. Out of memory, or killed?"
+            ) from None
     finally:
-        process.kill()
-        process.stdout.close()
-        process.wait()
+        child.kill()
 
 
 def serve() -> None:
     """The process: build, say what was built, and time one stage after the other."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, who will end this process
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    sys.stdout = sys.stderr  # solvers that print must not print into the answers
-
-    def say(stage: str, answer: Any) -> None:
-        pickle.dump((stage, answer), answers)
-        answers.flush()
-
-    path, engine, limit, stages = pickle.load(sys.stdin.buffer)
-    try:
-        _run(path, engine, limit, stages, say)
-    except (XmenError, OSError) as error:
-        say("error", error)
+    with listening() as (questions, say):
+        for path, engine, limit, stages in questions:
+            try:
+                _run(path, engine, limit, stages, lambda stage, answer: say((stage, answer)))
+            except (XmenError, OSError) as error:
+                say(("error", error))
+            say(DONE)
 
 
 def _describe(d: Distribution) -> dict[str, Any]:

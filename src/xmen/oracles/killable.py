@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
-import pickle
 import queue
-import signal
-import struct
-import subprocess
-import sys
-import threading
 import time
-import weakref
-from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from xmen.children import python_command
+from xmen.children import Child, listening
 from xmen.errors import OracleError
 from xmen.oracles.formula import Bits, Formula, Parities
 from xmen.oracles.protocol import Answer
@@ -76,16 +68,16 @@ class KillableOracle:
                 question = ("more", None, most)
 
     @contextlib.contextmanager
-    def _child(self) -> Iterator[_Child]:
+    def _child(self) -> Iterator[Child]:
         """A child that waits for a question; it is kept for the next one if it still does so afterwards."""
         child = None
         with contextlib.suppress(IndexError):  # nobody waits; asking first would leave room for another thread
             while child is None:
                 child = _idle.pop()
-                if child.owner != os.getpid() or not child.alive:
+                if not child.alive:
                     child = None
         try:
-            child = child or _Child(self.oracle)
+            child = child or _new_child(self.oracle)
         except (EOFError, OSError) as error:
             raise OracleError(f"a process for {self.name} could not be started: {error!r}") from None
         try:
@@ -94,7 +86,7 @@ class KillableOracle:
             if child.alive:
                 _idle.append(child)
 
-    def _ask(self, child: _Child, question: tuple[Any, ...], watch: Stopwatch) -> Any:
+    def _ask(self, child: Child, question: tuple[Any, ...], watch: Stopwatch) -> Any:
         with watch:
             try:
                 # The child keeps the limit too, so that none is left behind at work when this process is killed.
@@ -112,81 +104,25 @@ class KillableOracle:
         return answer
 
 
-class _Child:
-    """One child process; it ends with this object. Messages are pickles, each after its length.
-
-    A plain subprocess, because multiprocessing would need a guard in the user's script, or a fork under threads.
-    """
-
-    def __init__(self, oracle: SolverOracle) -> None:
-        self.owner = os.getpid()
-        self._process = subprocess.Popen(
-            python_command("xmen.oracles.killable", "serve"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            process_group=0 if os.name == "posix" else None,  # the terminal's Ctrl-C is for the parent alone
-        )
-        self.kill = weakref.finalize(self, _end, self._process, self.owner)
-        # A thread that reads, because waiting for a pipe with a time limit works on some systems only.
-        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        threading.Thread(target=_pump, args=(self._process.stdout, self._answers), daemon=True).start()
-        if (failure := self.ask(oracle, None)) is not None:
-            self.kill()
-            raise failure
-
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
-
-    def ask(self, question: Any, seconds: float | None) -> Any:
-        """The child's answer; raises queue.Empty when the time is up, EOFError when the child is gone."""
-        _write(self._process.stdin, question)
-        answer = self._answers.get(timeout=seconds)
-        if isinstance(answer, EOFError):
-            raise answer
-        return answer
+_idle: list[Child] = []
 
 
-_idle: list[_Child] = []
-
-
-def _pump(pipe: BinaryIO, answers: queue.SimpleQueue[Any]) -> None:
-    with pipe:
-        try:
-            while True:
-                answers.put(_read(pipe))
-        except (EOFError, OSError):
-            answers.put(EOFError())
-
-
-def _end(process: subprocess.Popen[bytes], owner: int) -> None:
-    # A fork of the owner has the object too, but the child is not its own.
-    if os.getpid() == owner:
-        process.kill()
-        process.wait()
-    if process.stdin is not None:
-        # What was not sent can no longer be flushed.
-        with contextlib.suppress(OSError):
-            process.stdin.close()
+def _new_child(oracle: SolverOracle) -> Child:
+    """A child that has loaded this oracle, so that loading and compiling do not count as thinking."""
+    child = Child("xmen.oracles.killable")
+    if (failure := child.ask(oracle)) is not None:
+        child.kill()
+        raise failure
+    return child
 
 
 def serve() -> None:
     """The child: answer questions until the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, who will end this process
-    questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # solvers that print must not print into the answers
-    threading.Thread(target=_outlive_no_parent, args=(os.getppid(),), daemon=True).start()
     models = _Batches(iter(()))
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        oracle = _read(questions)
-        try:
-            # So that loading and compiling do not count as thinking.
-            oracle.warm_up()
-        except Exception as error:
-            _write(answers, error)
-        _write(answers, None)
-        while True:
-            kind, oracle, content, time_limit = _read(questions)
+    with listening() as (questions, say):
+        for oracle in itertools.islice(questions, 1):
+            say(_attempt(oracle.warm_up))
+        for kind, oracle, content, time_limit in questions:
             try:
                 if oracle is not None:
                     oracle.time_limit = time_limit
@@ -199,14 +135,15 @@ def serve() -> None:
                     answer = models.take(content)
             except Exception as error:
                 answer = error
-            _write(answers, answer)
+            say(answer)
 
 
-def _outlive_no_parent(parent: int) -> None:
-    """End the child in the middle of its thinking when the parent has been killed."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)
+def _attempt(work: Callable[[], object]) -> Exception | None:
+    try:
+        work()
+    except Exception as error:
+        return error
+    return None
 
 
 class _Batches:
@@ -233,16 +170,3 @@ class _Batches:
             self._error = error
             return found, False
         return found, len(found) < most
-
-
-def _write(pipe: Any, message: Any) -> None:
-    data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
-    pipe.write(struct.pack("<Q", len(data)) + data)
-    pipe.flush()
-
-
-def _read(pipe: BinaryIO) -> Any:
-    head = pipe.read(8)
-    if len(head) < 8:
-        raise EOFError
-    return pickle.loads(pipe.read(struct.unpack("<Q", head)[0]))
