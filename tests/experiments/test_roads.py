@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 
 import numpy as np
@@ -9,23 +10,32 @@ import pytest
 
 import xmen as xm
 from xmen.experiments import reproduce
+from xmen.experiments.roads import Study
 from xmen.experiments.roads_cloning import Cloning
 from xmen.experiments.roads_data import FEATURES, FILES, read_city
 from xmen.experiments.roads_scores import bleu, edit_distance, score_routes
 
 
+def write_city(folder, n_links, routes):
+    """A ring of links with short cuts, in the format of the data set; every route is driven twenty times."""
+    folder.mkdir(exist_ok=True)
+    ring = range(n_links)
+    moves = [(k, 0, (k + 1) % n_links) for k in ring] + [(k, 2, (k + 2) % n_links) for k in ring]
+    np.save(folder / "transit.npy", np.array(moves))
+    kinds = ["primary", "['residential', 'unclassified']", "secondary"]
+    lines = [f'{k},{(k + 1) % n_links},x,"{kinds[k % 3]}",{100 + k},{k}' for k in ring]
+    (folder / "edge.txt").write_text("\n".join(["u,v,name,highway,length,n_id", *lines]))
+    (folder / "node.txt").write_text("\n".join(["osmid,y,x", *(f"{k},{k % 2},{k}" for k in ring)]))
+    rows = [f"{route[0]},{route[-1]},{'_'.join(map(str, route))},{len(route)}\n" for route in routes]
+    for name in ("train_CV0_size1000", "train_CV0_size10000", "test_CV0"):
+        (folder / f"{name}.csv").write_text("ori,des,path,len\n" + "".join(rows) * 20)
+    (folder / "path.csv").write_text("ori,des,path,len\n" + "".join(rows) * 20 + rows[0] * 3 + rows[1])
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path):
-    """A ring of six links with a short cut, in the format of the data set."""
-    moves = [(k, 0, (k + 1) % 6) for k in range(6)] + [(k, 2, (k + 2) % 6) for k in range(6)]
-    np.save(tmp_path / "transit.npy", np.array(moves))
-    kinds = ["primary", "['residential', 'unclassified']", "secondary"]
-    lines = ["u,v,name,highway,length,n_id", *(f'{k},{(k + 1) % 6},x,"{kinds[k % 3]}",{100 + k},{k}' for k in range(6))]
-    (tmp_path / "edge.txt").write_text("\n".join(lines))
-    (tmp_path / "node.txt").write_text("\n".join(["osmid,y,x", *(f"{k},{k % 2},{k}" for k in range(6))]))
-    for name in ("train_CV0_size1000", "train_CV0_size10000", "test_CV0"):
-        (tmp_path / f"{name}.csv").write_text("ori,des,path,len\n" + "0,3,0_1_2_3,4\n1,5,1_3_5,3\n" * 20)
-    return tmp_path
+    return write_city(tmp_path, 6, [(0, 1, 2, 3), (1, 3, 5)])
 
 
 def test_the_city_is_read(folder):
@@ -48,22 +58,36 @@ def test_what_is_missing_is_named(folder, tmp_path):
     assert "node.txt" in FILES
 
 
-def test_scores_of_routes():
+def test_all_training_trips_are_those_that_are_not_tested(folder):
+    trips = read_city(folder).all_training_trips()
+    assert [tau.states for tau in trips] == [(0, 1, 2, 3)] * 3 + [(1, 3, 5)]
+
+
+def test_edit_distance_and_bleu():
     assert edit_distance([1, 2, 3], [1, 2, 3]) == 0
     assert edit_distance([1, 2, 3], []) == 3
     assert edit_distance([1, 2, 3, 4], [2, 3, 4, 5]) == 2
-    assert bleu([1, 2, 3, 4, 5], [1, 2, 3, 4, 5]) == pytest.approx(1.0)
+    assert bleu([[1, 2, 3, 4, 5]], [1, 2, 3, 4, 5]) == pytest.approx(1.0)
     # 3 of 4 single links, 2 of 3 pairs, 1 of 2 triples, 0 of 1: smoothed to 0.1; as long as the reference.
-    assert bleu([1, 2, 3, 4], [1, 2, 3, 9]) == pytest.approx((3 / 4 * 2 / 3 * 1 / 2 * 0.1) ** 0.25)
-    assert bleu([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5]) == pytest.approx(np.exp(1 - 6 / 5))
-    scores = score_routes([[1, 2], [1, 2, 3, 4]], [[1, 2], [1, 3, 4]])
-    assert scores[:1] + scores[2:] == (pytest.approx(0.125), 0.5)
+    assert bleu([[1, 2, 3, 4]], [1, 2, 3, 9]) == pytest.approx((3 / 4 * 2 / 3 * 1 / 2 * 0.1) ** 0.25)
+    assert bleu([[1, 2, 3, 4, 5, 6]], [1, 2, 3, 4, 5]) == pytest.approx(np.exp(1 - 6 / 5))
+    assert bleu([[1, 2, 3, 4]], [5, 6]) == 0.0
+    # Several references: each n-gram counts as often as the one that has it most; of two lengths as near, the shorter.
+    assert bleu([[1, 2], [3, 4, 3, 3]], [1, 3, 3]) == pytest.approx((1 * 1 / 2 * 0.1 * 0.1) ** 0.25)
+
+
+def test_a_route_is_compared_with_all_routes_of_its_pair():
+    observed = [(1, 2, 3, 4), (1, 5, 4), (1, 2, 3, 4), (6, 7)]
+    scores = score_routes(observed, [(1, 2, 3, 4)] * 3 + [(6, 8, 9, 7, 7)])
+    assert scores.edit_distance == pytest.approx(1.0 / 4)  # of the last 3 / 2, which counts as 1
+    assert scores.bleu == pytest.approx((3 + bleu([[6, 7]], [6, 8, 9, 7, 7])) / 4)
+    assert scores.exact == 0.5
 
 
 def test_cloning_learns_frequencies(folder):
     city = read_city(folder)
     train = city.trips("train_CV0_size1000")
-    cloning = Cloning(city.network, epochs=60, seed=0).fit(train, train)
+    cloning = Cloning(city.network, city.lengths, epochs=60, seed=0).fit(train, train)
     assert cloning.score_samples(train).mean() > -0.2
     assert cloning.routes(train[:2], 10) == [[0, 1, 2, 3], [1, 3, 5]]
 
@@ -76,6 +100,7 @@ def test_greedy_routes_follow_the_likeliest_move(folder):
     reward = -city.lengths[network.target]
     engine = TripEngine(network, None, [0, 1], [3, 0], [1.0, 1.0], 1000)
     routes = engine.shared.greedy(reward, 20)
+    assert engine.shared.greedy(reward, 20, revisits=False)[0].tolist() == routes[0].tolist()
     for pair, edges in enumerate(routes):
         start, goal = int(engine.start[pair]), int(engine.goal[pair])
         states = [start, *network.target[edges].tolist()]
@@ -89,3 +114,30 @@ def test_greedy_routes_follow_the_likeliest_move(folder):
                 for e in np.flatnonzero(network.source == here)
             }
             assert rest[after] == pytest.approx(max(rest.values()))
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
+    """The whole experiment on a small ring, stopped after its second fit; what it had found is not found again."""
+    routes = [(k, *range(k + 1, k + 10), *range(k + 11, k + 17), (k + 17) % 30) for k in range(8)]
+    routes += [(*range(k, k + 9), *range(k + 10, k + 18)) for k in range(8)]
+    data, greedy = write_city(tmp_path / "data", 30, routes), Study._greedy
+
+    def stopped(study, model, rule):
+        if rule is not None:
+            raise KeyboardInterrupt
+        return greedy(study, model, rule)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Study, "_greedy", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            reproduce("roads", tmp_path / "out", quick=True, data=data)
+    first = json.loads((tmp_path / "out" / "roads.stages.json").read_text())["found"]
+    record = reproduce("roads", tmp_path / "out", quick=True, data=data, resume=True)
+    assert record.times["14 features"] == first["14 features"][1]
+    assert not (tmp_path / "out" / "roads.stages.json").exists()
+    table = record.tables[-1]
+    assert [row[:2] for row in table.rows[:2]] == [["14 features", ""], ["14 features", "no link twice"]]
+    assert table.rows[0] == first["14 features"][0][:7]
+    assert {row[0] for row in table.rows} >= {"behaviour cloning", "shortest path"}
+    assert all(row[2] < 0 for row in table.rows if row[0] != "shortest path")
+    assert {picture.file for picture in record.pictures} == {"roads_flows.png", "roads_curve.png"}

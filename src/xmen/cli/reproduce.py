@@ -36,7 +36,7 @@ def run_reproduce(
         if record is None:
             try:
                 with _progress(one) as tell:
-                    record = reproduce(one, out, quick=quick, seed=seed, data=data, tell=tell)
+                    record = reproduce(one, out, quick=quick, seed=seed, data=data, tell=tell, resume=resume)
             except KeyboardInterrupt:
                 kept = f"; --resume keeps {', '.join(done.name for done in records)}" if records else ""
                 raise KeyboardInterrupt(f"stopped by Ctrl-C: {one} is not finished, and has no record{kept}") from None

@@ -179,9 +179,10 @@ class RejectTrips:
         spread = np.zeros(engine.n_pairs)
         acceptance = np.ones(engine.n_pairs)
         shares = np.zeros(len(draws.pair))
+        drawn = draws.acceptance
 
         def accept(pairs: slice | NDArray[np.int64], log_z: Floats) -> Floats:
-            """The weights of a goal's pairs, which stand in a row, over their acceptance."""
+            """The weights of some goals' pairs, which stand in a row, over their acceptance."""
             chosen = np.arange(engine.n_pairs)[pairs]
             first, size = int(chosen[0]), len(chosen)
             here = slice(*np.searchsorted(draws.pair, [first, first + size]).tolist())
@@ -190,7 +191,7 @@ class RejectTrips:
             shares[here] = ratio / draws.n[draws.pair[here]]
             invalid[chosen] = np.bincount(own, weights=shares[here], minlength=size)
             spread[chosen] = np.bincount(own, weights=shares[here] * ratio, minlength=size)
-            acceptance[chosen] = np.maximum(1.0 - invalid[chosen], FLOOR * draws.acceptance[chosen])
+            acceptance[chosen] = np.maximum(1.0 - invalid[chosen], FLOOR * drawn[chosen])
             return np.asarray(engine.weight[chosen] / acceptance[chosen])
 
         found = engine.value(reward, with_visits, accept) if with_visits else engine.value(reward, False)

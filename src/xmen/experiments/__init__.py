@@ -29,16 +29,18 @@ def reproduce(
     seed: int = 0,
     data: Path | None = None,
     tell: Tell | None = None,
+    resume: bool = False,
 ) -> Findings:
     """Run one experiment: figures and a JSON record go to `folder`, and the record is returned.
 
-    Ctrl-C ends it without a record, also in the middle of a fit.
+    Ctrl-C ends it without a record, also in the middle of a fit; `resume` goes on after the last long stage that such
+    a run has finished.
     """
     if name not in (*EXPERIMENTS, *WITH_DATA):
         known = ", ".join((*EXPERIMENTS, *WITH_DATA))
         raise XmenError(f"there is no experiment {name!r}: choose one of {known}, or all.")
     folder.mkdir(parents=True, exist_ok=True)
-    book = Notebook(name, folder, quick=quick, seed=seed, data=data, tell=tell)
+    book = Notebook(name, folder, quick=quick, seed=seed, data=data, tell=tell, resume=resume)
     with all_or_nothing():
         import_module(f"xmen.experiments.{name}").run(book)
     return book.finish()

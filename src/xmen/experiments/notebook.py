@@ -7,6 +7,7 @@ An experiment is a function of a Notebook, read from top to bottom:
         book.say("What is asked, and what cannot be compared.")
         with book.stage("fit MaxEnt"):
             ...
+        scores = book.kept("a long fit", lambda stage: [...])      # --resume goes on after it
         book.figure(fig, "grid_marginals", "How often each cell is passed.")
         book.table("methods", {"method": "", "valid": ".1%"}, [("MaxEnt", 0.31)])
 
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 
 from xmen.errors import StorageError
+from xmen.experiments.stages import Stages
 from xmen.files import write_whole
 from xmen.progress.monitor import Callback
 from xmen.storage.sealing import check_seal, sealed_json
@@ -130,7 +132,7 @@ class Notebook:
     """Where an experiment writes what it shows; `folder` gets the figures.
 
     `quick` asks for the same code on less of everything; `data` is a folder of the user's, for experiments that
-    take one.
+    take one. `resume` takes up what a run that was stopped has kept.
     """
 
     def __init__(
@@ -142,11 +144,14 @@ class Notebook:
         seed: int = 0,
         data: Path | None = None,
         tell: Tell | None = None,
+        resume: bool = False,
     ) -> None:
         self.folder, self.quick, self.seed, self.data = folder, quick, seed, data
         self.record = Findings(name, quick, seed, None if data is None else str(data))
         self._tell: Tell = tell or (lambda stage, share: None)
         self._began = time.perf_counter()
+        asked = [quick, seed, self.record.data]
+        self._stages = Stages(folder / f"{name}.stages.json", asked, resume)
 
     def title(self, text: str) -> None:
         """The headline."""
@@ -173,6 +178,17 @@ class Notebook:
         self.record.times[label] = self.record.times.get(label, 0.0) + time.perf_counter() - began
         self._tell(label, 1.0)
 
+    def kept(self, label: str, work: Callable[[Stage], Any]) -> Any:
+        """A long stage that finds plain numbers, texts and lists; a run that resumes does not do it again."""
+        done = self._stages.get(label)
+        if done is None:
+            with self.stage(label) as stage:
+                found = _plain(work(stage))
+            self._stages.keep(label, [found, self.record.times[label]])
+            return found
+        found, self.record.times[label] = done
+        return found
+
     def figure(self, figure: Figure, name: str, caption: str, *, timed: bool = False) -> None:
         """Save a figure as `name`.png and close it."""
         import matplotlib.pyplot as plt
@@ -195,6 +211,7 @@ class Notebook:
         """Write the record beside the figures, and return it."""
         self.record.times["all"] = time.perf_counter() - self._began
         self.record.write(self.folder / f"{self.record.name}.json")
+        self._stages.forget()
         return self.record
 
 

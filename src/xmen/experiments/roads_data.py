@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from xmen.errors import FileFormatError, XmenError
 from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
 
-FILES = ("transit.npy", "edge.txt", "node.txt", "train_CV0_size1000.csv", "train_CV0_size10000.csv", "test_CV0.csv")
+TRIPS = ("path", "train_CV0_size1000", "train_CV0_size10000", "test_CV0")
+FILES = ("transit.npy", "edge.txt", "node.txt", *(f"{name}.csv" for name in TRIPS))
 CLASSES = ("primary", "secondary", "tertiary", "residential", "unclassified")
 TURNS = (*(f"direction {k}" for k in (1, 2, 3)), "around", *(f"direction {k}" for k in (5, 6, 7)))
 FEATURES = ("length (100 m)", "links", *TURNS, *CLASSES)
@@ -32,9 +34,22 @@ class City:
 
     def trips(self, name: str, most: int | None = None) -> list[Trajectory]:
         """The trips of one file, the first `most` of them."""
+        return [self.network.along(list(route)) for route in self._routes(name)[:most]]
+
+    def all_training_trips(self) -> list[Trajectory]:
+        """All trips that are not among the test trips, in the order of the file; equal trips count one by one."""
+        tested = Counter(self._routes("test_CV0"))
+        training = []
+        for route in self._routes("path"):
+            if tested[route] > 0:
+                tested[route] -= 1
+            else:
+                training.append(self.network.along(list(route)))
+        return training
+
+    def _routes(self, name: str) -> list[tuple[int, ...]]:
         with (self.folder / f"{name}.csv").open(newline="") as stream:
-            paths = [[int(link) for link in row["path"].split("_")] for row in csv.DictReader(stream)]
-        return [self.network.along(path) for path in paths[:most]]
+            return [tuple(int(link) for link in row["path"].split("_")) for row in csv.DictReader(stream)]
 
     def features(self, per_link: bool = False, per_transition: bool = False) -> csr_matrix:
         """Length, number and class of the link that is entered, and the turn; and one column per link or transition."""

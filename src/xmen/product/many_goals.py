@@ -55,7 +55,7 @@ class Trips:
 
 
 Reweigh: TypeAlias = Callable[[slice | NDArray[np.int64], Floats], Floats]
-"""From the pairs of a goal and their log z to the weights of these pairs."""
+"""From the pairs of one goal or of goals in a row, and their log z, to the weights of these pairs."""
 
 
 class Solved(NamedTuple):
@@ -175,6 +175,8 @@ class ManyGoals:
             weights = trips.weight[pairs]
             if reweigh is not None:
                 its = [its for (_, its, _), sure in zip(batch, certain, strict=True) if sure]
+                if certain.all():  # all at once, as they stand in a row
+                    its = [slice(its[0].start, its[-1].stop)]
                 weights = np.concatenate([reweigh(one, log_z[one]) for one in its])
             q = np.zeros_like(z)
             np.add.at(q, (origin, column), weights / z[origin, column])
@@ -213,8 +215,8 @@ class ManyGoals:
                     out[pairs] = (weighed @ (x[product.source] * goal.z[product.target][:, None])).T
         return out, left
 
-    def greedy(self, log_weight: Floats, most: int) -> list[NDArray[np.int64]]:
-        """The world edges of each pair's greedy walk: the likeliest move at every node, never to a state again.
+    def greedy(self, log_weight: Floats, most: int, revisits: bool = True) -> list[NDArray[np.int64]]:
+        """The world edges of each pair's greedy walk: the likeliest move at every node; or none to a state again.
 
         At most `most` moves; a walk that runs into a dead end, or whose goal could not be served, stops there.
         """
@@ -230,7 +232,7 @@ class ManyGoals:
                 ends[goal.nodes] = True
                 for pair in range(goal.pairs.start, goal.pairs.stop) if goal.certain else ():
                     taken = trip_kernels.greedy(
-                        indptr, product.target, product.state, weight, goal.z, ends, trips.origin[pair], most
+                        indptr, product.target, product.state, weight, goal.z, ends, trips.origin[pair], most, revisits
                     )
                     out[pair] = product.edge[taken]
         return out

@@ -43,8 +43,10 @@ def walk(indptr: Any, target: Any, weight: Any, z: Any, ends: Any, origins: Any,
 
 
 @compiled
-def greedy(indptr: Any, target: Any, state: Any, weight: Any, z: Any, ends: Any, origin: int, most: int) -> Any:
-    """One walk from the origin that takes the edge of the largest weight[e] z[target] to a state not seen yet."""
+def greedy(
+    indptr: Any, target: Any, state: Any, weight: Any, z: Any, ends: Any, origin: int, most: int, revisits: bool
+) -> Any:
+    """One walk from the origin by the edges of the largest weight[e] z[target], to states not seen yet unless told."""
     taken = np.empty(most, dtype=np.int64)
     seen = np.empty(most + 1, dtype=np.int64)
     node, n = origin, 0
@@ -55,7 +57,7 @@ def greedy(indptr: Any, target: Any, state: Any, weight: Any, z: Any, ends: Any,
             value = weight[e] * z[target[e]]
             if value > best:
                 fresh = True
-                for i in range(n + 1):
+                for i in range(0 if revisits else n + 1):
                     if seen[i] == state[target[e]]:
                         fresh = False
                         break
