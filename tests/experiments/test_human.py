@@ -10,12 +10,22 @@ import numpy as np
 import pytest
 
 import xmen as xm
-from xmen.experiments import human, human_heldout, reproduce
+from xmen.experiments import human, human_gap, human_heldout, reproduce
 from xmen.experiments.human import shortest_length
 from xmen.experiments.human_heldout import HELD_OUT, HeldOut, leave_one_out
 from xmen.experiments.human_paths import as_trajectory, path_cells, read_drawings
-from xmen.experiments.human_tasks import CHOKE, DRAWN_MOVES, OBSTACLES, choke_task, drawn_task
+from xmen.experiments.human_tasks import (
+    BEFORE_GAP,
+    CHOKE,
+    DRAWN_MOVES,
+    GAP,
+    GAP_OBSTACLES,
+    OBSTACLES,
+    choke_task,
+    drawn_task,
+)
 from xmen.experiments.methods import ALL, Effort, fit_all, fit_one, valid_probability
+from xmen.experiments.notebook import Notebook
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data" / "human_obstacle"
 
@@ -208,11 +218,14 @@ def in_haste(name, book, maxent_l2):
 
 def test_same_seed_same_files(tmp_path, monkeypatch):
     monkeypatch.setattr(human_heldout, "settings_of", in_haste)
+    monkeypatch.setattr(human, "BUDGET", (0.2, 0.2))
     folder = write_drawings(tmp_path / "drawn", n=4)
     first, second = (reproduce("human", tmp_path / name, quick=True, data=folder) for name in ("one", "two"))
-    assert (first.tables, first.paragraphs, first.settings) == (second.tables, second.paragraphs, second.settings)
+    untimed = [[table for table in record.tables if not table.timed] for record in (first, second)]
+    assert untimed[0] == untimed[1]
+    assert (first.paragraphs, first.settings) == (second.paragraphs, second.settings)
     files = [picture.file for picture in first.pictures]
-    assert len(files) == len(set(files)) == 6
+    assert len(files) == len(set(files)) == 7
     for file in files:
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
     tables = {table.title: table for table in first.tables}
@@ -222,6 +235,23 @@ def test_same_seed_same_files(tmp_path, monkeypatch):
             assert (row[2] == 1.0 and row[3] == pytest.approx(1.0)) == keeps
     assert [row[-1] for row in tables["choke point: all methods"].rows] == [1.0] * 7  # shortest, all of them
     assert [row[2] for row in tables["choke point with four moves"].rows][-1] == 1.0
+    for row in tables["choke point: equal time"].rows:
+        assert (row[3] == pytest.approx(1.0)) == row[0].startswith("X-MEN")
+
+
+def test_the_run_rule_makes_them_go_up_first(tmp_path):
+    book = Notebook("human", tmp_path, quick=True)
+    human_gap.gap(book)
+    (table,) = book.record.tables
+    kept, maxent, free = ([*row[1:]] for row in table.rows)
+    assert kept == pytest.approx([1.0, 1.0])
+    assert all(p < 0.9 for p in (*free, *maxent))
+    # By hand: every move to the right into the gap that follows a move to the right is the first of four in a row.
+    task = choke_task(0, obstacles=GAP_OBSTACLES, choke=GAP)
+    for tau in task.demos:
+        cells = [task.grid.cell(state) for state in tau.states]
+        before = cells.index(BEFORE_GAP)
+        assert cells[before : before + 6] == [(3, 3), (3, 4), (4, 4), (5, 4), (6, 4), (6, 5)]
 
 
 def test_without_data_the_report_says_how_to_give_some(tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ from xmen.constraints.shares import share
 from xmen.engines.choose import distribution
 from xmen.engines.distribution import Distribution
 from xmen.events import at
+from xmen.experiments.methods import probability
 from xmen.experiments.notebook import Notebook
 from xmen.plots import canvas
 from xmen.rewards import Floats
@@ -86,7 +87,7 @@ def run(book: Notebook) -> None:
         for name, d in found.items():
             mode = d.mode()
             keeps = min(1.0, np.exp(d.log_partition() - free))
-            row = (name, counts[name], keeps, on_the_right(d, reward), d.score(mode), d.log_prob(mode))
+            row = (name, counts[name], keeps, probability(d, visit(grid.at(*RIGHT))), d.score(mode), d.log_prob(mode))
             rows.append((*row, _shaded(grid, mode)))
 
     with book.stage("no list of forbidden cells is this rule"):
@@ -143,15 +144,6 @@ def reward_of(grid: GridWorld) -> Floats:
 def count_trajectories(grid: GridWorld, rule: Constraint | None) -> int:
     """How many there are: Z without a reward, where chance plays no part."""
     return round(float(np.exp(distribution(grid, rule, None).log_partition())))
-
-
-def on_the_right(d: Distribution, reward: Floats) -> float:
-    """The probability of passing the block's height on the right."""
-    grid = d.world
-    assert isinstance(grid, GridWorld)
-    passing = visit(grid.at(*RIGHT))
-    both = passing if d.constraint is None else d.constraint & passing
-    return float(np.exp(distribution(grid, both, reward).log_partition() - d.log_partition()))
 
 
 def strictest_cell_rule(d: Distribution, reward: Floats) -> tuple[Distribution, int, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,14 +16,13 @@ from xmen.engines.choose import distribution
 from xmen.engines.exact import ExactDistribution
 from xmen.experiments import grid_figures as figures
 from xmen.experiments.grid_maps import MARKOV, MEMORY, ONE_TRIANGLE, GridMap
-from xmen.experiments.methods import ALL, Effort, fit_all, fit_one, noticed, valid_probability
+from xmen.experiments.methods import ALL, Effort, fit_all, fit_one, fit_within, noticed, valid_probability
 from xmen.experiments.notebook import Notebook
 from xmen.learners.base import Learner
 from xmen.learners.resampling import resample
 from xmen.learners.xmen import XMEN
 from xmen.machines.release import release
 from xmen.product.listing import list_walks
-from xmen.progress.monitor import Callback
 from xmen.registry import LOOKS
 from xmen.rewards import Floats
 from xmen.worlds.grid import MOVES
@@ -284,11 +282,6 @@ def sweep_demonstrations(book: Notebook, cases: Mapping[str, Case]) -> figures.S
     return found
 
 
-def until(seconds: float) -> Callback:
-    """Stops a fit when its time is up."""
-    return lambda record: record.seconds >= seconds
-
-
 def sweep_time(book: Notebook, case: Case, effort: Effort) -> dict[str, list[tuple[float, float, float]]]:
     """(seconds, P(valid), held-out log-likelihood) of fits that are stopped when their time is up."""
     budgets = book.pick((0.03, 0.1, 0.3, 1.0), (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0))
@@ -297,13 +290,9 @@ def sweep_time(book: Notebook, case: Case, effort: Effort) -> dict[str, list[tup
     with book.stage("sweep the training time") as stage:
         for i, key in enumerate(ALL):
             for budget in budgets:
-                began = time.perf_counter()
-                with noticed():
-                    model = fit_one(
-                        key, case.map.world, case.map.rules, None, case.demos, seed=book.seed, effort=long,
-                        callback=until(budget),
-                    )  # fmt: skip
-                seconds = time.perf_counter() - began
+                model, seconds = fit_within(
+                    budget, key, case.map.world, case.map.rules, None, case.demos, seed=book.seed, effort=long
+                )
                 valid, likelihood = valid_probability(model, case.map.rules), model.score(case.held_out)
                 found.setdefault(key, []).append((seconds, valid, likelihood))
                 if seconds < budget:  # it was done before its time was up

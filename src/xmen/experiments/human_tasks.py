@@ -26,6 +26,9 @@ from xmen.worlds.trajectory import Trajectory
 SIZE = 10
 OBSTACLES = ((2, 2), (3, 6), (2, 6), (4, 5), (6, 3), (7, 3), (7, 2), (7, 6), (6, 8))
 CHOKE = (5, 4)
+GAP = (4, 4)  # a choke point in a gap that takes three moves to the right: the move before has to be up
+GAP_OBSTACLES = ((4, 3), (5, 3), (4, 5), (5, 5), (4, 2), (5, 6), (1, 7), (8, 1))
+BEFORE_GAP = (3, 3)  # and from here it is
 N_DEMOS = 10
 BESIDE, RIGHT = -0.8, 0.6  # what the made-up demonstrators value: room to obstacles, the right-hand side
 
@@ -61,7 +64,13 @@ class HumanTask:
         return [str(part.name) for part in self.parts]
 
 
-def choke_task(seed: int, moves: Sequence[str] = ("up", "right"), horizon: int | None = None) -> HumanTask:
+def choke_task(
+    seed: int,
+    moves: Sequence[str] = ("up", "right"),
+    horizon: int | None = None,
+    obstacles: tuple[Cell, ...] = OBSTACLES,
+    choke: Cell = CHOKE,
+) -> HumanTask:
     """Corner to corner around obstacles, through a choke point, with at most three equal moves in a row.
 
     The demonstrations are the same for all `moves`: shortest valid paths, drawn at random with weights for room
@@ -69,12 +78,12 @@ def choke_task(seed: int, moves: Sequence[str] = ("up", "right"), horizon: int |
     """
     grid = GridWorld(SIZE, SIZE, start=(0, 0), goal=(SIZE - 1, SIZE - 1), moves=moves, horizon=horizon)
     rules = (
-        never(grid.at(*OBSTACLES)).named("never on an obstacle"),
-        visit(grid.at(CHOKE)).named("through the choke point"),
+        never(grid.at(*obstacles)).named("never on an obstacle"),
+        visit(grid.at(choke)).named("through the choke point"),
         (longest_repeat() <= 3).named("at most three equal moves in a row"),
     )
     y, x = np.divmod(np.arange(grid.n_states), grid.width)
-    near = {(a + dx, b + dy) for a, b in OBSTACLES for dx, dy in MOVES.values()}
+    near = {(a + dx, b + dy) for a, b in obstacles for dx, dy in MOVES.values()}
     beside = np.array([grid.cell(state) in near for state in range(grid.n_states)])
     per_state = np.column_stack([beside, (x - y) / (SIZE - 1), np.eye(grid.n_states)])
     per_move = np.repeat(np.eye(grid.n_actions)[None], grid.n_states, axis=0)
@@ -84,11 +93,11 @@ def choke_task(seed: int, moves: Sequence[str] = ("up", "right"), horizon: int |
     if tuple(moves) == ("up", "right"):
         demos = distribution(grid, rules, features @ truth, engine="exact").sample(N_DEMOS, seed=seed)
     else:
-        demos = choke_task(seed).demos
+        demos = choke_task(seed, obstacles=obstacles, choke=choke).demos
         index = [grid.moves.index(move) for move in ("up", "right")]
         demos = [Trajectory(tau.states, [index[action] for action in tau.actions]) for tau in demos]
     names = f"beside an obstacle; x - y; one per cell ({grid.n_states}); one per move ({grid.n_actions})"
-    return HumanTask(grid, rules, features, names, demos, OBSTACLES, CHOKE, truth)
+    return HumanTask(grid, rules, features, names, demos, obstacles, choke, truth)
 
 
 def drawn_task(folder: Path) -> HumanTask:

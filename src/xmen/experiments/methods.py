@@ -6,6 +6,7 @@ looks for cells and moves that the demonstrator must have been forbidden. All ar
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ from xmen.baselines.constraint_inference import ConstraintInference
 from xmen.baselines.maxent import MaxEntIRL
 from xmen.baselines.relative_entropy import RelativeEntropyIRL
 from xmen.baselines.rollouts import read_policy
+from xmen.engines.choose import answering
+from xmen.engines.distribution import Distribution, as_constraint
+from xmen.engines.settings import EngineSettings
 from xmen.errors import InfeasibleError, XmenError
 from xmen.experiments.notebook import Notebook
 from xmen.learners.base import Learner, Rules
@@ -156,6 +160,25 @@ def fit_one(
     return learner.fit(demos)
 
 
+def fit_within(
+    seconds: float,
+    name: str,
+    world: MDP,
+    rules: Rules,
+    features: ArrayLike | None,
+    demos: Sequence[Trajectory],
+    *,
+    seed: int,
+    effort: Effort,
+) -> tuple[Learner, float]:
+    """A fit that is stopped when its time is up, and the seconds it took; fewer, where it was done before."""
+    began = time.perf_counter()
+    with noticed():
+        callback: Callback = lambda record: record.seconds >= seconds  # noqa: E731
+        model = fit_one(name, world, rules, features, demos, seed=seed, effort=effort, callback=callback)
+    return model, time.perf_counter() - began
+
+
 def sampling_policy(world: MDP, features: ArrayLike | None, demos: Iterable[Trajectory]) -> Floats:
     """A policy that rollouts are worth following: MaxEnt's expected choices, and some uniform ones; (S, A).
 
@@ -170,12 +193,19 @@ def sampling_policy(world: MDP, features: ArrayLike | None, demos: Iterable[Traj
 
 
 def valid_probability(model: Learner, rules: Rules) -> float:
-    """The probability that a trajectory of the model keeps the rules, exact: exp(log Z under them - log Z)."""
+    """The probability that a trajectory of the model keeps the rules, exact."""
+    return probability(model.distribution(), rules)
+
+
+def probability(d: Distribution, rules: Rules) -> float:
+    """The probability that a trajectory keeps these rules too, exact: exp(log Z under them as well - log Z)."""
+    more = as_constraint(rules)
+    both = more if d.constraint is None else d.constraint if more is None else d.constraint & more
     try:
-        kept = model.distribution(also=rules).log_partition()
+        kept = answering(d.law.under(both), EngineSettings(engine="exact")).log_partition()
     except InfeasibleError:
         return 0.0
-    return min(1.0, float(np.exp(kept - model.distribution().log_partition())))
+    return min(1.0, float(np.exp(kept - d.log_partition())))
 
 
 @contextmanager
