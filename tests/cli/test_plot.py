@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 import xmen as xm
 from cli.commands import report, run
-from xmen.cli._marks import event_states, grid_marks, node_places
+from xmen.answers.marks import event_states, grid_marks, node_places
 from xmen.cli._pictures import pictures_of
 from xmen.cli._subject import open_source
 from xmen.problem import read_problem

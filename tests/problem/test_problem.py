@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import xmen as xm
 import xmen.problem
 from problem.files import GRID, assert_same
-from xmen.cli._learners import Choice, make_learner
+from xmen.answers.learners import Choice, make_learner
 from xmen.constraints.text import parse_event
 from xmen.problem import Problem, Settings, read_problem, write_problem
 from xmen.problem._rewards import goal_distance

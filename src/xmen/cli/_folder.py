@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xmen.cli._names import named_features
+from xmen.answers.names import named_features
 from xmen.errors import StorageError, XmenError
 from xmen.files import half_written
 from xmen.learners.base import Learner

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from xmen.cli._marks import event_states, grid_marks, node_places
-from xmen.cli._names import named_features
+from xmen.answers.marks import event_states, grid_marks, node_places
+from xmen.answers.names import named_features
 from xmen.cli._subject import Subject
 from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Distribution

@@ -193,7 +193,7 @@ def fit(
 
     Example:  xmen fit grid.toml --out model --l2 0.01
     """
-    from xmen.cli._learners import Choice
+    from xmen.answers.learners import Choice
     from xmen.cli.fit import run_fit
     from xmen.cli.plan import read_promise
 

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from xmen.cli._names import named_features, with_names
+from xmen.answers.checking import (
+    check_demonstrations,
+    check_promise,
+    check_rules,
+    count_text,
+    learning_notes,
+    share_text,
+)
 from xmen.cli._output import MISTAKE, NO, YES, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._subject import open_problem
-from xmen.engines.distribution import Distribution
-from xmen.engines.exact import ExactDistribution
-from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
-from xmen.methods import identify
-from xmen.methods.demonstrations import gather
-from xmen.policies.explanation import explain
-from xmen.policies.planning import make_game
-from xmen.problem import Problem
-from xmen.product.inference import pass_messages
-from xmen.rewards.features import read_features
-from xmen.worlds import Trajectory
-from xmen.worlds.edge_weights import EdgeWeights
 
 MOST_SHOWN = 5  # demonstrations in detail; --json has all of them
-MOST_COUNTED = 2.0**53  # above this a float no longer holds every whole number
 
 
 def run_check(path: Path, demos: Path | None, as_json: bool) -> int:
@@ -57,128 +47,6 @@ def run_check(path: Path, demos: Path | None, as_json: bool) -> int:
     return MISTAKE if report["feasible"] is None or missing else YES
 
 
-def check_rules(problem: Problem) -> tuple[dict[str, Any], Distribution | None]:
-    """Whether some trajectory keeps all rules: True, False with the conflict, or None when no engine could tell."""
-
-    try:
-        d = problem.distribution(engine="auto")
-    except InfeasibleError as error:
-        return {"feasible": False, "conflict": list(error.conflict), "message": str(error)}, None
-    except EngineError as error:
-        return {"feasible": None, "message": str(error)}, None
-    report = {"feasible": True, "engine": d.engine, "message": d.reason, "sizes": d.sizes()}
-    logs = {"valid": log_count(d)}
-    if logs["valid"] is not None:
-        try:
-            logs["possible"] = log_count(Problem(problem.world, settings=problem.settings).distribution(engine="exact"))
-        except ProductTooLargeError:
-            logs["possible"] = None
-    counted: dict[str, Any] = {name: _whole(log) for name, log in logs.items()}
-    if any(count == math.inf for count in counted.values()):  # more than a float can hold
-        counted["log10"] = {name: None if log is None else log / math.log(10) for name, log in logs.items()}
-    return {**report, "trajectories": counted}, d
-
-
-def check_promise(problem: Problem, feasible: bool | None) -> dict[str, Any]:
-    """Whether a policy can keep all rules surely, whatever chance does; None where that is too large to tell."""
-    if feasible is not None and problem.world.deterministic and np.count_nonzero(problem.world.start) == 1:
-        # Nothing is left to chance: what can be kept can be kept surely.
-        return {"sure": feasible, "best": float(feasible), **({} if feasible else {"message": "see the conflict"})}
-    try:
-        why = explain(make_game(problem.world, problem.constraint, problem.settings.max_nodes))
-    except EngineError as error:
-        return {"sure": None, "message": str(error)}
-    if why is None:
-        return {"sure": True, "best": 1.0}
-    return {"sure": False, "best": why.best, "message": str(why), "dropping": list(why.dropping)}
-
-
-def log_count(d: Distribution) -> float | None:
-    """The log of the number of valid trajectories, None where the engine cannot count.
-
-    The same dynamic program as log Z, with weight 1 for every edge whatever its probability.
-    """
-    if not isinstance(d, ExactDistribution):
-        return None
-    return float(pass_messages(d.product, EdgeWeights.counting(d.world)).log_partition)
-
-
-def _whole(log: float | None) -> float | None:
-    """The number whose log is given: whole up to 2^53, a float above, inf where that is too small for it."""
-    if log is None:
-        return None
-    if log < math.log(MOST_COUNTED):
-        return round(math.exp(log))
-    return math.exp(log) if log < math.log(sys.float_info.max) else math.inf
-
-
-def learning_notes(problem: Problem, d: Distribution, demos: list[Trajectory]) -> list[str]:
-    """Weights that no demonstrations could tell, and weights that these demonstrations leave without an optimum."""
-
-    array, names = named_features(problem)
-    if array is None or not isinstance(d, ExactDistribution) or array.shape[2] > identify.MOST_FEATURES:
-        return []
-    features = read_features(array, problem.world)
-    notes = []
-    basis = identify.unidentified(d, features)
-    if len(basis):
-        text = identify.describe_unidentified(basis)
-        notes.append(f"no demonstrations could tell these weights: {text}. Drop features, or fit with --l2.")
-    if demos:
-        gathered = gather(problem.world, problem.constraint, demos)
-        which = identify.unbounded(d, features, gathered, problem.settings.discount)
-        if which:
-            text = identify.name_features(which)
-            notes.append(
-                f"every demonstration has the least or the most possible of {text}: the best weight is infinite. "
-                "Fit with --l2, or add demonstrations."
-            )
-    return [with_names(note, names) for note in notes]
-
-
-def check_demonstrations(problem: Problem, demos: list[Trajectory]) -> dict[str, Any]:
-    """Every rule that a demonstration breaks, and the position from which on nothing could save it."""
-    found = [violation for index, demo in enumerate(demos) for violation in _violations(problem, index, demo)]
-    valid = len(demos) - len({violation["demonstration"] for violation in found})
-    return {
-        "file": str(problem.demonstrations),
-        "number": len(demos),
-        "valid": valid,
-        "share": valid / len(demos),
-        "broken": count_broken(found),
-        "violations": found,
-    }
-
-
-def count_broken(violations: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each broken rule (None: the world), how many demonstrations break it and the first of them."""
-    grouped: dict[str | None, list[dict[str, Any]]] = {}
-    for violation in violations:
-        grouped.setdefault(violation["constraint"], []).append(violation)
-    return [
-        {
-            "constraint": name,
-            "demonstrations": len(found),
-            "first": found[0]["demonstration"],
-            "position": found[0]["position"],
-        }
-        for name, found in sorted(grouped.items(), key=lambda item: -len(item[1]))
-    ]
-
-
-def _violations(problem: Problem, index: int, demo: Trajectory) -> list[dict[str, Any]]:
-    impossible = problem.world.problem(demo)
-    if impossible is not None:
-        position, message = impossible
-        return [{"demonstration": index, "constraint": None, "position": position, "message": message}]
-    explained = [(name, rule.explain(demo)) for name, rule in problem.rules.items()]
-    return [
-        {"demonstration": index, "constraint": name, "position": violation.position, "message": str(violation)}
-        for name, violation in explained
-        if violation is not None
-    ]
-
-
 def _print(report: dict[str, Any]) -> None:
     facts = {"rules": "; ".join(report["rules"]) or "none"}
     if report["feasible"]:
@@ -195,9 +63,9 @@ def _print(report: dict[str, Any]) -> None:
     facts["sure policy"] = _promise_text(report["policy"])
     counted = report.get("trajectories", {})
     if counted.get("valid") is not None:
-        facts["trajectories"] = f"{_count_text(counted, 'valid')} are valid"
+        facts["trajectories"] = f"{count_text(counted, 'valid')} are valid"
         if counted.get("possible"):
-            facts["trajectories"] += f", {_share_text(counted)} of {_count_text(counted, 'possible')} possible ones"
+            facts["trajectories"] += f", {share_text(counted)} of {count_text(counted, 'possible')} possible ones"
     demos = report.get("demonstrations")
     if demos and "missing" in demos:
         facts["demonstrations"] = f"not checked: {demos['file']} is missing"
@@ -238,36 +106,3 @@ def _print_violations(demos: dict[str, Any]) -> None:
         (one["demonstration"], one["constraint"] or f"the world: {one['message']}", one["position"]) for one in shown
     ]
     print_table(title, ["demonstration", "rule", "lost at position"], rows)
-
-
-def _count_text(counted: dict[str, Any], name: str) -> str:
-    """The number: whole, or rounded, or as a power of ten that no float holds.
-
-    >>> _count_text({"valid": 12_345}, "valid")
-    '12,345'
-    >>> _count_text({"valid": math.inf, "log10": {"valid": 2411.3}}, "valid")
-    'about 2.0e+2411'
-    """
-    count = counted[name]
-    if count == math.inf:
-        return f"about {_power_text(counted['log10'][name])}"
-    return f"{count:,}" if isinstance(count, int) else f"about {count:.3g}"
-
-
-def _share_text(counted: dict[str, Any]) -> str:
-    """The share of the valid among the possible in per cent, also where it is smaller than any float.
-
-    >>> _share_text({"valid": 1, "possible": 8})
-    '12 %'
-    >>> _share_text({"valid": math.inf, "possible": math.inf, "log10": {"valid": 1000.0, "possible": 2000.5}})
-    '3.2e-999 %'
-    """
-    if "log10" not in counted:
-        return f"{100 * counted['valid'] / counted['possible']:.2g} %"
-    percent = counted["log10"]["valid"] - counted["log10"]["possible"] + 2
-    return f"{10**percent:.2g} %" if percent > -300 else f"{_power_text(percent)} %"
-
-
-def _power_text(log10: float) -> str:
-    whole, rest = divmod(log10, 1)
-    return f"{min(10**rest, 9.9):.1f}e{int(whole):+d}"

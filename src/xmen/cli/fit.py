@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from xmen.answers.checking import check_demonstrations
+from xmen.answers.learners import Choice, make_learner
+from xmen.answers.names import named_features, with_names
 from xmen.baselines.constraint_inference import ConstraintInference
 from xmen.cli._folder import LAST_STATE, claim, continued, put_away, release, save_model
-from xmen.cli._learners import Choice, bar_length, check_choice, make_learner
-from xmen.cli._names import named_features, with_names
+from xmen.cli._learners import bar_length, check_choice
 from xmen.cli._output import STOPPED, YES, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._progress import FitProgress
 from xmen.cli._subject import open_problem
-from xmen.cli.check import check_demonstrations
 from xmen.errors import InvalidDemonstrationError
 from xmen.learners.base import Learner
 from xmen.methods.table import read_method

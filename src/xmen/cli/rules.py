@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from xmen.cli._names import named_features
+from xmen.answers.names import named_features
 from xmen.cli._output import YES, check_target, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._subject import open_problem
 from xmen.cli.plot import DPI, SUFFIXES
