@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -251,6 +251,9 @@ class Anytime(Event):
 class _Joined(Event):
     parts: tuple[Event, ...]
 
+    operator: ClassVar[str]
+    decisive: ClassVar[bool]  # what one part that is so makes of the whole
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", levels_above(self.parts, MOST_LEVELS, "event"))
 
@@ -258,40 +261,31 @@ class _Joined(Event):
         for part in self.parts:
             part.check_world(world)
 
-    def _text(self, operator: str) -> str:
-        return join_texts([f"({p})" if isinstance(p, _Joined) else str(p) for p in self.parts], operator)
+    def holds(self, states: Ints, actions: Ints) -> Bools:
+        held = [part.holds(states, actions) for part in self.parts]
+        joined: Bools = np.any(held, axis=0) if self.decisive else np.all(held, axis=0)
+        return joined
+
+    def holds_without_action(self) -> bool | None:
+        sure = [part.holds_without_action() for part in self.parts]
+        return self.decisive if self.decisive in sure else None if None in sure else not self.decisive
+
+    def __str__(self) -> str:
+        return join_texts([f"({p})" if isinstance(p, _Joined) else str(p) for p in self.parts], self.operator)
 
 
 @dataclass(frozen=True, repr=False)
 class AllOf(_Joined):
     """All parts hold at this position."""
 
-    def holds(self, states: Ints, actions: Ints) -> Bools:
-        both: Bools = np.all([part.holds(states, actions) for part in self.parts], axis=0)
-        return both
-
-    def holds_without_action(self) -> bool | None:
-        sure = [part.holds_without_action() for part in self.parts]
-        return False if False in sure else None if None in sure else True
-
-    def __str__(self) -> str:
-        return self._text("&")
+    operator, decisive = "&", False
 
 
 @dataclass(frozen=True, repr=False)
 class AnyOf(_Joined):
     """At least one part holds at this position."""
 
-    def holds(self, states: Ints, actions: Ints) -> Bools:
-        either: Bools = np.any([part.holds(states, actions) for part in self.parts], axis=0)
-        return either
-
-    def holds_without_action(self) -> bool | None:
-        sure = [part.holds_without_action() for part in self.parts]
-        return True if True in sure else None if None in sure else False
-
-    def __str__(self) -> str:
-        return self._text("|")
+    operator, decisive = "|", True
 
 
 @dataclass(frozen=True, repr=False)

@@ -45,7 +45,7 @@ def test_a_lost_machine_is_noticed_at_once():
 
 def test_states_that_nothing_can_tell_apart_are_merged():
     wasteful = monitor(0, lambda q, row: (q + 2) % 8 | row[0], lambda q: q & 1, [at(1)])
-    assert isinstance(wasteful._rows, SettledMachine)
+    assert isinstance(wasteful.machine, SettledMachine)
     reached, queue = set(), [wasteful.start()]
     while queue:
         state = queue.pop()
@@ -59,7 +59,7 @@ def test_states_that_nothing_can_tell_apart_are_merged():
 
 def test_counting_without_end_is_allowed():
     counter = monitor(0, lambda n, row: n + row[0], lambda n: n == 2, [at(1)])
-    assert not isinstance(counter._rows, SettledMachine)
+    assert not isinstance(counter.machine, SettledMachine)
     assert counter.accepts(WALK)
     assert counter.explain(Trajectory([0], [])).position == 0
 

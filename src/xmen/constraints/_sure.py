@@ -7,13 +7,17 @@ no continuation can tell apart, and marks the two states in which the answer is 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xmen.constraints.occurrence import EventLeaf
 from xmen.constraints.verdict import Sure
+from xmen.events import Event
 
 MAX_STEPS = 4_096  # (state, row) pairs tried before a machine counts as too large to list
 
@@ -29,6 +33,31 @@ class RowMachine(Protocol):
 
     def accepting(self, state: Any) -> bool:
         """Whether the trajectory may end here; `state` is never a `Sure` one."""
+
+
+@dataclass(frozen=True, repr=False)
+class RowLeaf(EventLeaf):
+    """A leaf whose machine is a row machine over the events it watches."""
+
+    watched: tuple[Event, ...]
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return self.watched
+
+    @property
+    @abstractmethod
+    def machine(self) -> RowMachine:
+        """The machine, settled where that can be done."""
+
+    def start(self) -> Hashable:
+        return self.machine.start()
+
+    def step(self, state: Hashable, symbol: int) -> Hashable:
+        return self.machine.step(state, symbol)
+
+    def accepting(self, state: Hashable) -> bool:
+        return self.machine.accepting(state)
 
 
 class SettledMachine:

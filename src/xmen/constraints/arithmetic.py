@@ -173,7 +173,7 @@ class LinearComparison(Leaf):
     op: str
     bound: int
     spelling: str | None = field(default=None, compare=False, kw_only=True)
-    name: str | None = field(default=None, kw_only=True)
+    _is_operator = True
 
     def __post_init__(self) -> None:
         most = sum(abs(c) * max(map(abs, term.bounds)) for c, term in self.terms)
@@ -236,10 +236,6 @@ class LinearComparison(Leaf):
 
     def _text(self) -> str:
         return self.spelling or f"{_form_text(self.terms, 0)} {self.op} {self.bound}"
-
-    @property
-    def _is_operator(self) -> bool:
-        return True
 
 
 @word("count(event)")

@@ -16,6 +16,7 @@ class Cardinality(HowMany):
 
     word: str = "exactly"
     k: int = 1
+    _is_operator = False
 
     @property
     def least(self) -> int:
@@ -27,10 +28,6 @@ class Cardinality(HowMany):
 
     def _text(self) -> str:
         return f"{self.word}({', '.join([str(self.k), *map(str, self.parts)])})"
-
-    @property
-    def _is_operator(self) -> bool:
-        return False
 
     def impossible(self) -> str:
         if self.least > len(self.parts):

@@ -19,11 +19,7 @@ from numpy.typing import NDArray
 from xmen.constraints.verdict import OPEN, Sure, combine
 from xmen.constraints.violation import Violation
 from xmen.errors import ConstraintError, MisuseError, TrajectoryError
-from xmen.events import (
-    EVENT_IS_NO_CONSTRAINT,
-    PRECEDENCE,
-    Event,
-)
+from xmen.events import EVENT_IS_NO_CONSTRAINT, PRECEDENCE, Event
 from xmen.trees import join_texts, levels_above
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
@@ -35,6 +31,7 @@ LONGEST_LABEL = 200
 MOST_LEVELS, MOST_BRACKETS = 204, 150  # inside one another: Python reads 200 brackets, and 1,000 calls
 
 
+@dataclass(frozen=True, repr=False)
 class Constraint(ABC):
     """A rule that a whole trajectory keeps or breaks.
 
@@ -50,9 +47,10 @@ class Constraint(ABC):
     (True, False)
     """
 
-    name: str | None
+    name: str | None = field(default=None, kw_only=True)
     levels = 0  # operators inside one another
     brackets = 0  # those of them that take brackets
+    _is_operator = False  # whether the bare text needs brackets inside another expression
 
     def __deepcopy__(self, memo: object) -> Self:
         return self  # nothing in it ever changes
@@ -86,7 +84,7 @@ class Constraint(ABC):
         """
         if not isinstance(name, str) or not name:
             raise ConstraintError(f"a constraint's name is a non-empty string; got {name!r}.")
-        return replace(self, name=name)  # type: ignore[type-var]
+        return replace(self, name=name)
 
     @property
     def label(self) -> str:
@@ -228,11 +226,6 @@ class Constraint(ABC):
     def __repr__(self) -> str:
         return str(self)
 
-    @property
-    def _is_operator(self) -> bool:
-        """Whether the bare text needs brackets inside another expression."""
-        return False
-
     def bracketed(self) -> str:
         """The text, in brackets where an operator around it would tear it apart."""
         return f"({self})" if self._is_operator and self.name is None else str(self)
@@ -284,7 +277,7 @@ class HowMany(Constraint):
     """Between `least` and `most` of the children hold: the one inner node."""
 
     parts: tuple[Constraint, ...]
-    name: str | None = field(default=None, kw_only=True)
+    _is_operator = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", levels_above(self.parts, MOST_LEVELS, "constraint"))
@@ -316,10 +309,6 @@ class HowMany(Constraint):
 
     def _text(self) -> str:
         return self._joined("&")
-
-    @property
-    def _is_operator(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True, repr=False)

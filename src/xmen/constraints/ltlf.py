@@ -19,9 +19,8 @@ from keyword import iskeyword
 from typing import TypeAlias
 
 from xmen.constraints._formula import NAME, RESERVED, TemporalFormula, read_formula
-from xmen.constraints._sure import RowMachine, settle
+from xmen.constraints._sure import RowLeaf, RowMachine, settle
 from xmen.constraints.constraint import Constraint
-from xmen.constraints.occurrence import EventLeaf
 from xmen.constraints.verdict import Sure
 from xmen.constraints.words import word
 from xmen.errors import ConstraintError
@@ -173,31 +172,16 @@ def _machine(formula: TemporalFormula, names: tuple[str, ...]) -> RowMachine:
 
 
 @dataclass(frozen=True, repr=False)
-class Ltlf(EventLeaf):
+class Ltlf(RowLeaf):
     """A temporal formula holds at position 0; bit i of a row is the i-th name in alphabetical order."""
 
     formula: TemporalFormula
     names: tuple[str, ...]
-    watched: tuple[Event, ...]
     spelling: str = field(compare=False)
-    name: str | None = field(default=None, kw_only=True)
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        return self.watched
 
     @cached_property
-    def _rows(self) -> RowMachine:
+    def machine(self) -> RowMachine:
         return _machine(self.formula, self.names)
-
-    def start(self) -> Hashable:
-        return self._rows.start()
-
-    def step(self, state: Hashable, symbol: int) -> Hashable:
-        return self._rows.step(state, symbol)
-
-    def accepting(self, state: Hashable) -> bool:
-        return self._rows.accepting(state)
 
     def _text(self) -> str:
         events = "".join(f", {name}={event}" for name, event in zip(self.names, self.watched, strict=True))
@@ -246,4 +230,4 @@ def ltlf(formula: str, /, **events: Event) -> Constraint:
     events = {unicodedata.normalize("NFKC", name): event for name, event in events.items()}  # as Python's keywords
     tree = read_formula(formula, events)
     names = tuple(sorted(tree.names()))
-    return Ltlf(tree, names, tuple(events[name] for name in names), formula)
+    return Ltlf(tuple(events[name] for name in names), tree, names, formula)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from xmen.constraints._sure import RowMachine, settle
+from xmen.constraints._sure import RowLeaf, RowMachine, settle
 from xmen.constraints.constraint import Constraint
-from xmen.constraints.occurrence import EventLeaf
 from xmen.errors import ConstraintError
 from xmen.events import Event, require_event
 
@@ -52,21 +51,15 @@ def _unhashable(what: str, value: object) -> ConstraintError:
 
 
 @dataclass(frozen=True, repr=False)
-class MonitorLeaf(EventLeaf):
+class MonitorLeaf(RowLeaf):
     """A user's own machine; it has no text form."""
 
     first: Hashable
     function: StepFunction
     accepts_state: Accepts
-    watched: tuple[Event, ...]
-    name: str | None = field(default=None, kw_only=True)
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        return self.watched
 
     @cached_property
-    def _rows(self) -> RowMachine:
+    def machine(self) -> RowMachine:
         given = _Given(self.first, self.function, self.accepts_state, len(self.watched))
         try:
             return settle(given, given.n_events)
@@ -74,15 +67,6 @@ class MonitorLeaf(EventLeaf):
             # Listing tries every row in every state. A user's function may refuse rows that never occur; if
             # it also refuses one that does, its own error is raised there.
             return given
-
-    def start(self) -> Hashable:
-        return self._rows.start()
-
-    def step(self, state: Hashable, symbol: int) -> Hashable:
-        return self._rows.step(state, symbol)
-
-    def accepting(self, state: Hashable) -> bool:
-        return self._rows.accepting(state)
 
     def _text(self) -> str:
         function = getattr(self.function, "__name__", "<lambda>")
@@ -141,4 +125,4 @@ def monitor(start: Hashable, step: StepFunction, accepts: Accepts, events: Itera
     if isinstance(events, Event) or not isinstance(events, Iterable):
         raise ConstraintError(f"{WHERE}: events is a list of events, such as [at(3)]; got {events!r}.")
     watched = tuple(require_event(event, WHERE) for event in events)
-    return MonitorLeaf(start, step, accepts, watched)
+    return MonitorLeaf(watched, start, step, accepts)

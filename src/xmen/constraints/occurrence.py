@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 
@@ -31,10 +31,14 @@ class EventLeaf(Leaf):
                 "Join several constraints instead."
             )
 
-    @property
-    @abstractmethod
+    @cached_property
     def events(self) -> tuple[Event, ...]:
-        """The events that the machine watches."""
+        """The events that the machine watches: those among its fields, in their order."""
+        values = [getattr(self, field.name) for field in fields(self)]
+        return tuple(value for value in values if isinstance(value, Event))
+
+    def start(self) -> Hashable:
+        return WAITING
 
     def symbols(self, states: Ints, actions: Ints) -> Ints:
         rows = np.zeros(states.shape, dtype=np.int64)
@@ -48,21 +52,10 @@ class EventLeaf(Leaf):
 
 
 @dataclass(frozen=True, repr=False)
-class _OneEvent(EventLeaf):
-    event: Event
-    name: str | None = field(default=None, kw_only=True)
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        return (self.event,)
-
-    def start(self) -> Hashable:
-        return WAITING
-
-
-@dataclass(frozen=True, repr=False)
-class Visit(_OneEvent):
+class Visit(EventLeaf):
     """The event happens at some position."""
+
+    event: Event
 
     def step(self, state: int, symbol: int) -> Hashable:
         return Sure.HOLDS if symbol else WAITING
@@ -75,8 +68,10 @@ class Visit(_OneEvent):
 
 
 @dataclass(frozen=True, repr=False)
-class Never(_OneEvent):
+class Never(EventLeaf):
     """The event happens at no position."""
+
+    event: Event
 
     def step(self, state: int, symbol: int) -> Hashable:
         return Sure.FAILS if symbol else WAITING
@@ -89,8 +84,10 @@ class Never(_OneEvent):
 
 
 @dataclass(frozen=True, repr=False)
-class Always(_OneEvent):
+class Always(EventLeaf):
     """The event happens at every position, the last one included."""
+
+    event: Event
 
     def step(self, state: int, symbol: int) -> Hashable:
         return WAITING if symbol else Sure.FAILS
@@ -116,14 +113,6 @@ class Before(EventLeaf):
 
     early: Event
     late: Event
-    name: str | None = field(default=None, kw_only=True)
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        return (self.early, self.late)
-
-    def start(self) -> Hashable:
-        return WAITING
 
     def step(self, state: int, symbol: int) -> Hashable:
         early, late = symbol & 1, symbol & 2
@@ -141,14 +130,10 @@ class Sequence(EventLeaf):
     """The events happen at strictly increasing positions; the state is how many have happened."""
 
     steps: tuple[Event, ...]
-    name: str | None = field(default=None, kw_only=True)
 
     @property
     def events(self) -> tuple[Event, ...]:
         return self.steps
-
-    def start(self) -> Hashable:
-        return 0
 
     def step(self, state: int, symbol: int) -> Hashable:
         done = state + (symbol >> state & 1)
@@ -172,13 +157,8 @@ class Response(EventLeaf):
     trigger: Event
     answer: Event
     within: int | None
-    name: str | None = field(default=None, kw_only=True)
 
     ANSWERED = -1
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        return (self.trigger, self.answer)
 
     def start(self) -> Hashable:
         return self.ANSWERED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -83,7 +83,7 @@ class StretchAtMost(Leaf):
 
     runs: Runs
     k: int
-    name: str | None = field(default=None, kw_only=True)
+    _is_operator = True
 
     def symbols(self, states: Ints, actions: Ints) -> Ints:
         return self.runs.symbols(states, actions)
@@ -107,17 +107,14 @@ class StretchAtMost(Leaf):
     def _text(self) -> str:
         return f"{self.runs} <= {self.k}"
 
-    @property
-    def _is_operator(self) -> bool:
-        return True
 
-
+@dataclass(frozen=True, repr=False)
 class VisitedStates(Leaf):
     """What `no_revisit` and its relaxations read: the state where the event holds, `ELSEWHERE` where it does not."""
 
-    ELSEWHERE: ClassVar = -1
-
     event: Event
+
+    ELSEWHERE: ClassVar = -1
 
     def symbols(self, states: Ints, actions: Ints) -> Ints:
         return np.where(self.event.holds(states, actions), states, self.ELSEWHERE)
@@ -135,9 +132,6 @@ class VisitedStates(Leaf):
 @dataclass(frozen=True, repr=False)
 class NoRevisit(VisitedStates):
     """No state twice among the positions at which the event holds; the state is the set of those visited."""
-
-    event: Event
-    name: str | None = field(default=None, kw_only=True)
 
     WINDOWS: ClassVar = (8, 6, 4, 3, 2)  # how many recent states its relaxations remember
 
@@ -164,9 +158,7 @@ class NoRevisit(VisitedStates):
 class NoRecentRevisit(VisitedStates):
     """What `no_revisit` implies for a short memory: no state among the last few at which the event held."""
 
-    event: Event
     window: int
-    name: str | None = field(default=None, kw_only=True)
 
     def start(self) -> Hashable:
         return ()
