@@ -7,6 +7,7 @@ import pytest
 import xmen as xm
 from cli.commands import report, run, write_problem
 from xmen.problem import read_problem
+from xmen.worlds.demo_tables import RecordedDemos
 
 
 @pytest.fixture(autouse=True)
@@ -64,3 +65,15 @@ def test_tables_of_spreadsheets_are_read(folder):
     (folder / "t.csv").write_text("state;action;next_state;probability\n0;0;0;0,25\n0;0;1;0,75\n")
     world = read_problem("t.toml").world
     assert world.probability.tolist() == [0.25, 0.75]
+
+
+def test_fit_weighs_demonstrations_by_the_column_sample_weight(folder):
+    """A weight of 2 is the demonstration twice, and a weight of 0 is as good as none."""
+    problem = read_problem("p.toml")
+    demos = list(problem.demos())[:30]
+    weights = [(0.0, 1.0, 2.0)[k % 3] for k in range(30)]
+    repeated = [demo for demo, weight in zip(demos, weights, strict=True) for _ in range(int(weight))]
+    xm.write_demos(RecordedDemos(demos, [{"sample_weight": w} for w in weights]), "weighted.csv", problem.world)
+    xm.write_demos(repeated, "repeated.csv")
+    one, other = (report(f"fit p.toml {name}.csv --l2 0.1 --out {name}") for name in ("weighted", "repeated"))
+    assert one["weights"] == pytest.approx(other["weights"], abs=1e-6)

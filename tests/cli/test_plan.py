@@ -9,8 +9,7 @@ import pytest
 
 import xmen as xm
 from cli.commands import PROBLEM, report, run
-from xmen.problem import Problem, read_problem
-from xmen.problem.problem import Settings
+from xmen.problem import Problem, Settings, read_problem
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from xmen.errors import InvalidDemonstrationError
 from xmen.learners.base import Learner
 from xmen.methods.table import read_method
 from xmen.notices import InterruptedWarning
-from xmen.problem import Problem
+from xmen.problem import Problem, demo_weights
 from xmen.worlds import Trajectory
 
 MOST_SHOWN = 12  # weights printed; --json has all of them
@@ -41,15 +41,16 @@ def run_fit(
     check_choice(choice)
     problem = open_problem(path, demos)
     trajectories = problem.demos()
+    weights = demo_weights(trajectories)
     dropped: list[dict[str, Any]] = []
     if drop_invalid:
-        trajectories, dropped = keep_valid(problem, trajectories)
+        trajectories, weights, dropped = keep_valid(problem, trajectories, weights)
     folder = Path(f"{path.stem}_model") if out is None else out
     checkpoint = claim(folder, path, problem, force)
     if choice.resume:
         checkpoint = continued(checkpoint)
     try:
-        model, notes, interrupted = _learn(problem, trajectories, replace(choice, checkpoint=checkpoint))
+        model, notes, interrupted = _learn(problem, trajectories, weights, replace(choice, checkpoint=checkpoint))
     except InvalidDemonstrationError as error:
         release(folder)
         asked = path if demos is None else f"{path} {demos}"
@@ -99,7 +100,9 @@ def goes_on(model: Learner) -> bool:
     return hasattr(model, "checkpoint") and not (method is not None and method.plans_with_max_iter)
 
 
-def _learn(problem: Problem, demos: list[Trajectory], choice: Choice) -> tuple[Learner, list[str], bool]:
+def _learn(
+    problem: Problem, demos: list[Trajectory], weights: list[float] | None, choice: Choice
+) -> tuple[Learner, list[str], bool]:
     """The fitted model, what it has to say, and whether Ctrl-C ended it."""
     assert choice.checkpoint is not None
     folder = choice.checkpoint.parent
@@ -111,7 +114,7 @@ def _learn(problem: Problem, demos: list[Trajectory], choice: Choice) -> tuple[L
     with FitProgress(bar_length(choice)) as progress, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = make_learner(replace(choice, callback=progress), problem)
-        model.fit(demos)
+        model.fit(demos, sample_weight=weights)
     for setting in ("checkpoint", "resume", "callback"):
         if hasattr(model, setting):
             model.set_params(**{setting: False if setting == "resume" else None})
@@ -120,11 +123,14 @@ def _learn(problem: Problem, demos: list[Trajectory], choice: Choice) -> tuple[L
     return model, [with_names(text, names) for text in dict.fromkeys(told)], interrupted
 
 
-def keep_valid(problem: Problem, demos: list[Trajectory]) -> tuple[list[Trajectory], list[dict[str, Any]]]:
-    """The demonstrations that keep all rules, and what the others break."""
+def keep_valid(
+    problem: Problem, demos: list[Trajectory], weights: list[float] | None
+) -> tuple[list[Trajectory], list[float] | None, list[dict[str, Any]]]:
+    """The demonstrations that keep all rules, their weights if there are any, and what the others break."""
     violations = check_demonstrations(problem, demos)["violations"]
     broken = {violation["demonstration"] for violation in violations}
-    kept = [demo for index, demo in enumerate(demos) if index not in broken]
+    which = [index for index in range(len(demos)) if index not in broken]
+    kept = [demos[index] for index in which]
     if not kept:
         first = violations[0]
         raise InvalidDemonstrationError(
@@ -133,7 +139,7 @@ def keep_valid(problem: Problem, demos: list[Trajectory]) -> tuple[list[Trajecto
             constraint=first["constraint"],
             position=first["position"],
         )
-    return kept, violations
+    return kept, None if weights is None else [weights[index] for index in which], violations
 
 
 def _dropped_text(violations: list[dict[str, Any]]) -> str:

@@ -11,7 +11,7 @@ from xmen.cli._output import YES, check_target, print_facts, print_json, print_n
 from xmen.cli._subject import open_problem
 from xmen.cli.plot import DPI, SUFFIXES
 from xmen.plots.rules import plot_rules
-from xmen.problem import Problem
+from xmen.problem import Problem, demo_weights
 from xmen.problem.append import NewRule, append_rules
 from xmen.rules.inference import RuleInference
 from xmen.rules.report import TITLES, Verdict
@@ -56,7 +56,7 @@ def run_rules(path: Path, demos: Path | None, wanted: Wanted, as_json: bool) -> 
         seed=problem.settings.seed,
     )
     with working("trying rules"):
-        model.fit(trajectories)
+        model.fit(trajectories, sample_weight=demo_weights(trajectories))
     if wanted.bootstrap and model.rules_:
         with working("trying again on bootstrap samples"):
             model.stability(wanted.bootstrap)

@@ -24,6 +24,7 @@
     [[constraints]]
     name = "not too far east at once"
     rule = "longest_run(east) <= 3"
+    off = true                       # switched off: kept in the file, and not read
 
     [reward]                         # or table = "reward.csv", with the columns state,action,reward
     features = ["steps", "goal distance"]
@@ -38,17 +39,36 @@
 A table world has `transitions = "file.csv"` (columns state,action,next_state,probability; relative to the problem
 file), n_states, n_actions, start, terminal and horizon; a graphml world has file, source, target and horizon, and its
 events may be `{ nodes = ["a", "b"] }`. A feature is "steps" (1 everywhere), "goal distance" (the fewest actions from
-the state to a terminal one), the name of an event (1 where it holds), or a numeric attribute of a graph's edges.
+the state to a terminal one), "move up" or "action 3" (1 for that action), the name of an event (1 where it holds), or a
+numeric attribute of a graph's edges. A table [studio] holds what only Studio shows, such as the colours of events.
 """
 
+from xmen.problem._demonstrations import demo_weights
+from xmen.problem._document import read_values
+from xmen.problem._reading import FORMAT, Mistake, Settings
+from xmen.problem._rewards import known_features
+from xmen.problem._toml import toml_text
 from xmen.problem.problem import (
-    FORMAT,
     Problem,
-    Settings,
     problem_files,
+    problem_or_mistakes,
     problem_parts,
     read_problem,
     write_problem,
 )
 
-__all__ = ["FORMAT", "Problem", "Settings", "problem_files", "problem_parts", "read_problem", "write_problem"]
+__all__ = [
+    "FORMAT",
+    "Mistake",
+    "Problem",
+    "Settings",
+    "demo_weights",
+    "known_features",
+    "problem_files",
+    "problem_or_mistakes",
+    "problem_parts",
+    "read_problem",
+    "read_values",
+    "toml_text",
+    "write_problem",
+]

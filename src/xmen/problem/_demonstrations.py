@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from xmen.errors import FileFormatError, TrajectoryError
 from xmen.worlds import Trajectory, read_demos
+from xmen.worlds.names import is_missing
+
+WEIGHT = "sample_weight"  # the column; `weight` may be a traveller's, or a van's
 
 
 def read_demonstrations(file: Path | None, world: Any = None) -> list[Trajectory]:
@@ -21,6 +25,30 @@ def read_demonstrations(file: Path | None, world: Any = None) -> list[Trajectory
     if not demos:
         raise TrajectoryError(f"{file}: there are no demonstrations in this file")
     return demos
+
+
+def demo_weights(demos: Iterable[Trajectory]) -> list[float] | None:
+    """The column `sample_weight` of the file from which demonstrations were read, for `fit`; None without one.
+
+    >>> from xmen.worlds import read_demos
+    >>> demo_weights(read_demos({"demo": [0, 1], "state": [3, 3], "sample_weight": [2.0, None]}))
+    [2.0, 1.0]
+    """
+    records = [record.get(WEIGHT) for record in getattr(demos, "metadata", ())]
+    if all(map(is_missing, records)):
+        return None
+    try:
+        return [1.0 if is_missing(value) else float(value) for value in records]
+    except (TypeError, ValueError):
+        wrong = next(value for value in records if not _is_number(value))
+        raise TrajectoryError(f"the column {WEIGHT} holds a number per demonstration, got {wrong!r:.60}") from None
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return is_missing(value) or float(value) is not None
+    except (TypeError, ValueError):
+        return False
 
 
 def write_demonstrations(file: Path | None, target: Path) -> tuple[str | None, dict[Path, bytes]]:

@@ -18,16 +18,34 @@ _REQUIRED: Any = object()
 
 def read_toml(file: Path) -> TomlTable:
     """The whole file as a table; OSError when it cannot be opened."""
+    return TomlTable(read_values(file), file, "")
+
+
+def read_values(file: Path) -> dict[str, Any]:
+    """What a TOML file says, as Python values; OSError when it cannot be opened."""
     try:
         # Notepad's byte order mark and line ends are no mistake of the user's.
-        values = tomllib.loads(file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n"))
+        return tomllib.loads(file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n"))
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{file}: expected UTF-8 text, got byte {error.object[error.start]:#04x}") from None
     except tomllib.TOMLDecodeError as error:
         raise FileFormatError(f"{file}: not valid TOML: {error}") from None
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{file}: not valid TOML: {in_words(error)}") from None
-    return TomlTable(values, file, "")
+
+
+class PlacedError(FileFormatError):
+    """A mistake of which the key is known; `reason` is the message without the place."""
+
+    def __init__(self, message: str, key: str = "", reason: str = "") -> None:
+        super().__init__(message)
+        self.key, self.reason = key, reason
+
+
+class PlacedSyntaxError(ConstraintSyntaxError):
+    """The same for text that cannot be read; `reason` is the message without the place."""
+
+    reason: str = ""
 
 
 class TomlTable:
@@ -43,7 +61,7 @@ class TomlTable:
 
     def fail(self, key: str, message: str) -> NoReturn:
         """Refuse the value of a key."""
-        raise FileFormatError(f"{self.where(key)}: {message}") from None
+        raise PlacedError(f"{self.where(key)}: {message}", key, message) from None
 
     @contextmanager
     def explaining(self, key: str = "") -> Iterator[None]:
@@ -53,7 +71,9 @@ class TomlTable:
         except (MissingExtraError, FileFormatError):
             raise
         except ConstraintSyntaxError as error:
-            raise ConstraintSyntaxError(f"{self.where(key)}: {error}", error.text, error.offset) from None
+            placed = PlacedSyntaxError(f"{self.where(key)}: {error}", error.text, error.offset)
+            placed.reason = str(error)
+            raise placed from None
         except XmenError as error:
             self.fail(key, str(error))
 

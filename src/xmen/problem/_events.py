@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from xmen.constraints.text import check_names, parse_event
@@ -13,17 +14,18 @@ from xmen.worlds import MDP, GridWorld
 from xmen.worlds.from_networkx import GraphWorld
 
 
-def read_events(table: TomlTable, world: MDP) -> dict[str, Event]:
-    """All events in the order of the file; each may use those above it."""
-    events: dict[str, Event] = {}
+def read_events(
+    table: TomlTable, world: MDP, events: dict[str, Event], reading: Callable[[str], AbstractContextManager[None, bool]]
+) -> None:
+    """Fill in all events in the order of the file; each may use those above it, and is read inside `reading(name)`."""
     table.allow(*table.values)
     for name, value in table.values.items():
-        event = read_event(table, name, value, world, events)
-        with table.explaining(name):
-            check_names({name: event}, "")
-            event.check_world(world)
-        events[name] = event
-    return events
+        with reading(name):
+            event = read_event(table, name, value, world, events)
+            with table.explaining(name):
+                check_names({name: event}, "")
+                event.check_world(world)
+            events[name] = event
 
 
 def read_event(table: TomlTable, name: str, value: object, world: MDP, names: Mapping[str, Event]) -> Event:

@@ -16,7 +16,7 @@ from xmen.events import Event
 from xmen.problem._columns import columns_text, read_columns
 from xmen.problem._document import TomlTable
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
-from xmen.worlds import MDP
+from xmen.worlds import MDP, GridWorld
 from xmen.worlds.from_networkx import GraphWorld
 
 COLUMNS = ("state", "action", "reward")
@@ -47,6 +47,26 @@ def goal_distance(world: MDP) -> Floats:
 
 
 FEATURES: dict[str, Callable[[MDP], Floats]] = {"steps": steps, "goal distance": goal_distance}
+SENTENCES = {"steps": "1 for every step", "goal distance": "the fewest actions from the state to the goal"}
+
+
+def known_features(world: MDP, events: Mapping[str, Event]) -> dict[str, str]:
+    """Everything that a feature of a problem may be, by name, with a sentence for each."""
+    own = {name: sentence for name, sentence in SENTENCES.items() if world.has_terminal or name != "goal distance"}
+    own |= {name: f"1 for {world.describe_action(action)}" for name, action in _actions(world).items()}
+    own |= {name: f"1 where {name} holds" for name in events}
+    return own | {name: f"{name} of the edge" for name in _edges(world)}
+
+
+def _actions(world: MDP) -> dict[str, int]:
+    """The features of single actions; on a graph the numbers of actions mean nothing."""
+    if isinstance(world, GridWorld):
+        return {f"move {move}": action for action, move in enumerate(world.moves)}
+    return {} if isinstance(world, GraphWorld) else {f"action {action}": action for action in range(world.n_actions)}
+
+
+def _edges(world: MDP) -> tuple[str, ...]:
+    return tuple(world.feature_names) if isinstance(world, GraphWorld) else ()
 
 
 def feature_array(names: Sequence[str], world: MDP, events: Mapping[str, Event]) -> Floats:
@@ -55,19 +75,22 @@ def feature_array(names: Sequence[str], world: MDP, events: Mapping[str, Event])
 
 
 def _feature(name: str, world: MDP, events: Mapping[str, Event]) -> Floats:
-    edges = world.feature_names if isinstance(world, GraphWorld) else ()
-    meanings = [kind for kind, known in (("built in", FEATURES), ("event", events), ("edge", edges)) if name in known]
+    actions, edges = _actions(world), _edges(world)
+    kinds = (("built in", {*FEATURES, *actions}), ("event", events), ("edge", edges))
+    meanings = [kind for kind, known in kinds if name in known]
     if len(meanings) > 1:
         raise RewardError(f"the feature {name!r} has two meanings here ({' and '.join(meanings)}): rename one")
     if name in FEATURES:
         return FEATURES[name](world)
+    if name in actions:
+        return np.broadcast_to(np.arange(world.n_actions) == actions[name], (world.n_states, world.n_actions)) * 1.0
     if name in events:
-        states, actions = np.indices((world.n_states, world.n_actions))
-        return events[name].holds(states, actions).astype(np.float64)
+        states, numbers = np.indices((world.n_states, world.n_actions))
+        return events[name].holds(states, numbers).astype(np.float64)
     if isinstance(world, GraphWorld) and name in edges:
         values: Floats = world.features[:, :, edges.index(name)]
         return values
-    known = [*FEATURES, *events, *edges]
+    known = [*FEATURES, *actions, *events, *edges]
     close = get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise RewardError(f"unknown feature {name!r}{hint} (known: {', '.join(known)})")

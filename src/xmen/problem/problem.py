@@ -13,44 +13,22 @@ import numpy as np
 
 from xmen.constraints.constraint import Constraint, conjunction, require_constraint
 from xmen.constraints.text import check_names, parse_constraint
-from xmen.engines.choose import distribution, require_engine
-from xmen.engines.distribution import Distribution, as_constraint, check_discount
-from xmen.engines.settings import EngineSettings
+from xmen.engines.choose import distribution
+from xmen.engines.distribution import Distribution, as_constraint
 from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError
 from xmen.events import Event, require_event
 from xmen.files import write_whole
 from xmen.policies.plan import plan
-from xmen.policies.planning import read_validity
 from xmen.policies.policy import Policy
 from xmen.problem._demonstrations import read_demonstrations, write_demonstrations
 from xmen.problem._document import TomlTable, read_toml
-from xmen.problem._events import read_event, read_events, spell_event
-from xmen.problem._rewards import read_reward, write_reward
+from xmen.problem._events import read_event, spell_event
+from xmen.problem._reading import FORMAT, Mistake, Mistakes, Parts, Settings, Spelling, read_parts
+from xmen.problem._rewards import write_reward
 from xmen.problem._toml import toml_text
-from xmen.problem._worlds import GraphFile, read_world, write_world
+from xmen.problem._worlds import write_world
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.worlds import MDP, Trajectory
-
-FORMAT = 1
-
-
-@dataclass(frozen=True, repr=False)
-class Settings(EngineSettings):
-    """How a problem is to be answered; the arguments of `xmen.distribution` and `xmen.plan` of the same names."""
-
-    discount: float = 1.0
-    seed: int | None = None
-    validity: str | float = "sure"
-
-
-@dataclass(frozen=True)
-class Spelling:
-    """How a file said it, so that writing keeps the user's words where they still mean the same."""
-
-    events: Mapping[str, Any] = field(default_factory=dict)
-    rules: Mapping[str, str] = field(default_factory=dict)
-    features: tuple[str, ...] = ()
-    graph: GraphFile | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +48,8 @@ class Problem:
     events: Mapping[str, Event] = field(default_factory=dict)
     rules: Mapping[str, Constraint] = field(default_factory=dict)
     reward: Reward | Floats | None = None
-    settings: Settings = Settings()
-    spelling: Spelling = field(default=Spelling(), repr=False)
+    settings: Settings = field(default_factory=Settings)
+    spelling: Spelling = field(default_factory=Spelling, repr=False)
     demonstrations: Path | None = None
 
     def __post_init__(self) -> None:
@@ -122,75 +100,30 @@ class Problem:
 
 def read_problem(path: str | PathLike[str]) -> Problem:
     """The problem in a TOML file; what is wrong with it is refused with the file, the table and the key."""
-    document = read_toml(Path(path))
-    found = document.integer("format")
-    if found != FORMAT:
-        document.fail("format", f"this version of xmen reads format {FORMAT}, and this file is format {found}")
-    world_table, events_table = document.table("world"), document.table("events", {})
-    rule_tables = document.tables("constraints")
-    reward_section, settings_table = document.table("reward", {}), document.table("settings", {})
-    demos = document.text("demonstrations", None, expected="the name of a .csv or .jsonl file, relative to this one")
-    document.finish()
-
-    world, graph = read_world(world_table)
-    events = read_events(events_table, world)
-    rules, texts = _read_rules(rule_tables, world, events)
-    reward, features = read_reward(reward_section, world, events)
-    spelling = Spelling(dict(events_table.values), texts, features, graph)
-    # The file is opened when it is asked for: a problem can be sampled before anyone has demonstrated anything.
-    file = None if demos is None else document.file.parent / demos
-    return Problem(world, events, rules, reward, _read_settings(settings_table), spelling, file)
+    return _made(read_parts(read_toml(Path(path)), Mistakes(strict=True)))
 
 
-def _read_rules(
-    tables: list[TomlTable], world: MDP, events: Mapping[str, Event]
-) -> tuple[dict[str, Constraint], dict[str, str]]:
-    rules: dict[str, Constraint] = {}
-    texts: dict[str, str] = {}
-    for table in tables:
-        name, text = table.text("name"), table.text("rule")
-        table.finish()
-        if not name.strip():
-            table.fail("name", "a rule needs a name that messages can show")
-        if name in rules:
-            table.fail("name", f"there is already a rule named {name!r}: each needs its own")
-        table.name = f"{table.name} ({name!r})"
-        with table.explaining("rule"):
-            rules[name] = parse_constraint(text, events).named(name)
-            rules[name].check_world(world)
-        texts[name] = text
-    return rules, texts
+def problem_or_mistakes(values: Mapping[str, Any], path: Path) -> tuple[Problem | None, list[Mistake]]:
+    """What the values of a problem file that is to be at `path` spell, as far as they do, and everything that is wrong.
+
+    Events, rules, rewards and settings with a mistake are left out; without a world there is no problem.
+    """
+    mistakes = Mistakes(strict=False)
+    parts: Parts | None = None
+    with mistakes.of("problem"):
+        parts = read_parts(TomlTable(dict(values), path, ""), mistakes)
+    problem = None
+    if parts is not None and parts.world is not None:
+        with mistakes.of("problem"):
+            problem = _made(parts)
+    return problem, mistakes.found
 
 
-def _read_settings(table: TomlTable) -> Settings:
-    default = Settings()
-    found: dict[str, Any] = {
-        "engine": table.text("engine", default.engine),
-        "max_nodes": table.integer("max_nodes", None),
-        "oracle": table.text("oracle", default.oracle),
-        "cell_size": table.number("cell_size", None),
-        "delta": table.number("delta", None),
-        "failure": table.number("failure", None),
-        "time_limit": table.number("time_limit", default.time_limit),
-    }
-    if found["time_limit"] == math.inf:
-        found["time_limit"] = None  # TOML has no null
-    for name, value in found.items():
-        with table.explaining(name):
-            EngineSettings(**{name: value})
-    with table.explaining("engine"):
-        require_engine(found["engine"])
-    discount = table.number("discount", default.discount)
-    with table.explaining("discount"):
-        check_discount(discount)
-    validity = table.text_or_number("validity", default.validity, '"sure", "best" or a probability')
-    with table.explaining("validity"):
-        read_validity(validity)
-    seed = table.integer("seed", None)
-    table.finish()
-    if seed is not None and seed < 0:
-        table.fail("seed", f"a seed is 0 or more, got {seed}")
-    return Settings(**found, discount=discount, seed=seed, validity=validity)
+def _made(parts: Parts) -> Problem:
+    assert parts.world is not None
+    return Problem(
+        parts.world, parts.events, parts.rules, parts.reward, parts.settings, parts.spelling, parts.demonstrations
+    )
 
 
 def write_problem(problem: Problem, path: str | PathLike[str]) -> None:
@@ -222,11 +155,10 @@ def problem_files(problem: Problem, target: Path) -> dict[Path, bytes]:
         "demonstrations": demos,
         "world": world,
         "events": _spell_events(problem, target),
-        "constraints": [
-            {"name": name, "rule": _spell_rule(problem, name, rule)} for name, rule in problem.rules.items()
-        ],
+        "constraints": _spell_rules(problem),
         "reward": reward,
         "settings": changed,
+        "studio": dict(problem.spelling.studio),
     }
     text = toml_text({key: value for key, value in document.items() if value})
     return {**files, **reward_files, **demo_files, target: text.encode()}
@@ -256,6 +188,18 @@ def _spell_events(problem: Problem, target: Path) -> dict[str, Any]:
         written[name] = value if kept else spell_event(name, event, problem.world)
         above[name] = event
     return written
+
+
+def _spell_rules(problem: Problem) -> list[dict[str, Any]]:
+    """All rules in the order of the file, with those that are switched off."""
+    off = {name: text for name, text in problem.spelling.off.items() if name not in problem.rules}
+    order = [name for name in problem.spelling.rules if name in problem.rules or name in off]
+    return [
+        {"name": name, "rule": off[name], "off": True}
+        if name in off
+        else {"name": name, "rule": _spell_rule(problem, name, problem.rules[name])}
+        for name in dict.fromkeys([*order, *problem.rules, *off])
+    ]
 
 
 def _spell_rule(problem: Problem, name: str, rule: Constraint) -> str:
