@@ -108,6 +108,7 @@ class CellReader:
             np.arange(n) < n_known,
             np.zeros(n, dtype=np.int64),
             np.array([1.0 - 2.0**-m]),
+            np.zeros(1, dtype=np.int64),
         )
 
 

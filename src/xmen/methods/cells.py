@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from xmen.engines.choose import Chooser
 from xmen.engines.law import Law
 from xmen.engines.settings import DEFAULT_CELL_SIZE
 from xmen.engines.xor import XorDistribution
 from xmen.errors import EngineError
+from xmen.methods.by_start import rounds
 from xmen.methods.cell_draws import CellReader
 from xmen.methods.cell_plan import CellSource
 from xmen.methods.likelihood import CellsLikelihood
@@ -58,22 +57,25 @@ class Cells(Method):
         require_number("cell_size", self.cell_size, above=0.0, optional=True)
 
     def run(self, task: Task, settings: FitSettings) -> RoundsRun:
-        base = self._hash(task, settings)
         size = None if self.cell_size is None else float(self.cell_size)
-        source = CellSource(CellReader(base, task.demos), task.features, int(self.n_cells), size)
-        return RoundsRun(task, settings, base, source)
+
+        def make(part: Task) -> tuple[XorDistribution, CellSource]:
+            base = self._hash(part, settings)
+            return base, CellSource(CellReader(base, part.demos), part.features, int(self.n_cells), size)
+
+        return rounds(task, settings, make)
 
     def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:
+        if len(task.by_start()) > 1:
+            raise EngineError(
+                "method='cells' trains networks on the joint distribution, and these demonstrations have several "
+                "starts: with given='start' use method='exact'."
+            )
         visits = task.demos.visits(task.discount)
         size = DEFAULT_CELL_SIZE if self.cell_size is None else float(self.cell_size)
         likelihood = CellsLikelihood(self._hash(task, settings), visits, self.n_cells, size)
         return train(likelihood, reward, training, settings, None)
 
     def _hash(self, task: Task, settings: FitSettings) -> XorDistribution:
-        world = task.demos.walks.world
-        if task.given is not None and np.count_nonzero(world.start) > 1:
-            raise EngineError(
-                "method='cells' learns from the joint distribution, and this world has several starts: with "
-                "given='start' use method='exact', or a world with one start."
-            )
-        return Chooser(Law(world, task.constraint, None, task.discount), settings.engine).joint_xor()
+        law = Law(task.demos.seen_world(task.given), task.constraint, None, task.discount)
+        return Chooser(law, settings.engine).joint_xor()

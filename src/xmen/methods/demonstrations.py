@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,12 @@ class Demonstrations:
         if given is None:
             return world
         return world.with_start(np.bincount(self.walks.starts, weights=self.weights, minlength=world.n_states))
+
+    def starting_in(self, start: int) -> Demonstrations:
+        """Those that start in this state, in the world that does."""
+        own = (self.walks.starts == start) & (self.weights > 0)
+        walks = replace(self.walks[own], world=self.walks.world.with_start(start))
+        return Demonstrations(walks, self.weights[own] / self.weights[own].sum(), self.valid[own])
 
     def visits(self, discount: float = 1.0) -> Floats:
         """Mean discounted visits of each state and action, shape (n_states, n_actions)."""

@@ -15,13 +15,16 @@ least variance, in proportion to each batch's effective size.
 
 Draws are pairwise independent (members of hash cells are, exactly), so that the variance of the gradient is the sum
 of those of its terms: V = noise * sum p^2 (f - mu)(f - mu)^T, with noise = 1 - 2^-m (0 where the whole space was read).
+Given the start, log Z is a mean over starts: batches then belong to *parts*, each a space of its own with the share
+that the demonstrations have of it, and shares a_k sum to that within a part.
+
 Trajectories that are *known* (demonstrations) can be counted exactly, with e = 1, and left out of the draws: they have
 no noise, and they keep every minimum finite that is finite over all trajectories.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -34,6 +37,7 @@ from xmen.rewards import Floats
 from xmen.rewards.features import Features
 
 CHUNK = 4_000_000  # numbers in a dense block of features
+ALL: Floats = np.ones(1)  # the share of a loss that is one part
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Draws:
 
     visits (n, n_states * n_actions): discounted visits of each draw, sparse. log_measure (n,): log e. log_dynamics
     (n,): log D. known (n,): counted exactly, without noise. batch (n,): which batch, ascending. noise (B,): the factor
-    of each batch's variance, 0 where nothing was left to chance.
+    of each batch's variance, 0 where nothing was left to chance. part (B,): which part of the loss each batch is of.
     """
 
     visits: csr_matrix
@@ -51,6 +55,7 @@ class Draws:
     known: NDArray[np.bool_]
     batch: NDArray[np.int64]
     noise: Floats
+    part: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.log_measure)
@@ -77,7 +82,11 @@ class Draws:
         n = len(log_proposal)
         measure = -log_proposal - np.log(n if n_drawn is None else n_drawn)
         nothing = np.zeros(n, dtype=np.int64)
-        return cls(visits, measure, log_dynamics, nothing.astype(np.bool_), nothing, np.ones(1))
+        return cls(visits, measure, log_dynamics, nothing.astype(np.bool_), nothing, np.ones(1), nothing[:1])
+
+    def of_part(self, part: int) -> Draws:
+        """The same, as batches of this part."""
+        return replace(self, part=np.full(self.n_batches, part))
 
     def joined(self, other: Draws) -> Draws:
         """These batches, and the other's after them."""
@@ -88,6 +97,7 @@ class Draws:
             np.concatenate([self.known, other.known]),
             np.concatenate([self.batch, other.batch + self.n_batches]),
             np.concatenate([self.noise, other.noise]),
+            np.concatenate([self.part, other.part]),
         )
 
     def keeping(self, batches: NDArray[np.bool_]) -> Draws:
@@ -103,6 +113,7 @@ class Draws:
             self.known[kept],
             number[self.batch[kept]],
             self.noise[batches],
+            self.part[batches],
         )
 
     def as_arrays(self) -> dict[str, NDArray[Any]]:
@@ -117,6 +128,7 @@ class Draws:
             "known": self.known,
             "batch": self.batch,
             "noise": self.noise,
+            "part": self.part,
         }
 
     @classmethod
@@ -124,7 +136,8 @@ class Draws:
         """The draws that `as_arrays` told of."""
         shape = (len(arrays["log_measure"]), int(arrays["n_columns"]))
         visits = csr_matrix((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)
-        names = ("log_measure", "log_dynamics", "known", "batch", "noise")
+        names = ("log_measure", "log_dynamics", "known", "batch", "noise", "part")
+        arrays = {"part": np.zeros(len(arrays["noise"]), dtype=np.int64), **arrays}  # of a time when all was one
         return cls(visits, *(arrays[name] for name in names))
 
 
@@ -136,11 +149,36 @@ class Reweighted(NamedTuple):
 
 
 class DrawnLoss:
-    """L-hat(theta) = sum_k a_k log Z-hat_k - theta . mean f + l2/2 |theta|^2 over fixed draws, and its gradient."""
+    """L-hat(theta) = sum_k a_k log Z-hat_k - theta . mean f + l2/2 |theta|^2 over fixed draws, and its gradient.
 
-    def __init__(self, draws: Draws, features: Features, demo_features: Floats, l2: float | Floats) -> None:
-        self.draws, self.features, self.demo_features, self.l2 = draws, features, demo_features, l2
-        self.shares: Floats = np.full(draws.n_batches, 1.0 / max(draws.n_batches, 1))
+    `parts` (P,) are the shares of the parts of the loss; they sum to 1.
+    """
+
+    def __init__(
+        self, draws: Draws, features: Features, demo_features: Floats, l2: float | Floats, parts: Floats = ALL
+    ) -> None:
+        self.draws, self.features, self.demo_features, self.l2, self.parts = draws, features, demo_features, l2, parts
+        self.shares = self._shared(np.ones(draws.n_batches))
+
+    def of_part(self, part: int) -> DrawnLoss:
+        """One part as a loss of its own, with the batches' shares as they are; of demonstrations it knows nothing."""
+        own = self.draws.part == part
+        alone = DrawnLoss(self.draws.keeping(own).of_part(0), self.features, self.demo_features, self.l2)
+        alone.shares = self.shares[own] / self.parts[part]
+        return alone
+
+    def _shared(self, sizes: Floats) -> Floats:
+        """Shares of the batches in proportion to sizes (B,) within each part, equal ones in a part that has no size."""
+        part = self.draws.part
+        total = np.bincount(part, weights=sizes, minlength=len(self.parts))[part]
+        even = 1.0 / np.bincount(part, minlength=len(self.parts))[part]
+        shares: Floats = self.parts[part] * np.where(total > 0.0, sizes / np.where(total > 0.0, total, 1.0), even)
+        return shares
+
+    @property
+    def newest(self) -> NDArray[np.int64]:
+        """The last batch of each part (P,)."""
+        return np.array([np.flatnonzero(self.draws.part == part)[-1] for part in range(len(self.parts))])
 
     def look(self, weights: Floats) -> Reweighted:
         """log Z-hat and the draws' probabilities; O(n) and one product with the sparse visits."""
@@ -173,8 +211,18 @@ class DrawnLoss:
         return sizes
 
     def seen(self, weights: Floats) -> float:
-        """`sizes` of all batches together."""
-        return float(self.sizes(weights).sum())
+        """`sizes` of all batches together: n draws shared by parts as n * `parts` would be worth n.
+
+        A part that was read as a whole has no noise, and asks for none.
+        """
+        found = np.bincount(self.draws.part, weights=self.sizes(weights), minlength=len(self.parts))
+        if len(self.parts) == 1:
+            return float(found[0])
+        drawn = np.setdiff1d(np.arange(len(self.parts)), self.draws.part[self.draws.noise == 0.0])
+        if not found[drawn].all():
+            return 0.0
+        noise = float(np.sum(self.parts[drawn] ** 2 / found[drawn]))
+        return 1.0 / noise if noise > 0.0 else np.inf
 
     def share_by_size(self, weights: Floats) -> None:
         """Set the batches' shares to those of least variance at these weights, in proportion to their sizes.
@@ -182,17 +230,24 @@ class DrawnLoss:
         The variance itself would not do: weights that were fitted to a batch make it look better than it is, above all
         by giving its weight to what is known.
         """
-        exact = self.draws.noise == 0.0
-        sizes = np.where(exact, 1.0, 0.0) if exact.any() else self.sizes(weights)
-        self.shares = sizes / sizes.sum() if sizes.any() else np.full(len(sizes), 1.0 / len(sizes))
+        exact, part = self.draws.noise == 0.0, self.draws.part
+        self.shares = self._shared(np.where(np.isin(part, part[exact]), exact, self.sizes(weights)))
 
     def lift_newest(self) -> None:
-        """Give the last batch no smaller a share than its number of draws would."""
+        """Give the last batch of each part no smaller a share of it than its number of draws would."""
         counts = np.add.reduceat(np.where(self.draws.known, 0.0, 1.0), self.draws.begins)
-        least = counts[-1] / max(counts.sum(), 1.0)
-        if self.shares[-1] < least:
-            self.shares = self.shares * (1.0 - least) / (1.0 - self.shares[-1])
-            self.shares[-1] = least
+        for part, (newest, whole) in enumerate(zip(self.newest.tolist(), self.parts.tolist(), strict=True)):
+            own = self.draws.part == part
+            least = whole * counts[newest] / max(counts[own].sum(), 1.0)
+            if self.shares[newest] < least:
+                self.shares[own] *= (whole - least) / (whole - self.shares[newest])
+                self.shares[newest] = least
+
+    def helping(self, least: float) -> NDArray[np.bool_]:
+        """Which batches (B,) have at least this share of their part; the newest ones stay, whatever theirs."""
+        found: NDArray[np.bool_] = self.shares >= least * self.parts[self.draws.part]
+        found[self.newest] = True
+        return found
 
     def spread(self, weights: Floats) -> Spread:
         """The Hessian of L-hat and the covariance of its gradient's noise, (d, d) each. O(n d^2)."""

@@ -15,9 +15,11 @@ from scipy.sparse import csr_matrix
 
 from xmen.engines.choose import Chooser
 from xmen.engines.law import Law
+from xmen.engines.reject import RejectDistribution
 from xmen.engines.reject_trips import RejectTrips, TripDraws
 from xmen.engines.trips import trip_budget
 from xmen.errors import DivergenceError, EngineError
+from xmen.methods.by_start import rounds
 from xmen.methods.coordinates import Value
 from xmen.methods.lbfgs import Lbfgs, LbfgsState
 from xmen.methods.method import Method
@@ -73,12 +75,15 @@ class Reject(Method):
         require_whole("redraw_every", self.redraw_every, least=2)
 
     def run(self, task: Task, settings: FitSettings) -> RoundsRun:
-        world = task.demos.walks.world
-        if settings.fixed or (task.given is not None and np.count_nonzero(world.start) > 1):
-            what = "fixed weights" if settings.fixed else "given='start' in a world with several starts"
-            raise EngineError(f"method='reject' does not go with {what}: use method='exact', or leave that out.")
-        base = Chooser(Law(world, task.constraint, None, task.discount), settings.engine, None).joint_reject()
-        return RoundsRun(task, settings, base, RejectSource(base, task.features))
+        if settings.fixed:
+            raise EngineError("method='reject' does not go with fixed weights: use method='exact', or leave them out.")
+
+        def make(part: Task) -> tuple[RejectDistribution, RejectSource]:
+            law = Law(part.demos.walks.world, part.constraint, None, part.discount)
+            base = Chooser(law, settings.engine).joint_reject()
+            return base, RejectSource(base, part.features)
+
+        return rounds(task, settings, make)
 
     def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:
         raise EngineError("method='reject' is for linear rewards: train a network with method='exact' or 'cells'.")

@@ -19,7 +19,7 @@ import numpy as np
 
 from xmen.engines.reject import RejectDistribution
 from xmen.engines.xor import XorDistribution
-from xmen.methods.draws import DrawnLoss, Draws
+from xmen.methods.draws import ALL, DrawnLoss, Draws
 from xmen.methods.identify import warn_undetermined
 from xmen.methods.judge import Judgement, Metric, expected_distance, judge
 from xmen.methods.lbfgs import Lbfgs
@@ -77,9 +77,14 @@ class RoundsRun(Run[RoundsState]):
     stores_every_step = True
 
     def __init__(
-        self, task: Task, settings: FitSettings, base: XorDistribution | RejectDistribution, source: Source
+        self,
+        task: Task,
+        settings: FitSettings,
+        base: XorDistribution | RejectDistribution,
+        source: Source,
+        parts: Floats = ALL,
     ) -> None:
-        self.task, self.settings, self.base, self.source = task, settings, base, source
+        self.task, self.settings, self.base, self.source, self.parts = task, settings, base, source, parts
         self.l2, self.tol = settings.penalty(task.features.d), settings.tolerance(DEFAULT_TOL)
         self.max_iter = settings.most_iterations(DEFAULT_MAX_ITER)
         self.features, self.demo_features = task.features, task.demo_features
@@ -117,7 +122,7 @@ class RoundsRun(Run[RoundsState]):
         return max(0.5 * self.features.d / max(AIMED * self.tol, LEAST_TOL), FIRST_PER_SEEN * self.least_seen)
 
     def _loss(self, draws: Draws) -> DrawnLoss:
-        return DrawnLoss(draws, self.features, self.demo_features, self.l2)
+        return DrawnLoss(draws, self.features, self.demo_features, self.l2, self.parts)
 
     def _judge(self, state: RoundsState, fresh: Draws) -> Judgement:
         draws = Draws.from_arrays(state.draws)
@@ -142,8 +147,7 @@ class RoundsRun(Run[RoundsState]):
         weights, reached = self._descend(loss, weights)
         for _ in range(PASSES):
             loss.share_by_size(weights)
-            helping = loss.shares >= HELPING
-            helping[-1] = True
+            helping = loss.helping(HELPING)
             if not helping.all():
                 loss = self._loss(loss.draws.keeping(helping))
                 loss.share_by_size(weights)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -58,6 +58,16 @@ class Task:
         """What is fitted, before there is a reward: given the start, from where the demonstrations start."""
         world = self.demos.seen_world(self.given)
         return Law(world, self.constraint, None, self.discount, self.given, self.policy)
+
+    def by_start(self) -> list[tuple[float, Task]]:
+        """This task alone; given the start, one for each start of the demonstrations, with the share that it has."""
+        if self.given is None:
+            return [(1.0, self)]
+        shares = self.demos.seen_world(self.given).start
+        return [
+            (float(shares[start]), replace(self, demos=self.demos.starting_in(start), given=None))
+            for start in np.flatnonzero(shares).tolist()
+        ]
 
     @property
     def demo_features(self) -> Floats:

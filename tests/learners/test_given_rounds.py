@@ -1,0 +1,121 @@
+"""Given the start, in rounds: a source of draws for each start, and the likelihood of demonstrations given theirs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import xmen as xm
+from reference import exact_distribution
+from xmen.methods.cells import Cells
+from xmen.methods.demonstrations import gather
+from xmen.methods.draws import DrawnLoss
+from xmen.methods.runs import FitSettings, Task
+from xmen.rewards.features import read_features
+
+RULE, SPELLED = xm.visit(xm.at(6)) | xm.visit(xm.at(8)), ("or", ("visit", ("at", (6,))), ("visit", ("at", (8,))))
+
+
+def grid(size=4):
+    """Two starts with different numbers of completions; jointly the first would start far more than half of them."""
+    world = xm.GridWorld(size, size, start=(0, 0), goal=(size - 1, size - 1), moves=("up", "right", "up-right"))
+    shares = np.zeros(world.n_states)
+    shares[[0, world.state((1, 1))]] = 0.5
+    return world.with_start(shares)
+
+
+def features_of(world, d=3):
+    return np.random.default_rng(5).normal(size=(world.n_states, world.n_actions, d))
+
+
+def demos_of(world, features, n=60):
+    return xm.distribution(world, RULE, features @ [0.6, -0.4, 0.3], given="start", seed=1).sample(n)
+
+
+def enumerated_loss(world, features, demos, l2):
+    """theta -> mean of log Z(s_0) - R by listing all valid trajectories of each start."""
+
+    def loss(theta):
+        total = 0.0
+        for start in np.flatnonzero(world.start).tolist():
+            own = [tau for tau in demos if tau.states[0] == start]
+            truth = exact_distribution(world.with_start(start), SPELLED, features @ theta, 1.0)
+            reward = [
+                sum((features @ theta)[s, a] for s, a in zip(tau.states, tau.actions, strict=False)) for tau in own
+            ]
+            total += len(own) * truth.log_partition - sum(reward)
+        return total / len(demos) + 0.5 * l2 * float(theta @ theta)
+
+    return loss
+
+
+def test_what_is_read_whole_is_the_enumerated_optimum():
+    world = grid()
+    features = features_of(world)
+    demos = demos_of(world, features)
+    loss = enumerated_loss(world, features, demos, 0.01)
+    best = minimize(loss, np.zeros(3), method="BFGS", options={"gtol": 1e-6})
+    settings = dict(features=features, given="start", l2=0.01, seed=0)
+    cells = xm.XMEN(world, RULE, method="cells", **settings).fit(demos)
+    np.testing.assert_allclose(cells.weights_, best.x, atol=1e-4)
+    assert loss(cells.weights_) <= best.fun + cells.distance_bound_ + 1e-9
+    joint = xm.XMEN(world, RULE, features=features, l2=0.01, method="cells", seed=0).fit(demos)
+    assert loss(joint.weights_) > best.fun + 0.01  # the joint likelihood is another one
+    assert cells.distribution().given == "start"
+
+
+@pytest.mark.parametrize("method", [xm.Cells(n_cells=16, cell_size=8.0), xm.Reject()])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_answer_is_as_near_as_it_says(method, seed):
+    """A bound that holds 95 times in 100 fails 6 of 6 with a joint likelihood, which is 0.05 nats away."""
+    world = grid(5)
+    features = features_of(world)
+    demos = demos_of(world, features, 200)
+    exact = xm.XMEN(world, RULE, features=features, given="start", l2=0.01).fit(demos)
+    model = xm.XMEN(world, RULE, features=features, given="start", l2=0.01, method=method, seed=seed, tol=0.01)
+    model.fit(demos)
+
+    def loss(learned):  # scores are exact, whatever has learned
+        return -learned.score(demos) + 0.005 * float(learned.weights_ @ learned.weights_)
+
+    assert model.converged_
+    assert method.name == "reject" or model.history_[-1].details["parities"] > 0
+    assert -1e-6 <= loss(model) - loss(exact) <= model.distance_bound_
+    assert 0.0 < model.distance_bound_ < 0.05
+
+
+def test_noise_of_parts_is_that_of_independent_cells():
+    """Over many cells: the mean gradient at fixed weights is the exact one, and its scatter is what `spread` says."""
+    world = grid(5)
+    features = features_of(world)
+    demos = demos_of(world, features)
+    task = Task(gather(world, RULE, demos), read_features(features, world), RULE, given="start")
+    run = Cells(n_cells=8, cell_size=6.0).run(task, FitSettings(seed=0))
+    theta, exact = np.array([0.3, -0.2, 0.1]), np.zeros(3)
+    for share, part in task.by_start():
+        d = xm.distribution(part.demos.walks.world, RULE, features @ theta)
+        exact += share * np.tensordot(d.visits(), features, axes=2)
+    gradients, said = [], []
+    rng = np.random.default_rng(3)
+    plan, _ = run.source.first(100.0, rng)
+    for _ in range(60):
+        loss = DrawnLoss(run.source.read(plan, theta, rng).draws, run.features, np.zeros(3), 0.0, run.parts)
+        gradients.append(loss(theta).gradient)
+        said.append(np.sqrt(loss.spread(theta).noise.diagonal()))
+    seen, expected = np.std(gradients, axis=0), np.mean(said, axis=0)
+    np.testing.assert_allclose(seen, expected, rtol=0.4)
+    assert np.all(np.abs(np.mean(gradients, axis=0) - exact) < 4 * seen / np.sqrt(60) + 0.15 * expected)
+
+
+def test_a_stopped_fit_goes_on(tmp_path):
+    world = grid(5)
+    features = features_of(world)
+    demos = demos_of(world, features)
+    settings = dict(features=features, given="start", l2=0.01, seed=0, method=xm.Cells(cell_size=8.0), tol=0.004)
+    whole = xm.XMEN(world, RULE, **settings).fit(demos)
+    file = tmp_path / "checkpoint.safetensors"
+    xm.XMEN(world, RULE, **settings, checkpoint=file, callback=lambda record: record.iteration == 1).fit(demos)
+    again = xm.XMEN(world, RULE, **settings, checkpoint=file, resume=True).fit(demos)
+    np.testing.assert_array_equal(again.weights_, whole.weights_)
+    assert again.n_iter_ == whole.n_iter_ > 1
