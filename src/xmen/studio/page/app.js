@@ -1,0 +1,99 @@
+import { request, sentence } from "./api.js";
+import { mountBar } from "./bar.js";
+import { looks } from "./colours.js";
+import { makeHistory } from "./history.js";
+import { makeJobs } from "./jobs.js";
+import { useHand } from "./map/hand.js";
+import { marksByState } from "./map/tiles.js";
+import { makeMap } from "./map/view.js";
+import { mountDemonstrations } from "./panels/demonstrations.js";
+import { mountFind } from "./panels/find.js";
+import { mountGenerate } from "./panels/generate.js";
+import { mountLearn } from "./panels/learn.js";
+import { mountRules } from "./panels/rules.js";
+import { mountWorld } from "./panels/world.js";
+import { signal } from "./signal.js";
+import { mountStatus } from "./status.js";
+import { makeSync } from "./sync.js";
+import { mountTabs } from "./tabs.js";
+import { mountTools } from "./toolbar.js";
+
+/** Puts the page together: the document, its parts on the page, and what passes between them. */
+
+const TABS = { world: "World", rules: "Rules", demonstrations: "Demonstrations", learn: "Learn", generate: "Generate", find: "Find rules" };
+const PANELS = { world: mountWorld, rules: mountRules, demonstrations: mountDemonstrations, learn: mountLearn, generate: mountGenerate, find: mountFind };
+const READ = 5000; // milliseconds that a passing message stays
+
+/** @returns {HTMLElement} */
+function part(/** @type {string} */ id) {
+    const element = document.getElementById(id);
+    if (!element) throw new Error(`the page has no ${id}`);
+    return element;
+}
+
+function makeSay() {
+    const toast = part("toast");
+    let timer = 0;
+    return (/** @type {string} */ message) => {
+        toast.textContent = message;
+        toast.classList.add("shown");
+        clearTimeout(timer);
+        timer = window.setTimeout(() => toast.classList.remove("shown"), READ);
+    };
+}
+
+/** Says what is at a place: in a line under the map, and aloud while the keyboard is on the map. @param {import("./types.js").App} app */
+function makeDescribe(app) {
+    const [readout, spoken] = [part("readout"), part("spoken")];
+    return (/** @type {number} */ state) => {
+        const place = app.map.place.get();
+        const { problem } = app.history.document.get();
+        const words = (marksByState(place, problem, looks(problem)).get(state) ?? []).map((look) => look.name);
+        if (!place.open(state)) words.unshift("wall");
+        if (place.starts.includes(state)) words.unshift("start");
+        if (place.goals.has(state)) words.unshift("goal");
+        const heat = app.map.heat.get();
+        if (heat) words.push(`${heat.title.toLowerCase()} ${(heat.values[state] ?? 0).toFixed(3)}`);
+        readout.textContent = [place.label(state), ...words].join(", ");
+        if (document.activeElement === app.map.svg) spoken.textContent = readout.textContent;
+    };
+}
+
+async function main() {
+    const say = makeSay();
+    const [first, vocabulary] = await Promise.all([request("GET", "document"), request("GET", "vocabulary")]);
+    const history = makeHistory({ problem: first.problem, demonstrations: first.demonstrations });
+    const sync = makeSync(history, first, say);
+    const svg = document.querySelector("svg#map");
+    if (!(svg instanceof SVGSVGElement)) throw new Error("the page has no map");
+    const map = makeMap(svg, history.document, sync.layout);
+    const jobs = makeJobs(sync);
+    const tool = signal("draw");
+    const tab = signal(new URLSearchParams(location.hash.slice(1)).get("tab") ?? "rules");
+    const app = { history, sync, jobs, map, vocabulary, say, tool, tab };
+
+    mountBar(part("bar"), app, first.file, first.folder);
+    const chosen = mountTools(part("tools"), app);
+    useHand(map, chosen, makeDescribe(app));
+    tool.on(() => (part("hint").textContent = chosen().hint));
+    mountStatus(part("status"), app);
+    const panels = mountTabs(part("side"), tab, TABS);
+    for (const [name, mount] of Object.entries(PANELS)) {
+        const panel = panels[name];
+        if (panel) mount(panel, app);
+    }
+    tab.on((name, old) => {
+        if (name === "demonstrations") tool.set("draw");
+        if (!["demonstrations", "generate"].includes(name)) map.many.set([]);
+        if (name !== old) remember(name);
+    });
+    await jobs.recall();
+    document.documentElement.dataset.ready = "yes";
+}
+
+/** The chosen tab is part of the address: a reload shows it again. */
+function remember(/** @type {string} */ tab) {
+    window.history.replaceState(null, "", `#tab=${tab}`);
+}
+
+main().catch((error) => (part("toast").textContent = sentence(error), part("toast").classList.add("shown")));

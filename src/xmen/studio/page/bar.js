@@ -1,0 +1,78 @@
+import { request, sentence } from "./api.js";
+import { h } from "./dom.js";
+
+/** The top of the page: which file, undo and redo, save, and the same in Python. @typedef {import("./types.js").App} App */
+
+/** @param {HTMLElement} root @param {App} app @param {string} file @param {string} folder */
+export function mountBar(root, app, file, folder) {
+    const { history, sync } = app;
+    const state = h("span", { class: "state", role: "status" });
+    const undo = h("button", { type: "button", "aria-keyshortcuts": "Control+Z", onclick: () => history.undo() }, "Undo");
+    const redo = h("button", { type: "button", "aria-keyshortcuts": "Control+Shift+Z", onclick: () => history.redo() }, "Redo");
+    const save = h("button", { type: "button", class: "main", "aria-keyshortcuts": "Control+S", onclick: () => void write() }, "Save");
+    const python = h("button", { type: "button", onclick: () => void showPython(app) }, "Python");
+    root.append(h("h1", {}, "xmen studio"), h("span", { class: "file", title: folder }, file), state,
+        h("span", { class: "actions" }, undo, redo, python, save));
+
+    history.steps.on(({ undo: last, redo: next }) => {
+        undo.disabled = !last;
+        redo.disabled = !next;
+        undo.title = last ? `Undo: ${last}` : "";
+        redo.title = next ? `Redo: ${next}` : "";
+    });
+    const tell = () => {
+        const { version, saved, edited } = sync.versions.get();
+        const away = sync.connection.get() === "away";
+        state.textContent = away ? "The studio does not answer; your changes wait here." : !edited && saved === version ? "Saved" : "Not saved yet";
+        state.classList.toggle("error", away);
+    };
+    sync.versions.on(tell);
+    sync.connection.on(tell);
+
+    async function write() {
+        try {
+            app.say(`Saved: ${(await sync.save()).join(", ")}.`);
+        } catch (error) {
+            app.say(sentence(error));
+        }
+    }
+
+    document.addEventListener("keydown", (event) => {
+        if (!(event.ctrlKey || event.metaKey)) return;
+        const key = event.key.toLowerCase();
+        if (key === "s") void write();
+        else if (key === "z" && event.shiftKey) history.redo();
+        else if (key === "y") history.redo();
+        else if (key === "z") history.undo();
+        else return;
+        event.preventDefault();
+    });
+}
+
+/** @param {App} app */
+async function showPython(app) {
+    let answer;
+    try {
+        await app.sync.flush();
+        answer = await request("GET", "python");
+    } catch (error) {
+        return app.say(sentence(error));
+    }
+    const copy = h("button", { type: "button", class: "main", onclick: async () => {
+        try {
+            await navigator.clipboard.writeText(answer.text);
+            app.say("Copied.");
+        } catch {
+            getSelection()?.selectAllChildren(code);
+            app.say("Press Ctrl+C to copy.");
+        }
+    } }, "Copy");
+    const code = h("pre", { tabindex: 0, "aria-label": "Python" }, answer.text);
+    const dialog = h("dialog", { "aria-labelledby": "python-title", onclose: () => dialog.remove() },
+        h("h2", { id: "python-title" }, "The same in Python"),
+        answer.saved ? "" : h("p", { class: "hint" }, "It reads the saved file: save first, so that it does what you see."),
+        code,
+        h("div", { class: "actions" }, copy, h("button", { type: "button", onclick: () => dialog.close() }, "Close")));
+    document.body.append(dialog);
+    dialog.showModal();
+}

@@ -1,0 +1,30 @@
+/**
+ * Changes of a document, in this folder: each is a function from the old one to a new one that shares what stayed the
+ * same. A change that changes nothing gives the old document back.
+ *
+ * @typedef {import("../types.js").Document} Document
+ * @typedef {import("../types.js").Problem} Problem
+ * @typedef {import("../types.js").World} World
+ * @typedef {import("../types.js").StateName} StateName
+ */
+
+/** @param {Document} document @param {Partial<Problem>} part @returns {Document} */
+export const withProblem = (document, part) => ({ ...document, problem: { ...document.problem, ...part } });
+
+/** @param {Document} document @param {Partial<World>} part @returns {Document} */
+export const withWorld = (document, part) => withProblem(document, { world: { ...document.problem.world, ...part } });
+
+/** @param {Document} document @param {Record<string, unknown>} part @returns {Document} */
+export const withSettings = (document, part) => withProblem(document, { settings: { ...document.problem.settings, ...part } });
+
+/** @param {Document} document @param {Partial<import("../types.js").StudioSettings>} part @returns {Document} */
+export const withStudio = (document, part) => withProblem(document, { studio: { ...document.problem.studio, ...part } });
+
+/** Weights belong to the features they were learned for: they go when the features do. */
+export function withFeatures(/** @type {Document} */ document, /** @type {string[]} */ features) {
+    return withProblem(document, { reward: { features } });
+}
+
+/** Two states of a document are the same where they are written the same. */
+export const same = (/** @type {StateName} */ a, /** @type {StateName} */ b) => String(a) === String(b);
+export const has = (/** @type {readonly StateName[]} */ all, /** @type {StateName} */ one) => all.some((other) => same(other, one));

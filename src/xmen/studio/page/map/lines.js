@@ -1,0 +1,78 @@
+import { s } from "../dom.js";
+
+/**
+ * Trajectories on the map: many of them thin, and one in front with the position at which it breaks a rule.
+ *
+ * @typedef {import("../types.js").Line} Line
+ * @typedef {import("../types.js").Front} Front
+ * @typedef {import("../types.js").StateName} StateName
+ * @typedef {import("../world/place.js").Place} Place
+ * @typedef {{x: number, y: number}} Point
+ */
+
+const MOST = 400; // thin ones that are drawn
+const GOLDEN = 0.618034;
+
+export function makeLines() {
+    const thin = s("g", { class: "lines" });
+    const front = s("g", { class: "front" });
+    return {
+        thin,
+        front,
+        /** @param {Place} place @param {Line[]} lines */
+        many(place, lines) {
+            thin.replaceChildren(...lines.slice(0, MOST).map((line, index) =>
+                s("path", { class: `line ${line.tone}`, d: path(points(place, line.states, index)) })));
+            thin.setAttribute("class", lines.length > 60 ? "lines crowd" : "lines");
+        },
+        /** @param {Place} place @param {Front | null} one */
+        one(place, one) {
+            front.replaceChildren(...(one?.states.length ? drawn(place, one) : []));
+        },
+    };
+}
+
+/** @param {Place} place @param {Front} one */
+function drawn(place, { states, broken = [] }) {
+    const along = points(place, states, null);
+    const lost = Math.min(...broken.map((each) => each.position));
+    const cut = Number.isFinite(lost) ? Math.min(lost, states.length - 1) : states.length - 1;
+    /** @type {SVGElement[]} */
+    const parts = [
+        s("path", { class: "under", d: path(along) }),
+        s("path", { class: "over", d: path(along.slice(0, cut + 1)) }),
+    ];
+    if (cut < along.length - 1) parts.push(s("path", { class: "over lost", d: path(along.slice(cut)) }));
+    const last = along.at(-1);
+    if (last) parts.push(arrow(along.at(-2), last, place.reach * 0.36));
+    const where = along[cut];
+    if (broken.length && where) parts.push(cross(where, place.reach * 0.62, cut));
+    return parts;
+}
+
+/** Centres of the states; each of many is moved a little to its own side, so that they do not hide each other. */
+function points(/** @type {Place} */ place, /** @type {StateName[]} */ states, /** @type {number | null} */ index) {
+    const aside = index === null ? 0 : (((index * GOLDEN) % 1) - 0.5) * place.reach * 0.6;
+    const other = index === null ? 0 : (((index * GOLDEN * GOLDEN) % 1) - 0.5) * place.reach * 0.6;
+    return states.map((state) => {
+        const { x, y } = place.point(state);
+        return { x: x + aside, y: y + other };
+    });
+}
+
+/** @returns {string} */
+export function path(/** @type {Point[]} */ along) {
+    return along.map(({ x, y }, index) => `${index ? "L" : "M"} ${x.toFixed(1)} ${y.toFixed(1)}`).join(" ");
+}
+
+function arrow(/** @type {Point | undefined} */ from, /** @type {Point} */ to, /** @type {number} */ size) {
+    const angle = from ? (Math.atan2(to.y - from.y, to.x - from.x) * 180) / Math.PI : 0;
+    const shape = from ? "M 0.9 0 L -0.7 0.85 L -0.3 0 L -0.7 -0.85 Z" : "M 0.8 0 A 0.8 0.8 0 1 1 0.8 -0.01 Z";
+    return s("path", { class: "tip", d: shape, transform: `translate(${to.x} ${to.y}) rotate(${angle}) scale(${size})` });
+}
+
+function cross(/** @type {Point} */ { x, y }, /** @type {number} */ size, /** @type {number} */ position) {
+    return s("g", { class: "broken", "data-position": position, transform: `translate(${x} ${y}) scale(${size})` },
+        s("circle", { r: 1 }),
+        s("path", { d: "M -0.42 -0.42 L 0.42 0.42 M -0.42 0.42 L 0.42 -0.42" }));
+}

@@ -1,0 +1,119 @@
+import { s } from "../dom.js";
+import { oncePerFrame, signal } from "../signal.js";
+import { graphPlace } from "../world/graph.js";
+import { gridPlace } from "../world/grid.js";
+import { drawHeat } from "./heat.js";
+import { makeLines } from "./lines.js";
+import { makeNodes } from "./nodes.js";
+import { makeTiles } from "./tiles.js";
+
+/**
+ * The map: the world of the document, and in layers above it what the panels ask for.
+ *
+ * @typedef {import("../types.js").Line} Line
+ * @typedef {import("../types.js").Front} Front
+ * @typedef {import("../types.js").Document} Document
+ * @typedef {import("../types.js").Layout} Layout
+ * @typedef {import("../world/place.js").Place} Place
+ * @typedef {import("./heat.js").Heat} Heat
+ */
+
+const GRID_EDGE = { left: 62, right: 14, top: 14, bottom: 52 }; // for the numbers of columns and rows, per 16 cells
+
+/** The place of a world; a graph needs the server's layout. @returns {Place} */
+export function placeOf(/** @type {Document} */ { problem }, /** @type {Layout | null} */ layout) {
+    return problem.world.kind === "grid" || !layout ? gridPlace(problem.world) : graphPlace(problem, layout);
+}
+
+/**
+ * @param {SVGSVGElement} svg
+ * @param {import("../signal.js").Signal<Document>} document
+ * @param {import("../signal.js").Signal<Layout | null>} layout
+ */
+export function makeMap(svg, document, layout) {
+    const layer = (/** @type {string} */ name) => svg.appendChild(s("g", { class: name }));
+    const [ground, heatLayer] = [layer("world"), layer("heat")];
+    const tiles = makeTiles(ground);
+    const nodes = makeNodes(ground);
+    const lines = makeLines();
+    svg.append(lines.thin, tiles.ends, nodes.ends, lines.front);
+    const [moving, ring] = [layer("moving"), svg.appendChild(s("rect", { class: "cursor" }))];
+
+    const place = signal(placeOf(document.get(), layout.get()));
+    const many = signal(/** @type {Line[]} */ ([]));
+    const front = signal(/** @type {Front | null} */ (null));
+    const heat = signal(/** @type {Heat | null} */ (null));
+    const cursor = signal(place.get().starts[0] ?? 0);
+
+    let frame = "";
+    const redraw = oncePerFrame(() => {
+        const { problem } = document.get();
+        const here = place.get();
+        const around = here.kind === "grid" ? edges(here) : { left: 0, right: 0, top: 0, bottom: 0 };
+        const box = [-around.left, -around.top, here.width + around.left + around.right, here.height + around.top + around.bottom].join(" ");
+        if (box !== frame) svg.setAttribute("viewBox", (frame = box));
+        const plan = layout.get();
+        if (here.kind === "grid") {
+            nodes.clear();
+            tiles.update(here, problem);
+        } else if (plan) {
+            tiles.clear();
+            nodes.update(here, problem, plan);
+        }
+    });
+    const redrawLines = oncePerFrame(() => lines.many(place.get(), many.get()));
+    const redrawFront = oncePerFrame(() => lines.one(place.get(), front.get()));
+    const redrawHeat = oncePerFrame(() => drawHeat(heatLayer, place.get(), heat.get()));
+    const redrawCursor = oncePerFrame(() => {
+        const here = place.get();
+        const { x, y } = here.point(here.name(Math.min(cursor.get(), here.count - 1)));
+        for (const [name, value] of Object.entries({ x: x - here.reach, y: y - here.reach, width: 2 * here.reach, height: 2 * here.reach }))
+            ring.setAttribute(name, String(value));
+    });
+
+    document.on((next, old) => {
+        if (next === old || next.problem.world !== old.problem.world) place.set(placeOf(next, layout.get()));
+        if (next === old || next.problem !== old.problem) redraw();
+    });
+    layout.on(() => place.set(placeOf(document.get(), layout.get())));
+    place.on((here) => {
+        if (cursor.get() >= here.count) cursor.set(here.starts[0] ?? 0);
+        for (const again of [redraw, redrawLines, redrawFront, redrawHeat, redrawCursor]) again();
+    });
+    many.on(redrawLines);
+    front.on(redrawFront);
+    heat.on((shown) => {
+        svg.classList.toggle("warm", shown !== null);
+        redrawHeat();
+    });
+    cursor.on(redrawCursor);
+
+    return {
+        svg,
+        place,
+        /** Trajectories behind the one in front. */
+        many,
+        front,
+        heat,
+        /** The state that the keyboard is at. */
+        cursor,
+        /** The layer for what moves. */
+        moving,
+        /** The state under a pointer, or -1. */
+        under(/** @type {PointerEvent} */ event) {
+            const matrix = svg.getScreenCTM();
+            if (!matrix) return -1;
+            const { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(matrix.inverse());
+            return place.get().under(x, y);
+        },
+    };
+}
+
+/** Free space around a grid; larger grids are drawn smaller, and their numbers larger. */
+function edges(/** @type {Place} */ place) {
+    const scale = Math.max(1, Math.max(place.width, place.height) / 1600);
+    const { left, right, top, bottom } = GRID_EDGE;
+    return { left: left * scale, right: right * scale, top: top * scale, bottom: bottom * scale };
+}
+
+/** @typedef {ReturnType<typeof makeMap>} MapView */

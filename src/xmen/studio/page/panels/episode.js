@@ -1,0 +1,82 @@
+import { field, h } from "../dom.js";
+
+/**
+ * An episode step by step: the policy offers moves with their probabilities, and the user plays chance.
+ *
+ * @typedef {import("../types.js").App} App
+ * @typedef {import("../types.js").StateName} StateName
+ * @typedef {{state: StateName, probability: number}} Outcome
+ * @typedef {{action: string | number, probability: number, outcomes: Outcome[]}} Choice
+ * @typedef {{ended: boolean, kept: boolean | null, broken: import("../types.js").Broken[], chance: number, choices: Choice[], starts?: Outcome[]}} Answer
+ */
+
+/** @param {HTMLElement} root @param {App} app @param {() => string} from @param {() => string[]} further @param {() => number} p */
+export function mountEpisode(root, app, from, further, p) {
+    const { jobs, map, history } = app;
+    const promise = h("select", {}, ...["sure", "best", "p"].map((value) => h("option", { value }, value)));
+    promise.value = "best";
+    const start = h("button", { type: "button", onclick: () => begin() }, "Begin an episode");
+    const back = h("button", { type: "button", onclick: () => {
+        states.pop();
+        actions.pop();
+        void ask();
+    } }, "Step back");
+    const says = h("p", { class: "hint", role: "status" });
+    const choices = h("ul", { class: "plain choices" });
+    root.append(h("div", { class: "fields" }, field("Episode with", promise)), h("div", { class: "actions" }, start, back), says, choices);
+    back.hidden = true;
+    /** @type {StateName[]} */
+    let states = [];
+    /** @type {(string | number)[]} */
+    let actions = [];
+    jobs.busy.on((kind) => (start.disabled = kind !== null));
+    app.tab.on((tab) => tab !== "generate" && states.length && map.front.set(null));
+    history.document.on((next, old) => next !== old && choices.replaceChildren());
+
+    function begin() {
+        states = [];
+        actions = [];
+        void ask();
+    }
+
+    async function ask() {
+        const chosen = promise.value === "p" ? p() : promise.value;
+        /** @type {Answer} */
+        let answer;
+        try {
+            answer = await jobs.ask("step", { from: from(), promise: chosen, also: further(), states, actions });
+        } catch (error) {
+            says.textContent = error instanceof Error ? error.message : String(error);
+            return choices.replaceChildren();
+        }
+        const [only, ...others] = answer.starts ?? [];
+        if (!states.length && only && !others.length) {
+            states = [only.state];
+            return ask();
+        }
+        draw(answer);
+    }
+
+    function draw(/** @type {Answer} */ answer) {
+        back.hidden = states.length < 2;
+        if (states.length) map.front.set({ states, broken: answer.broken });
+        says.textContent = answer.ended
+            ? answer.kept ? "Arrived, and every rule was kept." : `Over: ${answer.broken.map((each) => `“${each.rule ?? each.message}” was broken`).join(", ") || "it did not arrive in time"}.`
+            : states.length ? `After ${actions.length} moves; from here on all rules are kept with probability ${answer.chance.toPrecision(4)}.` : "Where does it begin?";
+        const place = map.place.get();
+        const label = (/** @type {StateName} */ state) => place.label(place.index(state));
+        const button = (/** @type {Outcome} */ outcome, /** @type {string | number | null} */ action) =>
+            h("button", { type: "button", onclick: () => {
+                states = [...states, outcome.state];
+                if (action !== null) actions = [...actions, action];
+                void ask().then(() => choices.querySelector("button")?.focus());
+            } }, `${label(outcome.state)} · ${percent(outcome.probability)}`);
+        choices.replaceChildren(
+            ...(states.length ? [] : (answer.starts ?? []).map((outcome) => h("li", {}, button(outcome, null)))),
+            ...answer.choices.map((choice) => h("li", {},
+                h("span", { class: "choice" }, `${choice.action} · ${percent(choice.probability)}`),
+                h("span", { class: "outcomes" }, ...choice.outcomes.map((outcome) => button(outcome, choice.action))))));
+    }
+}
+
+const percent = (/** @type {number} */ share) => `${(100 * share).toFixed(share > 0.0995 ? 0 : 1)} %`;

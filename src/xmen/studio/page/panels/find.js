@@ -1,0 +1,60 @@
+import { field, h } from "../dom.js";
+import { addRule } from "../edits/rules.js";
+
+/**
+ * Rules that the demonstrations keep, with what each explains; one click takes one over.
+ *
+ * @typedef {import("../types.js").App} App
+ * @typedef {{rule: string, gain: number, chance: number, kept: number, note: string}} Found
+ */
+
+/** @param {HTMLElement} root @param {App} app */
+export function mountFind(root, app) {
+    const { jobs, history } = app;
+    const job = jobs.of("find");
+    const most = h("input", { type: "number", min: 1, max: 50, value: 8 });
+    const level = h("input", { type: "number", min: 0, max: 1, step: "any", value: 0.01 });
+    const start = h("button", { type: "button", class: "main", onclick: () =>
+        most.reportValidity() && level.reportValidity() && jobs.start("find", { max_rules: Number(most.value), level: Number(level.value) }) }, "Find rules");
+    const stop = h("button", { type: "button", onclick: () => jobs.cancel("find") }, "Cancel");
+    const progress = h("p", { class: "hint", role: "status" });
+    const result = h("div", { class: "result" });
+    root.append(
+        h("p", { class: "hint" }, "Which rules over the marks do the demonstrations keep, beyond the rules there are? The gain is what a rule explains, in nats per demonstration."),
+        h("div", { class: "fields" }, field("At most", most), field("Level", level, "The chance of a coincidence that is accepted")),
+        h("div", { class: "actions" }, start, stop), progress, result);
+
+    jobs.busy.on((kind) => {
+        start.disabled = kind !== null;
+        stop.disabled = kind !== "find";
+    });
+    job.on(({ running, message, result: found }) => {
+        progress.textContent = running ? "Looking for rules …" : message;
+        progress.classList.toggle("error", !running && message !== "" && message !== "Cancelled.");
+        draw(found);
+    });
+    history.document.on((next, old) => next.problem.constraints !== old.problem.constraints && draw(job.get().result));
+
+    function draw(/** @type {any} */ found) {
+        if (!found) return result.replaceChildren();
+        const taken = new Set((history.document.get().problem.constraints ?? []).map((rule) => rule.rule));
+        /** @type {Found[]} */
+        const rules = found.rules;
+        const take = (/** @type {string} */ rule) => h("button", { type: "button", disabled: taken.has(rule), "aria-label": `Take over ${rule}`,
+            onclick: () => history.edit("take a rule over", (document) => addRule(document, rule)) }, taken.has(rule) ? "Taken" : "Take over");
+        const heads = ["Rule", "Gain", "Chance", "Kept", ""].map((text) => h("th", { scope: "col" }, text));
+        const table = h("table", { class: "found" }, h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...rules.map((each) => h("tr", {},
+            h("th", { scope: "row" }, h("code", {}, each.rule), each.note && h("span", { class: "note" }, each.note)),
+            h("td", { class: "number" }, each.gain.toFixed(3)),
+            h("td", { class: "number" }, each.chance < 0.001 ? each.chance.toExponential(0) : each.chance.toFixed(3)),
+            h("td", { class: "number" }, `${(100 * each.kept).toFixed(0)} %`),
+            h("td", {}, take(each.rule))))));
+        const others = (found.others ?? []).map((/** @type {any} */ each) =>
+            h("li", {}, h("code", {}, each.rule), ` ${[each.status, each.note].filter(Boolean).join(": ")}`));
+        result.replaceChildren(
+            h("p", {}, rules.length ? `${rules.length} found among ${found.candidates} candidates.` : `None of ${found.candidates} candidates stands out.`),
+            rules.length ? h("div", { class: "scroll" }, table) : "",
+            found.undecided?.length ? h("ul", {}, ...found.undecided.map((/** @type {string} */ each) => h("li", {}, each))) : "",
+            others.length ? h("details", {}, h("summary", {}, `${others.length} others`), h("ul", {}, ...others)) : "");
+    }
+}

@@ -1,0 +1,110 @@
+import { field, fillSelect, h, rows } from "../dom.js";
+import { addDemonstrations } from "../edits/demonstrations.js";
+import { makeMotion } from "../map/moving.js";
+import { signal } from "../signal.js";
+import { mountChance } from "./chance.js";
+import { furtherRules } from "./further.js";
+
+/**
+ * New trajectories: samples or the most likely ones, under rules that came later.
+ *
+ * @typedef {import("../types.js").App} App
+ * @typedef {import("../types.js").Generated} Generated
+ */
+
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+
+/** @param {HTMLElement} root @param {App} app */
+export function mountGenerate(root, app) {
+    const { jobs, map, vocabulary } = app;
+    const job = jobs.of("generate");
+    const motion = makeMotion(map);
+    const moving = signal(!calm.matches);
+    let asked = false; // somebody chose a source: what is learned later does not change it
+    const source = h("select", { onchange: () => (asked = true) });
+    const kind = h("select", {}, h("option", { value: "sample" }, "Samples"), h("option", { value: "best" }, "Most likely"));
+    const n = h("input", { type: "number", min: 1, max: vocabulary.limits.samples ?? 1000, value: 20 });
+    const seed = h("input", { type: "number", min: 0, value: 0 });
+    const further = furtherRules(app);
+    const start = h("button", { type: "button", class: "main", onclick: () => {
+        if (!n.reportValidity() || !seed.reportValidity()) return;
+        const best = kind.value === "best" ? Math.min(Number(n.value), vocabulary.limits.best ?? 100) : 0;
+        void jobs.start("generate", { from: source.value, n: Number(n.value), best, also: further.rules(), seed: Number(seed.value) });
+    } }, "Generate");
+    const stop = h("button", { type: "button", onclick: () => jobs.cancel("generate") }, "Cancel");
+    const play = h("button", { type: "button", onclick: () => moving.set(!moving.get()) });
+    const progress = h("p", { class: "hint", role: "status" });
+    const list = h("ol", { class: "plain demos" });
+    const update = rows(list, (index) => generatedLine(app, index));
+    const chance = h("section", { class: "chance" });
+    root.append(
+        h("div", { class: "fields" }, field("From", source), field("What", kind), field("How many", n), field("Seed", seed)),
+        further.node, h("div", { class: "actions" }, start, stop, play), progress, list, chance);
+    mountChance(chance, app, source, further.rules);
+
+    const options = () => {
+        const learned = jobs.of("learn").get().result;
+        const models = [
+            learned?.model && { value: "model", label: `${learned.model.label}, learned` },
+            learned?.compare && { value: "compare", label: `${learned.compare.label}, learned` },
+            { value: "uniform", label: "nothing learned" },
+        ].filter(Boolean);
+        const kept = asked && models.some((each) => each.value === source.value);
+        fillSelect(source, models, kept ? source.value : models[0].value);
+    };
+    jobs.of("learn").on(options);
+    jobs.busy.on((busy) => {
+        start.disabled = busy !== null;
+        stop.disabled = busy !== "generate";
+    });
+
+    function draw() {
+        /** @type {{trajectories: Generated[], engine: string, message: string} | null} */
+        const result = job.get().result;
+        const made = result?.trajectories ?? [];
+        update(made);
+        play.hidden = !made.length;
+        play.textContent = moving.get() ? "Pause" : "Play";
+        if (app.tab.get() !== "generate") return motion.stop();
+        map.many.set(made.map(({ states, valid }) => ({ states, tone: valid ? "plain" : "bad" })));
+        if (moving.get() && made.length) motion.play(made.map((each) => each.states));
+        else motion.stop();
+    }
+    job.on(({ running, message, result }) => {
+        const good = (result?.trajectories ?? []).filter((/** @type {Generated} */ each) => each.valid).length;
+        progress.textContent = running ? "Generating …" : message || (result ? `${result.trajectories.length} trajectories, ${good} keep every rule. ${result.message ?? ""}` : "");
+        progress.classList.toggle("error", !running && message !== "" && message !== "Cancelled.");
+    });
+    job.on((now, before) => (now.result !== before.result || now === before) && draw());
+    moving.on(draw);
+    app.tab.on((tab, before) => (tab === "generate" || before === "generate") && draw());
+}
+
+/** @param {App} app @param {number} index */
+function generatedLine(app, index) {
+    /** @type {Generated | null} */
+    let one = null;
+    const title = h("button", { type: "button", class: "link" });
+    const reason = h("span", { class: "reason" });
+    const keep = h("button", { type: "button", class: "quiet wide", "aria-label": `Take trajectory ${index + 1} over as a demonstration`, onclick: () => {
+        if (!one) return;
+        const { states, actions } = one;
+        app.history.edit("take a trajectory over", (document) => addDemonstrations(document, [{ states, actions, weight: 1 }]));
+        app.say("Taken over as a demonstration.");
+    } }, "+");
+    const node = h("li", { class: "demo" }, title, reason, keep);
+    const front = () => one && app.map.front.set({ states: one.states, broken: one.broken });
+    const behind = () => !node.matches(":hover") && !node.contains(document.activeElement) && app.map.front.set(null);
+    for (const name of ["pointerenter", "focusin", "click"]) node.addEventListener(name, front);
+    for (const name of ["pointerleave", "focusout"]) node.addEventListener(name, () => setTimeout(behind));
+    return {
+        node,
+        update(/** @type {Generated} */ made) {
+            one = made;
+            title.textContent = `${index + 1}: ${made.actions.length} moves`;
+            const likely = made.log_prob === null ? "" : `probability ${Math.exp(made.log_prob).toPrecision(2)}`;
+            reason.textContent = made.valid ? likely : made.broken.map((each) => `breaks “${each.rule}”`).join(", ");
+            node.classList.toggle("invalid", !made.valid);
+        },
+    };
+}

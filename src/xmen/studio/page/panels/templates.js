@@ -1,0 +1,47 @@
+import { fillSelect, h } from "../dom.js";
+import { addRule } from "../edits/rules.js";
+
+/**
+ * The palette: rules to begin from, each with its sentence and a choice of marks.
+ *
+ * @typedef {import("../types.js").App} App
+ * @typedef {import("../types.js").Template} Template
+ */
+
+const HOLES = ["a", "b", "c"];
+
+/** @param {HTMLElement} root @param {App} app */
+export function mountTemplates(root, app) {
+    const list = h("ul", { class: "plain" });
+    root.append(list);
+    const cards = app.vocabulary.templates.map((template) => card(app, template));
+    list.append(...cards.map((each) => each.node));
+    app.history.document.on(({ problem }, old) => {
+        if (problem.events === old.problem.events && list.dataset.filled) return;
+        list.dataset.filled = "yes";
+        for (const each of cards) each.update(Object.keys(problem.events ?? {}));
+    });
+}
+
+/** @param {App} app @param {Template} template */
+function card(app, template) {
+    const holes = HOLES.filter((hole) => template.rule.includes(`{${hole}}`));
+    const selects = holes.map((hole) => h("select", { "aria-label": `${template.title}: mark ${hole}` }));
+    const text = () => holes.reduce((rule, hole, index) => rule.replaceAll(`{${hole}}`, selects[index]?.value ?? ""), template.rule);
+    const add = h("button", { type: "button", "aria-label": `Add “${template.title}”`, onclick: () =>
+        app.history.edit("add a rule", (document) => addRule(document, text())) }, "Add");
+    const node = h("li", { class: "template" },
+        h("div", {}, h("strong", {}, template.title), h("p", {}, template.sentence), h("code", {}, template.rule.replace(/\{(\w)\}/g, "$1"))),
+        h("div", { class: "holes" }, ...selects, add));
+    return {
+        node,
+        update(/** @type {string[]} */ marks) {
+            const options = marks.map((name) => ({ value: name, label: name }));
+            selects.forEach((select, index) => {
+                const kept = marks.includes(select.value) ? select.value : (marks[Math.min(index, marks.length - 1)] ?? "");
+                fillSelect(select, options, kept);
+            });
+            add.disabled = holes.length > 0 && !marks.length;
+        },
+    };
+}

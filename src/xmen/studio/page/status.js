@@ -1,0 +1,69 @@
+import { h } from "./dom.js";
+import { markRule } from "./panels/rule_line.js";
+
+/**
+ * What can still happen under the rules: shown under the map, and read out when it changes.
+ *
+ * @typedef {import("./types.js").Check} Check
+ * @typedef {import("./types.js").App} App
+ */
+
+/** @param {HTMLElement} root @param {App} app */
+export function mountStatus(root, app) {
+    const verdict = h("p", { class: "verdict", role: "status" });
+    const detail = h("p", { class: "detail" });
+    const list = h("ul", { class: "mistakes" });
+    root.append(verdict, detail, list);
+
+    app.history.document.on((next, old) => root.classList.toggle("waiting", next !== old));
+    app.sync.check.on((check) => {
+        root.classList.remove("waiting");
+        root.dataset.feasible = String(check?.feasible ?? "");
+        root.dataset.version = String(check?.version ?? "");
+        if (!check) return verdict.replaceChildren("Counting trajectories …");
+        verdict.replaceChildren(...headline(check, app));
+        detail.textContent = small(check);
+        const elsewhere = check.errors.filter((mistake) => mistake.part !== "rule" && mistake.part !== "event");
+        list.replaceChildren(
+            ...elsewhere.map((mistake) => h("li", { class: "error" }, mistake.message)),
+            ...check.notes.map((note) => h("li", {}, note)),
+        );
+    });
+}
+
+/** @param {Check} check @param {App} app @returns {(Node | string)[]} */
+function headline(check, app) {
+    const { feasible, conflict, trajectories } = check;
+    if (feasible === null) return [h("strong", { class: "open" }, "Not decided."), ` ${check.message}`];
+    if (!feasible) {
+        const names = conflict.flatMap((name, index) => [
+            index ? " and " : "",
+            h("button", { class: "link", type: "button", onclick: () => markRule(app, name) }, name),
+        ]);
+        const why = names.length ? [" These rules cannot hold together: ", ...names, "."] : [` ${check.message}`];
+        return [h("strong", { class: "no" }, "Impossible."), ...why];
+    }
+    const counts = trajectories?.text
+        ? ` ${trajectories.text} trajectories keep every rule${trajectories.share_text ? ` (${trajectories.share_text})` : ""}.`
+        : " Some trajectory keeps every rule.";
+    return [h("strong", { class: "yes" }, "Possible."), counts];
+}
+
+function small(/** @type {Check} */ check) {
+    const parts = [];
+    if (check.product)
+        parts.push(`Product of world and rules: ${number(check.product.nodes)} nodes, ${number(check.product.edges)} edges.`);
+    if (check.engine) parts.push(`Engine ${check.engine}${check.message && check.feasible ? `: ${check.message}` : ""}`);
+    if (check.policy) parts.push(check.policy.message || promise(check.policy));
+    return parts.map((part) => part.replace(/[^.]$/, "$&.")).join(" ");
+}
+
+/** @param {{sure: boolean, best: number}} policy */
+function promise({ sure, best }) {
+    return sure ? "A policy keeps every rule surely, whatever chance does" : `A policy keeps every rule with probability ${best.toPrecision(4)} at best`;
+}
+
+/** Thousands apart, as in messages of the library. */
+export function number(/** @type {number} */ value) {
+    return value.toLocaleString("en-GB");
+}

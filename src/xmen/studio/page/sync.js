@@ -1,0 +1,164 @@
+import { ApiError, request, sentence } from "./api.js";
+import { signal } from "./signal.js";
+
+/**
+ * The document here and the document of the server: every edit is sent, checked, and what other windows did is taken
+ * over. One request of a kind is under way at a time; what changes meanwhile goes with the next.
+ *
+ * @typedef {import("./types.js").Check} Check
+ * @typedef {import("./types.js").Job} Job
+ * @typedef {import("./types.js").ServerDocument} ServerDocument
+ * @typedef {import("./history.js").History} History
+ */
+
+const PAUSE = 50; // milliseconds without an edit before it is sent: a stroke or a word is one request
+const AGAIN = 1000; // milliseconds until a server that did not answer is asked again
+
+/**
+ * @param {History} history
+ * @param {ServerDocument} first
+ * @param {(message: string) => void} say
+ */
+export function makeSync(history, first, say) {
+    const own = `w-${crypto.randomUUID()}`;
+    const check = signal(/** @type {Check | null} */ (null));
+    const connection = signal(/** @type {"here" | "away"} */ ("here"));
+    const versions = signal({ version: first.version, saved: first.saved_version, edited: false });
+    const layout = signal(first.layout);
+    /** @type {((job: Job & {record?: import("./types.js").LearnRecord}) => void)[]} */
+    const jobListeners = [];
+
+    let sent = history.document.get();
+    /** @type {Promise<void> | null} */
+    let sending = null;
+    let checking = false;
+    let stale = true; // the last check is not about the document of the server
+    let timer = 0;
+
+    const mark = () => versions.set({ ...versions.get(), edited: sent !== history.document.get() });
+
+    history.document.on(() => {
+        mark();
+        clearTimeout(timer);
+        timer = window.setTimeout(() => void flush(), PAUSE);
+    });
+
+    /** Send what was edited; resolved when the server has the document that is shown. */
+    async function flush() {
+        clearTimeout(timer);
+        while (sending || sent !== history.document.get()) await (sending ??= put().finally(() => (sending = null)));
+        void look();
+    }
+
+    async function put() {
+        const document = history.document.get();
+        const { version: base } = versions.get();
+        try {
+            const { version } = await request("PUT", "document", { base, window: own, ...document });
+            sent = document;
+            stale = true;
+            versions.set({ ...versions.get(), version });
+            connection.set("here");
+            mark();
+        } catch (error) {
+            if (!(error instanceof ApiError)) throw error;
+            if (error.status === 409) await adopt();
+            else if (error.status === 0) await away();
+            else {
+                say(sentence(error));
+                sent = document; // it will not be taken as it is: the next edit is sent again
+            }
+        }
+    }
+
+    async function away() {
+        connection.set("away");
+        await new Promise((resolve) => setTimeout(resolve, AGAIN));
+    }
+
+    /** Ask for the check until it is about the newest document. */
+    async function look() {
+        if (checking || !stale) return;
+        checking = true;
+        try {
+            while (stale) {
+                stale = false;
+                /** @type {Check} */
+                const answer = await request("POST", "check", {});
+                if (answer.superseded || answer.version !== versions.get().version) stale = true;
+                else check.set(answer);
+                if (stale) await new Promise((resolve) => setTimeout(resolve, PAUSE));
+            }
+        } catch (error) {
+            stale = true;
+            if (error instanceof ApiError && error.status === 0) connection.set("away");
+            else say(sentence(error));
+        } finally {
+            checking = false;
+        }
+    }
+
+    /** Take over what the server has. What was here and not there can be had back by undo. */
+    async function adopt() {
+        /** @type {ServerDocument} */
+        const theirs = await request("GET", "document");
+        const next = { problem: theirs.problem, demonstrations: theirs.demonstrations };
+        const old = history.document.get();
+        const equal = JSON.stringify(old) === JSON.stringify(next);
+        layout.set(theirs.layout);
+        sent = equal ? old : next;
+        stale = true;
+        versions.set({ version: theirs.version, saved: theirs.saved_version, edited: false });
+        if (equal) return;
+        history.edit("what another window did", () => next);
+        say("Another window changed this problem; undo brings back what was here.");
+    }
+
+    /** What to do about the version that the server says it has. */
+    async function compare(/** @type {{version: number, saved_version: number | null, window: string | null}} */ there) {
+        connection.set("here");
+        const { version } = versions.get();
+        if (there.window === own) return;
+        if (there.window === null && there.version < version) {
+            // The server was started again, with the file as it was saved: what is here is newer.
+            /** @type {ServerDocument} */
+            const theirs = await request("GET", "document");
+            const { problem, demonstrations } = theirs;
+            const equal = JSON.stringify(history.document.get()) === JSON.stringify({ problem, demonstrations });
+            sent = equal ? history.document.get() : { problem, demonstrations };
+            versions.set({ version: theirs.version, saved: theirs.saved_version, edited: !equal });
+        } else if (there.version !== version) await adopt();
+        stale = true;
+        await flush();
+    }
+
+    const events = new EventSource("api/events");
+    const data = (/** @type {Event} */ event) => JSON.parse(/** @type {MessageEvent} */ (event).data);
+    events.addEventListener("document", (event) => {
+        compare(data(event)).catch((error) => say(sentence(error)));
+    });
+    events.addEventListener("saved", (event) => {
+        versions.set({ ...versions.get(), saved: data(event).saved_version });
+    });
+    events.addEventListener("job", (event) => jobListeners.forEach((listener) => listener(data(event))));
+    events.addEventListener("error", () => connection.set("away"));
+    window.addEventListener("pagehide", () => events.close());
+
+    return {
+        check,
+        connection,
+        versions,
+        layout,
+        flush,
+        /** @param {(typeof jobListeners)[number]} listener */
+        onJob: (listener) => void jobListeners.push(listener),
+        async save() {
+            await flush();
+            const { saved_version: saved, files } = await request("POST", "save", {});
+            versions.set({ ...versions.get(), saved });
+            return /** @type {string[]} */ (files);
+        },
+    };
+}
+
+/** @typedef {ReturnType<typeof makeSync>} Sync */
