@@ -179,7 +179,7 @@ class XMEN(Learner):
             raise EngineError(f"fixed maps numbers of features to weights, as {{0: 1.5}}; got {self.fixed!r:.60}.")
         method = read_method(self.method)
         if isinstance(self.world, Network):
-            self._check_trips(method)
+            self._check_trips()
         self._check_reward()
         if method is not None:
             method.check(self._engine_settings(), self.given, self.reward is not None)
@@ -193,13 +193,8 @@ class XMEN(Learner):
     def _fit_settings(self) -> FitSettings:
         return FitSettings(self.l2, self.max_iter, self.tol, self.seed, self._engine_settings(), self.fixed)
 
-    def _check_trips(self, method: Method | None) -> None:
+    def _check_trips(self) -> None:
         """What makes no sense on a network."""
-        if method is not None and not method.takes_trips:
-            raise EngineError(
-                f"method={method.name!r} hashes the trajectories of one world, and every trip through a network has "
-                "its own: use method='exact' or 'auto'."
-            )
         if self.reward is not None:
             raise EngineError("on a network the reward is linear: give features, and leave reward out.")
         if self.given is not None:

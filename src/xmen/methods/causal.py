@@ -16,11 +16,12 @@ import numpy as np
 
 from xmen.methods.coordinates import Coordinates, Value
 from xmen.methods.demonstrations import Demonstrations
+from xmen.methods.identify import at_an_end
 from xmen.methods.information import Information, curvature
-from xmen.methods.lbfgs import Lbfgs, LbfgsState
+from xmen.methods.lbfgs import DEFAULT_MAX_ITER, LbfgsRun, LbfgsState
 from xmen.methods.likelihood import LossEstimate
-from xmen.methods.runs import Outcome, Run
-from xmen.notices import ConvergenceWarning, UnboundedWarning, notify
+from xmen.methods.runs import Outcome
+from xmen.notices import UnboundedWarning, notify
 from xmen.policies.behaviour import BEST, Aim, Behaviour
 from xmen.policies.game import Game
 from xmen.policies.planning import find_behaviour
@@ -28,10 +29,8 @@ from xmen.progress.monitor import Monitor
 from xmen.rewards import Floats
 from xmen.rewards.features import Features
 
-DEFAULT_MAX_ITER = 1000
 BELOW_ZERO = 1e-6  # nats; a loss further below 0 is no rounding error
 LARGE = 1e7  # a reward this large makes V_0 the largest expected sum there is, up to the entropy in units of it
-MOST_SEARCHES = 40  # features whose range is searched for; the rest goes unexamined
 SHARE_NAMED = 0.1  # features whose gradient is this share of the largest are named as out of reach
 
 
@@ -83,47 +82,26 @@ class CausalObjective:
         return self.coordinates.penalised(weights, found.loss, self.features.contract(found.difference))
 
 
-class CausalRun(Run[LbfgsState]):
+class CausalRun(LbfgsRun):
     """L-BFGS on the causal loss; ends at the optimum, or where a loss below 0 proves that there is none."""
-
-    state_type = LbfgsState
 
     def __init__(
         self, loss: CausalLoss, features: Features, coordinates: Coordinates, max_iter: int | None, tol: float
     ) -> None:
-        self.features, self.coordinates = features, coordinates
-        self.max_iter = DEFAULT_MAX_ITER if max_iter is None else max_iter
-        self.scale = features.scale[coordinates.free]
-        self.optimiser = Lbfgs(CausalObjective(loss, features, coordinates), self.scale, self._reach, tol)
-
-    def _reach(self, direction: Floats) -> float:
-        return float(np.abs(self.features.table(self.coordinates.direction(direction))).max(initial=0.0))
-
-    def start(self) -> LbfgsState:
-        return self.optimiser.start(self.coordinates.values[self.coordinates.free])
+        objective = CausalObjective(loss, features, coordinates)
+        super().__init__(objective, features, coordinates, DEFAULT_MAX_ITER if max_iter is None else max_iter, tol)
 
     def _without_minimum(self, state: LbfgsState) -> bool:
         return not self.coordinates.l2.any() and state.loss < -BELOW_ZERO
 
     def finished(self, state: LbfgsState) -> bool:
-        return state.finished or state.iteration >= self.max_iter or self._without_minimum(state)
-
-    def step(self, state: LbfgsState) -> tuple[LbfgsState, dict[str, float]]:
-        after = self.optimiser.step(state)
-        return after, {"loss": after.loss, "gradient_norm": float(np.linalg.norm(after.gradient))}
+        return super().finished(state) or self._without_minimum(state)
 
     def conclude(self, state: LbfgsState, monitor: Monitor) -> Outcome:
-        if self._without_minimum(state):
-            notify(_out_of_reach(self.coordinates.direction(state.gradient), self.features.scale), UnboundedWarning)
-            return Outcome(self.coordinates.full(state.weights), False, None)
-        if not (state.finished or monitor.stopped or monitor.interrupted):
-            notify(
-                f"stopped after max_iter = {self.max_iter} iterations with a gradient norm of "
-                f"{np.linalg.norm(state.gradient):.3g} (tol = {self.optimiser.tol:g} per component). Raise max_iter or "
-                "tol; if weights keep growing the optimum may be infinite, and l2 > 0 makes it finite.",
-                ConvergenceWarning,
-            )
-        return Outcome(self.coordinates.full(state.weights), state.finished, None)
+        if not self._without_minimum(state):
+            return super().conclude(state, monitor)
+        notify(_out_of_reach(self.coordinates.direction(state.gradient), self.features.scale), UnboundedWarning)
+        return Outcome(self.coordinates.full(state.weights), False, None)
 
 
 @dataclass(frozen=True)
@@ -180,26 +158,17 @@ def unbounded_features(loss: CausalLoss, features: Features, low: Floats, high: 
     `low` and `high` are the least and largest f(tau) among the demonstrations. For a large reward s on one feature
     V_0 / s is the largest mean of it up to entropy / s.
     """
-    same = np.flatnonzero(high - low <= 1e-9 * np.maximum(1.0, np.abs(high)))
-    if not len(same):
-        return []
-    free = Behaviour(loss.game, np.zeros(loss.visits.shape), loss.discount, _aim(loss))
-    reached = features.contract(free.visits(free.occupancy(loss.starts))) > 0
-    found, searches = [], 0
-    for k in same.tolist():
-        table = features.table(np.eye(1, features.d, k)[0])
-        if low[k] == 0.0 and table.min() >= 0.0:
-            if reached[k]:
-                found.append(k)
-            continue
-        if searches == MOST_SEARCHES:
-            break
-        searches += 1
-        size = features.scale[k] * max(1, loss.game.horizon)
-        most, least = (sign * _largest(loss, sign * table / features.scale[k]) * features.scale[k] for sign in (1, -1))
-        if most - least > 1e-5 * size and (low[k] >= most - 1e-5 * size or low[k] <= least + 1e-5 * size):
-            found.append(k)
-    return found
+
+    def reached() -> Floats:
+        free = Behaviour(loss.game, np.zeros(loss.visits.shape), loss.discount, _aim(loss))
+        return features.contract(free.visits(free.occupancy(loss.starts)))
+
+    def extremes(k: int, table: Floats) -> tuple[float, float, float]:
+        scale = features.scale[k]
+        most, least = (sign * _largest(loss, sign * table / scale) * scale for sign in (1, -1))
+        return least, most, 1e-5 * scale * max(1, loss.game.horizon)
+
+    return at_an_end(features, low, high, reached, extremes)
 
 
 def _aim(loss: CausalLoss) -> Aim:

@@ -61,6 +61,11 @@ class Demonstrations:
         """Mean discounted visits of each state and action, shape (n_states, n_actions)."""
         return self.walks.visits(discount, self.weights)
 
+    def trips(self) -> tuple[NDArray[np.integer], NDArray[np.integer], Floats]:
+        """Start, goal and weight of each demonstration that counts, as the engines of a network take them."""
+        counted = np.flatnonzero(self.weights > 0)
+        return self.walks.starts[counted], self.walks.last_states[counted], self.weights[counted]
+
     def feature_range(self, features: Features, discount: float = 1.0) -> tuple[Floats, Floats]:
         """The least and the largest f(tau) among demonstrations of positive weight, each (d,)."""
         low, high = np.full(features.d, np.inf), np.full(features.d, -np.inf)

@@ -7,6 +7,8 @@ the least (or most) of it that a valid trajectory can have, and others have more
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from xmen.engines.diagnosis import multiply
@@ -101,7 +103,9 @@ def describe_unidentified(basis: Floats) -> str:
     alone = [int(np.flatnonzero(row)[0]) for row in basis if np.count_nonzero(row) == 1]
     parts = []
     if alone:
-        parts.append(f"{_listed(alone)} {'is' if len(alone) == 1 else 'are each'} the same on every valid trajectory")
+        parts.append(
+            f"{name_features(alone)} {'is' if len(alone) == 1 else 'are each'} the same on every valid trajectory"
+        )
     joint = [row for row in basis if np.count_nonzero(row) > 1]
     shown = "; ".join(_sum(row) for row in joint[:SHOWN])
     if joint:
@@ -114,34 +118,48 @@ def describe_unidentified(basis: Floats) -> str:
 
 def unbounded(base: ExactDistribution, features: Features, demos: Demonstrations, discount: float) -> list[int]:
     """Features of which all demonstrations have the least or most possible, though not all valid trajectories do."""
-    low, high = demos.feature_range(features, discount)
+
+    def reached() -> Floats:
+        return features.contract(base.with_reward(None).visits())
+
+    def extremes(k: int, table: Floats) -> tuple[float, float, float]:
+        least, most, _ = _range(base, table)
+        largest = float(np.abs(table).max(initial=0.0)) * max(1, base.world.max_length)
+        return least, most, RELATIVE * largest
+
+    return at_an_end(features, *demos.feature_range(features, discount), reached, extremes)
+
+
+def at_an_end(
+    features: Features,
+    low: Floats,
+    high: Floats,
+    reached: Callable[[], Floats],
+    extremes: Callable[[int, Floats], tuple[float, float, float]],
+) -> list[int]:
+    """Features of which all demonstrations, with sums between `low` and `high`, have the least or the most possible.
+
+    `reached` gives expected features that are above 0 where they can be; `extremes` the least and the most of a feature
+    (k, and its table), and how far apart they have to be to differ.
+    """
     same = np.flatnonzero(high - low <= RELATIVE * np.maximum(1.0, np.abs(high)))
     if not len(same):
         return []
-    unit = np.zeros(features.d)
-    reachable = features.contract(base.with_reward(None).visits()) > 0
+    can_be = reached() > 0
     found, searches = [], 0
     for k in same.tolist():
-        unit[:] = 0.0
-        unit[k] = 1.0
-        table = features.table(unit)
+        table = features.table(np.eye(1, features.d, k)[0])
         if low[k] == 0.0 and table.min() >= 0.0:
-            if reachable[k]:
+            if can_be[k]:
                 found.append(k)
             continue
         if searches == MOST_SEARCHES:
             break
         searches += 1
-        least, most, _ = _range(base, table)
-        blur = RELATIVE * _largest(base, table)
+        least, most, blur = extremes(k, table)
         if most - least > blur and (low[k] <= least + blur or low[k] >= most - blur):
             found.append(k)
     return found
-
-
-def name_features(which: list[int]) -> str:
-    """'feature 3', 'features 1, 4 and 9', shortened when there are many."""
-    return _listed(which)
 
 
 def _feature_rows(walks: Walks, base: ExactDistribution, features: Features) -> Floats:
@@ -154,11 +172,6 @@ def _range(base: ExactDistribution, table: Floats) -> tuple[float, float, tuple[
     high, longest = best_walk(base.product, weights)
     low, shortest = best_walk(base.product, weights.negated())
     return -low, high, (shortest, longest)
-
-
-def _largest(base: ExactDistribution, table: Floats) -> float:
-    """A bound on the size of a sum of `table` along a trajectory."""
-    return float(np.abs(table).max(initial=0.0)) * max(1, base.world.max_length)
 
 
 def _null_space(rows: Floats) -> Floats:
@@ -198,7 +211,8 @@ def _sum(row: Floats) -> str:
     return " ".join(terms[:SHOWN]).removeprefix("+") + more
 
 
-def _listed(which: list[int]) -> str:
+def name_features(which: list[int]) -> str:
+    """'feature 3', 'features 1, 4 and 9', shortened when there are many."""
     if len(which) == 1:
         return f"feature {which[0]}"
     if len(which) > SHOWN:

@@ -7,14 +7,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmen.methods.coordinates import Value
+from xmen.methods.coordinates import Coordinates, Value
+from xmen.methods.runs import Outcome, Run
+from xmen.notices import ConvergenceWarning, notify
+from xmen.progress.monitor import Monitor
 from xmen.rewards import Floats
+from xmen.rewards.features import Features
 
 MEMORY = 20  # pairs kept
 MOST_CHANGE = 10.0  # no reward r(s, a) changes by more than this in one step, however flat the loss is
 FIRST_CHANGE = 1.0  # ... and by no more than this in the first step, whose length is a guess
 MOST_TRIALS = 40
 SUFFICIENT, CURVATURE = 1e-4, 0.9  # of the Wolfe conditions
+DEFAULT_MAX_ITER = 1000
 ROUNDING = 1e-13  # relative; differences of the loss below this say nothing
 
 
@@ -29,6 +34,10 @@ class LbfgsState(NamedTuple):
     finished: bool  # the tolerance is met, or rounding errors are all that is left
     n_calls: int
     iteration: int
+
+    def forgetting(self) -> LbfgsState:
+        """The same without the moves that it remembers."""
+        return self._replace(steps=self.steps[:0], changes=self.changes[:0])
 
 
 class Lbfgs:
@@ -66,8 +75,7 @@ class Lbfgs:
         state = state._replace(iteration=state.iteration + 1)
         direction = -self._inverse_hessian(state) / self.metric
         if state.gradient @ direction >= 0.0:  # rounding has spoilt the memory
-            none = np.empty((0, len(direction)))
-            state = state._replace(steps=none, changes=none)
+            state = state.forgetting()
             direction = -state.gradient / self.metric**2
         slope, reach = float(state.gradient @ direction), self.reach(direction)
         if slope == 0.0 or reach == 0.0 or abs(slope) <= ROUNDING**1.5:
@@ -128,3 +136,56 @@ class Lbfgs:
                 share = low_slope / (low_slope - high_slope) if high_slope > 0.0 else 0.5
                 length = low + (high - low) * min(max(share, 0.1), 0.9)
         return *best, MOST_TRIALS
+
+
+class LbfgsRun(Run[LbfgsState]):
+    """L-BFGS on a loss of the weights that move; stops where no component of the gradient is above tol times its
+    feature's size."""
+
+    state_type = LbfgsState
+
+    def __init__(
+        self,
+        objective: Callable[[Floats], Value],
+        features: Features,
+        coordinates: Coordinates,
+        max_iter: int,
+        tol: float,
+        first: Floats | None = None,
+    ) -> None:
+        self.features, self.coordinates, self.max_iter = features, coordinates, max_iter
+        self.first = (coordinates.values if first is None else first)[coordinates.free]
+        self.optimiser = Lbfgs(objective, features.scale[coordinates.free], self._reach, tol)
+
+    def _reach(self, direction: Floats) -> float:
+        return float(np.abs(self.features.table(self.coordinates.direction(direction))).max(initial=0.0))
+
+    def start(self) -> LbfgsState:
+        return self.optimiser.start(self.first)
+
+    def finished(self, state: LbfgsState) -> bool:
+        return state.finished or state.iteration >= self.max_iter
+
+    def step(self, state: LbfgsState) -> tuple[LbfgsState, dict[str, float]]:
+        after = self.optimiser.step(state)
+        return after, entry_of(after.loss, after.gradient)
+
+    def conclude(self, state: LbfgsState, monitor: Monitor) -> Outcome:
+        if not (state.finished or monitor.stopped or monitor.interrupted):
+            warn_of_max_iter(self.max_iter, state.gradient, self.optimiser.tol)
+        return Outcome(self.coordinates.full(state.weights), state.finished, None)
+
+
+def entry_of(loss: float, gradient: Floats) -> dict[str, float]:
+    """What is recorded of every step."""
+    return {"loss": loss, "gradient_norm": float(np.linalg.norm(gradient))}
+
+
+def warn_of_max_iter(max_iter: int, gradient: Floats, tol: float) -> None:
+    """Say that a fit ended before its tolerance was met, and what helps."""
+    notify(
+        f"stopped after max_iter = {max_iter} iterations with a gradient norm of {np.linalg.norm(gradient):.3g} "
+        f"(tol = {tol:g} per component). Raise max_iter or tol; if weights keep growing the optimum may be infinite, "
+        "and l2 > 0 makes it finite.",
+        ConvergenceWarning,
+    )

@@ -1,4 +1,4 @@
-"""A method as a value: how the gradient of a fit is found, with the settings that only this way has."""
+"""A method as a value: how the gradient of a fit is found, with the settings that are its own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from xmen.engines.settings import EngineSettings
+from xmen.errors import EngineError
 from xmen.methods.network_run import NeuralRun
 from xmen.methods.network_training import Training
 from xmen.methods.runs import FitSettings, Run, Task
@@ -15,7 +16,7 @@ from xmen.worlds.network import Network
 
 
 class Method(Options, ABC):
-    """A frozen record that makes the run of a fit; one subclass per way, beside its run.
+    """A frozen record that makes the run of a fit; one subclass per method, beside its run.
 
     `name` is what `method="..."` calls it with all its defaults; `default_max_iter` holds where the learner's max_iter
     is None.
@@ -25,7 +26,6 @@ class Method(Options, ABC):
     default_max_iter: ClassVar[int]
     takes_every_step: ClassVar[bool] = False  # does all of max_iter iterations, and does not stop before
     plans_with_max_iter: ClassVar[bool] = False  # steps depend on how many there will be: none can be added later
-    takes_trips: ClassVar[bool] = False  # learns from demonstrations with a start and a goal of their own
     keeps_fixed: ClassVar[bool] = False  # learns some weights while others are fixed
 
     @abstractmethod
@@ -37,8 +37,11 @@ class Method(Options, ABC):
         """The run that trains a copy of a network."""
 
     def trip_run(self, task: Task, settings: FitSettings, network: Network) -> Run[Any]:
-        """The run that learns from trips through a network; for methods that take them."""
-        raise NotImplementedError(type(self).__name__)
+        """The run that learns from trips through a network."""
+        raise EngineError(
+            f"method={self.name!r} hashes the trajectories of one world, and every trip through a network has its own: "
+            "use method='exact' or 'auto'."
+        )
 
     def check(self, engine: EngineSettings, given: str | None, network: bool) -> None:
         """Refuse what makes no sense with this method (an engine, given="start", a network) before any work."""

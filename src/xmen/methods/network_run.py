@@ -11,7 +11,7 @@ from xmen.engines.distribution import Distribution
 from xmen.methods.likelihood import Likelihood
 from xmen.methods.network_training import NeuralTraining, Training
 from xmen.methods.runs import FitSettings, Outcome, Run
-from xmen.methods.seeds import seed_sequence
+from xmen.methods.seeds import child_seed, seed_sequence, stored_seed
 from xmen.notices import ConvergenceWarning, notify
 from xmen.progress.monitor import Monitor, Record
 from xmen.rewards.neural import NeuralReward
@@ -53,8 +53,7 @@ class NeuralRun(Run[NeuralState]):
         self._present: NeuralState | None = None  # the state that the training is in
 
     def start(self) -> NeuralState:
-        seed = {"entropy": self.seeds.entropy, "spawn_key": list(self.seeds.spawn_key)}
-        return self._at(NeuralState(self.training.state(), 0, 0, seed, False))
+        return self._at(NeuralState(self.training.state(), 0, 0, stored_seed(self.seeds), False))
 
     def _at(self, state: NeuralState) -> NeuralState:
         self._present = state
@@ -70,8 +69,7 @@ class NeuralRun(Run[NeuralState]):
 
     def step(self, state: NeuralState) -> tuple[NeuralState, dict[str, float]]:
         self._go_to(state)
-        key = (*state.seed["spawn_key"], state.iteration)
-        seeds = np.random.SeedSequence(state.seed["entropy"], spawn_key=key)
+        seeds = child_seed(state.seed, state.iteration)
         likelihood = self.training.likelihood
         likelihood.begin(np.random.default_rng(seeds), state.parities)
         with seeded(int(seeds.generate_state(1)[0])):  # for networks and optimisers that draw numbers

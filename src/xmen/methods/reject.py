@@ -21,14 +21,14 @@ from xmen.engines.trips import trip_budget
 from xmen.errors import DivergenceError, EngineError
 from xmen.methods.by_start import rounds
 from xmen.methods.coordinates import Value
-from xmen.methods.lbfgs import Lbfgs, LbfgsState
+from xmen.methods.lbfgs import Lbfgs, LbfgsState, entry_of
 from xmen.methods.method import Method
 from xmen.methods.network_run import NeuralRun
 from xmen.methods.network_training import Training
 from xmen.methods.reject_draws import RejectSource
 from xmen.methods.rounds import RoundsRun
 from xmen.methods.runs import FitSettings, Outcome, Run, Task
-from xmen.methods.seeds import seed_sequence
+from xmen.methods.seeds import child_seed, seed_sequence, stored_seed
 from xmen.methods.trips import TripObjective, TripRun, TripState
 from xmen.notices import ConvergenceWarning, notify
 from xmen.options import require_whole
@@ -68,7 +68,7 @@ class Reject(Method):
 
     name = "reject"
     default_max_iter = 1000
-    takes_trips = keeps_fixed = True
+    keeps_fixed = True
 
     def __post_init__(self) -> None:
         require_whole("n_draws", self.n_draws, least=2)
@@ -91,11 +91,8 @@ class Reject(Method):
     def trip_run(self, task: Task, settings: FitSettings, network: Network) -> RejectRun:
         if task.discount != 1.0:
             raise EngineError("method='reject' needs discount = 1: raise max_nodes so that the rules fit the product.")
-        demos = task.demos
-        counted = np.flatnonzero(demos.weights > 0)
-        trips = demos.walks.starts[counted], demos.walks.last_states[counted], demos.weights[counted]
         budget = trip_budget(settings.engine.max_nodes, network)
-        return RejectRun(task, settings, RejectTrips(network, task.constraint, *trips, budget), self)
+        return RejectRun(task, settings, RejectTrips(network, task.constraint, *task.demos.trips(), budget), self)
 
 
 class RejectObjective:
@@ -194,8 +191,7 @@ class RejectRun(Run[RejectState]):
         self.pair_features = csr_matrix(uses @ self.relaxed.objective.rows)
 
     def start(self) -> RejectState:
-        state, seeds = self.relaxed.start(), seed_sequence(self.seed)
-        seed = {"entropy": seeds.entropy, "spawn_key": list(seeds.spawn_key)}
+        state, seed = self.relaxed.start(), stored_seed(seed_sequence(self.seed))
         return RejectState(*state, round=0, anchor=state.weights, since=0, seed=seed)
 
     def finished(self, state: RejectState) -> bool:
@@ -204,8 +200,7 @@ class RejectRun(Run[RejectState]):
     def objective(self, state: RejectState) -> RejectObjective:
         """The loss of the state's round; the draws are a function of its seed, its round and its anchor."""
         if self._drawn is None or self._drawn[0] != state.round:
-            key = (*state.seed["spawn_key"], state.round)
-            rng = np.random.default_rng(np.random.SeedSequence(state.seed["entropy"], spawn_key=key))
+            rng = np.random.default_rng(child_seed(state.seed, state.round))
             reward = self.relaxed.objective.rows @ self.coordinates.full(state.anchor)
             draws = self.trips.draw(reward, self.method.n_draws, rng)
             self._drawn = state.round, RejectObjective(self.trips, self.relaxed.objective, draws, self.pair_features)
@@ -220,8 +215,7 @@ class RejectRun(Run[RejectState]):
         inner = optimiser.step(LbfgsState(*state[:8]))
         far = self._too_far(state, inner.weights)
         if far is not None:
-            held = inner._replace(weights=far, steps=inner.steps[:0], changes=inner.changes[:0])
-            return self._redraw(state.moved(held), judge=False)
+            return self._redraw(state.moved(inner.forgetting(), weights=far), judge=False)
         state = state.moved(inner, finished=False, since=state.since + 1)
         if inner.finished or state.since >= self.method.redraw_every:
             return self._redraw(state, judge=True)
@@ -249,10 +243,7 @@ class RejectRun(Run[RejectState]):
         state = state._replace(round=state.round + 1, anchor=state.weights, since=0)
         objective = self.objective(state)
         value = objective(state.weights)
-        fresh = LbfgsState(
-            state.weights, value.loss, value.gradient, state.steps, state.changes, False, state.n_calls, state.iteration
-        )
-        state = state.moved(fresh)
+        state = state._replace(**value._asdict(), finished=False)
         entry = self._entry(state)
         if judge and state.round >= LEAST_ROUNDS:
             scale, tol = self.relaxed.optimiser.scale, self.relaxed.optimiser.tol
@@ -274,9 +265,8 @@ class RejectRun(Run[RejectState]):
         loss_std, variance = objective.noise(weights)
         acceptance = objective.draws.acceptance
         return {
-            "loss": state.loss,
+            **entry_of(state.loss, state.gradient),
             "loss_std": loss_std,
-            "gradient_norm": float(np.linalg.norm(state.gradient)),
             "gradient_std": float(np.sqrt(variance.sum())),
             "acceptance": float(self.trips.engine.weight @ acceptance / self.trips.engine.weight.sum()),
             "least_acceptance": float(acceptance.min()),

@@ -15,13 +15,11 @@ import numpy as np
 from xmen.engines.trips import TripEngine
 from xmen.errors import DivergenceError
 from xmen.methods.coordinates import Coordinates, Value
-from xmen.methods.lbfgs import Lbfgs, LbfgsState
+from xmen.methods.lbfgs import DEFAULT_MAX_ITER, Lbfgs, LbfgsState, entry_of, warn_of_max_iter
 from xmen.methods.runs import FitSettings, Outcome, Run, Task
-from xmen.notices import ConvergenceWarning, notify
 from xmen.progress.monitor import Monitor
 from xmen.rewards import Floats
 
-DEFAULT_MAX_ITER = 1000
 RADIUS = 0.9  # of M where the fit begins, if it would be larger there without an offset
 SHARES = (0.0, 0.5, 0.8, 0.95)  # how much of an offset is left, tried in this order
 LEAST_CURVATURE = 1e-6  # of the largest: for features that no trip shows and no penalty holds
@@ -95,7 +93,7 @@ class TripRun(Run[TripState]):
         first = self.coordinates.values if self.first is None else self.first
         weights = first[self.coordinates.free]
         self.objective.offset = offset = self._first_offset(self.coordinates.full(weights))
-        return self._state(self.optimiser.start(weights), offset, 0)
+        return TripState(*self.optimiser.start(weights), offset=offset, stuck=0)
 
     def _first_offset(self, weights: Floats) -> float:
         if self.engine.shared is None:
@@ -114,8 +112,8 @@ class TripRun(Run[TripState]):
         after = self.optimiser.step(inner)
         if offset < 0.0:  # the optimum of a loss with an offset is not yet the answer
             after = after._replace(finished=False)
-        entry = {"loss": after.loss, "gradient_norm": float(np.linalg.norm(after.gradient))}
-        return self._state(after, offset, stuck), entry if offset == 0.0 else {**entry, "offset": offset}
+        entry = entry_of(after.loss, after.gradient)
+        return TripState(*after, offset=offset, stuck=stuck), entry if offset == 0.0 else {**entry, "offset": offset}
 
     def _less_offset(self, inner: LbfgsState, offset: float, stuck: int) -> tuple[LbfgsState, float, int]:
         """The same weights under as little of an offset as they bear."""
@@ -123,10 +121,7 @@ class TripRun(Run[TripState]):
             self.objective.offset = offset * share
             value = self.objective(inner.weights)
             if value.loss < np.inf:
-                none = np.empty((0, len(inner.weights)))
-                fresh = LbfgsState(
-                    inner.weights, value.loss, value.gradient, none, none, False, inner.n_calls + 1, inner.iteration
-                )
+                fresh = inner.forgetting()._replace(**value._asdict(), finished=False, n_calls=inner.n_calls + 1)
                 return fresh, offset * share, 0 if share < SHARES[-1] else stuck + 1
         self.objective.offset = offset
         if stuck >= PATIENCE:
@@ -144,17 +139,9 @@ class TripRun(Run[TripState]):
             "constant), or fix one."
         )
 
-    def _state(self, inner: LbfgsState, offset: float, stuck: int) -> TripState:
-        return TripState(*inner, offset=offset, stuck=stuck)
-
     def conclude(self, state: TripState, monitor: Monitor) -> Outcome:
         if state.offset < 0.0:
             raise self._outside(state.weights)
         if not (state.finished or monitor.stopped or monitor.interrupted):
-            notify(
-                f"stopped after max_iter = {self.max_iter} iterations with a gradient norm of "
-                f"{np.linalg.norm(state.gradient):.3g} (tol = {self.optimiser.tol:g} per component). Raise max_iter or "
-                "tol; if weights keep growing the optimum may be infinite, and l2 > 0 makes it finite.",
-                ConvergenceWarning,
-            )
+            warn_of_max_iter(self.max_iter, state.gradient, self.optimiser.tol)
         return Outcome(self.coordinates.full(state.weights), state.finished, None)
