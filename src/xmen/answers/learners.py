@@ -27,6 +27,8 @@ class Choice:
     l2: float | None = None
     resume: bool = False
     validity: str | float | None = None
+    validation: Path | None = None
+    patience: int | None = None
     checkpoint: Path | None = None
     callback: Callable[[Any], object] | None = field(default=None, compare=False)
 
@@ -46,6 +48,8 @@ def make_learner(choice: Choice, problem: Problem) -> Learner:
         "max_iter": choice.max_iter,
         "l2": choice.l2,
         "validity": choice.validity,
+        "validation": problem.validation_demos(),
+        "patience": choice.patience,
         "checkpoint": None if choice.checkpoint is None else str(choice.checkpoint),
         "checkpoint_every": STORED_EVERY,
         "resume": choice.resume,

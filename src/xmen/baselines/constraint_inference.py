@@ -101,12 +101,17 @@ class ConstraintInference(Learner):
     seed: Seed = None
     callback: Callback | None = None
 
-    def fit(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        demos: Iterable[Trajectory],
+        sample_weight: ArrayLike | None = None,
+        validation: Iterable[Trajectory] | None = None,
+    ) -> Self:
         """Infer the rules from demonstrations, with one weight each if `sample_weight` is given."""
         # What an earlier fit inferred is no rule for these demonstrations.
         for name in ("reward_", "constraints_"):
             self.__dict__.pop(name, None)
-        return super().fit(demos, sample_weight)
+        return super().fit(demos, sample_weight, validation)
 
     def _fit(self, demos: Demonstrations) -> None:
         reward = self.reward

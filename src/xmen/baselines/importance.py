@@ -68,7 +68,12 @@ class SampledDual:
         def note(intermediate_result: Any) -> None:
             self._scaled = intermediate_result.x[:d] - intermediate_result.x[d:]
             effective = self.effective_sample_size()
-            if monitor.record(intermediate_result.fun, self._residual_norm(), effective_sample_size=effective):
+            if monitor.record(
+                intermediate_result.fun,
+                self._residual_norm(),
+                effective_sample_size=effective,
+                answer=lambda: self.weights,
+            ):
                 raise StopIteration
 
         bounds = [(0.0, LARGEST if known else 0.0) for known in self._known] * 2

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from numpy.typing import ArrayLike
 
 from xmen.engines.distribution import Seed
 from xmen.learners.xmen import XMEN
+from xmen.methods.validation import DEFAULT_PATIENCE
 from xmen.progress.monitor import Callback
 from xmen.storage.models import storable
 from xmen.worlds.mdp import MDP
+from xmen.worlds.trajectory import Trajectory
 
 
 @storable
@@ -30,7 +33,7 @@ class MaxEntIRL(XMEN):
         Shape (n_states, n_actions, d); None is one weight per state.
     discount, engine, seed, l2, max_iter, tol, max_nodes
         As for XMEN.
-    checkpoint, checkpoint_every, resume, callback, given
+    checkpoint, checkpoint_every, resume, callback, given, warm_start, validation, patience
         As for XMEN, as is what there is after `fit`.
 
     Examples
@@ -59,6 +62,9 @@ class MaxEntIRL(XMEN):
         resume: bool = False,
         callback: Callback | None = None,
         given: str | None = None,
+        warm_start: bool = False,
+        validation: Iterable[Trajectory] | None = None,
+        patience: int | None = DEFAULT_PATIENCE,
     ) -> None:
         super().__init__(
             world,
@@ -77,4 +83,7 @@ class MaxEntIRL(XMEN):
             resume=resume,
             callback=callback,
             given=given,
+            warm_start=warm_start,
+            validation=validation,
+            patience=patience,
         )

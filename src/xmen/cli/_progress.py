@@ -18,6 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from xmen.methods.validation import VALIDATION_LOSS
 from xmen.progress.monitor import Record
 
 PLAIN_EVERY = 10.0  # seconds between lines where there is no terminal
@@ -71,6 +72,8 @@ def numbers(record: Record) -> str:
     'loss 4.25000, gradient 0.0123'
     >>> numbers(Record(3, loss=4.25, gradient_norm=0.5, seconds=1.0, loss_std=0.01, gradient_std=0.02))
     'loss 4.25000 ± 0.01, gradient 0.5 ± 0.02'
+    >>> numbers(Record(3, loss=4.25, gradient_norm=0.5, seconds=1.0, details={"validation_loss": 4.5}))
+    'loss 4.25000, gradient 0.5, validation 4.50000'
     """
     parts = []
     if math.isfinite(record.loss):
@@ -78,4 +81,6 @@ def numbers(record: Record) -> str:
     parts.append(
         f"gradient {record.gradient_norm:.3g}" + (f" ± {record.gradient_std:.1g}" if record.gradient_std else "")
     )
+    if VALIDATION_LOSS in record.details:
+        parts.append(f"validation {record.details[VALIDATION_LOSS]:.5f}")
     return ", ".join(parts)

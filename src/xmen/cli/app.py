@@ -180,6 +180,13 @@ def fit(
     l2: Annotated[float | None, typer.Option(min=0.0, help="A penalty on large weights: l2/2 |weights|^2.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a stopped or killed run was.")] = False,
     validity: Validity = None,
+    validation: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Demonstrations to watch; the model is the one that is best on them."),
+    ] = None,
+    patience: Annotated[
+        int | None, typer.Option(min=1, help="Iterations without a better validation that end the fit; 10 by default.")
+    ] = None,
     drop_invalid: Annotated[
         bool, typer.Option("--drop-invalid", help="Learn from the valid demonstrations and list the others.")
     ] = False,
@@ -197,7 +204,7 @@ def fit(
     from xmen.cli.fit import run_fit
     from xmen.cli.plan import read_promise
 
-    choice = Choice(learner, method, seed, max_iter, l2, resume, read_promise(validity))
+    choice = Choice(learner, method, seed, max_iter, l2, resume, read_promise(validity), validation, patience)
     raise typer.Exit(run_fit(problem, demos, out, choice, as_json, force, drop_invalid))
 
 

@@ -18,9 +18,11 @@ from xmen.cli._learners import bar_length, check_choice
 from xmen.cli._output import STOPPED, YES, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._progress import FitProgress
 from xmen.cli._subject import open_problem
-from xmen.errors import InvalidDemonstrationError
+from xmen.errors import EngineError, InvalidDemonstrationError
 from xmen.learners.base import Learner
+from xmen.learners.held_out import VALIDATION
 from xmen.methods.table import read_method
+from xmen.methods.validation import VALIDATION_LOSS
 from xmen.notices import InterruptedWarning
 from xmen.problem import Problem, demo_weights
 from xmen.worlds import Trajectory
@@ -40,6 +42,10 @@ def run_fit(
     """Learn, save, and report; the exit code is 130 after Ctrl-C, with the model saved all the same."""
     check_choice(choice)
     problem = open_problem(path, demos)
+    if choice.validation is not None:
+        problem = replace(problem, validation=choice.validation)
+    elif choice.patience is not None and problem.validation is None:
+        raise EngineError("--patience is for validation: give --validation FILE, or name it in the problem file.")
     trajectories = problem.demos()
     weights = demo_weights(trajectories)
     dropped: list[dict[str, Any]] = []
@@ -53,9 +59,10 @@ def run_fit(
         model, notes, interrupted = _learn(problem, trajectories, weights, replace(choice, checkpoint=checkpoint))
     except InvalidDemonstrationError as error:
         release(folder)
-        asked = path if demos is None else f"{path} {demos}"
-        shown = f"xmen check {asked} shows everything that demonstrations break"
-        error.args = (f"{error}\n{shown}; --drop-invalid learns from the others",)
+        held_out = str(error).startswith(VALIDATION)
+        file, drop = (problem.validation, "") if held_out else (demos, "; --drop-invalid learns from the others")
+        asked = path if file is None else f"{path} {file}"
+        error.args = (f"{error}\nxmen check {asked} shows everything that demonstrations break{drop}",)
         raise
     except BaseException:
         release(folder)
@@ -79,6 +86,7 @@ def run_fit(
     }
     with working("scoring the demonstrations"):
         report["log_likelihood"] = model.score(trajectories)
+    report |= _validated(model)
     report |= _learned(model, problem)
     report["notes"] = notes
     print_json(report) if as_json else _print(report)
@@ -92,6 +100,14 @@ def run_fit(
     resumes = "; the same command with --resume goes on" if checkpoint.exists() else ""
     print_notes([f"stopped by Ctrl-C: the model has what was learned in {model.n_iter_} iterations{resumes}"])
     return STOPPED
+
+
+def _validated(model: Learner) -> dict[str, Any]:
+    """What validation has said, where there was any."""
+    if "best_iteration_" not in vars(model):
+        return {}
+    curve = [record.details[VALIDATION_LOSS] for record in model.history_]
+    return {"best_iteration": model.best_iteration_, "validation_loss": curve}
 
 
 def goes_on(model: Learner) -> bool:
@@ -115,7 +131,7 @@ def _learn(
         warnings.simplefilter("always")
         model = make_learner(replace(choice, callback=progress), problem)
         model.fit(demos, sample_weight=weights)
-    for setting in ("checkpoint", "resume", "callback"):
+    for setting in ("checkpoint", "resume", "callback", "validation"):
         if hasattr(model, setting):
             model.set_params(**{setting: False if setting == "resume" else None})
     interrupted = any(issubclass(warning.category, InterruptedWarning) for warning in caught)
@@ -164,10 +180,16 @@ def _learned(model: Learner, problem: Problem) -> dict[str, Any]:
 
 def _print(report: dict[str, Any]) -> None:
     how = report["learner"] + (f", method {report['method']}" if "method" in report else "")
-    end = "stopped by Ctrl-C" if report["interrupted"] else "converged" if report["converged"] else "not converged"
+    early = report.get("best_iteration", report["iterations"]) < report["iterations"]
+    at_end = "converged" if report["converged"] else "ended by validation" if early else "not converged"
+    end = "stopped by Ctrl-C" if report["interrupted"] else at_end
     facts = {"learner": how, "iterations": f"{report['iterations']:,}, {end}"}
     if report["gradient_norm"]:
         facts["gradient"] = f"{report['gradient_norm']:.3g} (norm, at the end)"
+    if "best_iteration" in report:
+        best = report["best_iteration"]
+        loss = report["validation_loss"][best - 1]
+        facts["validation"] = f"best at iteration {best}, whose weights these are: {loss:.4f} nats per demonstration"
     facts["likelihood"] = (
         f"{report['log_likelihood']:.4f} nats per demonstration (mean log-likelihood of {report['demonstrations']:,})"
     )

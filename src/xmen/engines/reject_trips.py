@@ -207,31 +207,40 @@ class RejectTrips:
         )
 
 
-def trip_partitions(
-    network: Network,
-    constraint: Constraint | None,
-    starts: NDArray[np.int64],
-    goals: NDArray[np.int64],
-    reward: Floats,
-    max_nodes: int | None,
-    discount: float,
-) -> tuple[Floats, Floats]:
-    """log Z of each trip's pair (n,), and its standard error: 0 where the rules fit the product, else by rejection.
+class TripPartitions:
+    """log Z of each trip's pair under any reward; the product of network and rules is made once."""
 
-    Rejection draws with a seed of its own, so that the same question has the same answer.
-    """
-    ones, budget = np.ones(len(starts)), trip_budget(max_nodes, network)
-    try:
-        engine = TripEngine(network, constraint, starts, goals, ones, budget, discount)
-        return engine.value(reward, with_visits=False).log_z[engine.pair_of], np.zeros(len(starts))
-    except ProductTooLargeError:
-        if discount != 1.0:
-            raise
-    trips = RejectTrips(network, constraint, starts, goals, ones, budget)
-    draws = trips.draw(reward, SCORE_DRAWS, np.random.default_rng(0))
-    found = trips.value(reward, draws, with_visits=False)
-    pair_of = trips.engine.pair_of
-    return found.log_z[pair_of], np.sqrt(found.variance[pair_of])
+    def __init__(
+        self,
+        network: Network,
+        constraint: Constraint | None,
+        starts: NDArray[np.int64],
+        goals: NDArray[np.int64],
+        max_nodes: int | None,
+        discount: float,
+    ) -> None:
+        self._asked = network, constraint, starts, goals, np.ones(len(starts)), trip_budget(max_nodes, network)
+        self._discount = discount
+        self._exact: TripEngine | None = None
+        self._rejecting: RejectTrips | None = None
+
+    def __call__(self, reward: Floats) -> tuple[Floats, Floats]:
+        """log Z of each trip (n,) and its standard error: 0 where the rules fit the product, else by rejection.
+
+        Rejection draws with a seed of its own, so that the same question has the same answer.
+        """
+        if self._rejecting is None:
+            try:
+                engine = self._exact = self._exact or TripEngine(*self._asked, self._discount)
+                log_z = engine.value(reward, with_visits=False).log_z[engine.pair_of]
+                return log_z, np.zeros(len(log_z))
+            except ProductTooLargeError:  # with a horizon, each goal's product is made when it is asked for
+                if self._discount != 1.0:
+                    raise
+            self._rejecting = RejectTrips(*self._asked)
+        trips, pair_of = self._rejecting, self._rejecting.engine.pair_of
+        found = trips.value(reward, trips.draw(reward, SCORE_DRAWS, np.random.default_rng(0)), with_visits=False)
+        return found.log_z[pair_of], np.sqrt(found.variance[pair_of])
 
 
 Batch = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]

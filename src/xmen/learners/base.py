@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -13,15 +13,16 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from xmen.constraints.constraint import Constraint, conjunction
-from xmen.displays import facts_html
 from xmen.engines.choose import answering, require_engine
 from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, check_given
 from xmen.engines.law import Law
 from xmen.engines.settings import EngineSettings
 from xmen.errors import EngineError, NotFittedError
+from xmen.learners.display import learner_html
 from xmen.learners.estimation import summarise
 from xmen.learners.estimator import Estimator
-from xmen.learners.likelihoods import log_likelihoods
+from xmen.learners.held_out import read_validation, validation_note
+from xmen.learners.likelihoods import likelihoods_under, log_likelihoods
 from xmen.learners.summary import Summary
 from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.methods.information import Information, information
@@ -35,6 +36,8 @@ from xmen.storage.models import save
 from xmen.worlds.mdp import MDP
 from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
+
+OF_ONE_FIT = ("weights_", "covariance_", "robust_covariance_", "log_likelihood_", "best_iteration_", "optimiser_state_")
 
 Rules = Constraint | Iterable[Constraint] | None
 
@@ -63,11 +66,17 @@ class Learner(Estimator, ABC):
     history_: list[Record]
     n_iter_: int
     converged_: bool
+    best_iteration_: int
     covariance_: Floats
     robust_covariance_: Floats
     log_likelihood_: dict[str, float]
 
-    def fit(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        demos: Iterable[Trajectory],
+        sample_weight: ArrayLike | None = None,
+        validation: Iterable[Trajectory] | None = None,
+    ) -> Self:
         """Learn from demonstrations.
 
         Parameters
@@ -76,6 +85,8 @@ class Learner(Estimator, ABC):
             The demonstrations; all have to be possible in the world and keep the constraint.
         sample_weight
             One weight per demonstration, 0 or more. A weight of 2 is the demonstration twice.
+        validation
+            Demonstrations to watch and not to learn from, in place of the learner's own setting.
 
         Returns
         -------
@@ -89,14 +100,16 @@ class Learner(Estimator, ABC):
         InfeasibleError
             When the constraint forbids them all because its rules contradict each other; it names the contradiction.
         """
-        for earlier in ("_answering", "_features_read"):
+        for earlier in ("_answering", "_features_read", "_validation"):
             self.__dict__.pop(earlier, None)
         self._check_settings()
         found = self._gather(demos, sample_weight)
+        self._validation = read_validation(self, validation)
         # On matrices of this size threads wait more than they work, and their number would show in the last digits.
         with threadpool_limits(1, user_api="blas"):
             self._fit(found)
-        self.__dict__.pop("_features_read", None)
+        for meanwhile in ("_features_read", "_validation"):
+            self.__dict__.pop(meanwhile, None)
         self._fitted_on = found
         return self
 
@@ -135,8 +148,9 @@ class Learner(Estimator, ABC):
     def _learned(self, reward: Reward, monitor: Monitor, converged: bool) -> None:
         """Keep what was learned."""
         self.reward_ = reward
-        for earlier in ("weights_", "covariance_", "robust_covariance_", "log_likelihood_", "_fitted_on"):
+        for earlier in OF_ONE_FIT:
             self.__dict__.pop(earlier, None)
+        self.__dict__.pop("_fitted_on", None)
         if isinstance(reward, LinearReward):
             self.weights_ = reward.weights
         self.history_ = monitor.history
@@ -298,6 +312,10 @@ class Learner(Estimator, ABC):
     def _log_likelihoods(self, found: Demonstrations) -> Floats:
         return log_likelihoods(self, found)
 
+    def _likelihoods_under(self, found: Demonstrations) -> Callable[[Floats], Floats]:
+        """The same of valid demonstrations, as a function of the reward table."""
+        return likelihoods_under(self, found)
+
     @property
     def standard_errors_(self) -> Floats:
         """The standard errors (d,) of `weights_`, from the Hessian; see `summary`."""
@@ -349,21 +367,12 @@ class Learner(Estimator, ABC):
         return information(task, settings, weights)
 
     def _summary_notes(self) -> dict[str, str]:
-        """What a method adds to the table."""
-        return {}
+        """What is to be said below the table."""
+        return validation_note(self)
 
     def _repr_html_(self) -> str:
         """Settings, and what was learned."""
-        facts: dict[str, object] = {"world": self.world, "rules": "none" if (rule := self._rule()) is None else rule}
-        if "reward_" not in vars(self):
-            return facts_html(f"{type(self).__name__}, not fitted", facts)
-        facts["iterations"] = f"{self.n_iter_}, {'converged' if self.converged_ else 'not converged'}"
-        if self.history_:
-            facts["loss"] = f"{self.history_[-1].loss:.6g} nats per demonstration"
-        facts["reward"] = self.reward_
-        if "weights_" in vars(self):
-            facts["weights"] = np.array2string(self.weights_, precision=4, threshold=20)
-        return facts_html(f"{type(self).__name__}, fitted", facts)
+        return learner_html(self)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model as one folder; read it with `xm.load`.
@@ -387,5 +396,5 @@ class Learner(Estimator, ABC):
         return {
             name: value
             for name, value in vars(self).items()
-            if name not in ("_answering", "_fitted_on", "_features_read")
+            if name not in ("_answering", "_fitted_on", "_features_read", "_validation")
         }

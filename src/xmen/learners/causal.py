@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from xmen.engines.distribution import Distribution, Seed
 from xmen.errors import EngineError, RewardError
 from xmen.learners.base import Learner, Rules
 from xmen.learners.identity import PROGRESS, run_identity
+from xmen.learners.warm_start import earlier_memory, earlier_network, earlier_weights, remembered
 from xmen.methods.causal import CausalLoss, CausalRun, causal_information, unbounded_features
 from xmen.methods.causal_demonstrations import (
     demonstrated_choices,
@@ -30,6 +31,7 @@ from xmen.methods.network_run import NeuralRun
 from xmen.methods.network_training import NeuralTraining, Training, check_network
 from xmen.methods.runs import Run, drive
 from xmen.methods.seeds import seed_sequence
+from xmen.methods.validation import DEFAULT_PATIENCE, check_patience, validated
 from xmen.notices import UnboundedWarning, notify
 from xmen.options import Options, require_number, require_whole
 from xmen.policies.allowed import ever_allowed, restricted
@@ -37,7 +39,7 @@ from xmen.policies.behaviour import BEST, SURE, Aim, Behaviour
 from xmen.policies.explanation import refuse
 from xmen.policies.following import walk_log_probs
 from xmen.policies.plan import plan
-from xmen.policies.planning import best_chance, is_sure, make_game, read_validity
+from xmen.policies.planning import best_chance, find_behaviour, is_sure, make_game, read_validity
 from xmen.policies.policy import Policy
 from xmen.progress.monitor import Callback, Monitor
 from xmen.rewards import Floats, Reward
@@ -47,6 +49,7 @@ from xmen.storage.checkpoint import Checkpoint
 from xmen.storage.models import storable
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
+from xmen.worlds.walks import Walks
 
 OUTCOMES = ("demonstrated", "expected")
 
@@ -93,7 +96,7 @@ class CausalXMEN(Learner):
         The budget of the product of world and rules.
     seed
         For policies and their rollouts, and for networks that draw numbers.
-    checkpoint, checkpoint_every, resume, callback
+    checkpoint, checkpoint_every, resume, callback, warm_start, validation, patience
         As in `XMEN`.
 
     Raises
@@ -135,6 +138,9 @@ class CausalXMEN(Learner):
     checkpoint_every: int = 10
     resume: bool = False
     callback: Callback | None = None
+    warm_start: bool = False
+    validation: Iterable[Trajectory] | None = None
+    patience: int | None = DEFAULT_PATIENCE
 
     def _record(self, name: str) -> Options:
         return self.training or Training() if name == "training" else super()._record(name)
@@ -158,6 +164,7 @@ class CausalXMEN(Learner):
         require_number("tol", self.tol, least=0.0)
         require_whole("max_iter", self.max_iter, least=1, optional=True)
         require_whole("checkpoint_every", self.checkpoint_every, least=1)
+        check_patience(self.patience)
         if self.resume and self.checkpoint is None:
             raise EngineError("resume=True needs checkpoint=..., the file to go on from.")
 
@@ -171,12 +178,13 @@ class CausalXMEN(Learner):
 
     def _fit(self, demos: Demonstrations) -> None:
         loss = self._loss(demos)
-        run = self._run(loss)
+        run = validated(self._run(loss), self._read_features(), self._validation)
         monitor = Monitor(self.callback)
         outcome = drive(run, monitor, self._checkpoint(demos))
         answer = outcome.answer
         reward = answer if isinstance(answer, Reward) else self._read_features().reward(answer)
         self._learned(reward, monitor, outcome.converged)
+        vars(self).update(remembered(self, outcome.learned))
         if self.reward is None and outcome.converged and not read_l2(self.l2).any():
             self._warn_of_infinity(loss, demos)
 
@@ -215,21 +223,25 @@ class CausalXMEN(Learner):
         return free
 
     def _run(self, loss: CausalLoss) -> Run[Any]:
+        memory = earlier_memory(self) if self.warm_start else None
         if self.reward is None:
             features = self._read_features()
             coordinates = Coordinates(features.d, self.fixed, read_l2(self.l2, features.d))
-            return CausalRun(loss, features, coordinates, self.max_iter, float(self.tol))
+            first = earlier_weights(self, features.d) if self.warm_start else None
+            return CausalRun(loss, features, coordinates, self.max_iter, float(self.tol), first, memory)
         penalty = float(read_l2(self.l2, 1).reshape(()))
-        training = NeuralTraining(loss, self.reward.copy(), self.training, penalty)
+        reward = earlier_network(self, self.reward) if self.warm_start else self.reward
+        assert reward is not None
+        training = NeuralTraining(loss, reward.copy(), self.training, penalty)
         max_iter = NETWORK_MAX_ITER if self.max_iter is None else int(self.max_iter)
-        return NeuralRun(training, seed_sequence(self.seed), max_iter, float(self.tol), None, advise=True)
+        return NeuralRun(training, seed_sequence(self.seed), max_iter, float(self.tol), None, True, memory)
 
     def _checkpoint(self, demos: Demonstrations) -> Checkpoint | None:
         if self.checkpoint is None:
             return None
         settings = {name: value for name, value in self.get_params(deep=False).items() if name not in PROGRESS}
         settings.pop("max_iter")  # more iterations go on where fewer have ended
-        identity = run_identity(settings, demos)
+        identity = run_identity(settings, demos, self._validation)
         return Checkpoint(self.checkpoint, self.checkpoint_every, self.resume, identity)
 
     def _warn_of_infinity(self, loss: CausalLoss, demos: Demonstrations) -> None:
@@ -253,9 +265,12 @@ class CausalXMEN(Learner):
         return causal_information(self._loss(demos), features, coordinates, demos, weights)
 
     def _summary_notes(self) -> dict[str, str]:
+        notes = super()._summary_notes()
         if self.world.deterministic:
-            return {}
-        return {"standard errors": "from the scores: with chance the curvature is not the variance of the features"}
+            return notes
+        return notes | {
+            "standard errors": "from the scores: with chance the curvature is not the variance of the features"
+        }
 
     # --- what was learned --------------------------------------------------------------------------------------
 
@@ -307,12 +322,23 @@ class CausalXMEN(Learner):
         return found.mean(self._log_likelihoods(found))
 
     def _log_likelihoods(self, found: Demonstrations) -> Floats:
-        return walk_log_probs(
-            self.policy().behaviour,
-            found.walks.starts,
-            found.walks.as_rows(found.walks.edges, fill=-1),
-            found.walks.lengths,
-        )
+        return _of_choices(self.policy().behaviour, found.walks)
+
+    def _likelihoods_under(self, found: Demonstrations) -> Callable[[Floats], Floats]:
+        validity, game = read_validity(self.validity), make_game(self._single_world(), self._rule(), self.max_nodes)
+
+        def under(table: Floats) -> Floats:
+            behaviour = find_behaviour(game, table, self.discount, validity, game.start_probability)
+            if behaviour is None:
+                raise refuse(game, validity, self.max_nodes)
+            return _of_choices(behaviour, found.walks)
+
+        return under
+
+
+def _of_choices(behaviour: Behaviour, walks: Walks) -> Floats:
+    """sum_t log pi(a_t | history) of each walk (n,)."""
+    return walk_log_probs(behaviour, walks.starts, walks.as_rows(walks.edges, fill=-1), walks.lengths)
 
 
 def _aim(validity: str | float) -> Aim:

@@ -7,22 +7,28 @@ once, and backpropagates visits_model - visits_demo through the network.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint
 from xmen.engines.choose import distribution
-from xmen.engines.distribution import as_constraint
+from xmen.engines.distribution import Distribution, as_constraint
+from xmen.learners.likelihoods import world_likelihoods
 from xmen.methods.demonstrations import gather
 from xmen.methods.likelihood import DistributionLikelihood
 from xmen.methods.network_run import NeuralRun
 from xmen.methods.network_training import NeuralTraining, Optimiser, Training
-from xmen.methods.runs import drive
+from xmen.methods.runs import Run, drive
+from xmen.methods.validation import DEFAULT_PATIENCE, Validation, check_patience, validated
 from xmen.progress.monitor import Callback, Monitor, Record
+from xmen.rewards import Floats
 from xmen.rewards.neural import NeuralReward
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
+from xmen.worlds.walks import Walks
 
 
 def fit_neural(
@@ -42,6 +48,8 @@ def fit_neural(
     engine: str = "auto",
     max_nodes: int | None = None,
     n_threads: int | None = 1,
+    validation: Iterable[Trajectory] | None = None,
+    patience: int | None = DEFAULT_PATIENCE,
 ) -> list[Record]:
     """Train the network of a reward in place on demonstrations.
 
@@ -81,6 +89,11 @@ def fit_neural(
         The budget of the product of world and constraint.
     n_threads
         How many threads torch may use meanwhile; None leaves its own setting.
+    validation
+        Demonstrations that are watched and not learned from: each record's details have their "validation_loss", minus
+        their mean log-likelihood after the step. The network ends as it was where that was least.
+    patience
+        How many steps without a smaller validation loss end training; None: none do.
 
     Returns
     -------
@@ -102,5 +115,15 @@ def fit_neural(
     likelihood = DistributionLikelihood(compiled, found.visits(compiled.discount))
     training = NeuralTraining(likelihood, reward, Training(optimiser, learning_rate, n_threads), l2)
     monitor = Monitor(callback)
-    drive(NeuralRun(training, np.random.SeedSequence(seed), n_steps), monitor, None)
+    run: Run[Any] = NeuralRun(training, np.random.SeedSequence(seed), n_steps)
+    if validation is not None:
+        check_patience(patience)
+        watched = gather(world, rule, validation)
+        under = partial(_likelihoods, compiled, watched.walks)
+        run = validated(run, None, Validation(watched, under, patience))
+    drive(run, monitor, None)
     return monitor.history
+
+
+def _likelihoods(compiled: Distribution, walks: Walks, table: Floats) -> Floats:
+    return world_likelihoods(compiled.with_reward(table), walks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -17,19 +17,22 @@ from xmen.learners.base import Learner, Rules
 from xmen.learners.flat_settings import with_records
 from xmen.learners.identity import PROGRESS, run_identity
 from xmen.learners.traffic import Closure, Demand, Flows, closure, flows
+from xmen.learners.warm_start import earlier_memory, earlier_network, earlier_weights, remembered
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.method import Method
 from xmen.methods.network_training import Training, check_network
 from xmen.methods.runs import FitSettings, Run, Task, drive
 from xmen.methods.table import AUTO, AUTO_TRIPS, read_method
+from xmen.methods.validation import DEFAULT_PATIENCE, check_patience, validated
 from xmen.options import Options, require_whole
 from xmen.progress.monitor import Callback, Monitor
-from xmen.rewards import Floats, Reward
+from xmen.rewards import Reward
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.checkpoint import Checkpoint
 from xmen.storage.models import storable
 from xmen.worlds.mdp import MDP
 from xmen.worlds.network import Network
+from xmen.worlds.trajectory import Trajectory
 
 NOT_PART_OF_A_RUN = (*PROGRESS, "engine", "delta", "failure", "cell_size")  # the last four: of what answers later
 # What only some methods know of their answer.
@@ -104,7 +107,13 @@ class XMEN(Learner):
     fixed
         Features, by number, with weights that are not learned.
     warm_start
-        A further `fit` begins with the weights (or the network) of the last one, and not with zeros.
+        A further `fit` begins with the weights (or the network) of the last one, and not with zeros; L-BFGS, Adam and
+        other optimisers go on with what they had seen. The model may have been saved and loaded in between.
+    validation
+        Demonstrations that are watched and not learned from: each record's details have their "validation_loss", minus
+        `score`. The model is that of the iteration where it was least, `best_iteration_`.
+    patience
+        How many iterations without a smaller validation loss end the fit; None: none do.
 
     Attributes
     ----------
@@ -165,6 +174,8 @@ class XMEN(Learner):
     given: str | None = None
     fixed: Mapping[int, float] | None = None
     warm_start: bool = False
+    validation: Iterable[Trajectory] | None = None
+    patience: int | None = DEFAULT_PATIENCE
 
     @classmethod
     def from_settings(cls, **settings: Any) -> Self:
@@ -187,6 +198,7 @@ class XMEN(Learner):
             raise EngineError(f"method={method.name!r} learns every weight: fixed needs method='exact' or 'auto'.")
         self._fit_settings()
         require_whole("checkpoint_every", self.checkpoint_every, least=1)
+        check_patience(self.patience)
         if self.resume is True and self.checkpoint is None:
             raise EngineError("resume=True needs checkpoint=..., the file to go on from.")
 
@@ -238,14 +250,14 @@ class XMEN(Learner):
         task = Task(demos, features, self._rule(), self.discount, self.given)
         method, run = self._prepare(task)
         monitor = Monitor(self.callback)
-        outcome = drive(run, monitor, self._checkpoint(method, demos))
+        outcome = drive(validated(run, features, self._validation), monitor, self._checkpoint(method, demos))
         self.method_ = method.name
         answer = outcome.answer
         reward = answer if isinstance(answer, Reward) else task.features.reward(answer)
         self._learned(reward, monitor, outcome.converged)
         for name in ESTIMATES:  # of an earlier fit
             self.__dict__.pop(name, None)
-        vars(self).update(outcome.learned)
+        vars(self).update(remembered(self, outcome.learned))
         base = outcome.base
         # Given the start, learning was in a world of the demonstrations' own starts: that one does not answer.
         if base is not None and base.world is self.world and self.engine in ("auto", base.engine):
@@ -291,25 +303,15 @@ class XMEN(Learner):
         return closure(self, demand, closed, also)
 
     def _summary_notes(self) -> dict[str, str]:
-        rows = vars(self).get("acceptance_")
+        notes, rows = super()._summary_notes(), vars(self).get("acceptance_")
         if rows is None:
-            return {}
+            return notes
         start, goal, least = rows[np.argmin(rows[:, 2])]
         names = [self.world.describe_state(int(state)) for state in (start, goal)]
-        return {
+        return notes | {
             "acceptance": f"{rows[:, 2].mean():.3f} on average over {len(rows)} pairs, {np.median(rows[:, 2]):.3f} in "
             f"the median, least {least:.3f} from {names[0]} to {names[1]}"
         }
-
-    def _earlier_weights(self, d: int) -> Floats | None:
-        """The weights of the last fit, to begin with; None where that trained a network."""
-        weights: Floats | None = vars(self).get("weights_")
-        if weights is not None and len(weights) != d:
-            raise EngineError(
-                f"warm_start=True begins with the last fit's weights, {len(weights)} of them, and now there are {d} "
-                "features: give the same features, or a new learner."
-            )
-        return weights
 
     def _prepare(self, task: Task) -> tuple[Method, Run[Any]]:
         """The method that will be used, and its run."""
@@ -318,8 +320,8 @@ class XMEN(Learner):
         candidates = [kind() for kind in (AUTO if network is None else AUTO_TRIPS)] if chosen is None else [chosen]
         settings, reward = self._fit_settings(), self.reward
         if self.warm_start and "reward_" in vars(self):
-            settings = settings.changed(start=self._earlier_weights(task.features.d))
-            reward = self.reward_ if isinstance(self.reward_, NeuralReward) else reward
+            first, memory = earlier_weights(self, task.features.d), earlier_memory(self)
+            settings, reward = settings.changed(start=first, memory=memory), earlier_network(self, reward)
         for method in candidates:
             try:
                 if network is not None:
@@ -338,5 +340,6 @@ class XMEN(Learner):
         settings = {name: value for name, value in self.get_params(deep=False).items() if name not in NOT_PART_OF_A_RUN}
         if not method.plans_with_max_iter:
             settings.pop("max_iter")
-        identity = run_identity({**settings, **method.chosen(), "method": method.name}, demos)
+        settings |= {**method.chosen(), "method": method.name}
+        identity = run_identity(settings, demos, self._validation)
         return Checkpoint(self.checkpoint, self.checkpoint_every, self.resume, identity)

@@ -10,7 +10,9 @@ to V_0 as it takes away. A loss below 0 therefore proves that no policy has thes
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from xmen.methods.coordinates import Coordinates, Value
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.identify import at_an_end
 from xmen.methods.information import Information, curvature
-from xmen.methods.lbfgs import DEFAULT_MAX_ITER, LbfgsRun, LbfgsState
+from xmen.methods.lbfgs import DEFAULT_MAX_ITER, LbfgsRun, LbfgsState, memory_of
 from xmen.methods.likelihood import LossEstimate
 from xmen.methods.runs import Outcome
 from xmen.notices import UnboundedWarning, notify
@@ -86,10 +88,18 @@ class CausalRun(LbfgsRun):
     """L-BFGS on the causal loss; ends at the optimum, or where a loss below 0 proves that there is none."""
 
     def __init__(
-        self, loss: CausalLoss, features: Features, coordinates: Coordinates, max_iter: int | None, tol: float
+        self,
+        loss: CausalLoss,
+        features: Features,
+        coordinates: Coordinates,
+        max_iter: int | None,
+        tol: float,
+        first: Floats | None = None,
+        memory: Mapping[str, Any] | None = None,
     ) -> None:
         objective = CausalObjective(loss, features, coordinates)
-        super().__init__(objective, features, coordinates, DEFAULT_MAX_ITER if max_iter is None else max_iter, tol)
+        most = DEFAULT_MAX_ITER if max_iter is None else max_iter
+        super().__init__(objective, features, coordinates, most, tol, first, memory)
 
     def _without_minimum(self, state: LbfgsState) -> bool:
         return not self.coordinates.l2.any() and state.loss < -BELOW_ZERO
@@ -101,7 +111,7 @@ class CausalRun(LbfgsRun):
         if not self._without_minimum(state):
             return super().conclude(state, monitor)
         notify(_out_of_reach(self.coordinates.direction(state.gradient), self.features.scale), UnboundedWarning)
-        return Outcome(self.coordinates.full(state.weights), False, None)
+        return Outcome(self.answer(state), False, None, {"optimiser_state_": memory_of(state)})
 
 
 @dataclass(frozen=True)

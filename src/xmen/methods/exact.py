@@ -73,11 +73,13 @@ class ExactRun(LbfgsRun):
         features, coordinates = task.features, settings.coordinates(task.features.d)
         objective = Objective(base, features, task.demo_features, coordinates=coordinates)
         max_iter = settings.most_iterations(method.default_max_iter)
-        super().__init__(objective, features, coordinates, max_iter, settings.tolerance(), settings.start)
+        tol, start, memory = settings.tolerance(), settings.start, settings.memory
+        super().__init__(objective, features, coordinates, max_iter, tol, start, memory)
 
     def conclude(self, state: LbfgsState, monitor: Monitor) -> Outcome:
         outcome = super().conclude(state, monitor)
-        warn_undetermined(self.base, self.task, self.settings, "where the gradient fell below tol")
+        if not monitor.stopped:  # short of the optimum, weights are finite whatever they are
+            warn_undetermined(self.base, self.task, self.settings, "where the gradient fell below tol")
         if state.finished:
-            warn_of_starts(self.base, self.features.table(self.coordinates.full(state.weights)), self.task.demos)
+            warn_of_starts(self.base, self.features.table(self.answer(state)), self.task.demos)
         return outcome._replace(base=self.base)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,6 +40,11 @@ class LbfgsState(NamedTuple):
         return self._replace(steps=self.steps[:0], changes=self.changes[:0])
 
 
+def memory_of(state: LbfgsState) -> dict[str, Any]:
+    """What an optimiser has learned of the curvature, for a further fit to begin with."""
+    return {"steps": state.steps, "changes": state.changes}
+
+
 class Lbfgs:
     """Minimises a smooth convex loss; ends when no component of gradient / scale is above `tol`.
 
@@ -60,11 +65,13 @@ class Lbfgs:
         self.objective, self.scale, self.reach, self.tol = objective, scale, reach, tol
         self.metric = scale if metric is None else metric
 
-    def start(self, weights: Floats) -> LbfgsState:
-        """The state before the first step."""
+    def start(self, weights: Floats, memory: Mapping[str, Any] | None = None) -> LbfgsState:
+        """The state before the first step; `memory` is what `memory_of` gave for the same features."""
         value = self.objective(weights)
-        none = np.empty((0, len(weights)))
-        return LbfgsState(weights, value.loss, value.gradient, none, none, self.small(value.gradient), 1, 0)
+        steps = changes = np.empty((0, len(weights)))
+        if memory is not None and np.shape(memory.get("steps", 0))[1:] == weights.shape:
+            steps, changes = memory["steps"], memory["changes"]
+        return LbfgsState(weights, value.loss, value.gradient, steps, changes, self.small(value.gradient), 1, 0)
 
     def small(self, gradient: Floats) -> bool:
         """Whether a gradient meets the tolerance."""
@@ -152,8 +159,9 @@ class LbfgsRun(Run[LbfgsState]):
         max_iter: int,
         tol: float,
         first: Floats | None = None,
+        memory: Mapping[str, Any] | None = None,
     ) -> None:
-        self.features, self.coordinates, self.max_iter = features, coordinates, max_iter
+        self.features, self.coordinates, self.max_iter, self.memory = features, coordinates, max_iter, memory
         self.first = (coordinates.values if first is None else first)[coordinates.free]
         self.optimiser = Lbfgs(objective, features.scale[coordinates.free], self._reach, tol)
 
@@ -161,7 +169,7 @@ class LbfgsRun(Run[LbfgsState]):
         return float(np.abs(self.features.table(self.coordinates.direction(direction))).max(initial=0.0))
 
     def start(self) -> LbfgsState:
-        return self.optimiser.start(self.first)
+        return self.optimiser.start(self.first, self.memory)
 
     def finished(self, state: LbfgsState) -> bool:
         return state.finished or state.iteration >= self.max_iter
@@ -170,10 +178,13 @@ class LbfgsRun(Run[LbfgsState]):
         after = self.optimiser.step(state)
         return after, entry_of(after.loss, after.gradient)
 
+    def answer(self, state: LbfgsState) -> Floats:
+        return self.coordinates.full(state.weights)
+
     def conclude(self, state: LbfgsState, monitor: Monitor) -> Outcome:
         if not (state.finished or monitor.stopped or monitor.interrupted):
             warn_of_max_iter(self.max_iter, state.gradient, self.optimiser.tol)
-        return Outcome(self.coordinates.full(state.weights), state.finished, None)
+        return Outcome(self.answer(state), state.finished, None, {"optimiser_state_": memory_of(state)})
 
 
 def entry_of(loss: float, gradient: Floats) -> dict[str, float]:

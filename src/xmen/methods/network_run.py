@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,12 +48,15 @@ class NeuralRun(Run[NeuralState]):
         tol: float = 0.0,
         base: Distribution | None = None,
         advise: bool = False,
+        memory: Mapping[str, Any] | None = None,
     ) -> None:
         self.training, self.seeds, self.max_iter, self.tol = training, seeds, max_iter, tol
-        self.base, self.advise = base, advise
+        self.base, self.advise, self.memory = base, advise, memory
         self._present: NeuralState | None = None  # the state that the training is in
 
     def start(self) -> NeuralState:
+        if self.memory is not None:
+            self.training.load_memory(self.memory)
         return self._at(NeuralState(self.training.state(), 0, 0, stored_seed(self.seeds), False))
 
     def _at(self, state: NeuralState) -> NeuralState:
@@ -86,8 +90,13 @@ class NeuralRun(Run[NeuralState]):
         stuck = likelihood.exact and _same_network(arrays, state.arrays)
         return self._at(after._replace(arrays=arrays, finished=stuck)), entry
 
-    def conclude(self, state: NeuralState, monitor: Monitor) -> Outcome:
+    def answer(self, state: NeuralState) -> NeuralReward:
         self._go_to(state)
+        self._at(state)
+        return self.training.reward
+
+    def conclude(self, state: NeuralState, monitor: Monitor) -> Outcome:
+        reward = self.answer(state)
         fell = _fell_at_the_end(monitor.history)
         if self.advise and not (state.finished or monitor.stopped or monitor.interrupted) and fell > STILL_FALLING:
             notify(
@@ -96,7 +105,7 @@ class NeuralRun(Run[NeuralState]):
                 "and l2 > 0 makes it finite.",
                 ConvergenceWarning,
             )
-        return Outcome(self.training.reward, state.finished, self.base)
+        return Outcome(reward, state.finished, self.base, {"optimiser_state_": self.training.memory()})
 
 
 def train(
@@ -109,7 +118,7 @@ def train(
     """The run of a fit that trains a copy of `reward`; `base` can answer for the model afterwards, if there is one."""
     steps = NeuralTraining(likelihood, reward.copy(), training, float(settings.penalty(1)))
     max_iter = settings.most_iterations(DEFAULT_MAX_ITER)
-    return NeuralRun(steps, seed_sequence(settings.seed), max_iter, settings.tolerance(), base, advise=True)
+    return NeuralRun(steps, seed_sequence(settings.seed), max_iter, settings.tolerance(), base, True, settings.memory)
 
 
 def _same_network(one: dict[str, NDArray[Any]], other: dict[str, NDArray[Any]]) -> bool:

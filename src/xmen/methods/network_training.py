@@ -228,6 +228,15 @@ class NeuralTraining:
         network = {f"network.{name}": array for name, array in self.reward.state().items()}
         return network | optimiser_arrays(self.optimiser) | {"n_steps": np.array(self.n_steps)}
 
+    def memory(self) -> dict[str, Any]:
+        """What the optimiser has seen, for a further training of the same network by one of its kind."""
+        return {"kind": type(self.optimiser).__name__, **optimiser_arrays(self.optimiser)}
+
+    def load_memory(self, memory: Mapping[str, Any]) -> None:
+        """Begin with what `memory` gave; that of another kind of optimiser is of no use."""
+        if memory.get("kind") == type(self.optimiser).__name__:
+            load_optimiser(self.optimiser, memory)
+
     def load_state(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go on from what `state` gave, in a training made with the same settings."""
         self.reward.load_state({k.removeprefix("network."): v for k, v in arrays.items() if k.startswith("network.")})

@@ -353,12 +353,16 @@ class PaperRun(Run[PaperState]):
         size, noise = self.drift(state)
         return state.iteration - self.n_skipped >= LEAST_AVERAGED and size <= noise + self.tol
 
+    def answer(self, state: PaperState) -> Floats:
+        return state.average / self.bounds.span
+
     def conclude(self, state: PaperState, monitor: Monitor) -> Outcome:
         converged = self.finished(state) and self.settled(state)
         if not (converged or monitor.stopped or monitor.interrupted):
             self._warn_unsettled(state)
-        warn_undetermined(self.base, self.task, self.settings, "where its steps did")
-        return Outcome(state.average / self.bounds.span, converged, None)
+        if not monitor.stopped:  # short of the optimum, weights are finite whatever they are
+            warn_undetermined(self.base, self.task, self.settings, "where its steps did")
+        return Outcome(self.answer(state), converged, None)
 
     def _warn_unsettled(self, state: PaperState) -> None:
         n = state.iteration - self.n_skipped

@@ -273,6 +273,12 @@ class RejectRun(Run[RejectState]):
             "round": state.round,
         }
 
+    def answer(self, state: RejectState) -> Floats:
+        return self.coordinates.full(state.weights)
+
+    def may_end(self, state: RejectState) -> bool:
+        return state.round > 0
+
     def conclude(self, state: RejectState, monitor: Monitor) -> Outcome:
         if state.round == 0:
             notify(
@@ -292,4 +298,4 @@ class RejectRun(Run[RejectState]):
             "acceptance_": np.column_stack([engine.start, engine.goal, objective.draws.acceptance]),
             "gradient_noise_": objective.gradient_covariance(),
         }
-        return Outcome(self.coordinates.full(state.weights), state.finished, None, learned)
+        return Outcome(self.answer(state), state.finished, None, learned)

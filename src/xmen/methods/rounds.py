@@ -195,6 +195,9 @@ class RoundsRun(Run[RoundsState]):
     def _reach(self, direction: Floats) -> float:
         return float(np.abs(self.features.table(direction)).max(initial=0.0))
 
+    def answer(self, state: RoundsState) -> Floats:
+        return state.weights
+
     def conclude(self, state: RoundsState, monitor: Monitor) -> Outcome:
         if not (state.converged or monitor.stopped or monitor.interrupted):
             notify(
@@ -209,7 +212,8 @@ class RoundsRun(Run[RoundsState]):
                 "answer may be biased. Raise time_limit, or cell_size for fewer parities.",
                 GuaranteeWarning,
             )
-        warn_undetermined(self.base, self.task, self.settings, "where its steps did")
+        if not monitor.stopped:  # short of the optimum, weights are finite whatever they are
+            warn_undetermined(self.base, self.task, self.settings, "where its steps did")
         learned = {"weights_std_": state.weights_std, "distance_": state.distance, "distance_bound_": state.bound}
         return Outcome(state.weights, state.converged, None, learned)
 

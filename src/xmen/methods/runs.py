@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -89,6 +90,7 @@ class FitSettings(Options):
     engine: EngineSettings = field(default_factory=EngineSettings)
     fixed: Mapping[int, float] | None = None
     start: Floats | None = None  # the weights to begin with, zeros if not given
+    memory: Mapping[str, Any] | None = None  # what the optimiser of the last fit knew
 
     def __post_init__(self) -> None:
         read_l2(self.l2)
@@ -134,6 +136,18 @@ class Run(ABC, Generic[State]):
     def step(self, state: State) -> tuple[State, dict[str, float]]:
         """One iteration, and what to record of it (the arguments of `Monitor.record`)."""
 
+    def answer(self, state: State) -> Floats | Reward | None:
+        """What the answer would be if the run ended here; None where that is nothing to look at."""
+        return None
+
+    def may_end(self, state: State) -> bool:
+        """Whether that answer is one of the task itself, and not of one on the way to it."""
+        return True
+
+    def restored(self, state: State) -> State:
+        """A state as the run made it, from what a checkpoint gave back of it."""
+        return state
+
     @abstractmethod
     def conclude(self, state: State, monitor: Monitor) -> Outcome:
         """The answer; warns where it is not what was asked for."""
@@ -151,7 +165,12 @@ def drive(run: Run[State], monitor: Monitor, checkpoint: Checkpoint | None) -> O
     else:
         assert checkpoint is not None
         state, history = stored
-        if wrong := _unlike(state, run.start()):
+        try:
+            state = run.restored(state)
+            wrong = _unlike(state, run.start())
+        except FOREIGN as error:
+            raise checkpoint.misfit(error) from error
+        if wrong:
             raise checkpoint.misfit(ValueError(wrong))
         monitor.resume(history)
     # In one name, so that no Ctrl-C can come between a step, what to record of it, and how many there are then.
@@ -165,7 +184,7 @@ def drive(run: Run[State], monitor: Monitor, checkpoint: Checkpoint | None) -> O
                     raise
                 assert checkpoint is not None
                 raise checkpoint.misfit(error) from error
-            stop = monitor.record(**reached[1])
+            stop = monitor.record(**reached[1], answer=partial(run.answer, reached[0]))
             if checkpoint is not None and (run.stores_every_step or checkpoint.due(reached[2])):
                 checkpoint.save(reached[0], monitor.history)
             if stop:
@@ -181,6 +200,10 @@ def drive(run: Run[State], monitor: Monitor, checkpoint: Checkpoint | None) -> O
 def _unlike(state: tuple[Any, ...], fresh: tuple[Any, ...]) -> str:
     """What makes a stored state none of this run; '' for nothing. Only the rows of matrices come and go."""
     for name, value, known in zip(fresh._fields, state, fresh, strict=True):  # type: ignore[attr-defined]
+        if isinstance(known, tuple) and type(value) is type(known):
+            if wrong := _unlike(value, known):
+                return wrong
+            continue
         if isinstance(known, bool | int | np.ndarray) and type(value) is not type(known):
             return f"{name} is a {type(value).__name__}"
         if not isinstance(known, np.ndarray):

@@ -139,9 +139,15 @@ class TripRun(Run[TripState]):
             "constant), or fix one."
         )
 
+    def answer(self, state: TripState) -> Floats:
+        return self.coordinates.full(state.weights)
+
+    def may_end(self, state: TripState) -> bool:
+        return state.offset == 0.0
+
     def conclude(self, state: TripState, monitor: Monitor) -> Outcome:
         if state.offset < 0.0:
             raise self._outside(state.weights)
         if not (state.finished or monitor.stopped or monitor.interrupted):
             warn_of_max_iter(self.max_iter, state.gradient, self.optimiser.tol)
-        return Outcome(self.coordinates.full(state.weights), state.finished, None)
+        return Outcome(self.answer(state), state.finished, None)

@@ -2,6 +2,7 @@
 
     format = 1
     demonstrations = "demos.csv"     # optional; relative to this file, .csv or .jsonl
+    validation = "held_out.csv"      # optional: demonstrations that a fit watches, and does not learn from
 
     [world]
     kind = "grid"                    # or "table" (a CSV of transitions), or "graphml"

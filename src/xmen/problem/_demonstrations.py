@@ -1,4 +1,4 @@
-"""The `demonstrations` key: the name of a file beside the problem file."""
+"""The keys `demonstrations` and `validation`: names of files beside the problem file."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from xmen.worlds.names import is_missing
 
 WEIGHT = "sample_weight"  # the column; `weight` may be a traveller's, or a van's
 
+SHORT = {"demonstrations": "demos", "validation": "validation"}  # in names of files
 
-def read_demonstrations(file: Path | None, world: Any = None) -> list[Trajectory]:
+
+def read_demonstrations(file: Path | None, world: Any = None, key: str = "demonstrations") -> list[Trajectory]:
     """What is in the file, at least one; says what to do when there is none."""
     if file is None:
         raise FileFormatError(
-            'this problem names no demonstrations: write demonstrations = "demos.csv" at the top of the problem file, '
-            "or give the file itself"
+            f'this problem names no {key}: write {key} = "{SHORT[key]}.csv" at the top of the problem file, or give '
+            "the file itself"
         )
     demos = read_demos(file, world)
     if not demos:
@@ -51,7 +53,9 @@ def _is_number(value: Any) -> bool:
         return False
 
 
-def write_demonstrations(file: Path | None, target: Path) -> tuple[str | None, dict[Path, bytes]]:
+def write_demonstrations(
+    file: Path | None, target: Path, key: str = "demonstrations"
+) -> tuple[str | None, dict[Path, bytes]]:
     """The value of the key, and the file that goes with it: a file in another folder comes along."""
     if file is None:
         return None, {}
@@ -59,5 +63,5 @@ def write_demonstrations(file: Path | None, target: Path) -> tuple[str | None, d
         return file.name, {}
     if not file.is_file():  # nothing to copy yet
         return Path(os.path.relpath(file, target.parent)).as_posix(), {}
-    name = f"{target.stem}_demos{file.suffix}"
+    name = f"{target.stem}_{SHORT[key]}{file.suffix}"
     return name, {target.with_name(name): file.read_bytes()}

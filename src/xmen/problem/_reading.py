@@ -59,6 +59,7 @@ class Parts:
     settings: Settings = field(default_factory=Settings)
     spelling: Spelling = field(default_factory=Spelling)
     demonstrations: Path | None = None
+    validation: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,8 @@ def read_parts(document: TomlTable, mistakes: Mistakes) -> Parts:
         )
         # The file is opened when it is asked for: a problem can be sampled before anyone has demonstrated anything.
         parts.demonstrations = None if demos is None else document.file.parent / demos
+        held_out = document.text("validation", None, expected="the name of a file as that of the demonstrations")
+        parts.validation = None if held_out is None else document.file.parent / held_out
         document.finish()
 
     graph: GraphFile | None = None

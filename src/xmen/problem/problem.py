@@ -33,7 +33,7 @@ from xmen.worlds import MDP, Trajectory
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A world, named events, named rules, a reward, settings, and the file with the demonstrations.
+    """A world, named events, named rules, a reward, settings, and the files with the demonstrations.
 
     >>> import xmen as xm
     >>> grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
@@ -51,6 +51,7 @@ class Problem:
     settings: Settings = field(default_factory=Settings)
     spelling: Spelling = field(default_factory=Spelling, repr=False)
     demonstrations: Path | None = None
+    validation: Path | None = None
 
     def __post_init__(self) -> None:
         for name, event in self.events.items():
@@ -60,8 +61,9 @@ class Problem:
         for rule in named.values():
             rule.check_world(self.world)
         reward_table(self.reward, self.world)
-        if self.demonstrations is not None:
-            object.__setattr__(self, "demonstrations", Path(self.demonstrations))
+        for key in ("demonstrations", "validation"):
+            if getattr(self, key) is not None:
+                object.__setattr__(self, key, Path(getattr(self, key)))
         object.__setattr__(self, "rules", named)
 
     @property
@@ -87,6 +89,12 @@ class Problem:
     def demos(self) -> list[Trajectory]:
         """The demonstrations of this problem, at least one; they are not checked against the world and the rules."""
         return read_demonstrations(self.demonstrations, self.world)
+
+    def validation_demos(self) -> list[Trajectory] | None:
+        """The demonstrations that a fit watches and does not learn from; None where the problem names none."""
+        if self.validation is None:
+            return None
+        return read_demonstrations(self.validation, self.world, "validation")
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Problem:
@@ -122,7 +130,14 @@ def problem_or_mistakes(values: Mapping[str, Any], path: Path) -> tuple[Problem 
 def _made(parts: Parts) -> Problem:
     assert parts.world is not None
     return Problem(
-        parts.world, parts.events, parts.rules, parts.reward, parts.settings, parts.spelling, parts.demonstrations
+        parts.world,
+        parts.events,
+        parts.rules,
+        parts.reward,
+        parts.settings,
+        parts.spelling,
+        parts.demonstrations,
+        parts.validation,
     )
 
 
@@ -145,6 +160,7 @@ def problem_files(problem: Problem, target: Path) -> dict[Path, bytes]:
         problem.reward, problem.spelling.features, problem.world, problem.events, target
     )
     demos, demo_files = write_demonstrations(problem.demonstrations, target)
+    held_out, held_out_files = write_demonstrations(problem.validation, target, "validation")
     default = Settings()
     chosen = problem.settings.chosen()
     if chosen["time_limit"] is None:
@@ -153,6 +169,7 @@ def problem_files(problem: Problem, target: Path) -> dict[Path, bytes]:
     document = {
         "format": FORMAT,
         "demonstrations": demos,
+        "validation": held_out,
         "world": world,
         "events": _spell_events(problem, target),
         "constraints": _spell_rules(problem),
@@ -161,7 +178,7 @@ def problem_files(problem: Problem, target: Path) -> dict[Path, bytes]:
         "studio": dict(problem.spelling.studio),
     }
     text = toml_text({key: value for key, value in document.items() if value})
-    return {**files, **reward_files, **demo_files, target: text.encode()}
+    return {**files, **reward_files, **demo_files, **held_out_files, target: text.encode()}
 
 
 def problem_parts(problem: Problem) -> dict[str, Any]:

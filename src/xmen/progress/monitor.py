@@ -9,9 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from xmen.errors import EngineError
 from xmen.notices import InterruptedWarning, notify
@@ -22,7 +25,10 @@ class Record:
     """One iteration: the loss and the norm of its gradient before the step, and the seconds since the start.
 
     `loss_std` and `gradient_std` are standard errors, 0 where the numbers are exact; `details` has what else a
-    method reports, by name. What a method does not know is nan.
+    method reports, by name, such as "validation_loss". What a method does not know is nan.
+
+    A callback also sees what the model would be if the fit ended here: `weights` (d,) of a linear reward, or the
+    `reward` of a network, which is trained on after the callback returns. The history keeps neither.
     """
 
     iteration: int
@@ -32,10 +38,12 @@ class Record:
     loss_std: float = 0.0
     gradient_std: float = 0.0
     details: Mapping[str, float] = field(default_factory=dict)
+    weights: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
+    reward: Any = field(default=None, compare=False, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers by name."""
-        return asdict(self)
+        return {name: value for name, value in vars(self).items() if name not in ("weights", "reward")}
 
 
 Callback: TypeAlias = Callable[[Record], object]
@@ -106,7 +114,7 @@ class Monitor:
         if callback is not None and not callable(callback):
             raise EngineError(f"callback is a function of a record, or None; got {callback!r:.60}.")
         self.history: list[Record] = []
-        self.stopped = False  # by the callback
+        self.stopped = False  # by the callback, or by validation
         self.interrupted = False  # by Ctrl-C
         self._heard = False  # a Ctrl-C that may have been lost on its way
         self._listening = False
@@ -119,11 +127,21 @@ class Monitor:
         self._started = time.perf_counter() - (history[-1].seconds if history else 0.0)
 
     def record(
-        self, loss: float, gradient_norm: float, loss_std: float = 0.0, gradient_std: float = 0.0, **details: float
+        self,
+        loss: float,
+        gradient_norm: float,
+        loss_std: float = 0.0,
+        gradient_std: float = 0.0,
+        *,
+        answer: Callable[[], Any] = lambda: None,
+        **details: float,
     ) -> bool:
-        """Note one iteration more and call the callback; True when it or Ctrl-C asks to stop."""
+        """Note one iteration more and call the callback; True when it or Ctrl-C asks to stop.
+
+        `answer` gives the present weights or reward, for a callback to look at.
+        """
         entry = self.note(loss, gradient_norm, loss_std, gradient_std, **details)
-        if self._callback is not None and self._callback(entry) is True:
+        if self._callback is not None and self._callback(_shown(entry, answer())) is True:
             self.stopped = True
         return self.stopped or self._heard
 
@@ -178,3 +196,8 @@ class Monitor:
             InterruptedWarning,
         )
         return True
+
+
+def _shown(entry: Record, answer: Any) -> Record:
+    """The record with the weights or the reward of the iteration; what a callback does to the weights is its own."""
+    return replace(entry, weights=answer.copy()) if isinstance(answer, np.ndarray) else replace(entry, reward=answer)

@@ -26,7 +26,7 @@ from xmen.worlds.mdp import MDP
 FORMAT = "xmen model"
 FORMAT_VERSION = 2  # in version 1 the checksum was that of the arrays alone
 MODEL, ARRAYS, PROBLEM = "model.json", "arrays.safetensors", "problem.toml"
-NOT_SAVED = ("callback",)  # settings that are functions: None after loading
+NOT_SAVED = ("callback", "validation")  # a function, and demonstrations: None after loading
 ATTEMPTS = 3  # at reading a folder into which another process is saving
 FOREIGN = (XmenError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
 """What comes of values that no model has."""
