@@ -1,22 +1,76 @@
-"""Files that are written whole or not at all: a kill, Ctrl-C or a full disk leaves what was there before, or the new.
+"""Files that are read within a limit, and written whole or not at all.
 
-Whatever is half done is called `.xmen-...`: it is never taken for anything else, and never in the way.
+A kill, Ctrl-C or a full disk leaves what was there before, or the new. Whatever is half done is called `.xmen-...`: it
+is never taken for anything else, and never in the way.
 """
 
 from __future__ import annotations
 
+import bz2
 import contextlib
+import errno
+import gzip
+import io
 import os
 import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import IO
+
+from xmen.errors import FileFormatError, XmenError, foreign_errors
+from xmen.limits import MEMORY
 
 OURS = ".xmen-"
 PENDING = ".xmen-saved"  # files that were written together, on their way to their places
 FORGOTTEN = 3600.0  # seconds after which half of a file belongs to nobody any more
+TEXT, XML, NUMBERS = 25, 60, 4  # bytes of memory for each byte of a table or document, of a graph, of numbers
+_PACKED: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
+    ".gz": lambda file: gzip.GzipFile(fileobj=file),  # type: ignore[dict-item, return-value]
+    ".bz2": bz2.BZ2File,  # type: ignore[dict-item]
+}
+
+
+def read_whole(path: str | os.PathLike[str], appetite: float = TEXT, into: type[XmenError] = FileFormatError) -> bytes:
+    """The content of a plain file, if what becomes of it fits: `appetite` bytes of memory for each of its bytes.
+
+    A pipe or a device is refused: it may have no end, or never begin.
+    """
+    file = Path(path)
+    status = file.stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
+    if not stat.S_ISREG(status.st_mode):
+        raise into(f"{file} is a pipe or a device, not a plain file: copy what it holds into a file.")
+    MEMORY.require(appetite * status.st_size, _named(file, status.st_size), into)
+    return file.read_bytes()
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """The content of a plain file that fits, as UTF-8 text with its line ends, without Notepad's byte order mark."""
+    try:
+        return read_whole(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path}: expected UTF-8 text, got byte {error.object[error.start]:#04x}") from None
+
+
+def unpack_whole(path: str | os.PathLike[str], appetite: float = TEXT) -> bytes:
+    """`read_whole`, of what a .gz or .bz2 file unpacks to; unpacking ends where the limit is passed."""
+    file = Path(path)
+    packed = read_whole(file, appetite)
+    if file.suffix not in _PACKED:
+        return packed
+    room = int(min(MEMORY.most / appetite, 2**62))
+    with foreign_errors(str(file)), _PACKED[file.suffix](io.BytesIO(packed)) as stream:
+        data: bytes = stream.read(room + 1)
+    MEMORY.require(appetite * len(data), f"{_named(file, len(data))} or more once unpacked,", FileFormatError)
+    return data
+
+
+def _named(file: Path, size: int) -> str:
+    return f"{file}, with {size:,} bytes,"
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:

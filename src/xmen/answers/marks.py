@@ -10,6 +10,7 @@ from xmen.events import NO_ACTION, At
 from xmen.problem import Problem
 from xmen.rewards import Floats
 from xmen.worlds import GridWorld
+from xmen.worlds.graph_files import read_graph
 
 MOST_SYMBOLS = 6  # cells; larger events are shaded as areas
 AREA_COLOURS = ("#DDCC77", "#88CCEE", "#CC6677", "#999933", "#AA4499")
@@ -47,9 +48,7 @@ def node_places(problem: Problem) -> Floats | None:
     graph = problem.spelling.graph
     if graph is None or graph.world is not problem.world:
         return None
-    import networkx
-
-    nodes = [data for _, data in networkx.read_graphml(graph.path).nodes(data=True)]
+    nodes = [data for _, data in read_graph(graph.path).nodes(data=True)]
     for keys in COORDINATES:
         try:
             places = np.array([[float(data[key]) for key in keys] for data in nodes])

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from xmen.events import NO_ACTION, Event
+from xmen.limits import require_horizon
 from xmen.rewards import Floats
 from xmen.worlds.mdp import MDP
 
@@ -74,6 +75,7 @@ class _Chain:
             (np.ones(len(world.source)), (np.arange(len(world.source)), world.source)),
             shape=(len(world.source), world.n_states),
         )
+        require_horizon(self.horizon, 8 * world.n_states * self.horizon)
         stop = np.where(self._ends & end_allowed, 0.0, -np.inf)
         self._values = [stop]
         for t in range(self.horizon - 1, -1, -1):

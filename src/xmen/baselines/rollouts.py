@@ -12,6 +12,7 @@ from xmen.constraints.constraint import Constraint
 from xmen.constraints.occurrence import never
 from xmen.errors import EngineError
 from xmen.events import Event, at, doing
+from xmen.limits import require_horizon
 from xmen.rewards import Floats
 from xmen.rewards.features import Features
 from xmen.worlds.mdp import MDP
@@ -119,6 +120,7 @@ def _follow(world: MDP, policy: Floats, n: int, rng: np.random.Generator) -> tup
     key = source + np.minimum(total[1:] - total[row[source]], 1.0)
     starts = rng.choice(world.n_states, size=n, p=world.start)
     state = starts.copy()
+    require_horizon(world.max_length, 8 * n * world.max_length)
     edges = np.full((n, world.max_length), -1, dtype=np.int64)
     for t in range(world.max_length):
         walking = np.flatnonzero(row[state + 1] > row[state])  # neither at the end nor in a dead end

@@ -25,6 +25,7 @@ from xmen.constraints.verdict import Sure
 from xmen.constraints.words import word
 from xmen.errors import ConstraintError
 from xmen.events import Event, require_event
+from xmen.limits import COMPARISONS
 
 Clauses: TypeAlias = frozenset[frozenset[int]]
 """One set of obligations or another must hold; no set contains another one."""
@@ -37,7 +38,8 @@ NEVER: Clauses = frozenset()
 TRUE: Pending = (True, NOTHING)
 FALSE: Pending = (False, NEVER)
 
-MAX_CLAUSES = 4096  # alternatives in one state; beyond it, steps would take seconds
+MAX_CLAUSES = 4096  # alternatives in one state
+SPLIT = "Split the formula at its outermost & into several constraints, as in ltlf(...) & ltlf(...)"
 
 _NEGATED = {"true": "false", "false": "true", "&": "|", "|": "&", "U": "R", "R": "U", "X": "N", "N": "X"}
 
@@ -55,14 +57,19 @@ class Progression:
         self._numbers: dict[tuple[str, tuple[int, ...]], int] = {}
         self._normal_forms: dict[tuple[TemporalFormula, bool], int] = {}
         self._read: dict[tuple[int, int], Pending] = {}
+        self._steps: dict[tuple[Pending, int], Hashable] = {}
+        self._compared = 0
         self._start: Pending = (False, frozenset([frozenset([self._normal(formula, True)])]))
 
     def start(self) -> Hashable:
         return self._start
 
     def step(self, state: Pending, row: int) -> Hashable:
-        after = _any_of(_all_of(self._progress(number, row) for number in clause) for clause in state[1])
-        return Sure.HOLDS if after == TRUE else Sure.FAILS if after == FALSE else after
+        key = (state, row)
+        if key not in self._steps:  # each is worked out once, so that all work together can be limited
+            after = self._any_of(self._all_of(self._progress(number, row) for number in clause) for clause in state[1])
+            self._steps[key] = Sure.HOLDS if after == TRUE else Sure.FAILS if after == FALSE else after
+        return self._steps[key]
 
     def accepting(self, state: Pending) -> bool:
         return state[0]
@@ -118,57 +125,58 @@ class Progression:
             return operator == "N", self._obligations(operands[0])
         parts = (self._progress(operand, row) for operand in operands)
         if operator in ("&", "|"):
-            return _all_of(parts) if operator == "&" else _any_of(parts)
+            return self._all_of(parts) if operator == "&" else self._any_of(parts)
         left, right = parts
         again = frozenset([frozenset([number])])
         if operator == "U":
-            return _any_of([right, _all_of([left, (False, again)])])
-        return _all_of([right, _any_of([left, (True, again)])])
+            return self._any_of([right, self._all_of([left, (False, again)])])
+        return self._all_of([right, self._any_of([left, (True, again)])])
 
     def _obligations(self, number: int) -> Clauses:
         operator, operands = self._nodes[number]
         if operator in ("true", "false"):
             return NOTHING if operator == "true" else NEVER
         if operator == "&":
-            return _joined(self._obligations(operand) for operand in operands)
+            return self._joined(self._obligations(operand) for operand in operands)
         return frozenset([frozenset([number])])
 
+    def _any_of(self, parts: Iterable[Pending]) -> Pending:
+        may_end, clauses = False, NEVER
+        for part_may_end, part in parts:
+            may_end, clauses = may_end or part_may_end, self._smallest(clauses | part)
+        return may_end, clauses
 
-def _any_of(parts: Iterable[Pending]) -> Pending:
-    may_end, clauses = False, NEVER
-    for part_may_end, part in parts:
-        may_end, clauses = may_end or part_may_end, _smallest(clauses | part)
-    return may_end, clauses
+    def _all_of(self, parts: Iterable[Pending]) -> Pending:
+        known = list(parts)
+        return all(may_end for may_end, _ in known), self._joined(clauses for _, clauses in known)
 
+    def _joined(self, parts: Iterable[Clauses]) -> Clauses:
+        joined = NOTHING
+        for part in parts:
+            if len(joined) * len(part) > MAX_CLAUSES:
+                raise ConstraintError(
+                    f"ltlf(formula, ...): more than {MAX_CLAUSES} alternatives are open at once. {SPLIT}."
+                )
+            joined = self._smallest(one | other for one in joined for other in part)
+        return joined
 
-def _all_of(parts: Iterable[Pending]) -> Pending:
-    known = list(parts)
-    return all(may_end for may_end, _ in known), _joined(clauses for _, clauses in known)
-
-
-def _joined(parts: Iterable[Clauses]) -> Clauses:
-    joined = NOTHING
-    for part in parts:
-        if len(joined) * len(part) > MAX_CLAUSES:
-            raise ConstraintError(
-                f"ltlf(formula, ...): more than {MAX_CLAUSES} alternatives are open at once. Split the "
-                "formula at its outermost & into several constraints, as in ltlf(...) & ltlf(...)."
-            )
-        joined = _smallest(one | other for one in joined for other in part)
-    return joined
-
-
-def _smallest(clauses: Iterable[frozenset[int]]) -> Clauses:
-    kept: list[frozenset[int]] = []
-    for clause in sorted(set(clauses), key=len):
-        if not any(smaller <= clause for smaller in kept):
-            kept.append(clause)
-    return frozenset(kept)
+    def _smallest(self, clauses: Iterable[frozenset[int]]) -> Clauses:
+        """The clauses without those that contain another one."""
+        kept: list[frozenset[int]] = []
+        for clause in sorted(set(clauses), key=len):
+            self._compared += 1 + len(kept)
+            if not any(smaller <= clause for smaller in kept):
+                kept.append(clause)
+        COMPARISONS.require(self._compared, "ltlf(formula, ...)", ConstraintError, SPLIT)
+        return frozenset(kept)
 
 
 @lru_cache(maxsize=256)
 def _machine(formula: TemporalFormula, names: tuple[str, ...]) -> RowMachine:
-    return settle(Progression(formula, names), len(names))
+    try:
+        return settle(Progression(formula, names), len(names))
+    except ConstraintError:  # too large to list whole; the steps of one trajectory may still be few
+        return Progression(formula, names)
 
 
 @dataclass(frozen=True, repr=False)

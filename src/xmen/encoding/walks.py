@@ -13,8 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.encoding.builder import ClauseBuilder
+from xmen.limits import require_horizon
 from xmen.worlds.kernels import UNREACHABLE, distance_to, topological_order
 from xmen.worlds.mdp import MDP
+
+EDGE_BYTES = 400  # of clauses for each transition of the world at each time
 
 
 @dataclass(frozen=True)
@@ -96,14 +99,16 @@ def _state_places(world: MDP) -> Places:
 
 def _timed_places(world: MDP) -> Places:
     horizon, n_states = world.max_length, world.n_states
+    require_horizon(horizon, EDGE_BYTES * len(world.source) * horizon)
     terminal = world.terminal if world.has_terminal else np.zeros(n_states, dtype=np.bool_)
     # can[t]: a trajectory that is in the state after t actions can still be completed.
     can = [world.terminal if world.has_terminal else np.ones(n_states, dtype=np.bool_)]
     for _ in range(horizon):
-        later = can[0]
+        later = can[-1]
         now = terminal.copy()
         now[world.source[later[world.target]]] = True
-        can.insert(0, now)
+        can.append(now)
+    can.reverse()
     here: NDArray[np.int64] = np.flatnonzero((world.start > 0) & can[0])
     state, station, sources, targets, edges, ends = [here], [np.zeros(len(here), dtype=np.int64)], [], [], [], []
     first = 0

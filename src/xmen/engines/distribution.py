@@ -215,12 +215,6 @@ class Distribution(ABC):
         """The numbers that decide what this engine costs, by name."""
         return {}
 
-    @staticmethod
-    def _check_n(n: int) -> int:
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
-            raise EngineError(f"sample(n) takes a whole number of trajectories, 0 or more; got {n!r}.")
-        return int(n)
-
     def _generator(self, seed: Seed) -> np.random.Generator:
         return self._rng if seed is None else generator(seed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from xmen.engines.distribution import Distribution, Guarantee, Seed
 from xmen.engines.law import Law
+from xmen.errors import DivergenceError
 from xmen.machines.release import release
+from xmen.options import require_whole
 from xmen.product.best import best_walk, score_range
 from xmen.product.graph import Product
 from xmen.product.inference import pass_messages
@@ -18,10 +21,12 @@ from xmen.product.k_best import best_walks
 from xmen.product.messages import NO_EDGE, Flow, Messages
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
+from xmen.worlds.counting import require_count, require_room
 from xmen.worlds.edge_weights import EdgeWeights
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.walks import Walks
 
+FEW = 1_000  # trajectories that fit in memory, whatever they are
 SAMPLE_CELLS = 20_000_000  # states held at once while sampling; larger requests are drawn in batches
 
 
@@ -111,7 +116,19 @@ class ExactDistribution(Distribution):
         return release(best_walk(self.product, self._joint_weights())[1], self.product.compiled)[0]
 
     def best(self, k: int) -> list[Trajectory]:
-        return release(best_walks(self.product, self._joint_weights(), self._check_n(k)), self.product.compiled)
+        require_whole("k of best(k)", k, least=0)
+        if k > FEW:  # to ask for more than there are is not to ask for too many
+            require_room(min(int(k), self._count), self.world)
+        return release(best_walks(self.product, self._joint_weights(), int(k)), self.product.compiled)
+
+    @once
+    def _count(self) -> float:
+        """How many trajectories are valid, as far as a float counts."""
+        try:
+            log_count = pass_messages(self.product, EdgeWeights.counting(self.world)).log_partition
+        except DivergenceError:
+            return math.inf
+        return math.exp(min(log_count, 700.0))
 
     def _joint_weights(self) -> EdgeWeights:
         """The weights of a joint law that is this one: given the start, each start pays for its own completions."""
@@ -133,7 +150,7 @@ class ExactDistribution(Distribution):
 
         Without a seed, successive calls go on from the seed of the distribution.
         """
-        n, rng = self._check_n(n), self._generator(seed)
+        n, rng = require_count(n, self.world), self._generator(seed)
         batch = max(1, SAMPLE_CELLS // (self.product.usual_length + 1))
         out: list[Trajectory] = []
         for begin in range(0, n, batch):

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from xmen.engines.distribution import Distribution, Guarantee, Seed
 from xmen.engines.law import Law
 from xmen.rewards import Floats, Reward
+from xmen.worlds.counting import require_count
 from xmen.worlds.trajectory import Trajectory
 
 
@@ -78,7 +79,7 @@ class GivenStart(Distribution):
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
         """n independent trajectories: starts from d0, then each start's own distribution."""
         rng = self._generator(seed)
-        chosen = rng.choice(len(self.parts), size=self._check_n(n), p=self._shares)
+        chosen = rng.choice(len(self.parts), size=require_count(n, self.world), p=self._shares)
         counts = np.bincount(chosen, minlength=len(self.parts))
         drawn = [iter(part.sample(int(k), seed=rng.spawn(1)[0])) for part, k in zip(self.parts, counts, strict=True)]
         return [next(drawn[i]) for i in chosen.tolist()]

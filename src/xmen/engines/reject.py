@@ -23,6 +23,7 @@ from xmen.machines.release import release
 from xmen.machines.tables import CompiledConstraint
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
+from xmen.worlds.counting import require_count
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.walks import Walks
 
@@ -146,7 +147,7 @@ class RejectDistribution(Distribution):
         )
 
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
-        wanted = self._check_n(n)
+        wanted = require_count(n, self.world)
         out: list[Trajectory] = []
         for _, valid in self._accepted(self._generator(seed)) if wanted else ():
             out += release(valid[: wanted - len(out)], self._compiled)

@@ -35,6 +35,7 @@ from xmen.sampling import (
     sample_paws,
 )
 from xmen.sharing import lock_of, once
+from xmen.worlds.counting import require_count
 from xmen.worlds.trajectory import Trajectory
 
 N_CELLS = 64  # fresh matrices behind an estimate
@@ -149,7 +150,7 @@ class XorDistribution(Distribution):
         )
 
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
-        wanted, rng = self._check_n(n), self._generator(seed)
+        wanted, rng = require_count(n, self.world), self._generator(seed)
         if not wanted:
             return []
         rows, spent = sample_cells(self._space, self._plan, wanted, rng)
@@ -158,7 +159,7 @@ class XorDistribution(Distribution):
 
     def sample_paws(self, n: int, seed: Seed = None, **choices: Any) -> tuple[list[Trajectory], PawsPlan, Info]:
         """n samples by the paper's own sampler under the same guarantee, its parameters, and what it cost."""
-        wanted, rng, hashed = self._check_n(n), self._generator(seed), self.hashed
+        wanted, rng, hashed = require_count(n, self.world), self._generator(seed), self.hashed
         low, high = hashed.log_range(self.weights, self._log_range)
         space = hashed.plain_space(self.weights, high)
         plan = PawsPlan.solve(

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
-from xmen.errors import StorageError
+from xmen.errors import XmenError
 from xmen.experiments.stages import Stages
-from xmen.files import write_whole
+from xmen.files import read_whole, write_whole
 from xmen.progress.monitor import Callback
 from xmen.storage.sealing import check_seal, sealed_json
 
@@ -89,7 +89,7 @@ class Findings:
     def read(cls, path: Path) -> Self | None:
         """The record in a file; None when there is none that this version wrote whole."""
         try:
-            data = path.read_bytes()
+            data = read_whole(path)
             check_seal(data, path)
             found = json.loads(data)
             if found.pop("format") != FORMAT:
@@ -103,7 +103,7 @@ class Findings:
             # A picture lies beside its record, under a plain name: nothing else is ever read, or shown.
             beside = all(Path(one.file).name == one.file and one.file.endswith(".png") for one in record.pictures)
             return record if beside else None
-        except (OSError, StorageError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (OSError, XmenError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from xmen.policies import sweeps
 from xmen.policies.behaviour import TOLERANCE, Behaviour
 from xmen.policies.game import Bools, Game, counts, game_of
+from xmen.product.graph import layer_ends
 
 
 def allowed_choices(behaviour: Behaviour, t: int, begin: int, end: int) -> Bools:
@@ -62,7 +63,7 @@ def restricted(game: Game, kept: Bools) -> Game:
         target=number[target[inside]].astype(np.uint32),
         edge=edge[inside],
         starts=number[product.starts].astype(np.uint32),
-        layer_ends=np.searchsorted(depth, np.arange(product.horizon + 1), side="right"),
+        layer_ends=layer_ends(depth, product.horizon),
     )
     return game_of(smaller)
 

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from xmen.limits import require_horizon
 from xmen.policies import sweeps
 from xmen.policies.game import Floats, Game, Index
 
@@ -72,6 +73,7 @@ class Behaviour:
         if self.timeless:
             self._sweep()
         else:
+            require_horizon(game.horizon, total / self._stride)
             self._backward()
 
     # --- backwards ---------------------------------------------------------------------------------------------

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.engines.distribution import Distribution
 from xmen.errors import InfeasibleError, XmenError
 from xmen.machines.release import as_trajectories
 from xmen.policies import sweeps
 from xmen.policies.behaviour import Behaviour
 from xmen.policies.sweeps import NO_EDGE
 from xmen.product.messages import as_columns, draw_starts
+from xmen.worlds.counting import require_count
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.walks import Walks
 
@@ -20,7 +20,7 @@ BATCH_CELLS = 20_000_000  # actions held at once; larger requests are played in 
 
 def rollout(behaviour: Behaviour, n: int, rng: np.random.Generator) -> list[Trajectory]:
     """n episodes, failed and unfinished ones included."""
-    n = Distribution._check_n(n)
+    n = require_count(n, behaviour.game.product.world)
     batch = max(1, BATCH_CELLS // (behaviour.game.horizon + 1))
     out: list[Trajectory] = []
     for begin in range(0, n, batch):

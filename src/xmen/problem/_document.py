@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from xmen.errors import ConstraintSyntaxError, FileFormatError, MissingExtraError, XmenError, in_words
+from xmen.files import read_text
 
 _SHOWN = 60  # characters of a wrong value in a message
 _REQUIRED: Any = object()
@@ -24,10 +25,9 @@ def read_toml(file: Path) -> TomlTable:
 def read_values(file: Path) -> dict[str, Any]:
     """What a TOML file says, as Python values; OSError when it cannot be opened."""
     try:
-        # Notepad's byte order mark and line ends are no mistake of the user's.
-        return tomllib.loads(file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n"))
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"{file}: expected UTF-8 text, got byte {error.object[error.start]:#04x}") from None
+        return tomllib.loads(read_text(file).replace("\r\n", "\n"))
+    except FileFormatError:
+        raise
     except tomllib.TOMLDecodeError as error:
         raise FileFormatError(f"{file}: not valid TOML: {error}") from None
     except (ValueError, RecursionError) as error:

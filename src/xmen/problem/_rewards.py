@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from xmen.errors import RewardError
 from xmen.events import Event
+from xmen.limits import MEMORY
 from xmen.problem._columns import columns_text, read_columns
 from xmen.problem._document import TomlTable
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
@@ -71,6 +72,8 @@ def _edges(world: MDP) -> tuple[str, ...]:
 
 def feature_array(names: Sequence[str], world: MDP, events: Mapping[str, Event]) -> Floats:
     """The named features side by side, shape (n_states, n_actions, d)."""
+    needed = 24 * len(names) * world.n_states * world.n_actions
+    MEMORY.require(needed, f"{len(names):,} features of {world.n_states:,} states", RewardError)
     return np.stack([_feature(name, world, events) for name in names], axis=2)
 
 

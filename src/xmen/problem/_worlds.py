@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xmen.errors import MissingExtraError, foreign_errors
 from xmen.problem._columns import columns_text, read_columns
 from xmen.problem._document import TomlTable
 from xmen.worlds import MDP, MOVES, GridWorld
+from xmen.worlds.graph_files import read_graph
 
 TRANSITIONS = ("state", "action", "next_state", "probability")
 
@@ -78,20 +78,10 @@ def _read_graph(table: TomlTable) -> tuple[MDP, GraphFile]:
     source, target = table.text("source", expected=node), table.text("target", expected=node)
     horizon = table.integer("horizon", None)
     table.finish()
-    graph = _open_graph(table, file)
+    graph = read_graph(file, table.where("file"))
     with table.explaining():
         world = MDP.from_networkx(graph, source, target, horizon=horizon)
     return world, GraphFile(file, source, target, world)
-
-
-def _open_graph(table: TomlTable, file: Path) -> Any:
-
-    try:
-        import networkx
-    except ImportError:
-        raise MissingExtraError("networkx", extra="networkx", needed_for='a world of kind "graphml"') from None
-    with foreign_errors(f"{table.where('file')}: {str(file)!r} is not a GraphML file"):
-        return networkx.read_graphml(file)
 
 
 def write_world(world: MDP, graph: GraphFile | None, target: Path) -> tuple[dict[str, Any], dict[Path, bytes]]:

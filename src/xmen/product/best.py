@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from xmen.limits import require_horizon
 from xmen.product import sweeps
 from xmen.product.graph import Product
 from xmen.product.relaxed_search import best_completions
@@ -63,6 +64,7 @@ def _best_by_layers(product: Product, weights: EdgeWeights) -> tuple[float, int,
     never, anywhere = np.full(product.n_nodes, -np.inf), np.where(product.accepting, 0.0, -np.inf)
     value, choices = anywhere, list[NDArray[np.unsignedinteger]]()
     degree = int(np.diff(product.indptr).max(initial=0))
+    require_horizon(product.horizon, int(product.layer_ends.sum()) * np.min_scalar_type(degree).itemsize)
     for t in range(product.horizon - 1, -1, -1):
         n = int(product.layer_ends[t])
         out, choice = np.empty(n), np.empty(n, dtype=np.min_scalar_type(degree))

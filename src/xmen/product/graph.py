@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from xmen.limits import require_horizon
 from xmen.machines.tables import CompiledConstraint
 from xmen.product import kernels
 from xmen.product.search import ends_of, explore
@@ -21,6 +22,7 @@ from xmen.worlds.kernels import distance_to, topological_order
 from xmen.worlds.mdp import MDP
 
 DEFAULT_MAX_NODES = 5_000_000  # with eight moves about 2 GB while building, and room for messages in 4 GB
+BYTES_PER_LAYER = 500  # of what is kept about each number of actions, apart from the messages of its nodes
 
 
 @dataclass(frozen=True)
@@ -130,13 +132,14 @@ def build_product(compiled: CompiledConstraint, max_nodes: int) -> Product:
         target=target,
         edge=edge,
         starts=number[found.starts][kept[found.starts]].astype(np.uint32),
-        layer_ends=_layer_ends(depth[kept], world),
+        layer_ends=layer_ends(depth[kept], horizon, world.unbounded),
     )
 
 
-def _layer_ends(depth: NDArray[np.int32], world: MDP) -> NDArray[np.int64]:
+def layer_ends(depth: NDArray[np.int32], horizon: int, unbounded: bool = False) -> NDArray[np.int64]:
     """How many nodes have each depth or less; trajectories of any length have as many layers as there are depths."""
-    last = depth.max(initial=0) if world.unbounded else world.max_length
+    last = int(depth.max(initial=0)) if unbounded else horizon
+    require_horizon(last, BYTES_PER_LAYER * last)
     ends: NDArray[np.int64] = np.searchsorted(depth, np.arange(last + 1), side="right")
     return ends
 
@@ -162,5 +165,5 @@ def build_complete_product(
         target=found.target,
         edge=found.edge,
         starts=found.starts,
-        layer_ends=np.searchsorted(found.depth, np.arange(horizon + 1), side="right"),
+        layer_ends=layer_ends(found.depth, horizon),
     )

@@ -12,6 +12,7 @@ from itertools import count
 
 import numpy as np
 
+from xmen.limits import require_horizon
 from xmen.product import sweeps
 from xmen.product.graph import Product
 from xmen.product.relaxed_search import best_completions
@@ -91,13 +92,14 @@ def _guide(product: Product, weights: EdgeWeights) -> tuple[Callable[[int], Floa
 def _layers(product: Product, weights: EdgeWeights) -> list[Floats]:
     """The best completion of each node after every number of actions."""
     never, anywhere = np.full(product.n_nodes, -np.inf), np.where(product.accepting, 0.0, -np.inf)
+    require_horizon(product.horizon, 8 * product.n_nodes * product.horizon)
     layers = [anywhere]
     for t in range(product.horizon - 1, -1, -1):
         n = int(product.layer_ends[t])
         out, choice = never.copy(), np.empty(n, dtype=np.uint32)
         stop = never if product.fixed_length else anywhere
         sweeps.best_layer(
-            n, product.indptr, product.target, product.edge, weights.at(t), stop, layers[0], out[:n], choice
+            n, product.indptr, product.target, product.edge, weights.at(t), stop, layers[-1], out[:n], choice
         )
-        layers.insert(0, out)
-    return layers
+        layers.append(out)
+    return layers[::-1]

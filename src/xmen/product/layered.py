@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from xmen.limits import require_horizon
 from xmen.product import sweeps
 from xmen.product.graph import Product
 from xmen.product.messages import NO_EDGE, Flow, as_columns, draw_starts, entropy_of, start_law
@@ -73,6 +74,7 @@ class Layered:
         self._first_base: _Base | None = None
         total = 8 * int(product.layer_ends.sum())
         self._stride = 1 if total <= MESSAGE_BYTES else max(2, int(np.sqrt(product.horizon)))
+        require_horizon(product.horizon, total / self._stride)
         self._potentials = [self._first_potential()]
         self._backward()
         self.log_partition, self._starts = start_law(product, weights, self.log_completions(0, product.starts))

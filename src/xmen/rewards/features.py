@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix, issparse
 
 from xmen.errors import RewardError
+from xmen.limits import MEMORY
 from xmen.rewards import Floats, LinearReward, real_array
 from xmen.rewards.sparse import read_sparse
 from xmen.worlds.transitions import Transitions
@@ -104,6 +105,8 @@ class StateReward(LinearReward):
     @cached_property
     def features(self) -> Floats:  # type: ignore[override]
         """One-hot states (n_states, n_actions, n_states)."""
+        n = len(self.weights)
+        MEMORY.require(8 * n * n * self.n_actions, f"an array of one feature for each of {n:,} states", RewardError)
         return np.repeat(np.eye(len(self.weights))[:, None, :], self.n_actions, axis=1)
 
     def table(self) -> Floats:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from xmen.errors import StorageError
-from xmen.files import write_whole
+from xmen.files import NUMBERS, read_whole, write_whole
 from xmen.progress.monitor import Record
 from xmen.storage.codec import Decoder, Encoder
 from xmen.storage.models import FOREIGN
@@ -107,7 +107,7 @@ class Checkpoint:
 def read_checkpoint(file: Path, whole: bool = True) -> tuple[dict[str, Any], Arrays]:
     """The document and the arrays of a checkpoint; if `whole`, only with the right checksum."""
     try:
-        data = file.read_bytes()
+        data = read_whole(file, NUMBERS, StorageError)
     except OSError as error:
         raise StorageError(f"the checkpoint {file} cannot be read: {error.strerror}.") from None
     arrays = unpack_arrays(data, file)

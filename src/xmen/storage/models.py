@@ -16,7 +16,7 @@ import numpy as np
 
 from xmen import __version__
 from xmen.errors import MissingExtraError, NotFittedError, StorageError, XmenError
-from xmen.files import half_written, settle, write_together
+from xmen.files import NUMBERS, half_written, read_whole, settle, write_together
 from xmen.progress.monitor import Record
 from xmen.rewards import reward_table
 from xmen.storage.codec import Decoder, Encoder
@@ -239,6 +239,6 @@ def _require_free(folder: Path) -> None:
 
 def _read(file: Path) -> bytes:
     try:
-        return file.read_bytes()
+        return read_whole(file, NUMBERS, StorageError)
     except OSError as error:
         raise StorageError(f"{file} cannot be read ({error.strerror}): a model is {MODEL} and {ARRAYS}.") from None

@@ -64,8 +64,8 @@ def decode_reward(decoder: Decoder, fields: dict[str, Any]) -> NeuralReward:
             f"again and call xm.load(path, module=network). It was {fields['network']}"
         )
     given = part is not None
-    module = copy.deepcopy(part) if given else _made(fields)
     state = {key: decoder.decode(value) for key, value in fields["state"].items()}
+    module = copy.deepcopy(part) if given else _made(fields, sum(np.size(array) for array in state.values()))
     frozen = set(fields["frozen"])
     try:
         with seeded(0):  # nobody else's random numbers are used up
@@ -104,9 +104,14 @@ def _around(module: torch.nn.Module, decoder: Decoder, fields: dict[str, Any]) -
     return kind(module, inputs, n_actions)
 
 
-def _made(fields: dict[str, Any]) -> torch.nn.Module:
+def _made(fields: dict[str, Any], n_saved: int) -> torch.nn.Module:
+    """Fresh layers, if as many numbers as they have were saved: a line of settings can ask for any number of them."""
     import torch
 
+    with torch.device("meta"):  # shapes without memory
+        n_numbers = sum(parameter.numel() for parameter in build(fields["layers"]).parameters())
+    if n_numbers > n_saved:
+        raise ValueError(f"its layers have {n_numbers:,} numbers, and {n_saved:,} were saved")
     with seeded(0):  # nobody else's random numbers are used up
         module = build(fields["layers"])
     return module if fields["dtype"] is None else module.to(getattr(torch, DTYPES[fields["dtype"]]))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xmen.errors import FileFormatError, XmenError
+from xmen.files import read_text
 from xmen.worlds.demo_tables import RecordedDemos, from_record
 from xmen.worlds.names import Names
 
@@ -34,7 +35,7 @@ def _records(file: Path) -> Iterator[tuple[str, Any]]:
     if file.suffix.lower() != ".json":
         yield from json_lines(file)
         return
-    whole = _parse(_text(file), str(file))
+    whole = _parse(read_text(file), str(file))
     listed = whole.get("trajectories") if isinstance(whole, dict) else whole
     if not isinstance(listed, list):
         raise FileFormatError(f'{file}: expected a list of demonstrations, or an object with "trajectories"')
@@ -43,16 +44,9 @@ def _records(file: Path) -> Iterator[tuple[str, Any]]:
 
 def json_lines(file: Path) -> Iterator[tuple[str, Any]]:
     """Every line that is not blank, and the words for where it is."""
-    for number, line in enumerate(_text(file).split("\n"), start=1):
+    for number, line in enumerate(read_text(file).split("\n"), start=1):
         if line.strip():
             yield f"{file}, line {number}", _parse(line, f"{file}, line {number}")
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"{file}: expected UTF-8 text, got byte {error.object[error.start]:#04x}") from None
 
 
 def _parse(text: str, where: str) -> Any:

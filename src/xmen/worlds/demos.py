@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn, Protocol
 
 from xmen.errors import ConstraintError, FileFormatError, InvalidDemonstrationError, TrajectoryError
-from xmen.files import write_whole
+from xmen.files import read_text, write_whole
 from xmen.worlds.demo_records import read_records
 from xmen.worlds.demo_tables import RecordedDemos, demo_columns, from_columns, from_episodes
 from xmen.worlds.mdp import MDP
@@ -78,13 +78,7 @@ def read_demos(source: Any, world: Any = None, *, states: Given = None, actions:
     suffix = _suffix(file, (".json",))
     if suffix != ".json" and world is None and states is None and actions is None:
         read = {".csv": _read_csv, ".jsonl": _read_jsonl}[suffix]
-        with file.open(encoding="utf-8-sig", newline="") as stream:
-            try:
-                return RecordedDemos(read(file, stream))
-            except UnicodeDecodeError as error:
-                raise FileFormatError(
-                    f"{file}: expected UTF-8 text, got byte {error.object[error.start]:#04x}"
-                ) from None
+        return RecordedDemos(read(file, io.StringIO(read_text(file), newline="")))
     return from_columns(read_table(file), names, str(file)) if suffix == ".csv" else read_records(file, names)
 
 

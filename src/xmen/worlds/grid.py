@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from xmen.errors import WorldError
 from xmen.events import Event, at, doing
+from xmen.limits import MEMORY
 from xmen.worlds._checks import whole_number
 from xmen.worlds._table import Columns
 from xmen.worlds.mdp import MDP
@@ -36,6 +37,8 @@ MOVES: dict[str, Cell] = {
     "stay": (0, 0),
 }
 """The nine moves and their steps (dx, dy)."""
+
+OUTCOME_BYTES = 95  # of memory for each outcome of each move while a grid is made
 
 
 class GridWorld(MDP):
@@ -108,7 +111,7 @@ class GridWorld(MDP):
         self.goal_cells: tuple[Cell, ...] = () if goal is None else self._read_open_cells(goal, "goal")
 
         n_states = self.width * self.height
-        whole_number(n_states, "width * height", at_least=1)
+        self._require_size()
         start_vector = np.zeros(n_states)
         start_vector[[self.state(cell) for cell in self.start_cells]] = 1.0 / len(self.start_cells)
         terminal = np.zeros(n_states, dtype=np.bool_)
@@ -270,6 +273,13 @@ class GridWorld(MDP):
         if twice:
             raise WorldError(f"{what} {twice[0]} is given twice: give each cell once")
         return checked
+
+    def _require_size(self) -> None:
+        """Refuse what does not fit in memory while `_columns` works; a slip makes every move lead to all others."""
+        outcomes = len(self.moves) * (len(self.moves) if self.slip else 1)
+        what = f"a grid of {self.width:,} x {self.height:,} cells with {len(self.moves)} moves"
+        n_states = whole_number(self.width * self.height, "width * height", at_least=1)
+        MEMORY.require(OUTCOME_BYTES * n_states * outcomes, what, WorldError)
 
     def _columns(self) -> Columns:
         """All transitions, sorted by source and action when nothing slips."""

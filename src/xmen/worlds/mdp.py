@@ -20,7 +20,7 @@ from xmen.worlds._checks import read_horizon, read_start, read_terminal, whole_n
 from xmen.worlds._problem import find_problem
 from xmen.worlds._table import Columns, read_rows
 from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.transitions import Transitions, refuse_overflow
+from xmen.worlds.transitions import Transitions, require_size
 
 if TYPE_CHECKING:
     from xmen.worlds.from_gymnasium import GymnasiumWorld
@@ -115,7 +115,7 @@ class MDP(Transitions):
     ) -> None:
         n_states = whole_number(n_states, "n_states", at_least=1)
         n_actions = whole_number(n_actions, "n_actions", at_least=1)
-        refuse_overflow(n_states, n_actions)
+        require_size(n_states, n_actions)
         columns = read_rows(transitions, n_states, n_actions)
         start_vector = read_start(start, n_states)
         terminal_mask = read_terminal(terminal, n_states)

@@ -14,7 +14,7 @@ from xmen.worlds._checks import read_horizon, read_start, whole_number
 from xmen.worlds._table import Columns, read_rows
 from xmen.worlds.mdp import MDP, UNBOUNDED
 from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.transitions import Transitions, refuse_overflow
+from xmen.worlds.transitions import Transitions, require_size
 
 if TYPE_CHECKING:
     from xmen.worlds.roads import RoadNetwork
@@ -59,7 +59,7 @@ class Network(Transitions):
     ) -> None:
         n_states = whole_number(n_states, "n_states", at_least=1)
         n_actions = whole_number(n_actions, "n_actions", at_least=1)
-        refuse_overflow(n_states, n_actions)
+        require_size(n_states, n_actions)
         columns = read_rows(transitions, n_states, n_actions)
         self._refuse_repeated(columns, n_states, n_actions)
         self.horizon = read_horizon(horizon)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from xmen.errors import FileFormatError
+from xmen.files import read_text
 
 __all__ = ["open_table", "point", "read_table"]
 
@@ -16,17 +18,14 @@ __all__ = ["open_table", "point", "read_table"]
 @contextmanager
 def open_table(file: Path) -> Iterator[tuple[Any, str]]:
     """A csv reader over a file and what stands between its fields; errors of encoding and quoting name the file."""
-    with file.open(encoding="utf-8-sig", newline="") as stream:
-        try:
-            header = stream.readline()
-            delimiter = max(",;\t", key=header.count)  # the first of equals: a comma
-            stream.seek(0)
-            reader = csv.reader(stream, delimiter=delimiter)
-            yield reader, delimiter
-        except UnicodeDecodeError as error:
-            raise FileFormatError(f"{file}: expected UTF-8 text, got byte {error.object[error.start]:#04x}") from None
-        except csv.Error as error:
-            raise FileFormatError(f"{file}: not valid CSV: {error}") from None
+    stream = io.StringIO(read_text(file), newline="")
+    header = stream.readline()
+    delimiter = max(",;\t", key=header.count)  # the first of equals: a comma
+    stream.seek(0)
+    try:
+        yield csv.reader(stream, delimiter=delimiter), delimiter
+    except csv.Error as error:
+        raise FileFormatError(f"{file}: not valid CSV: {error}") from None
 
 
 def point(text: str, delimiter: str) -> str:

@@ -9,9 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xmen.errors import WorldError
+from xmen.limits import MEMORY
 from xmen.worlds._checks import LARGEST
 from xmen.worlds._table import Columns, normalise
 from xmen.worlds.trajectory import Trajectory
+
+STATE_BYTES, PAIR_BYTES = 36, 9  # of a table while it is made: per state, and per state and action
 
 
 class Transitions:
@@ -31,7 +34,7 @@ class Transitions:
 
     def _build_table(self, n_states: int, n_actions: int, columns: Columns, terminal: NDArray[np.bool_]) -> None:
         """Set all arrays from checked columns; rows that leave a terminal state are dropped."""
-        refuse_overflow(n_states, n_actions)
+        require_size(n_states, n_actions)
         self.n_states = n_states
         self.n_actions = n_actions
         self.terminal = terminal
@@ -102,10 +105,15 @@ class Transitions:
         return key
 
 
-def refuse_overflow(n_states: int, n_actions: int) -> None:
-    """Every (state, action, next_state) needs a number of its own."""
+def require_size(n_states: int, n_actions: int) -> None:
+    """Refuse tables that do not fit in memory, and those whose (state, action, next_state) have no number of their own.
+
+    Each state and each pair of a state and an action has its place, whether or not anything happens there.
+    """
     if n_states * n_states * n_actions >= 2**63:
         raise WorldError(
             f"a table of {n_states} states and {n_actions} actions is too large: "
             "n_states * n_states * n_actions must stay below 2**63"
         )
+    what = f"a table of {n_states:,} states and {n_actions:,} actions"
+    MEMORY.require(STATE_BYTES * n_states + PAIR_BYTES * n_states * n_actions, what, WorldError)
