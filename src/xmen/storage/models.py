@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from xmen import __version__
-from xmen.errors import MissingExtraError, NotFittedError, StorageError, XmenError
+from xmen.errors import FileFormatError, MissingExtraError, NotFittedError, StorageError, XmenError
 from xmen.files import NUMBERS, half_written, read_whole, settle, write_together
 from xmen.progress.monitor import Record
 from xmen.rewards import reward_table
@@ -198,8 +198,8 @@ def has_model(folder: Path) -> bool:
     """Whether the folder holds a model of this xmen or an older one, whole or not."""
     try:
         settle(folder)
-        read_document((folder / MODEL).read_bytes(), folder / MODEL, FORMAT, FORMAT_VERSION)
-    except (OSError, StorageError):
+        read_document(read_whole(folder / MODEL), folder / MODEL, FORMAT, FORMAT_VERSION)
+    except (OSError, FileFormatError):
         return False
     return True
 
@@ -207,8 +207,8 @@ def has_model(folder: Path) -> bool:
 def _files(folder: Path) -> list[str]:
     """The files of the model that is in the folder now."""
     try:
-        document = read_document((folder / MODEL).read_bytes(), folder / MODEL, FORMAT, FORMAT_VERSION)
-    except (OSError, StorageError):
+        document = read_document(read_whole(folder / MODEL), folder / MODEL, FORMAT, FORMAT_VERSION)
+    except (OSError, FileFormatError):
         return []
     named = document.get("files", {})
     return [name for name in named if Path(name).name == name] if isinstance(named, dict) else []
