@@ -18,7 +18,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 from xmen.errors import FileFormatError, XmenError, foreign_errors
 from xmen.limits import MEMORY
@@ -27,10 +27,7 @@ OURS = ".xmen-"
 PENDING = ".xmen-saved"  # files that were written together, on their way to their places
 FORGOTTEN = 3600.0  # seconds after which half of a file belongs to nobody any more
 TEXT, XML, NUMBERS = 25, 60, 4  # bytes of memory for each byte of a table or document, of a graph, of numbers
-_PACKED: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
-    ".gz": lambda file: gzip.GzipFile(fileobj=file),  # type: ignore[dict-item, return-value]
-    ".bz2": bz2.BZ2File,  # type: ignore[dict-item]
-}
+_PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 
 
 def read_whole(path: str | os.PathLike[str], appetite: float = TEXT, into: type[XmenError] = FileFormatError) -> bytes:

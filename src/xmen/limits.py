@@ -48,7 +48,7 @@ Make it smaller, or raise the limit: set XMEN_MEMORY=33GB in the environment.
         if needed <= most:
             return
         if self.unit == "bytes":
-            asked, raised = f"about {self._shown(needed)} of memory", math.ceil(1.01 * needed / 10**9) * 10**9
+            asked, raised = f"about {self._shown(needed)} of memory", 1e9 * math.ceil(1.01 * needed / 1e9)
         else:  # counted while it is done, and not known before
             asked, raised = f"{self._shown(needed)} {self.unit} or more", 10 * most
         raise into(
