@@ -1,4 +1,4 @@
-"""What of a problem can be put on a map: events that are places, and the coordinates of a graph's nodes."""
+"""What of a problem can be put on a map: events that are places, rewards of states, coordinates of nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from xmen.events import NO_ACTION, At
 from xmen.problem import Problem
-from xmen.rewards import Floats
+from xmen.rewards import Floats, reward_table
 from xmen.worlds import GridWorld
 from xmen.worlds.graph_files import read_graph
 
@@ -57,3 +57,10 @@ def node_places(problem: Problem) -> Floats | None:
         if np.isfinite(places).all():
             return places
     return None
+
+
+def mean_reward(reward: Any, world: Any) -> Floats:
+    """r(s, a), the mean over available actions; 0 where there is none."""
+    table = np.where(world.available, reward_table(reward, world), 0.0)
+    means: Floats = table.sum(axis=1) / np.maximum(world.available.sum(axis=1), 1)
+    return means

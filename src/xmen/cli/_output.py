@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from xmen.answers.plain import plain
 from xmen.errors import FileFormatError, InfeasibleError, InvalidDemonstrationError
 
 YES, NO, MISTAKE, STOPPED, UNREAD = 0, 1, 2, 130, 141  # exit codes; the last two are what shells give for signals
@@ -23,15 +23,7 @@ YES, NO, MISTAKE, STOPPED, UNREAD = 0, 1, 2, 130, 141  # exit codes; the last tw
 
 def print_json(report: Mapping[str, Any]) -> None:
     """The report as one JSON object; numbers that JSON does not know (nan, inf) become null."""
-    typer.echo(json.dumps(_plain(report), indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    typer.echo(json.dumps(plain(report), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def print_facts(facts: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xmen.answers.marks import event_states, grid_marks, node_places
+from xmen.answers.marks import event_states, grid_marks, mean_reward, node_places
 from xmen.answers.names import named_features
 from xmen.cli._subject import Subject
 from xmen.constraints.constraint import Constraint
@@ -264,10 +264,3 @@ def pictures_of(subject: Subject, also: Constraint | None, n: int, seed: int) ->
         return GridPictures(subject, also, n, seed)
     places = node_places(subject.problem)
     return Pictures(subject, also, n, seed) if places is None else MapPictures(subject, also, n, seed, places)
-
-
-def mean_reward(reward: Any, world: Any) -> Floats:
-    """r(s, a), the mean over available actions; 0 where there is none."""
-    table = np.where(world.available, reward_table(reward, world), 0.0)
-    means: Floats = table.sum(axis=1) / np.maximum(world.available.sum(axis=1), 1)
-    return means

@@ -324,6 +324,28 @@ def rules(
 
 
 @app.command()
+def studio(
+    problem: Annotated[
+        Path | None,
+        typer.Argument(metavar="PROBLEM", help="A problem file (TOML) or a graph (GraphML); grid.toml if not given."),
+    ] = None,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the default browser.")] = True,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the address; 0 is any that is free.")] = 0,
+    demo: Annotated[bool, typer.Option("--demo", help="Open the paper's map with demonstrations.")] = False,
+) -> None:
+    """Draw worlds, rules and demonstrations on a page in the browser, learn from them, and generate.
+
+    The page answers on this machine only, under an address that is printed first. What it saves is the problem file and
+    the demonstrations that the other commands read.
+
+    Example:  xmen studio grid.toml
+    """
+    from xmen.cli.studio import run_studio
+
+    raise typer.Exit(run_studio(problem, port, browser, demo))
+
+
+@app.command()
 def reproduce(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="figure1, grid, human, convergence, rules, all, or roads.")

@@ -164,6 +164,28 @@ class Policy(Tracker):
         self._node, self._time, self._taken = node, time, int(choices[chosen])
         return int(self._game.action[self._taken])
 
+    def step(self, action: Any, observation: Any) -> None:
+        """Note an action that somebody took instead of `act`, and what the environment showed then."""
+        here = self._possible()
+        if len(here) > 1 or self._ended(here[0]):
+            raise EngineError("the episode is over, or the last action has not been observed: call observe or reset.")
+        memory = self._node, self._taken, self._time
+        taken = [choice for choice in self._choice_range(here[0]) if self._game.action[choice] == action]
+        if not taken:
+            where = self.world.describe_state(int(self._product.state[here[0]]))
+            raise EngineError(f"action {action!r} is not available in {where}.")
+        try:
+            self._node, self._taken, self._time = here[0], taken[0], self.time
+            self.observe(observation)
+        except BaseException:
+            self._node, self._taken, self._time = memory
+            raise
+
+    def chance(self, observation: Any) -> float:
+        """The exact probability of keeping every rule from here on, now that the environment shows `observation`."""
+        node, layer = self._find(observation), self.behaviour.layer(self.time)
+        return float(np.isfinite(layer.value[node]) if layer.chance is None else layer.chance[node])
+
     def _arrive(self, observation: Any) -> int:
         """The node in which the policy is, if there is something left to do."""
         node = self._find(observation)

@@ -1,0 +1,101 @@
+"""`xmen studio`: the page on which worlds, rules and demonstrations are drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import typer
+
+from xmen.cli._output import STOPPED
+from xmen.cli.new import write_starter
+from xmen.errors import FileFormatError, MissingExtraError, foreign_errors
+from xmen.experiments.grid_maps import MEMORY
+from xmen.problem import toml_text
+from xmen.studio.desk import Desk
+from xmen.studio.document import Document, open_document
+from xmen.studio.extra import require_extra
+from xmen.worlds import write_demos
+
+STARTER, DEMO = Path("grid.toml"), Path("memory.toml")
+N_DEMOS, SEED = 30, 0  # of the paper's map
+COLOURS = {"triangle": "#009E73", "cross": "#D55E00", "square": "#0072B2", "circle": "#CC79A7"}
+RULES = {
+    "triangle first": "first(triangle, among=triangle | cross | square | circle)",
+    "no crosses": "never(cross)",
+    "exactly one square": "count(square) == 1",
+    "exactly one circle": "count(circle) == 1",
+}
+
+
+def run_studio(path: Path | None, port: int, browser: bool, demo: bool) -> int:
+    """Serve until Ctrl-C; the exit code says how it ended."""
+    require_extra()
+    from xmen.studio.serve import serve
+
+    desk = open_desk(path, demo)
+
+    def announce(address: str) -> None:
+        typer.echo(f"Studio: {address}")
+        typer.echo(f"It saves to {desk.path}. Ctrl-C ends it.")
+
+    try:
+        serve(desk, port, browser, announce)
+    except KeyboardInterrupt:
+        typer.echo("\nStudio has ended; what was saved is saved.", err=True)
+        return STOPPED
+    return 0
+
+
+def open_desk(path: Path | None, demo: bool) -> Desk:
+    """A problem file, a graph, or something to start from; the latter two become files once they are saved."""
+    if demo and path is not None:
+        raise FileFormatError("--demo opens the paper's map: give no file with it")
+    target = path or (DEMO if demo else STARTER)
+    if target.suffix.lower() == ".graphml":
+        return _from_graph(target)
+    if target.exists():
+        return Desk.opened(target)
+    if path is not None:
+        raise FileFormatError(f"there is no file {str(path)!r}; xmen studio without a file begins with a new problem")
+    with TemporaryDirectory() as folder:
+        scratch = Path(folder) / target.name
+        _write_demo(scratch) if demo else write_starter(scratch, "grid")
+        return Desk(target, open_document(scratch), saved=False)
+
+
+def _write_demo(path: Path) -> None:
+    """The paper's world on the memory map, with demonstrations of which seven in ten take the upper arm."""
+    world = MEMORY.world
+    demos = f"{path.stem}_demos.csv"
+    grid = {"kind": "grid", "width": 9, "height": 9, "start": [0, 0], "goal": [8, 8], "moves": list(world.moves)}
+    problem = {
+        "format": 1,
+        "demonstrations": demos,
+        "world": grid,
+        "events": {name: {"cells": [list(cell) for cell in cells]} for name, cells in MEMORY.symbols.items()},
+        "constraints": [{"name": name, "rule": rule} for name, rule in RULES.items()],
+        "settings": {"seed": SEED},
+        "studio": {"colours": COLOURS, "l2": 0.01},
+    }
+    path.write_text(toml_text(problem), encoding="utf-8")
+    write_demos(MEMORY.demonstrations(N_DEMOS, SEED), path.with_name(demos))
+
+
+def _from_graph(path: Path) -> Desk:
+    """A problem about a graph: from its first node to the one that is farthest from there."""
+    problem_file = path.with_suffix(".toml")
+    if problem_file.exists():
+        raise FileFormatError(f"{path} has a problem file already: xmen studio {problem_file}")
+    try:
+        import networkx
+    except ImportError:
+        raise MissingExtraError("networkx", extra="networkx", needed_for="a GraphML file") from None
+    with foreign_errors(f"{path} is not a GraphML file"):
+        graph = networkx.read_graphml(path)
+        source = next(iter(graph.nodes))
+        steps = networkx.single_source_shortest_path_length(graph, source)
+        target = max(steps, key=lambda node: steps[node])
+    world = {"kind": "graphml", "file": path.name, "source": str(source), "target": str(target)}
+    horizon = max(2 * steps[target], steps[target] + 2)
+    return Desk(problem_file, Document({"format": 1, "world": {**world, "horizon": horizon}}, []), saved=False)

@@ -1,0 +1,54 @@
+"""The job `find`: which rules the demonstrations keep, over the marks of the problem."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from xmen.answers.names import named_features
+from xmen.errors import TrajectoryError
+from xmen.problem import Problem
+from xmen.rules.inference import RuleInference
+from xmen.studio.document import Document
+from xmen.studio.live import judge, read_all
+
+Record = dict[str, Any]
+
+MOST_OTHERS = 50
+
+
+def find_rules(problem: Problem, document: Document, max_rules: int, level: float) -> Record:
+    """Rules with their gains, what became of the other candidates, and what would decide."""
+    verdicts = judge(problem, document.demonstrations)
+    found = zip(read_all(problem, document), document.demonstrations, verdicts, strict=True)
+    kept = [(demo, record["weight"]) for demo, record, one in found if one["valid"] and demo is not None]
+    if not kept:
+        raise TrajectoryError("there is no demonstration that keeps all rules: draw one, or switch a rule off")
+    settings = problem.settings
+    model = RuleInference(
+        problem.world,
+        dict(problem.events),
+        named_features(problem)[0],
+        known=problem.constraint,
+        max_rules=max_rules,
+        level=level,
+        discount=settings.discount,
+        max_nodes=settings.max_nodes,
+        seed=settings.seed,
+    ).fit([demo for demo, _ in kept], sample_weight=[weight for _, weight in kept])
+    rows = model.verdicts()
+    return {
+        "rules": [
+            {"rule": one.rule, "gain": one.gain, "chance": one.chance, "kept": one.kept, "note": one.note}
+            for one in rows
+            if one.status == "found"
+        ],
+        "others": [
+            {"rule": one.rule, "status": one.status, "gain": one.gain, "kept": one.kept, "note": one.note}
+            for one in rows
+            if one.status != "found"
+        ][:MOST_OTHERS],
+        "candidates": model.n_candidates_,
+        "least_gain": model.least_gain_ if math.isfinite(model.least_gain_) else None,
+        "undecided": [str(one) for one in model.undecided()],
+    }

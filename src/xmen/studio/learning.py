@@ -1,0 +1,163 @@
+"""The job `learn`: fit the learner that the page chose, and MaxEnt beside it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from xmen.answers.learners import Choice, make_learner
+from xmen.answers.marks import mean_reward
+from xmen.answers.names import named_features, with_names
+from xmen.constraints.constraint import Constraint
+from xmen.engines.choose import distribution
+from xmen.errors import EngineError, InfeasibleError, TrajectoryError, XmenError
+from xmen.learners.base import Learner
+from xmen.learners.causal import CausalXMEN
+from xmen.methods.demonstrations import normalised_weights
+from xmen.problem import Problem
+from xmen.registry import LEARNERS
+from xmen.studio.document import Document
+from xmen.studio.live import judge, read_all
+from xmen.studio.settings import StudioSettings
+from xmen.worlds import MDP, Trajectory
+from xmen.worlds.walks import Walks
+
+Record = dict[str, Any]
+Say = Callable[[Record], None]
+
+SEED = 0  # of which demonstrations are held out, where the problem has none
+
+
+def learn(
+    problem: Problem, document: Document, settings: StudioSettings, compare: bool, say: Say
+) -> tuple[Record, dict[str, Learner]]:
+    """The result, and the models by name: "model" and, if asked for, "compare"."""
+    verdicts = judge(problem, document.demonstrations)
+    trajectories = read_all(problem, document)
+    kept = [index for index, one in enumerate(verdicts) if one["valid"]]
+    if not kept:
+        raise TrajectoryError("there is no demonstration that keeps all rules: draw one, or switch a rule off")
+    demos = [trajectory for index in kept if (trajectory := trajectories[index]) is not None]
+    weights = [document.demonstrations[index]["weight"] for index in kept]
+    parts = _split(demos, weights, settings.held_out, problem.settings.seed)
+    asked = {"model": settings.choice(problem)}
+    if compare and settings.learner != "maxent":
+        asked["compare"] = settings.choice(problem, "maxent")
+    models = {}
+    result: Record = {"compare": None, "left_out": [index for index, one in enumerate(verdicts) if not one["valid"]]}
+    for name, choice in asked.items():
+        models[name], result[name] = _fit(problem, choice, parts, say)
+    return result, models
+
+
+Part = tuple[list[Trajectory], list[float]]
+
+
+def _split(demos: list[Trajectory], weights: list[float], share: float, seed: int | None) -> tuple[Part, Part]:
+    """What is learned from, and what is held out; at least one demonstration is learned from."""
+    n_out = min(round(share * len(demos)), len(demos) - 1)
+    order = np.random.default_rng(SEED if seed is None else seed).permutation(len(demos)).tolist()
+    out = set(order[:n_out])
+    parts = [[index for index in range(len(demos)) if (index in out) is held] for held in (False, True)]
+    learned, held = (([demos[i] for i in part], [weights[i] for i in part]) for part in parts)
+    return learned, held
+
+
+def _fit(problem: Problem, choice: Choice, parts: tuple[Part, Part], say: Say) -> tuple[Learner, Record]:
+    (demos, weights), (held_demos, held_weights) = parts
+
+    def report(record: Any) -> None:
+        say({"model": choice.learner, **_numbers(record.as_dict())})
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = make_learner(replace(choice, callback=report), problem)
+        model.fit(demos, sample_weight=weights)
+        if hasattr(model, "callback"):
+            model.set_params(callback=None)
+        errors = _standard_errors(model)
+    names = named_features(problem)[1]
+    learned = np.asarray(getattr(model, "weights_", np.zeros(0))).tolist()
+    held = None
+    if held_demos:
+        held = {"demonstrations": len(held_demos), "log_likelihood": _finite(model.score(held_demos, held_weights))}
+    told = dict.fromkeys(with_names(str(warning.message), names) for warning in caught)
+    return model, {
+        "learner": choice.learner,
+        "label": LEARNERS[choice.learner].look.label,
+        "method": getattr(model, "method_", None),
+        "converged": bool(model.converged_),
+        "iterations": model.n_iter_,
+        "seconds": model.history_[-1].seconds if model.history_ else 0.0,
+        "demonstrations": len(demos),
+        "log_likelihood": _finite(model.score(demos, weights)),
+        "held_out": held,
+        "weights": [
+            {"feature": name, "weight": weight, "error": error}
+            for name, weight, error in zip(names, learned, errors or [None] * len(learned), strict=False)
+        ],
+        "reward": _reward_map(model.reward_, problem.world),
+        "visits": _visits(model),
+        "demo_visits": (
+            Walks.of(problem.world, demos).state_rows().T @ normalised_weights(weights, len(demos))
+        ).tolist(),
+        "valid": _validity(model, problem),
+        "records": [{"model": choice.learner, **_numbers(record.as_dict())} for record in model.history_],
+        "notes": list(told),
+    }
+
+
+def _numbers(record: Record) -> Record:
+    return {key: _finite(record[key]) for key in ("iteration", "loss", "gradient_norm", "seconds")}
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _standard_errors(model: Learner) -> Sequence[float | None] | None:
+    try:
+        return [_finite(error) for error in model.standard_errors_.tolist()]
+    except (XmenError, np.linalg.LinAlgError):
+        return None  # not linear, or out of reach of exact inference
+
+
+def _reward_map(reward: Any, world: MDP) -> list[float | None]:
+    """What an action earns in each state; None where there is none, as at the goal."""
+    means, some = mean_reward(reward, world).tolist(), np.any(world.available, axis=1).tolist()
+    return [mean if acts else None for mean, acts in zip(means, some, strict=True)]
+
+
+def _visits(model: Learner) -> list[float] | None:
+    """Expected number of positions at each state; of a policy, the times that something was done there."""
+    if isinstance(model, CausalXMEN):
+        used: list[float] = model.policy().visits().sum(axis=1).tolist()
+        return used
+    try:
+        visits: list[float] = model.distribution().state_visits().tolist()
+    except EngineError:
+        return None
+    return visits
+
+
+def _validity(model: Learner, problem: Problem) -> float | None:
+    """The exact probability that what the model does keeps all rules of the problem."""
+    rule: Constraint | None = problem.constraint
+    if isinstance(model, CausalXMEN):
+        return model.policy().validity
+    if rule is None or model.constraint is not None:
+        return 1.0
+    reward = model.reward_
+    settings: Record = {"discount": model.discount, "engine": "exact", "max_nodes": problem.settings.max_nodes}
+    try:
+        free, kept = (distribution(problem.world, part, reward, **settings) for part in (None, rule))
+        return math.exp(min(0.0, kept.log_partition() - free.log_partition()))
+    except InfeasibleError:
+        return 0.0
+    except EngineError:
+        return None
