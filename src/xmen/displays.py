@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-__all__ = ["facts_html", "table_html"]
-
 LONGEST = 300  # characters of one fact
 _LEFT = ' style="text-align: left"'
 

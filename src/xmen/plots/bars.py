@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xmen.errors import WorldError
+from xmen.plots.canvas import axes, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["plot_bars"]
 
 MOST_BARS = 25
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
@@ -53,26 +52,15 @@ def plot_bars(
     if values.ndim != 2 or values.shape[1] != len(names) or not len(names):
         raise WorldError(f"there are {len(names)} names, and series of {[len(s) for s in series.values()]} numbers")
     kept = np.sort(np.argsort(-np.abs(values).max(axis=0), kind="stable")[:MOST_BARS])
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        height = 1.2 + 0.18 * len(kept) * (1 + len(series))
-        _, ax = plt.subplots(figsize=(7.0, height), layout="constrained")
+    ax = axes(ax, 7.0, 1.2 + 0.18 * len(kept) * (1 + len(series)))
     thick = 0.8 / len(series)
     for k, (name, numbers) in enumerate(zip(series, values, strict=True)):
         where = np.arange(len(kept)) + (k - (len(series) - 1) / 2) * thick
         style = k % len(_COLOURS)
-        ax.barh(
-            where,
-            numbers[kept],
-            height=thick,
-            label=name,
-            color=_COLOURS[style],
-            hatch=_HATCHES[style],
-            edgecolor="white",
-        )
+        look: dict[str, Any] = {"color": _COLOURS[style], "hatch": _HATCHES[style], "edgecolor": "white"}
+        ax.barh(where, numbers[kept], height=thick, label=name, **look)
     left_out = len(names) - len(kept)
-    ax.set_yticks(np.arange(len(kept)), [_short(names[k]) for k in kept])
+    ax.set_yticks(np.arange(len(kept)), [short(names[k], 30) for k in kept])
     ax.set_ylim(len(kept) - 0.4, -0.6)  # the first on top
     ax.axvline(0.0, color="black", linewidth=0.8)
     ax.set_xlabel(label + (f"   (the largest {len(kept)} of {len(names)})" if left_out else ""))
@@ -80,7 +68,3 @@ def plot_bars(
     if len(series) > 1:
         ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=len(series))
     return ax
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 30 else name[:27] + "..."

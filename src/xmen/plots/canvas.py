@@ -39,10 +39,24 @@ _SYMBOL_SIZE = 0.58  # of a cell
 _SMALLEST_SYMBOL = 0.025  # of the longest side: on large grids a symbol may cover several cells
 
 
+def short(text: str, most: int) -> str:
+    """The text, its end left out where it has more than `most` characters."""
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
 def require_grid(grid: Any) -> None:
     """Refuse other worlds, before a figure is opened."""
     if not isinstance(grid, GridWorld):
         raise WorldError(f"pictures are drawn of a GridWorld, got {type(grid).__name__}")
+
+
+def axes(ax: Axes | None, width: float, height: float) -> Axes:
+    """The Axes to draw on: those given, or those of a new figure of this size in inches."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
 
 
 def canvas(grid: GridWorld, ax: Axes | None, *, outlined: bool = False) -> Axes:
@@ -50,10 +64,7 @@ def canvas(grid: GridWorld, ax: Axes | None, *, outlined: bool = False) -> Axes:
 
     `outlined` draws start and goal as white symbols with a black rim, which stay visible on colours.
     """
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        _, ax = plt.subplots(figsize=_figure_size(grid), layout="constrained")
+    ax = axes(ax, *_figure_size(grid))
     if not is_drawn(ax):
         _draw_grid(ax, grid, outlined)
     return ax

@@ -9,14 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.errors import WorldError
-from xmen.plots.canvas import PALETTE, SYMBOLS
+from xmen.plots.canvas import PALETTE, SYMBOLS, axes, legend_symbol
 from xmen.worlds.mdp import MDP
 from xmen.worlds.svg import GOAL_COLOUR, START_COLOUR
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["plot_graph"]
 
 MOST_LABELLED = 40  # nodes; more names would hide each other
 _THICKEST = 7.0  # points
@@ -65,16 +63,12 @@ def plot_graph(
     """
     from matplotlib.collections import LineCollection
     from matplotlib.colors import LinearSegmentedColormap
-    from matplotlib.lines import Line2D
     from matplotlib.patheffects import withStroke
 
     points = np.asarray(places, dtype=np.float64)
     if points.shape != (world.n_states, 2) or not np.isfinite(points).all():
         raise WorldError(f"places must be finite and of shape ({world.n_states}, 2), got {points.shape}")
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        _, ax = plt.subplots(figsize=(7.5, 5.5), layout="constrained")
+    ax = axes(ax, 7.5, 5.5)
     roads = np.unique(np.sort(np.stack([world.source, world.target], axis=1), axis=1), axis=0)
     lines = points[roads]
     ax.add_collection(LineCollection(list(lines), colors="#c8c8c8", linewidths=1.5, zorder=1))
@@ -104,22 +98,12 @@ def plot_graph(
         if len(states):
             size = 14 if marker == "*" else 10
             ax.plot(*points[list(states)].T, marker, color=colour, markeredgecolor="black", markersize=size, zorder=4)
-            handles.append(
-                Line2D([], [], linestyle="none", marker=marker, color=colour, markeredgecolor="black", label=name)
-            )
+            handles.append(legend_symbol(name, marker, colour))
     if names and len(names) <= MOST_LABELLED:
         rim = [withStroke(linewidth=2.5, foreground="white")]
         for name, point in zip(names, points, strict=True):
-            ax.annotate(
-                str(name),
-                point,
-                xytext=(0, 9),
-                textcoords="offset points",
-                ha="center",
-                fontsize=8,
-                zorder=5,
-                path_effects=rim,
-            )
+            above: dict[str, Any] = {"xytext": (0, 9), "textcoords": "offset points", "ha": "center"}
+            ax.annotate(str(name), point, **above, fontsize=8, zorder=5, path_effects=rim)
     ax.set(aspect="equal", xlabel="x", ylabel="y")
     ax.margins(0.1)
     ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=4, frameon=False)

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xmen.errors import WorldError
+from xmen.plots.canvas import axes
 from xmen.progress.monitor import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-
-__all__ = ["plot_history"]
 
 LOSS_COLOUR, VALIDATION_COLOUR, GRADIENT_COLOUR = "#0072B2", "#009E73", "#D55E00"
 
@@ -47,10 +46,7 @@ def plot_history(history: Sequence[Record], ax: Axes | None = None) -> Axes:
 
     if not history:
         raise WorldError("there is no history to draw: this model was fitted without a single iteration")
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        _, ax = plt.subplots(figsize=(7.0, 4.0), layout="constrained")
+    ax = axes(ax, 7.0, 4.0)
     columns = {
         name: np.array([getattr(record, name) for record in history])
         for name in ("iteration", "loss", "loss_std", "gradient_norm", "gradient_std")

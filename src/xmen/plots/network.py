@@ -15,8 +15,6 @@ from xmen.worlds.trajectory import Trajectory
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_network"]
-
 THICKEST = 6.0  # points
 SIDE = 0.0035  # of the map's width: how far a link is drawn from its middle line, so that two ways are seen
 

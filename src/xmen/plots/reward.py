@@ -15,8 +15,6 @@ from xmen.worlds.grid import GridWorld
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_reward"]
-
 
 def plot_reward(
     grid: GridWorld, reward: Reward | ArrayLike, ax: Axes | None = None, *, label: str = "reward of one move (mean)"

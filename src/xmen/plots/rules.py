@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from xmen.errors import WorldError
+from xmen.plots.canvas import axes, short
 from xmen.worlds.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from xmen.rules.inference import RuleInference
-
-__all__ = ["plot_rules"]
 
 GAIN_COLOUR, HELD_OUT_COLOUR = "#0072B2", "#D55E00"
 LONGEST_TEXT = 44
@@ -46,14 +45,11 @@ def plot_rules(model: RuleInference, held_out: Sequence[Trajectory] | None = Non
     """
     if not model.rules_:
         raise WorldError("no rule was found: there is nothing to draw")
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        _, ax = plt.subplots(figsize=(7.5, 1.8 + 0.45 * len(model.rules_)), layout="constrained")
+    ax = axes(ax, 7.5, 1.8 + 0.45 * len(model.rules_))
     places = np.arange(len(model.rules_))
     ax.barh(places, model.gains_, height=0.6, color=GAIN_COLOUR)
     ax.axvline(model.least_gain_, color=GAIN_COLOUR, linestyle="--", linewidth=1.0)
-    ax.set_yticks(places, [_short(text) for text in model.texts_])
+    ax.set_yticks(places, [short(text, LONGEST_TEXT) for text in model.texts_])
     ax.set_xlim(0.0, 1.1 * float(model.gains_.max()))
     ax.set_ylim(len(places) - 0.5, -0.5)  # the first on top
     ax.set_xlabel("gain (nats per demonstration; dashed: the least that counts)", color=GAIN_COLOUR)
@@ -67,7 +63,3 @@ def plot_rules(model: RuleInference, held_out: Sequence[Trajectory] | None = Non
         top.xaxis.label.set_color(HELD_OUT_COLOUR)
         top.spines[["right"]].set_visible(False)
     return ax
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 3] + "..."

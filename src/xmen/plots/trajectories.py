@@ -16,8 +16,6 @@ from xmen.worlds.trajectory import Trajectory
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_trajectories"]
-
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#000000", "#D55E00")
 _WIDEST_SHIFT = 0.3  # of a cell, so that no line leaves the cells it visits
 _GOLDEN_ANGLE = np.pi * (3.0 - np.sqrt(5.0))

@@ -14,8 +14,6 @@ from xmen.worlds.grid import GridWorld
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_visits"]
-
 
 def plot_visits(grid: GridWorld, values: ArrayLike, ax: Axes | None = None, *, label: str = "expected visits") -> Axes:
     """Draw one number per cell as a heat map, with a colour bar.

@@ -12,8 +12,6 @@ from xmen.worlds.grid import Cell, GridWorld
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_world"]
-
 
 def plot_world(grid: GridWorld, marks: Mapping[str, Any] | None = None, ax: Axes | None = None) -> Axes:
     """Draw walls, start, goal and marked cells of a grid, with a legend beside it.

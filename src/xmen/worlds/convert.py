@@ -12,8 +12,6 @@ from xmen.worlds.demo_tables import demo_columns
 from xmen.worlds.names import Names
 from xmen.worlds.trajectory import Trajectory
 
-__all__ = ["convert_demos"]
-
 
 def convert_demos(demos: Iterable[Trajectory], to: str, world: Any = None) -> Any:
     """Demonstrations or samples in the form of another library; `read_demos` takes all of them back.

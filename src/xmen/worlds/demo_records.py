@@ -12,8 +12,6 @@ from xmen.files import read_text
 from xmen.worlds.demo_tables import RecordedDemos, from_record
 from xmen.worlds.names import Names
 
-__all__ = ["json_lines", "read_records"]
-
 
 def read_records(file: Path, names: Names) -> RecordedDemos:
     """The demonstrations of a .jsonl file, or of a .json file with a list or with the key `trajectories`."""

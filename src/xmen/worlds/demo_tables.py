@@ -14,8 +14,6 @@ from xmen.errors import FileFormatError, TrajectoryError, XmenError
 from xmen.worlds.names import Names, is_missing
 from xmen.worlds.trajectory import Trajectory
 
-__all__ = ["RecordedDemos", "demo_columns", "from_columns", "from_episodes", "from_record"]
-
 DEMO = ("demo", "demonstration", "trajectory", "episode", "trip")
 STEP = ("step", "t", "position")
 STATE = ("state", "cell", "node")

@@ -24,8 +24,6 @@ from xmen.worlds.names import Given, Names
 from xmen.worlds.spreadsheets import read_table
 from xmen.worlds.trajectory import Trajectory
 
-__all__ = ["check_demos", "read_demos", "write_demos"]
-
 _MOST_DIGITS = 18  # more than any state has
 _MOST_SHOWN = 120  # characters of the wrong text in a message
 _HEADER = ["demo", "step", "state", "action"]

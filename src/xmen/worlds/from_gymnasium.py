@@ -18,8 +18,6 @@ from xmen.worlds._checks import read_start, whole_number
 from xmen.worlds._structure import reachable
 from xmen.worlds.mdp import MDP
 
-__all__ = ["GymnasiumWorld", "from_gymnasium"]
-
 
 class GymnasiumWorld(MDP):
     """The world of a Gymnasium environment, state by state and action by action.

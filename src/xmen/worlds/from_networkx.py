@@ -16,8 +16,6 @@ from xmen.worlds._checks import whole_number
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
 
-__all__ = ["GraphWorld", "from_networkx"]
-
 
 class GraphWorld(MDP):
     """Walks through a graph from `source` until they first reach `target`.

@@ -21,8 +21,6 @@ from xmen.worlds._table import Columns
 from xmen.worlds.mdp import MDP
 from xmen.worlds.svg import grid_svg
 
-__all__ = ["MOVES", "GridWorld"]
-
 Cell: TypeAlias = tuple[int, int]
 
 MOVES: dict[str, Cell] = {

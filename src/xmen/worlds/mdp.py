@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from xmen.worlds.from_gymnasium import GymnasiumWorld
     from xmen.worlds.from_networkx import GraphWorld
 
-__all__ = ["MDP"]
-
 UNBOUNDED = 2**30 - 1  # the `max_length` of trajectories of any length: more actions than memory could hold
 
 

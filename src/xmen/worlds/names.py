@@ -11,8 +11,6 @@ import numpy as np
 
 from xmen.errors import TrajectoryError, WorldError
 
-__all__ = ["Names", "is_missing", "whole"]
-
 _CELL = re.compile(r"\(?\s*(\d{1,18})\s*[,; ]\s*(\d{1,18})\s*\)?")
 _WHOLE = re.compile(r"\d{1,18}(?:[.,]0{1,18})?")  # spreadsheets write 3 as 3.0, or 3,0
 _SHOWN = 8

@@ -12,8 +12,6 @@ from typing import Any
 from xmen.errors import FileFormatError
 from xmen.files import read_text
 
-__all__ = ["open_table", "point", "read_table"]
-
 
 @contextmanager
 def open_table(file: Path) -> Iterator[tuple[Any, str]]:

@@ -15,8 +15,6 @@ import numpy as np
 from xmen.displays import table_html
 from xmen.errors import TrajectoryError
 
-__all__ = ["Trajectory"]
-
 _SHOWN = 12  # states and actions printed before repr abbreviates
 
 

@@ -15,8 +15,6 @@ from xmen.worlds.roads import RoadNetwork
 from xmen.worlds.spreadsheets import read_table
 from xmen.worlds.trajectory import Trajectory
 
-__all__ = ["read_trips"]
-
 COLUMNS = ("start", "goal", "path")
 
 
