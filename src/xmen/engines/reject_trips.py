@@ -1,7 +1,7 @@
 """Trips under rules that do not fit the product: draws from the relaxation, and what the invalid ones take away.
 
 With z the exact weight of a pair's trips under the rules that fit, and A the share of these that keep the rest too,
-log Z = log z + log A. TripDraws tau_i made under a reward r_0 serve other rewards r near it:
+log Z = log z + log A. Draws tau_i made under a reward r_0 serve other rewards r near it:
 
     1 - A(r) = mean over draws of w_i [tau_i is invalid],    w_i = exp((r - r_0)(tau_i)) z(r_0) / z(r)
     E[f | valid] = (E[f] - mean of w_i f(tau_i) [tau_i is invalid]) / A
@@ -128,7 +128,7 @@ class RejectTrips:
         return means, variance
 
     def _checked(self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator) -> Iterator[Checked]:
-        """TripDraws of pairs in batches, all of a pair's in one, and which of them keep the rules."""
+        """Draws of pairs in batches, all of a pair's in one, and which of them keep the rules."""
         engine = self.engine
         served = np.zeros(engine.n_pairs, dtype=np.bool_)
         log_weight = self._log_dynamics + reward

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.engines.distribution import Distribution, Seed
-from xmen.errors import EngineError, RewardError
-from xmen.learners.base import Learner, Rules
-from xmen.learners.identity import PROGRESS, run_identity
-from xmen.learners.warm_start import earlier_memory, earlier_network, earlier_weights, remembered
+from xmen.errors import EngineError
+from xmen.learners.base import Rules
+from xmen.learners.gradient import GradientLearner
+from xmen.learners.identity import PROGRESS
+from xmen.learners.warm_start import earlier_memory, earlier_network, earlier_weights
 from xmen.methods.causal import CausalLoss, CausalRun, causal_information, unbounded_features
 from xmen.methods.causal_demonstrations import (
     demonstrated_choices,
@@ -28,12 +29,12 @@ from xmen.methods.identify import name_features
 from xmen.methods.information import Information
 from xmen.methods.network_run import DEFAULT_MAX_ITER as NETWORK_MAX_ITER
 from xmen.methods.network_run import NeuralRun
-from xmen.methods.network_training import NeuralTraining, Training, check_network
-from xmen.methods.runs import Run, drive
+from xmen.methods.network_training import NeuralTraining, Training
+from xmen.methods.runs import Run
 from xmen.methods.seeds import seed_sequence
-from xmen.methods.validation import DEFAULT_PATIENCE, check_patience, validated
+from xmen.methods.validation import DEFAULT_PATIENCE
 from xmen.notices import UnboundedWarning, notify
-from xmen.options import Options, require_number, require_whole
+from xmen.options import require_number, require_whole
 from xmen.policies.allowed import ever_allowed, restricted
 from xmen.policies.behaviour import BEST, SURE, Aim, Behaviour
 from xmen.policies.explanation import refuse
@@ -41,11 +42,10 @@ from xmen.policies.following import walk_log_probs
 from xmen.policies.plan import plan
 from xmen.policies.planning import best_chance, find_behaviour, is_sure, make_game, read_validity
 from xmen.policies.policy import Policy
-from xmen.progress.monitor import Callback, Monitor
-from xmen.rewards import Floats, Reward
+from xmen.progress.monitor import Callback
+from xmen.rewards import Floats
 from xmen.rewards.features import Features
 from xmen.rewards.neural import NeuralReward
-from xmen.storage.checkpoint import Checkpoint
 from xmen.storage.models import storable
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
@@ -56,7 +56,7 @@ OUTCOMES = ("demonstrated", "expected")
 
 @storable
 @dataclass(eq=False, repr=False)
-class CausalXMEN(Learner):
+class CausalXMEN(GradientLearner):
     """Fits a reward so that the policy of maximum causal entropy which keeps the rules behaves as demonstrated.
 
     The policy can be executed: it conditions on what has happened, and not on how chance will turn out. The loss is
@@ -142,9 +142,6 @@ class CausalXMEN(Learner):
     validation: Iterable[Trajectory] | None = None
     patience: int | None = DEFAULT_PATIENCE
 
-    def _record(self, name: str) -> Options:
-        return self.training or Training() if name == "training" else super()._record(name)
-
     # --- learning ----------------------------------------------------------------------------------------------
 
     def _check_settings(self) -> None:
@@ -152,21 +149,10 @@ class CausalXMEN(Learner):
         read_validity(self.validity)
         if self.outcomes not in OUTCOMES:
             raise EngineError(f"unknown outcomes {self.outcomes!r}: choose {' or '.join(map(repr, OUTCOMES))}.")
-        if self.reward is not None:
-            check_network(self.reward, self._single_world(), self.features)
-        elif isinstance(self.features, Reward):
-            raise RewardError(
-                f"features are arrays, and here a {type(self.features).__name__}: a network to be trained is given as "
-                "reward=..., without features."
-            )
-        self._read_features()
+        self._check_reward()
         read_l2(self.l2)
         require_number("tol", self.tol, least=0.0)
         require_whole("max_iter", self.max_iter, least=1, optional=True)
-        require_whole("checkpoint_every", self.checkpoint_every, least=1)
-        check_patience(self.patience)
-        if self.resume and self.checkpoint is None:
-            raise EngineError("resume=True needs checkpoint=..., the file to go on from.")
 
     def _gather(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None) -> Demonstrations:
         if self.validity == "sure":
@@ -178,13 +164,9 @@ class CausalXMEN(Learner):
 
     def _fit(self, demos: Demonstrations) -> None:
         loss = self._loss(demos)
-        run = validated(self._run(loss), self._read_features(), self._validation)
-        monitor = Monitor(self.callback)
-        outcome = drive(run, monitor, self._checkpoint(demos))
-        answer = outcome.answer
-        reward = answer if isinstance(answer, Reward) else self._read_features().reward(answer)
-        self._learned(reward, monitor, outcome.converged)
-        vars(self).update(remembered(self, outcome.learned))
+        settings = {name: value for name, value in self.get_params(deep=False).items() if name not in PROGRESS}
+        settings.pop("max_iter")  # more iterations go on where fewer have ended
+        outcome = self._drive(self._run(loss), settings, demos)
         if self.reward is None and outcome.converged and not read_l2(self.l2).any():
             self._warn_of_infinity(loss, demos)
 
@@ -235,14 +217,6 @@ class CausalXMEN(Learner):
         training = NeuralTraining(loss, reward.copy(), self.training, penalty)
         max_iter = NETWORK_MAX_ITER if self.max_iter is None else int(self.max_iter)
         return NeuralRun(training, seed_sequence(self.seed), max_iter, float(self.tol), None, True, memory)
-
-    def _checkpoint(self, demos: Demonstrations) -> Checkpoint | None:
-        if self.checkpoint is None:
-            return None
-        settings = {name: value for name, value in self.get_params(deep=False).items() if name not in PROGRESS}
-        settings.pop("max_iter")  # more iterations go on where fewer have ended
-        identity = run_identity(settings, demos, self._validation)
-        return Checkpoint(self.checkpoint, self.checkpoint_every, self.resume, identity)
 
     def _warn_of_infinity(self, loss: CausalLoss, demos: Demonstrations) -> None:
         features = self._read_features()

@@ -12,36 +12,33 @@ from numpy.typing import ArrayLike
 
 from xmen.engines.distribution import Seed
 from xmen.engines.settings import DEFAULT_TIME_LIMIT
-from xmen.errors import EngineError, ProductTooLargeError, RewardError
-from xmen.learners.base import Learner, Rules
+from xmen.errors import EngineError, ProductTooLargeError
+from xmen.learners.base import Rules
 from xmen.learners.flat_settings import with_records
-from xmen.learners.identity import PROGRESS, run_identity
+from xmen.learners.gradient import GradientLearner
+from xmen.learners.identity import PROGRESS
 from xmen.learners.traffic import Closure, Demand, Flows, closure, flows
-from xmen.learners.warm_start import earlier_memory, earlier_network, earlier_weights, remembered
+from xmen.learners.warm_start import earlier_memory, earlier_network, earlier_weights
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.method import Method
-from xmen.methods.network_training import Training, check_network
-from xmen.methods.runs import FitSettings, Run, Task, drive
+from xmen.methods.network_training import Training
+from xmen.methods.runs import FitSettings, Run, Task
 from xmen.methods.table import AUTO, AUTO_TRIPS, read_method
-from xmen.methods.validation import DEFAULT_PATIENCE, check_patience, validated
-from xmen.options import Options, require_whole
-from xmen.progress.monitor import Callback, Monitor
-from xmen.rewards import Reward
+from xmen.methods.validation import DEFAULT_PATIENCE
+from xmen.options import Options
+from xmen.progress.monitor import Callback
 from xmen.rewards.neural import NeuralReward
-from xmen.storage.checkpoint import Checkpoint
 from xmen.storage.models import storable
 from xmen.worlds.mdp import MDP
 from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
 
 NOT_PART_OF_A_RUN = (*PROGRESS, "engine", "delta", "failure", "cell_size")  # the last four: of what answers later
-# What only some methods know of their answer.
-ESTIMATES = ("weights_std_", "distance_", "distance_bound_", "acceptance_", "gradient_noise_")
 
 
 @storable
 @dataclass(eq=False, repr=False)
-class XMEN(Learner):
+class XMEN(GradientLearner):
     """Learns the reward under which the demonstrations are most likely among all trajectories that keep the rules.
 
     Fits r(s, a) = theta . f(s, a) in P(tau) = exp(R) D I_C / Z. The loss is L(theta) = -mean R + log Z + l2/2
@@ -184,10 +181,6 @@ class XMEN(Learner):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        if not isinstance(self.checkpoint, str | os.PathLike | None):
-            raise EngineError(f"checkpoint is the name of a file, or None; got {self.checkpoint!r:.60}.")
-        if not isinstance(self.fixed, Mapping | None):
-            raise EngineError(f"fixed maps numbers of features to weights, as {{0: 1.5}}; got {self.fixed!r:.60}.")
         method = read_method(self.method)
         if isinstance(self.world, Network):
             self._check_trips()
@@ -197,10 +190,6 @@ class XMEN(Learner):
         if self.fixed and method is not None and not method.keeps_fixed:
             raise EngineError(f"method={method.name!r} learns every weight: fixed needs method='exact' or 'auto'.")
         self._fit_settings()
-        require_whole("checkpoint_every", self.checkpoint_every, least=1)
-        check_patience(self.patience)
-        if self.resume is True and self.checkpoint is None:
-            raise EngineError("resume=True needs checkpoint=..., the file to go on from.")
 
     def _fit_settings(self) -> FitSettings:
         return FitSettings(self.l2, self.max_iter, self.tol, self.seed, self._engine_settings(), self.fixed)
@@ -217,47 +206,18 @@ class XMEN(Learner):
             )
 
     def _record(self, name: str) -> Options:
-        if name == "training":
-            return self.training or Training()
         if name == "method" and (method := read_method(self.method)) is not None:
             return method
         return super()._record(name)
 
-    def _check_reward(self) -> None:
-        """Either features or a network, and the settings that go with it."""
-        if self.training is not None and not isinstance(self.training, Training):
-            raise EngineError(f"training takes a record such as xm.Training('lbfgs'); got {self.training!r:.60}.")
-        if self.reward is not None:
-            if np.ndim(self.l2):
-                raise EngineError(
-                    "l2 of a network's parameters is one number, 0 or more; one per feature is for features."
-                )
-            return check_network(self.reward, self._single_world(), self.features)
-        if isinstance(self.features, Reward):
-            raise RewardError(
-                f"features are arrays, and here a {type(self.features).__name__}: a network to be trained is given as "
-                "reward=..., without features."
-            )
-        self._read_features()
-        if self.training is not None:
-            raise EngineError(
-                f"training={self.training!r} is for training a network, and there is none: give reward=..., or leave "
-                "training out. A linear reward has its own."
-            )
-
     def _fit(self, demos: Demonstrations) -> None:
-        features = self._read_features()
-        task = Task(demos, features, self._rule(), self.discount, self.given)
+        task = Task(demos, self._read_features(), self._rule(), self.discount, self.given)
         method, run = self._prepare(task)
-        monitor = Monitor(self.callback)
-        outcome = drive(validated(run, features, self._validation), monitor, self._checkpoint(method, demos))
+        settings = {name: value for name, value in self.get_params(deep=False).items() if name not in NOT_PART_OF_A_RUN}
+        if not method.plans_with_max_iter:
+            settings.pop("max_iter")
+        outcome = self._drive(run, {**settings, **method.chosen(), "method": method.name}, demos)
         self.method_ = method.name
-        answer = outcome.answer
-        reward = answer if isinstance(answer, Reward) else task.features.reward(answer)
-        self._learned(reward, monitor, outcome.converged)
-        for name in ESTIMATES:  # of an earlier fit
-            self.__dict__.pop(name, None)
-        vars(self).update(remembered(self, outcome.learned))
         base = outcome.base
         # Given the start, learning was in a world of the demonstrations' own starts: that one does not answer.
         if base is not None and base.world is self.world and self.engine in ("auto", base.engine):
@@ -333,13 +293,3 @@ class XMEN(Learner):
                 if method is candidates[-1]:
                     raise
         raise AssertionError("no method to try")
-
-    def _checkpoint(self, method: Method, demos: Demonstrations) -> Checkpoint | None:
-        if self.checkpoint is None:
-            return None
-        settings = {name: value for name, value in self.get_params(deep=False).items() if name not in NOT_PART_OF_A_RUN}
-        if not method.plans_with_max_iter:
-            settings.pop("max_iter")
-        settings |= {**method.chosen(), "method": method.name}
-        identity = run_identity(settings, demos, self._validation)
-        return Checkpoint(self.checkpoint, self.checkpoint_every, self.resume, identity)

@@ -21,6 +21,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
 from xmen.compiled import compiled
+from xmen.worlds.kernels import topological_order
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -57,36 +58,9 @@ def _levels(n_nodes: int, source: NDArray[Any], target: NDArray[Any]) -> NDArray
     a, b = part[source].astype(np.int64), part[target].astype(np.int64)
     pairs = np.unique((a * n_parts + b)[a != b])
     a, b = np.divmod(pairs, max(1, n_parts))
-    level = _longest(n_parts, np.searchsorted(a, np.arange(n_parts + 1)), b)
-    levels: NDArray[np.int64] = level[part]
+    _, level = topological_order(np.searchsorted(a, np.arange(n_parts + 1)), b)
+    levels: NDArray[np.int64] = level[part].astype(np.int64)
     return levels
-
-
-@compiled
-def _longest(n: int, indptr: Any, target: Any) -> Any:
-    """The longest number of edges that leads to each node of an acyclic graph."""
-    incoming = np.zeros(n, dtype=np.int64)
-    for e in range(len(target)):
-        incoming[target[e]] += 1
-    level = np.zeros(n, dtype=np.int64)
-    queue = np.empty(n, dtype=np.int64)
-    tail = 0
-    for i in range(n):
-        if incoming[i] == 0:
-            queue[tail] = i
-            tail += 1
-    head = 0
-    while head < tail:
-        node = queue[head]
-        head += 1
-        for e in range(indptr[node], indptr[node + 1]):
-            other = target[e]
-            level[other] = max(level[other], level[node] + 1)
-            incoming[other] -= 1
-            if incoming[other] == 0:
-                queue[tail] = other
-                tail += 1
-    return level
 
 
 @dataclass(frozen=True)

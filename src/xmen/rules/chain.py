@@ -52,41 +52,15 @@ class Chain:
             return None
         edge_letter = machine.letters[world.source, world.action]
         end_letter = np.ascontiguousarray(machine.letters[:, -1])
+        graph = product.indptr, product.target, product.edge, self.probability
+        starts = product.state, product.starts, self.start_probability
+        machine_parts = edge_letter, end_letter, machine.step, machine.accepts
         if self.timeless:
             assert product.topological is not None
-            answer = kernels.carry_in_order(
-                product.topological[0],
-                product.indptr,
-                product.target,
-                product.edge,
-                self.probability,
-                product.stops,
-                product.state,
-                product.starts,
-                self.start_probability,
-                edge_letter,
-                end_letter,
-                machine.step,
-                machine.accepts,
-            )
-        else:
-            answer = kernels.carry_through_time(
-                product.indptr,
-                product.target,
-                product.edge,
-                product.layer_ends,
-                self.probability,
-                product.state,
-                product.starts,
-                self.start_probability,
-                edge_letter,
-                end_letter,
-                machine.step,
-                machine.accepts,
-                machine.first,
-                machine.last,
-            )
-        return Mass(*answer)
+            order = product.topological[0], product.stops
+            return Mass(*kernels.carry_in_order(*order, *graph, *starts, *machine_parts))
+        layers = product.layer_ends, machine.first, machine.last
+        return Mass(*kernels.carry_through_time(*layers, *graph, *starts, *machine_parts))
 
 
 def chain_of(d: ExactDistribution, reward: Floats) -> Chain | None:

@@ -13,10 +13,12 @@ FAILS, HOLDS = -2, -1  # as in `machine`: successors whose answer is sure
 
 @compiled
 def carry_through_time(
+    layer_ends: Any,
+    first: Any,
+    last: Any,
     indptr: Any,
     target: Any,
     edge: Any,
-    layer_ends: Any,
     probability: Any,
     state: Any,
     starts: Any,
@@ -25,8 +27,6 @@ def carry_through_time(
     end_letter: Any,
     step: Any,
     accepts: Any,
-    first: Any,
-    last: Any,
 ) -> Any:
     """The probability that the machine holds at the end, and that it fails.
 
@@ -72,11 +72,11 @@ def carry_through_time(
 @compiled
 def carry_in_order(
     order: Any,
+    stops: Any,
     indptr: Any,
     target: Any,
     edge: Any,
     probability: Any,
-    stops: Any,
     state: Any,
     starts: Any,
     start_probability: Any,

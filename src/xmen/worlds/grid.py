@@ -64,7 +64,6 @@ class GridWorld(MDP):
     slip
         The probability that another of the moves available in the cell happens instead of the chosen one, each equally
         likely. A cell without another available move never slips.
-
     bump
         Whether a move off the grid or into a wall stays in place, as Gymnasium has it. Otherwise it is not available.
 
@@ -211,7 +210,6 @@ class GridWorld(MDP):
         Event
             True at every position whose state is one of the cells.
         """
-
         return at(*(self.state(cell) for cell in cells))
 
     def doing(self, *moves: str) -> Event:
@@ -228,7 +226,6 @@ class GridWorld(MDP):
             True at every position at which one of the moves is chosen; false at the last position, where there is no
             move.
         """
-
         for move in moves:
             if move not in self.moves:
                 raise WorldError(f"move {move!r} is not one of this grid's moves {self.moves}")
@@ -241,7 +238,6 @@ class GridWorld(MDP):
         return f"move {self.moves[action]!r}"
 
     def _repr_svg_(self) -> str:
-
         return grid_svg(self)
 
     def _read_cell(self, cell: Any, what: str) -> Cell:

@@ -95,7 +95,6 @@ class MDP(Transitions):
     xmen.errors.WorldError: probabilities of action 0 in state 0 sum to 0.9, not to 1
     """
 
-    horizon: int | None
     start: NDArray[np.float64]
     acyclic: bool
     max_length: int
@@ -181,12 +180,6 @@ class MDP(Transitions):
         other.start.flags.writeable = False
         other._measure()
         return other
-
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(n_states={self.n_states}, n_actions={self.n_actions}, "
-            f"{len(self.source)} transitions, horizon={self.horizon})"
-        )
 
     @cached_property
     def episode_length(self) -> int | None:

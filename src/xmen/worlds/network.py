@@ -48,8 +48,6 @@ class Network(Transitions):
     (0, 'moves although it starts at its goal, state 1: a trip ends the first time it enters its goal')
     """
 
-    horizon: int | None
-
     def __init__(
         self,
         n_states: int,
@@ -168,12 +166,6 @@ class Network(Transitions):
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "any_task"}
 
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(n_states={self.n_states}, n_actions={self.n_actions}, "
-            f"{len(self.source)} transitions, horizon={self.horizon})"
-        )
-
 
 class NetworkTask(MDP):
     """One trip through a network: from `origin`, until `goal` is entered for the first time."""
@@ -223,7 +215,6 @@ class AnyTask(MDP):
         self.network = network
         for name in Transitions.__annotations__:
             setattr(self, name, getattr(network, name))
-        self.horizon = network.horizon
         self.start = np.full(self.n_states, 1.0 / self.n_states)
         self._freeze()
         self._measure()

@@ -22,6 +22,7 @@ class Transitions:
 
     n_states: int
     n_actions: int
+    horizon: int | None
     terminal: NDArray[np.bool_]
     has_terminal: bool
     source: NDArray[np.int32]
@@ -45,6 +46,12 @@ class Transitions:
         self.available = np.zeros((n_states, n_actions), dtype=np.bool_)
         self.available[self.source, self.action] = True
         self.deterministic = bool(np.all(self.probability == 1.0))
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(n_states={self.n_states}, n_actions={self.n_actions}, "
+            f"{len(self.source)} transitions, horizon={self.horizon})"
+        )
 
     def _freeze(self) -> None:
         for value in vars(self).values():
