@@ -19,8 +19,7 @@ from xmen.policies.planning import make_game
 from xmen.problem import Problem
 from xmen.product.inference import pass_messages
 from xmen.rewards.features import read_features
-from xmen.worlds import Trajectory
-from xmen.worlds.edge_weights import EdgeWeights
+from xmen.worlds import EdgeWeights, Trajectory
 
 MOST_COUNTED = 2.0**53  # above this a float no longer holds every whole number
 

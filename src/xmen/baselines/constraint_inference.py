@@ -28,9 +28,7 @@ from xmen.methods.demonstrations import Demonstrations
 from xmen.progress.monitor import Callback, Monitor
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.storage.models import storable
-from xmen.worlds.edge_weights import EdgeWeights
-from xmen.worlds.mdp import MDP
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import MDP, EdgeWeights, Trajectory
 
 KINDS = ("states", "actions")
 BLOCK = 128  # states whose probabilities are found together

@@ -12,8 +12,7 @@ from xmen.learners.xmen import XMEN
 from xmen.methods.validation import DEFAULT_PATIENCE
 from xmen.progress.monitor import Callback
 from xmen.storage.models import storable
-from xmen.worlds.mdp import MDP
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import MDP, Trajectory
 
 
 @storable

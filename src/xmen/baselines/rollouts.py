@@ -15,8 +15,7 @@ from xmen.events import Event, at, doing
 from xmen.limits import require_horizon
 from xmen.rewards import Floats
 from xmen.rewards.features import Features
-from xmen.worlds.mdp import MDP
-from xmen.worlds.walks import Walks
+from xmen.worlds import MDP, Walks
 
 Index = NDArray[np.int64]
 

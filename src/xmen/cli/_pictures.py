@@ -25,8 +25,7 @@ from xmen.plots import (
     plot_world,
 )
 from xmen.rewards import Floats, LinearReward, reward_table
-from xmen.worlds import GridWorld, Trajectory
-from xmen.worlds.walks import Walks
+from xmen.worlds import GridWorld, Trajectory, Walks
 
 WIDE = 2.0  # grids this much wider than high fill a row of the figure
 MOST_DRAWN = 200  # trajectories as lines

@@ -21,8 +21,7 @@ from xmen.constraints.violation import Violation
 from xmen.errors import ConstraintError, MisuseError, TrajectoryError
 from xmen.events import EVENT_IS_NO_CONSTRAINT, PRECEDENCE, Event
 from xmen.trees import join_texts, levels_above
-from xmen.worlds.mdp import MDP
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import MDP, Trajectory
 
 if TYPE_CHECKING:
     from xmen.constraints.leaf import Leaf

@@ -13,8 +13,7 @@ from xmen.encoding.machines import encode_tree
 from xmen.encoding.walks import Places, WalkLiterals, encode_walks, find_places
 from xmen.oracles.formula import Bits, Formula
 from xmen.sharing import once
-from xmen.worlds.mdp import MDP
-from xmen.worlds.walks import Walks
+from xmen.worlds import MDP, Walks
 
 
 class Encoding:

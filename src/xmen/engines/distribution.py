@@ -20,8 +20,7 @@ from xmen.displays import facts_html
 from xmen.engines.law import Law
 from xmen.errors import EngineError, RewardError
 from xmen.rewards import Floats, LinearReward, Reward
-from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.walks import Walks
+from xmen.worlds import Trajectory, Walks
 
 GIVEN = (None, "start")
 

@@ -25,9 +25,7 @@ from xmen.product.listing import list_walks
 from xmen.rewards import Floats
 from xmen.sampling import Embedding, Levels, NumberedLevels, Space, WeightDepth, embed, embed_numbers
 from xmen.sharing import once
-from xmen.worlds.edge_weights import EdgeWeights
-from xmen.worlds.mdp import MDP
-from xmen.worlds.walks import Walks
+from xmen.worlds import MDP, EdgeWeights, Walks
 
 Integers: TypeAlias = NDArray[np.int64]
 

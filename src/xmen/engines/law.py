@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 from xmen.constraints.constraint import Constraint
 from xmen.rewards import Floats, Reward, reward_table
 from xmen.sharing import once
-from xmen.worlds.edge_weights import EdgeWeights
-from xmen.worlds.mdp import MDP
+from xmen.worlds import MDP, EdgeWeights
 
 
 @dataclass(frozen=True, eq=False)

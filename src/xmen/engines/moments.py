@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from xmen.rewards import Floats
-from xmen.worlds.edge_weights import EdgeWeights
-from xmen.worlds.mdp import MDP
-from xmen.worlds.walks import Walks
+from xmen.worlds import MDP, EdgeWeights, Walks
 
 
 class WalkMoments:

@@ -23,9 +23,8 @@ from xmen.machines.release import release
 from xmen.machines.tables import CompiledConstraint
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
+from xmen.worlds import Trajectory, Walks
 from xmen.worlds.counting import require_count
-from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.walks import Walks
 
 ESTIMATE_DRAWS = 100_000  # relaxed draws behind estimates of log Z and visits
 FIRST_DRAWS = 2_000

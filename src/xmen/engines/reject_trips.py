@@ -24,8 +24,7 @@ from xmen.engines.trips import TripEngine, trip_budget
 from xmen.errors import EngineError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
 from xmen.rewards import Floats
-from xmen.worlds.network import Network
-from xmen.worlds.walks import Walks
+from xmen.worlds import Network, Walks
 
 MORE = ((10, 0.2), (100, 0.02))  # so many times as many draws for pairs with a smaller share of valid ones
 LEAST_ACCEPTANCE = 0.001  # below this a pair is hopeless

@@ -22,8 +22,7 @@ from xmen.experiments.methods import probability
 from xmen.experiments.notebook import Notebook
 from xmen.plots import canvas
 from xmen.rewards import Floats
-from xmen.worlds.grid import Cell, GridWorld
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import Cell, GridWorld, Trajectory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -25,8 +25,7 @@ from xmen.machines.release import release
 from xmen.product.listing import list_walks
 from xmen.registry import LOOKS
 from xmen.rewards import Floats
-from xmen.worlds.grid import MOVES
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import MOVES, Trajectory
 
 PRIOR_VARIANCE = 10.0  # of the weights, for X-MEN and MaxEnt alike
 NOTE = """Oracle: what answered for X-MEN's gradient; other methods ask none. Valid: of 1,000 generated; P(valid) and

@@ -18,8 +18,7 @@ from xmen.constraints.constraint import Constraint
 from xmen.constraints.occurrence import first, never, visit
 from xmen.engines.choose import distribution
 from xmen.rewards import Floats
-from xmen.worlds import GridWorld, Trajectory
-from xmen.worlds.grid import Cell
+from xmen.worlds import Cell, GridWorld, Trajectory
 
 DIAGONAL = tuple((i, i) for i in range(2, 7))
 

@@ -29,8 +29,7 @@ from xmen.experiments.human_tasks import HumanTask, choke_task, n_kept
 from xmen.experiments.methods import ALL, Effort, fit_all, fit_within, valid_probability
 from xmen.experiments.notebook import Notebook
 from xmen.registry import LOOKS
-from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.walks import Walks
+from xmen.worlds import Trajectory, Walks
 
 N_DRAWN = 1000  # trajectories of each method that are checked
 N_SHOWN = 10

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import FileFormatError
-from xmen.worlds.grid import MOVES, Cell, GridWorld
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import MOVES, Cell, GridWorld, Trajectory
 
 Points = NDArray[np.float64]
 

@@ -19,9 +19,7 @@ from xmen.engines.choose import distribution
 from xmen.errors import InvalidDemonstrationError
 from xmen.experiments.human_paths import Drawing, as_trajectory, read_drawings
 from xmen.rewards import Floats
-from xmen.worlds.demos import check_demos
-from xmen.worlds.grid import MOVES, Cell, GridWorld
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import MOVES, Cell, GridWorld, Trajectory, check_demos
 
 SIZE = 10
 OBSTACLES = ((2, 2), (3, 6), (2, 6), (4, 5), (6, 3), (7, 3), (7, 2), (7, 6), (6, 8))

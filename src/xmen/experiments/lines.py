@@ -9,8 +9,7 @@ import numpy as np
 
 from xmen.registry import LOOKS
 from xmen.rewards import Floats
-from xmen.worlds.grid import GridWorld
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import GridWorld, Trajectory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

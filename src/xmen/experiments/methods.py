@@ -32,8 +32,7 @@ from xmen.notices import IdentifiabilityWarning, LearningWarning
 from xmen.progress.monitor import Callback
 from xmen.registry import LOOKS
 from xmen.rewards import Floats
-from xmen.worlds.mdp import MDP
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import MDP, Trajectory
 
 ALL = ("exact", "cells", "paper", "maxent", "relative-entropy", "constraint-inference-maxent")
 """The methods, by their keys in `xmen.registry.LOOKS`.

@@ -12,8 +12,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from xmen.errors import MissingExtraError
 from xmen.rewards import Floats
-from xmen.worlds.network import Network
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import Network, Trajectory
 
 WIDTH, HIDDEN, BATCH, RATE = 64, 256, 512, 3e-3
 DROPPED, SHRINKING = 0.2, 1e-2

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack
 
 from xmen.errors import FileFormatError, XmenError
-from xmen.worlds.network import Network
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import Network, Trajectory
 
 TRIPS = ("path", "train_CV0_size1000", "train_CV0_size10000", "test_CV0")
 FILES = ("transit.npy", "edge.txt", "node.txt", *(f"{name}.csv" for name in TRIPS))

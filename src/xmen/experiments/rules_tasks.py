@@ -25,8 +25,7 @@ from xmen.rules.machine import join
 from xmen.rules.positions import batch_of
 from xmen.rules.templates import Candidate, View, candidates
 from xmen.rules.words import words
-from xmen.worlds import GridWorld, Trajectory
-from xmen.worlds.grid import Cell
+from xmen.worlds import Cell, GridWorld, Trajectory
 
 N_DEMOS = 100
 MOVES = (("up", "right", "up-right"), ("up", "right", "down", "left"))

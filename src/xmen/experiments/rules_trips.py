@@ -16,8 +16,7 @@ import numpy as np
 from xmen.errors import FileFormatError
 from xmen.events import Event, at, doing
 from xmen.rewards import Floats
-from xmen.worlds.network import Network
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import Network, Trajectory
 
 N_DIRECTIONS = 8
 U_TURN = 4  # directions are counted from straight ahead, an eighth of a circle each

@@ -33,9 +33,7 @@ from xmen.rewards import Floats, LinearReward, Reward
 from xmen.rewards.features import Features, read_features
 from xmen.sharing import lock_of
 from xmen.storage.models import save
-from xmen.worlds.mdp import MDP
-from xmen.worlds.network import Network
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import MDP, Network, Trajectory
 
 OF_ONE_FIT = ("weights_", "covariance_", "robust_covariance_", "log_likelihood_", "best_iteration_", "optimiser_state_")
 

@@ -47,9 +47,7 @@ from xmen.rewards import Floats
 from xmen.rewards.features import Features
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
-from xmen.worlds.mdp import MDP
-from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.walks import Walks
+from xmen.worlds import MDP, Trajectory, Walks
 
 OUTCOMES = ("demonstrated", "expected")
 

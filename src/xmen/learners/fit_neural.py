@@ -26,9 +26,7 @@ from xmen.methods.validation import DEFAULT_PATIENCE, Validation, check_patience
 from xmen.progress.monitor import Callback, Monitor, Record
 from xmen.rewards import Floats
 from xmen.rewards.neural import NeuralReward
-from xmen.worlds.mdp import MDP
-from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.walks import Walks
+from xmen.worlds import MDP, Trajectory, Walks
 
 
 def fit_neural(

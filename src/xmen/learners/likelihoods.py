@@ -13,8 +13,7 @@ from xmen.engines.law import Law
 from xmen.engines.reject_trips import TripPartitions
 from xmen.methods.demonstrations import Demonstrations
 from xmen.rewards import Floats
-from xmen.worlds.network import Network
-from xmen.worlds.walks import Walks
+from xmen.worlds import Network, Walks
 
 if TYPE_CHECKING:
     from xmen.learners.base import Learner

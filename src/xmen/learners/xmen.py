@@ -29,9 +29,7 @@ from xmen.options import Options
 from xmen.progress.monitor import Callback
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
-from xmen.worlds.mdp import MDP
-from xmen.worlds.network import Network
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import MDP, Network, Trajectory
 
 NOT_PART_OF_A_RUN = (*PROGRESS, "engine", "delta", "failure", "cell_size")  # the last four: of what answers later
 

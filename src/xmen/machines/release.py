@@ -7,8 +7,7 @@ import threading
 
 from xmen.errors import XmenError
 from xmen.machines.tables import CompiledConstraint
-from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.walks import Walks
+from xmen.worlds import Trajectory, Walks
 
 
 def release(walks: Walks, compiled: CompiledConstraint) -> list[Trajectory]:

@@ -21,8 +21,7 @@ from xmen.errors import ProductTooLargeError
 from xmen.events import NO_ACTION
 from xmen.machines import kernels
 from xmen.sharing import Lock
-from xmen.worlds.mdp import MDP
-from xmen.worlds.walks import Walks
+from xmen.worlds import MDP, Walks
 
 Index: TypeAlias = NDArray[np.int32]
 

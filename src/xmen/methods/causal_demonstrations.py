@@ -15,8 +15,7 @@ from xmen.policies.explanation import why_unsafe
 from xmen.policies.following import follow
 from xmen.policies.game import Bools, Floats, Game
 from xmen.policies.sweeps import NO_EDGE
-from xmen.worlds.mdp import MDP
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import MDP, Trajectory
 
 
 def require_episodes(demos: Demonstrations, trajectories: Sequence[Trajectory]) -> None:

@@ -16,11 +16,7 @@ from xmen.errors import ProductTooLargeError, TrajectoryError, XmenError
 from xmen.machines.tables import CompiledConstraint
 from xmen.rewards import Floats
 from xmen.rewards.features import Features
-from xmen.worlds.demos import check_demos
-from xmen.worlds.mdp import MDP
-from xmen.worlds.network import AnyTask
-from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.walks import Walks
+from xmen.worlds import MDP, AnyTask, Trajectory, Walks, check_demos
 
 MOST_NODES = 1_000_000  # of a product that is made only to find out whether rules contradict each other
 BATCH_ENTRIES = 4_000_000  # states held in one padded table while machines run over it

@@ -23,8 +23,7 @@ from xmen.notices import IdentifiabilityWarning, UnboundedWarning, notify
 from xmen.product.best import best_walk
 from xmen.rewards import Floats
 from xmen.rewards.features import Features, StateFeatures
-from xmen.worlds.edge_weights import EdgeWeights
-from xmen.worlds.walks import Walks
+from xmen.worlds import EdgeWeights, Walks
 
 RELATIVE = 1e-9  # differences below this share of the largest possible sum are rounding errors
 FIRST_SAMPLES = 200

@@ -20,8 +20,7 @@ from xmen.product.best import score_range
 from xmen.rewards import Floats
 from xmen.rewards.features import Features
 from xmen.sampling import Info, Levels, NumberedLevels, PawsPlan, find_level, sample_paws
-from xmen.worlds.edge_weights import EdgeWeights
-from xmen.worlds.walks import Walks
+from xmen.worlds import EdgeWeights, Walks
 
 SPAN_STEP = 0.25  # nats; spans are rounded up to multiples of it, so that plans are solved once for many rewards
 LARGEST_LOG = 300.0  # of a ratio of weights, far from overflow

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from xmen.errors import TrajectoryError
 from xmen.plots import canvas
-from xmen.worlds.grid import GridWorld
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import GridWorld, Trajectory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

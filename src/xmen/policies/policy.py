@@ -22,8 +22,7 @@ from xmen.policies.tracking import Tracker
 from xmen.product.graph import DEFAULT_MAX_NODES
 from xmen.rewards import Floats, reward_table
 from xmen.storage.models import restores, write_model
-from xmen.worlds.mdp import MDP
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import MDP, Trajectory
 
 
 class Policy(Tracker):

@@ -11,9 +11,8 @@ from xmen.policies import sweeps
 from xmen.policies.behaviour import Behaviour
 from xmen.policies.sweeps import NO_EDGE
 from xmen.product.messages import as_columns, draw_starts
+from xmen.worlds import Trajectory, Walks
 from xmen.worlds.counting import require_count
-from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.walks import Walks
 
 BATCH_CELLS = 20_000_000  # actions held at once; larger requests are played in batches
 

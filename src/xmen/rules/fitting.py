@@ -14,8 +14,7 @@ from xmen.rewards import Floats
 from xmen.rules.model import Model, SearchSettings, Shared
 from xmen.rules.trip_model import TripModel
 from xmen.rules.world_model import WorldModel
-from xmen.worlds.network import Network
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import Network, Trajectory
 
 
 def fit_model(

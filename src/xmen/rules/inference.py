@@ -27,9 +27,7 @@ from xmen.rules.search import Found, Search
 from xmen.rules.stability import shares_found_again
 from xmen.rules.templates import View, candidates, chosen_templates
 from xmen.rules.words import words
-from xmen.worlds.mdp import MDP
-from xmen.worlds.network import Network
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import MDP, Network, Trajectory
 
 
 @dataclass(eq=False, repr=False)

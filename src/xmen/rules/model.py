@@ -15,8 +15,7 @@ from xmen.constraints.constraint import Constraint
 from xmen.learners.xmen import XMEN
 from xmen.rules.machine import Machines
 from xmen.rules.positions import Positions
-from xmen.worlds.mdp import MDP
-from xmen.worlds.network import Network
+from xmen.worlds import MDP, Network
 
 N_DRAWS = 20_000  # trajectories behind an estimate
 FEWEST_DRAWS = 200  # accepted ones without which nothing is estimated

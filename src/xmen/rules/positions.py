@@ -12,9 +12,7 @@ from xmen.constraints.constraint import Constraint
 from xmen.events import NO_ACTION, Bools, Ints
 from xmen.machines.tables import CompiledConstraint
 from xmen.rules.words import Word
-from xmen.worlds.mdp import MDP
-from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.walks import Walks
+from xmen.worlds import MDP, Trajectory, Walks
 
 UNANSWERED = np.iinfo(np.int64).max  # longer than any wait
 

@@ -13,9 +13,7 @@ from xmen.engines.choose import distribution
 from xmen.errors import InfeasibleError, ProductTooLargeError
 from xmen.rules.evidence import EQUAL
 from xmen.rules.search import Found, Scored, Search
-from xmen.worlds.mdp import MDP
-from xmen.worlds.network import Network
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import MDP, Network, Trajectory
 
 MOST_PAIRS = 20  # of a network, among which an example is looked for
 

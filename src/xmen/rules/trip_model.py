@@ -18,9 +18,7 @@ from xmen.errors import InfeasibleError, ProductTooLargeError
 from xmen.rewards import Floats
 from xmen.rules.model import N_DRAWS, Kept, Model
 from xmen.rules.positions import Positions, batch_of
-from xmen.worlds.network import Network
-from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.walks import Walks
+from xmen.worlds import Network, Trajectory, Walks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -28,10 +28,7 @@ from xmen.rewards.neural import NeuralReward
 from xmen.rewards.sparse import SparseReward
 from xmen.storage.networks import decode_reward, encode_reward
 from xmen.storage.sealing import Arrays
-from xmen.worlds.grid import GridWorld
-from xmen.worlds.mdp import MDP
-from xmen.worlds.network import Network
-from xmen.worlds.trajectory import Trajectory
+from xmen.worlds import MDP, GridWorld, Network, Trajectory
 
 
 class Kind(NamedTuple):

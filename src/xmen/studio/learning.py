@@ -24,8 +24,7 @@ from xmen.registry import LEARNERS
 from xmen.studio.document import Document
 from xmen.studio.live import judge, read_all
 from xmen.studio.settings import StudioSettings
-from xmen.worlds import MDP, Trajectory
-from xmen.worlds.walks import Walks
+from xmen.worlds import MDP, Trajectory, Walks
 
 Record = dict[str, Any]
 Say = Callable[[Record], None]

@@ -1,9 +1,25 @@
 """Worlds and the trajectories that live in them: where everything starts."""
 
 from xmen.worlds.demos import check_demos, read_demos, write_demos
-from xmen.worlds.grid import MOVES, GridWorld
+from xmen.worlds.edge_weights import EdgeWeights
+from xmen.worlds.grid import MOVES, Cell, GridWorld
 from xmen.worlds.mdp import MDP
-from xmen.worlds.network import Network
+from xmen.worlds.network import AnyTask, Network, NetworkTask
 from xmen.worlds.trajectory import Trajectory
+from xmen.worlds.walks import Walks
 
-__all__ = ["MDP", "MOVES", "GridWorld", "Network", "Trajectory", "check_demos", "read_demos", "write_demos"]
+__all__ = [
+    "MDP",
+    "MOVES",
+    "AnyTask",
+    "Cell",
+    "EdgeWeights",
+    "GridWorld",
+    "Network",
+    "NetworkTask",
+    "Trajectory",
+    "Walks",
+    "check_demos",
+    "read_demos",
+    "write_demos",
+]
