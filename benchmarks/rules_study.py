@@ -11,8 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import joblib
-
-from xmen.experiments.rules_tasks import judge
+from rules_tasks import judge
 
 
 def main() -> None:

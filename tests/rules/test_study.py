@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from rules_tasks import judge
+
 from strategies import cases
-from xmen.experiments.rules_tasks import judge
 
 
 def test_hidden_rules_are_found():

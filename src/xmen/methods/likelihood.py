@@ -6,16 +6,16 @@ rewards serve networks too, and dL/dr = expected visits - the demonstrations' vi
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_matrix, identity
 
 from xmen.engines.distribution import Distribution
 from xmen.engines.xor import XorDistribution
 from xmen.methods.cell_objective import CellObjective
-from xmen.rewards import Floats, LinearReward
-from xmen.worlds.mdp import MDP
+from xmen.rewards import Floats
+from xmen.rewards.sparse import SparseFeatures
 
 
 class LossEstimate(NamedTuple):
@@ -69,8 +69,9 @@ class CellsLikelihood:
 
     def __init__(self, base: XorDistribution, demo_visits: Floats, n_cells: int, cell_size: float) -> None:
         self._shape, self.parities = demo_visits.shape, 0
-        table = TableFeatures(base.world)
-        self._objective = CellObjective(base, table, demo_visits.ravel(), 0.0, n_cells, cell_size)  # type: ignore[arg-type]
+        # The weights are the reward table, row by row: the features of an action in a state are one-hot.
+        table = SparseFeatures(csr_matrix(identity(demo_visits.size)), *demo_visits.shape)
+        self._objective = CellObjective(base, table, demo_visits.ravel(), 0.0, n_cells, cell_size)
         self._rng = np.random.default_rng(0)
 
     def begin(self, rng: np.random.Generator, parities: int) -> None:
@@ -82,22 +83,3 @@ class CellsLikelihood:
         details = {"parities": float(found.m), "solutions": float(found.n_points)}
         visits_std = float(np.linalg.norm(found.gradient_std))
         return LossEstimate(found.loss, found.gradient.reshape(self._shape), found.loss_std, visits_std, details)
-
-
-class TableFeatures:
-    """One-hot (s, a) as Features, without the array: the weights are the reward table, row by row."""
-
-    def __init__(self, world: MDP) -> None:
-        self._shape = (world.n_states, world.n_actions)
-        self.d = world.n_states * world.n_actions
-        self.scale: Floats = np.ones(self.d)
-
-    def contract(self, visits: Any) -> Floats:
-        contracted: Floats = visits.toarray() if issparse(visits) else visits.reshape(-1)
-        return contracted
-
-    def table(self, weights: Floats) -> Floats:
-        return weights.reshape(self._shape)
-
-    def reward(self, weights: Floats) -> LinearReward:
-        return LinearReward(np.eye(self.d).reshape(*self._shape, self.d), weights)
