@@ -29,6 +29,10 @@ EVENT_IS_NO_CONSTRAINT = (
     "an event is true or false at one position; a constraint judges a whole trajectory. "
     "Wrap the event first: visit(event), never(event), always(event) or count(event) >= 1"
 )
+NO_NUMBER = (
+    "`{event}` is an event, not a number: compare how often it happens, count({event}), as in 2*count({event}) + "
+    "length() <= 62"
+)
 PRECEDENCE = (
     "&, | and >> bind tighter than comparisons in Python, so `count(e) == 1 & x` means `count(e) == (1 & x)`. "
     "Put the comparison in brackets: `(count(e) == 1) & x`"
@@ -89,9 +93,9 @@ class Event(ABC):
         raise MisuseError(f"`{self} >> ...`: >> joins constraints; {EVENT_IS_NO_CONSTRAINT}.")
 
     def __lt__(self, other: object) -> NoReturn:
-        raise MisuseError(f"`{self}` is an event, not a number: compare how often it happens, count({self}).")
+        raise MisuseError(NO_NUMBER.format(event=self))
 
-    __le__ = __gt__ = __ge__ = __lt__
+    __le__ = __gt__ = __ge__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __lt__
     __array_ufunc__ = None  # numpy's numbers leave operators to the methods above
 
     def __bool__(self) -> NoReturn:

@@ -10,7 +10,6 @@ from typing import Any
 from xmen.cli._folder import CHECKPOINT
 from xmen.cli._output import print_notes
 from xmen.constraints.constraint import Constraint, conjunction
-from xmen.constraints.text import parse_constraint
 from xmen.engines.distribution import Distribution
 from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError, StorageError
 from xmen.learners.base import Learner
@@ -97,7 +96,7 @@ def extra_rules(texts: Sequence[str], problem: Problem) -> Constraint | None:
     rules = []
     for text in texts:
         try:
-            rule = parse_constraint(text, problem.events)
+            rule = problem.parse(text)
             rule.check_world(problem.world)
         except ConstraintSyntaxError as error:
             raise ConstraintSyntaxError(f"--also: {error}", error.text, error.offset) from None

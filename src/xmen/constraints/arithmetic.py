@@ -7,10 +7,12 @@ every comparison here is one machine whose state is the running sum.
 from __future__ import annotations
 
 import operator
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,7 +25,9 @@ from xmen.constraints.verdict import Sure
 from xmen.constraints.words import word
 from xmen.errors import ConstraintError, MisuseError
 from xmen.events import LARGEST, PRECEDENCE, Event, Ints, require_event
+from xmen.worlds.costs import read_costs
 from xmen.worlds.mdp import MDP
+from xmen.worlds.transitions import Transitions
 
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,
@@ -190,8 +194,16 @@ class LinearComparison(Leaf):
         return added
 
     def check_world(self, world: MDP) -> None:
-        for _, term in self.terms:
-            term.check_world(world)
+        for coefficient, term in self.terms:
+            try:
+                term.check_world(world)
+            except ConstraintError as error:
+                meant = term.meant(world) if isinstance(term, TotalTerm) else ""
+                if not meant:
+                    raise
+                rest = tuple(pair for pair in self.terms if pair != (coefficient, term))
+                whole = meant if not rest and coefficient == 1 else f"{_form_text(rest, 0)} + {coefficient}*({meant})"
+                raise ConstraintError(f"{error} Did you mean `{whole} {self.op} {self.bound}`?") from None
 
     @cached_property
     def step_bounds(self) -> tuple[int, int]:
@@ -281,14 +293,19 @@ def length() -> LinearForm:
 
 
 @word("total([weight, ...])")
-def total(weights: ArrayLike) -> LinearForm:
+def total(
+    weights: ArrayLike | Mapping[Event, int] | str | os.PathLike[str], world: Transitions | None = None
+) -> LinearForm:
     """The sum of whole-number weights along the trajectory: a cost, compared with a budget.
 
     Parameters
     ----------
     weights
         Shape (n_states,), summed over all positions t = 0 .. L, or (n_states, n_actions), summed over the actions t <
-        L.
+        L. Or events with what each adds wherever it holds, as in {aisle: 3, dock: 5}. Or the name of a .csv file with a
+        column for the state (and for the action, or for the next state), and one for the cost.
+    world
+        For a file: whose cells, moves and nodes the table names. What it does not name costs 0.
 
     Returns
     -------
@@ -299,6 +316,8 @@ def total(weights: ArrayLike) -> LinearForm:
     ------
     ConstraintError
         When the weights are not whole numbers of one of these shapes. Scale fractions up first.
+    FileFormatError
+        When a file is no table of costs.
 
     Examples
     --------
@@ -306,6 +325,11 @@ def total(weights: ArrayLike) -> LinearForm:
     >>> (total([3, 5, 1]) <= 8).accepts(Trajectory([0, 1, 2], [0, 0]))
     False
     """
+    if isinstance(weights, Mapping):
+        return _total_of_events(weights)
+    if isinstance(weights, str | os.PathLike):
+        weights = read_costs(Path(weights), world)
+    _require_weights(weights)
     try:
         table = np.array(weights)
     except ValueError:
@@ -319,3 +343,24 @@ def total(weights: ArrayLike) -> LinearForm:
         raise ConstraintError(f"total(weights) takes weights from -{LARGEST} to {LARGEST}.")
     rows = table.tolist()
     return LinearForm(((1, TotalTerm(tuple(tuple(r) for r in rows) if table.ndim == 2 else tuple(rows))),))
+
+
+def _total_of_events(weights: Mapping[Any, Any]) -> LinearForm:
+    """What each event adds wherever it holds, as a form of counts."""
+    form = LinearForm(())
+    for event, weight in weights.items():
+        if not isinstance(event, Event):
+            raise ConstraintError(f"total({{event: weight, ...}}) takes events such as at(3); got {event!r:.60}.")
+        form = form + count(event) * integer(weight, f"total({{{event}: ...}})")
+    return form
+
+
+def _require_weights(weights: object) -> None:
+    """Refuse what is no array, with what was probably meant."""
+    if isinstance(weights, Event):
+        raise ConstraintError(
+            f"total(weights) takes weights, and this is the event `{weights}`: write count({weights}) for how often it "
+            f"holds, total({{{weights}: 2}}) for what it costs."
+        )
+    if isinstance(weights, Comparable):
+        raise ConstraintError(f"`{weights}` is a sum already: compare it itself, as in `{weights} <= 10`.")

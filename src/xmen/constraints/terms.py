@@ -102,9 +102,36 @@ class TotalTerm(Term):
         if shape not in ((world.n_states,), (world.n_states, world.n_actions)):
             raise ConstraintError(
                 f"total(weights): the weights have shape {shape}, but the world needs ({world.n_states},) "
-                f"for states or ({world.n_states}, {world.n_actions}) for states and actions."
+                f"for states or ({world.n_states}, {world.n_actions}) for states and actions.{_hint(shape, world)}"
             )
+
+    def meant(self, world: MDP) -> str:
+        """A form that says what weights of another shape were probably meant to say; '' where nothing is likely."""
+        table = self._table
+        if table.shape == (world.n_actions,):
+            return _sum([(int(weight), f"count(doing({action}))") for action, weight in enumerate(table)])
+        return ""
 
     def __str__(self) -> str:
         rows = [list(row) for row in self.weights] if self.per_action else list(self.weights)
         return f"total({rows})"
+
+
+def _hint(shape: tuple[int, ...], world: MDP) -> str:
+    """Which other order of the same numbers was probably meant."""
+    if shape == (world.n_actions, world.n_states):
+        return " These are turned round: write total(weights.T)."
+    size = getattr(world, "height", 0), getattr(world, "width", 0)
+    if shape in (size, size[::-1]):
+        turned = "weights" if shape == size else "weights.T"
+        return f" For a map with a row for each y, from below: total({turned}.ravel())."
+    if len(shape) == 1 and shape[0] == len(world.source):
+        return " For a weight per transition, give each of them its state and action."
+    return ""
+
+
+def _sum(parts: list[tuple[int, str]]) -> str:
+    """The text of a sum, without what is 0."""
+    kept = [(weight, part if abs(weight) == 1 else f"{abs(weight)}*{part}") for weight, part in parts if weight]
+    text = " ".join(f"{'-' if weight < 0 else '+'} {part}" for weight, part in kept)
+    return text.removeprefix("+ ")

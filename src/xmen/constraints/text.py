@@ -8,26 +8,29 @@ from __future__ import annotations
 
 import ast
 import inspect
-import unicodedata
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from fractions import Fraction
-from keyword import iskeyword
 from typing import Any, NoReturn
+
+from numpy.typing import ArrayLike
 
 from xmen.constraints._source import TOO_DEEP, SourceText
 from xmen.constraints._vocabulary import ANYTIME, ARITHMETIC, COMPARISONS, JOINS, WITHOUT_TEXT
-from xmen.constraints.arithmetic import COMPARE, Comparable, LinearForm
+from xmen.constraints.arithmetic import COMPARE, Comparable, LinearForm, total
 from xmen.constraints.constraint import Constraint
 from xmen.constraints.ltlf import ltlf
+from xmen.constraints.names import Name, check_names, kind_of
 from xmen.constraints.words import FUNCTIONS
-from xmen.errors import ConstraintError, ConstraintSyntaxError
-from xmen.events import EVENT_IS_NO_CONSTRAINT, LARGEST, PRECEDENCE, Event, anytime
+from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError
+from xmen.events import EVENT_IS_NO_CONSTRAINT, LARGEST, NO_NUMBER, PRECEDENCE, Event, anytime
 
 MAX_DEPTH = 260  # nodes inside one another; far below Python's own limit on nested calls
 
 
-def parse_constraint(text: str, names: Mapping[str, Event | Constraint] | None = None) -> Constraint:
+def parse_constraint(
+    text: str, names: Mapping[str, Name] | None = None, tables: Callable[[str], ArrayLike] | None = None
+) -> Constraint:
     """The constraint that a text spells: the inverse of `str(constraint)`.
 
     Parameters
@@ -36,7 +39,10 @@ def parse_constraint(text: str, names: Mapping[str, Event | Constraint] | None =
         The Python spelling of a constraint, `.named("...")` included. It is read through a whitelist and never run.
         `when` and `monitor` have no text form.
     names
-        Events and constraints of your own, by the names that the text uses.
+        Events and constraints of your own, by the names that the text uses; and costs for `total(name)`: arrays, or
+        events with their weights.
+    tables
+        Reads the costs that the text names as a file, as in total("energy.csv"). None: text opens no files.
 
     Returns
     -------
@@ -54,7 +60,7 @@ def parse_constraint(text: str, names: Mapping[str, Event | Constraint] | None =
     >>> parse_constraint("visit(shop) & (count(at(3)) <= 2)", {"shop": at(7, 8)})
     visit(at(7, 8)) & (count(at(3)) <= 2)
     """
-    source, reader = _open(text, names, "parse_constraint(text, names)")
+    source, reader = _open(text, names, "parse_constraint(text, names)", tables)
     try:
         return reader.constraint(source.parse())
     except RecursionError:
@@ -77,58 +83,22 @@ def parse_event(text: str, names: Mapping[str, Event] | None = None) -> Event:
         source.fail(TOO_DEEP, 0)
 
 
-def _open(text: object, names: Mapping[str, Event | Constraint] | None, where: str) -> tuple[SourceText, _Reader]:
+def _open(
+    text: object, names: Mapping[str, Name] | None, where: str, tables: Callable[[str], ArrayLike] | None = None
+) -> tuple[SourceText, _Reader]:
     if not isinstance(text, str):
         raise ConstraintSyntaxError(f"{where} reads text; got {text!r} ({type(text).__name__}).")
     source = SourceText(text)
-    return source, _Reader(source, check_names({} if names is None else names, where))
-
-
-def check_names(names: object, where: str) -> dict[str, Event | Constraint]:
-    """The names, if text can use all of them; otherwise a ConstraintError that says which it cannot."""
-    prefix = f"{where}: " if where else ""
-    if not isinstance(names, Mapping):
-        raise ConstraintError(f"{prefix}names maps names to events and constraints; got {names!r}.")
-    found: dict[str, Event | Constraint] = {}
-    for given, value in names.items():
-        name = as_identifier(given)
-        if name is None:
-            raise ConstraintError(f"{prefix}{given!r} cannot be written in the text; use a Python identifier.")
-        if name in FUNCTIONS or name in WITHOUT_TEXT or name == ANYTIME:
-            raise ConstraintError(f"{prefix}the name {name!r} is taken by xmen's own {name}; choose another.")
-        if not isinstance(value, Event | Constraint):
-            raise ConstraintError(
-                f"{prefix}{name!r} must stand for an event or a constraint; got {value!r} ({type(value).__name__})."
-            )
-        if name in found:
-            raise ConstraintError(f"{prefix}{given!r} and another are the same to Python: {name!r}; choose others.")
-        found[name] = value
-    return found
-
-
-def as_identifier(name: object) -> str | None:
-    """The name as Python reads it (letters in their NFKC form), or None where it cannot be an identifier."""
-    if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
-        return None
-    return unicodedata.normalize("NFKC", name)
-
-
-def _kind(value: object) -> str:
-    if isinstance(value, Event):
-        return f"the event `{value}`"
-    if isinstance(value, Constraint):
-        return f"the constraint `{value}`"
-    if isinstance(value, Comparable):
-        return f"`{value}`, a number that depends on the trajectory"
-    return f"{value!r}"
+    return source, _Reader(source, check_names({} if names is None else names, where), tables)
 
 
 class _Reader:
     """Builds the value of each node; one method per kind of node."""
 
-    def __init__(self, source: SourceText, names: dict[str, Event | Constraint]) -> None:
-        self.source = source
-        self.names = names
+    def __init__(
+        self, source: SourceText, names: dict[str, Name], tables: Callable[[str], ArrayLike] | None = None
+    ) -> None:
+        self.source, self.names, self.tables = source, names, tables
         self.depth = 0
 
     def constraint(self, tree: ast.expr) -> Constraint:
@@ -137,16 +107,16 @@ class _Reader:
             return value
         offset = self.source.start(tree)
         if isinstance(value, Event):
-            self.source.fail(f"this is {_kind(value)}, not a constraint: {EVENT_IS_NO_CONSTRAINT}", offset)
+            self.source.fail(f"this is {kind_of(value)}, not a constraint: {EVENT_IS_NO_CONSTRAINT}", offset)
         if isinstance(value, Comparable):
-            self.source.fail(f"this is {_kind(value)}: compare it, as in `{value} >= 1`", offset)
-        self.source.fail(f"this is {_kind(value)}, not a constraint such as visit(at(3))", offset)
+            self.source.fail(f"this is {kind_of(value)}: compare it, as in `{value} >= 1`", offset)
+        self.source.fail(f"this is {kind_of(value)}, not a constraint such as visit(at(3))", offset)
 
     def event(self, tree: ast.expr) -> Event:
         value = self.value(tree)
         if isinstance(value, Event):
             return value
-        self.source.fail(f"this is {_kind(value)}, not an event such as at(3)", self.source.start(tree))
+        self.source.fail(f"this is {kind_of(value)}, not an event such as at(3)", self.source.start(tree))
 
     def value(self, node: ast.expr) -> object:
         """What the node stands for: an event, a constraint, a form, a number, a text or a list."""
@@ -215,8 +185,34 @@ class _Reader:
     def _weight(self, node: ast.expr) -> object:
         value = self.value(node)
         if not isinstance(value, int | float | list):
-            self.source.fail(f"a list holds weights, not {_kind(value)}", self.source.start(node))
+            self.source.fail(f"a list holds weights, not {kind_of(value)}", self.source.start(node))
         return value
+
+    def _event_weights(self, node: ast.Dict) -> dict[Event, object]:
+        weights: dict[Event, object] = {}
+        for key, item in zip(node.keys, node.values, strict=True):
+            if key is None:
+                self.source.fail("write the events one by one, without **", self.source.start(item))
+            event = self.event(key)
+            if event in weights:
+                self.source.fail(f"{kind_of(event)} is given twice", self.source.start(key))
+            weights[event] = self.value(item)
+        return weights
+
+    def _table(self, node: ast.expr, name: str) -> ArrayLike:
+        """The costs in a file that the text names."""
+        if self.tables is None:
+            self.source.fail(
+                "a file of costs can be named in a problem file, and is found beside it; in Python write "
+                f"names={{'costs': ...}} and total(costs), or total({name!r}, world)",
+                self.source.start(node),
+            )
+        try:
+            return self.tables(name)
+        except OSError as error:
+            self.source.fail(f"{name!r} cannot be read: {error.strerror}", self.source.start(node))
+        except FileFormatError as error:
+            self.source.fail(str(error), self.source.start(node))
 
     def _name(self, node: ast.Name) -> object:
         name, offset = node.id, self.source.start(node)
@@ -251,7 +247,7 @@ class _Reader:
         offset = self.source.start(node)
         value = self.value(attribute.value)
         if not isinstance(value, Constraint):
-            self.source.fail(f'.named("...") belongs to constraints; this is {_kind(value)}', offset)
+            self.source.fail(f'.named("...") belongs to constraints; this is {kind_of(value)}', offset)
         match node:
             case ast.Call(args=[ast.Constant(value=str(name))], keywords=[]):
                 return self._guarded(offset, value.named, name)
@@ -269,7 +265,10 @@ class _Reader:
         if name not in FUNCTIONS:
             self._unknown(name, offset)
         function, usage = FUNCTIONS[name]
-        arguments = [self.value(argument) for argument in node.args]
+        costs = function is total
+        arguments = [
+            self._event_weights(one) if costs and isinstance(one, ast.Dict) else self.value(one) for one in node.args
+        ]
         keywords = {}
         for keyword in node.keywords:
             if keyword.arg is None:
@@ -283,6 +282,8 @@ class _Reader:
             self.source.fail(f"{name}(...): {error}; write {usage}", offset)
         if function is ltlf:
             return self._ltlf(node, arguments, keywords)
+        if costs and isinstance(arguments[0], str):
+            arguments[0] = self._table(node.args[0], arguments[0])
         return self._guarded(offset, function, *arguments, **keywords)
 
     def _ltlf(self, node: ast.Call, arguments: list[Any], events: dict[str, Any]) -> object:
@@ -320,13 +321,16 @@ class _Reader:
         offset = self.source.between(node.left, node.right, symbol)
         if kind in JOINS:
             if not any(isinstance(side, Event | Constraint | Comparable) for side in (left, right)):
-                self.source.fail(f"cannot apply {symbol} to {_kind(left)} and {_kind(right)}: {PRECEDENCE}", offset)
+                self.source.fail(f"cannot apply {symbol} to {kind_of(left)} and {kind_of(right)}: {PRECEDENCE}", offset)
             return self._guarded(offset, function, left, right)
         if isinstance(left, int) and isinstance(right, int):
             return self._in_range(function(left, right), offset)
+        for side in (left, right):
+            if isinstance(side, Event):
+                self.source.fail(NO_NUMBER.format(event=side), offset)
         if not any(isinstance(side, Comparable) for side in (left, right)):
             self.source.fail(
-                f"cannot apply {symbol} to {_kind(left)} and {_kind(right)}: it joins whole numbers and "
+                f"cannot apply {symbol} to {kind_of(left)} and {kind_of(right)}: it joins whole numbers and "
                 "count(event), length(), total([...])",
                 offset,
             )
@@ -357,7 +361,7 @@ class _Reader:
             case ast.Not():
                 self.source.fail("write ~ for `not`, as in ~visit(at(3))", offset)
         symbol = self.source.text[offset]
-        self.source.fail(f"cannot apply {symbol} to {_kind(value)}", offset)
+        self.source.fail(f"cannot apply {symbol} to {kind_of(value)}", offset)
 
     def _compare(self, node: ast.Compare) -> object:
         sides = [node.left, *node.comparators]
@@ -375,7 +379,7 @@ class _Reader:
             return self._guarded(offset, COMPARE[symbol], left, right)
         for side in (left, right):
             if isinstance(side, Event):
-                self.source.fail(f"cannot compare {_kind(side)}: count it, as in count({side}) >= 1", offset)
+                self.source.fail(f"cannot compare {kind_of(side)}: count it, as in count({side}) >= 1", offset)
             if isinstance(side, Constraint):
-                self.source.fail(f"cannot compare {_kind(side)}. {PRECEDENCE}", offset)
-        self.source.fail(f"{_kind(left)} {symbol} {_kind(right)} says nothing about a trajectory", offset)
+                self.source.fail(f"cannot compare {kind_of(side)}. {PRECEDENCE}", offset)
+        self.source.fail(f"{kind_of(left)} {symbol} {kind_of(right)} says nothing about a trajectory", offset)

@@ -18,6 +18,9 @@
     east = { moves = ["right"] }
     other = "~key & ~door"
 
+    [costs]                          # for total(toll) in rules: "file.csv", numbers in a list, or events with weights
+    toll = { door = 3 }
+
     [[constraints]]
     name = "the key before the door"
     rule = "first(key, among=door)"

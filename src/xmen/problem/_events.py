@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from xmen.constraints.text import check_names, parse_event
+from xmen.constraints.names import check_names
+from xmen.constraints.text import parse_event
 from xmen.errors import ConstraintError, ConstraintSyntaxError
 from xmen.events import At, Doing, Event, at
 from xmen.problem._document import TomlTable

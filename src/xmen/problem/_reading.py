@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from xmen.constraints.constraint import Constraint
+from xmen.constraints.names import Name
 from xmen.constraints.text import parse_constraint
 from xmen.engines.choose import require_engine
 from xmen.engines.distribution import check_discount
@@ -17,12 +19,14 @@ from xmen.engines.settings import EngineSettings
 from xmen.errors import XmenError, caret_lines
 from xmen.events import Event
 from xmen.policies.planning import read_validity
+from xmen.problem._costs import Costs, cost_file, read_cost
 from xmen.problem._document import PlacedError, PlacedSyntaxError, TomlTable
 from xmen.problem._events import read_events
 from xmen.problem._rewards import read_reward
 from xmen.problem._worlds import GraphFile, read_world
 from xmen.rewards import Floats, Reward
 from xmen.worlds import MDP
+from xmen.worlds.costs import Ints
 
 FORMAT = 1
 
@@ -46,6 +50,7 @@ class Spelling:
     graph: GraphFile | None = None
     off: Mapping[str, str] = field(default_factory=dict)  # rules that are switched off, by name: any text
     studio: Mapping[str, Any] = field(default_factory=dict)  # what only Studio shows, such as colours
+    folder: Path | None = None  # of the file: where those that its rules name are
 
 
 @dataclass
@@ -54,6 +59,7 @@ class Parts:
 
     world: MDP | None = None
     events: dict[str, Event] = field(default_factory=dict)
+    costs: dict[str, Costs] = field(default_factory=dict)
     rules: dict[str, Constraint] = field(default_factory=dict)
     reward: Reward | Floats | None = None
     settings: Settings = field(default_factory=Settings)
@@ -126,7 +132,7 @@ def read_parts(document: TomlTable, mistakes: Mistakes) -> Parts:
     world_table, events_table = document.table("world"), document.table("events", {})
     rule_tables = document.tables("constraints")
     reward_section, settings_table = document.table("reward", {}), document.table("settings", {})
-    studio = document.table("studio", {}).values
+    costs_table, studio = document.table("costs", {}), document.table("studio", {}).values
     with mistakes.of("problem"):
         demos = document.text(
             "demonstrations", None, expected="the name of a .csv or .jsonl file, relative to this one"
@@ -145,12 +151,28 @@ def read_parts(document: TomlTable, mistakes: Mistakes) -> Parts:
     if parts.world is None:
         return parts
     read_events(events_table, parts.world, parts.events, lambda name: mistakes.of("event", name))
+    costs_table.allow(*costs_table.values)
+    for name in costs_table.values:
+        with mistakes.of("cost", name):
+            parts.costs[name] = read_cost(costs_table, name, parts.world, parts.events)
     texts, off = _read_rules(rule_tables, parts, mistakes)
     features: tuple[str, ...] = ()
     with mistakes.of("reward"):
         parts.reward, features = read_reward(reward_section, parts.world, parts.events)
-    parts.spelling = Spelling(dict(events_table.values), texts, features, graph, off, dict(studio))
+    parts.spelling = Spelling(
+        dict(events_table.values), texts, features, graph, off, dict(studio), document.file.parent
+    )
     return parts
+
+
+def parse_rule(text: str, world: MDP, names: Mapping[str, Name], folder: Path | None) -> Constraint:
+    """The rule that a text spells in the words of a problem, whose files of costs are in `folder`."""
+    tables = None if folder is None else partial(_cost_table, folder, world)
+    return parse_constraint(text, names, tables)
+
+
+def _cost_table(folder: Path, world: MDP, name: str) -> Ints:
+    return cost_file(folder, name, world)
 
 
 def _read_rules(tables: list[TomlTable], parts: Parts, mistakes: Mistakes) -> tuple[dict[str, str], dict[str, str]]:
@@ -172,7 +194,7 @@ def _read_rules(tables: list[TomlTable], parts: Parts, mistakes: Mistakes) -> tu
                 continue
             table.name = f"{table.name} ({name!r})"
             with table.explaining("rule"):
-                rule = parse_constraint(text, parts.events).named(name)
+                rule = parse_rule(text, parts.world, {**parts.events, **parts.costs}, table.file.parent).named(name)
                 rule.check_world(parts.world)
             parts.rules[name] = rule
     return texts, off

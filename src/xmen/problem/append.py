@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xmen.constraints.text import parse_constraint
 from xmen.errors import FileFormatError
 from xmen.files import write_whole
 from xmen.problem._toml import toml_text
@@ -33,7 +32,7 @@ def append_rules(path: Path, problem: Problem, rules: Sequence[NewRule]) -> list
     blocks, names = [], set(problem.rules)
     added: list[str] = []
     for rule in rules:
-        parse_constraint(rule.text, problem.events).check_world(problem.world)
+        problem.parse(rule.text).check_world(problem.world)
         name = rule.text if rule.text not in names else f"{rule.text} (found)"
         names.add(name)
         added.append(name)

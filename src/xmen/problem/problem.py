@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from xmen.constraints.constraint import Constraint, conjunction, require_constraint
-from xmen.constraints.text import check_names, parse_constraint
+from xmen.constraints.names import check_names
 from xmen.engines.choose import distribution
 from xmen.engines.distribution import Distribution, as_constraint
 from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError
@@ -20,10 +20,11 @@ from xmen.events import Event, require_event
 from xmen.files import write_whole
 from xmen.policies.plan import plan
 from xmen.policies.policy import Policy
+from xmen.problem._costs import Costs, write_costs
 from xmen.problem._demonstrations import read_demonstrations, write_demonstrations
 from xmen.problem._document import TomlTable, read_toml
 from xmen.problem._events import read_event, spell_event
-from xmen.problem._reading import FORMAT, Mistake, Mistakes, Parts, Settings, Spelling, read_parts
+from xmen.problem._reading import FORMAT, Mistake, Mistakes, Parts, Settings, Spelling, parse_rule, read_parts
 from xmen.problem._rewards import write_reward
 from xmen.problem._toml import toml_text
 from xmen.problem._worlds import write_world
@@ -52,11 +53,12 @@ class Problem:
     spelling: Spelling = field(default_factory=Spelling, repr=False)
     demonstrations: Path | None = None
     validation: Path | None = None
+    costs: Mapping[str, Costs] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, event in self.events.items():
             require_event(event, f"the event {name!r}").check_world(self.world)
-        check_names(self.events, "Problem(events=...)")
+        check_names({**self.costs, **self.events}, "Problem(events=..., costs=...)")
         named = {name: require_constraint(rule, f"the rule {name!r}").named(name) for name, rule in self.rules.items()}
         for rule in named.values():
             rule.check_world(self.world)
@@ -95,6 +97,10 @@ class Problem:
         if self.validation is None:
             return None
         return read_demonstrations(self.validation, self.world, "validation")
+
+    def parse(self, text: str) -> Constraint:
+        """The rule that a text spells with the events and costs of this problem."""
+        return parse_rule(text, self.world, {**self.events, **self.costs}, self.spelling.folder)
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Problem:
@@ -138,6 +144,7 @@ def _made(parts: Parts) -> Problem:
         parts.spelling,
         parts.demonstrations,
         parts.validation,
+        parts.costs,
     )
 
 
@@ -145,9 +152,9 @@ def write_problem(problem: Problem, path: str | PathLike[str]) -> None:
     """Write a problem as a TOML file that `read_problem` gives back, replacing what was there.
 
     What was read keeps its spelling while it means the same. A world that is no grid goes to STEM.transitions.csv
-    (a graph that was read, to a copy of its file), a reward without named features to STEM.reward.csv, and
-    demonstrations from another folder to STEM_demos.csv, all beside the file. Nothing is written when a part has no
-    text form.
+    (a graph that was read, to a copy of its file), a reward without named features to STEM.reward.csv, large costs to
+    STEM.NAME.csv, and demonstrations from another folder to STEM_demos.csv, all beside the file. Nothing is written
+    when a part has no text form.
     """
     for file, content in problem_files(problem, Path(path)).items():
         write_whole(file, content)
@@ -161,6 +168,7 @@ def problem_files(problem: Problem, target: Path) -> dict[Path, bytes]:
     )
     demos, demo_files = write_demonstrations(problem.demonstrations, target)
     held_out, held_out_files = write_demonstrations(problem.validation, target, "validation")
+    costs, cost_files = write_costs(problem.costs, problem.events, target)
     default = Settings()
     chosen = problem.settings.chosen()
     if chosen["time_limit"] is None:
@@ -172,13 +180,14 @@ def problem_files(problem: Problem, target: Path) -> dict[Path, bytes]:
         "validation": held_out,
         "world": world,
         "events": _spell_events(problem, target),
-        "constraints": _spell_rules(problem),
+        "costs": costs,
+        "constraints": _spell_rules(problem, target),
         "reward": reward,
         "settings": changed,
         "studio": dict(problem.spelling.studio),
     }
     text = toml_text({key: value for key, value in document.items() if value})
-    return {**files, **reward_files, **demo_files, **held_out_files, target: text.encode()}
+    return {**files, **reward_files, **demo_files, **held_out_files, **cost_files, target: text.encode()}
 
 
 def problem_parts(problem: Problem) -> dict[str, Any]:
@@ -207,22 +216,24 @@ def _spell_events(problem: Problem, target: Path) -> dict[str, Any]:
     return written
 
 
-def _spell_rules(problem: Problem) -> list[dict[str, Any]]:
+def _spell_rules(problem: Problem, target: Path) -> list[dict[str, Any]]:
     """All rules in the order of the file, with those that are switched off."""
     off = {name: text for name, text in problem.spelling.off.items() if name not in problem.rules}
     order = [name for name in problem.spelling.rules if name in problem.rules or name in off]
     return [
         {"name": name, "rule": off[name], "off": True}
         if name in off
-        else {"name": name, "rule": _spell_rule(problem, name, problem.rules[name])}
+        else {"name": name, "rule": _spell_rule(problem, name, problem.rules[name], target)}
         for name in dict.fromkeys([*order, *problem.rules, *off])
     ]
 
 
-def _spell_rule(problem: Problem, name: str, rule: Constraint) -> str:
+def _spell_rule(problem: Problem, name: str, rule: Constraint, target: Path) -> str:
+    names = {**problem.events, **problem.costs}
     for text in (problem.spelling.rules.get(name), rule._text()):
         try:
-            if text is not None and parse_constraint(text, problem.events).named(name) == rule:
+            # Files of costs that the text names have to be where it will stand.
+            if text is not None and parse_rule(text, problem.world, names, target.parent).named(name) == rule:
                 return text
         except ConstraintSyntaxError:
             continue

@@ -1,0 +1,243 @@
+"""Costs as people have them: tables in files, events with weights, arrays by name.
+
+The truth is the reference's own sum over the array that the file was written from.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xmen as xm
+from cli.commands import report, run
+from reference import OPERATORS, enumerate_trajectories, happens, positions, quantity
+from xmen.problem import Problem, read_problem, write_problem
+
+GRID = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
+RNG = np.random.default_rng(0)
+STATES, PAIRS = RNG.integers(0, 5, 9), RNG.integers(0, 5, (9, 2))
+LISTED = [(states, actions) for states, actions, _ in enumerate_trajectories(GRID)]
+
+
+def accepted(rule: xm.Constraint) -> list[bool]:
+    return [rule.accepts(xm.Trajectory(*tau)) for tau in LISTED]
+
+
+def expected(weights: np.ndarray, op: str, bound: int) -> list[bool]:
+    rows = tuple(map(tuple, weights.tolist())) if weights.ndim == 2 else tuple(weights.tolist())
+    return [OPERATORS[op](quantity(("total", rows), positions(*tau)), bound) for tau in LISTED]
+
+
+def written(folder: Path, kind: str) -> tuple[Path, np.ndarray]:
+    """A table of costs in one of the ways in which people write them, and the array it stands for."""
+    file = folder / "energy.csv"
+    cell = GRID.cell
+    lines, array = {
+        "numbers": (["state,cost", *(f"{s},{STATES[s]}" for s in range(9))], STATES),
+        "cells, spreadsheet": (["cell;energy (kWh)", *(f"{cell(s)};{STATES[s]},0" for s in range(9))], STATES),
+        "x and y": (["x,y,cost,remark", *(f"{cell(s)[0]},{cell(s)[1]},{STATES[s]},-" for s in range(9))], STATES),
+        "pairs": (["state,action,cost", *(f"{s},{a},{PAIRS[s, a]}" for s in range(9) for a in range(2))], PAIRS),
+        "moves": (
+            [
+                "x,y,move,cost",
+                *(f"{cell(s)[0]},{cell(s)[1]},{GRID.moves[a]},{PAIRS[s, a]}" for s, a in np.ndindex(9, 2)),
+            ],
+            PAIRS,
+        ),
+        "edges": (
+            [
+                "from,to,cost",
+                *(f"{s},{t},{PAIRS[s, a]}" for s, a, t in zip(GRID.source, GRID.action, GRID.target, strict=True)),
+            ],
+            np.where(GRID.available, PAIRS, 0),
+        ),
+        "some": (["state,cost", "4,7"], np.where(np.arange(9) == 4, 7, 0)),
+    }[kind]
+    file.write_text("\n".join(lines) + "\n")
+    return file, array
+
+
+BOUNDS = {"some": 6, "numbers": 7, "cells, spreadsheet": 7, "x and y": 7}
+KINDS = ["numbers", "cells, spreadsheet", "x and y", "pairs", "moves", "edges", "some"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_is_the_array_it_was_written_from(kind, tmp_path, monkeypatch):
+    file, array = written(tmp_path, kind)
+    rule = xm.total(file, GRID) <= BOUNDS.get(kind, 10)
+    assert rule == (xm.total(array) <= BOUNDS.get(kind, 10))
+    assert accepted(rule) == expected(array, "<=", BOUNDS.get(kind, 10))
+    assert 0 < sum(accepted(rule)) < len(LISTED)
+    assert xm.parse_constraint(str(rule)) == rule  # the text has the numbers: it needs no file
+    monkeypatch.chdir(tmp_path)
+    if kind in ("numbers", "pairs"):
+        assert (xm.total("energy.csv") <= BOUNDS.get(kind, 10)) == rule
+
+
+def test_events_with_weights():
+    middle, right = GRID.at((1, 1), (1, 0)), GRID.doing("right")
+    rule = xm.total({middle: 3, right: 2, ~middle: -1}) <= 4
+    counted = [
+        sum(
+            3 * happens(("at", (4, 1)), p) + 2 * happens(("doing", (1,)), p) - (not happens(("at", (4, 1)), p))
+            for p in positions(*tau)
+        )
+        for tau in LISTED
+    ]
+    assert accepted(rule) == [value <= 4 for value in counted]
+    assert 0 < sum(accepted(rule)) < len(LISTED)
+    text = "total({middle: 3, right: 2, ~middle: -1}) <= 4"
+    names = {"middle": middle, "right": right}
+    assert xm.parse_constraint(text, names) == rule
+    assert xm.parse_constraint(str(rule)) == rule
+
+
+def test_costs_have_names_in_text():
+    names = {"energy": STATES, "fees": {GRID.at((1, 1)): 2}, "here": GRID.at((0, 1))}
+    rule = xm.parse_constraint("2*total(energy) + total(fees) - count(here) <= 20", names)
+    assert rule == (2 * xm.total(STATES) + 2 * xm.count(GRID.at((1, 1))) - xm.count(GRID.at((0, 1))) <= 20)
+
+
+PROBLEM = """
+format = 1
+demonstrations = "demos.csv"
+
+[world]
+kind = "grid"
+width = 3
+height = 3
+start = [0, 0]
+goal = [2, 2]
+moves = ["up", "right"]
+
+[events]
+mud = { cells = [[1, 1]] }
+
+[costs]
+energy = "energy.csv"
+toll = { mud = 3 }
+list = [0, 1, 2, 0, 1, 2, 0, 1, 2]
+
+[[constraints]]
+name = "a battery"
+rule = "total(energy) + total(toll) <= 11"
+
+[[constraints]]
+name = "from the file"
+rule = "total('energy.csv') + total(list) >= 4"
+"""
+
+
+@pytest.fixture
+def problem(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "cells, spreadsheet")
+    Path("p.toml").write_text(PROBLEM)
+    xm.write_demos(read_problem("p.toml").distribution(seed=0).sample(20), "demos.csv")
+    return tmp_path
+
+
+def test_a_problem_file_names_costs(problem):
+    found = read_problem("p.toml")
+    listed = np.array([0, 1, 2] * 3)
+    battery = xm.total(STATES) + 3 * xm.count(GRID.at((1, 1))) <= 11
+    assert found.rules["a battery"] == battery.named("a battery")
+    assert found.rules["from the file"] == (xm.total(STATES) + xm.total(listed) >= 4).named("from the file")
+    (problem / "other").mkdir()
+    for target in ("again.toml", "other/moved.toml"):  # beside the file of costs, and without it
+        write_problem(found, target)
+        again = read_problem(target)
+        assert dict(again.rules) == dict(found.rules)
+        assert again.parse("total(energy) <= 3") == (xm.total(STATES) <= 3)
+    assert "total(energy) + total(toll) <= 11" in Path("other/moved.toml").read_text()
+    report("fit p.toml --out m")
+    assert report("sample m -n 5 --also 'total(energy) <= 10'")
+    assert xm.load("m").constraint == found.constraint
+
+
+def test_large_costs_go_to_a_file_of_their_own(tmp_path):
+    grid = xm.GridWorld(20, 20, start=(0, 0), goal=(19, 19), moves=("up", "right"))
+    costs = RNG.integers(0, 3, (400, 2))
+    problem = Problem(grid, rules={"budget": xm.total(costs) <= 30}, costs={"energy": costs})
+    write_problem(problem, tmp_path / "large.toml")
+    assert (tmp_path / "large.energy.csv").is_file()
+    assert read_problem(tmp_path / "large.toml").parse("total(energy) <= 30") == (xm.total(costs) <= 30)
+
+
+WRONG_FILES = {
+    "state,cost\n0,2.5\n": "row 1: cost is 2.5, and totals are of whole numbers: multiply all costs and the bound",
+    "state,cost\n0,lots\n": "row 1: cost is 'lots', and not a number",
+    "state,cost\n99,1\n": "row 1: state 99 does not exist: the world has states 0 to 8",
+    "state,cost\n0,1\n0,2\n": "row 2: there is already a cost for this place",
+    "state,action,cost\n0,7,1\n": "row 1: action 7 does not exist",
+    "cost\n3\n": "there is no column for the state",
+    "state,day,night\n0,1,2\n": "which column has the costs",
+    "state,cost\n": "there are no costs",
+    "from,to,cost\n0,8,1\n": "no actions lead from cell (0, 0) to cell (2, 2)",
+}
+
+
+@pytest.mark.parametrize("content", WRONG_FILES)
+def test_files_that_are_no_costs(content, tmp_path):
+    (tmp_path / "energy.csv").write_text(content)
+    with pytest.raises(xm.FileFormatError) as caught:
+        xm.total(tmp_path / "energy.csv", GRID)
+    assert WRONG_FILES[content] in str(caught.value)
+    assert "energy.csv" in str(caught.value)
+
+
+def test_edges_need_certain_moves(tmp_path):
+    icy = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), horizon=6, slip=0.2)
+    (tmp_path / "energy.csv").write_text("from,to,cost\n0,1,1\n")
+    with pytest.raises(xm.FileFormatError, match=r"give the cost of the action|write down which one"):
+        xm.total(tmp_path / "energy.csv", icy)
+
+
+AISLE = GRID.at((1, 1))
+MEANT: dict[str, tuple[Any, str]] = {
+    "per action": (lambda: (xm.total([2, 1]) <= 62).check_world(GRID), "`2*count(doing(0)) + count(doing(1)) <= 62`"),
+    "transposed": (lambda: (xm.total(PAIRS.T) <= 62).check_world(GRID), "total(weights.T)"),
+    "a map": (lambda: (xm.total(STATES.reshape(3, 3)) <= 62).check_world(GRID), "total(weights.ravel())"),
+    "an event": (lambda: xm.total(AISLE), "count(at(4))"),
+    "a number times an event": (lambda: 2 * AISLE + 1, "2*count(at(4)) + length() <= 62"),
+    "the same in text": (
+        lambda: xm.parse_constraint("total(2*aisle + 1) <= 62", {"aisle": AISLE}),
+        "2*count(at(4)) + length() <= 62",
+    ),
+    "a form": (lambda: xm.total(2 * xm.count(AISLE) + xm.length()), "compare it itself"),
+    "text without a problem": (lambda: xm.parse_constraint("total('energy.csv') <= 3"), "in a problem file"),
+    "costs as an event": (lambda: xm.parse_constraint("visit(energy)", {"energy": STATES}), "takes an event"),
+}
+
+
+@pytest.mark.parametrize("case", MEANT)
+def test_what_was_probably_meant_is_offered(case):
+    make, offered = MEANT[case]
+    with pytest.raises(xm.ConstraintError) as caught:
+        make()
+    assert offered in str(caught.value)
+
+
+WRONG_COSTS = {
+    "energy = 3": 'expected "file.csv", numbers in a list',
+    "energy = [1, 2, 3]": "the weights have shape (3,), but the world needs (9,)",
+    "energy = [[1], [2, 3]]": "total(weights) takes whole numbers",
+    "energy = { lava = 2 }": "'lava' is no event of this problem; there are mud",
+    "mud = [1]": "there is already an event of this name",
+    'energy = "missing.csv"': "missing.csv",
+    'energy = "energy.txt"': "a table of costs is a .csv file",
+    "count = [1]": "taken by xmen's own count",
+}
+
+
+@pytest.mark.parametrize("line", WRONG_COSTS)
+def test_costs_of_a_problem_file_that_make_no_sense(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    head = PROBLEM.partition("[costs]")[0]
+    Path("p.toml").write_text(f"{head}[costs]\n{line}\n")
+    refused = run("check p.toml")
+    assert refused.exit_code == 2
+    assert " ".join(WRONG_COSTS[line].split()) in " ".join(refused.output.split())
