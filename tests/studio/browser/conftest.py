@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from studio.browser.server import Server
 from studio.browser.tools import NO_CHROMIUM, find_chromium
+from studio.browser.window import Window
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -23,6 +25,8 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 
+MILLISECONDS = 40_000  # that anything may take on a busy machine; what is there at once is not waited for
+
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
@@ -31,6 +35,7 @@ def browser() -> Iterator[Browser]:
     executable = find_chromium()
     if executable is None:
         pytest.skip(NO_CHROMIUM)
+    sync_api.expect.set_options(timeout=MILLISECONDS)
     with sync_api.sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
         yield chromium
@@ -41,7 +46,7 @@ def browser() -> Iterator[Browser]:
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """A fresh profile, which may use the clipboard."""
     fresh = browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
-    fresh.set_default_timeout(10_000)
+    fresh.set_default_timeout(MILLISECONDS)
     yield fresh
     fresh.close()
 
@@ -49,3 +54,26 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 @pytest.fixture
 def page(context: BrowserContext) -> Page:
     return context.new_page()
+
+
+@pytest.fixture(scope="session")
+def started(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Any]]:
+    """One studio on the starter grid for all tests of a process, and the document that it began with."""
+    with Server(tmp_path_factory.mktemp("studio")) as server:
+        yield server, server.ask("GET", "document")
+
+
+@pytest.fixture
+def server(started: tuple[Server, Any]) -> Server:
+    """The studio with ten demonstrations of the starter, whatever the test before did."""
+    running, first = started
+    running.put(first["problem"], first["demonstrations"][:10])
+    return running
+
+
+@pytest.fixture
+def window(server: Server, context: BrowserContext) -> Iterator[Window]:
+    """A window on it, which must not have logged an error."""
+    opened = Window(context.new_page()).open(server.address)
+    yield opened
+    assert not opened.problems

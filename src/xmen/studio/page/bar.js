@@ -1,4 +1,5 @@
-import { request, sentence } from "./api.js";
+import { ApiError, request, sentence } from "./api.js";
+import { openDialog } from "./dialogs.js";
 import { h } from "./dom.js";
 
 /** The top of the page: which file, undo and redo, save, and the same in Python. @typedef {import("./types.js").App} App */
@@ -29,11 +30,13 @@ export function mountBar(root, app, file, folder) {
     sync.versions.on(tell);
     sync.connection.on(tell);
 
-    async function write() {
+    async function write(force = false) {
         try {
-            app.say(`Saved: ${(await sync.save()).join(", ")}.`);
+            app.say(`Saved: ${(await sync.save(force)).join(", ")}.`);
         } catch (error) {
-            app.say(sentence(error));
+            if (!(error instanceof ApiError && error.data.on_disk)) return app.say(sentence(error));
+            const replace = h("button", { type: "button", class: "main", onclick: () => void write(true) }, "Replace it");
+            openDialog("The file has changed", [h("p", {}, `${sentence(error)}.`)], [replace]);
         }
     }
 
@@ -58,7 +61,7 @@ async function showPython(app) {
     } catch (error) {
         return app.say(sentence(error));
     }
-    const copy = h("button", { type: "button", class: "main", onclick: async () => {
+    const copy = h("button", { type: "button", class: "main", "data-stays": true, onclick: async () => {
         try {
             await navigator.clipboard.writeText(answer.text);
             app.say("Copied.");
@@ -68,11 +71,6 @@ async function showPython(app) {
         }
     } }, "Copy");
     const code = h("pre", { tabindex: 0, "aria-label": "Python" }, answer.text);
-    const dialog = h("dialog", { "aria-labelledby": "python-title", onclose: () => dialog.remove() },
-        h("h2", { id: "python-title" }, "The same in Python"),
-        answer.saved ? "" : h("p", { class: "hint" }, "It reads the saved file: save first, so that it does what you see."),
-        code,
-        h("div", { class: "actions" }, copy, h("button", { type: "button", onclick: () => dialog.close() }, "Close")));
-    document.body.append(dialog);
-    dialog.showModal();
+    const note = answer.saved ? "" : h("p", { class: "hint" }, "It reads the saved file: save first, so that it does what you see.");
+    openDialog("The same in Python", [note, code], [copy]);
 }

@@ -1,5 +1,6 @@
 import { h } from "./dom.js";
 import { markRule } from "./panels/rule_line.js";
+import { count } from "./words.js";
 
 /**
  * What can still happen under the rules: shown under the map, and read out when it changes.
@@ -15,9 +16,10 @@ export function mountStatus(root, app) {
     const list = h("ul", { class: "mistakes" });
     root.append(verdict, detail, list);
 
-    app.history.document.on((next, old) => root.classList.toggle("waiting", next !== old));
+    const wait = (/** @type {boolean} */ on) => root.classList.toggle("waiting", on);
+    app.history.document.on((next, old) => next !== old && wait(true));
     app.sync.check.on((check) => {
-        root.classList.remove("waiting");
+        wait(!check || app.sync.versions.get().edited);
         root.dataset.feasible = String(check?.feasible ?? "");
         root.dataset.version = String(check?.version ?? "");
         if (!check) return verdict.replaceChildren("Counting trajectories …");
@@ -51,8 +53,8 @@ function headline(check, app) {
 
 function small(/** @type {Check} */ check) {
     const parts = [];
-    if (check.product)
-        parts.push(`Product of world and rules: ${number(check.product.nodes)} nodes, ${number(check.product.edges)} edges.`);
+    if (check.product && !check.message.includes("nodes"))
+        parts.push(`Product of world and rules: ${count(check.product.nodes, "node")}, ${count(check.product.edges, "edge")}`);
     if (check.engine) parts.push(`Engine ${check.engine}${check.message && check.feasible ? `: ${check.message}` : ""}`);
     if (check.policy) parts.push(check.policy.message || promise(check.policy));
     return parts.map((part) => part.replace(/[^.]$/, "$&.")).join(" ");
@@ -61,9 +63,4 @@ function small(/** @type {Check} */ check) {
 /** @param {{sure: boolean, best: number}} policy */
 function promise({ sure, best }) {
     return sure ? "A policy keeps every rule surely, whatever chance does" : `A policy keeps every rule with probability ${best.toPrecision(4)} at best`;
-}
-
-/** Thousands apart, as in messages of the library. */
-export function number(/** @type {number} */ value) {
-    return value.toLocaleString("en-GB");
 }

@@ -110,7 +110,7 @@ export function makeSync(history, first, say) {
         stale = true;
         versions.set({ version: theirs.version, saved: theirs.saved_version, edited: false });
         if (equal) return;
-        history.edit("what another window did", () => next);
+        history.edit("what another window did", () => next, "another window");
         say("Another window changed this problem; undo brings back what was here.");
     }
 
@@ -127,22 +127,26 @@ export function makeSync(history, first, say) {
             const equal = JSON.stringify(history.document.get()) === JSON.stringify({ problem, demonstrations });
             sent = equal ? history.document.get() : { problem, demonstrations };
             versions.set({ version: theirs.version, saved: theirs.saved_version, edited: !equal });
+            stale = true;
         } else if (there.version !== version) await adopt();
-        stale = true;
         await flush();
     }
 
-    const events = new EventSource("api/events");
-    const data = (/** @type {Event} */ event) => JSON.parse(/** @type {MessageEvent} */ (event).data);
-    events.addEventListener("document", (event) => {
-        compare(data(event)).catch((error) => say(sentence(error)));
-    });
-    events.addEventListener("saved", (event) => {
-        versions.set({ ...versions.get(), saved: data(event).saved_version });
-    });
-    events.addEventListener("job", (event) => jobListeners.forEach((listener) => listener(data(event))));
-    events.addEventListener("error", () => connection.set("away"));
-    window.addEventListener("pagehide", () => events.close());
+    function listen() {
+        const events = new EventSource("api/events");
+        const on = (/** @type {string} */ name, /** @type {(data: any) => void} */ work) =>
+            events.addEventListener(name, (event) => work(JSON.parse(/** @type {MessageEvent} */ (event).data)));
+        on("document", (there) => compare(there).catch((error) => say(sentence(error))));
+        on("saved", ({ saved_version: saved }) => versions.set({ ...versions.get(), saved }));
+        on("job", (job) => jobListeners.forEach((listener) => listener(job)));
+        events.addEventListener("error", () => {
+            connection.set("away");
+            // The browser tries again by itself unless the answer was no: a server that is full, or no longer this one.
+            if (events.readyState === EventSource.CLOSED) setTimeout(listen, 3 * AGAIN);
+        });
+        window.addEventListener("pagehide", () => events.close());
+    }
+    listen();
 
     return {
         check,
@@ -152,9 +156,10 @@ export function makeSync(history, first, say) {
         flush,
         /** @param {(typeof jobListeners)[number]} listener */
         onJob: (listener) => void jobListeners.push(listener),
-        async save() {
+        /** Write the files. @param {boolean} force  even over what another program wrote meanwhile */
+        async save(force) {
             await flush();
-            const { saved_version: saved, files } = await request("POST", "save", {});
+            const { saved_version: saved, files } = await request("POST", "save", { force });
             versions.set({ ...versions.get(), saved });
             return /** @type {string[]} */ (files);
         },

@@ -1,8 +1,9 @@
 import { looks } from "./colours.js";
 import { h } from "./dom.js";
+import { addDemonstrations } from "./edits/demonstrations.js";
 import { drawTool } from "./tools/draw.js";
 import { endTool, eraser, markBrush, wallBrush } from "./tools/paint.js";
-import { addDemonstrations } from "./edits/demonstrations.js";
+import { count } from "./words.js";
 
 /**
  * The tools above the map: radio buttons, one of them chosen.
@@ -19,7 +20,7 @@ export function mountTools(root, app) {
     const { history, map, tool } = app;
     const drawing = drawTool(map, (demonstration) => {
         history.edit("draw a demonstration", (document) => addDemonstrations(document, [demonstration]));
-        app.say(`A demonstration of ${demonstration.actions.length} moves.`);
+        app.say(`A demonstration of ${count(demonstration.actions.length, "move")}.`);
     }, app.say);
     const fixed = history.document.get().problem.world.kind === "grid" ? GRID_TOOLS : OTHER_TOOLS;
     /** @type {Record<string, Tool>} */

@@ -14,7 +14,7 @@ export function weightTable(weights, scale) {
     const shown = [...weights].sort((a, b) => Math.abs(b.weight) - Math.abs(a.weight)).slice(0, MOST);
     const kept = weights.length > MOST ? shown : weights;
     const rows = kept.map(({ feature, weight, error }) => h("tr", {},
-        h("th", { scope: "row" }, feature),
+        h("th", { scope: "row", title: feature }, feature),
         h("td", { class: "bar" }, bar(weight, error, scale)),
         h("td", { class: "number" }, weight.toFixed(2), error === null ? "" : h("span", { class: "error" }, ` ± ${error.toFixed(2)}`))));
     return h("table", { class: "weights" },

@@ -13,14 +13,14 @@ import { marksByState } from "./tiles.js";
 
 const RADIUS = 22;
 
-/** @param {SVGGElement} layer */
-export function makeNodes(layer) {
+export function makeNodes() {
     const edges = s("g", { class: "edges" });
     const nodes = s("g", { class: "nodes" });
     const ends = s("g", { class: "ends" });
-    layer.append(edges, nodes);
 
     return {
+        edges,
+        nodes,
         ends,
         /** @param {Place} place @param {Problem} problem @param {Layout} layout */
         update(place, problem, layout) {

@@ -15,13 +15,11 @@ import { badges, goalSign, startSign } from "./badges.js";
 
 const FINE = 24; // cells side by side up to which letters can be read
 
-/** @param {SVGGElement} layer */
-export function makeTiles(layer) {
+export function makeTiles() {
     const ground = s("g", { class: "ground" });
     const marks = s("g", { class: "marks" });
     const ends = s("g", { class: "ends" });
     const ticks = s("g", { class: "ticks" });
-    layer.append(ground, marks, ticks);
     let size = "";
     /** @type {{rect: SVGRectElement, marks: SVGGElement | null, shown: string}[]} */
     let tiles = [];
@@ -41,6 +39,9 @@ export function makeTiles(layer) {
     }
 
     return {
+        ground,
+        ticks,
+        marks,
         ends,
         /** @param {Place} place @param {Problem} problem */
         update(place, problem) {

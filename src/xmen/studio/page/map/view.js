@@ -31,13 +31,10 @@ export function placeOf(/** @type {Document} */ { problem }, /** @type {Layout |
  * @param {import("../signal.js").Signal<Layout | null>} layout
  */
 export function makeMap(svg, document, layout) {
-    const layer = (/** @type {string} */ name) => svg.appendChild(s("g", { class: name }));
-    const [ground, heatLayer] = [layer("world"), layer("heat")];
-    const tiles = makeTiles(ground);
-    const nodes = makeNodes(ground);
-    const lines = makeLines();
-    svg.append(lines.thin, tiles.ends, nodes.ends, lines.front);
-    const [moving, ring] = [layer("moving"), svg.appendChild(s("rect", { class: "cursor" }))];
+    const [tiles, nodes, lines] = [makeTiles(), makeNodes(), makeLines()];
+    const [heatLayer, moving, ring] = [s("g", { class: "heat" }), s("g", { class: "moving" }), s("rect", { class: "cursor" })];
+    svg.append(tiles.ground, tiles.ticks, nodes.edges, heatLayer, tiles.marks, nodes.nodes);
+    svg.append(lines.thin, tiles.ends, nodes.ends, lines.front, moving, ring);
 
     const place = signal(placeOf(document.get(), layout.get()));
     const many = signal(/** @type {Line[]} */ ([]));

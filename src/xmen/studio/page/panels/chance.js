@@ -21,7 +21,7 @@ export function mountChance(root, app, source, further) {
     const episode = h("div", { class: "episode" });
     root.append(h("h3", {}, "Chance"),
         h("p", { class: "hint" }, "Moves may go astray. A policy acts on what it sees, and keeps the rules surely, as likely as can be, or with probability p."),
-        h("div", { class: "fields" }, field("p", p)), h("div", { class: "actions" }, start), progress, table, episode);
+        h("div", { class: "fields" }, field("p", p), start), progress, table, episode);
     const from = () => (source.value === "model" ? "model" : "uniform");
     mountEpisode(episode, app, from, further, () => Number(p.value));
 

@@ -48,7 +48,7 @@ export function complete(input, offers) {
         list.hidden = false;
         input.setAttribute("aria-expanded", "true");
         input.setAttribute("aria-activedescendant", `${list.id}-${at}`);
-        list.children[at]?.scrollIntoView({ block: "nearest" });
+        (at ? list.children[at] : list)?.scrollIntoView({ block: "nearest" });
     }
 
     function take(/** @type {number} */ index) {

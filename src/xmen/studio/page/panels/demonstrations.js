@@ -3,6 +3,7 @@ import { h, rows, show } from "../dom.js";
 import { addDemonstrations, removeDemonstrations, weighDemonstrations } from "../edits/demonstrations.js";
 import { download } from "../files.js";
 import { signal } from "../signal.js";
+import { count, why } from "../words.js";
 
 /**
  * The demonstrations: each valid, or why not. The one under the pointer or with the focus is shown on the map.
@@ -50,7 +51,7 @@ export function mountDemonstrations(root, app) {
         all.checked = chosen.get().size > 0 && chosen.get().size === demonstrations.length;
         const picked = chosen.get().size ? `, ${chosen.get().size} selected` : "";
         summary.textContent = demonstrations.length
-            ? `${demonstrations.length} demonstrations, ${bad ? `${bad} of them invalid` : "all valid"}${picked}.`
+            ? `${count(demonstrations.length, "demonstration")}, ${bad ? `${bad} of them invalid` : "all valid"}${picked}.`
             : "None yet: choose Draw above the map and drag from the start to the goal.";
         if (app.tab.get() === "demonstrations") map.many.set(demonstrations.map((each, index) =>
             ({ states: each.states, tone: judged[index]?.valid === false ? "bad" : "plain" })));
@@ -99,19 +100,13 @@ function demoLine(app, index, chosen) {
         node,
         update(/** @type {Demonstration} */ demonstration) {
             const judged = sync.check.get()?.demonstrations[index];
-            const moves = demonstration.actions.length;
-            title.textContent = `${number}: ${moves} ${moves === 1 ? "move" : "moves"}`;
+            title.textContent = `${number}: ${count(demonstration.actions.length, "move")}`;
             reason.textContent = !judged ? "" : judged.valid ? "valid" : judged.broken.map(why).join(" ");
             node.classList.toggle("invalid", judged?.valid === false);
             select.checked = chosen.get().has(index);
             show(weight, demonstration.weight ?? 1);
         },
     };
-}
-
-/** @param {import("../types.js").Broken} broken */
-function why({ rule, position, message }) {
-    return rule === null ? message : `breaks “${rule}” at position ${position}.`;
 }
 
 /** Read and write CSV. @param {App} app */
@@ -124,7 +119,7 @@ function fileButtons(app) {
         try {
             const { demonstrations } = await request("POST", "csv/read", { text: await one.text() });
             history.edit("import demonstrations", (document) => addDemonstrations(document, demonstrations));
-            say(`${demonstrations.length} demonstrations imported.`);
+            say(`${count(demonstrations.length, "demonstration")} imported.`);
         } catch (error) {
             say(sentence(error));
         }

@@ -1,4 +1,5 @@
 import { field, h } from "../dom.js";
+import { count } from "../words.js";
 
 /**
  * An episode step by step: the policy offers moves with their probabilities, and the user plays chance.
@@ -23,7 +24,7 @@ export function mountEpisode(root, app, from, further, p) {
     } }, "Step back");
     const says = h("p", { class: "hint", role: "status" });
     const choices = h("ul", { class: "plain choices" });
-    root.append(h("div", { class: "fields" }, field("Episode with", promise)), h("div", { class: "actions" }, start, back), says, choices);
+    root.append(h("div", { class: "fields" }, field("Episode with", promise), start, back), says, choices);
     back.hidden = true;
     /** @type {StateName[]} */
     let states = [];
@@ -62,7 +63,7 @@ export function mountEpisode(root, app, from, further, p) {
         if (states.length) map.front.set({ states, broken: answer.broken });
         says.textContent = answer.ended
             ? answer.kept ? "Arrived, and every rule was kept." : `Over: ${answer.broken.map((each) => `“${each.rule ?? each.message}” was broken`).join(", ") || "it did not arrive in time"}.`
-            : states.length ? `After ${actions.length} moves; from here on all rules are kept with probability ${answer.chance.toPrecision(4)}.` : "Where does it begin?";
+            : states.length ? `After ${count(actions.length, "move")}; from here on all rules are kept with probability ${answer.chance.toPrecision(4)}.` : "Where does it begin?";
         const place = map.place.get();
         const label = (/** @type {StateName} */ state) => place.label(place.index(state));
         const button = (/** @type {Outcome} */ outcome, /** @type {string | number | null} */ action) =>

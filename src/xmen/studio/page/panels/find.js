@@ -42,8 +42,8 @@ export function mountFind(root, app) {
         const rules = found.rules;
         const take = (/** @type {string} */ rule) => h("button", { type: "button", disabled: taken.has(rule), "aria-label": `Take over ${rule}`,
             onclick: () => history.edit("take a rule over", (document) => addRule(document, rule)) }, taken.has(rule) ? "Taken" : "Take over");
-        const heads = ["Rule", "Gain", "Chance", "Kept", ""].map((text) => h("th", { scope: "col" }, text));
-        const table = h("table", { class: "found" }, h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...rules.map((each) => h("tr", {},
+        const heads = ["Rule", "Gain", "Chance", "Kept"].map((text) => h("th", { scope: "col" }, text));
+        const table = h("table", { class: "found" }, h("thead", {}, h("tr", {}, ...heads, h("td"))), h("tbody", {}, ...rules.map((each) => h("tr", {},
             h("th", { scope: "row" }, h("code", {}, each.rule), each.note && h("span", { class: "note" }, each.note)),
             h("td", { class: "number" }, each.gain.toFixed(3)),
             h("td", { class: "number" }, each.chance < 0.001 ? each.chance.toExponential(0) : each.chance.toFixed(3)),

@@ -2,6 +2,7 @@ import { field, fillSelect, h, rows } from "../dom.js";
 import { addDemonstrations } from "../edits/demonstrations.js";
 import { makeMotion } from "../map/moving.js";
 import { signal } from "../signal.js";
+import { count, thousands, why } from "../words.js";
 import { mountChance } from "./chance.js";
 import { furtherRules } from "./further.js";
 
@@ -72,7 +73,7 @@ export function mountGenerate(root, app) {
     }
     job.on(({ running, message, result }) => {
         const good = (result?.trajectories ?? []).filter((/** @type {Generated} */ each) => each.valid).length;
-        progress.textContent = running ? "Generating …" : message || (result ? `${result.trajectories.length} trajectories, ${good} keep every rule. ${result.message ?? ""}` : "");
+        progress.textContent = running ? "Generating …" : message || (result ? `${thousands(result.trajectories.length)} generated, ${thousands(good)} of them valid. ${result.message ?? ""}` : "");
         progress.classList.toggle("error", !running && message !== "" && message !== "Cancelled.");
     });
     job.on((now, before) => (now.result !== before.result || now === before) && draw());
@@ -101,9 +102,9 @@ function generatedLine(app, index) {
         node,
         update(/** @type {Generated} */ made) {
             one = made;
-            title.textContent = `${index + 1}: ${made.actions.length} moves`;
+            title.textContent = `${index + 1}: ${count(made.actions.length, "move")}`;
             const likely = made.log_prob === null ? "" : `probability ${Math.exp(made.log_prob).toPrecision(2)}`;
-            reason.textContent = made.valid ? likely : made.broken.map((each) => `breaks “${each.rule}”`).join(", ");
+            reason.textContent = made.valid ? likely : made.broken.map(why).join(" ");
             node.classList.toggle("invalid", !made.valid);
         },
     };

@@ -28,9 +28,9 @@ export function mountLearn(root, app) {
             wordSelect(app, "Method", vocabulary.methods, "method", "auto"),
             field("Penalty", numberInput(app, "penalty", { min: 0, step: "any" }, ({ problem }) => problem.studio?.l2 ?? 0,
                 (document, value) => withStudio(document, { l2: value ?? 0 })), "l2: on large weights"),
-            field("Iterations", numberInput(app, "iterations", { min: 1, max: 100000, step: 1 }, ({ problem }) => problem.studio?.max_iter ?? 200,
-                (document, value) => withStudio(document, { max_iter: value ?? 200 })), "At most"),
-            field("Held out", numberInput(app, "held out", { min: 0, max: 0.9, step: "any" }, ({ problem }) => problem.studio?.held_out ?? 0.2,
+            field("Iterations", numberInput(app, "iterations", { min: 1, max: 100000, step: 1, empty: "", placeholder: "usual" }, ({ problem }) => problem.studio?.max_iter,
+                (document, value) => withStudio(document, { max_iter: value ?? undefined })), "At most"),
+            field("Held out", numberInput(app, "held out", { min: 0, max: 0.9, step: "any" }, ({ problem }) => problem.studio?.held_out ?? 0,
                 (document, value) => withStudio(document, { held_out: value ?? 0 })), "The share of demonstrations that is not learned from")),
         h("div", { class: "actions" }, start, stop, h("label", { class: "check" }, compare, "Compare with MaxEnt")),
         progress, curve, result);

@@ -1,6 +1,7 @@
 import { looks } from "../colours.js";
 import { freshId, h, rows, show } from "../dom.js";
 import { colourMark, defineMark, painted, removeMark, renameMark } from "../edits/marks.js";
+import { count } from "../words.js";
 import { placeCaret } from "./rule_line.js";
 
 /**
@@ -75,7 +76,7 @@ function markLine(app) {
             colour.hidden = !look;
             if (look) show(colour, look.colour.toLowerCase());
             if (document.activeElement !== name) show(name, mark);
-            what.textContent = states ? `${states.length} ${states.length === 1 ? "place" : "places"}` : "";
+            what.textContent = states ? count(states.length, "place") : "";
             text.hidden = typeof meaning !== "string";
             if (typeof meaning === "string") show(text, meaning);
             fillMoves(moves, app, mark, typeof meaning === "object" && "moves" in meaning ? meaning.moves : null);

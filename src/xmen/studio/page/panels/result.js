@@ -2,6 +2,7 @@ import { reach, weightTable } from "../charts/bars.js";
 import { minimap } from "../charts/minimap.js";
 import { h } from "../dom.js";
 import { signal } from "../signal.js";
+import { count } from "../words.js";
 
 /**
  * What was learned: numbers, a map and weights, the two models side by side.
@@ -40,7 +41,7 @@ export function mountResult(root, app) {
         const left = result.left_out?.length ?? 0;
         old.textContent = [
             version !== sync.versions.get().version ? "Learned before the last changes." : "",
-            left ? `${left} invalid ${left === 1 ? "demonstration was" : "demonstrations were"} left out.` : "",
+            left ? `Left out: ${count(left, "invalid demonstration")}.` : "",
         ].filter(Boolean).join(" ");
         old.hidden = !old.textContent;
         cards.replaceChildren(...models.map((model) => card(app, model, quantity.get(), scale)));
@@ -61,7 +62,7 @@ function card(app, model, quantity, scale) {
     const values = model[quantity];
     const [low, high] = [Math.min(0, ...values), Math.max(0, ...values)];
     return h("article", { class: "card", "aria-label": model.label },
-        h("h4", {}, model.label),
+        h("h3", {}, model.label),
         h("dl", {}, ...facts(model).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
         values.length === place.count && minimap(place, { values, title }),
         h("p", { class: "legend" }, low < 0 && h("span", { class: "minus" }, low.toFixed(2)), high > 0 && h("span", { class: "plus" }, high.toFixed(2))),

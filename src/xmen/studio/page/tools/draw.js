@@ -69,8 +69,10 @@ export function drawTool(map, add, say) {
             const now = drawing.get();
             if (!now) {
                 if (key !== " " && key !== "Enter") return false;
-                begin(state);
-                say(`A demonstration begins at ${place.get().label(state)}.`);
+                const from = place.get().steps(state).length ? state : (place.get().starts[0] ?? state); // none begins where it ends
+                map.cursor.set(from);
+                begin(from);
+                say(`A demonstration begins at ${place.get().label(from)}.`);
                 return true;
             }
             if (key === "Enter" || key === " ") finish();

@@ -1,0 +1,14 @@
+/** "1 move", "3 moves". */
+export function count(/** @type {number} */ n, /** @type {string} */ word) {
+    return `${thousands(n)} ${n === 1 ? word : `${word}s`}`;
+}
+
+/** Thousands apart, as in messages of the library. */
+export function thousands(/** @type {number} */ n) {
+    return n.toLocaleString("en-GB");
+}
+
+/** What is wrong with a trajectory, in one sentence. */
+export function why(/** @type {import("./types.js").Broken} */ { rule, position, message }) {
+    return rule === null ? message : `breaks “${rule}” at position ${position}.`;
+}

@@ -1,0 +1,68 @@
+"""The studio as its users start it: a process of its own that prints its address."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from xmen.cli.new import write_starter
+
+SECONDS = 60.0  # that a start may take on a busy machine
+
+
+class Server:
+    """`xmen studio` on a problem of its own in a folder; started, killed and started again at the same address."""
+
+    def __init__(self, folder: Path, kind: str = "grid") -> None:
+        self.problem = folder / "grid.toml"
+        write_starter(self.problem, kind)
+        self.log = folder / "studio.log"
+        self.address = ""
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *options: str) -> str:
+        """Start it and give its address, which ends with a slash."""
+        command = [sys.executable, "-m", "xmen.cli", "studio", str(self.problem), "--no-browser", *options]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=self.problem.parent)
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end and self.process.poll() is None:
+            if found := re.search(r"http://127\.0\.0\.1:\d+/\S*", self.log.read_text("utf-8")):
+                self.address = found.group()
+                return self.address
+            time.sleep(0.05)
+        raise AssertionError(f"no address: {self.log.read_text('utf-8')}")
+
+    def kill(self) -> None:
+        """End it as a crash would: nothing is said to it before."""
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+
+    def __enter__(self) -> Server:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """A request of the page's interface."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.address}api/{path}", data=data, method=method, headers=headers)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.loads(answer.read())
+
+    def put(self, problem: Any, demonstrations: Any) -> None:
+        """Another document, as a further window would send it."""
+        base = self.ask("GET", "document")["version"]
+        self.ask(
+            "PUT", "document", {"base": base, "window": "test", "problem": problem, "demonstrations": demonstrations}
+        )

@@ -1,0 +1,93 @@
+"""The world's own panel: size, moves, chance, marks; and worlds that are graphs."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from studio.browser.server import Server
+from studio.browser.window import Window
+
+
+def test_size_moves_and_marks(window, server):
+    panel = window.tab("world")
+    panel.get_by_label("Width").fill("5")
+    panel.get_by_label("Width").press("Tab")
+    panel.get_by_label("up-right").check()
+    panel.get_by_role("button", name="New mark for places").click()
+    window.page.keyboard.type("bridge")
+    window.keys("Tab")
+    window.drag([(0, 1), (1, 1)])
+    window.settle()
+    problem = server.ask("GET", "document")["problem"]
+    assert problem["world"]["width"] == 5
+    assert problem["world"]["goal"] == [4, 7]
+    assert "up-right" in problem["world"]["moves"]
+    assert problem["events"]["bridge"] == {"cells": [[0, 1], [1, 1]]}
+
+    panel.get_by_label("Name of mark door").fill("gate")
+    panel.get_by_label("Name of mark door").press("Enter")
+    window.settle()
+    texts = [rule["rule"] for rule in server.ask("GET", "document")["problem"]["constraints"]]
+    assert "first(key, among=gate)" in texts
+
+
+def test_chance_is_shown_and_stepped_through(window):
+    panel = window.tab("world")
+    panel.get_by_label("Slip").fill("0.1")
+    panel.get_by_label("Slip").press("Tab")
+    window.settle()
+    panel = window.tab("generate")
+    panel.get_by_role("button", name="What can be promised?").click()
+    expect(panel.locator(".chance tbody tr")).to_have_count(3)
+    panel.get_by_role("button", name="Begin an episode").click()
+    expect(panel).to_contain_text("After 0 moves")
+    panel.locator(".choices button").first.click()
+    expect(panel).to_contain_text("After 1 move;")
+    panel.get_by_role("button", name="Step back").click()
+    expect(panel).to_contain_text("After 0 moves")
+
+
+def test_csv_goes_out_and_comes_back(window, tmp_path):
+    panel = window.tab("demonstrations")
+    with window.page.expect_download() as coming:
+        panel.get_by_role("button", name="Export CSV").click()
+    file = tmp_path / "out.csv"
+    coming.value.save_as(file)
+    window.page.set_input_files("input[type=file]", file)
+    window.settle()
+    expect(panel).to_contain_text("20 demonstrations, all valid")
+
+
+def test_the_python_that_does_the_same(window):
+    window.page.get_by_role("button", name="Python").click()
+    dialog = window.page.get_by_role("dialog")
+    expect(dialog).to_contain_text("import xmen as xm")
+    window.keys("Escape")
+    expect(dialog).to_have_count(0)
+
+
+@pytest.fixture
+def roads(browser, tmp_path):
+    with Server(tmp_path, "graph") as server:
+        yield server
+
+
+def test_a_graph_is_drawn_on_its_coordinates(roads, page):
+    window = Window(page).open(roads.address)
+    nodes = roads.ask("GET", "document")["layout"]["states"]
+    expect(page.locator("#map .node")).to_have_count(len(nodes))
+    names = [node["name"] for node in nodes]
+    window.choose("shop")
+    page.locator("#map .node").nth(names.index("school")).click()
+    window.settle()
+    assert "school" in roads.ask("GET", "document")["problem"]["events"]["shop"]["nodes"]
+    page.get_by_role("button", name="Undo").click()
+
+    panel = window.tab("demonstrations")
+    before = panel.locator(".demo").count()
+    page.locator("#map").focus()
+    window.keys("Space", "ArrowRight", "ArrowRight", "Enter")
+    window.settle()
+    assert panel.locator(".demo").count() == before or "moves" in panel.locator(".demo").last.inner_text()
+    assert not window.problems
