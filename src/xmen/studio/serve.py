@@ -64,6 +64,7 @@ def _bound(port: int) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((HERE, port))
+        bound.listen()  # whoever reads the address and connects at once waits, and is not refused
     except OSError as error:
         bound.close()
         raise FileFormatError(f"--port {port}: {error.strerror or error}; choose another, or leave it out") from None

@@ -18,10 +18,11 @@ def test_axe_finds_nothing(browser, server, scheme):
     window.page.evaluate(AXE.read_text("utf-8"))
     window.tab("rules")
     window.page.locator("summary").first.click()
+    rules = "['color-contrast']" if scheme == "dark" else "undefined"  # all else is the same in both
     found = []
     for name in ("world", "rules", "demonstrations", "learn", "generate", "find"):
         window.tab(name)
-        for violation in window.page.evaluate("axe.run()")["violations"]:
+        for violation in window.page.evaluate(f"axe.run(document, {{ runOnly: {rules} }})")["violations"]:
             found.append((name, violation["id"], [node["target"] for node in violation["nodes"]]))
     assert not found
     context.close()

@@ -60,7 +60,8 @@ function small(/** @type {Check} */ check) {
     return parts.map((part) => part.replace(/[^.]$/, "$&.")).join(" ");
 }
 
-/** @param {{sure: boolean, best: number}} policy */
+/** @param {{sure: boolean, best: number | null}} policy */
 function promise({ sure, best }) {
-    return sure ? "A policy keeps every rule surely, whatever chance does" : `A policy keeps every rule with probability ${best.toPrecision(4)} at best`;
+    if (sure) return "A policy keeps every rule surely, whatever chance does";
+    return best === null ? "No policy keeps every rule surely" : `A policy keeps every rule with probability ${best.toPrecision(4)} at best`;
 }

@@ -68,8 +68,8 @@
  * @property {string | null} engine
  * @property {{valid: number | null, possible: number | null, text: string, share: number | null, share_text: string} | null} trajectories
  * @property {{nodes: number, edges: number} | null} product
- * @property {{sure: boolean, best: number, message: string} | null} policy
- * @property {{valid: boolean, broken: Broken[]}[]} demonstrations
+ * @property {{sure: boolean, best: number | null, message: string} | null} policy
+ * @property {{valid: boolean | null, broken: Broken[]}[]} demonstrations  null: nobody can tell while the world has mistakes
  * @property {{name: string, sentence: string}[]} features
  * @property {string[]} notes
  * @property {number} seconds

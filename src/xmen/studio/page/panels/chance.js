@@ -25,7 +25,11 @@ export function mountChance(root, app, source, further) {
     const from = () => (source.value === "model" ? "model" : "uniform");
     mountEpisode(episode, app, from, further, () => Number(p.value));
 
-    sync.check.on((check) => (root.hidden = !check?.policy));
+    app.map.place.on((place) => {
+        const { slip = 0 } = app.history.document.get().problem.world;
+        const uncertain = slip > 0 || (sync.layout.get()?.edges ?? []).some(([, , , probability]) => probability < 1);
+        root.hidden = !uncertain && place.starts.length < 2;
+    });
     jobs.busy.on((kind) => (start.disabled = kind !== null));
     job.on(({ running, message, result }) => {
         progress.textContent = running ? "Planning …" : message;

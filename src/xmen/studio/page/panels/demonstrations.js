@@ -28,7 +28,7 @@ export function mountDemonstrations(root, app) {
     const all = h("input", { type: "checkbox", "aria-label": "Select all demonstrations", onchange: () =>
         chosen.set(new Set(all.checked ? history.document.get().demonstrations.keys() : [])) });
     const invalid = h("button", { type: "button", onclick: () => {
-        const broken = (sync.check.get()?.demonstrations ?? []).flatMap((each, index) => (each.valid ? [] : [index]));
+        const broken = (sync.check.get()?.demonstrations ?? []).flatMap((each, index) => (each.valid === false ? [index] : []));
         chosen.set(new Set(broken));
     } }, "Select invalid ones");
     const weigh = h("button", { type: "button", onclick: () => weight.reportValidity() && history.edit("weigh demonstrations",
@@ -43,7 +43,7 @@ export function mountDemonstrations(root, app) {
     function refresh() {
         const { demonstrations } = history.document.get();
         const judged = sync.check.get()?.demonstrations ?? [];
-        const bad = judged.filter((each) => !each.valid).length;
+        const bad = judged.filter((each) => each.valid === false).length;
         update(demonstrations.slice(0, shown));
         more.hidden = demonstrations.length <= shown;
         invalid.disabled = !bad;
