@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
 
 from xmen.answers.plain import plain
 from xmen.errors import FileFormatError, XmenError
@@ -49,6 +50,10 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(RecursionError)
     def _refused(request: Request, error: Exception) -> Response:
         return _json(error_record(error), 422)
+
+    @app.exception_handler(HTTPException)
+    def _no_such_thing(request: Request, error: HTTPException) -> Response:
+        return _json({"error": error.detail, "kind": "Refused"}, error.status_code)
 
     @app.exception_handler(RequestValidationError)
     def _malformed(request: Request, error: RequestValidationError) -> Response:

@@ -7,6 +7,8 @@ import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from starlette.exceptions import HTTPException
+
 from xmen.studio import limits
 
 Scope = MutableMapping[str, Any]
@@ -47,11 +49,7 @@ class Guard:
         refusal = self._refusal(scope)
         if refusal is not None:
             return await _answer(protected, *refusal)
-        counted, state = _counted(receive), {"root_path": f"/{self._token}"}
-        try:
-            await self._app({**scope, **state}, counted, protected)
-        except BodyTooLarge:
-            await _answer(protected, 413, TOO_LARGE)
+        await self._app({**scope, "root_path": f"/{self._token}"}, _counted(receive), protected)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
@@ -74,10 +72,6 @@ class Guard:
 TOO_LARGE = f"a request has at most {limits.BODY:,} bytes"
 
 
-class BodyTooLarge(Exception):
-    """A body that goes on after it should have ended."""
-
-
 def _counted(receive: Receive) -> Receive:
     """Reads on only while the body is not too large, whatever its header says."""
     read = 0
@@ -87,7 +81,7 @@ def _counted(receive: Receive) -> Receive:
         message = await receive()
         read += len(message.get("body", b""))
         if read > limits.BODY:
-            raise BodyTooLarge
+            raise HTTPException(413, TOO_LARGE)
         return message
 
     return counted

@@ -30,13 +30,14 @@ class Worker:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._child: Child | None = None
-        self._ready = False
+        self._ready: Child | None = None  # the process that has loaded
 
-    def warm(self) -> None:
-        """Start the process if there is none; it loads while nobody waits."""
+    def warm(self) -> Child:
+        """The process, which is started if there is none; it loads while nobody waits."""
         with self._lock:
             if self._child is None or not self._child.alive:
-                self._child, self._ready = Child("xmen.studio.worker"), False
+                self._child = Child("xmen.studio.worker")
+            return self._child
 
     @property
     def pid(self) -> int | None:
@@ -45,12 +46,10 @@ class Worker:
 
     def work(self, question: Question, heard: Callable[[Record], None], seconds: float | None = None) -> Any:
         """The last message of an answer; queue.Empty when the time was up, EOFError when the process was ended."""
-        self.warm()
-        child = self._child
-        assert child is not None
-        if not self._ready:
+        child = self.warm()
+        if self._ready is not child:
             child.receive(START)
-            self._ready = True
+            self._ready = child
         try:
             child.send(question)
         except OSError:

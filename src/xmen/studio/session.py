@@ -13,12 +13,11 @@ from xmen.studio.worker import Question
 class Session:
     """Everything behind the page."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
-        self.hub = Hub()
-        self.jobs_worker, self.live_worker = Worker(), Worker()
-        self.jobs = Jobs(self.jobs_worker, self.hub.tell)
+    def __init__(self, desk: Desk, live_worker: Worker | None = None, jobs_worker: Worker | None = None) -> None:
+        self.desk, self.hub = desk, Hub()
+        self.live_worker, self.jobs_worker = live_worker or Worker(), jobs_worker or Worker()
         self.live = LiveStatus(self.live_worker)
+        self.jobs = Jobs(self.jobs_worker, self.hub.tell)
 
     def warm(self) -> None:
         """Start the processes before anybody waits for them."""

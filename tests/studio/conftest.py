@@ -1,0 +1,98 @@
+"""Studio behind its guard, asked in this process; worker processes are shared by all tests."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from studio.problems import write_problem
+from xmen.studio.app import make_app
+from xmen.studio.desk import Desk
+from xmen.studio.guard import Guard
+from xmen.studio.jobs import Worker
+from xmen.studio.session import Session
+
+TOKEN, PORT = "t0ken", 8765
+ADDRESS = f"http://127.0.0.1:{PORT}/{TOKEN}/"
+
+
+@dataclass
+class Window:
+    """What a window of the browser does, in a few words."""
+
+    session: Session
+    app: Any
+
+    def request(self, method: str, address: str, **more: Any) -> httpx.Response:
+        """Any request, below the address of the page or anywhere else."""
+
+        async def sent() -> httpx.Response:
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url=ADDRESS) as client:
+                return await client.request(method, address, **more)
+
+        with ThreadPoolExecutor(1) as thread:  # a browser that is driven elsewhere keeps this one's loop
+            return thread.submit(asyncio.run, sent()).result()
+
+    def get(self, path: str) -> Any:
+        answer = self.request("GET", f"api/{path}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def ask(self, method: str, path: str, body: Any = None, status: int = 200) -> Any:
+        answer = self.request(method, f"api/{path}", **({} if body is None else {"json": body}))
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    def put(self, problem: Any, demonstrations: Any = None, status: int = 200, base: int | None = None) -> Any:
+        now = self.get("document")
+        body = {
+            "base": now["version"] if base is None else base,
+            "window": "w",
+            "problem": problem,
+            "demonstrations": now["demonstrations"] if demonstrations is None else demonstrations,
+        }
+        return self.ask("PUT", "document", body, status)
+
+    def check(self) -> Any:
+        return self.ask("POST", "check", {})
+
+    def save(self, status: int = 200, force: bool = False) -> Any:
+        return self.ask("POST", "save", {"force": force}, status)
+
+    def job(self, kind: str, **arguments: Any) -> Any:
+        found = self.finished(kind, **arguments)
+        assert found["state"] == "done", found["error"]
+        return found["result"]
+
+    def finished(self, kind: str, **arguments: Any) -> Any:
+        """The report of a job that has ended, one way or another."""
+        found = self.request("POST", "api/jobs", json={"kind": kind, "wait": 5, **arguments}).json()
+        while found["state"] == "running":  # on a busy machine the worker takes its time to start
+            time.sleep(0.1)
+            found = self.get(f"jobs/{found['job']}")
+        return found
+
+
+@pytest.fixture(scope="session")
+def worker() -> Iterator[Worker]:
+    shared = Worker()
+    yield shared
+    shared.stop()
+
+
+def window_of(desk: Desk, worker: Worker) -> Window:
+    session = Session(desk, worker, worker)
+    return Window(session, Guard(make_app(session), TOKEN, PORT))
+
+
+@pytest.fixture
+def window(tmp_path: Path, worker: Worker) -> Window:
+    return window_of(Desk.opened(write_problem(tmp_path)), worker)

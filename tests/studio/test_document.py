@@ -1,0 +1,212 @@
+"""One document, counted versions, and files that the command line and Python read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xmen as xm
+from studio.conftest import window_of
+from studio.problems import changed, on_disk
+from xmen.cli.studio import open_desk
+from xmen.problem import demo_weights, read_problem
+from xmen.studio.desk import Desk
+
+
+def test_the_document_is_the_problem_file_and_its_demonstrations(window, tmp_path):
+    found = window.get("document")
+    assert found["problem"] == on_disk(tmp_path)
+    assert (found["version"], found["saved_version"], found["file"]) == (1, 1, "p.toml")
+    world, demos = read_problem(tmp_path / "p.toml").world, xm.read_demos(tmp_path / "p_demos.csv")
+    for record, demo in zip(found["demonstrations"], demos, strict=True):
+        assert [world.state(tuple(cell)) for cell in record["states"]] == list(demo.states)
+        assert [world.moves.index(move) for move in record["actions"]] == list(demo.actions)
+        assert record["weight"] == 1.0
+
+
+def test_what_is_saved_is_what_python_reads(window, tmp_path):
+    now = window.get("document")
+    rules = [
+        {"name": "fetch the key", "rule": "visit(key)", "off": True},
+        {"name": "dry", "rule": "never(mud)"},
+        {"name": "later", "rule": "never(", "off": True},
+    ]
+    problem = changed(now["problem"], constraints=rules, world={"walls": [[2, 1]], "slip": None})
+    demos = [{**now["demonstrations"][0], "weight": 2.5}, now["demonstrations"][1]]
+    assert window.put(problem, demos) == {"version": 2}
+    assert on_disk(tmp_path)["constraints"] != rules  # nothing is written before it is saved
+    assert sorted(window.save()["files"]) == ["p.toml", "p.toml.bak", "p_demos.csv"]
+    read = read_problem(tmp_path / "p.toml")
+    assert list(read.rules) == ["dry"]
+    assert read.world.walls == frozenset({(2, 1)})
+    assert on_disk(tmp_path)["constraints"] == rules
+    assert on_disk(tmp_path)["studio"]["colours"] == {"key": "#E69F00"}
+    assert demo_weights(read.demos()) == [2.5, 1.0]
+    again = window_of(Desk.opened(tmp_path / "p.toml"), window.session.live_worker).get("document")
+    assert again["demonstrations"] == demos
+    assert again["problem"]["constraints"] == rules
+
+
+def test_comments_of_a_hand_are_kept_once(window, tmp_path):
+    before = (tmp_path / "p.toml").read_bytes()
+    window.save()
+    assert (tmp_path / "p.toml.bak").read_bytes() == before
+    assert "p.toml.bak" not in window.save()["files"]
+
+
+def test_two_windows_do_not_overwrite_each_other(window):
+    problem = window.get("document")["problem"]
+    assert window.put(changed(problem, constraints=[]), base=1) == {"version": 2}
+    refused = window.put(problem, base=1, status=409)
+    assert (refused["version"], refused["on_disk"]) == (2, False)
+    assert window.get("document")["problem"].get("constraints") == []
+
+
+def test_what_another_program_wrote_is_not_overwritten(window, tmp_path):
+    (tmp_path / "p.toml").write_text("format = 1\n")
+    assert window.save(409)["on_disk"] is True
+    window.save(force=True)
+    assert read_problem(tmp_path / "p.toml").world.n_states == 16
+
+
+def test_a_document_with_mistakes_is_kept_and_not_saved(window, tmp_path):
+    before = (tmp_path / "p.toml").read_bytes()
+    problem = window.get("document")["problem"]
+    window.put(changed(problem, constraints=[{"name": "a", "rule": "visit(key"}]))
+    assert "rule 1" in window.save(422)["error"]
+    window.put(changed(problem, studio={"learner": "guess"}))
+    assert "learner" in window.save(422)["error"]
+    off_the_grid = {"states": [[0, 0], [9, 9]], "actions": ["up"]}
+    window.put(problem, [off_the_grid])
+    assert "demonstration 1" in window.save(422)["error"]
+    assert (tmp_path / "p.toml").read_bytes() == before
+
+
+def test_a_document_without_demonstrations_names_none(window, tmp_path):
+    window.put(window.get("document")["problem"], [])
+    window.save()
+    assert "demonstrations" not in on_disk(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("tables", "words"),
+    [
+        ({"world": {"width": 10**9, "height": 10**9}}, "40,000 cells"),
+        ({"world": {"width": 201, "height": 200}}, "201 x 200"),
+        ({"world": {"horizon": 10**7}}, "horizon"),
+        ({"events": {f"e{k}": "at(1)" for k in range(300)}}, "200 events"),
+        ({"constraints": [{"name": str(k), "rule": "never(key)"} for k in range(300)]}, "200 rules"),
+        ({"constraints": [{"name": "long", "rule": "x" * 30_000}]}, "characters"),
+        ({"demonstrations": "../../etc/passwd"}, "names of files"),
+        ({"demonstrations": "/etc/passwd"}, "names of files"),
+        ({"reward": {"table": "../secret.csv"}}, "names of files"),
+        ({"world": {"kind": "graphml", "file": "/etc/passwd"}}, "names of files"),
+        ({"world": {"kind": "table"}}, "kind of the world"),
+    ],
+)
+def test_what_is_too_large_or_elsewhere_is_refused_before_it_is_read(window, tables, words):
+    assert words in window.put(changed(window.get("document")["problem"], **tables), status=422)["error"]
+    assert window.get("document")["version"] == 1
+
+
+@pytest.mark.parametrize(
+    "demonstrations",
+    [
+        [3],
+        [{"states": [[0, 0]]}],
+        [{"states": [[0, 0]], "actions": ["up"]}],
+        [{"states": [[0, 0]], "actions": [], "weight": -1}],
+        [{"states": [[0, 0]], "actions": [], "weight": True}],
+        [{"states": [], "actions": []}] * 10_001,
+    ],
+)
+def test_what_is_no_list_of_demonstrations_is_refused(window, demonstrations):
+    window.put(window.get("document")["problem"], demonstrations, status=422)
+
+
+def test_files_outside_of_the_folder_are_not_opened(window, tmp_path):
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    text = (tmp_path / "p.toml").read_text().replace('"p_demos.csv"', '"../p_demos.csv"')
+    (inner / "p.toml").write_text(text)
+    with pytest.raises(xm.XmenError, match="outside the folder"):
+        Desk.opened(inner / "p.toml")
+    (inner / "p_demos.csv").symlink_to(tmp_path / "p_demos.csv")
+    (inner / "p.toml").write_text((tmp_path / "p.toml").read_text())
+    with pytest.raises(xm.XmenError, match="outside the folder"):
+        Desk.opened(inner / "p.toml")
+
+
+def test_csv_in_and_out(window):
+    demos = window.get("document")["demonstrations"]
+    demos[0]["weight"] = 3.0
+    text = window.ask("POST", "csv/write", {"demonstrations": demos})["text"]
+    assert window.ask("POST", "csv/read", {"text": text})["demonstrations"] == demos
+    words = "trip,x,y,who\n1,0,0,ann\n1,0,1,ann\n"
+    (found,) = window.ask("POST", "csv/read", {"text": words})["demonstrations"]
+    assert found == {"states": [[0, 0], [0, 1]], "actions": ["up"], "weight": 1.0, "about": {"who": "ann"}}
+    refused = window.ask("POST", "csv/read", {"text": "demo,step,state,action\n0,0,a,0\n"}, 422)["error"]
+    assert refused.startswith("demonstrations.csv")
+
+
+@pytest.mark.parametrize("demo", [False, True])
+def test_something_to_start_from_is_a_file_once_it_is_saved(tmp_path, monkeypatch, worker, demo):
+    monkeypatch.chdir(tmp_path)
+    window = window_of(open_desk(None, demo), worker)
+    assert window.get("document")["saved_version"] is None
+    assert list(tmp_path.iterdir()) == []
+    window.save()
+    again = window_of(open_desk(None, demo), worker)
+    assert again.get("document")["problem"] == window.get("document")["problem"]
+    assert again.get("document")["saved_version"] == 1
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_the_demo_is_the_map_and_the_rules_of_the_paper(tmp_path, monkeypatch):
+    from xmen.experiments.grid_maps import MEMORY
+
+    monkeypatch.chdir(tmp_path)
+    desk = open_desk(None, demo=True)
+    desk.save()
+    problem = read_problem(tmp_path / "memory.toml")
+    ours, theirs = problem.distribution(), xm.distribution(MEMORY.world, MEMORY.rules, None)
+    assert np.isclose(ours.log_partition(), theirs.log_partition())
+    assert {name: set(event.states) for name, event in problem.events.items()} == {
+        name: {MEMORY.world.state(cell) for cell in cells} for name, cells in MEMORY.symbols.items()
+    }
+    assert all(rule.accepts(demo) for demo in problem.demos() for rule in MEMORY.rules)
+
+
+def test_a_graph_is_shown_on_its_coordinates(tmp_path, worker):
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.DiGraph()
+    for name, x, y in (("a", 0.0, 0.0), ("b", 2.0, 0.0), ("c", 2.0, 1.0)):
+        graph.add_node(name, x=x, y=y)
+    graph.add_edges_from([("a", "b"), ("b", "c"), ("c", "b")], length=1.0)
+    networkx.write_graphml(graph, tmp_path / "roads.graphml")
+    window = window_of(open_desk(tmp_path / "roads.graphml", demo=False), worker)
+    found = window.get("document")
+    assert found["problem"]["world"] == {
+        "kind": "graphml",
+        "file": "roads.graphml",
+        "source": "a",
+        "target": "c",
+        "horizon": 4,
+    }
+    assert found["layout"]["states"] == [
+        {"name": "a", "x": 0.0, "y": 0.0},
+        {"name": "b", "x": 1.0, "y": 0.0},
+        {"name": "c", "x": 1.0, "y": 0.5},
+    ]
+    assert found["layout"]["edges"][0] == [0, 0, 1, 1.0]
+    rules = [{"name": "m", "rule": "visit(middle)"}]
+    window.put(
+        changed(found["problem"], events={"middle": {"nodes": ["b"]}}, constraints=rules),
+        [{"states": ["a", "b", "c"], "actions": [0, 0]}],
+    )
+    checked = window.check()
+    assert (checked["errors"], checked["feasible"], checked["trajectories"]["valid"]) == ([], True, 1)
+    assert checked["demonstrations"] == [{"valid": True, "broken": []}]
+    assert {"name": "length", "sentence": "length of the edge"} in checked["features"]
+    window.save()
+    assert len(read_problem(tmp_path / "roads.toml").demos()) == 1

@@ -1,0 +1,209 @@
+"""Jobs do what the library does, in a process that can be ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import xmen as xm
+from studio.problems import changed
+from xmen.problem import read_problem
+
+
+def wait_for(condition) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.fixture
+def learned(window):
+    """All demonstrations, one of them twice as heavy, and MaxEnt beside it."""
+    document = window.get("document")
+    document["demonstrations"][0]["weight"] = 2.0
+    window.put(changed(document["problem"], studio={"held_out": 0.0}), document["demonstrations"])
+    return window.job("learn", compare=True)
+
+
+def test_learning_is_that_of_the_library(window, learned, tmp_path):
+    problem = read_problem(tmp_path / "p.toml")
+    demos, weights = problem.demos(), [2.0, *[1.0] * 19]
+    model = xm.XMEN(problem.world, problem.constraint, problem.reward.features, l2=0.1).fit(demos, weights)
+    one, other = learned["model"], learned["compare"]
+    assert [row["feature"] for row in one["weights"]] == ["steps", "mud"]
+    assert [row["weight"] for row in one["weights"]] == pytest.approx(model.weights_.tolist(), abs=1e-6)
+    assert [row["error"] for row in one["weights"]] == pytest.approx(model.standard_errors_.tolist(), rel=1e-4)
+    assert one["log_likelihood"] == pytest.approx(model.score(demos, weights))
+    assert one["visits"] == pytest.approx(model.distribution().state_visits().tolist(), abs=1e-6)
+    assert len(one["records"]) == one["iterations"] > 1
+    assert (one["valid"], one["held_out"], learned["left_out"]) == (1.0, None, [])
+    maxent = xm.MaxEntIRL(problem.world, problem.reward.features, l2=0.1).fit(demos, weights)
+    assert [row["weight"] for row in other["weights"]] == pytest.approx(maxent.weights_.tolist(), abs=1e-6)
+    free = maxent.distribution()
+    kept = [tau for tau in free.sample(4000, seed=0) if problem.constraint.accepts(tau)]
+    assert other["valid"] == pytest.approx(len(kept) / 4000, abs=0.04)  # five standard errors
+
+
+def test_invalid_demonstrations_are_left_out_and_some_are_held_out(window):
+    document = window.get("document")
+    broken = {"states": [[0, 0], [0, 1]], "actions": ["up"]}
+    window.put(document["problem"], [broken, *document["demonstrations"]])
+    found = window.job("learn")
+    assert found["left_out"] == [0]
+    assert found["compare"] is None
+    assert (found["model"]["demonstrations"], found["model"]["held_out"]["demonstrations"]) == (15, 5)
+    window.put(document["problem"], [broken])
+    failed = window.ask("POST", "jobs", {"kind": "learn", "wait": 5})
+    assert failed["state"] == "failed"
+    assert "no demonstration that keeps all rules" in failed["error"]["error"]
+
+
+def test_what_was_learned_generates_under_further_rules_without_learning_again(window, learned, tmp_path):
+    problem = read_problem(tmp_path / "p.toml")
+    weights = [row["weight"] for row in learned["model"]["weights"]]
+    also = xm.parse_constraint("never(mud)", problem.events)
+    d = problem.distribution(also).with_reward(problem.reward.features @ weights)
+    drawn = window.job("generate", n=30, seed=1, also=["never(mud)"], **{"from": "model"})["trajectories"]
+    assert len(drawn) == 30
+    for one in drawn:
+        states = [problem.world.state(tuple(cell)) for cell in one["states"]]
+        tau = xm.Trajectory(states, [problem.world.moves.index(move) for move in one["actions"]])
+        assert one["valid"]
+        assert also.accepts(tau)
+        assert one["log_prob"] == pytest.approx(d.log_prob(tau), abs=1e-5)
+    assert drawn == window.job("generate", n=30, seed=1, also=["never(mud)"], **{"from": "model"})["trajectories"]
+    best = window.job("generate", best=3, **{"from": "model"})
+    logs = [one["log_prob"] for one in best["trajectories"]]
+    assert best["best"]
+    assert logs == sorted(logs, reverse=True)
+    others = window.job("generate", n=60, seed=0, **{"from": "compare"})["trajectories"]
+    assert {one["valid"] for one in others} == {True, False}
+    assert all(one["broken"] for one in others if not one["valid"])
+
+
+def test_before_anything_was_learned_only_the_problem_itself_generates(window):
+    refused = window.ask("POST", "jobs", {"kind": "generate", "from": "model"}, 422)
+    assert "learn first" in refused["error"]
+    assert len(window.job("generate", n=5)["trajectories"]) == 5
+
+
+def test_a_model_goes_on_in_the_world_for_which_it_was_learned(window, learned):
+    window.put(changed(window.get("document")["problem"], world={"width": 5, "goal": [4, 3]}))
+    drawn = window.job("generate", n=5, **{"from": "model"})["trajectories"]
+    assert {tuple(one["states"][-1]) for one in drawn} == {(3, 3)}
+
+
+def test_found_rules_can_be_taken_over(window):
+    document = window.get("document")
+    window.put(changed(document["problem"], constraints=[], reward={"features": ["steps"]}))
+    found = window.job("find")
+    assert found["candidates"] > 5
+    texts = [one["rule"] for one in found["rules"]]
+    assert any("key" in text for text in texts)
+    assert all(one["gain"] > 0 and one["kept"] == 1.0 for one in found["rules"])
+    taken = [{"name": text, "rule": text} for text in texts]
+    window.put(changed(window.get("document")["problem"], constraints=taken))
+    checked = window.check()
+    assert checked["errors"] == []
+    assert all(one["valid"] for one in checked["demonstrations"])
+
+
+def test_policies_promise_what_the_library_promises_and_episodes_can_be_stepped_through(window, tmp_path):
+    document = window.get("document")
+    world = {"slip": 0.2, "walls": None, "horizon": 12}
+    rules = [{"name": "no mud", "rule": "never(mud)"}]
+    window.put(changed(document["problem"], world=world, constraints=rules, settings={"validity": "best"}))
+    window.save()
+    problem = read_problem(tmp_path / "p.toml")
+    found = {one["promise"]: one for one in window.job("policy", p=0.3)["policies"]}
+    assert found["sure"]["validity"] is None
+    assert "no mud" in found["sure"]["message"]
+    for promise in ("best", 0.3):
+        policy = problem.plan(validity=promise)
+        assert found[promise]["validity"] == pytest.approx(policy.validity)
+        assert found[promise]["reward"] == pytest.approx(policy.expected_reward())
+
+    begin = window.job("step", promise="best", states=[], actions=[])
+    assert begin["starts"] == [{"state": [0, 0], "probability": 1.0}]
+    assert begin["chance"] == pytest.approx(found["best"]["validity"])
+    states, actions, rng = [[0, 0]], [], np.random.default_rng(0)
+    while True:
+        now = window.job("step", promise="best", states=states, actions=actions)
+        if now["ended"]:
+            break
+        assert sum(one["probability"] for one in now["choices"]) == pytest.approx(1.0)
+        taken = now["choices"][int(np.argmax([one["probability"] for one in now["choices"]]))]
+        chances = [one["probability"] for one in taken["outcomes"]]
+        assert sum(chances) == pytest.approx(1.0)
+        actions.append(taken["action"])
+        states.append(taken["outcomes"][int(rng.integers(len(chances)))]["state"])  # as the user chooses
+    moves = [problem.world.moves.index(move) for move in actions]
+    tau = xm.Trajectory([problem.world.state(tuple(cell)) for cell in states], moves)
+    kept = problem.world.problem(tau) is None and problem.constraint.accepts(tau)
+    assert now["kept"] is kept
+    assert now["chance"] == float(kept)
+
+
+def test_cancelling_ends_the_process_and_the_next_job_is_done(window):
+    document = window.get("document")
+    window.put(changed(document["problem"], studio={"method": "paper(n_samples=64)", "max_iter": 1_000_000}))
+    job = window.ask("POST", "jobs", {"kind": "learn"}, 202)["job"]
+    wait_for(lambda: window.get(f"jobs/{job}")["records"])
+    pid = window.session.jobs_worker.pid
+    busy = window.ask("POST", "jobs", {"kind": "find"}, 409)
+    assert (busy["job"], busy["kind"]) == (job, "learn")
+    assert lives(pid)
+    assert window.ask("DELETE", f"jobs/{job}")["state"] == "cancelled"
+    wait_for(lambda: not lives(pid))
+    assert window.get(f"jobs/{job}")["state"] == "cancelled"
+    window.put(document["problem"])
+    assert len(window.job("generate", n=2)["trajectories"]) == 2
+    assert window.get("jobs")["jobs"][-1]["kind"] == "generate"
+    assert window.ask("DELETE", "jobs/j99", status=404)["kind"] == "NoJob"
+
+
+def test_a_worker_that_dies_is_replaced(window):
+    document = window.get("document")
+    window.put(changed(document["problem"], studio={"method": "paper", "max_iter": 1_000_000}))
+    job = window.ask("POST", "jobs", {"kind": "learn"}, 202)["job"]
+    wait_for(lambda: window.get(f"jobs/{job}")["records"])
+    os.kill(window.session.jobs_worker.pid, 9)
+    wait_for(lambda: window.get(f"jobs/{job}")["state"] == "failed")
+    assert "died" in window.get(f"jobs/{job}")["error"]["error"]
+    window.put(document["problem"])
+    assert len(window.job("generate", n=2)["trajectories"]) == 2
+
+
+@pytest.mark.parametrize("features", [["steps", "mud", "move up"], []])
+def test_the_python_that_is_shown_does_the_same(window, tmp_path, features):
+    document = window.get("document")
+    document["demonstrations"][1]["weight"] = 3.0
+    tables = {"reward": {"features": features}, "studio": {"held_out": 0.0, "l2": 0.05}}
+    window.put(changed(document["problem"], **tables), document["demonstrations"])
+    assert window.get("python")["saved"] is False
+    window.save()
+    shown = window.get("python")
+    assert shown["saved"] is True
+    assert len(shown["text"].strip().splitlines()) <= 10
+    # What it prints is rounded; the same names say it exactly.
+    script = shown["text"] + "print(list(map(float, model.weights_)))\n"
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.strip().splitlines()
+    learned = [row["weight"] for row in window.job("learn")["model"]["weights"]]
+    assert eval(lines[-1]) == pytest.approx(learned, abs=1e-5)
+    assert sum(line.startswith("Trajectory") for line in lines) == 5
