@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,15 @@ class Process:
 
     def __call__(self, rng: np.random.Generator, attempt: int) -> int:
         return os.getpid()
+
+
+@dataclass(frozen=True)
+class Thread:
+    """The thread the job ran in, after a wait in which others can begin."""
+
+    def __call__(self, rng: np.random.Generator, attempt: int) -> int:
+        time.sleep(0.01)
+        return threading.get_ident()
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 from pathlib import Path
 
 import joblib
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from sampling.exact_hash import BatchedRows, LinearWeight
-from sampling.jobs_by_hand import AlwaysDie, DieOnce, Draw, ImpatientRows, Process, SlowAtFirst
+from sampling.jobs_by_hand import AlwaysDie, DieOnce, Draw, ImpatientRows, Process, SlowAtFirst, Thread
 from xmen.errors import XmenError
 from xmen.sampling import (
     CellPlan,
@@ -153,3 +154,13 @@ def test_other_errors_are_raised_as_they_are() -> None:
 
     with pytest.raises(ZeroDivisionError, match="not ours"):
         run_jobs(broken, seeds(3))
+
+
+def test_jobs_that_wait_run_in_threads_unless_somebody_asks_for_something(monkeypatch):
+    monkeypatch.setattr(joblib, "cpu_count", lambda: 3)
+    waiting = [run_jobs(Thread(), seeds(12), waiting=True), run_jobs(Thread(), seeds(12))]
+    assert len(set(waiting[0])) > 1
+    assert set(waiting[1]) == {threading.get_ident()}
+    with joblib.parallel_config(n_jobs=1):
+        assert set(run_jobs(Thread(), seeds(12), waiting=True)) == {threading.get_ident()}
+    assert run_jobs(Draw(), seeds(20), waiting=True) == run_jobs(Draw(), seeds(20))

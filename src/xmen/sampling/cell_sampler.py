@@ -31,7 +31,7 @@ from xmen.oracles.formula import Bits, Parities
 from xmen.sampling.bounds import cantelli, require_delta
 from xmen.sampling.jobs import Progress, run_jobs, spawn
 from xmen.sampling.partition import PartitionBound
-from xmen.sampling.space import CELL_OVERHEAD, Floats, Info, Space, growing_reads, pick, read_cell
+from xmen.sampling.space import CELL_OVERHEAD, Floats, Info, Space, growing_reads, pick, read_cell, waits
 
 _SMALLEST_CELL, _LARGEST_CELL = 0.25, 65_536.0
 
@@ -160,7 +160,8 @@ def sample_cells(
         weights = np.exp(log_weights - log_weights.max())
         drawn = rows[rng.choice(len(rows), size=n, p=weights / weights.sum())]
         return drawn, Info(1, len(rows), space.oracle.n_queries - queries)
-    results = run_jobs(_Draw(space, plan), spawn(rng, n), n_jobs=n_jobs, progress=progress)
+    waiting = waits(space.oracle)
+    results = run_jobs(_Draw(space, plan), spawn(rng, n), n_jobs=n_jobs, progress=progress, waiting=waiting)
     rows = np.array([row for row, _ in results], dtype=np.bool_).reshape(n, space.n_hash)
     return rows, sum((info for _, info in results), Info())
 

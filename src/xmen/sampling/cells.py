@@ -31,7 +31,7 @@ from scipy.special import stdtrit
 from xmen.errors import EngineError
 from xmen.oracles.formula import Bits, Parities
 from xmen.sampling.jobs import Progress, UnfinishedError, run_jobs, spawn
-from xmen.sampling.space import Floats, Info, Space, read_cell
+from xmen.sampling.space import Floats, Info, Space, read_cell, waits
 
 Function: TypeAlias = Callable[[Bits], Floats]
 
@@ -110,7 +110,7 @@ def read_sums(
         raise EngineError(f"an estimate needs m >= 0 parities and at least 2 cells, not m = {m} and {n_cells} cells")
     job, seeds = _SumCell(space, m, function), spawn(rng, n_cells if m > 0 else 1)
     try:
-        return run_jobs(job, seeds, n_jobs=n_jobs, progress=progress)
+        return run_jobs(job, seeds, n_jobs=n_jobs, progress=progress, waiting=waits(space.oracle))
     except UnfinishedError as error:
         message = f"{error}{_so_far(list(error.finished.values()), m)}"
         raise UnfinishedError(message, error.finished, error.n_asked) from error

@@ -1,7 +1,8 @@
 """Independent jobs on any number of processes: the same seeds give the same results everywhere.
 
-Tasks go through joblib, so a user's `joblib.parallel_config` moves them to loky, Dask or Ray. Each job gets its own
-generator from its own SeedSequence, whoever runs it.
+Tasks go through joblib, so a user's `joblib.parallel_config` moves them to loky, Dask or Ray. Where nobody has asked
+for anything, jobs that only wait for a solver in another process run in a thread per processor, up to eight. Each job
+gets its own generator from its own SeedSequence, whoever runs it.
 
 A job that meets a time limit is *never dropped*: hard cells are not like other cells, and estimates without them, or
 with another matrix in their place, would be biased. It is run again from the same seed, so on the same matrix, with a
@@ -14,10 +15,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import joblib
 import numpy as np
+from joblib.parallel import get_active_backend
 
 from xmen.errors import OracleTimeoutError, XmenError
 
@@ -28,6 +30,7 @@ Progress: TypeAlias = Callable[[int, int], None]  # jobs done, jobs in all
 ATTEMPTS = 4  # of a job that times out: 1, 2, 4 and 8 times the limit
 DEATHS = 3  # of workers that a job was alone on, before it is given up
 _spawning = threading.Lock()
+_MOST_THREADS = 8  # each with a solver's process, of about 100 MB
 _LARGEST_CHUNK = 32  # jobs per joblib call: the call costs about as much as one listed cell
 
 
@@ -57,8 +60,11 @@ def run_jobs(
     n_jobs: int | None = None,
     progress: Progress | None = None,
     attempts: int = ATTEMPTS,
+    waiting: bool = False,
 ) -> list[T]:
     """One result per seed, in order. n_jobs=None: what `joblib.parallel_config` says, else one process.
+
+    `waiting`: these jobs do little but wait for processes of their own, so that one process can run several.
 
     Raises UnfinishedError, with the results of all jobs that were finished, when a job keeps meeting its time limit
     or keeps killing its worker. Any other error of a job is raised as it is.
@@ -67,11 +73,12 @@ def run_jobs(
     late: dict[int, str] = {}
     deaths: Counter[int] = Counter()  # of workers that had no other job at the time
     n_lost_pools = 0
+    workers = _workers(n_jobs, waiting)
 
     def run(todo: list[int], largest_chunk: int) -> bool:
         """Runs jobs and keeps what they give; false when a worker died on the way."""
         try:
-            for index, outcome in _run(job, seeds, todo, n_jobs, attempts, largest_chunk):
+            for index, outcome in _run(job, seeds, todo, workers, attempts, largest_chunk):
                 if isinstance(outcome, _Late):
                     late[index] = outcome.reason
                 else:
@@ -124,17 +131,17 @@ def _run(
     job: Job[T],
     seeds: Sequence[np.random.SeedSequence],
     todo: list[int],
-    n_jobs: int | None,
+    workers: dict[str, Any],
     attempts: int,
     largest: int,
 ) -> Iterator[tuple[int, T | _Late]]:
     """The outcomes of the jobs in `todo`, each as soon as it is there."""
     # Small enough that every worker gets several chunks, and that progress shows.
-    chunk = max(1, min(largest, len(todo) // (8 * max(1, joblib.effective_n_jobs(n_jobs)))))
+    chunk = max(1, min(largest, len(todo) // (8 * max(1, joblib.effective_n_jobs(workers["n_jobs"])))))
     try:
-        parallel = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+        parallel = joblib.Parallel(**workers, return_as="generator_unordered", batch_size=1)
     except ValueError:  # a backend without streaming, such as plain multiprocessing: all results at the end
-        parallel = joblib.Parallel(n_jobs=n_jobs, batch_size=1)
+        parallel = joblib.Parallel(**workers, batch_size=1)
     calls = (
         joblib.delayed(_run_chunk)(job, [(i, seeds[i]) for i in todo[start : start + chunk]], attempts)
         for start in range(0, len(todo), chunk)
@@ -142,6 +149,14 @@ def _run(
     chunks: Iterable[list[tuple[int, T | _Late]]] = parallel(calls)
     for outcomes in chunks:
         yield from outcomes
+
+
+def _workers(n_jobs: int | None, waiting: bool) -> dict[str, Any]:
+    """What to ask joblib for: threads for jobs that wait, where neither the call nor a `parallel_config` says more."""
+    backend, configured = get_active_backend()
+    if waiting and n_jobs is None and configured is None and not backend.nesting_level:
+        return {"n_jobs": min(joblib.cpu_count(), _MOST_THREADS), "backend": "threading"}
+    return {"n_jobs": n_jobs}
 
 
 def _what_is_missing(finished: dict[int, T], late: dict[int, str], n_asked: int, attempts: int) -> str:

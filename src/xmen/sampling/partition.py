@@ -16,7 +16,7 @@ from xmen.oracles.formula import Parities
 from xmen.sampling.bounds import best_grouping, interval_of_mean, require_probability
 from xmen.sampling.cells import read_sums
 from xmen.sampling.jobs import Progress, run_jobs, spawn
-from xmen.sampling.space import Info, Space, growing_reads
+from xmen.sampling.space import Info, Space, growing_reads, waits
 
 MAX_POINTS = 50_000  # in one cell of the search; weights that need more are too unequal for plain cells
 _PROBES = 5
@@ -59,7 +59,9 @@ def choose_parities(
     m, info = min(max(start, 0), space.n_hash + 1), Info()
     while True:
         probe = _Probe(space, m, _CEILING * cell_size, max_points)
-        results = run_jobs(probe, spawn(rng, _PROBES if m > 0 else 1), n_jobs=n_jobs, progress=progress)
+        results = run_jobs(
+            probe, spawn(rng, _PROBES if m > 0 else 1), n_jobs=n_jobs, progress=progress, waiting=waits(space.oracle)
+        )
         info = sum((spent for _, spent in results), info)
         size = float(np.median([size for size, _ in results]))
         if m == 0 and size <= cell_size:

@@ -45,7 +45,7 @@ from xmen.oracles.protocol import Oracle
 from xmen.sampling.embedding import Embedding
 from xmen.sampling.jobs import Progress, run_jobs, spawn
 from xmen.sampling.paws_plan import PawsPlan
-from xmen.sampling.space import Floats, Info, patient, pick, read_cell
+from xmen.sampling.space import Floats, Info, patient, pick, read_cell, waits
 
 _LONGEST_STEP = 4  # further jumps could land on far too many parities, where solvers suffer
 
@@ -143,7 +143,8 @@ def sample_paws(
         drawn = rows[rng.integers(len(rows), size=n)]
         return embedding.project(drawn), Info(1, len(rows), oracle.n_queries - queries)
     n_parities = k + plan.extra
-    results = run_jobs(_Draw(embedding, plan, n_parities, spared), spawn(rng, n), n_jobs=n_jobs, progress=progress)
+    job, waiting = _Draw(embedding, plan, n_parities, spared), waits(embedding.oracle)
+    results = run_jobs(job, spawn(rng, n), n_jobs=n_jobs, progress=progress, waiting=waiting)
     rows = np.array([row for row, _ in results], dtype=np.bool_).reshape(n, embedding.oracle.formula.n_hash)
     return embedding.project(rows), sum((info for _, info in results), Info())
 
@@ -198,11 +199,11 @@ def _test_level(
     progress: Progress | None,
 ) -> tuple[bool, Info]:
     """Whether the median of T cells has fewer than P points; a unanimous first half decides it."""
-    job = _Count(embedding.oracle, k, plan.pivot)
+    job, waiting = _Count(embedding.oracle, k, plan.pivot), waits(embedding.oracle)
     seeds = spawn(rng, plan.n_repeats if k > 0 else 1)  # without parities all cells are the same
     majority = len(seeds) // 2 + 1
-    votes = run_jobs(job, seeds[:majority], n_jobs=n_jobs, progress=progress)
+    votes = run_jobs(job, seeds[:majority], n_jobs=n_jobs, progress=progress, waiting=waiting)
     if len({small for small, _ in votes}) > 1:
-        votes += run_jobs(job, seeds[majority:], n_jobs=n_jobs, progress=progress)
+        votes += run_jobs(job, seeds[majority:], n_jobs=n_jobs, progress=progress, waiting=waiting)
     small = sum(vote for vote, _ in votes) >= majority
     return small, sum((info for _, info in votes), Info())

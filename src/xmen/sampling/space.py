@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from xmen.errors import EngineError
 from xmen.oracles.formula import Bits, Parities
+from xmen.oracles.killable import KillableOracle
 from xmen.oracles.protocol import Oracle
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -67,6 +68,11 @@ class Space:
     def patient(self, attempt: int) -> Space:
         """The same space with a fresh oracle and more time; see the function `patient`."""
         return replace(self, oracle=patient(self.oracle, attempt))
+
+
+def waits(oracle: Oracle) -> bool:
+    """Whether this process only waits while the oracle thinks, in a process of its own."""
+    return isinstance(oracle, KillableOracle)
 
 
 def patient(oracle: Oracle, attempt: int) -> Oracle:
