@@ -10,7 +10,7 @@ import xmen as xm
 from reference import exact_distribution
 from xmen.methods.cells import Cells
 from xmen.methods.demonstrations import gather
-from xmen.methods.draws import DrawnLoss
+from xmen.methods.drawn_loss import DrawnLoss
 from xmen.methods.runs import FitSettings, Task
 from xmen.rewards.features import read_features
 

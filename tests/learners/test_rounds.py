@@ -15,7 +15,8 @@ from xmen.errors import OracleError
 from xmen.learners.xmen import XMEN
 from xmen.methods.cell_draws import CellReader
 from xmen.methods.demonstrations import gather
-from xmen.methods.draws import DrawnLoss, Draws
+from xmen.methods.drawn_loss import DrawnLoss
+from xmen.methods.draws import Draws
 from xmen.methods.judge import Metric, judge, largest_decrement
 from xmen.methods.objective import Objective
 from xmen.methods.reject_draws import RejectSource

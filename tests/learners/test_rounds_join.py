@@ -8,7 +8,7 @@ import xmen as xm
 from learners.tasks import grid_task
 from xmen.methods.cell_draws import CellReader
 from xmen.methods.demonstrations import gather
-from xmen.methods.draws import DrawnLoss
+from xmen.methods.drawn_loss import DrawnLoss
 from xmen.rewards.features import DenseFeatures
 
 

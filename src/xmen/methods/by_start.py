@@ -13,7 +13,7 @@ import numpy as np
 from xmen.engines.choose import Chooser
 from xmen.engines.reject import RejectDistribution
 from xmen.engines.xor import XorDistribution
-from xmen.methods.draws import DrawnLoss
+from xmen.methods.drawn_loss import DrawnLoss
 from xmen.methods.rounds import RoundsRun
 from xmen.methods.runs import FitSettings, Task
 from xmen.methods.sources import Batch, Plan, Source

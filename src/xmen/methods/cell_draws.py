@@ -26,7 +26,7 @@ from xmen.product.best import score_range
 from xmen.product.inference import pass_messages
 from xmen.rewards import Floats
 from xmen.sampling import Info, Space, UnfinishedError, UniformWeight, choose_parities, run_jobs, spawn
-from xmen.sampling.space import read_cell
+from xmen.sampling.space import read_cell, waits
 from xmen.worlds.edge_weights import EdgeWeights
 from xmen.worlds.walks import Walks
 
@@ -74,7 +74,7 @@ class CellReader:
         """n_cells whole cells of m parities, 1 of none; `table` is that of a `tilted` space, None for the plain one."""
         task, seeds = _ReadCell(space, m), spawn(rng, n_cells if m > 0 else 1)
         try:
-            found = dict(enumerate(run_jobs(task, seeds)))
+            found = dict(enumerate(run_jobs(task, seeds, waiting=waits(space.oracle))))
         except UnfinishedError as error:  # workers died
             found = error.finished
         cells = [cell for cell in found.values() if cell.rows is not None]
@@ -95,15 +95,19 @@ class CellReader:
         rows = rows[fresh]
         walks = self.hashed.decoder.decode(rows[:, :width])
         dynamics = EdgeWeights.of(self.world)
-        measure = np.full(len(rows), m * math.log(2.0) - math.log(n_cells))
-        if table is not None and len(rows):
-            # The weight of a copy is that of its trajectory over the number of copies.
-            measure += space.log_weight(rows) - walks.scores(EdgeWeights.of(self.world, table, self.discount))
+        base = m * math.log(2.0) - math.log(n_cells)
+        measure, of_known = np.full(len(rows), base), np.full(len(self.known_walks), base)
+        if table is not None:
+            weights = EdgeWeights.of(self.world, table, self.discount)
+            # The weight of a copy is that of its trajectory over the number of copies; of known ones it is not read.
+            of_known += space.log_max - 0.5 * math.log(2.0) - self.known_walks.scores(weights)
+            if len(rows):
+                measure += space.log_weight(rows) - walks.scores(weights)
         both = (self.known_walks, walks)
         n_known, n = len(self.known_walks), len(self.known_walks) + len(rows)
         return Draws(
             csr_matrix(vstack([each.visit_rows(self.discount) for each in both])),
-            np.concatenate([np.zeros(n_known), measure]),
+            np.concatenate([of_known, measure]),
             np.concatenate([each.scores(dynamics) for each in both]),
             np.arange(n) < n_known,
             np.zeros(n, dtype=np.int64),

@@ -14,7 +14,7 @@ import numpy as np
 
 from xmen.engines.settings import DEFAULT_CELL_SIZE
 from xmen.methods.cell_draws import CellReader
-from xmen.methods.draws import DrawnLoss
+from xmen.methods.drawn_loss import DrawnLoss
 from xmen.methods.sources import Batch, Plan
 from xmen.rewards import Floats
 from xmen.rewards.features import Features
@@ -27,6 +27,7 @@ COPY = 0.9  # of a draw's worth is what a copy has: weights per copy differ by u
 HALF_A_BUCKET = 0.5  # bits: weights per copy lie between the largest and half of it
 LEAST_GAIN = 2.0
 GOOD_ENOUGH = 0.5  # effective solutions per plain solution, above which nothing else is tried
+MOST_MORE = 16.0  # times as many solutions as there are, in one round
 WORK = 3.0  # the power of the number of variables that a solution costs
 
 
@@ -66,7 +67,9 @@ class CellSource:
             if of_copy / self._work(space) > best:
                 best, tilt, worth = of_copy / self._work(space), share, of_copy
                 log2_count = (log_sum(logs + copies) - space.log_max) / math.log(2.0) + HALF_A_BUCKET
-        return self._sized(log2_plain, log2_count, effective / worth, tilt)
+        # A few draws that happen to have all the weight say little of what a draw is worth.
+        wanted = min(effective / worth, MOST_MORE * len(drawn))
+        return self._sized(log2_plain, log2_count, wanted, tilt)
 
     def _sized(self, log2_plain: float, log2_count: float, wanted: float, tilt: float) -> Plan:
         """The cells that hold about `wanted` of 2^log2_count solutions.

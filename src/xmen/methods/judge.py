@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtrc, chndtrinc
 
-from xmen.methods.draws import DrawnLoss, Spread
+from xmen.methods.drawn_loss import DrawnLoss, Spread
 from xmen.rewards import Floats
 
 LEVEL = 0.95  # of the bound
@@ -59,9 +59,9 @@ class Metric:
         self.root = vectors[:, kept] / np.sqrt(values[kept])
 
     def vector(self, gradient: Floats) -> Floats:
-        """y with y . y = g^T H^+ g."""
+        """y with y . y = g^T H^+ g; of one gradient (d,), or of several as rows (n, d)."""
         scaled = gradient / self.scale
-        whitened: Floats = scaled * self.root if self.root.ndim == 1 else self.root.T @ scaled
+        whitened: Floats = scaled * self.root if self.root.ndim == 1 else scaled @ self.root
         return whitened
 
     def matrix(self, noise: Floats) -> Floats:

@@ -12,7 +12,8 @@ import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from xmen.engines.reject import RejectDistribution
-from xmen.methods.draws import DrawnLoss, Draws
+from xmen.methods.drawn_loss import DrawnLoss
+from xmen.methods.draws import Draws
 from xmen.methods.sources import Batch, Plan
 from xmen.rewards import Floats
 from xmen.rewards.features import Features

@@ -3,8 +3,8 @@
 Draws serve every theta (`draws`), so that fresh ones for every step would be waste. A round's draws first *judge* the
 weights at hand, which were not fitted to them, and end the fit when the gradient is within its noise and the distance
 from the optimum is within `tol` nats. Else they join the others, and L-BFGS finds the minimum over all of them: a
-convex, deterministic problem without a step size. It goes only as far as enough draws carry the weight: beyond, the
-minimum would be an accident of theirs, and the next round draws from where it came to.
+convex, deterministic problem without a step size. It goes only as far as the draws can be trusted (`descent`), and the
+next round draws from where it came to.
 
 How many draws the next round needs follows from the distance that their number lets expect, tr(H^+ V) / 2, which falls
 as one over their number. Where they come from, and how, is the source's business (`sources`).
@@ -19,10 +19,12 @@ import numpy as np
 
 from xmen.engines.reject import RejectDistribution
 from xmen.engines.xor import XorDistribution
-from xmen.methods.draws import ALL, DrawnLoss, Draws
+from xmen.methods.descent import Descent
+from xmen.methods.doubt import doubts
+from xmen.methods.drawn_loss import ALL, DrawnLoss
+from xmen.methods.draws import Draws
 from xmen.methods.identify import warn_undetermined
 from xmen.methods.judge import Judgement, Metric, expected_distance, judge
-from xmen.methods.lbfgs import Lbfgs
 from xmen.methods.runs import FitSettings, Outcome, Run, Task
 from xmen.methods.seeds import seed_sequence
 from xmen.methods.sources import Batch, Plan, Source
@@ -41,10 +43,6 @@ BELIEVED = 0.5  # of the distance that was judged is still expected after the ju
 HELPING = 0.01  # share of a batch in the estimate below which it is dropped
 SEEN_PER_FEATURE, LEAST_SEEN = 2.0, 50.0  # draws that have to carry the weight, wherever L-BFGS may go
 FIRST_PER_SEEN = 4.0  # times as many are drawn in the first round, from which it has to move away
-MOST_STEPS = 500  # of L-BFGS in a round
-FLAT_GRADIENT = 1e-7  # where L-BFGS ends, in units of the features' scale
-WAY_BACK = 0.5  # of the draws that carry the weight at the start of a descent
-HALVINGS = 10  # of a step of L-BFGS that goes too far
 PASSES = 1  # further minimisations per round, by shares at the weights that the one before has found
 ROUNDING = 1e-9  # nats: what an exact answer may be off
 
@@ -89,6 +87,7 @@ class RoundsRun(Run[RoundsState]):
         self.max_iter = settings.most_iterations(DEFAULT_MAX_ITER)
         self.features, self.demo_features = task.features, task.demo_features
         self.least_seen = max(SEEN_PER_FEATURE * self.features.d, LEAST_SEEN)
+        self.descent = Descent(self.features, self.least_seen)
 
     def start(self) -> RoundsState:
         first, zeros = self.settings.first_weights(self.features.d), np.zeros(self.features.d)
@@ -109,7 +108,8 @@ class RoundsRun(Run[RoundsState]):
         first, exact = not state.draws, not batch.draws.noise.any()
         judged = None if first or exact else self._judge(state, batch.draws)
         if judged is not None:
-            agreed = judged.enough and judged.within_noise and max(judged.distance, state.distance) <= self.tol
+            near = max(judged.distance, state.distance) <= self.tol
+            agreed = judged.enough and near and (judged.within_noise or judged.bound <= self.tol)
             if agreed or state.iteration >= self.max_iter:
                 ended = state._replace(finished=agreed, converged=agreed, distance=judged.distance, bound=judged.bound)
                 return ended, _entry(ended, judged, batch, spent)
@@ -144,14 +144,17 @@ class RoundsRun(Run[RoundsState]):
         # judged by sizes, the newest batch gets its share by number.
         loss.share_by_size(weights)
         loss.lift_newest()
-        weights, reached = self._descend(loss, weights)
+        loss.doubt(doubts(loss, weights))
+        restraint, weights = self.descent.restraint(loss, weights)
+        weights, reached = self.descent(loss.restrained(restraint), weights)
         for _ in range(PASSES):
             loss.share_by_size(weights)
             helping = loss.helping(HELPING)
             if not helping.all():
                 loss = self._loss(loss.draws.keeping(helping))
                 loss.share_by_size(weights)
-            weights, reached = self._descend(loss, weights)
+            loss.doubt(doubts(loss, weights))
+            weights, reached = self.descent(loss.restrained(restraint), weights)
         loss.share_by_size(weights)
         value, spread = loss(weights), loss.spread(weights)
         metric = Metric(spread.hessian, self.features.scale)
@@ -173,27 +176,6 @@ class RoundsRun(Run[RoundsState]):
         growth = min(max(expected / max(AIMED * self.tol, LEAST_TOL) - 1.0, judging), MOST_GROWTH)
         effective = growth * max(loss.seen(weights), self.least_seen)
         return state._replace(plan=self.source.next(state.plan, weights, loss, effective)), own
-
-    def _descend(self, loss: DrawnLoss, weights: Floats) -> tuple[Floats, bool]:
-        """L-BFGS, as far as enough draws carry the weight; whether that was all the way."""
-        optimiser = Lbfgs(loss, self.features.scale, self._reach, FLAT_GRADIENT)
-        state, exact = optimiser.start(weights), not loss.draws.noise.any()
-        # Where older draws had led too far, fresh ones find few that carry the weight: the way back has to be open.
-        least = min(self.least_seen, WAY_BACK * loss.seen(weights))
-        while not state.finished and state.iteration < MOST_STEPS:
-            before, state = state.weights, optimiser.step(state)
-            if exact or loss.seen(state.weights) >= least:
-                continue
-            step = state.weights - before
-            for _ in range(HALVINGS):
-                step = 0.5 * step
-                if loss.seen(before + step) >= least:
-                    return before + step, False
-            return before, False
-        return state.weights, True
-
-    def _reach(self, direction: Floats) -> float:
-        return float(np.abs(self.features.table(direction)).max(initial=0.0))
 
     def answer(self, state: RoundsState) -> Floats:
         return state.weights

@@ -6,7 +6,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from xmen.methods.draws import DrawnLoss, Draws
+from xmen.methods.drawn_loss import DrawnLoss
+from xmen.methods.draws import Draws
 from xmen.rewards import Floats
 from xmen.sampling import Info
 
