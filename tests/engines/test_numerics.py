@@ -10,7 +10,7 @@ import pytest
 from scipy.special import logsumexp
 
 import xmen as xm
-from xmen.product import layered
+from xmen.product import host_layers
 
 MOVES = ("up", "right", "down", "left", "stay")
 
@@ -77,7 +77,7 @@ def test_recomputed_layers_change_nothing(monkeypatch):
     for discount in (1.0, 0.95):
         whole = xm.distribution(world, None, reward, discount=discount)
         expected = whole.visits(), whole.sample(50, seed=2)
-        monkeypatch.setattr(layered, "MESSAGE_BYTES", 1000)
+        monkeypatch.setattr(host_layers, "MESSAGE_BYTES", 1000)
         sparse = xm.distribution(world, None, reward, discount=discount)
         np.testing.assert_allclose(sparse.visits(), expected[0], atol=1e-12)
         assert sparse.sample(50, seed=2) == expected[1]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import xmen as xm
-from xmen.product import layered
+from xmen.product import host_layers
 
 N_THREADS = 8
 
@@ -100,7 +100,7 @@ def questions(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_threads_get_the_answers_of_one_alone(kind, monkeypatch):
     if kind == "layers made again":
-        monkeypatch.setattr(layered, "MESSAGE_BYTES", 0)
+        monkeypatch.setattr(host_layers, "MESSAGE_BYTES", 0)
     asked = questions(kind)
     alone = [question(make(kind)) for question in asked]
     slow = kind in ("cryptominisat", "cadical", "listed")

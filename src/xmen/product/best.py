@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import NDArray
 
 from xmen.limits import require_horizon
 from xmen.product import sweeps
 from xmen.product.graph import Product
+from xmen.product.host_layers import HostLayers
+from xmen.product.layer_operations import LayerOperations
 from xmen.product.relaxed_search import best_completions
 from xmen.worlds.edge_weights import EdgeWeights, Floats
 from xmen.worlds.walks import Walks
 
 
-def best_walk(product: Product, weights: EdgeWeights) -> tuple[float, Walks]:
-    """The largest log-weight R + log D of a valid trajectory, and one that attains it."""
-    if product.timeless(weights.discount):
-        find = _best_by_sweep
+def best_walk(
+    product: Product, weights: EdgeWeights, operations: LayerOperations[Any] | None = None
+) -> tuple[float, Walks]:
+    """The largest log-weight R + log D of a valid trajectory, and one that attains it.
+
+    With `operations` layer by layer, by these.
+    """
+    if product.world.unbounded:
+        value, start, path = _best_by_relaxing(product, weights)
+    elif operations is None and product.timeless(weights.discount):
+        value, start, path = _best_by_sweep(product, weights)
     else:
-        find = _best_by_relaxing if product.world.unbounded else _best_by_layers
-    value, start, path = find(product, weights)
+        value, start, path = _best_by_layers(product, weights, operations)
     edges = product.edge[np.array(path, dtype=np.int64)].astype(np.int32)
     return value, Walks(product.world, product.state[[start]], edges, np.array([0, len(edges)]))
 
@@ -29,8 +38,9 @@ def score_range(product: Product, weights: EdgeWeights) -> tuple[float, float]:
     return -best_walk(product, weights.negated())[0], best_walk(product, weights)[0]
 
 
-def _best_start(product: Product, weights: EdgeWeights, value: Floats) -> tuple[float, int]:
-    values = weights.log_start[product.state[product.starts]] + value[product.starts]
+def _best_start(product: Product, weights: EdgeWeights, completions: Floats) -> tuple[float, int]:
+    """The best start, given the best completion of each start node."""
+    values = weights.log_start[product.state[product.starts]] + completions
     best = int(np.argmax(values))
     return float(values[best]), int(product.starts[best])
 
@@ -42,7 +52,7 @@ def _best_by_sweep(product: Product, weights: EdgeWeights) -> tuple[float, int, 
     log_weight = sweeps.edge_log_weights(product.indptr, product.edge, weights.log_dynamics, discount, weights.reward)
     value, choice = np.where(product.stops, 0.0, -np.inf), np.zeros(product.n_nodes, dtype=np.uint32)
     sweeps.best_sweep(backwards, product.indptr, product.target, log_weight, value, choice)
-    best, start = _best_start(product, weights, value)
+    best, start = _best_start(product, weights, value[product.starts])
     node, path = start, []
     while product.indptr[node] < product.indptr[node + 1]:
         path.append(int(product.indptr[node]) + int(choice[node]))
@@ -52,7 +62,7 @@ def _best_by_sweep(product: Product, weights: EdgeWeights) -> tuple[float, int, 
 
 def _best_by_relaxing(product: Product, weights: EdgeWeights) -> tuple[float, int, list[int]]:
     value, choice = best_completions(product, (weights.log_dynamics + weights.reward)[product.edge])
-    best, start = _best_start(product, weights, value)
+    best, start = _best_start(product, weights, value[product.starts])
     node, path = start, []
     while choice[node] >= 0:
         path.append(int(choice[node]))
@@ -60,28 +70,17 @@ def _best_by_relaxing(product: Product, weights: EdgeWeights) -> tuple[float, in
     return best, start, path
 
 
-def _best_by_layers(product: Product, weights: EdgeWeights) -> tuple[float, int, list[int]]:
-    never, anywhere = np.full(product.n_nodes, -np.inf), np.where(product.accepting, 0.0, -np.inf)
-    value, choices = anywhere, list[NDArray[np.unsignedinteger]]()
+def _best_by_layers(
+    product: Product, weights: EdgeWeights, operations: LayerOperations[Any] | None = None
+) -> tuple[float, int, list[int]]:
     degree = int(np.diff(product.indptr).max(initial=0))
     require_horizon(product.horizon, int(product.layer_ends.sum()) * np.min_scalar_type(degree).itemsize)
+    do = HostLayers(product, weights) if operations is None else operations
+    value, choices = do.best_last(), list[Any]()
     for t in range(product.horizon - 1, -1, -1):
-        n = int(product.layer_ends[t])
-        out, choice = np.empty(n), np.empty(n, dtype=np.min_scalar_type(degree))
-        sweeps.best_layer(
-            n,
-            product.indptr,
-            product.target,
-            product.edge,
-            weights.at(t),
-            never if product.fixed_length else anywhere,
-            value,
-            out,
-            choice,
-        )
-        value = out
+        value, choice = do.best_layer(t, value)
         choices.append(choice)
-    best, start = _best_start(product, weights, value)
+    best, start = _best_start(product, weights, do.values(value, product.starts))
     node, path = start, []
     for choice in reversed(choices):
         if product.indptr[node] == product.indptr[node + 1]:

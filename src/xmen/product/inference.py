@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xmen.product.graph import Product
 from xmen.product.horizon_free import HorizonFree
+from xmen.product.host_layers import HostLayers
 from xmen.product.layered import Layered
 from xmen.product.messages import Messages
 from xmen.product.single_pass import SinglePass
@@ -14,4 +15,6 @@ def pass_messages(product: Product, weights: EdgeWeights) -> Messages:
     """Run the backward pass with the cheapest schedule that is exact for this product and discount."""
     if product.timeless(weights.discount):
         return SinglePass(product, weights)
-    return (HorizonFree if product.world.unbounded else Layered)(product, weights)
+    if product.world.unbounded:
+        return HorizonFree(product, weights)
+    return Layered(product, weights, HostLayers(product, weights))

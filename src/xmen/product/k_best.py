@@ -15,6 +15,7 @@ import numpy as np
 from xmen.limits import require_horizon
 from xmen.product import sweeps
 from xmen.product.graph import Product
+from xmen.product.host_layers import HostLayers
 from xmen.product.relaxed_search import best_completions
 from xmen.worlds.edge_weights import EdgeWeights, Floats
 from xmen.worlds.walks import Walks
@@ -91,15 +92,9 @@ def _guide(product: Product, weights: EdgeWeights) -> tuple[Callable[[int], Floa
 
 def _layers(product: Product, weights: EdgeWeights) -> list[Floats]:
     """The best completion of each node after every number of actions."""
-    never, anywhere = np.full(product.n_nodes, -np.inf), np.where(product.accepting, 0.0, -np.inf)
     require_horizon(product.horizon, 8 * product.n_nodes * product.horizon)
-    layers = [anywhere]
+    do = HostLayers(product, weights)
+    layers = [do.best_last()]
     for t in range(product.horizon - 1, -1, -1):
-        n = int(product.layer_ends[t])
-        out, choice = never.copy(), np.empty(n, dtype=np.uint32)
-        stop = never if product.fixed_length else anywhere
-        sweeps.best_layer(
-            n, product.indptr, product.target, product.edge, weights.at(t), stop, layers[-1], out[:n], choice
-        )
-        layers.append(out)
+        layers.append(do.best_layer(t, layers[-1])[0])
     return layers[::-1]

@@ -8,263 +8,242 @@ matrix-vector product:
 beta_t(n) is the total weight of all ways to complete a trajectory that is at node n after t actions. Whenever
 the b_t drift towards the ends of what a double can hold, one layer is done in log space and its exact values
 become the new potential. So nothing underflows, and true zeros stay zero.
+
+The arithmetic itself is that of `LayerOperations`: compiled loops, or a device.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
+from typing import Any, Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.limits import require_horizon
-from xmen.product import sweeps
 from xmen.product.graph import Product
-from xmen.product.messages import NO_EDGE, Flow, as_columns, draw_starts, entropy_of, start_law
+from xmen.product.layer_operations import Array, Base, LayerOperations, Made, Scale
+from xmen.product.messages import Flow, draw_starts, entropy_of, start_law
 from xmen.worlds.edge_weights import EdgeWeights, Floats
 
-SMALL, LARGE = 1e-120, 1e120  # beyond these b_t are brought back; far from the ends of a double (1e-308, 1e308)
-MESSAGE_BYTES = 1_500_000_000  # above this, layers are kept every so often and recomputed in between
 MAX_DRIFT = 100.0  # how far (in nats) discounting may move edge weights before they are made anew
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Layer:
     """How b_t was made: under which potential and scale, and whether its step was done in log space."""
 
     epoch: int
-    scale: float
+    scale: Scale
     in_log_space: bool
-    factor: float  # b_t = factor * (stop + sum w b_{t+1})
+    factor: Scale  # b_t = factor * (stop + sum w b_{t+1})
 
+    @property
+    def plain(self) -> bool:
+        """Whether b_t is what the layer after it gave, and nothing else."""
+        return not self.in_log_space and bool(np.all(self.factor == 1.0))
 
-@dataclass(frozen=True)
-class _Base:
-    """Edge weights relative to a potential as of action t."""
-
-    epoch: int
-    t: int
-    weights: Floats
+    def measured_as(self, other: _Layer) -> bool:
+        """Whether both have the same potential and scale."""
+        return self.epoch == other.epoch and bool(np.all(self.scale == other.scale))
 
 
 @dataclass
-class _Sweep:
+class _Sweep(Generic[Array]):
     """What one question makes on its way over the layers.
 
     Every question has its own, so that threads can share the messages. `base` and `segment` come from other sweeps and
     go to others: they are replaced, never written into.
     """
 
-    base: _Base | None = None
-    segment: dict[int, Floats] = field(default_factory=dict)  # layers made again
-    rescaled: Floats | None = None  # room for the weights of another action than that of `base`
-    stop: tuple[tuple[int, float], Floats] | None = None
+    base: Base[Array] | None = None
+    segment: dict[int, Array] = field(default_factory=dict)  # layers made again
+    stop: tuple[_Layer, Array] | None = None  # stop weights under the potential and scale of a layer
 
 
-class Layered:
+class Layered(Generic[Array]):
     """Backward over every number of actions t = horizon .. 0, on the nodes that t actions can have reached."""
 
-    def __init__(self, product: Product, weights: EdgeWeights) -> None:
-        self._product, self._weights = product, weights
-        self._stops_anywhere = not product.fixed_length
+    def __init__(self, product: Product, weights: EdgeWeights, operations: LayerOperations[Array]) -> None:
+        self._product, self._do = product, operations
+        self._do.require_memory()
         self._plan: list[_Layer] = [_Layer(0, 0.0, False, 1.0)] * (product.horizon + 1)
-        self._kept: dict[int, Floats] = {}
-        self._segment: dict[int, Floats] = {}  # the last one that `log_completions` made
-        self._first_base: _Base | None = None
-        total = 8 * int(product.layer_ends.sum())
-        self._stride = 1 if total <= MESSAGE_BYTES else max(2, int(np.sqrt(product.horizon)))
-        require_horizon(product.horizon, total / self._stride)
-        self._potentials = [self._first_potential()]
+        self._kept: dict[int, Any] = {}
+        self._segment: dict[int, Array] = {}  # the last one that `log_completions` made
+        self._first_base: Base[Array] | None = None
+        self._potentials = [self._do.first_potential()]
         self._backward()
+        self.log_partition: Any  # a float, or one per column
         self.log_partition, self._starts = start_law(product, weights, self.log_completions(0, product.starts))
 
-    def _first_potential(self) -> Floats:
-        """The weight of all shortest completions of each node: what b_t starts from when a node comes into reach."""
-        product, weights = self._product, self._weights
-        discount = weights.discount ** product.depth.astype(np.float64)
-        log_weight = sweeps.edge_log_weights(
-            product.indptr, product.edge, weights.log_dynamics, discount, weights.reward
-        )
-        potential = np.where(product.accepting, 0.0, -np.inf)
-        sweeps.log_sweep(product.outwards, product.distance, product.indptr, product.target, log_weight, potential)
-        return potential
+    @property
+    def discount(self) -> float:
+        """The discount of rewards."""
+        return self._do.discount
 
     def _backward(self) -> None:
-        product, sweep = self._product, _Sweep()
-        b = product.accepting.astype(np.float64)
-        for t in range(product.horizon, -1, -1):
-            if t < product.horizon:
-                b = self._step(t, b, sweep)
-            if t % self._stride == 0 or t == product.horizon or self._plan[t].in_log_space:
-                self._kept[t] = b
+        do, t, sweep = self._do, self._product.horizon, _Sweep[Array]()
+        b = do.last_layer()
+        self._kept[t] = do.keep(t, b)
+        ahead = do.lookahead
+        while t > 0:
+            end = max(t - ahead, self._segment_of(t - 1))
+            ahead = min(2 * ahead, do.lookahead)
+            for made in self._linear(t, end, b, sweep):
+                t -= 1
+                b = self._settle(t, b, made)
+                if t % do.stride == 0 or self._plan[t].in_log_space:
+                    self._kept[t] = do.keep(t, b)
+                if not self._plan[t].plain:
+                    ahead = 1  # what was made from it is made again: where numbers drift, look before going far
+                    break
         self._first_base = sweep.base
 
-    def _sweep(self) -> _Sweep:
-        """A new sweep, which begins with the weights that backward ended with: forward begins there."""
-        return _Sweep(self._first_base)
+    def _segment_of(self, t: int) -> int:
+        """The first of the layers that are kept or made again together with layer t."""
+        return 0 if self._do.stride == 1 else t - t % self._do.stride
 
-    def _step(self, t: int, after: Floats, sweep: _Sweep) -> Floats:
-        """b_t from b_{t+1}, choosing scale and potential on the way."""
+    def _sweep(self) -> _Sweep[Array]:
+        """A new sweep, which begins with the weights that backward ended with: forward begins there."""
+        return _Sweep(None if self._first_base is None else self._first_base._replace(room=[]))
+
+    def _settle(self, t: int, after: Array, made: Made[Array]) -> Array:
+        """b_t, made from b_{t+1}, with a scale and a potential under which it is far from what a number can hold."""
+        do, least, largest = self._do, made.least, made.largest
         epoch, scale = self._plan[t + 1].epoch, self._plan[t + 1].scale
-        out, least, largest = self._linear_layer(t, after, sweep)
-        if least >= SMALL and largest <= LARGE:
+        if np.all(least >= do.small) and np.all(largest <= do.large):
             self._plan[t] = _Layer(epoch, scale, False, 1.0)
-            return out
-        if least > 0 and largest < np.inf and largest / least <= LARGE:
+            return made.layer
+        if np.all(least > 0) and np.all(largest < np.inf) and np.all(largest / least <= do.large):
             # A common drift of all messages is undone by one number, a power of two so that nothing is rounded.
-            factor = 2.0 ** -round(0.5 * (math.log2(least) + math.log2(largest)))
-            self._plan[t] = _Layer(epoch, scale - math.log(factor), False, factor)
-            return out * factor
-        value = self._log_layer(t, after)
-        alive = value > -np.inf
-        potential = self._potentials[epoch].copy()
-        potential[: len(value)][alive] = value[alive]
+            factor = 2.0 ** -np.round(0.5 * (np.log2(least) + np.log2(largest)))
+            self._plan[t] = _Layer(epoch, scale - np.log(factor), False, factor)
+            return do.scaled(made.layer, factor)
+        value = do.log_layer(t, self._log_after(t, after))
+        potential, b = do.renew(t, self._potentials[epoch], value)
         self._potentials.append(potential)
         self._plan[t] = _Layer(len(self._potentials) - 1, 0.0, True, 1.0)
-        return alive.astype(np.float64)
+        return b
 
-    def _linear_layer(self, t: int, after: Floats, sweep: _Sweep) -> tuple[Floats, float, float]:
-        """b_t / factor_t from b_{t+1}, under the potential and scale of the latter."""
-        product, layer = self._product, self._plan[t + 1]
-        n = int(product.layer_ends[t])
-        out = np.empty(n)
-        weights = self._layer_weights(t, layer.epoch, sweep)
-        stop = self._stop_weights(layer.epoch, layer.scale, sweep)
-        least, largest = sweeps.backward_layer(n, product.indptr, product.target, weights, stop, after, out)
-        return out, least, largest
+    def _linear(self, begin: int, end: int, after: Array, sweep: _Sweep[Array]) -> Any:
+        """Layers begin - 1 down to `end`, or to an earlier one, under the potential and scale of layer `begin`."""
+        layer = self._plan[begin]
+        base = self._base(begin - 1, layer.epoch, sweep)
+        while end < begin - 1 and self._drifts(base.t, end):
+            end += 1
+        return self._do.backward(begin, end, base, self._stop(begin, sweep), after)
 
-    def _stop_weights(self, epoch: int, scale: float, sweep: _Sweep) -> Floats:
-        if sweep.stop is None or sweep.stop[0] != (epoch, scale):
-            stop = np.zeros(self._product.n_nodes)
-            if self._stops_anywhere:
-                ends = self._product.accepting
-                stop[ends] = np.exp(-self._potentials[epoch][ends] - scale)
-            sweep.stop = ((epoch, scale), stop)
+    def _stop(self, t: int, sweep: _Sweep[Array]) -> Array:
+        """Stop weights under the potential and scale of layer t."""
+        layer = self._plan[t]
+        if sweep.stop is None or not layer.measured_as(sweep.stop[0]):
+            sweep.stop = (layer, self._do.stop_weights(self._potentials[layer.epoch], layer.scale))
         return sweep.stop[1]
 
-    def _layer_weights(self, t: int, epoch: int, sweep: _Sweep) -> Floats:
-        """Edge weights of action t relative to a potential.
+    def _drifts(self, one: int, other: int) -> bool:
+        """Whether discounting moves edge weights too far between two actions for one to be a factor of the other."""
+        discount = self._do.discount
+        return abs(discount**one - discount**other) * self._do.reach > MAX_DRIFT
+
+    def _base(self, t: int, epoch: int, sweep: _Sweep[Array]) -> Base[Array]:
+        """Edge weights relative to a potential, of action t or of one near enough.
 
         Made anew when the potential changes; from one t to the next only a factor per world edge changes, and
         that only when there is a discount.
         """
-        product, weights = self._product, self._weights
-        base, drift = sweep.base, np.zeros(0)
-        if base is not None and base.epoch == epoch:
-            if base.t == t or weights.discount == 1.0:
-                return base.weights
-            drift = (weights.discount**t - weights.discount**base.t) * weights.reward
-        if base is None or base.epoch != epoch or np.abs(drift).max(initial=0.0) > MAX_DRIFT:
-            relative: Floats = sweeps.relative_weights(
-                product.n_nodes, product.indptr, product.target, product.edge, weights.at(t), self._potentials[epoch]
-            )
-            sweep.base = _Base(epoch, t, relative)
-            return relative
-        if sweep.rescaled is None:
-            sweep.rescaled = np.empty(len(base.weights))
-        n_edges = int(product.indptr[product.layer_ends[t]])
-        sweeps.rescale_weights(n_edges, product.edge, base.weights, np.exp(drift), sweep.rescaled)
-        return sweep.rescaled
+        if sweep.base is None or sweep.base.epoch != epoch or self._drifts(sweep.base.t, t):
+            sweep.base = self._do.base(epoch, t, self._potentials[epoch])
+        return sweep.base
 
-    def _log_after(self, t: int, after: Floats) -> Floats:
+    def _log_after(self, t: int, after: Array) -> Array:
         layer = self._plan[t + 1]
-        return _log(after) + self._potentials[layer.epoch][: len(after)] + layer.scale
+        return self._do.log_values(after, self._potentials[layer.epoch], layer.scale)
 
-    def _log_layer(self, t: int, after: Floats) -> Floats:
-        product = self._product
-        n = int(product.layer_ends[t])
-        stops = product.accepting[:n] if self._stops_anywhere else np.zeros(n, dtype=np.bool_)
-        value = np.empty(n)
-        sweeps.log_layer(
-            n,
-            product.indptr,
-            product.target,
-            product.edge,
-            self._weights.at(t),
-            np.where(stops, 0.0, -np.inf),
-            self._log_after(t, after),
-            value,
-        )
-        return value
-
-    def _layer(self, t: int, sweep: _Sweep) -> Floats:
+    def _layer(self, t: int, sweep: _Sweep[Array]) -> Array:
         """b_t, kept or made again from the next layer that was kept."""
         if t in self._kept:
-            return self._kept[t]
+            return self._do.fetch(self._kept[t])
         if t not in sweep.segment:
-            u = t
-            while u not in self._kept:
-                u += 1
-            again: dict[int, Floats] = {}
-            b, backward = self._kept[u], self._sweep()
-            for s in range(u - 1, t - 1, -1):
-                b = self._linear_layer(s, b, backward)[0] * self._plan[s].factor
-                again[s] = b
-            sweep.segment = again
+            sweep.segment = self._again(t)
         return sweep.segment[t]
 
-    def _conditional(self, t: int, sweep: _Sweep) -> tuple[Floats, Floats]:
+    def _again(self, t: int) -> dict[int, Array]:
+        """Layer t and all after it up to the next one that was kept."""
+        u = t
+        while u not in self._kept:
+            u += 1
+        again: dict[int, Array] = {}
+        b, sweep = self._do.fetch(self._kept[u]), self._sweep()
+        while u > t:
+            end = u - 1
+            while end > t and self._plan[end].plain:
+                end -= 1
+            for made in self._linear(u, end, b, sweep):
+                u -= 1
+                factor = self._plan[u].factor
+                b = made.layer if self._plan[u].plain else self._do.scaled(made.layer, factor)
+                again[u] = b
+        return again
+
+    def _conditional(self, t: int, sweep: _Sweep[Array]) -> tuple[Base[Array], Array]:
         """(weights, after): edge e is action t in proportion to weights[e] after[target]."""
-        product, after, layer = self._product, self._layer(t + 1, sweep), self._plan[t]
+        do, layer, after = self._do, self._plan[t], self._layer(t + 1, sweep)
         if not layer.in_log_space:
-            return self._layer_weights(t, layer.epoch, sweep), after
-        n = int(product.layer_ends[t])
-        value = np.where(self._layer(t, sweep) > 0, self._potentials[layer.epoch][:n], -np.inf)
-        conditional = sweeps.conditional_weights(
-            n, product.indptr, product.target, product.edge, self._weights.at(t), self._log_after(t, after), value
-        )
-        return conditional, np.ones(len(after))
+            return self._base(t, layer.epoch, sweep), after
+        value = do.log_values(self._layer(t, sweep), self._potentials[layer.epoch], layer.scale)
+        return do.conditional(t, self._log_after(t, after), value), do.ones(t + 1)
+
+    def _together(self, t: int, sweep: _Sweep[Array]) -> int:
+        """Up to which layer forward can go on from t under the same weights."""
+        end, do = t + 1, self._do
+        base, last = self._base(t, self._plan[t].epoch, sweep), min(t + do.lookahead, self._product.horizon)
+        last = min(last, self._segment_of(t) + do.stride) if do.stride > 1 else last
+        while end < last and self._plan[end].plain and not self._drifts(base.t, end):
+            end += 1
+        return end
+
+    def uses(self, with_entropy: bool = False) -> tuple[Array, Array, Any]:
+        """Expected uses of each world edge, plain and discounted, where they were computed; and the entropy."""
+        do, sweep, t = self._do, self._sweep(), 0
+        flow = do.begin(self._starts)
+        while t < self._product.horizon:
+            if self._plan[t].in_log_space:
+                base, after = self._conditional(t, sweep)
+                do.forward(flow, t, base, [do.ones(t), after], 1.0, with_entropy)
+                t += 1
+                continue
+            end = self._together(t, sweep)
+            layers = [self._layer(s, sweep) for s in range(t, end + 1)]
+            base = self._base(t, self._plan[t].epoch, sweep)
+            do.forward(flow, t, base, layers, self._plan[t].factor, with_entropy)
+            t = end
+        return do.totals(flow)
 
     def flow(self, with_entropy: bool = False) -> Flow:
-        product, discount = self._product, self._weights.discount
-        here = np.zeros(product.n_nodes)
-        np.add.at(here, product.starts, self._starts)
-        counts, discounted = np.zeros((2, len(product.world.source)))
-        entropy, sweep = entropy_of(self._starts), self._sweep()
-        for t in range(product.horizon):
-            weights, after = self._conditional(t, sweep)
-            there = np.zeros(product.n_nodes)
-            step = counts if discount == 1.0 else np.zeros_like(counts)
-            entropy += sweeps.forward_layer(
-                int(product.layer_ends[t]),
-                product.indptr,
-                product.target,
-                product.edge,
-                weights,
-                after,
-                here,
-                there,
-                step,
-                with_entropy,
-            )
-            if discount != 1.0:
-                counts += step
-                discounted += discount**t * step
-            here = there
-        return Flow(counts, counts if discount == 1.0 else discounted, self._starts, entropy)
+        counts, discounted, entropy = self.uses(with_entropy)
+        host = self._do.on_host(counts)
+        same = discounted is counts
+        return Flow(
+            host, host if same else self._do.on_host(discounted), self._starts, entropy_of(self._starts) + entropy
+        )
 
     def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
         layer, sweep = self._plan[t], self._sweep()
         sweep.segment = self._segment  # a policy asks for one t after the other
-        completions: Floats = _log(self._layer(t, sweep)[nodes]) + self._potentials[layer.epoch][nodes] + layer.scale
+        here = self._do.values(self._layer(t, sweep), nodes)
         self._segment = sweep.segment
+        with np.errstate(divide="ignore"):
+            completions: Floats = np.log(here) + self._do.values(self._potentials[layer.epoch], nodes) + layer.scale
         return completions
 
-    def walk(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-        product = self._product
-        starts = draw_starts(product, self._starts, n, rng)
-        node, sweep = starts.copy(), self._sweep()
-        steps: list[NDArray[np.uint32]] = []
-        for t in range(product.horizon):
-            weights, after = self._conditional(t, sweep)
-            taken = sweeps.choose_edges(product.indptr, product.target, weights, after, rng.random(n), node)
-            if np.all(taken == NO_EDGE):
+    def walk(self, n: int, rng: np.random.Generator, column: int = 0) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        do, sweep = self._do, self._sweep()
+        probability: Floats = self._starts if self._starts.ndim == 1 else self._starts[:, column]
+        starts = draw_starts(self._product, probability, n, rng)
+        node, steps = do.walkers(starts, column), list[Any]()
+        for t in range(self._product.horizon):
+            base, after = self._conditional(t, sweep)
+            taken = do.choose(t, base, after, rng, node)
+            if taken is None:
                 break
             steps.append(taken)
-        return starts, as_columns(steps, n)
-
-
-def _log(values: Floats) -> Floats:
-    with np.errstate(divide="ignore"):
-        return np.log(values)
+        return starts, do.taken(steps, n)

@@ -7,7 +7,7 @@ follows from it: log Z, expected uses of every edge, samples, the mode.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +27,15 @@ class Flow:
     counts: Floats  # (E,)
     discounted: Floats  # (E,)
     starts: Floats  # probability of each of the product's start nodes
-    entropy: float  # of the trajectory, summed over its choices; only if it was asked for
+    entropy: Any  # of the trajectory, summed over its choices; only if it was asked for
 
 
 class Messages(Protocol):
     """What a schedule answers."""
 
-    log_partition: float
+    @property
+    def log_partition(self) -> float:
+        """log Z."""
 
     def flow(self, with_entropy: bool = False) -> Flow:
         """Expected uses of every world edge; the entropy costs a logarithm per edge and action."""
@@ -45,12 +47,15 @@ class Messages(Protocol):
         """n independent trajectories: their start nodes, and the product edges they take (n, longest)."""
 
 
-def start_law(product: Product, weights: EdgeWeights, log_completions: Floats) -> tuple[float, Floats]:
+def start_law(product: Product, weights: EdgeWeights, log_completions: Floats) -> tuple[Any, Floats]:
     """log Z and the probability of each start node, given the log-weight of all completions from it.
 
     Jointly, a start with many completions becomes more likely. Given the start it does not: P(start) is d0, and
-    log Z is the d0-mean of the log Z(s_0).
+    log Z is the d0-mean of the log Z(s_0). Columns of completions are each a law of their own.
     """
+    if log_completions.ndim == 2:
+        laws = [start_law(product, weights, column) for column in log_completions.T]
+        return np.array([log_partition for log_partition, _ in laws]), np.stack([starts for _, starts in laws], axis=1)
     log_start = weights.log_start[product.state[product.starts]]
     if weights.given_start:
         starts: Floats = np.exp(log_start)
@@ -60,10 +65,10 @@ def start_law(product: Product, weights: EdgeWeights, log_completions: Floats) -
     return log_partition, np.exp(values - log_partition)
 
 
-def entropy_of(probabilities: Floats) -> float:
-    """-sum p log p."""
-    positive = probabilities[probabilities > 0]
-    return float(-(positive * np.log(positive)).sum())
+def entropy_of(probabilities: Floats) -> Any:
+    """-sum p log p, of each column."""
+    logs = np.log(np.where(probabilities > 0, probabilities, 1.0))
+    return -(probabilities * logs).sum(axis=0)
 
 
 def log_sum(values: Floats) -> float:
