@@ -24,6 +24,7 @@ from xmen.engines.exact import ExactDistribution
 from xmen.engines.given import GivenStart
 from xmen.engines.hashed import HashedWorld
 from xmen.engines.law import Law
+from xmen.engines.place import find_device, place_product
 from xmen.engines.reject import RejectDistribution
 from xmen.engines.relaxation import Relaxation, relax
 from xmen.engines.settings import DEFAULT_TIME_LIMIT, EngineSettings
@@ -72,10 +73,14 @@ class Chooser:
 
     def exact(self) -> ExactDistribution:
         """The exact engine; ProductTooLargeError past the node budget."""
+        device = find_device(self.settings.device)
         product = feasible_product(self.law.world, self.law.constraint, self.max_nodes)
         if self.law.given == "start":
             require_every_start(product, self.max_nodes)
-        d = ExactDistribution(product, self.law, self.seed)
+        # Without a horizon one factorisation on the host answers, whatever the device.
+        moved = device is not None and not self.law.world.unbounded
+        place = place_product(product, device, self.settings.precision) if moved and device is not None else None
+        d = ExactDistribution(product, self.law, self.seed, place)
         if self.law.world.unbounded:
             d.log_partition()  # weights that do not add up are reported here, where the reward was given
         sizes = f"{product.n_nodes:,} nodes and {product.n_edges:,} edges"
@@ -193,6 +198,8 @@ def distribution(
     failure: float | None = None,
     time_limit: float | None = DEFAULT_TIME_LIMIT,
     given: str | None = None,
+    device: str | None = None,
+    precision: str = "float64",
 ) -> Distribution:
     """The maximum-entropy distribution over all trajectories of a world that keep a constraint.
 
@@ -229,6 +236,12 @@ def distribution(
     given
         "start": starts are drawn as the world says, and P(tau) = d0(s_0) P(tau | s_0). None: P is joint, in which a
         start with many valid completions becomes more likely. They differ where there are several starts.
+    device
+        Where the exact engine computes: None is compiled loops on the host, "cuda" a GPU, "auto" a GPU if there is one
+        and else the host, "cpu" what runs on GPUs, on the CPU. Answers and samples are the same; needs torch.
+    precision
+        "float64", or on a device "float32": half the memory, and `repr` of the distribution says by how much its first
+        answers differ from those in double precision.
 
     Returns
     -------
@@ -255,7 +268,7 @@ def distribution(
     >>> round(np.exp(xm.distribution(grid, None, None).log_partition()))
     265729
     """
-    settings = EngineSettings(engine, max_nodes, oracle, cell_size, delta, failure, time_limit)
+    settings = EngineSettings(engine, max_nodes, oracle, cell_size, delta, failure, time_limit, device, precision)
     return answering(Law(world, as_constraint(constraint), reward, discount, given), settings, seed)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +27,9 @@ from xmen.worlds.edge_weights import EdgeWeights
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.walks import Walks
 
+if TYPE_CHECKING:
+    from xmen.product.device.run import OnDevice
+
 FEW = 1_000  # trajectories that fit in memory, whatever they are
 SAMPLE_CELLS = 20_000_000  # states held at once while sampling; larger requests are drawn in batches
 
@@ -41,20 +45,25 @@ class ExactDistribution(Distribution):
         product: Product,
         law: Law,
         seed: Seed,
+        place: OnDevice | None = None,
     ) -> None:
         super().__init__(law, seed)
-        self.product = product
+        self.product, self.place = product, place
 
     def __repr__(self) -> str:
         product = self.product
-        return f"{super().__repr__()[:-1]}; product of {product.n_nodes:,} nodes and {product.n_edges:,} edges>"
+        where = "" if self.place is None else f"; {self.place.describe()}"
+        return f"{super().__repr__()[:-1]}; product of {product.n_nodes:,} nodes and {product.n_edges:,} edges{where}>"
 
     def sizes(self) -> dict[str, Any]:
-        return {"product nodes": self.product.n_nodes, "product edges": self.product.n_edges}
+        where = {} if self.place is None else {"device": self.place.describe()}
+        return {"product nodes": self.product.n_nodes, "product edges": self.product.n_edges, **where}
 
     @once
     def _messages(self) -> Messages:
-        return pass_messages(self.product, self.weights)
+        if self.place is None:
+            return pass_messages(self.product, self.weights)
+        return self.place.messages([self.weights])[0]
 
     @once
     def _flow(self) -> Flow:
@@ -110,10 +119,12 @@ class ExactDistribution(Distribution):
 
     def entropy(self) -> float:
         """The sum of the entropies of all choices along the way, which large rewards cannot cancel out."""
-        return max(0.0, self._messages.flow(with_entropy=True).entropy)
+        return max(0.0, float(self._messages.flow(with_entropy=True).entropy))
 
     def mode(self) -> Trajectory:
-        return release(best_walk(self.product, self._joint_weights())[1], self.product.compiled)[0]
+        weights = self._joint_weights()
+        operations = None if self.place is None else self.place.operations(weights)
+        return release(best_walk(self.product, weights, operations)[1], self.product.compiled)[0]
 
     def best(self, k: int) -> list[Trajectory]:
         require_whole("k of best(k)", k, least=0)
@@ -143,7 +154,15 @@ class ExactDistribution(Distribution):
         return score_range(self.product, self.weights)
 
     def with_reward(self, reward: Reward | ArrayLike | None) -> ExactDistribution:
-        return ExactDistribution(self.product, self.law.with_reward(reward), self._rng)
+        return ExactDistribution(self.product, self.law.with_reward(reward), self._rng, self.place)
+
+    def with_rewards(self, rewards: Iterable[Reward | ArrayLike | None]) -> list[ExactDistribution]:
+        """`with_reward` of each; on a device they are worked out side by side, sixteen at a time."""
+        found = [self.with_reward(reward) for reward in rewards]
+        if self.place is not None:
+            for d, messages in zip(found, self.place.messages([d.weights for d in found]), strict=True):
+                vars(d)["_messages"] = messages
+        return found
 
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
         """n independent trajectories, each checked against the constraint by running its machines.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xmen.engines.place import check_place
 from xmen.errors import EngineError
 from xmen.options import Options, require_number, require_whole
 from xmen.product.graph import DEFAULT_MAX_NODES
@@ -23,7 +24,8 @@ class EngineSettings(Options):
     engine: "auto" or the name of an engine; `xmen.engines.table` knows which there are. max_nodes: the budget of the
     product. The rest is for hashing: oracle; delta and failure, of the sampling guarantee; cell_size, the expected
     number of solutions in a cell; time_limit, seconds per call of the oracle, or of rejection without a valid draw,
-    None for no limit. Elsewhere None is the engine's own default.
+    None for no limit. device, precision: where the exact engine computes, and in which numbers. Elsewhere None is the
+    engine's own default.
     """
 
     engine: str = "auto"
@@ -33,6 +35,8 @@ class EngineSettings(Options):
     delta: float | None = None
     failure: float | None = None
     time_limit: float | None = DEFAULT_TIME_LIMIT
+    device: str | None = None
+    precision: str = "float64"
 
     def __post_init__(self) -> None:
         require_whole("max_nodes", self.max_nodes, least=1, optional=True)
@@ -40,6 +44,12 @@ class EngineSettings(Options):
         if not isinstance(self.oracle, str):
             raise EngineError(f"oracle is a name, such as 'auto' or 'cryptominisat'; got {self.oracle!r:.60}.")
         require_number("time_limit", self.time_limit, above=0.0, optional=True)
+        check_place(self.device, self.precision)
+        if self.device not in (None, "auto") and self.engine in ("reject", "xor"):
+            raise EngineError(
+                f"device={self.device!r} is for engine='exact', and engine={self.engine!r} computes on the host: leave "
+                "out one of them."
+            )
         if self.delta is not None:
             require_number("delta", self.delta)
             require_delta(self.delta)

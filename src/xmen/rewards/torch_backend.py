@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     import torch
 
 
-def require_torch(needed_for: str) -> ModuleType:
+def require_torch(needed_for: str, extra: str = "neural") -> ModuleType:
     """The module torch, or an error that says which extra brings it."""
     try:
         return import_module("torch")
     except ImportError:
-        raise MissingExtraError("torch", extra="neural", needed_for=needed_for) from None
+        raise MissingExtraError("torch", extra=extra, needed_for=needed_for) from None
 
 
 def choose_device(device: str | torch.device | None) -> torch.device:

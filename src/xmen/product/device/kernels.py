@@ -1,0 +1,277 @@
+"""Kernels of row operations, in Triton: what `plain` says, without the arrays in between.
+
+`C` is the number of columns, `W` how many entries of a row are read side by side, `R` the number of rows of a program:
+all powers of two. A program reads the entries of its rows side by side, so that neighbouring threads read neighbouring
+numbers, and goes on along rows that are longer. Every number is written by one program, in one order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+AVAILABLE = find_spec("triton") is not None  # it comes with torch for GPUs, and not with torch for CPUs alone
+if AVAILABLE:
+    import triton
+    import triton.language as tl
+
+
+def jit(function: Callable[..., None]) -> Any:
+    """The function as a kernel, where there is a compiler for it."""
+    return triton.jit(function) if AVAILABLE else function
+
+
+@jit
+def relative(
+    n_rows,
+    indptr,
+    other,
+    edge,
+    log_weight,
+    potential,
+    out,
+    ENTERING: tl.constexpr,
+    C: tl.constexpr,
+    W: tl.constexpr,
+    R: tl.constexpr,
+):
+    rows = tl.program_id(0) * R + tl.arange(0, R)
+    inside = rows < n_rows
+    column = tl.arange(0, C)
+    begin = tl.load(indptr + rows, mask=inside, other=0)
+    end = tl.load(indptr + rows + 1, mask=inside, other=0)
+    here = tl.load(potential + rows.to(tl.int64)[:, None] * C + column[None, :], mask=inside[:, None], other=0.0)
+    for offset in range(0, tl.max(end - begin), W):
+        e = begin[:, None] + offset + tl.arange(0, W)[None, :]
+        valid = e < end[:, None]
+        node = tl.load(other + e, mask=valid, other=0).to(tl.int64)
+        world = tl.load(edge + e, mask=valid, other=0).to(tl.int64)
+        there = tl.load(potential + node[:, :, None] * C + column[None, None, :], mask=valid[:, :, None], other=0.0)
+        step = there - here[:, None, :]
+        if ENTERING:
+            step = -step
+        log = tl.load(log_weight + world[:, :, None] * C + column[None, None, :], mask=valid[:, :, None], other=0.0)
+        place = out + e.to(tl.int64)[:, :, None] * C + column[None, None, :]
+        tl.store(place, tl.exp(log + step), mask=valid[:, :, None])
+
+
+@jit
+def backward(
+    n_rows,
+    indptr,
+    other,
+    edge,
+    weights,
+    reward,
+    drift,
+    stop,
+    after,
+    out,
+    least,
+    largest,
+    DRIFTS: tl.constexpr,
+    C: tl.constexpr,
+    W: tl.constexpr,
+    R: tl.constexpr,
+):
+    rows = tl.program_id(0) * R + tl.arange(0, R)
+    inside = rows < n_rows
+    column = tl.arange(0, C)
+    begin = tl.load(indptr + rows, mask=inside, other=0)
+    end = tl.load(indptr + rows + 1, mask=inside, other=0)
+    place = rows.to(tl.int64)[:, None] * C + column[None, :]
+    total = tl.load(stop + place, mask=inside[:, None], other=0.0)
+    fed = tl.zeros_like(total)
+    for offset in range(0, tl.max(end - begin), W):
+        e = begin[:, None] + offset + tl.arange(0, W)[None, :]
+        valid = e < end[:, None]
+        node = tl.load(other + e, mask=valid, other=0).to(tl.int64)
+        there = tl.load(after + node[:, :, None] * C + column[None, None, :], mask=valid[:, :, None], other=0.0)
+        entry = e.to(tl.int64)[:, :, None] * C + column[None, None, :]
+        w = tl.load(weights + entry, mask=valid[:, :, None], other=0.0)
+        if DRIFTS:
+            world = tl.load(edge + e, mask=valid, other=0).to(tl.int64)
+            r = tl.load(reward + world[:, :, None] * C + column[None, None, :], mask=valid[:, :, None], other=0.0)
+            w = w * tl.exp(drift * r).to(w.dtype)
+        total += tl.sum(w * there, axis=1)
+        fed = tl.maximum(fed, tl.max(there, axis=1))
+    tl.store(out + place, total, mask=inside[:, None])
+    infinite = tl.full(total.shape, float("inf"), total.dtype)
+    low = tl.where(total > 0, total, tl.where((fed > 0) & (total == 0), 0.0, infinite))
+    high = tl.where(total < infinite, total, infinite)
+    tl.atomic_min(least + column, tl.min(tl.where(inside[:, None], low, infinite), axis=0))
+    tl.atomic_max(largest + column, tl.max(tl.where(inside[:, None], high, 0.0), axis=0))
+
+
+@jit
+def forward(
+    n_rows,
+    indptr,
+    other,
+    edge,
+    weights,
+    reward,
+    drift,
+    share,
+    after,
+    out,
+    flows,
+    discounted,
+    discount,
+    DRIFTS: tl.constexpr,
+    DISCOUNTS: tl.constexpr,
+    C: tl.constexpr,
+    W: tl.constexpr,
+    R: tl.constexpr,
+):
+    rows = tl.program_id(0) * R + tl.arange(0, R)
+    inside = rows < n_rows
+    column = tl.arange(0, C)
+    begin = tl.load(indptr + rows, mask=inside, other=0)
+    end = tl.load(indptr + rows + 1, mask=inside, other=0)
+    place = rows.to(tl.int64)[:, None] * C + column[None, :]
+    message = tl.load(after + place, mask=inside[:, None], other=0.0)
+    total = tl.zeros_like(message)
+    for offset in range(0, tl.max(end - begin), W):
+        e = begin[:, None] + offset + tl.arange(0, W)[None, :]
+        valid = e < end[:, None]
+        node = tl.load(other + e, mask=valid, other=0).to(tl.int64)
+        x = tl.load(share + node[:, :, None] * C + column[None, None, :], mask=valid[:, :, None], other=0.0)
+        going = valid[:, :, None] & (x > 0) & (message > 0)[:, None, :]
+        entry = e.to(tl.int64)[:, :, None] * C + column[None, None, :]
+        w = tl.load(weights + entry, mask=going, other=0.0)
+        if DRIFTS:
+            world = tl.load(edge + e, mask=valid, other=0).to(tl.int64)
+            r = tl.load(reward + world[:, :, None] * C + column[None, None, :], mask=going, other=0.0)
+            w = w * tl.exp(drift * r).to(w.dtype)
+        arriving = w * x
+        total += tl.sum(arriving, axis=1)
+        through = arriving * message[:, None, :]
+        tl.store(flows + entry, tl.load(flows + entry, mask=going, other=0.0) + through, mask=going)
+        if DISCOUNTS:
+            past = tl.load(discounted + entry, mask=going, other=0.0)
+            tl.store(discounted + entry, past + (discount * through).to(past.dtype), mask=going)
+    tl.store(out + place, total, mask=inside[:, None])
+
+
+@jit
+def log_rows(
+    n_rows,
+    nodes,
+    indptr,
+    other,
+    edge,
+    rank,
+    log_dynamics,
+    reward,
+    discounts,
+    discount,
+    stop,
+    after,
+    out,
+    LEVEL: tl.constexpr,
+    C: tl.constexpr,
+    W: tl.constexpr,
+    R: tl.constexpr,
+):
+    rows = tl.program_id(0) * R + tl.arange(0, R)
+    inside = rows < n_rows
+    column = tl.arange(0, C)
+    if LEVEL:  # some nodes, each with its own discount, over edges to nodes of lower rank
+        rows = tl.load(nodes + rows, mask=inside, other=0)
+        own = tl.load(rank + rows, mask=inside, other=0)
+        factor = tl.load(discounts + rows, mask=inside, other=0.0)
+    else:
+        own = rows
+        factor = tl.full([R], 0.0, tl.float64) + discount
+    begin = tl.load(indptr + rows, mask=inside, other=0)
+    end = tl.load(indptr + rows + 1, mask=inside, other=0)
+    place = rows.to(tl.int64)[:, None] * C + column[None, :]
+    largest = tl.load(stop + place, mask=inside[:, None], other=-float("inf"))
+    total = tl.where(largest > -float("inf"), 1.0, 0.0).to(largest.dtype)
+    for offset in range(0, tl.max(end - begin), W):
+        e = begin[:, None] + offset + tl.arange(0, W)[None, :]
+        valid = e < end[:, None]
+        node = tl.load(other + e, mask=valid, other=0).to(tl.int64)
+        if LEVEL:
+            valid = valid & (tl.load(rank + node, mask=valid, other=0) < own[:, None])
+        world = tl.load(edge + e, mask=valid, other=0).to(tl.int64)
+        r = tl.load(reward + world[:, :, None] * C + column[None, None, :], mask=valid[:, :, None], other=0.0)
+        log = tl.load(log_dynamics + world, mask=valid, other=0.0)[:, :, None] + factor[:, None, None] * r
+        there = tl.load(
+            after + node[:, :, None] * C + column[None, None, :], mask=valid[:, :, None], other=-float("inf")
+        )
+        value = tl.where(valid[:, :, None], log + there, -float("inf"))
+        higher = tl.maximum(largest, tl.max(value, axis=1))
+        base = tl.where(higher > -float("inf"), higher, 0.0)
+        total = total * tl.exp(largest - base) + tl.sum(tl.exp(value - base[:, None, :]), axis=1)
+        largest = higher
+    base = tl.where(largest > -float("inf"), largest, 0.0)
+    tl.store(out + place, tl.where(total > 0, base + tl.log(total), -float("inf")), mask=inside[:, None])
+
+
+@jit
+def choose(
+    n_walkers,
+    indptr,
+    other,
+    edge,
+    weights,
+    reward,
+    drift,
+    after,
+    column,
+    columns,
+    uniforms,
+    node,
+    taken,
+    DRIFTS: tl.constexpr,
+    R: tl.constexpr,
+):
+    walker = tl.program_id(0) * R + tl.arange(0, R)
+    inside = walker < n_walkers
+    here = tl.load(node + walker, mask=inside, other=0)
+    begin = tl.load(indptr + here, mask=inside, other=0)
+    end = tl.load(indptr + here + 1, mask=inside, other=0)
+    uniform = tl.load(uniforms + walker, mask=inside, other=0.0)
+    longest = tl.max(end - begin)
+    total = tl.zeros_like(uniform)
+    left = tl.zeros_like(uniform)
+    looking = inside
+    chosen = tl.full([R], -1, tl.int32)
+    for again in range(2):  # first the total of each, then the choice
+        left = uniform * total
+        for offset in range(0, longest):
+            e = begin + offset
+            valid = e < end
+            there = tl.load(other + e, mask=valid, other=0).to(tl.int64)
+            w = tl.load(weights + e.to(tl.int64) * columns + column, mask=valid, other=0.0).to(tl.float64)
+            w = w * tl.load(after + there * columns + column, mask=valid, other=0.0)
+            if DRIFTS:
+                world = tl.load(edge + e, mask=valid, other=0).to(tl.int64)
+                w = w * tl.exp(drift * tl.load(reward + world * columns + column, mask=valid, other=0.0))
+            if again == 0:
+                total += w
+            else:
+                taking = looking & valid & (w > 0)
+                chosen = tl.where(taking, e, chosen)
+                left = tl.where(taking, left - w, left)
+                looking = looking & ~(taking & (left < 0))
+    moved = tl.load(other + chosen, mask=inside & (chosen >= 0), other=0)
+    tl.store(taken + walker, chosen, mask=inside)
+    tl.store(node + walker, tl.where(chosen >= 0, moved, here), mask=inside)
+
+
+@jit
+def world_totals(flows, order, ends, out, C: tl.constexpr, R: tl.constexpr):
+    world = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, C)
+    begin = tl.load(ends + world)
+    end = tl.load(ends + world + 1)
+    total = tl.zeros([R, C], tl.float64)
+    for offset in range(begin, end, R):
+        i = offset + tl.arange(0, R)
+        e = tl.load(order + i, mask=i < end, other=0).to(tl.int64)
+        total += tl.load(flows + e[:, None] * C + column[None, :], mask=(i < end)[:, None], other=0.0).to(tl.float64)
+    tl.store(out + world * C + column, tl.sum(total, axis=0))

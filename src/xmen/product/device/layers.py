@@ -1,0 +1,339 @@
+"""The operations of `Layered` by torch on a device: one column per reward, many layers per look at them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from xmen.product.device.graph import DeviceGraph
+from xmen.product.device.rows import row_operations
+from xmen.product.device.workspace import LOOKAHEAD, Workspaces
+from xmen.product.graph import Product
+from xmen.product.layer_operations import Base, Made, Nodes, Scale
+from xmen.worlds.edge_weights import Floats
+
+Tensor = torch.Tensor
+
+NEVER = -float("inf")
+
+
+@dataclass(frozen=True)
+class DeviceWeights:
+    """Log-weights of world edges on the device; one column of rewards for each law that is answered together."""
+
+    log_dynamics: Tensor  # (E, 1)
+    reward: Tensor  # (E, columns)
+    discount: float
+
+    def at(self, t: int) -> Tensor:
+        """The log-weight of each edge as action number t, (E, columns)."""
+        return self.log_dynamics + self.discount**t * self.reward
+
+
+@dataclass
+class DeviceFlow:
+    """Node probabilities on their way forward, and what went through each edge so far."""
+
+    here: Tensor
+    flows: Tensor
+    discounted: Tensor | None
+    entropy: Tensor
+
+
+class DeviceLayers:
+    """One product and one or several rewards. Layers are views of a workspace that is handed back in the end."""
+
+    lookahead = LOOKAHEAD
+
+    def __init__(self, product: Product, graph: DeviceGraph, weights: DeviceWeights, spaces: Workspaces) -> None:
+        self._product, self._graph, self.discount = product, graph, weights.discount
+        self.reach = 0.0 if self.discount == 1.0 else float(weights.reward.abs().max())
+        space = spaces.take(weights.reward.shape[1], self.discount)
+        weakref.finalize(self, spaces.give_back, space)
+        space.begin(weights.reward)
+        self._weights = replace(weights, reward=space.reward)
+        self._space, self.stride = space, space.plan.stride
+        self.small, self.large = (1e-120, 1e120) if space.dtype == torch.float64 else (1e-15, 1e15)
+        self._rows = row_operations(graph.device)
+
+    # --- backward ------------------------------------------------------------------------------------------------
+
+    def require_memory(self) -> None:
+        pass  # the workspace was planned with what is free
+
+    def last_layer(self) -> Tensor:
+        layer = self._space.layer(self._product.horizon)
+        layer.copy_(self._graph.accepting[:, None])
+        return layer
+
+    def _log_ends(self) -> Tensor:
+        """0 where trajectories may end, -inf elsewhere."""
+        ends = torch.full((self._graph.n_nodes, self._space.columns), NEVER, dtype=torch.float64, device=self.device)
+        ends[self._graph.accepting] = 0.0
+        return ends
+
+    @property
+    def device(self) -> torch.device:
+        """Where everything is."""
+        return self._graph.device
+
+    def first_potential(self) -> Tensor:
+        graph, weights = self._graph, self._weights
+        potential = self._log_ends()
+        discounts = self.discount ** graph.depth.double()
+        begin = 0
+        for end in graph.level_ends:
+            nodes = graph.outwards[begin:end]
+            self._rows.log_level(
+                graph.leaving, nodes, graph.distance, weights.log_dynamics, weights.reward, discounts, potential
+            )
+            begin = end
+        return potential
+
+    def renew(self, t: int, potential: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        alive = value > NEVER
+        renewed = potential.clone()
+        renewed[: len(value)] = torch.where(alive, value, renewed[: len(value)])
+        layer = self._space.layer(t)
+        layer.copy_(alive)
+        return renewed, layer
+
+    def stop_weights(self, potential: Tensor, scale: Scale) -> Tensor:
+        stop = self._space.stop
+        stop.zero_()
+        if self._graph.stops_early:
+            ends = self._graph.accepting
+            stop[ends] = torch.exp(-potential[ends] - self._scale(scale)).to(stop.dtype)
+        return stop
+
+    def _scale(self, scale: Scale) -> Tensor:
+        return torch.as_tensor(scale, dtype=torch.float64, device=self.device)
+
+    def base(self, epoch: int, t: int, potential: Tensor) -> Base[Tensor]:
+        return Base(epoch, t, potential, [])
+
+    def _filled(self, base: Base[Tensor], entering: bool) -> Tensor:
+        """The weights of a base in the order of the edges that leave nodes, or of those that enter them."""
+        if base.epoch < 0:
+            return base.room[entering]
+        rows = self._graph.entering if entering else self._graph.leaving
+        weights, fresh = self._space.weights(entering, (base.epoch, base.t))
+        if fresh:
+            self._rows.relative(rows, self._weights.at(base.t), base.weights, entering, weights)
+        return weights
+
+    def _drift(self, t: int, base: Base[Tensor]) -> float:
+        return 0.0 if base.epoch < 0 else self.discount**t - self.discount**base.t
+
+    def backward(self, begin: int, end: int, base: Base[Tensor], stop: Tensor, after: Tensor) -> Sequence[Made[Tensor]]:
+        space, graph = self._space, self._graph
+        weights, n_layers = self._filled(base, entering=False), begin - end
+        layers = [space.layer(t) for t in range(begin - 1, end - 1, -1)]
+
+        def make() -> None:
+            space.least[:n_layers] = float("inf")
+            space.largest[:n_layers] = 0.0
+            there = after
+            for i, layer in enumerate(layers):
+                drift = self._drift(begin - 1 - i, base)
+                ranges = space.least[i], space.largest[i]
+                self._rows.backward(
+                    graph.leaving, len(layer), weights, space.reward, drift, stop, there, layer, *ranges
+                )
+                there = layer
+
+        self._run(("backward", begin, end, base.t), make)
+        least, largest = space.least[:n_layers].cpu().numpy(), space.largest[:n_layers].cpu().numpy()
+        return [Made(*made) for made in zip(layers, least, largest, strict=True)]
+
+    def _run(self, key: tuple[Any, ...], make: Callable[[], None]) -> None:
+        """Carry out a sequence of operations; where memory stays in its place, it can be replayed without Python."""
+        if self._rows.records and self.device.type == "cuda" and self.stride == 1:
+            self._space.replay(key, make)
+        else:
+            make()
+
+    def scaled(self, layer: Tensor, factor: Scale) -> Tensor:
+        return layer.mul_(self._scale(factor).to(layer.dtype))
+
+    def keep(self, t: int, layer: Tensor) -> Tensor:
+        return self._space.keep(layer)
+
+    def fetch(self, kept: Tensor) -> Tensor:
+        return kept.to(self.device)
+
+    def log_values(self, layer: Tensor, potential: Tensor, scale: Scale) -> Tensor:
+        return torch.log(layer.double()) + potential[: len(layer)] + self._scale(scale)
+
+    def log_layer(self, t: int, log_after: Tensor) -> Tensor:
+        graph, weights = self._graph, self._weights
+        value = torch.empty_like(self._space.layer(t), dtype=torch.float64)
+        stop = self._log_ends() if graph.stops_early else torch.full_like(value, NEVER)
+        discount = self.discount**t
+        self._rows.log_rows(
+            graph.leaving, len(value), weights.log_dynamics, weights.reward, discount, stop, log_after, value
+        )
+        return value
+
+    def conditional(self, t: int, log_after: Tensor, log_value: Tensor) -> Base[Tensor]:
+        graph, both = self._graph, []
+        nodes = (graph.n_nodes, self._space.columns)
+        before, there = (torch.full(nodes, NEVER, dtype=torch.float64, device=self.device) for _ in range(2))
+        before[: len(log_value)], there[: len(log_after)] = log_value, log_after
+        log_weight = self._weights.at(t)
+        for rows, entering in ((graph.leaving, False), (graph.entering, True)):
+            source, target = (rows.other, rows.row) if entering else (rows.row, rows.other)
+            share = torch.exp(log_weight[rows.edge] + there[target] - before[source])
+            both.append(torch.where(before[source] > NEVER, share, torch.zeros_like(share)).to(self._space.dtype))
+        return Base(-1, t, both[0], both)
+
+    def ones(self, t: int) -> Tensor:
+        return torch.ones_like(self._space.layer(t))
+
+    # --- forward ---------------------------------------------------------------------------------------------------
+
+    def begin(self, starts: Floats) -> DeviceFlow:
+        space = self._space
+        here, _, _, flows, *discounted = space.flow()
+        for array in (here, flows, *discounted):
+            array.zero_()
+        nodes = torch.as_tensor(self._product.starts.astype(np.int64), device=self.device)
+        chances = torch.as_tensor(starts.reshape(len(nodes), -1), device=self.device)
+        here.index_add_(0, nodes, chances.to(here.dtype))
+        entropy = torch.zeros(space.columns, dtype=torch.float64, device=self.device)
+        return DeviceFlow(here, flows, discounted[0] if discounted else None, entropy)
+
+    def forward(
+        self,
+        flow: DeviceFlow,
+        t: int,
+        base: Base[Tensor],
+        layers: Sequence[Tensor],
+        factor: Scale,
+        with_entropy: bool,
+    ) -> None:
+        space, graph = self._space, self._graph
+        weights = self._filled(base, entering=True)
+        if not np.all(np.asarray(factor) == 1.0):
+            flow.here.mul_(self._scale(factor).to(flow.here.dtype))
+        if with_entropy:
+            weights_out = self._filled(base, entering=False)
+        last = t + len(layers) - 1
+
+        def push() -> None:
+            _, share, there, *_ = space.flow()
+            share.zero_()
+            there.zero_()
+            n = len(layers[0])
+            # What a node passes on per unit of message; a node without message has nothing to pass on.
+            share[:n] = torch.where(layers[0] > 0, flow.here[:n] / layers[0], torch.zeros_like(layers[0]))
+            for i, after in enumerate(layers[1:]):
+                drift = self._drift(t + i, base)
+                if with_entropy:
+                    self._add_entropy(flow, t + i, weights_out, drift, share, after)
+                self._rows.forward(
+                    graph.entering,
+                    len(after),
+                    weights,
+                    space.reward,
+                    drift,
+                    share,
+                    after,
+                    there,
+                    flow.flows,
+                    flow.discounted,
+                    self.discount ** (t + i),
+                )
+                share, there = there, share
+            flow.here.zero_()
+            flow.here[: len(layers[-1])] = share[: len(layers[-1])] * layers[-1]
+
+        if with_entropy or base.epoch < 0:  # asked for rarely, and with arrays of its own
+            push()
+        else:
+            self._run(("forward", t, last, base.t), push)
+
+    def _add_entropy(
+        self, flow: DeviceFlow, t: int, weights: Tensor, drift: float, share: Tensor, after: Tensor
+    ) -> None:
+        """- sum over edges of (what goes through) * log(its share of what leaves the node)."""
+        rows, n = self._graph.leaving, self._graph.layer_ends[t]
+        e = rows.n_entries(n)
+        row = rows.row[:e]
+        w = weights[:e].double() * after[rows.other[:e]]
+        if drift != 0.0:
+            w = w * torch.exp(drift * self._weights.reward[rows.edge[:e]])
+        w = torch.where(share[row] > 0, w, torch.zeros_like(w))  # a node without message may have any weights
+        total = torch.zeros_like(share, dtype=torch.float64).index_add_(0, row, w)[row]
+        through = share[row] * w
+        choice = torch.where(through > 0, w / total, torch.ones_like(w))
+        flow.entropy -= (through * torch.log(choice)).sum(0)
+
+    def totals(self, flow: DeviceFlow) -> tuple[Tensor, Tensor, Floats]:
+        graph = self._graph
+        counts, discounted = (
+            None if flows is None else self._rows.world_totals(flows, graph.by_world_edge, graph.world_edge_ends)
+            for flows in (flow.flows, flow.discounted)
+        )
+        assert counts is not None
+        entropy: Floats = flow.entropy.cpu().numpy()
+        return counts, counts if discounted is None else discounted, entropy
+
+    # --- samples, the mode -------------------------------------------------------------------------------------------
+
+    def choose(
+        self, t: int, base: Base[Tensor], after: Tensor, rng: np.random.Generator, node: Walkers
+    ) -> Tensor | None:
+        weights, drift = self._filled(base, entering=False), self._drift(t, base)
+        uniforms = torch.as_tensor(rng.random(len(node.at)), device=self.device)
+        taken = torch.empty_like(node.at)
+        self._rows.choose(
+            self._graph.leaving, weights, self._weights.reward, drift, after, node.column, uniforms, node.at, taken
+        )
+        return None if bool((taken < 0).all()) else taken
+
+    def walkers(self, starts: Nodes, column: int) -> Walkers:
+        return Walkers(torch.as_tensor(starts.view(np.int32), device=self.device).clone(), column)
+
+    def taken(self, steps: list[Tensor], n: int) -> Nodes:
+        if not steps:
+            return np.empty((n, 0), dtype=np.uint32)
+        return torch.stack(steps, dim=1).cpu().numpy().view(np.uint32)
+
+    def best_layer(self, t: int, after: Tensor) -> tuple[Tensor, Tensor]:
+        rows, n = self._graph.leaving, self._graph.layer_ends[t]
+        e = rows.n_entries(n)
+        row = rows.row[:e]
+        values = self._weights.at(t)[rows.edge[:e], 0] + after[rows.other[:e]]
+        best = torch.full((n,), NEVER, dtype=torch.float64, device=self.device)
+        if self._graph.stops_early:
+            best[self._graph.accepting[:n]] = 0.0
+        best.scatter_reduce_(0, row, values, "amax")
+        place = torch.arange(e, device=self.device) - rows.indptr[:n].long()[row]
+        first = torch.where(values == best[row], place, torch.full_like(place, rows.degree))
+        choice = torch.full((n,), rows.degree, device=self.device).scatter_reduce_(0, row, first, "amin")
+        return best, torch.where(choice < rows.degree, choice, torch.zeros_like(choice))
+
+    def best_last(self) -> Tensor:
+        return self._log_ends()[:, 0]
+
+    def values(self, array: Tensor, nodes: Nodes) -> Floats:
+        chosen: Floats = array[torch.as_tensor(nodes.astype(np.int64), device=self.device)].double().cpu().numpy()
+        return chosen
+
+    def on_host(self, array: Tensor) -> Floats:
+        numbers: Floats = array.cpu().numpy()
+        return numbers
+
+
+@dataclass
+class Walkers:
+    """Where each walker is, and under which column of rewards they walk."""
+
+    at: Tensor
+    column: int

@@ -1,0 +1,193 @@
+"""Row operations in plain torch: the truth that fused kernels are tested against, and what runs where those cannot.
+
+Arrays have one row per node or edge and one column per reward. Weights w_e are relative to a potential; those of
+another action differ from them by exp(drift * reward) with drift = gamma^t - gamma^t0.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from xmen.product.device.graph import Rows
+
+NEVER = -float("inf")
+
+
+def row_sums(values: torch.Tensor, indptr: torch.Tensor) -> torch.Tensor:
+    """The sum of the entries of each row, always in the same order."""
+    return _reduced(values, indptr, "sum", 0.0)
+
+
+def _reduced(values: torch.Tensor, indptr: torch.Tensor, how: str, empty: float) -> torch.Tensor:
+    if not len(values):
+        return values.new_full((len(indptr) - 1, *values.shape[1:]), empty)
+    return torch.segment_reduce(values, how, offsets=indptr.long(), axis=0, unsafe=True, initial=empty)
+
+
+class PlainRows:
+    """One operation per method; each writes into `out`."""
+
+    records = False  # whether a sequence of these may be recorded and replayed
+
+    def relative(
+        self, rows: Rows, log_weight: torch.Tensor, potential: torch.Tensor, entering: bool, out: torch.Tensor
+    ) -> None:
+        """exp(log_weight + potential[target] - potential[source]) of each entry."""
+        step = potential[rows.row] - potential[rows.other]
+        torch.exp(log_weight[rows.edge] + (step if entering else -step), out=step)
+        out.copy_(step)
+
+    def _weights(self, rows: Rows, n: int, weights: torch.Tensor, reward: torch.Tensor, drift: float) -> torch.Tensor:
+        e = rows.n_entries(n)
+        if drift == 0.0:
+            return weights[:e]
+        return weights[:e] * torch.exp(drift * reward[rows.edge[:e]]).to(weights.dtype)
+
+    def backward(
+        self,
+        rows: Rows,
+        n: int,
+        weights: torch.Tensor,
+        reward: torch.Tensor,
+        drift: float,
+        stop: torch.Tensor,
+        after: torch.Tensor,
+        out: torch.Tensor,
+        least: torch.Tensor,
+        largest: torch.Tensor,
+    ) -> None:
+        """out = stop + sum over edges of weight * after[target], for the first n nodes.
+
+        `least` and `largest` (of the nonzero values, per column) begin as inf and 0. The least is 0 when a value that
+        cannot be zero was rounded to zero, the largest inf when something is not finite.
+        """
+        w = self._weights(rows, n, weights, reward, drift)
+        there = after[rows.other[: len(w)]]
+        out.copy_(row_sums(w * there, rows.indptr[: n + 1]) + stop[:n])
+        fed = _reduced(there, rows.indptr[: n + 1], "max", 0.0) > 0
+        infinite = torch.full_like(out, float("inf"))
+        low = torch.where(out > 0, out, torch.where(fed & (out == 0), torch.zeros_like(out), infinite))
+        least.copy_(torch.minimum(least, low.amin(0)))
+        largest.copy_(torch.maximum(largest, torch.where(out < float("inf"), out, infinite).amax(0)))
+
+    def forward(
+        self,
+        rows: Rows,
+        n: int,
+        weights: torch.Tensor,
+        reward: torch.Tensor,
+        drift: float,
+        share: torch.Tensor,
+        after: torch.Tensor,
+        out: torch.Tensor,
+        flows: torch.Tensor,
+        discounted: torch.Tensor | None,
+        discount: float,
+    ) -> None:
+        """out[n'] = sum over the edges that enter n' of weight * share[source], 0 where after[n'] is.
+
+        `share` is the probability of a node over its message, so that weight * share * after[n'] goes through an edge:
+        this is added to `flows`, and `discount` times this to `discounted`.
+        """
+        w = self._weights(rows, n, weights, reward, drift)
+        arriving = w * share[rows.other[: len(w)]]
+        total = row_sums(arriving, rows.indptr[: n + 1])
+        out[:n] = torch.where(after > 0, total, torch.zeros_like(total))
+        through = torch.where(arriving > 0, arriving * after[rows.row[: len(w)]], torch.zeros_like(arriving))
+        flows[: len(w)] += through
+        if discounted is not None:
+            discounted[: len(w)] += discount * through
+
+    def log_rows(
+        self,
+        rows: Rows,
+        n: int,
+        log_dynamics: torch.Tensor,
+        reward: torch.Tensor,
+        discount: float,
+        stop: torch.Tensor,
+        after: torch.Tensor,
+        out: torch.Tensor,
+    ) -> None:
+        """out = log(exp(stop) + sum over edges of exp(log_dynamics + discount * reward + after[target]))."""
+        e = rows.n_entries(n)
+        edge = rows.edge[:e]
+        values = log_dynamics[edge] + discount * reward[edge] + after[rows.other[:e]]
+        out.copy_(self._log_sum(values, rows.indptr[: n + 1], stop[:n]))
+
+    def _log_sum(self, values: torch.Tensor, indptr: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
+        largest = torch.maximum(_reduced(values, indptr, "max", NEVER), first)
+        base = torch.where(largest > NEVER, largest, torch.zeros_like(largest))
+        counts = (indptr[1:] - indptr[:-1]).long()
+        total = row_sums(torch.exp(values - torch.repeat_interleave(base, counts, dim=0)), indptr)
+        return base + torch.log(total + torch.exp(first - base))
+
+    def log_level(
+        self,
+        rows: Rows,
+        nodes: torch.Tensor,
+        rank: torch.Tensor,
+        log_dynamics: torch.Tensor,
+        reward: torch.Tensor,
+        discounts: torch.Tensor,
+        value: torch.Tensor,
+    ) -> None:
+        """`log_rows` of some nodes in place, over their edges to nodes of lower rank; one discount per node."""
+        begin, counts = rows.indptr[nodes].long(), (rows.indptr[nodes + 1] - rows.indptr[nodes]).long()
+        row = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), counts)
+        entry = torch.arange(len(row), device=nodes.device) - (torch.cumsum(counts, 0) - counts - begin)[row]
+        lower = rank[rows.other[entry]] < rank[nodes[row]]
+        row, entry = row[lower], entry[lower]
+        edge = rows.edge[entry]
+        values = log_dynamics[edge] + discounts[nodes[row], None] * reward[edge] + value[rows.other[entry]]
+        indptr = torch.zeros(len(nodes) + 1, dtype=torch.int64, device=nodes.device)
+        indptr[1:] = torch.cumsum(torch.bincount(row, minlength=len(nodes)), 0)
+        value[nodes] = self._log_sum(values, indptr, value[nodes])
+
+    def choose(
+        self,
+        rows: Rows,
+        weights: torch.Tensor,
+        reward: torch.Tensor,
+        drift: float,
+        after: torch.Tensor,
+        column: int,
+        uniforms: torch.Tensor,
+        node: torch.Tensor,
+        taken: torch.Tensor,
+    ) -> None:
+        """The entry that each walker takes from its node, in proportion to weight * after[target]; moves `node`.
+
+        -1 where a node has no entries. Weights are added and taken off one after the other, as the compiled loops do,
+        so that the same uniform numbers give the same choices.
+        """
+        taken.fill_(-1)
+        if not len(weights):
+            return
+        weights, reward, after = weights[:, column], reward[:, column], after[:, column]
+        begin, end = rows.indptr[node].long(), rows.indptr[node + 1].long()
+
+        def weight(offset: int) -> torch.Tensor:
+            e = torch.clamp(begin + offset, max=len(weights) - 1)
+            w = weights[e] * after[torch.clamp(rows.other[e], max=len(after) - 1)]
+            if drift != 0.0:
+                w = w * torch.exp(drift * reward[rows.edge[e]]).to(w.dtype)
+            return torch.where(begin + offset < end, w, torch.zeros_like(w))
+
+        longest = int((end - begin).max()) if len(node) else 0
+        total = sum((weight(offset) for offset in range(longest)), torch.zeros_like(uniforms))
+        left, chosen = uniforms * total, torch.full_like(begin, -1)
+        looking = torch.ones_like(begin, dtype=torch.bool)
+        for offset in range(longest):
+            w = weight(offset)
+            here = looking & (w > 0)
+            chosen = torch.where(here, begin + offset, chosen)
+            left = torch.where(here, left - w, left)
+            looking &= ~(here & (left < 0))
+        taken.copy_(chosen)
+        moved = torch.where(chosen >= 0, rows.other[torch.clamp(chosen, min=0)], node)
+        node.copy_(moved)
+
+    def world_totals(self, flows: torch.Tensor, order: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+        """The sum over each world edge's entries, in double precision."""
+        return row_sums(flows[order].double(), ends)

@@ -1,0 +1,157 @@
+"""A product on a device: one run of messages for one reward, or for several rewards side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from xmen.product.device.graph import DeviceGraph
+from xmen.product.device.layers import DeviceLayers, DeviceWeights
+from xmen.product.device.workspace import Workspaces
+from xmen.product.graph import Product
+from xmen.product.layered import Layered
+from xmen.product.messages import Flow
+from xmen.sharing import Lock, once
+from xmen.worlds.edge_weights import EdgeWeights, Floats
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+MOST_COLUMNS = 16  # rewards side by side; more go one batch after the other
+
+
+class RoundingError(NamedTuple):
+    """How far single precision was from double precision: log Z, and the largest difference of expected visits."""
+
+    log_partition: float
+    visits: float
+
+
+class OnDevice:
+    """The graph of a product, moved once, and what any reward on it needs."""
+
+    def __init__(self, product: Product, device: torch.device, precision: str = "float64") -> None:
+        self.product, self.device, self.precision = product, device, precision
+        self.graph = DeviceGraph(product, device)
+        self._spaces = Workspaces(self.graph, DTYPES[precision])
+        self.error: RoundingError | None = None  # of single precision, measured on the first pass
+        self._lock = Lock()
+
+    def weights(self, laws: Sequence[EdgeWeights]) -> DeviceWeights:
+        """The weights of laws that differ in their rewards alone, one column each."""
+        reward = np.stack([law.reward for law in laws], axis=1)
+        dynamics = torch.as_tensor(laws[0].log_dynamics, device=self.device)[:, None]
+        return DeviceWeights(dynamics, torch.as_tensor(reward, device=self.device), laws[0].discount)
+
+    def run(self, law: EdgeWeights, weights: DeviceWeights) -> Run:
+        """Messages under each column of rewards; `law` says where trajectories start."""
+        if self.precision != "float64":
+            self._measure(law, weights)
+        return Run(self, law, weights, self._spaces)
+
+    def _measure(self, law: EdgeWeights, weights: DeviceWeights) -> None:
+        with self._lock:
+            if self.error is not None:
+                return
+            single = Run(self, law, weights, self._spaces)
+            double = Run(self, law, weights, Workspaces(self.graph, torch.float64))
+            log_partition = float(np.abs(single.log_partition - double.log_partition).max())
+            visits = float(np.abs(single.flow().discounted - double.flow().discounted).max(initial=0.0))
+            self.error = RoundingError(log_partition, visits)
+
+    def operations(self, law: EdgeWeights) -> DeviceLayers:
+        """The operations under one reward."""
+        return DeviceLayers(self.product, self.graph, self.weights([law]), self._spaces)
+
+    def messages(self, laws: Sequence[EdgeWeights]) -> list[Column]:
+        """Messages of several laws, worked out together when one of them is first asked."""
+        shared = [Together(self, laws[i : i + MOST_COLUMNS]) for i in range(0, len(laws), MOST_COLUMNS)]
+        return [Column(shared[i // MOST_COLUMNS], i % MOST_COLUMNS) for i in range(len(laws))]
+
+    def __reduce__(self) -> tuple[type[OnDevice], tuple[Product, torch.device, str]]:
+        return OnDevice, (self.product, self.device, self.precision)
+
+    def describe(self) -> str:
+        """Where messages are, and how exact; for people."""
+        said = f"{self._spaces.plan} in {self.precision}"
+        if self.error is not None:
+            said += " (log Z off by {:.1e} and visits by at most {:.1e} on the first pass)".format(*self.error)
+        return said
+
+
+class Run(Layered[torch.Tensor]):
+    """`Layered` on a device, for one question at a time: they share their memory."""
+
+    def __init__(self, place: OnDevice, law: EdgeWeights, weights: DeviceWeights, spaces: Workspaces) -> None:
+        self._lock = Lock()
+        super().__init__(place.product, law, DeviceLayers(place.product, place.graph, weights, spaces))
+
+    def uses(self, with_entropy: bool = False) -> tuple[torch.Tensor, torch.Tensor, Floats]:
+        with self._lock:
+            self._segment = {}
+            return super().uses(with_entropy)
+
+    def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
+        with self._lock:
+            return super().log_completions(t, nodes)
+
+    def walk(self, n: int, rng: np.random.Generator, column: int = 0) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        with self._lock:
+            self._segment = {}
+            return super().walk(n, rng, column)
+
+
+class Together:
+    """Several laws whose messages are worked out at once."""
+
+    def __init__(self, place: OnDevice, laws: Sequence[EdgeWeights]) -> None:
+        self.place, self._laws = place, laws
+
+    def __reduce__(self) -> tuple[type[Together], tuple[OnDevice, Sequence[EdgeWeights]]]:
+        return Together, (self.place, self._laws)  # messages are worked out again where a copy arrives
+
+    @once
+    def run(self) -> Run:
+        """The run of all of them; a number of columns that is no power of two is filled up."""
+        laws = list(self._laws)
+        filled = laws + [laws[0]] * ((1 << (len(laws) - 1).bit_length()) - len(laws))
+        return self.place.run(laws[0], self.place.weights(filled))
+
+    @once
+    def flow(self) -> Flow:
+        """What goes through every world edge, under each."""
+        return self.run.flow()
+
+    @once
+    def flow_with_entropy(self) -> Flow:
+        """The same with the entropy of each."""
+        return self.run.flow(with_entropy=True)
+
+
+class Column:
+    """The messages of one law among several."""
+
+    def __init__(self, together: Together, column: int) -> None:
+        self._together, self._column = together, column
+
+    @property
+    def log_partition(self) -> float:
+        """log Z."""
+        return float(self._together.run.log_partition[self._column])
+
+    def flow(self, with_entropy: bool = False) -> Flow:
+        flow, k = self._together.flow_with_entropy if with_entropy else self._together.flow, self._column
+        return Flow(flow.counts[:, k], flow.discounted[:, k], flow.starts[:, k], float(flow.entropy[k]))
+
+    def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
+        completions: Floats = self._together.run.log_completions(t, nodes)[:, self._column]
+        return completions
+
+    def walk(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        product, run = self._together.place.product, self._together.run
+        starts, taken = run.walk(n, rng, self._column)
+        if taken.shape[1] == product.horizon and product.timeless(run.discount):
+            rng.random(n)  # on the host, one sweep serves all t and asks once more who still moves
+        return starts, taken

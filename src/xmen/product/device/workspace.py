@@ -1,0 +1,124 @@
+"""Memory on a device that one reward after the other uses, and sequences of kernels recorded over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from xmen.product.device.graph import DeviceGraph
+from xmen.product.device.memory import MemoryPlan, plan_memory
+from xmen.sharing import Lock
+
+LOOKAHEAD = 128  # layers that are made before anyone looks at them: looking means waiting for the device
+MOST_RECORDINGS = 64  # of one workspace; rewards that need more stretches than this are not worth recording
+
+
+class Workspace:
+    """Arrays of one run: edge weights, layers, flows. Made when they are first needed, then kept.
+
+    Recordings are sequences of kernels with the addresses of these arrays in them, so arrays never move, and what
+    changes from reward to reward is copied in.
+    """
+
+    def __init__(self, graph: DeviceGraph, columns: int, discount: float, dtype: torch.dtype) -> None:
+        self._graph, self.columns, self.discount, self.dtype = graph, columns, discount, dtype
+        self.plan: MemoryPlan = plan_memory(graph, columns, discount, dtype)
+        self.stop, self.least, self.largest = (self._empty(n) for n in (graph.n_nodes, LOOKAHEAD, LOOKAHEAD))
+        n_world = len(graph.world_edge_ends) - 1
+        self.reward = torch.empty((n_world, columns), dtype=torch.float64, device=graph.device)
+        self._layers: dict[int, torch.Tensor] = {}
+        self._weights: dict[bool, torch.Tensor] = {}
+        self._weights_of: dict[bool, Any] = {}
+        self._flow: list[torch.Tensor] = []
+        self._recordings: dict[Any, torch.cuda.CUDAGraph | None] = {}
+
+    def _empty(self, n: int) -> torch.Tensor:
+        return torch.empty((n, self.columns), dtype=self.dtype, device=self._graph.device)
+
+    def begin(self, reward: torch.Tensor) -> None:
+        """Start on another reward."""
+        self.reward.copy_(reward)
+        self._weights_of.clear()
+
+    def layer(self, t: int) -> torch.Tensor:
+        """Room for layer t; without room for all, shared with layers that are never needed together with it."""
+        slots = self.plan.stride + 1
+        slot = t if self.plan.stride == 1 else t % slots
+        n = self._graph.layer_ends[t]
+        if slot not in self._layers:
+            self._layers[slot] = self._empty(n if self.plan.stride == 1 else self._graph.n_nodes)
+        return self._layers[slot] if self.plan.stride == 1 else self._layers[slot][:n]
+
+    def keep(self, layer: torch.Tensor) -> torch.Tensor:
+        """The layer where nothing writes over it."""
+        if self.plan.stride == 1:
+            return layer
+        return layer.to("cpu", copy=True) if self.plan.on_host else layer.clone()
+
+    def weights(self, entering: bool, key: tuple[int, int]) -> tuple[torch.Tensor, bool]:
+        """Room for edge weights, and whether they have to be made: whether it holds others than those of `key`."""
+        if entering not in self._weights:
+            self._weights[entering] = self._empty(self._graph.n_edges)
+        fresh = self._weights_of.get(entering) != key
+        self._weights_of[entering] = key
+        return self._weights[entering], fresh
+
+    def flow(self) -> list[torch.Tensor]:
+        """Node probabilities and two arrays of shares per node; what goes through each edge, also discounted."""
+        if not self._flow:
+            n_flows = 1 if self.discount == 1.0 else 2
+            sizes = [self._graph.n_nodes] * 3 + [self._graph.n_edges] * n_flows
+            self._flow = [self._empty(n) for n in sizes]
+        return self._flow
+
+    def replay(self, key: tuple[Any, ...], make: Callable[[], None]) -> None:
+        """Carry out a sequence of kernels: itself at first, recorded when it comes again, from then on replayed.
+
+        240 launches from Python take longer than 240 sweeps over three million edges.
+        """
+        if key not in self._recordings:
+            if len(self._recordings) < MOST_RECORDINGS:
+                self._recordings[key] = None
+            make()
+            return
+        recording = self._recordings[key]
+        if recording is None:
+            recording = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(recording):
+                make()
+            self._recordings[key] = recording
+        recording.replay()
+
+
+class Workspaces:
+    """The workspaces of one graph: taken by a run, given back when it is gone, so that most work needs only one."""
+
+    def __init__(self, graph: DeviceGraph, dtype: torch.dtype) -> None:
+        self.graph, self.dtype = graph, dtype
+        self._free: list[Workspace] = []
+        self._last_plan: MemoryPlan | None = None
+        self._lock = Lock()
+
+    def take(self, columns: int, discount: float) -> Workspace:
+        """One that nobody uses, made if there is none."""
+        with self._lock:
+            for space in self._free:
+                if (space.columns, space.discount) == (columns, discount):
+                    self._free.remove(space)
+                    return space
+            self._free.clear()  # what fits nobody's needs now makes room
+        space = Workspace(self.graph, columns, discount, self.dtype)
+        self._last_plan = space.plan
+        return space
+
+    @property
+    def plan(self) -> MemoryPlan:
+        """Where the messages of the last run are, or those of one reward would be."""
+        return self._last_plan or plan_memory(self.graph, 1, 1.0, self.dtype)
+
+    def give_back(self, space: Workspace) -> None:
+        """Nobody uses it any more."""
+        with self._lock:
+            self._free.append(space)
