@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 import xmen as xm
 from studio.conftest import window_of
-from studio.problems import changed, on_disk
+from studio.problems import changed, on_disk, write_problem
 from xmen.cli.studio import open_desk
 from xmen.problem import demo_weights, read_problem
 from xmen.studio.desk import Desk
@@ -100,6 +102,7 @@ def test_a_document_without_demonstrations_names_none(window, tmp_path):
         ({"demonstrations": "../../etc/passwd"}, "names of files"),
         ({"demonstrations": "/etc/passwd"}, "names of files"),
         ({"reward": {"table": "../secret.csv"}}, "names of files"),
+        ({"validation": "../secret.csv"}, "names of files"),
         ({"world": {"kind": "graphml", "file": "/etc/passwd"}}, "names of files"),
         ({"world": {"kind": "table"}}, "kind of the world"),
     ],
@@ -135,6 +138,35 @@ def test_files_outside_of_the_folder_are_not_opened(window, tmp_path):
     (inner / "p.toml").write_text((tmp_path / "p.toml").read_text())
     with pytest.raises(xm.XmenError, match="outside the folder"):
         Desk.opened(inner / "p.toml")
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {"constraints": [{"name": "toll", "rule": "total('../secret.csv') <= 3"}]},
+        {"constraints": [{"name": "toll", "rule": "total('{folder}/secret.csv') <= 3"}]},
+        {"costs": {"toll": "../secret.csv"}},
+    ],
+)
+def test_rules_read_no_files_outside_of_the_folder(tmp_path, worker, tables):
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    window = window_of(Desk.opened(write_problem(inner)), worker)
+    costs = "state,cost\n" + "".join(f"{state},7\n" for state in range(16))
+    (tmp_path / "secret.csv").write_text(costs)
+    tables = json.loads(json.dumps(tables).replace("{folder}", str(tmp_path)))
+    window.put(changed(window.get("document")["problem"], **tables))
+    (mistake,) = window.check()["errors"]
+    assert "outside the folder" in mistake["message"]
+    assert window.save(422)
+    refused = window.finished("generate", also=["total('../secret.csv') <= 3"])
+    assert refused["state"] == "failed"
+    (inner / "near.csv").write_text(costs)
+    rules = [{"name": "toll", "rule": "total('near.csv') <= 49"}]
+    window.put(changed(window.get("document")["problem"], constraints=rules, costs={"toll": [7] * 16}))
+    assert (window.check()["errors"], window.check()["feasible"]) == ([], True)
+    window.save()
+    assert on_disk(inner)["costs"] == {"toll": [7] * 16}
 
 
 def test_csv_in_and_out(window):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import runpy
 import time
 
 import numpy as np
@@ -189,7 +188,7 @@ def test_a_worker_that_dies_is_replaced(window):
 
 
 @pytest.mark.parametrize("features", [["steps", "mud", "move up"], []])
-def test_the_python_that_is_shown_does_the_same(window, tmp_path, features):
+def test_the_python_that_is_shown_does_the_same(window, tmp_path, features, monkeypatch, capsys):
     document = window.get("document")
     document["demonstrations"][1]["weight"] = 3.0
     tables = {"reward": {"features": features}, "studio": {"held_out": 0.0, "l2": 0.05}}
@@ -199,11 +198,10 @@ def test_the_python_that_is_shown_does_the_same(window, tmp_path, features):
     shown = window.get("python")
     assert shown["saved"] is True
     assert len(shown["text"].strip().splitlines()) <= 10
-    # What it prints is rounded; the same names say it exactly.
-    script = shown["text"] + "print(list(map(float, model.weights_)))\n"
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.strip().splitlines()
+    # What it prints is rounded; its names say it exactly.
+    (tmp_path / "shown.py").write_text(shown["text"])
+    monkeypatch.chdir(tmp_path)
+    names = runpy.run_path("shown.py")
     learned = [row["weight"] for row in window.job("learn")["model"]["weights"]]
-    assert eval(lines[-1]) == pytest.approx(learned, abs=1e-5)
-    assert sum(line.startswith("Trajectory") for line in lines) == 5
+    assert names["model"].weights_.tolist() == pytest.approx(learned, abs=1e-5)
+    assert capsys.readouterr().out.count("Trajectory(") == 5

@@ -14,6 +14,7 @@ from xmen.errors import FileFormatError
 from xmen.events import Event
 from xmen.problem._columns import columns_text
 from xmen.problem._document import TomlTable
+from xmen.problem.fence import within_fence
 from xmen.worlds import MDP
 from xmen.worlds.costs import Ints, read_costs
 
@@ -46,7 +47,7 @@ def cost_file(folder: Path, name: str, world: MDP) -> Ints:
     """The costs in a file that is named relative to a problem file."""
     if Path(name).suffix.lower() != ".csv":
         raise FileFormatError(f"{name!r:.60}: a table of costs is a .csv file")
-    return read_costs(folder / name, world)
+    return read_costs(within_fence(folder / name), world)
 
 
 def write_costs(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xmen.errors import FileFormatError, TrajectoryError
+from xmen.problem.fence import within_fence
 from xmen.worlds import Trajectory, read_demos
 from xmen.worlds.names import is_missing
 
@@ -23,7 +24,7 @@ def read_demonstrations(file: Path | None, world: Any = None, key: str = "demons
             f'this problem names no {key}: write {key} = "{SHORT[key]}.csv" at the top of the problem file, or give '
             "the file itself"
         )
-    demos = read_demos(file, world)
+    demos = read_demos(within_fence(file), world)
     if not demos:
         raise TrajectoryError(f"{file}: there are no demonstrations in this file")
     return demos

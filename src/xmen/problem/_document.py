@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from xmen.errors import ConstraintSyntaxError, FileFormatError, MissingExtraError, XmenError, in_words
 from xmen.files import read_text
+from xmen.problem.fence import within_fence
 
 _SHOWN = 60  # characters of a wrong value in a message
 _REQUIRED: Any = object()
@@ -177,7 +178,8 @@ class TomlTable:
     def path(self, key: str) -> Path:
         """An existing file, relative to the problem file."""
         name: str = self.text(key, expected="the name of a file, relative to this one")
-        found = self.file.parent / name
+        with self.explaining(key):
+            found = within_fence(self.file.parent / name)
         if not found.is_file():
             self.fail(key, f"there is no file {str(found)!r} (names are relative to the problem file)")
         return found

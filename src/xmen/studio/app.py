@@ -14,7 +14,6 @@ from starlette.exceptions import HTTPException
 
 from xmen.answers.plain import plain
 from xmen.errors import FileFormatError, XmenError
-from xmen.problem import problem_or_mistakes
 from xmen.studio.bodies import AnyJob, Demonstrations, PutDocument, Save, Text
 from xmen.studio.desk import Conflict, csv_text
 from xmen.studio.document import described, received
@@ -85,7 +84,7 @@ def _add_document(app: FastAPI, session: Session) -> None:
     @app.get("/api/document")
     def get_document() -> Response:
         version, document = desk.look()
-        problem, _ = problem_or_mistakes(document.problem, desk.path)
+        problem, _ = document.read(desk.path)
         record = {
             **desk.versions,
             "version": version,

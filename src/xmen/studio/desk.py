@@ -10,7 +10,7 @@ from typing import Any
 
 from xmen.errors import FileFormatError, XmenError
 from xmen.files import settle, write_together, write_whole
-from xmen.problem import problem_or_mistakes, toml_text
+from xmen.problem import toml_text
 from xmen.studio.document import Document, open_document
 from xmen.studio.settings import read_settings
 from xmen.studio.words import from_words
@@ -92,7 +92,7 @@ class Desk:
 
 def saved_files(document: Document, path: Path) -> dict[str, bytes]:
     """The files of a document by their names in its folder; MistakesError where something is wrong in it."""
-    problem, mistakes = problem_or_mistakes(document.problem, path)
+    problem, mistakes = document.read(path)
     if problem is None or mistakes:
         found = mistakes[0]
         what = f"rule {found.index + 1}" if found.index is not None else found.name or found.part
@@ -112,8 +112,8 @@ def saved_files(document: Document, path: Path) -> dict[str, bytes]:
 
 def _in_order(values: Mapping[str, Any]) -> dict[str, Any]:
     """Single values first, then tables as files have them; what is empty is left out."""
-    order = ("format", "demonstrations", "world", "events", "constraints", "reward", "settings", "studio")
-    return {key: values[key] for key in order if key in values and values[key] not in ({}, [])}
+    order = ("format", "demonstrations", "validation", "world", "events", "costs", "constraints", "reward", "settings")
+    return {key: values[key] for key in dict.fromkeys([*order, *values]) if values.get(key) not in (None, {}, [])}
 
 
 def csv_text(demonstrations: list[dict[str, Any]], world: Any) -> str:

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from xmen.errors import FileFormatError
-from xmen.problem import demo_weights, problem_or_mistakes, read_problem, read_values
-from xmen.problem.problem import Problem
+from xmen.problem import Mistake, Problem, demo_weights, problem_or_mistakes, read_problem, read_values
+from xmen.problem.fence import fenced
 from xmen.studio import limits
 from xmen.studio.words import in_words_of
 from xmen.worlds import MDP, Trajectory
 
 Record = dict[str, Any]
 
-FILES = (("demonstrations",), ("world", "file"), ("world", "transitions"), ("reward", "table"))
+FILES = (("demonstrations",), ("validation",), ("world", "file"), ("world", "transitions"), ("reward", "table"))
 """The keys of a problem file that name other files: a browser has no say in them."""
 
 
@@ -28,9 +28,14 @@ class Document:
     problem: Record
     demonstrations: list[Record]
 
+    def read(self, path: Path) -> tuple[Problem | None, list[Mistake]]:
+        """The problem as far as it can be read, and everything that is wrong; no file outside the folder is opened."""
+        with fenced(path.parent):
+            return problem_or_mistakes(self.problem, path)
+
     def problem_at(self, path: Path) -> Problem:
         """The problem, if there is no mistake in it."""
-        problem, mistakes = problem_or_mistakes(self.problem, path)
+        problem, mistakes = self.read(path)
         if problem is None or mistakes:
             raise FileFormatError(mistakes[0].message)
         return problem
@@ -39,20 +44,12 @@ class Document:
 def open_document(path: Path) -> Document:
     """What a problem file and its demonstrations say; all files have to lie in its folder."""
     values = read_values(path)
-    folder = path.parent.resolve()
-    for keys in FILES:
-        name = _at(values, keys)
-        if isinstance(name, str) and not (folder / name).resolve().is_relative_to(folder):
-            raise FileFormatError(
-                f"{path}: {name!r} lies outside the folder of the problem, where Studio reads nothing: copy it there"
-            )
-    problem = read_problem(path)  # with its own words for what is wrong
     check_size(values, [])
-    _check_states(problem.world)
-    demonstrations: list[Record] = []
-    if problem.demonstrations is not None and problem.demonstrations.exists():
-        demonstrations = described(problem.demos(), problem.world)
-    return Document(values, demonstrations)
+    with fenced(path.parent):
+        problem = read_problem(path)  # with its own words for what is wrong
+        _check_states(problem.world)
+        named = problem.demonstrations is not None and problem.demonstrations.exists()
+        return Document(values, described(problem.demos(), problem.world) if named else [])
 
 
 def described(demos: list[Trajectory], world: MDP) -> list[Record]:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from xmen.constraints.constraint import Constraint, conjunction
-from xmen.constraints.text import parse_constraint
 from xmen.engines.distribution import Distribution
 from xmen.errors import EngineError, InfeasibleError
 from xmen.learners.base import Learner
@@ -50,7 +49,7 @@ def further_rules(texts: Sequence[str], problem: Problem) -> Constraint | None:
     """Rules that are switched on for this question; each goes by its own text in messages."""
     rules = []
     for text in texts:
-        rule = parse_constraint(text, problem.events)
+        rule = problem.parse(text)
         rule.check_world(problem.world)
         rules.append(rule if rule.name is not None else rule.named(text.strip()))
     return conjunction(rules)

@@ -18,7 +18,7 @@ from xmen.answers.checking import (
     share_text,
 )
 from xmen.errors import XmenError
-from xmen.problem import Mistake, Problem, known_features, problem_or_mistakes
+from xmen.problem import Mistake, Problem, known_features
 from xmen.studio.document import Document
 from xmen.studio.settings import read_settings
 from xmen.studio.words import Unreadable, from_words
@@ -49,7 +49,7 @@ def empty_report() -> Report:
 
 def check(document: Document, path: Path) -> Iterator[Report]:
     """What is known of a document, in parts: the quick ones first, and they stay if the rest takes too long."""
-    problem, mistakes = problem_or_mistakes(document.problem, path)
+    problem, mistakes = document.read(path)
     try:
         read_settings(document.problem.get("studio", {}))
     except XmenError as error:

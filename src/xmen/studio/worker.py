@@ -11,6 +11,7 @@ from typing import Any
 from xmen.children import listening
 from xmen.errors import InfeasibleError, XmenError, in_words
 from xmen.policies.policy import Policy
+from xmen.problem.fence import fenced
 from xmen.studio.document import Document
 from xmen.studio.finding import find_rules
 from xmen.studio.generating import Actor, further_rules, generate, promises, step
@@ -76,6 +77,10 @@ class _Worker:
 
     def answer(self, question: Question, say: Callable[[Record], None]) -> tuple[Record, Record]:
         """The result, and models to be kept by whoever asked."""
+        with fenced(question.path.parent):
+            return self._answer(question, say)
+
+    def _answer(self, question: Question, say: Callable[[Record], None]) -> tuple[Record, Record]:
         document, arguments = question.document, question.arguments
         if question.kind == "check":
             for part in check(document, question.path):
