@@ -49,8 +49,8 @@ Make it smaller, or raise the limit: set XMEN_MEMORY=33GB in the environment.
             return
         if self.unit == "bytes":
             asked, raised = f"about {self._shown(needed)} of memory", 1e9 * math.ceil(1.01 * needed / 1e9)
-        else:  # counted while it is done, and not known before
-            asked, raised = f"{self._shown(needed)} {self.unit} or more", 10 * most
+        else:
+            asked, raised = f"{self._shown(needed)} {self.unit} or more", 10 ** math.ceil(math.log10(needed) + 0.01)
         raise into(
             f"{what} needs {asked}, above the limit of {self._shown(most)}. {advice}, or raise the limit: set "
             f"{self.variable}={self._shown(raised).replace(' ', '').replace(',', '')} in the environment."
@@ -68,6 +68,9 @@ MEMORY = Limit("XMEN_MEMORY", 4 * 10**9, "bytes")
 
 COMPARISONS = Limit("XMEN_COMPARISONS", 20_000_000, "comparisons")
 """Of alternatives, while the machine of one temporal formula is worked out: a second or two."""
+
+READINGS = Limit("XMEN_READINGS", 300_000_000, "readings")
+"""Of moves by machines, while rules are written as clauses for the xor engine: half a minute."""
 
 
 def require_horizon(horizon: int, needed: float) -> None:

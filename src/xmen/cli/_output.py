@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +18,10 @@ from rich.text import Text
 
 from xmen.answers.plain import plain
 from xmen.errors import FileFormatError, InfeasibleError, InvalidDemonstrationError
+from xmen.progress.telling import listening
 
 YES, NO, MISTAKE, STOPPED, UNREAD = 0, 1, 2, 130, 141  # exit codes; the last two are what shells give for signals
+PLAIN_EVERY = 10.0  # seconds between lines of progress where there is no terminal
 
 
 def print_json(report: Mapping[str, Any]) -> None:
@@ -55,13 +58,22 @@ def print_notes(notes: Iterable[str]) -> None:
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """A spinner while something takes its time, on a terminal only."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield
+def working(what: str, plain_every: float = PLAIN_EVERY) -> Iterator[None]:
+    """What is done and how far it is, on stderr: a spinner on a terminal, now and then a plain line elsewhere."""
+    console = Console(stderr=True, highlight=False)
+    if console.is_terminal:
+        with console.status(Text(what)) as status, listening(lambda line: status.update(Text(f"{what}: {line}"))):
+            yield
         return
-    with console.status(Text(what)):
+    spoke = time.monotonic()
+
+    def say(line: str) -> None:
+        nonlocal spoke
+        if time.monotonic() - spoke >= plain_every:
+            spoke = time.monotonic()
+            console.print(Text(f"{what}: {line}"))
+
+    with listening(say):
         yield
 
 

@@ -18,10 +18,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from xmen.cli._output import PLAIN_EVERY
 from xmen.methods.validation import VALIDATION_LOSS
 from xmen.progress.monitor import Record
-
-PLAIN_EVERY = 10.0  # seconds between lines where there is no terminal
 
 
 class FitProgress:

@@ -7,7 +7,7 @@ formula then correspond one to one to assignments of the variables that are not 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,14 @@ class ClauseBuilder:
         self.n_variables = 1
         self._flat = array("i")
         self._or: dict[tuple[int, ...], int] = {}
+        self._once: dict[Hashable, int] = {}
         self.add([self.TRUE])
 
     def copy(self) -> ClauseBuilder:
         """An independent builder with the same clauses and definitions."""
         twin = ClauseBuilder()
         twin.n_variables, twin._flat, twin._or = self.n_variables, self._flat[:], dict(self._or)
+        twin._once = dict(self._once)
         return twin
 
     def variable(self) -> int:
@@ -45,6 +47,12 @@ class ClauseBuilder:
         self._flat.extend(clause)
         self._flat.append(0)
 
+    def once(self, key: Hashable, make: Callable[[], int]) -> int:
+        """The literal that was made for this key, or is made now."""
+        if key not in self._once:
+            self._once[key] = make()
+        return self._once[key]
+
     @property
     def clauses(self) -> NDArray[np.int32]:
         """All clauses, flat, each closed by a 0."""
@@ -52,9 +60,10 @@ class ClauseBuilder:
 
     def any_of(self, literals: Iterable[int]) -> int:
         """A literal that is true exactly when one of these is."""
-        parts = sorted(set(literals) - {self.FALSE})
-        if self.TRUE in parts or any(-part in parts for part in parts if part > 0):
+        distinct = set(literals) - {self.FALSE}
+        if self.TRUE in distinct or any(-part in distinct for part in distinct):
             return self.TRUE
+        parts = sorted(distinct)
         if not parts:
             return self.FALSE
         if len(parts) == 1:

@@ -22,19 +22,30 @@ class Letters:
     walk: WalkLiterals
 
     def steps(self, symbols: np.ndarray) -> dict[tuple[int, int, int], int]:
-        """(station, symbol, next station) -> literal, given the symbol of each place edge."""
+        """(station, symbol, next station) -> literal, given the symbol of each place edge.
+
+        Most leaves see the same symbol nearly everywhere: that one is shown where the walk goes from station to station
+        and shows no other, so that a leaf costs as many literals as it has edges that mean something to it.
+        """
         places = self.walk.places
-        groups: dict[tuple[int, int, int], list[int]] = defaultdict(list)
-        stations = zip(
-            places.station[places.source].tolist(),
-            symbols.tolist(),
-            places.station[places.target].tolist(),
-            self.walk.used,
-            strict=True,
-        )
-        for station, symbol, following, literal in stations:
-            groups[station, symbol, following].append(literal)
-        return {key: self.builder.any_of(literals) for key, literals in groups.items()}
+        if not len(symbols):
+            return {}
+        values, kinds = np.unique(symbols, return_inverse=True)
+        usual = int(np.argmax(np.bincount(kinds)))
+        pairs, index = places.pairs
+        groups: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for e in np.flatnonzero(kinds != usual).tolist():
+            groups[int(index[e]), int(kinds[e])].append(self.walk.used[e])
+        shown, others = dict[tuple[int, int, int], int](), defaultdict[int, list[int]](list)
+        for (number, kind), literals in groups.items():
+            literal = self.builder.any_of(literals)
+            others[number].append(-literal)
+            shown[pairs[number][0], int(values[kind]), pairs[number][1]] = literal
+        for number in np.unique(index[kinds == usual]).tolist():
+            station, following = pairs[number]
+            passes = self.walk.between(self.builder, station, following)
+            shown[station, int(values[usual]), following] = self.builder.all_of([passes, *others[number]])
+        return shown
 
     def lasts(self, symbols: np.ndarray) -> dict[tuple[int, int], int]:
         """(station, symbol) -> literal that the walk ends there, given the symbol of each end place."""

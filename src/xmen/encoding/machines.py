@@ -76,8 +76,10 @@ def list_machine(walk: WalkLiterals, leaf: Leaf, cap: int) -> ListedMachine | No
     table = MachineTable(leaf, places.world)
     edge_letters = table.edge_letters[places.edge]
     end_letters = table.letters[places.state[places.ends], places.world.n_actions]
-    stations = np.stack([places.station[places.source], edge_letters, places.station[places.target]], axis=1)
-    moves = [(int(a), int(b), int(c)) for a, b, c in np.unique(stations, axis=0)]
+    pairs, index = places.pairs
+    n_letters = max(1, len(table.symbols))
+    joined = (divmod(key, n_letters) for key in np.unique(index * n_letters + edge_letters).tolist())
+    moves = [(pairs[pair][0], letter, pairs[pair][1]) for pair, letter in joined]
     ending = np.stack([places.station[places.ends], end_letters], axis=1)
     ends = [(int(a), int(b)) for a, b in np.unique(ending, axis=0)]
     arriving: dict[int, set[int]] = {int(s): set() for s in np.unique(places.station)}

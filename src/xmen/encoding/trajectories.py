@@ -11,6 +11,8 @@ from xmen.encoding.compact import signed_sums
 from xmen.encoding.decoding import BitDecoder, EdgeDecoder, StateDecoder, WalkDecoder
 from xmen.encoding.machines import encode_tree
 from xmen.encoding.walks import Places, WalkLiterals, encode_walks, find_places
+from xmen.errors import ProductTooLargeError
+from xmen.limits import READINGS
 from xmen.oracles.formula import Bits, Formula
 from xmen.sharing import once
 from xmen.worlds import MDP, Walks
@@ -28,6 +30,9 @@ class Encoding:
         self.world = world
         self.constraint = constraint
         self.places: Places = find_places(world, timed)
+        n_leaves = 0 if constraint is None else sum(1 for _ in constraint.leaves())
+        what = f"writing {n_leaves:,} machines over {len(self.places.edge):,} moves as clauses"
+        READINGS.require(n_leaves * len(self.places.edge), what, ProductTooLargeError, "Shorten the horizon")
         self._builder = ClauseBuilder()
         self.walk: WalkLiterals = encode_walks(self._builder, self.places)
         for _, unit in units(constraint) if constraint is not None else ():

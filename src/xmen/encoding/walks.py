@@ -8,6 +8,7 @@ attached to stations, so that their size is counted per station and not per plac
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,13 @@ class Places:
     def n_places(self) -> int:
         """The number of places."""
         return len(self.state)
+
+    @cached_property
+    def pairs(self) -> tuple[list[tuple[int, int]], NDArray[np.int64]]:
+        """The pairs (station, next station) that edges join, in the order of stations; and each edge's among them."""
+        n = self.n_stations
+        values, index = np.unique(self.station[self.source] * n + self.station[self.target], return_inverse=True)
+        return [divmod(value, n) for value in values.tolist()], index
 
     @property
     def n_stations(self) -> int:
@@ -151,6 +159,18 @@ class WalkLiterals:
     places: Places
     visited: list[int]
     used: list[int]
+
+    def between(self, builder: ClauseBuilder, station: int, following: int) -> int:
+        """Whether the walk goes from the one station to the other."""
+        edges = self._between[station, following]
+        return builder.once(("between", station, following), lambda: builder.any_of([self.used[e] for e in edges]))
+
+    @cached_property
+    def _between(self) -> dict[tuple[int, int], list[int]]:
+        pairs, index = self.places.pairs
+        ordered, ends = np.argsort(index, kind="stable"), np.cumsum(np.bincount(index, minlength=len(pairs)))
+        parts = np.split(ordered, ends[:-1]) if len(pairs) else []
+        return {pair: part.tolist() for pair, part in zip(pairs, parts, strict=True)}
 
     def active(self, builder: ClauseBuilder, station: int) -> int:
         """Whether the walk passes the station."""

@@ -143,7 +143,7 @@ class Chooser:
             too_large = str(error).split("\n")[0]
         reject = self.reject()
         try:
-            rate = reject.acceptance  # type: ignore[attr-defined]
+            rate = reject.acceptance_or_less(LEAST_ACCEPTANCE)  # type: ignore[attr-defined]
         except EngineError:
             rate = 0.0
         if rate >= LEAST_ACCEPTANCE:
@@ -151,8 +151,13 @@ class Chooser:
             return reject
         if self.law.world.unbounded:
             return reject  # hashing would need a horizon; what hopeless rejection says is the answer
-        xor = self.xor()
         share = f"only {rate:.1e}" if rate else "none"
+        try:
+            xor = self.xor()
+        except ProductTooLargeError as error:
+            raise ProductTooLargeError(
+                f"no engine answers here. Exact: {too_large} Reject: it accepts {share} of relaxed draws. Xor: {error}"
+            ) from None
         xor.reason = f"{too_large} Rejection accepts {share} of relaxed draws. The oracle is {xor.oracle}."  # type: ignore[attr-defined]
         return xor
 

@@ -40,6 +40,10 @@ class GivenStart(Distribution):
         """The share of relaxed draws that are valid, averaged over starts; for the reject engine."""
         return float(self._shares @ [part.acceptance for part in self.parts])  # type: ignore[attr-defined]
 
+    def acceptance_or_less(self, least: float) -> float:
+        """`acceptance`, with less care where it is below `least`."""
+        return float(self._shares @ [part.acceptance_or_less(least) for part in self.parts])  # type: ignore[attr-defined]
+
     @property
     def oracle(self) -> str:
         """The oracle that answers; for the XOR engine."""

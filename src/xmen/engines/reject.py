@@ -21,6 +21,7 @@ from xmen.engines.relaxation import Relaxation, listed
 from xmen.errors import EngineError
 from xmen.machines.release import release
 from xmen.machines.tables import CompiledConstraint
+from xmen.progress.telling import tell
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
 from xmen.worlds import Trajectory, Walks
@@ -28,6 +29,7 @@ from xmen.worlds.counting import require_count
 
 ESTIMATE_DRAWS = 100_000  # relaxed draws behind estimates of log Z and visits
 FIRST_DRAWS = 2_000
+FEW_EXPECTED = 10  # valid draws that a rate would have shown by now; with none, it is lower with probability 1 - e^-10
 PATIENCE = 400_000  # relaxed draws in a row without an accepted one, after which a case is hopeless
 
 
@@ -59,6 +61,19 @@ class RejectDistribution(Distribution):
         """The share of relaxed draws that were valid, measured on the first draws."""
         return self._moments.acceptance
 
+    def acceptance_or_less(self, least: float) -> float:
+        """`acceptance`; or, where a few draws show that it is below `least`, what they show."""
+        n_drawn = n_accepted = 0
+        for n, valid in self._accepted(np.random.default_rng(self._estimate_seed)):
+            n_drawn, n_accepted = n_drawn + n, n_accepted + len(valid)
+            if n_accepted >= 10 * least * n_drawn:
+                break
+            if n_drawn * least >= FEW_EXPECTED:
+                if 2 * n_accepted < least * n_drawn:
+                    return n_accepted / n_drawn
+                break
+        return self.acceptance
+
     def sizes(self) -> dict[str, Any]:
         return {
             "acceptance": self.acceptance,
@@ -70,23 +85,33 @@ class RejectDistribution(Distribution):
     def _accepted(self, rng: np.random.Generator) -> Iterator[tuple[int, Walks]]:
         """Batches of relaxed draws without end: how many were drawn, and the valid ones among them."""
         size, largest = FIRST_DRAWS, max(1, SAMPLE_CELLS // (self.relaxation.product.usual_length + 1))
-        since, began = 0, time.perf_counter()
+        n_drawn, n_valid, since, began = 0, 0, 0, time.perf_counter()
         while True:
             n = min(size, largest)
             walks = self._relaxed.draw(n, rng)
-            valid = walks[self._compiled.check(walks)]
-            since, began = (0, time.perf_counter()) if len(valid) else (since + n, began)
-            late = self.time_limit is not None and time.perf_counter() - began > self.time_limit
-            if since >= PATIENCE or (since and late):
-                limit = f" within time_limit = {self.time_limit:g} s" if late else ""
-                raise EngineError(
-                    f"rejection is hopeless here{limit}: none of {since:,} draws that keep "
-                    f"{listed(self.relaxation.multiplied) or 'the world alone'} also kept "
-                    f"{listed(self.relaxation.rejecting)}, so fewer than about 1 in {max(2, since // 3):,} does. "
-                    "Use engine='xor', raise max_nodes so that more is multiplied in, or loosen a constraint."
-                )
-            yield n, valid
+            kept = np.zeros(n, dtype=np.bool_)
+            # A long check has to end in time, so it goes in pieces; draws do not, or the seed would not decide them.
+            for begin in range(0, n, FIRST_DRAWS):
+                piece = np.arange(begin, min(begin + FIRST_DRAWS, n))
+                kept[piece] = self._compiled.check(walks[piece])
+                n_drawn, n_valid = n_drawn + len(piece), n_valid + int(kept[piece].sum())
+                since, began = (0, time.perf_counter()) if kept[piece].any() else (since + len(piece), began)
+                tell(f"rejection: {n_valid:,} of {n_drawn:,} draws are valid")
+                self._refuse_hopeless(since, time.perf_counter() - began)
+            yield n, walks[kept]
             size *= 2
+
+    def _refuse_hopeless(self, n_in_vain: int, seconds: float) -> None:
+        """Give up after many draws in a row of which none was valid, or a long time."""
+        late = self.time_limit is not None and seconds > self.time_limit
+        if n_in_vain >= PATIENCE or (n_in_vain and late):
+            limit = f" within time_limit = {self.time_limit:g} s" if late else ""
+            raise EngineError(
+                f"rejection is hopeless here{limit}: none of {n_in_vain:,} draws that keep "
+                f"{listed(self.relaxation.multiplied) or 'the world alone'} also kept "
+                f"{listed(self.relaxation.rejecting)}, so fewer than about 1 in {max(2, n_in_vain // 3):,} does. "
+                "Use engine='xor', raise max_nodes so that more is multiplied in, or loosen a constraint."
+            )
 
     def accepted(self, n: int, rng: np.random.Generator) -> tuple[list[Walks], int]:
         """Batches with at least n valid walks in all, not checked again, and how many relaxed draws they took."""

@@ -42,13 +42,23 @@ class Alphabet:
             np.concatenate([states, ends]).astype(np.int64),
             np.concatenate([actions, np.full(len(ends), NO_ACTION)]).astype(np.int64),
         )
-        values, letters = np.unique(symbols, return_inverse=True)
+        values, letters = _distinct(symbols)
         self.symbols: list[int] = values.tolist()
         # Column n_actions holds the letter of a last position.
         self.letters = np.full((world.n_states, world.n_actions + 1), UNKNOWN, dtype=np.int32)
         self.letters[states, actions] = letters[: len(states)]
         self.letters[ends, world.n_actions] = letters[len(states) :]
         self.edge_letters: Index = self.letters[world.source, world.action]
+
+
+def _distinct(symbols: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """`np.unique` with its inverse, without sorting where numbers are small: thousands of leaves come here."""
+    if len(symbols) and symbols.min() >= 0 and symbols.max() < len(symbols):
+        values = np.flatnonzero(np.bincount(symbols))
+        number = np.zeros(int(values[-1]) + 1, dtype=np.int64)
+        number[values] = np.arange(len(values))
+        return values, number[symbols]
+    return np.unique(symbols, return_inverse=True)
 
 
 _ALPHABETS: WeakValueDictionary[tuple[int, int, bool, Leaf], Alphabet] = WeakValueDictionary()

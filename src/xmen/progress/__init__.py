@@ -1,1 +1,1 @@
-"""What happens while a learner runs: records, callbacks, Ctrl-C, TensorBoard."""
+"""What happens while long work runs: records, callbacks, Ctrl-C, TensorBoard, lines that say how far it is."""

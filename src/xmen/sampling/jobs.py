@@ -22,6 +22,7 @@ import numpy as np
 from joblib.parallel import get_active_backend
 
 from xmen.errors import OracleTimeoutError, XmenError
+from xmen.progress.telling import tell
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -83,6 +84,7 @@ def run_jobs(
                     late[index] = outcome.reason
                 else:
                     finished[index] = outcome
+                tell(f"{len(finished):,} of {len(seeds):,} hash cells, {len(late)} of them too slow so far")
                 if progress is not None:
                     progress(len(finished), len(seeds))
         except Exception as error:
