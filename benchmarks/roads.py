@@ -54,7 +54,7 @@ def measure(size: int, n_goals: int, n_counts: int) -> dict[str, float]:
     gradient = timed(lambda: engine.value(reward))
     shared = engine.shared
     factor = Factor(shared.pattern, np.exp(reward[shared.product.edge]))
-    columns = [sum(len(nodes) for *_, nodes in batch) for batch in shared._batches]
+    columns = [batch.width for batch in shared.batches]
 
     def unavoidable() -> None:
         for width in columns:

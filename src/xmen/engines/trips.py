@@ -20,8 +20,9 @@ from xmen.engines.exact import ExactDistribution
 from xmen.engines.law import Law
 from xmen.errors import InfeasibleError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
+from xmen.product.goal_batches import Reweigh, Trips
 from xmen.product.graph import Product
-from xmen.product.many_goals import ManyGoals, Reweigh, Trips
+from xmen.product.many_goals import ManyGoals
 from xmen.product.open_product import build_open_product
 from xmen.rewards import Floats
 from xmen.worlds.network import Network

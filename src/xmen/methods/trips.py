@@ -125,19 +125,20 @@ class TripRun(Run[TripState]):
                 return fresh, offset * share, 0 if share < SHARES[-1] else stuck + 1
         self.objective.offset = offset
         if stuck >= PATIENCE:
-            raise self._outside(inner.weights)
+            self._require_feasible(inner.weights, stuck=True)
         return inner._replace(finished=False), offset, stuck + 1
 
-    def _outside(self, moved: Floats) -> DivergenceError:
+    def _require_feasible(self, moved: Floats, stuck: bool) -> None:
+        """Raise where the weights of ever longer trips do not add up at these weights, without an offset."""
         try:
-            self.engine.value(self.objective.rows @ self.coordinates.full(moved))
+            self.engine.value(self.objective.rows @ self.coordinates.full(moved), with_visits=False)
         except DivergenceError as error:
             reason = str(error).split(": ", 1)[1].split(". ")[0]
-        return DivergenceError(
-            "no weights were found under which the weights of ever longer trips add up: at the best ones so far "
-            f"{reason}. Give the network a horizon, a feature that makes every move cost something (a length, or a "
-            "constant), or fix one."
-        )
+            raise DivergenceError(
+                "no weights were found under which the weights of ever longer trips add up: at the best ones so far "
+                f"{reason}. {'Give' if stuck else 'Raise max_iter, or give'} the network a horizon, a "
+                "feature that makes every move cost something (a length, or a constant), or fix one."
+            ) from None
 
     def answer(self, state: TripState) -> Floats:
         return self.coordinates.full(state.weights)
@@ -147,7 +148,7 @@ class TripRun(Run[TripState]):
 
     def conclude(self, state: TripState, monitor: Monitor) -> Outcome:
         if state.offset < 0.0:
-            raise self._outside(state.weights)
+            self._require_feasible(state.weights, stuck=False)
         if not (state.finished or monitor.stopped or monitor.interrupted):
             warn_of_max_iter(self.max_iter, state.gradient, self.optimiser.tol)
         return Outcome(self.answer(state), state.finished, None)

@@ -38,17 +38,78 @@ class Pattern:
         self.order = np.argsort(level, kind="stable")  # position -> node
         self.place = np.empty(n_nodes, dtype=np.int64)  # node -> position
         self.place[self.order] = np.arange(n_nodes)
-        self.bounds = np.searchsorted(level[self.order], np.arange(level.max(initial=0) + 2)).tolist()
         row, column = self.place[source], self.place[target]
         keys, self._slot = np.unique(row * max(1, n_nodes) + column, return_inverse=True)
         row, column = np.divmod(keys, max(1, n_nodes))
-        self._indptr = np.searchsorted(row, np.arange(n_nodes + 1))
-        self._columns = column
+        bounds = np.searchsorted(level[self.order], np.arange(level.max(initial=0) + 2)).tolist()
+        ends = np.searchsorted(row, bounds).tolist()
+        self.blocks = [
+            _Block(begin, end, n_nodes, slice(first, last), row[first:last] - begin, column[first:last])
+            for begin, end, first, last in zip(bounds, bounds[1:], ends, ends[1:], strict=False)
+        ]
 
-    def matrix(self, weights: Floats) -> csr_matrix:
-        """M in the order of positions, from one weight per edge (E,)."""
-        data = np.bincount(self._slot, weights=weights, minlength=len(self._columns))
-        return csr_matrix((data, self._columns, self._indptr), shape=(self.n_nodes, self.n_nodes))
+    def entries(self, weights: Floats) -> Floats:
+        """The entries of M in the order of their slots, from one weight per edge (E,)."""
+        return np.bincount(self._slot, weights=weights).astype(np.float64)
+
+
+class _Block:
+    """The rows of one level, `begin` to `end`: where I - M has entries among them, and M in later levels.
+
+    An order of little fill is chosen once, and depends on the pattern alone.
+    """
+
+    def __init__(
+        self, begin: int, end: int, n_nodes: int, slots: slice, row: NDArray[np.int64], column: NDArray[np.int64]
+    ) -> None:
+        self.begin, self.end, self._slots = begin, end, slots
+        inside = column < end  # none leads to an earlier level
+        self._inside, self._row, self._column = inside, row[inside], column[inside] - begin
+        self._later = csr_matrix(
+            (np.ones(int((~inside).sum())), (row[~inside], column[~inside])), (end - begin, n_nodes)
+        )
+        self._order: NDArray[np.int64] = np.arange(end - begin)  # a node's place in the matrix that is factorised
+        self._arrange()
+        if not self.empty:
+            some = np.bincount(self._row, minlength=end - begin)[self._row]
+            self._order = self._superlu(-0.5 / some, "COLAMD").perm_c.astype(np.int64)
+            self._arrange()
+
+    @property
+    def empty(self) -> bool:
+        """Whether there are single nodes without loops only: I - M is the identity here."""
+        return not len(self._row)
+
+    def _arrange(self) -> None:
+        """Where each entry goes in the columns of I - M, in the order at hand."""
+        size = self.end - self.begin
+        own = self._order[self._column] * size + self._order[self._row]
+        diagonal = np.arange(size) * (size + 1)
+        keys = np.union1d(own, diagonal)
+        self._indices = (keys % size).astype(np.int32)
+        self._indptr = np.searchsorted(keys, np.arange(size + 1) * size).astype(np.int32)
+        self._own, self._diagonal = np.searchsorted(keys, own), np.searchsorted(keys, diagonal)
+
+    def later(self, entries: Floats) -> csr_matrix:
+        """M from this level to later ones, (size, n_nodes)."""
+        found = self._later
+        return csr_matrix((entries[self._slots][~self._inside], found.indices, found.indptr), shape=found.shape)
+
+    def factorise(self, entries: Floats) -> tuple[Any, NDArray[np.int64], NDArray[np.int64]]:
+        """SuperLU's factors of I - M, and the place of each row and of each column in them."""
+        lu = self._superlu(-entries[self._slots][self._inside], "NATURAL")
+        return lu, lu.perm_r[self._order], lu.perm_c[self._order]
+
+    def _superlu(self, own: Floats, order: str) -> Any:
+        data, size = np.zeros(len(self._indices)), self.end - self.begin
+        data[self._own] = own
+        data[self._diagonal] += 1.0
+        matrix = csc_matrix((data, self._indices, self._indptr), shape=(size, size))
+        # A threshold of 0 takes the diagonal as the pivot: the same order for rows and columns.
+        try:
+            return splu(matrix, permc_spec=order, diag_pivot_thresh=0.0)
+        except RuntimeError as error:  # a pivot of exactly 0
+            raise np.linalg.LinAlgError(str(error)) from None
 
 
 def _levels(n_nodes: int, source: NDArray[Any], target: NDArray[Any]) -> NDArray[np.int64]:
@@ -71,8 +132,8 @@ class _Level:
     end: int
     lower: tuple[Any, Any, Any]
     upper: tuple[Any, Any, Any]
-    rows: NDArray[np.int32]  # the place of each of the block's rows in the factors
-    columns: NDArray[np.int32]
+    rows: NDArray[np.integer[Any]]  # the place of each of the block's rows in the factors
+    columns: NDArray[np.integer[Any]]
     later: csr_matrix  # (size, n_nodes): entries in later levels
 
 
@@ -84,10 +145,8 @@ class Factor:
 
     def __init__(self, pattern: Pattern, weights: Floats) -> None:
         self._pattern = pattern
-        matrix = pattern.matrix(weights)
-        self._levels = [
-            _factorise(matrix, begin, end) for begin, end in zip(pattern.bounds, pattern.bounds[1:], strict=False)
-        ]
+        entries = pattern.entries(weights)
+        self._levels = [_factorise(block, entries) for block in pattern.blocks]
 
     def solve(self, right: Floats) -> Floats:
         """X with (I - M) X = right, shape (n_nodes, k), rows by node."""
@@ -120,28 +179,17 @@ class Factor:
         return out[pattern.place]
 
 
-def _factorise(matrix: csr_matrix, begin: int, end: int) -> _Level:
-    rows = matrix[begin:end]
-    inside = rows[:, begin:end]
-    later = rows.copy()
-    later.data[(later.indices >= begin) & (later.indices < end)] = 0.0
-    later.eliminate_zeros()
-    if inside.nnz == 0:  # nothing but single nodes without loops: the block is the identity
-        empty = csc_matrix(inside.shape)
-        ones = csc_matrix((np.ones(end - begin), np.arange(end - begin), np.arange(end - begin + 1)), inside.shape)
-        same = np.arange(end - begin, dtype=np.int32)
-        return _Level(begin, end, _arrays(empty), _arrays(ones), same, same, later)
-    block = csc_matrix(inside * -1.0)
-    block.setdiag(block.diagonal() + 1.0)
-    # A threshold of 0 takes the diagonal as the pivot: the same order for rows and columns.
-    try:
-        lu = splu(csc_matrix(block), permc_spec="COLAMD", diag_pivot_thresh=0.0)
-    except RuntimeError as error:  # a pivot of exactly 0
-        raise np.linalg.LinAlgError(str(error)) from None
+def _factorise(block: _Block, entries: Floats) -> _Level:
+    begin, end, later = block.begin, block.end, block.later(entries)
+    if block.empty:
+        size, same = end - begin, np.arange(end - begin)
+        ones = csc_matrix((np.ones(size), same, np.arange(size + 1)), (size, size))
+        return _Level(begin, end, _arrays(csc_matrix((size, size))), _arrays(ones), same, same, later)
+    lu, rows, columns = block.factorise(entries)
     lower, upper = csc_matrix(lu.L), csc_matrix(lu.U)
     upper.sort_indices()
     lower.sort_indices()
-    return _Level(begin, end, _arrays(lower), _arrays(upper), lu.perm_r, lu.perm_c, later)
+    return _Level(begin, end, _arrays(lower), _arrays(upper), rows, columns, later)
 
 
 def _arrays(matrix: csc_matrix) -> tuple[Any, Any, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,12 @@ class OpenProduct:
     def n_nodes(self) -> int:
         """The number of nodes."""
         return len(self.state)
+
+    @cached_property
+    def indptr(self) -> NDArray[np.int64]:
+        """Where the edges of each node begin (n_nodes + 1,)."""
+        found: NDArray[np.int64] = np.searchsorted(self.source, np.arange(self.n_nodes + 1))
+        return found
 
 
 def build_open_product(compiled: CompiledConstraint, goals: NDArray[np.int64], max_nodes: int) -> OpenProduct:

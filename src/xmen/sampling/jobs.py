@@ -1,8 +1,9 @@
 """Independent jobs on any number of processes: the same seeds give the same results everywhere.
 
-Tasks go through joblib, so a user's `joblib.parallel_config` moves them to loky, Dask or Ray. Where nobody has asked
-for anything, jobs that only wait for a solver in another process run in a thread per processor, up to eight. Each job
-gets its own generator from its own SeedSequence, whoever runs it.
+Tasks go through joblib, so a user's `joblib.parallel_config` moves them to loky, Dask or Ray; the job itself, with its
+world or formula, travels to each worker once (`workers`). Where nobody has asked for anything, jobs that only wait for
+a solver in another process run in a thread per processor, up to eight. Each task has its own SeedSequence, whoever runs
+it.
 
 A job that meets a time limit is *never dropped*: hard cells are not like other cells, and estimates without them, or
 with another matrix in their place, would be biased. It is run again from the same seed, so on the same matrix, with a
@@ -13,9 +14,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from functools import partial
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import joblib
 import numpy as np
@@ -23,6 +25,7 @@ from joblib.parallel import get_active_backend
 
 from xmen.errors import OracleTimeoutError, XmenError
 from xmen.progress.telling import tell
+from xmen.workers import Held, n_workers
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -70,16 +73,17 @@ def run_jobs(
     Raises UnfinishedError, with the results of all jobs that were finished, when a job keeps meeting its time limit
     or keeps killing its worker. Any other error of a job is raised as it is.
     """
+    held = Held(job)
     finished: dict[int, T] = {}
     late: dict[int, str] = {}
     deaths: Counter[int] = Counter()  # of workers that had no other job at the time
     n_lost_pools = 0
-    workers = _workers(n_jobs, waiting)
+    asked, threads = _workers(n_jobs, waiting)
 
     def run(todo: list[int], largest_chunk: int) -> bool:
         """Runs jobs and keeps what they give; false when a worker died on the way."""
         try:
-            for index, outcome in _run(job, seeds, todo, workers, attempts, largest_chunk):
+            for index, outcome in _run(held, seeds, todo, asked, threads, attempts, largest_chunk):
                 if isinstance(outcome, _Late):
                     late[index] = outcome.reason
                 else:
@@ -104,7 +108,7 @@ def run_jobs(
         n_lost_pools += 1
         if n_lost_pools > 1:
             # joblib hands out two jobs per worker ahead: one of the first that are not back is to blame.
-            n_suspects = 2 * joblib.effective_n_jobs(n_jobs) + 1
+            n_suspects = 2 * n_workers(n_jobs) + 1
             for index in [i for i in todo if i not in finished and i not in late][:n_suspects]:
                 run_alone(index)
     for index in list(deaths):
@@ -130,35 +134,28 @@ class _Late:
 
 
 def _run(
-    job: Job[T],
+    held: Held[Job[T]],
     seeds: Sequence[np.random.SeedSequence],
     todo: list[int],
-    workers: dict[str, Any],
+    n_jobs: int | None,
+    threads: bool,
     attempts: int,
     largest: int,
 ) -> Iterator[tuple[int, T | _Late]]:
     """The outcomes of the jobs in `todo`, each as soon as it is there."""
     # Small enough that every worker gets several chunks, and that progress shows.
-    chunk = max(1, min(largest, len(todo) // (8 * max(1, joblib.effective_n_jobs(workers["n_jobs"])))))
-    try:
-        parallel = joblib.Parallel(**workers, return_as="generator_unordered", batch_size=1)
-    except ValueError:  # a backend without streaming, such as plain multiprocessing: all results at the end
-        parallel = joblib.Parallel(**workers, batch_size=1)
-    calls = (
-        joblib.delayed(_run_chunk)(job, [(i, seeds[i]) for i in todo[start : start + chunk]], attempts)
-        for start in range(0, len(todo), chunk)
-    )
-    chunks: Iterable[list[tuple[int, T | _Late]]] = parallel(calls)
-    for outcomes in chunks:
+    chunk = max(1, min(largest, len(todo) // (8 * max(1, n_workers(n_jobs)))))
+    chunks = [[(i, seeds[i]) for i in todo[start : start + chunk]] for start in range(0, len(todo), chunk)]
+    for _, outcomes in held.unordered(partial(_run_chunk, attempts=attempts), chunks, n_jobs, threads):
         yield from outcomes
 
 
-def _workers(n_jobs: int | None, waiting: bool) -> dict[str, Any]:
-    """What to ask joblib for: threads for jobs that wait, where neither the call nor a `parallel_config` says more."""
+def _workers(n_jobs: int | None, waiting: bool) -> tuple[int | None, bool]:
+    """How many to ask joblib for, and whether threads: for jobs that wait, where neither call nor config says more."""
     backend, configured = get_active_backend()
     if waiting and n_jobs is None and configured is None and not backend.nesting_level:
-        return {"n_jobs": min(joblib.cpu_count(), _MOST_THREADS), "backend": "threading"}
-    return {"n_jobs": n_jobs}
+        return min(joblib.cpu_count(), _MOST_THREADS), True
+    return n_jobs, False
 
 
 def _what_is_missing(finished: dict[int, T], late: dict[int, str], n_asked: int, attempts: int) -> str:
@@ -178,7 +175,7 @@ def _what_is_missing(finished: dict[int, T], late: dict[int, str], n_asked: int,
 
 
 def _run_chunk(
-    job: Job[T], numbered: list[tuple[int, np.random.SeedSequence]], attempts: int
+    job: Job[T], numbered: list[tuple[int, np.random.SeedSequence]], *, attempts: int
 ) -> list[tuple[int, T | _Late]]:
     return [(index, _run_one(job, seed, attempts)) for index, seed in numbered]
 
