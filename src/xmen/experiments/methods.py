@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -123,40 +125,35 @@ def fit_one(
     All answer by the exact engine afterwards, whatever found the gradient. The rollouts of relative entropy IRL follow
     MaxEnt's policy. Constraint inference takes the reward that MaxEnt learns from the same features as the known one.
     """
-    l2 = effort.l2
-    if name == "exact":
-        learner: Learner = XMEN(
-            world, rules, features, method="exact", engine="exact", seed=seed, l2=l2, tol=effort.tol, callback=callback
-        )
-    elif name == "cells":
-        learner = XMEN(
-            world, rules, features, method=Cells(effort.n_cells, effort.cell_size), tol=effort.cells_tol,
-            engine="exact", seed=seed, l2=l2,
-            max_iter=effort.cells_iter, oracle=effort.oracle, callback=callback,
-        )  # fmt: skip
-    elif name == "paper":
-        paper = Paper(effort.paper_samples, n_demonstrations=None, learning_rate=effort.paper_rate)
-        learner = XMEN(
-            world, rules, features, method=paper, engine="exact", seed=seed, l2=l2, max_iter=effort.paper_iter,
-            oracle=effort.oracle, callback=callback,
-        )  # fmt: skip
-    elif name == "maxent":
-        learner = MaxEntIRL(world, features, engine="exact", seed=seed, l2=l2, tol=effort.tol, callback=callback)
-    elif name == "relative-entropy":
-        learner = RelativeEntropyIRL(
-            world, features, sampling_policy=sampling_policy(world, features, demos), n_samples=effort.rollouts,
-            epsilon=effort.epsilon, tol=max(effort.tol, LEAST_DUAL_TOL), engine="exact", seed=seed, callback=callback,
-        )  # fmt: skip
-    elif name == "constraint-inference":
-        learner = ConstraintInference(world, engine="exact", seed=seed, callback=callback)
-    elif name == "constraint-inference-maxent":
-        reward = MaxEntIRL(world, features, l2=l2, tol=effort.tol).fit(demos).reward_
-        learner = ConstraintInference(
-            world, reward, kl_threshold=effort.kl_threshold, engine="exact", seed=seed, callback=callback
-        )
-    else:
+    common: dict[str, Any] = {"engine": "exact", "seed": seed, "callback": callback}
+    x_men = partial(XMEN, world, rules, features, l2=effort.l2, **common)
+    cells = Cells(effort.n_cells, effort.cell_size)
+    paper = Paper(effort.paper_samples, n_demonstrations=None, learning_rate=effort.paper_rate)
+    makers: dict[str, Callable[[], Learner]] = {
+        "exact": lambda: x_men(method="exact", tol=effort.tol),
+        "cells": lambda: x_men(method=cells, tol=effort.cells_tol, max_iter=effort.cells_iter, oracle=effort.oracle),
+        "paper": lambda: x_men(method=paper, max_iter=effort.paper_iter, oracle=effort.oracle),
+        "maxent": lambda: MaxEntIRL(world, features, l2=effort.l2, tol=effort.tol, **common),
+        "relative-entropy": lambda: RelativeEntropyIRL(
+            world,
+            features,
+            sampling_policy=sampling_policy(world, features, demos),
+            n_samples=effort.rollouts,
+            epsilon=effort.epsilon,
+            tol=max(effort.tol, LEAST_DUAL_TOL),
+            **common,
+        ),
+        "constraint-inference": lambda: ConstraintInference(world, **common),
+        "constraint-inference-maxent": lambda: ConstraintInference(
+            world,
+            MaxEntIRL(world, features, l2=effort.l2, tol=effort.tol).fit(demos).reward_,
+            kl_threshold=effort.kl_threshold,
+            **common,
+        ),
+    }
+    if name not in makers:
         raise XmenError(f"there is no method {name!r}: choose from {', '.join(ALL)}.")
-    return learner.fit(demos)
+    return makers[name]().fit(demos)
 
 
 def fit_within(

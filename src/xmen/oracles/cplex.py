@@ -8,18 +8,8 @@ from typing import Any
 import numpy as np
 
 from xmen.errors import OracleError
-from xmen.oracles.mip import Columns, Floats, MipOracle, Program, Session, reported
+from xmen.oracles.mip import Columns, Floats, MipOracle, Program, reported
 from xmen.oracles.stopwatch import Stopwatch
-
-
-class CplexOracle(MipOracle):
-    """The solver the paper used. The free edition stops at 1000 variables or rows."""
-
-    name = "cplex"
-    module = "cplex"
-
-    def _open(self, program: Program) -> Session:
-        return _Cplex(self._backend(), program)
 
 
 class _Cplex:
@@ -53,3 +43,11 @@ class _Cplex:
     def cut(self, columns: Columns, values: Floats, rhs: float) -> None:
         row = [columns.tolist(), values.tolist()]
         self._solver.linear_constraints.add(lin_expr=[row], senses="G", rhs=[rhs])
+
+
+class CplexOracle(MipOracle):
+    """The solver the paper used. The free edition stops at 1000 variables or rows."""
+
+    name = "cplex"
+    module = "cplex"
+    session = _Cplex

@@ -7,18 +7,8 @@ from typing import Any
 import numpy as np
 
 from xmen.errors import OracleError
-from xmen.oracles.mip import Columns, Floats, MipOracle, Program, Session, reported
+from xmen.oracles.mip import Columns, Floats, MipOracle, Program, reported
 from xmen.oracles.stopwatch import Stopwatch
-
-
-class GurobiOracle(MipOracle):
-    """The fastest of the MIP solvers on paths. The free licence stops at 2000 variables or rows."""
-
-    name = "gurobi"
-    module = "gurobipy"
-
-    def _open(self, program: Program) -> Session:
-        return _Gurobi(self._backend(), program)
 
 
 class _Gurobi:
@@ -49,3 +39,11 @@ class _Gurobi:
 
     def cut(self, columns: Columns, values: Floats, rhs: float) -> None:
         self._model.addConstr(values @ self._x[columns] >= rhs)
+
+
+class GurobiOracle(MipOracle):
+    """The fastest of the MIP solvers on paths. The free licence stops at 2000 variables or rows."""
+
+    name = "gurobi"
+    module = "gurobipy"
+    session = _Gurobi

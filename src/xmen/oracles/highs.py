@@ -7,23 +7,8 @@ from typing import Any
 import numpy as np
 
 from xmen.errors import OracleError
-from xmen.oracles.mip import Columns, Floats, MipOracle, Program, Session
+from xmen.oracles.mip import Columns, Floats, MipOracle, Program
 from xmen.oracles.stopwatch import Stopwatch
-
-
-class HighsOracle(MipOracle):
-    """A hundred to a thousand times as slow as SAT solvers on paths; here to compare with.
-
-    `make_oracle` gives it a process of its own (`KillableOracle`), for two reasons. HiGHS looks at its clock between
-    phases only: on 20x20 with 30 parities a limit of 3 s ends after 6.5 s. And a process that has loaded ortools, which
-    brings a HiGHS of its own, cannot load highspy, nor the other way round.
-    """
-
-    name = "highs"
-    module = "highspy"
-
-    def _open(self, program: Program) -> Session:
-        return _Highs(self._backend(), program)
 
 
 class _Highs:
@@ -61,3 +46,16 @@ class _Highs:
 
     def cut(self, columns: Columns, values: Floats, rhs: float) -> None:
         self._solver.addRow(rhs, self._highspy.kHighsInf, len(columns), columns, values)
+
+
+class HighsOracle(MipOracle):
+    """A hundred to a thousand times as slow as SAT solvers on paths; here to compare with.
+
+    `make_oracle` gives it a process of its own (`KillableOracle`), for two reasons. HiGHS looks at its clock between
+    phases only: on 20x20 with 30 parities a limit of 3 s ends after 6.5 s. And a process that has loaded ortools, which
+    brings a HiGHS of its own, cannot load highspy, nor the other way round.
+    """
+
+    name = "highs"
+    module = "highspy"
+    session = _Highs

@@ -8,11 +8,10 @@ to 1/2, so rounding is exact.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -61,9 +60,7 @@ class Session(Protocol):
 class MipOracle(SolverOracle):
     """An oracle by integer programming. Its cores are all assumptions: MIP solvers do not say which ones they used."""
 
-    @abstractmethod
-    def _open(self, program: Program) -> Session:
-        """A fresh solver, on one thread and silent, with the program in it."""
+    session: Callable[[Any, Program], Session]  # from the solver's module: a fresh solver, silent and on one thread
 
     def _solve(self, assumptions: list[int], watch: Stopwatch) -> Answer:
         program = build_program(self.formula)
@@ -71,13 +68,15 @@ class MipOracle(SolverOracle):
             program.lower[abs(literal) - 1] = max(program.lower[abs(literal) - 1], float(literal > 0))
             program.upper[abs(literal) - 1] = min(program.upper[abs(literal) - 1], float(literal > 0))
         # Assumptions that contradict each other directly are bounds that cross, which solvers call an error.
-        values = self._open(program).run(watch) if np.all(program.lower <= program.upper) else None
+        values = (
+            type(self).session(self._backend(), program).run(watch) if np.all(program.lower <= program.upper) else None
+        )
         if values is None:
             return Answer(None, tuple(assumptions))
         return Answer(self._bits(values))
 
     def _models(self, parities: Reduced, watch: Stopwatch) -> Iterator[Bits]:
-        session = self._open(build_program(self.formula, parities))
+        session = type(self).session(self._backend(), build_program(self.formula, parities))
         free = parities.free
         columns = (np.array(self.formula.hash_variables, dtype=np.int64)[free] - 1).astype(np.int32)
         while (values := session.run(watch)) is not None:

@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint
-from xmen.engines.distribution import Seed, as_constraint, check_discount
-from xmen.errors import EngineError
+from xmen.engines.distribution import Seed, check_discount
 from xmen.policies.explanation import refuse
-from xmen.policies.planning import find_behaviour, make_game, read_validity
+from xmen.policies.planning import find_behaviour, make_game, read_rule, read_validity
 from xmen.policies.policy import Policy
 from xmen.rewards import Reward, reward_table
 from xmen.worlds.mdp import MDP
@@ -71,13 +70,8 @@ def plan(
     >>> round(xm.plan(grid, rule, validity="best").validity, 6)
     0.892016
     """
-    if not isinstance(world, MDP):
-        raise EngineError(f"plan(world, ...) takes an MDP or GridWorld; got {type(world).__name__}.")
-    rule = as_constraint(constraint)
-    if rule is not None:
-        rule.check_world(world)
-    gamma, table = check_discount(discount), reward_table(reward, world)
-    asked = read_validity(validity)
+    rule = read_rule(world, constraint, "plan")
+    gamma, table, asked = check_discount(discount), reward_table(reward, world), read_validity(validity)
     game = make_game(world, rule, max_nodes)
     behaviour = find_behaviour(game, table, gamma, asked, game.start_probability)
     if behaviour is None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from xmen.constraints.constraint import Constraint
+from xmen.engines.distribution import as_constraint
 from xmen.engines.settings import EngineSettings
 from xmen.errors import EngineError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
@@ -22,6 +23,16 @@ NEEDS_HORIZON = (
 AS_BEST = 1e-9  # a probability this near to the best one is the best one
 MET = 1e-10  # how far above p the probability of keeping the rules may end
 MOST_BONUS = 1e13  # beyond this a double cannot tell a step's reward from nothing
+
+
+def read_rule(world: object, constraint: Constraint | Iterable[Constraint] | None, asked: str) -> Constraint | None:
+    """The constraint that a function, `asked`, was given with its world; errors say what it takes."""
+    if not isinstance(world, MDP):
+        raise EngineError(f"{asked}(world, ...) takes an MDP or GridWorld; got {type(world).__name__}.")
+    rule = as_constraint(constraint)
+    if rule is not None:
+        rule.check_world(world)
+    return rule
 
 
 def make_game(world: MDP, constraint: Constraint | None, max_nodes: int | None = None) -> Game:

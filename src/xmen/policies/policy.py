@@ -64,9 +64,7 @@ class Policy(Tracker):
         self._rng = generator(seed)
 
     def __repr__(self) -> str:
-        rule = "no rule" if self.constraint is None else str(self.constraint)
-        rule = rule if len(rule) <= 60 else rule[:57] + "..."
-        return f"<Policy for {type(self.world).__name__}: {rule}; {len(self._product.state):,} nodes of memory>"
+        return f"<Policy for {self._task}; {len(self._product.state):,} nodes of memory>"
 
     # --- what it promises --------------------------------------------------------------------------------------
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xmen.constraints.constraint import Constraint
-from xmen.engines.distribution import Seed, as_constraint
+from xmen.engines.distribution import Seed
 from xmen.errors import EngineError, MissingExtraError
 from xmen.policies.allowed import allowed_choices
 from xmen.policies.behaviour import BEST, SURE, Behaviour
 from xmen.policies.explanation import refuse
 from xmen.policies.game import Bools
-from xmen.policies.planning import is_sure, make_game
+from xmen.policies.planning import is_sure, make_game, read_rule
 from xmen.policies.tracking import Tracker
 from xmen.worlds.mdp import MDP
 
@@ -30,9 +30,7 @@ class Shield(Tracker):
     """
 
     def __repr__(self) -> str:
-        rule = "no rule" if self.constraint is None else str(self.constraint)
-        rule = rule if len(rule) <= 60 else rule[:57] + "..."
-        return f"<Shield ({self.behaviour.aim.kind}) for {type(self.world).__name__}: {rule}>"
+        return f"<Shield ({self.behaviour.aim.kind}) for {self._task}>"
 
     def mask(self, observation: Any) -> Bools:
         """Which actions the agent may take, now that the environment shows `observation`; shape (n_actions,).
@@ -131,13 +129,9 @@ def shield(
     >>> guard.mask(grid.state((0, 1)))  # no further up: the middle would be missed
     array([False,  True])
     """
-    if not isinstance(world, MDP):
-        raise EngineError(f"shield(world, ...) takes an MDP or GridWorld; got {type(world).__name__}.")
+    rule = read_rule(world, constraint, "shield")
     if validity not in ("sure", "best"):
         raise EngineError(f"a shield's validity is 'sure' or 'best'; got {validity!r}.")
-    rule = as_constraint(constraint)
-    if rule is not None:
-        rule.check_world(world)
     game = make_game(world, rule, max_nodes)
     nothing = np.zeros((world.n_states, world.n_actions))
     behaviour = Behaviour(game, nothing, 1.0, SURE if validity == "sure" else BEST)

@@ -26,6 +26,12 @@ class Tracker:
         self._time = 0
 
     @property
+    def _task(self) -> str:
+        """The world and the rules, as they are shown."""
+        rule = "no rule" if self.constraint is None else str(self.constraint)
+        return f"{type(self.world).__name__}: {rule if len(rule) <= 60 else rule[:57] + '...'}"
+
+    @property
     def time(self) -> int:
         """The number of actions taken since `reset`."""
         return self._time + (self._taken is not None)

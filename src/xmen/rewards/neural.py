@@ -125,15 +125,18 @@ class NeuralReward:
             Shape (n_states, n_actions).
         """
         with repeatable():
-            try:
-                output = self.module.eval()(self.inputs)
-            except (RuntimeError, IndexError, TypeError, ValueError) as error:
-                raise RewardError(
-                    f"the network {self._name} cannot read inputs of shape {tuple(self.inputs.shape)}: {error}"
-                ) from error
-        table = self._arrange(output)
+            table = self._arrange(self._read(self.module))
         self._check_finite(table)
         return table
+
+    def _read(self, network: torch.nn.Module) -> Any:
+        """What a network, or a part of it, makes of the inputs."""
+        try:
+            return network.eval()(self.inputs)
+        except (RuntimeError, IndexError, TypeError, ValueError) as error:
+            raise RewardError(
+                f"the network {type(network).__name__} cannot read inputs of shape {tuple(self.inputs.shape)}: {error}"
+            ) from error
 
     def backward(self, difference: ArrayLike) -> None:
         """Add dL/dw to the gradient of every parameter w, given dL/dr = model's visits - demonstrations' visits.
@@ -286,14 +289,6 @@ class FeatureReward(NeuralReward):
             head = torch.nn.Linear(features.shape[-1], 1, bias=False, dtype=features.dtype)
         self.body, self.head = body, head
         super().__init__(torch.nn.Sequential(body, head), self.inputs, n_actions, self.device)
-
-    def _read(self, body: torch.nn.Module) -> Any:
-        try:
-            return body.eval()(self.inputs)
-        except (RuntimeError, IndexError, TypeError, ValueError) as error:
-            raise RewardError(
-                f"the network {type(body).__name__} cannot read inputs of shape {tuple(self.inputs.shape)}: {error}"
-            ) from error
 
     @property
     def weights(self) -> Floats:
