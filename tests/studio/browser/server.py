@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from xmen.cli.new import write_starter
 
@@ -17,20 +17,22 @@ SECONDS = 60.0  # that a start may take on a busy machine
 
 
 class Server:
-    """`xmen studio` on a problem of its own in a folder; started, killed and started again at the same address."""
+    """`xmen studio` on a starter in a folder, or on the paper's memory map; it can be killed and started again."""
 
-    def __init__(self, folder: Path, kind: str = "grid") -> None:
-        self.problem = folder / "grid.toml"
-        write_starter(self.problem, kind)
-        self.log = folder / "studio.log"
+    def __init__(self, folder: Path, kind: Literal["grid", "graph", "demo"] = "grid") -> None:
+        self.folder, self.log = folder, folder / "studio.log"
+        self.arguments = ["--demo"]
+        if kind != "demo":
+            self.arguments = ["grid.toml"]
+            write_starter(folder / "grid.toml", kind)
         self.address = ""
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *options: str) -> str:
+    def start(self) -> str:
         """Start it and give its address, which ends with a slash."""
-        command = [sys.executable, "-m", "xmen.cli", "studio", str(self.problem), "--no-browser", *options]
+        command = [sys.executable, "-m", "xmen.cli", "studio", *self.arguments, "--no-browser"]
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=self.problem.parent)
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder)
         end = time.monotonic() + SECONDS
         while time.monotonic() < end and self.process.poll() is None:
             if found := re.search(r"http://127\.0\.0\.1:\d+/\S*", self.log.read_text("utf-8")):

@@ -11,7 +11,7 @@ import { s } from "../dom.js";
  */
 
 const MOST = 400; // thin ones that are drawn
-const GOLDEN = 0.618034;
+const [ASIDE, ABOVE] = [0.754878, 0.569840]; // powers of the plastic number: multiples of both spread evenly over a square
 
 export function makeLines() {
     const thin = s("g", { class: "lines" });
@@ -23,11 +23,12 @@ export function makeLines() {
         many(place, lines) {
             thin.replaceChildren(...lines.slice(0, MOST).map((line, index) =>
                 s("path", { class: `line ${line.tone}`, d: path(points(place, line.states, index)) })));
-            thin.setAttribute("class", lines.length > 60 ? "lines crowd" : "lines");
+            thin.classList.toggle("crowd", lines.length > 60);
         },
         /** @param {Place} place @param {Front | null} one */
         one(place, one) {
             front.replaceChildren(...(one?.states.length ? drawn(place, one) : []));
+            thin.classList.toggle("behind", Boolean(one?.states.length));
         },
     };
 }
@@ -52,11 +53,10 @@ function drawn(place, { states, broken = [] }) {
 
 /** Centres of the states; each of many is moved a little to its own side, so that they do not hide each other. */
 function points(/** @type {Place} */ place, /** @type {StateName[]} */ states, /** @type {number | null} */ index) {
-    const aside = index === null ? 0 : (((index * GOLDEN) % 1) - 0.5) * place.reach * 0.6;
-    const other = index === null ? 0 : (((index * GOLDEN * GOLDEN) % 1) - 0.5) * place.reach * 0.6;
+    const off = (/** @type {number} */ step) => (index === null ? 0 : (((index * step) % 1) - 0.5) * place.reach * 0.6);
     return states.map((state) => {
         const { x, y } = place.point(state);
-        return { x: x + aside, y: y + other };
+        return { x: x + off(ASIDE), y: y + off(ABOVE) };
     });
 }
 

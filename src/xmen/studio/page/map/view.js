@@ -33,8 +33,8 @@ export function placeOf(/** @type {Document} */ { problem }, /** @type {Layout |
 export function makeMap(svg, document, layout) {
     const [tiles, nodes, lines] = [makeTiles(), makeNodes(), makeLines()];
     const [heatLayer, moving, ring] = [s("g", { class: "heat" }), s("g", { class: "moving" }), s("rect", { class: "cursor" })];
-    svg.append(tiles.ground, tiles.ticks, nodes.edges, heatLayer, tiles.marks, nodes.nodes);
-    svg.append(lines.thin, tiles.ends, nodes.ends, lines.front, moving, ring);
+    svg.append(tiles.ground, tiles.ticks, nodes.edges, heatLayer, tiles.marks, lines.thin, nodes.nodes);
+    svg.append(tiles.ends, nodes.ends, lines.front, moving, ring);
 
     const place = signal(placeOf(document.get(), layout.get()));
     const many = signal(/** @type {Line[]} */ ([]));

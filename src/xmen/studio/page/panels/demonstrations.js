@@ -101,7 +101,7 @@ function demoLine(app, index, chosen) {
         update(/** @type {Demonstration} */ demonstration) {
             const judged = sync.check.get()?.demonstrations[index];
             title.textContent = `${number}: ${count(demonstration.actions.length, "move")}`;
-            reason.textContent = !judged ? "" : judged.valid ? "valid" : judged.broken.map(why).join(" ");
+            reason.textContent = !judged ? "" : judged.valid ? "valid" : why(judged.broken);
             node.classList.toggle("invalid", judged?.valid === false);
             select.checked = chosen.get().has(index);
             show(weight, demonstration.weight ?? 1);

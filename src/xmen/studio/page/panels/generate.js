@@ -104,7 +104,7 @@ function generatedLine(app, index) {
             one = made;
             title.textContent = `${index + 1}: ${count(made.actions.length, "move")}`;
             const likely = made.log_prob === null ? "" : `probability ${Math.exp(made.log_prob).toPrecision(2)}`;
-            reason.textContent = made.valid ? likely : made.broken.map(why).join(" ");
+            reason.textContent = made.valid ? likely : why(made.broken);
             node.classList.toggle("invalid", !made.valid);
         },
     };
