@@ -3,7 +3,7 @@
     python tests/studio/browser/screenshots.py [docs/images]
 
 The paper's memory map, as `xmen studio --demo` opens it: a demonstration that enters a cross, in a light scheme; what
-was learned from the others, in a dark one; the rules in a narrow window.
+was learned from the others, in a dark one.
 """
 
 from __future__ import annotations
@@ -33,28 +33,20 @@ def main(folder: Path) -> None:
         sys.exit(NO_CHROMIUM)
     with TemporaryDirectory() as scratch, Server(Path(scratch), "demo") as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
-        shoot_rules(browser, server, folder / "studio_narrow.png")
         shoot_demonstration(browser, server, folder / "studio.png")
         shoot_learned(browser, server, folder / "studio_learned.png")
         browser.close()
 
 
-def opened(browser: Browser, server: Server, width: int, height: int, scheme: str) -> Window:
-    context = browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
-    )
+def opened(browser: Browser, server: Server, scheme: str) -> Window:
+    size = {"width": 1280, "height": 800}
+    context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce")
     context.set_default_timeout(120_000)
     return Window(context.new_page()).open(server.address)
 
 
-def shoot_rules(browser: Browser, server: Server, path: Path) -> None:
-    window = opened(browser, server, 420, 1000, "light")
-    window.tab("rules")
-    keep(window, path)
-
-
 def shoot_demonstration(browser: Browser, server: Server, path: Path) -> None:
-    window = opened(browser, server, 1280, 800, "light")
+    window = opened(browser, server, "light")
     panel = window.tab("demonstrations")
     window.drag(INTO_A_CROSS)
     window.settle()
@@ -69,7 +61,7 @@ def shoot_demonstration(browser: Browser, server: Server, path: Path) -> None:
 
 
 def shoot_learned(browser: Browser, server: Server, path: Path) -> None:
-    window = opened(browser, server, 1280, 800, "dark")
+    window = opened(browser, server, "dark")
     panel = window.tab("learn")
     panel.get_by_label("Held out").fill("0.2")
     panel.get_by_role("button", name="Learn").click()
