@@ -172,7 +172,7 @@ class CausalXMEN(GradientLearner):
         """What is to be made least: the game that the promise leaves, and the visits that are wanted."""
         validity, rule = read_validity(self.validity), self._rule()
         game = make_game(self._single_world(), rule, self.max_nodes)
-        promise = self._promise(Behaviour(game, np.zeros(self._shape), 1.0, _aim(validity)), validity)
+        promise = self._promise(Behaviour.unrewarded(game, _aim(validity)), validity)
         choices = demonstrated_choices(game, demos)
         require_allowed(promise, choices, demos, self.max_nodes)
         shares = np.bincount(demos.walks.starts, weights=demos.weights, minlength=self.world.n_states).astype(
@@ -187,17 +187,13 @@ class CausalXMEN(GradientLearner):
             starts = shares[game.product.state[game.product.starts]]
         return CausalLoss(game, starts, visits, self.discount, validity)
 
-    @property
-    def _shape(self) -> tuple[int, int]:
-        return self.world.n_states, self.world.n_actions
-
     def _promise(self, free: Behaviour, validity: str | float) -> Behaviour:
         """The behaviour that says what is allowed, or an InfeasibleError where the promise cannot be kept."""
         starts = free.game.start_probability
         if validity == "sure" and not is_sure(free, starts):
             raise refuse(free.game, validity, self.max_nodes)
         if isinstance(validity, float):
-            best = Behaviour(free.game, free.table, 1.0, BEST)
+            best = Behaviour.unrewarded(free.game, BEST)
             if validity > best_chance(best, starts) + 1e-9:
                 raise refuse(free.game, validity, self.max_nodes)
         return free

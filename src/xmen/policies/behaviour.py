@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -75,6 +75,12 @@ class Behaviour:
         else:
             require_horizon(game.horizon, total / self._stride)
             self._backward()
+
+    @classmethod
+    def unrewarded(cls, game: Game, aim: Aim) -> Self:
+        """The behaviour where nothing is earned: what can be promised does not depend on rewards."""
+        world = game.product.world
+        return cls(game, np.zeros((world.n_states, world.n_actions)), 1.0, aim)
 
     # --- backwards ---------------------------------------------------------------------------------------------
 

@@ -69,17 +69,16 @@ def _told(world: MDP, step: Move) -> str:
 def explain(game: Game, max_nodes: int | None = None) -> Impossible | None:
     """Why no policy keeps the rules surely; None where one does."""
     product = game.product
-    nothing = np.zeros((product.world.n_states, product.world.n_actions))
-    safe = Behaviour(game, nothing, 1.0, SURE)
+    safe = Behaviour.unrewarded(game, SURE)
     starts = game.start_probability
     if is_sure(safe, starts):
         return None
-    best = Behaviour(game, nothing, 1.0, BEST)
+    best = Behaviour.unrewarded(game, BEST)
     start, story, failing = _story(game, safe, best)
     rules = rules_of(product.compiled.constraint)
     prefix = [step.action for step in story], [start, *(step.outcome for step in story)]
-    alone = {label: _lost_alone(product.world, rule, max_nodes) for label, rule in rules.items()}
-    alone["arriving in time"] = _lost_alone(product.world, None, max_nodes)
+    alone = {label: _LostAlone(product.world, rule, max_nodes) for label, rule in rules.items()}
+    alone["arriving in time"] = _LostAlone(product.world, None, max_nodes)
     ends = [([*prefix[0], step.action], [*prefix[1], step.outcome]) for step in failing] or [prefix]
     reasons = tuple(_reason({label: lost(*end) for label, lost in alone.items()}) for end in ends)
     conflict, dropping = _blame(product.world, rules, max_nodes)
@@ -148,7 +147,7 @@ def _search(game: Game, safe: Behaviour, best: Behaviour, only_best: bool) -> tu
             break
         reached: dict[int, tuple[int, Move] | None] = {}
         for node in came[t]:
-            for choice in range(int(game.first_choice[node]), int(game.first_choice[node + 1])):
+            for choice in game.choices_of(node):
                 if only_best and best.layer(t).shares[choice] == 0.0:
                     continue
                 for after, step in _outcomes(game, node, choice):
@@ -167,13 +166,13 @@ def _outcomes(game: Game, node: int, choice: int) -> list[tuple[int, Move]]:
 
 def _lost_at_once(game: Game, best: Behaviour, node: int, t: int) -> list[Move] | None:
     """One lost outcome of each action; empty where there is nothing left to do; None where an action has none."""
-    begin, end = int(game.first_choice[node]), int(game.first_choice[node + 1])
-    if t == game.horizon or begin == end:
+    choices = game.choices_of(node)
+    if t == game.horizon or not choices:
         return []
     failing = []
     chance = best.layer(t + 1).chance
     assert chance is not None
-    for choice in range(begin, end):
+    for choice in choices:
         lost = [step for after, step in _outcomes(game, node, choice) if chance[after] <= TOLERANCE]
         if not lost:
             return None
@@ -184,10 +183,9 @@ def _lost_at_once(game: Game, best: Behaviour, node: int, t: int) -> list[Move] 
 class _LostAlone:
     """Whether a history has lost one rule by itself."""
 
-    def __init__(self, game: Game) -> None:
-        world = game.product.world
-        self.game = game
-        self.best = Behaviour(game, np.zeros((world.n_states, world.n_actions)), 1.0, BEST)
+    def __init__(self, world: MDP, rule: Constraint | None, max_nodes: int | None) -> None:
+        self.game = make_game(world, rule, max_nodes)
+        self.best = Behaviour.unrewarded(self.game, BEST)
 
     def __call__(self, actions: list[int], states: list[int]) -> bool:
         """Whether nothing can save it."""
@@ -197,21 +195,16 @@ class _LostAlone:
 
     def sure(self, actions: list[int], states: list[int]) -> bool:
         """Whether it can still be kept surely."""
-        safe = Behaviour(self.game, self.best.table, 1.0, SURE)
+        safe = Behaviour.unrewarded(self.game, SURE)
         return bool(np.isfinite(safe.layer(len(actions)).value[self._node(actions, states)]))
 
     def _node(self, actions: list[int], states: list[int]) -> int:
         product = self.game.product
         node = int(product.starts[np.flatnonzero(product.state[product.starts] == states[0])[0]])
         for action, state in zip(actions, states[1:], strict=True):
-            choices = range(int(self.game.first_choice[node]), int(self.game.first_choice[node + 1]))
-            choice = next(c for c in choices if self.game.action[c] == action)
+            choice = next(c for c in self.game.choices_of(node) if self.game.action[c] == action)
             node = next(after for after, step in _outcomes(self.game, node, choice) if step.outcome == state)
         return node
-
-
-def _lost_alone(world: MDP, rule: Constraint | None, max_nodes: int | None) -> _LostAlone:
-    return _LostAlone(make_game(world, rule, max_nodes))
 
 
 def why_unsafe(
@@ -219,11 +212,11 @@ def why_unsafe(
 ) -> tuple[str | None, str]:
     """Which rule a history may cost, as (its name, a clause): broken already, or no longer sure to be kept."""
     world, rules = game.product.world, rules_of(game.product.compiled.constraint)
-    alone = {label: _LostAlone(make_game(world, rule, max_nodes)) for label, rule in rules.items()}
+    alone = {label: _LostAlone(world, rule, max_nodes) for label, rule in rules.items()}
     broken = [label for label, rule in alone.items() if rule(actions, states)]
     if broken:
         return broken[0], f"which breaks {' and '.join(map(repr, broken))}"
-    if _lost_alone(world, None, max_nodes)(actions, states):
+    if _LostAlone(world, None, max_nodes)(actions, states):
         return None, "from where it cannot arrive in time"
     unsure = [label for label, rule in alone.items() if not rule.sure(actions, states)]
     if unsure:
@@ -246,8 +239,7 @@ def _blame(world: MDP, rules: dict[str, Constraint], max_nodes: int | None) -> t
             game = make_game(world, conjunction([rules[label] for label in kept]), max_nodes)
         except ProductTooLargeError:
             return False  # cannot tell: nothing is promised
-        nothing = np.zeros((world.n_states, world.n_actions))
-        return is_sure(Behaviour(game, nothing, 1.0, SURE), game.start_probability)
+        return is_sure(Behaviour.unrewarded(game, SURE), game.start_probability)
 
     labels = list(rules)
     if not sure([]):

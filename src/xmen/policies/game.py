@@ -49,6 +49,10 @@ class Game:
         """What compiled loops read: first_choice, first_edge, the target and the probability of each edge."""
         return self.first_choice, self.first_edge, self.product.target, self.probability
 
+    def choices_of(self, node: int) -> range:
+        """The choices of a node."""
+        return range(int(self.first_choice[node]), int(self.first_choice[node + 1]))
+
     @cached_property
     def action(self) -> NDArray[np.int64]:
         """The action of each choice."""

@@ -167,7 +167,7 @@ class Policy(Tracker):
         if len(here) > 1 or self._ended(here[0]):
             raise EngineError("the episode is over, or the last action has not been observed: call observe or reset.")
         memory = self._node, self._taken, self._time
-        taken = [choice for choice in self._choice_range(here[0]) if self._game.action[choice] == action]
+        taken = [choice for choice in self._game.choices_of(here[0]) if self._game.action[choice] == action]
         if not taken:
             where = self.world.describe_state(int(self._product.state[here[0]]))
             raise EngineError(f"action {action!r} is not available in {where}.")
@@ -195,7 +195,7 @@ class Policy(Tracker):
 
     def _choices(self, node: int, time: int) -> tuple[NDArray[np.int64], Floats]:
         """The choices of a node, and their probabilities."""
-        choices = self._choice_range(node)
+        choices = self._game.choices_of(node)
         return np.arange(choices.start, choices.stop), self.behaviour.layer(time).shares[choices.start : choices.stop]
 
 

@@ -40,7 +40,7 @@ class Shield(Tracker):
         node = self._find(observation)
         out = np.zeros(self.world.n_actions, dtype=np.bool_)
         if not self._ended(node):
-            choices = self._choice_range(node)
+            choices = self._game.choices_of(node)
             out[self._game.action[choices.start : choices.stop]] = self._allowed(node)
         return out
 
@@ -51,7 +51,7 @@ class Shield(Tracker):
         if len(here) > 1 or self._ended(here[0]):
             raise EngineError("the episode is over: call reset(observation) to begin another one.")
         node, time = here[0], self.time
-        choices = self._choice_range(node)
+        choices = self._game.choices_of(node)
         allowed = self._allowed(node)
         taken = next(
             (c for c, may in zip(choices, allowed, strict=True) if may and self._game.action[c] == action), None
@@ -133,8 +133,7 @@ def shield(
     if validity not in ("sure", "best"):
         raise EngineError(f"a shield's validity is 'sure' or 'best'; got {validity!r}.")
     game = make_game(world, rule, max_nodes)
-    nothing = np.zeros((world.n_states, world.n_actions))
-    behaviour = Behaviour(game, nothing, 1.0, SURE if validity == "sure" else BEST)
+    behaviour = Behaviour.unrewarded(game, SURE if validity == "sure" else BEST)
     if validity == "sure" and not is_sure(behaviour, game.start_probability):
         raise refuse(game, "sure", max_nodes)
     return Shield(behaviour)

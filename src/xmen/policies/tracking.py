@@ -58,11 +58,8 @@ class Tracker:
             raise InfeasibleError(f"an episode cannot begin in {where}: {why}.")
         self._node, self._taken, self._time = int(product.starts[found[0]]), None, 0
 
-    def _choice_range(self, node: int) -> range:
-        return range(int(self._game.first_choice[node]), int(self._game.first_choice[node + 1]))
-
     def _ended(self, node: int) -> bool:
-        return self.time == self._game.horizon or not self._choice_range(node)
+        return self.time == self._game.horizon or not self._game.choices_of(node)
 
     def _possible(self) -> list[int]:
         """The nodes in which the episode may be, if the environment did what the world says."""

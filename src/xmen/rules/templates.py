@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from itertools import combinations, permutations
-from operator import or_
+from operator import eq, ge, le, or_
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -54,10 +54,10 @@ class View:
         """The bounds from below that all but `tolerance` keep, tightest first."""
         return [-k for k in self.at_most(-values)]
 
-    def most_common(self, values: Ints) -> int:
-        """The value with the largest weight; the smallest of those that tie."""
+    def most_common(self, values: Ints) -> list[int]:
+        """The one value with the largest weight; the smallest of those that tie."""
         levels, which = np.unique(values, return_inverse=True)
-        return int(levels[np.argmax(np.bincount(which, weights=self.weights).round(12))])
+        return [int(levels[np.argmax(np.bincount(which, weights=self.weights).round(12))])]
 
 
 @dataclass(frozen=True)
@@ -127,45 +127,20 @@ def plain(maker: Maker) -> Callable[..., Iterator[Maker]]:
     return makers
 
 
-def _count_at_most(view: View, e: Word) -> Iterator[Maker]:
-    for k in view.at_most(view.batch.counts(e)):
-        yield lambda e, k=k: count(e) <= k
+def bounded(
+    measure: Callable[..., Ints],
+    form: Callable[..., Any],
+    compare: Callable[[Any, Any], Any],
+    bounds: Callable[[View, Ints], list[int]],
+) -> Callable[..., Iterator[Maker]]:
+    """A template with one threshold: `form(*events)` compared with each bound that the demonstrations suggest."""
 
+    def makers(view: View, *chosen: Word) -> Iterator[Maker]:
+        for k in bounds(view, measure(view.batch, *chosen)):
+            if k > 0 or compare is not ge:  # everything is 0 or more
+                yield lambda *events, k=k: compare(form(*events), k)
 
-def _count_at_least(view: View, e: Word) -> Iterator[Maker]:
-    for k in view.at_least(view.batch.counts(e)):
-        if k > 0:
-            yield lambda e, k=k: count(e) >= k
-
-
-def _count_equal(view: View, e: Word) -> Iterator[Maker]:
-    k = view.most_common(view.batch.counts(e))
-    yield lambda e: count(e) == k
-
-
-def _length_at_most(view: View) -> Iterator[Maker]:
-    for k in view.at_most(view.batch.sizes()):
-        yield lambda k=k: length() <= k
-
-
-def _length_at_least(view: View) -> Iterator[Maker]:
-    for k in view.at_least(view.batch.sizes()):
-        yield lambda k=k: length() >= k
-
-
-def _length_equal(view: View) -> Iterator[Maker]:
-    k = view.most_common(view.batch.sizes())
-    yield lambda: length() == k
-
-
-def _repeat_at_most(view: View) -> Iterator[Maker]:
-    for k in view.at_most(view.batch.longest_repeats()):
-        yield lambda k=k: longest_repeat() <= k
-
-
-def _run_at_most(view: View, e: Word) -> Iterator[Maker]:
-    for k in view.at_most(view.batch.longest_runs(e)):
-        yield lambda e, k=k: longest_run(e) <= k
+    return makers
 
 
 def _no_revisit(view: View, *chosen: Word) -> Iterator[Maker]:
@@ -216,21 +191,21 @@ TEMPLATES: tuple[Template, ...] = (
     Template("never", tuples(1), plain(never)),
     Template("visit", tuples(1), plain(visit)),
     Template("always", tuples(1), plain(always)),
-    Template("count at most", tuples(1), _count_at_most),
-    Template("count at least", tuples(1), _count_at_least),
-    Template("count equal", tuples(1), _count_equal),
+    Template("count at most", tuples(1), bounded(Positions.counts, count, le, View.at_most)),
+    Template("count at least", tuples(1), bounded(Positions.counts, count, ge, View.at_least)),
+    Template("count equal", tuples(1), bounded(Positions.counts, count, eq, View.most_common)),
     Template("before", tuples(2), plain(before)),
     Template("first among", tuples(2), plain(lambda a, b: first(a, among=b))),
     Template("sequence", tuples(2), plain(sequence)),
     Template("response", tuples(2), plain(response)),
     Template("response within", tuples(2), _response_within),
-    Template("longest repeat", nothing, _repeat_at_most),
-    Template("longest run", tuples(1), _run_at_most),
+    Template("longest repeat", nothing, bounded(Positions.longest_repeats, longest_repeat, le, View.at_most)),
+    Template("longest run", tuples(1), bounded(Positions.longest_runs, longest_run, le, View.at_most)),
     Template("no revisit", nothing, _no_revisit),
     Template("no revisit of", tuples(1), _no_revisit),
-    Template("length at most", nothing, _length_at_most),
-    Template("length at least", nothing, _length_at_least),
-    Template("length equal", nothing, _length_equal),
+    Template("length at most", nothing, bounded(Positions.sizes, length, le, View.at_most)),
+    Template("length at least", nothing, bounded(Positions.sizes, length, ge, View.at_least)),
+    Template("length equal", nothing, bounded(Positions.sizes, length, eq, View.most_common)),
     Template("share at least", tuples(1), _share_at_least),
     Template("share at most", tuples(1), _share_at_most),
     Template("exactly one of", pairs_and_all, plain(_exactly_one)),
