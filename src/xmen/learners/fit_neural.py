@@ -18,7 +18,7 @@ from xmen.engines.choose import distribution
 from xmen.engines.distribution import Distribution, as_constraint
 from xmen.learners.likelihoods import world_likelihoods
 from xmen.methods.demonstrations import gather
-from xmen.methods.likelihood import DistributionLikelihood
+from xmen.methods.likelihood import likelihood_of
 from xmen.methods.network_run import NeuralRun
 from xmen.methods.network_training import NeuralTraining, Optimiser, Training
 from xmen.methods.runs import Run, drive
@@ -48,6 +48,8 @@ def fit_neural(
     n_threads: int | None = 1,
     validation: Iterable[Trajectory] | None = None,
     patience: int | None = DEFAULT_PATIENCE,
+    device: str | None = None,
+    precision: str = "float64",
 ) -> list[Record]:
     """Train the network of a reward in place on demonstrations.
 
@@ -92,6 +94,9 @@ def fit_neural(
         their mean log-likelihood after the step. The network ends as it was where that was least.
     patience
         How many steps without a smaller validation loss end training; None: none do.
+    device, precision
+        Where the exact engine computes, as for `xm.distribution`. On the device of the network, rewards and visits
+        never leave it.
 
     Returns
     -------
@@ -109,8 +114,8 @@ def fit_neural(
     """
     rule = as_constraint(constraint)
     found = gather(world, rule, demos, sample_weight)
-    compiled = distribution(world, rule, reward, discount, engine=engine, seed=seed, max_nodes=max_nodes)
-    likelihood = DistributionLikelihood(compiled, found.visits(compiled.discount))
+    compiled = distribution(world, rule, reward, discount, engine, seed, max_nodes, device=device, precision=precision)
+    likelihood = likelihood_of(compiled, found.visits(compiled.discount))
     training = NeuralTraining(likelihood, reward, Training(optimiser, learning_rate, n_threads), l2)
     monitor = Monitor(callback)
     run: Run[Any] = NeuralRun(training, np.random.SeedSequence(seed), n_steps)

@@ -31,7 +31,8 @@ from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
 from xmen.worlds import MDP, Network, Trajectory
 
-NOT_PART_OF_A_RUN = (*PROGRESS, "engine", "delta", "failure", "cell_size")  # the last four: of what answers later
+# The first are of what answers later; the last change where numbers are found, and not which.
+NOT_PART_OF_A_RUN = (*PROGRESS, "engine", "delta", "failure", "cell_size", "device", "precision")
 
 
 @storable
@@ -109,6 +110,8 @@ class XMEN(GradientLearner):
         `score`. The model is that of the iteration where it was least, `best_iteration_`.
     patience
         How many iterations without a smaller validation loss end the fit; None: none do.
+    device, precision
+        Where exact gradients and answers are computed, and in which numbers; as in `xm.distribution`.
 
     Attributes
     ----------
@@ -171,6 +174,8 @@ class XMEN(GradientLearner):
     warm_start: bool = False
     validation: Iterable[Trajectory] | None = None
     patience: int | None = DEFAULT_PATIENCE
+    device: str | None = None
+    precision: str = "float64"
 
     @classmethod
     def from_settings(cls, **settings: Any) -> Self:

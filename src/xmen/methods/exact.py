@@ -11,7 +11,7 @@ from xmen.engines.trips import TripEngine, trip_budget
 from xmen.errors import EngineError
 from xmen.methods.identify import warn_undetermined
 from xmen.methods.lbfgs import DEFAULT_MAX_ITER, LbfgsRun, LbfgsState
-from xmen.methods.likelihood import DistributionLikelihood
+from xmen.methods.likelihood import likelihood_of
 from xmen.methods.method import Method
 from xmen.methods.network_run import NeuralRun, train
 from xmen.methods.network_training import Training
@@ -53,7 +53,7 @@ class Exact(Method):
 
     def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:
         base = self._multiply(task, settings)
-        likelihood = DistributionLikelihood(base, task.demos.visits(task.discount))
+        likelihood = likelihood_of(base, task.demos.visits(task.discount))
         return train(likelihood, reward, training, settings, base)
 
     def trip_run(self, task: Task, settings: FitSettings, network: Network) -> TripRun:

@@ -6,26 +6,31 @@ rewards serve networks too, and dL/dr = expected visits - the demonstrations' vi
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.sparse import csr_matrix, identity
 
 from xmen.engines.distribution import Distribution
+from xmen.engines.exact import ExactDistribution
 from xmen.engines.xor import XorDistribution
 from xmen.methods.cell_objective import CellObjective
 from xmen.rewards import Floats
+from xmen.rewards.neural import NeuralReward
 from xmen.rewards.sparse import SparseFeatures
+
+if TYPE_CHECKING:
+    from xmen.product.device.run import OnDevice
 
 
 class LossEstimate(NamedTuple):
-    """The loss at a table and dL/dr (n_states, n_actions).
+    """The loss at a table and dL/dr (n_states, n_actions), an array, or a tensor where a device found it.
 
     `visits_std` is the norm of the standard errors of dL/dr, 0 where it is exact; `details` is what else to record.
     """
 
     loss: float
-    difference: Floats
+    difference: Any
     loss_std: float
     visits_std: float
     details: dict[str, float]
@@ -60,6 +65,36 @@ class DistributionLikelihood:
         visits, visits_std = present.visits(return_std=True)
         loss = log_partition - float(np.sum(self.demo_visits * table))
         return LossEstimate(loss, visits - self.demo_visits, loss_std, float(np.linalg.norm(visits_std)), {})
+
+
+class DeviceLikelihood(DistributionLikelihood):
+    """The same where the engine computes on a device: a network's table and dL/dr do not leave it."""
+
+    def __init__(self, base: ExactDistribution, place: OnDevice, demo_visits: Floats) -> None:
+        import torch
+
+        super().__init__(base, demo_visits)
+        self._gradient = place.gradient(base.weights)
+        self._demo_visits = torch.as_tensor(demo_visits, device=place.device)
+
+    def through(self, reward: NeuralReward) -> LossEstimate:
+        """The estimate at the table of a network, and the gradient of its parameters by one pass through it."""
+        import torch
+
+        with torch.enable_grad():
+            table = reward.forward()
+        log_partition, visits = self._gradient(table)
+        loss = log_partition - float((self._demo_visits * table.detach().to(visits.device)).sum())
+        difference = visits - self._demo_visits
+        reward.differentiate(table, difference)
+        return LossEstimate(loss, difference, 0.0, 0.0, {})
+
+
+def likelihood_of(base: Distribution, demo_visits: Floats) -> DistributionLikelihood:
+    """By a distribution's own log Z and expected visits, where it computes them."""
+    if isinstance(base, ExactDistribution) and base.place is not None:
+        return DeviceLikelihood(base, base.place, demo_visits)
+    return DistributionLikelihood(base, demo_visits)
 
 
 class CellsLikelihood:

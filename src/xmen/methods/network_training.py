@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import EngineError, RewardError
-from xmen.methods.likelihood import Likelihood, LossEstimate
+from xmen.methods.likelihood import DeviceLikelihood, Likelihood, LossEstimate
 from xmen.methods.optimiser_state import load_optimiser, optimiser_arrays
 from xmen.options import Options, Unsaved, listed, require_number, require_whole
 from xmen.rewards.neural import NeuralReward
@@ -174,8 +174,7 @@ class NeuralTraining:
         import torch
 
         self.optimiser.zero_grad(set_to_none=True)
-        found = self.likelihood(self.reward.table())
-        self.reward.backward(found.difference)
+        found = self._through_network()
         loss, squares = found.loss, 0.0
         with torch.no_grad():
             for parameter in self.parameters:
@@ -192,11 +191,21 @@ class NeuralTraining:
             )
         return Evaluation(loss, squares**0.5, found)
 
+    def _through_network(self) -> LossEstimate:
+        """The estimate at the network's table, whose gradient is left in the parameters."""
+        if isinstance(self.likelihood, DeviceLikelihood):
+            return self.likelihood.through(self.reward)
+        found = self.likelihood(self.reward.table())
+        self.reward.backward(found.difference)
+        return found
+
     def step(self) -> Evaluation:
         """Evaluate, and move the parameters once; returns what was found before the move.
 
         When anything goes wrong (the network gives NaN, Ctrl-C), the parameters are as they were before the step.
         """
+        import torch
+
         found: list[Evaluation] = []
 
         def closure() -> float:
@@ -207,7 +216,8 @@ class NeuralTraining:
         try:
             with threads(self.n_threads):
                 self.optimiser.step(closure)  # type: ignore[arg-type,unused-ignore]
-                self.reward.table()  # a step into numbers that are not finite is not taken
+                with torch.no_grad():
+                    self.reward.forward()  # a step into numbers that are not finite is not taken
         except BaseException as error:
             self._put_back(before)
             if isinstance(error, RewardError):

@@ -162,12 +162,16 @@ class NeuralReward:
             )
         import torch
 
-        with torch.enable_grad(), repeatable():
+        with torch.enable_grad():
             table = self.forward()
-            if not table.requires_grad:
-                raise RewardError(f"the network {self._name} has no parameter that can be trained.")
-            with quiet_on_gpus(self.device):
-                table.backward(torch.as_tensor(given, dtype=table.dtype, device=table.device))  # type: ignore[no-untyped-call,unused-ignore]
+        self.differentiate(table, torch.as_tensor(given))
+
+    def differentiate(self, table: torch.Tensor, difference: torch.Tensor) -> None:
+        """`backward` through a table that `forward` gave, with dL/dr as a tensor, wherever it is."""
+        if not table.requires_grad:
+            raise RewardError(f"the network {self._name} has no parameter that can be trained.")
+        with repeatable(), quiet_on_gpus(self.device):
+            table.backward(difference.to(device=table.device, dtype=table.dtype))  # type: ignore[no-untyped-call,unused-ignore]
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Copies of the network's parameters and buffers by name: what to save."""

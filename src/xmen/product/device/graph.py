@@ -71,6 +71,8 @@ class DeviceGraph:
         self.depth = self._moved(product.depth)
         pairs = product.world.source.astype(np.int64) * product.world.n_actions + product.world.action
         self.pair = torch.as_tensor(pairs, device=device)  # of each world edge: state * n_actions + action
+        n_pairs = product.world.n_states * product.world.n_actions
+        self.pair_ends = torch.as_tensor(np.searchsorted(pairs, np.arange(n_pairs + 1)), device=device)
 
     def _moved(self, values: NDArray[np.uint32] | NDArray[np.int32]) -> torch.Tensor:
         return torch.as_tensor(values.view(np.int32), device=self.device)

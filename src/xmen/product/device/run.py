@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from xmen.product.device.graph import DeviceGraph
 from xmen.product.device.layers import DeviceLayers, DeviceWeights
+from xmen.product.device.plain import row_sums
 from xmen.product.device.workspace import Workspaces
 from xmen.product.graph import Product
 from xmen.product.layered import Layered
@@ -65,6 +67,10 @@ class OnDevice:
         """The operations under one reward."""
         return DeviceLayers(self.product, self.graph, self.weights([law]), self._spaces)
 
+    def gradient(self, law: EdgeWeights) -> TableGradient:
+        """log Z and its gradient as a function of tables on the device; `law` says everything but the reward."""
+        return TableGradient(self, law)
+
     def messages(self, laws: Sequence[EdgeWeights]) -> list[Column]:
         """Messages of several laws, worked out together when one of them is first asked."""
         shared = [Together(self, laws[i : i + MOST_COLUMNS]) for i in range(0, len(laws), MOST_COLUMNS)]
@@ -79,6 +85,21 @@ class OnDevice:
         if self.error is not None:
             said += " (log Z off by {:.1e} and visits by at most {:.1e} on the first pass)".format(*self.error)
         return said
+
+
+class TableGradient:
+    """log Z and d log Z / d r of reward tables that are on the device and stay there."""
+
+    def __init__(self, place: OnDevice, law: EdgeWeights) -> None:
+        self._place, self._law, self._weights = place, law, place.weights([law])
+
+    def __call__(self, table: torch.Tensor) -> tuple[float, torch.Tensor]:
+        """log Z and expected discounted visits under a table (n_states, n_actions)."""
+        graph = self._place.graph
+        reward = table.detach().to(graph.device, torch.float64).reshape(-1)[graph.pair]
+        run = self._place.run(self._law, replace(self._weights, reward=reward[:, None]))
+        _, discounted, _ = run.uses()
+        return float(run.log_partition[0]), row_sums(discounted, graph.pair_ends).reshape(table.shape)
 
 
 class Run(Layered[torch.Tensor]):
