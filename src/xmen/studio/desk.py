@@ -8,15 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from xmen.errors import FileFormatError, XmenError
+from xmen.errors import FileFormatError
 from xmen.files import settle, write_together, write_whole
 from xmen.problem import toml_text
 from xmen.studio.document import Document, open_document
 from xmen.studio.settings import read_settings
-from xmen.studio.words import from_words
+from xmen.studio.words import Unreadable, read_all
 from xmen.worlds.demo_tables import RecordedDemos
 from xmen.worlds.demos import demos_csv
-from xmen.worlds.names import Names
 
 _COMMENT = re.compile(rb"^[^\"'\n]*#", re.MULTILINE)
 
@@ -91,7 +90,7 @@ class Desk:
 
 
 def saved_files(document: Document, path: Path) -> dict[str, bytes]:
-    """The files of a document by their names in its folder; MistakesError where something is wrong in it."""
+    """The files of a document by their names in its folder; FileFormatError where something is wrong in it."""
     problem, mistakes = document.read(path)
     if problem is None or mistakes:
         found = mistakes[0]
@@ -118,13 +117,11 @@ def _in_order(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def csv_text(demonstrations: list[dict[str, Any]], world: Any) -> str:
     """Demonstrations as the text of a .csv file: numbers, or the world's words where there is more to say."""
-    names = Names(world)
     trajectories, about = [], []
-    for index, record in enumerate(demonstrations):
-        try:
-            trajectories.append(from_words(record, names))
-        except XmenError as error:
-            raise FileFormatError(f"demonstration {index + 1} cannot be written: {error}") from None
+    for index, (record, one) in enumerate(zip(demonstrations, read_all(world, demonstrations), strict=True)):
+        if isinstance(one, Unreadable):
+            raise FileFormatError(f"demonstration {index + 1} cannot be written: {one}")
+        trajectories.append(one)
         weight = record.get("weight", 1.0)
         about.append({**record.get("about", {}), **({"sample_weight": weight} if weight != 1.0 else {})})
     if any(about):

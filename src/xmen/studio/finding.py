@@ -6,11 +6,10 @@ import math
 from typing import Any
 
 from xmen.answers.names import named_features
-from xmen.errors import TrajectoryError
 from xmen.problem import Problem
 from xmen.rules.inference import RuleInference
 from xmen.studio.document import Document
-from xmen.studio.live import judge, read_all
+from xmen.studio.live import valid_ones
 
 Record = dict[str, Any]
 
@@ -19,11 +18,7 @@ MOST_OTHERS = 50
 
 def find_rules(problem: Problem, document: Document, max_rules: int, level: float) -> Record:
     """Rules with their gains, what became of the other candidates, and what would decide."""
-    verdicts = judge(problem, document.demonstrations)
-    found = zip(read_all(problem, document), document.demonstrations, verdicts, strict=True)
-    kept = [(demo, record["weight"]) for demo, record, one in found if one["valid"] and demo is not None]
-    if not kept:
-        raise TrajectoryError("there is no demonstration that keeps all rules: draw one, or switch a rule off")
+    demos, weights, _ = valid_ones(problem, document)
     settings = problem.settings
     model = RuleInference(
         problem.world,
@@ -35,7 +30,7 @@ def find_rules(problem: Problem, document: Document, max_rules: int, level: floa
         discount=settings.discount,
         max_nodes=settings.max_nodes,
         seed=settings.seed,
-    ).fit([demo for demo, _ in kept], sample_weight=[weight for _, weight in kept])
+    ).fit(demos, sample_weight=weights)
     rows = model.verdicts()
     return {
         "rules": [

@@ -17,9 +17,8 @@ from xmen.policies.plan import plan
 from xmen.policies.policy import Policy
 from xmen.problem import Problem
 from xmen.studio.live import judge
-from xmen.studio.words import action_word, from_words, in_words_of, state_word
+from xmen.studio.words import Reader, action_word, in_words_of, state_word
 from xmen.worlds import Trajectory
-from xmen.worlds.names import Names
 
 Record = dict[str, Any]
 
@@ -69,9 +68,8 @@ def generate(actor: Actor, n: int, best: int, seed: int | None) -> Record:
         drawn = d.best(best) if best else d.sample(n, seed=seed)
         logs = _log_probs(d, drawn)
         engine, message = d.engine, d.reason
-    records = [in_words_of(actor.problem.world, trajectory) for trajectory in drawn]
-    verdicts = judge(actor.problem, records)
-    found = zip(records, verdicts, logs, strict=True)
+    words = [in_words_of(actor.problem.world, trajectory) for trajectory in drawn]
+    found = zip(words, judge(actor.problem, drawn), logs, strict=True)
     trajectories = [{**record, **verdict, "log_prob": log} for record, verdict, log in found]
     return {"trajectories": trajectories, "best": bool(best), "engine": engine, "message": message}
 
@@ -107,14 +105,14 @@ def step(actor: Actor, policy: Policy, states: list[Any], actions: list[Any]) ->
             for state in np.flatnonzero(world.start).tolist()
         ]
         return {"ended": False, "kept": None, "broken": [], "chance": policy.validity, "starts": starts, "choices": []}
-    episode = from_words({"states": states, "actions": actions}, Names(world))
+    episode = Reader(world).read({"states": states, "actions": actions})
     policy.reset(episode.states[0])
     for action, state in zip(episode.actions, episode.states[1:], strict=True):
         policy.step(action, state)
     here = episode.states[-1]
     found: Record = {"ended": policy.done, "kept": None, "broken": [], "chance": policy.chance(here), "choices": []}
     if policy.done:
-        verdict = judge(actor.problem, [{"states": states, "actions": actions}])[0]
+        verdict = judge(actor.problem, [episode])[0]
         extra = None if actor.also is None else actor.also.explain(episode)
         broken = [{"rule": extra.name, "position": extra.position, "message": str(extra)}] if extra is not None else []
         return found | {"kept": verdict["valid"] and not broken, "broken": verdict["broken"] + broken}

@@ -15,14 +15,14 @@ from xmen.answers.marks import mean_reward
 from xmen.answers.names import named_features, with_names
 from xmen.constraints.constraint import Constraint
 from xmen.engines.choose import distribution
-from xmen.errors import EngineError, InfeasibleError, TrajectoryError, XmenError
+from xmen.errors import EngineError, InfeasibleError, XmenError
 from xmen.learners.base import Learner
 from xmen.learners.causal import CausalXMEN
 from xmen.methods.demonstrations import normalised_weights
 from xmen.problem import Problem
 from xmen.registry import LEARNERS
 from xmen.studio.document import Document
-from xmen.studio.live import judge, read_all
+from xmen.studio.live import valid_ones
 from xmen.studio.settings import StudioSettings
 from xmen.worlds import MDP, Trajectory, Walks
 
@@ -36,19 +36,13 @@ def learn(
     problem: Problem, document: Document, settings: StudioSettings, compare: bool, say: Say
 ) -> tuple[Record, dict[str, Learner]]:
     """The result, and the models by name: "model" and, if asked for, "compare"."""
-    verdicts = judge(problem, document.demonstrations)
-    trajectories = read_all(problem, document)
-    kept = [index for index, one in enumerate(verdicts) if one["valid"]]
-    if not kept:
-        raise TrajectoryError("there is no demonstration that keeps all rules: draw one, or switch a rule off")
-    demos = [trajectory for index in kept if (trajectory := trajectories[index]) is not None]
-    weights = [document.demonstrations[index]["weight"] for index in kept]
+    demos, weights, left_out = valid_ones(problem, document)
     parts = _split(demos, weights, settings.held_out, problem.settings.seed)
     asked = {"model": settings.choice(problem)}
     if compare and settings.learner != "maxent":
         asked["compare"] = settings.choice(problem, "maxent")
     models = {}
-    result: Record = {"compare": None, "left_out": [index for index, one in enumerate(verdicts) if not one["valid"]]}
+    result: Record = {"compare": None, "left_out": left_out}
     for name, choice in asked.items():
         models[name], result[name] = _fit(problem, choice, parts, say)
     return result, models

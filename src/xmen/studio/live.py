@@ -17,13 +17,12 @@ from xmen.answers.checking import (
     learning_notes,
     share_text,
 )
-from xmen.errors import XmenError
+from xmen.errors import TrajectoryError, XmenError
 from xmen.problem import Mistake, Problem, known_features
 from xmen.studio.document import Document
 from xmen.studio.settings import read_settings
-from xmen.studio.words import Unreadable, from_words
+from xmen.studio.words import Unreadable, read_all
 from xmen.worlds import Trajectory
-from xmen.worlds.names import Names
 
 Report = dict[str, Any]
 
@@ -63,7 +62,8 @@ def check(document: Document, path: Path) -> Iterator[Report]:
         {"name": name, "sentence": text} for name, text in known_features(problem.world, problem.events).items()
     ]
     yield {"features": features}
-    verdicts = judge(problem, document.demonstrations)
+    trajectories = read_all(problem.world, document.demonstrations)
+    verdicts = judge(problem, trajectories)
     yield {"demonstrations": verdicts}
     found, d = check_rules(problem)
     if found["feasible"] is None and any(one["valid"] for one in verdicts):
@@ -73,8 +73,7 @@ def check(document: Document, path: Path) -> Iterator[Report]:
         promised = check_promise(problem, found["feasible"])
         yield {"policy": {"best": None, "message": "", **promised}}
     if d is not None and len(verdicts) <= MOST_NOTED:
-        valid = [demo for demo, one in zip(read_all(problem, document), verdicts, strict=True) if one["valid"]]
-        yield {"notes": learning_notes(problem, d, [demo for demo in valid if demo is not None])}
+        yield {"notes": learning_notes(problem, d, [demo for _, demo in _kept(trajectories, verdicts)])}
 
 
 def _plain(mistake: Mistake) -> Report:
@@ -115,41 +114,42 @@ def count_part(counted: Report) -> Report:
     }
 
 
-def read_all(problem: Problem, document: Document) -> list[Trajectory | None]:
-    """The demonstrations as trajectories; None where the world has no such states or moves."""
-    names = Names(problem.world)
-    found: list[Trajectory | None] = []
-    for record in document.demonstrations:
-        try:
-            found.append(from_words(record, names))
-        except XmenError:
-            found.append(None)
-    return found
-
-
-def judge(problem: Problem, records: Sequence[dict[str, Any]]) -> list[Report]:
-    """For each trajectory in words whether it is valid, and everything that it breaks."""
-    names = Names(problem.world)
-    verdicts: list[Report] = [{"valid": True, "broken": []} for _ in records]
-    readable: list[Trajectory] = []
-    numbers: list[int] = []
-    for index, record in enumerate(records):
-        try:
-            readable.append(from_words(record, names))
-            numbers.append(index)
-        except Unreadable as error:
-            verdicts[index] = _broken(None, error.position, str(error))
-        except XmenError as error:
-            verdicts[index] = _broken(None, 0, str(error))
+def judge(problem: Problem, trajectories: Sequence[Trajectory | Unreadable]) -> list[Report]:
+    """For each trajectory whether it is valid, and everything that it breaks."""
+    verdicts: list[Report] = []
+    readable: dict[int, Trajectory] = {}
+    for index, one in enumerate(trajectories):
+        if isinstance(one, Unreadable):
+            verdicts.append({"valid": False, "broken": [_broken(None, one.position, str(one))]})
+        else:
+            verdicts.append({"valid": True, "broken": []})
+            readable[index] = one
     if readable:
-        for one in check_demonstrations(problem, readable)["violations"]:
-            verdict = verdicts[numbers[one["demonstration"]]]
+        numbers = list(readable)
+        for found in check_demonstrations(problem, list(readable.values()))["violations"]:
+            verdict = verdicts[numbers[found["demonstration"]]]
             verdict["valid"] = False
-            verdict["broken"].append(
-                {"rule": one["constraint"], "position": one["position"], "message": one["message"]}
-            )
+            verdict["broken"].append(_broken(found["constraint"], found["position"], found["message"]))
     return verdicts
 
 
+def valid_ones(problem: Problem, document: Document) -> tuple[list[Trajectory], list[float], list[int]]:
+    """The demonstrations that can be learned from, their weights, and the numbers of the others."""
+    read = read_all(problem.world, document.demonstrations)
+    verdicts = judge(problem, read)
+    left_out = [index for index, one in enumerate(verdicts) if not one["valid"]]
+    kept = _kept(read, verdicts)
+    if not kept:
+        raise TrajectoryError("there is no demonstration that keeps all rules: draw one, or switch a rule off")
+    weights = [document.demonstrations[index]["weight"] for index, _ in kept]
+    return [demo for _, demo in kept], weights, left_out
+
+
+def _kept(read: Sequence[Trajectory | Unreadable], verdicts: Sequence[Report]) -> list[tuple[int, Trajectory]]:
+    """Those that are valid, with their numbers."""
+    found = enumerate(zip(read, verdicts, strict=True))
+    return [(index, one) for index, (one, verdict) in found if verdict["valid"] and isinstance(one, Trajectory)]
+
+
 def _broken(rule: str | None, position: int, message: str) -> Report:
-    return {"valid": False, "broken": [{"rule": rule, "position": position, "message": message}]}
+    return {"rule": rule, "position": position, "message": message}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from xmen.errors import TrajectoryError, XmenError
@@ -40,14 +41,50 @@ class Unreadable(TrajectoryError):
         self.position = position
 
 
-def from_words(record: dict[str, Any], names: Names) -> Trajectory:
-    """The trajectory that a record spells; Unreadable where the world has no such state or action."""
-    states, actions = [], []
-    for position, value in enumerate(record["states"]):
+class Reader:
+    """Reads trajectories in the words of one world; each word is understood once."""
+
+    def __init__(self, world: MDP) -> None:
+        self._names = Names(world)
+        self._states: dict[Any, int] = {}
+        self._actions: dict[Any, int] = {}
+
+    def read(self, record: dict[str, Any]) -> Trajectory:
+        """The trajectory that a record spells; Unreadable where the world has no such state or action."""
+        states, actions = [], []
+        for position, state in enumerate(record["states"]):
+            try:
+                states.append(self._state(state))
+                if position < len(record["actions"]):
+                    actions.append(self._action(record["actions"][position]))
+            except XmenError as error:
+                raise Unreadable(str(error), position) from None
         try:
-            states.append(names.state(value, named=names.has_nodes))
-            if position < len(record["actions"]):
-                actions.append(names.action(record["actions"][position]))
+            return Trajectory(states, actions)
         except XmenError as error:
-            raise Unreadable(str(error), position) from None
-    return Trajectory(states, actions)
+            raise Unreadable(str(error)) from None
+
+    def _state(self, word: Any) -> int:
+        key = repr(word)
+        if key not in self._states:
+            self._states[key] = self._names.state(word, named=self._names.has_nodes)
+        return self._states[key]
+
+    def _action(self, word: Any) -> int:
+        key = repr(word)
+        if key not in self._actions:
+            self._actions[key] = self._names.action(word)
+        return self._actions[key]
+
+
+def read_all(world: MDP, records: Iterable[dict[str, Any]]) -> list[Trajectory | Unreadable]:
+    """Every record as a trajectory, or why it is none."""
+    reader = Reader(world)
+
+    def attempt(record: dict[str, Any]) -> Trajectory | Unreadable:
+        try:
+            return reader.read(record)
+        except Unreadable as error:
+            return error
+
+    return [attempt(record) for record in records]
