@@ -73,7 +73,8 @@ from .rewards.linear import LinearReward
 from .rewards.neural import FeatureReward, NeuralReward
 from .rules.inference import RuleInference
 from .worlds.convert import convert_demos
-from .worlds.demos import check_demos, read_demos, write_demos
+from .worlds.demo_checks import check_demos
+from .worlds.demos import read_demos, write_demos
 from .worlds.grid import GridWorld
 from .worlds.mdp import MDP
 from .worlds.network import Network

@@ -11,6 +11,7 @@ import numpy as np
 from xmen.answers.names import named_features, with_names
 from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
+from xmen.engines.never import why_never
 from xmen.errors import EngineError, InfeasibleError, InvalidDemonstrationError, ProductTooLargeError
 from xmen.methods import identify
 from xmen.methods.demonstrations import gather
@@ -54,10 +55,10 @@ def check_promise(problem: Problem, feasible: bool | None) -> dict[str, Any]:
     try:
         why = explain(make_game(problem.world, problem.constraint, problem.settings.max_nodes))
     except EngineError as error:
-        return {"sure": None, "message": str(error)}
+        return {"sure": None, "message": problem.in_words(str(error))}
     if why is None:
         return {"sure": True, "best": 1.0}
-    return {"sure": False, "best": why.best, "message": str(why), "dropping": list(why.dropping)}
+    return {"sure": False, "best": why.best, "message": problem.in_words(str(why)), "dropping": list(why.dropping)}
 
 
 def log_count(d: Distribution) -> float | None:
@@ -101,6 +102,12 @@ def learning_notes(problem: Problem, d: Distribution, demos: list[Trajectory]) -
                 "Fit with --l2, or add demonstrations."
             )
     return [with_names(note, names) for note in notes]
+
+
+def never_notes(problem: Problem) -> list[str]:
+    """Events of the problem that no trajectory of its world can ever have."""
+    found = ((name, why_never(event, problem.world)) for name, event in problem.events.items())
+    return [f"the event {name!r} can never happen: {why}" for name, why in found if why]
 
 
 def check_demonstrations(problem: Problem, demos: list[Trajectory]) -> dict[str, Any]:
@@ -150,7 +157,12 @@ def _violations(problem: Problem, index: int, demo: Trajectory) -> list[dict[str
         return [{"demonstration": index, "constraint": None, "position": position, "message": message}]
     explained = [(name, rule.explain(demo)) for name, rule in problem.rules.items()]
     return [
-        {"demonstration": index, "constraint": name, "position": violation.position, "message": str(violation)}
+        {
+            "demonstration": index,
+            "constraint": name,
+            "position": violation.position,
+            "message": problem.in_words(str(violation)),
+        }
         for name, violation in explained
         if violation is not None
     ]

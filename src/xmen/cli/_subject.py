@@ -50,7 +50,8 @@ class Subject:
             for setting, value in (("engine", engine), ("seed", seed)):
                 if value is not None:
                     self.model.set_params(**{setting: value})
-            return self.model.distribution(also)
+            with self.problem.speaking():
+                return self.model.distribution(also)
         changes: dict[str, Any] = {name: v for name, v in (("engine", engine), ("seed", seed)) if v is not None}
         return self.problem.distribution(also, **changes)
 

@@ -11,6 +11,7 @@ from xmen.answers.checking import (
     check_rules,
     count_text,
     learning_notes,
+    never_notes,
     share_text,
 )
 from xmen.cli._output import MISTAKE, NO, YES, print_facts, print_json, print_notes, print_table, working
@@ -39,6 +40,7 @@ def run_check(path: Path, demos: Path | None, as_json: bool) -> int:
     broken = bool(report.get("demonstrations", {}).get("violations"))
     with working("looking at the features"):
         report["notes"] = [] if d is None else learning_notes(problem, d, [] if broken else trajectories)
+    report["notes"] += never_notes(problem)
     print_json(report) if as_json else _print(report)
     if missing:
         print_notes([f"the demonstrations that {path} names are missing: {problem.demonstrations}"])

@@ -130,13 +130,14 @@ def _learn(
     with FitProgress(bar_length(choice)) as progress, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = make_learner(replace(choice, callback=progress), problem)
-        model.fit(demos, sample_weight=weights)
+        with problem.speaking():
+            model.fit(demos, sample_weight=weights)
     for setting in ("checkpoint", "resume", "callback", "validation"):
         if hasattr(model, setting):
             model.set_params(**{setting: False if setting == "resume" else None})
     interrupted = any(issubclass(warning.category, InterruptedWarning) for warning in caught)
     told = [str(warning.message) for warning in caught if not issubclass(warning.category, InterruptedWarning)]
-    return model, [with_names(text, names) for text in dict.fromkeys(told)], interrupted
+    return model, [problem.in_words(with_names(text, names)) for text in dict.fromkeys(told)], interrupted
 
 
 def keep_valid(

@@ -10,12 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.constraints.constraint import Constraint, conjunction, units
+from xmen.engines.never import events_in, why_never
 from xmen.errors import InfeasibleError, OracleTimeoutError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
 from xmen.product.graph import Product, build_product
+from xmen.product.shortest import UNKNOWN, shortest_valid
 from xmen.progress.telling import tell
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.mdp import MDP
+from xmen.worlds.words import in_world_words
+
+MOST_RULES = 100  # multiplied without a horizon, for a better message
 
 # For each world, constraints with the largest budget that their product is known to pass, and the words for it.
 _TOO_LARGE: WeakKeyDictionary[MDP, dict[Constraint | None, tuple[int, str]]] = WeakKeyDictionary()
@@ -101,15 +106,32 @@ def explain_infeasible(
     notes = [f" {parts[i][0]!r}: {note}." for i in kept if (note := parts[i][1].impossible())]
     if world.terminal[world.start > 0].all():
         notes.append(" Every start is a terminal state, so that all trajectories end before the first action.")
+    never = dict.fromkeys(event for i in kept for event in events_in(parts[i][1]))
+    notes += [f" `{event}` can never happen: {why}." for event in never if (why := why_never(event, world))]
+    raising = _raising(world, [part for _, part in parts])
     if len(names) == 1:
         text = f"no trajectory of this world satisfies {names[0]!r}, even by itself."
-        advice = " Loosen it or, if the horizon is the obstacle, raise the horizon."
+        advice = f" Loosen it{raising.replace(', or', ' or')}."
     else:
         text = f"no trajectory satisfies these {len(names)} constraints together: {', '.join(map(repr, names))}."
-        advice = " Without any one of them the rest of these can be met: drop or loosen one, or raise the horizon."
+        advice = f" Without any one of them the rest of these can be met: drop or loosen one{raising}."
     if not minimal:
         advice = f" The set may not be minimal: smaller ones could not be tried within max_nodes or time_limit.{advice}"
-    return InfeasibleError(text + "".join(notes) + advice, conflict=names)
+    return InfeasibleError(in_world_words(text + "".join(notes) + advice, world), conflict=names)
+
+
+def _raising(world: MDP, parts: list[Constraint]) -> str:
+    """The advice to raise the horizon, with the shortest that would do under all rules; '' where none would."""
+    if world.horizon is None:
+        return ""
+    try:
+        found = shortest_valid(CompiledConstraint(conjunction(parts), world)) if len(parts) <= MOST_RULES else UNKNOWN
+    except ProductTooLargeError:
+        found = UNKNOWN
+    if found.length is not None and found.length > world.horizon:
+        return f", or raise the horizon from {world.horizon} to {found.length}, the least with which all rules can hold"
+    # Found within the horizon: without terminal states all trajectories have exactly that many actions.
+    return "" if found.complete and found.length is None else ", or raise the horizon"
 
 
 def smallest_conflict(suspects: list[int], can_hold: Callable[[list[int]], bool]) -> tuple[list[int], bool]:

@@ -16,16 +16,21 @@ from xmen.policies.following import follow
 from xmen.policies.game import Bools, Floats, Game
 from xmen.policies.sweeps import NO_EDGE
 from xmen.worlds import MDP, Trajectory
+from xmen.worlds.demo_checks import also_wrong
 
 
 def require_episodes(demos: Demonstrations, trajectories: Sequence[Trajectory]) -> None:
     """Refuse what is no episode of the world from its start to its end; failed and unfinished ones are episodes."""
     world = demos.walks.world
-    for index in np.flatnonzero(~demos.valid).tolist():
-        problem = world.problem(trajectories[index])
-        if problem is not None and not _ends_early(world, trajectories[index]):
-            position, sentence = problem
-            raise InvalidDemonstrationError(f"demonstration {index} {sentence}", index=index, position=position)
+    wrong = [
+        (index, *problem)
+        for index in np.flatnonzero(~demos.valid).tolist()
+        if (problem := world.problem(trajectories[index])) and not _ends_early(world, trajectories[index])
+    ]
+    if wrong:
+        index, position, sentence = wrong[0]
+        others = also_wrong([number for number, *_ in wrong], "are no episodes of this world")
+        raise InvalidDemonstrationError(f"demonstration {index} {sentence}{others}", index=index, position=position)
 
 
 def _ends_early(world: MDP, trajectory: Trajectory) -> bool:
@@ -56,11 +61,13 @@ def require_allowed(
         going = np.flatnonzero(choices[:, t] >= 0)
         bad = going[~allowed[choices[going, t]]]
         if len(bad):
-            wrong.append((int(bad[0]), t))
+            wrong += [(int(index), t) for index in bad]
     if not wrong:
         return
     index, position = min(wrong)
-    raise _risky(promise, demos, index, position, int(choices[index, position]), max_nodes)
+    error = _risky(promise, demos, index, position, int(choices[index, position]), max_nodes)
+    error.args = (f"{error}{also_wrong(sorted({number for number, _ in wrong}), 'take such steps')}",)
+    raise error
 
 
 def _risky(

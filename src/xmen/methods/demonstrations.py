@@ -17,6 +17,7 @@ from xmen.machines.tables import CompiledConstraint
 from xmen.rewards import Floats
 from xmen.rewards.features import Features
 from xmen.worlds import MDP, AnyTask, Trajectory, Walks, check_demos
+from xmen.worlds.demo_checks import refuse
 
 MOST_NODES = 1_000_000  # of a product that is made only to find out whether rules contradict each other
 BATCH_ENTRIES = 4_000_000  # states held in one padded table while machines run over it
@@ -88,8 +89,8 @@ def gather(
 ) -> Demonstrations:
     """The demonstrations, checked: `valid` says which are possible in the world and keep the constraint.
 
-    With `refuse_invalid`, one that is not raises an InvalidDemonstrationError with its number, the constraint and
-    the position, or an InfeasibleError where the constraint forbids everything. Linear in the number of steps, without
+    With `refuse_invalid`, those that are not raise an InvalidDemonstrationError with their numbers, the constraints and
+    the positions, or an InfeasibleError where the constraint forbids everything. Linear in the number of steps, without
     a Python loop over them.
     """
     if constraint is not None:
@@ -110,9 +111,9 @@ def gather(
     if refuse_invalid and not valid.all():
         if constraint is not None and possible.any() and not valid.any():
             _require_feasible(world, constraint)
-        first = int(np.argmin(valid))
-        check_demos(world, trajectories[: first + 1], constraint)  # finds the words
-        raise XmenError(f"demonstration {first} is not valid, and its own check does not agree: please report it.")
+        wrong = np.flatnonzero(~valid).tolist()
+        refuse(world, trajectories, constraint, wrong)  # finds the words
+        raise XmenError(f"demonstration {wrong[0]} is not valid, and its own check does not agree: please report it.")
     return Demonstrations(walks, weights, valid, machines)
 
 

@@ -18,6 +18,7 @@ from xmen.policies.breaking import rules_of
 from xmen.policies.game import Game
 from xmen.policies.planning import best_chance, is_sure, make_game
 from xmen.worlds.mdp import MDP
+from xmen.worlds.words import in_world_words
 
 SHOWN = 6  # steps and actions printed before the rest is summed up
 
@@ -98,8 +99,11 @@ def refuse(game: Game, asked: str | float, max_nodes: int | None = None) -> Infe
         else " No episode at all can keep them: loosen the rules, or raise the horizon."
     )
     return InfeasibleError(
-        f"no policy keeps the rules {wanted}: {why}. The best probability there is: {why.best:.6g}. "
-        f"{_hint(game, why)}{advice}",
+        in_world_words(
+            f"no policy keeps the rules {wanted}: {why}. The best probability there is: {why.best:.6g}. "
+            f"{_hint(game, why)}{advice}",
+            why.world,
+        ),
         conflict=why.conflict,
         best=why.best,
         dropping=why.dropping,

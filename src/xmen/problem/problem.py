@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -15,7 +17,7 @@ from xmen.constraints.constraint import Constraint, conjunction, require_constra
 from xmen.constraints.names import check_names
 from xmen.engines.choose import distribution
 from xmen.engines.distribution import Distribution, as_constraint
-from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError
+from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError, XmenError
 from xmen.events import Event, require_event
 from xmen.files import write_whole
 from xmen.policies.plan import plan
@@ -30,6 +32,7 @@ from xmen.problem._toml import toml_text
 from xmen.problem._worlds import write_world
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.worlds import MDP, Trajectory
+from xmen.worlds.words import in_world_words
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,13 +79,15 @@ class Problem:
     def distribution(self, also: Constraint | Iterable[Constraint] | None = None, **changes: Any) -> Distribution:
         """`xmen.distribution` of this problem under its settings, some of them changed, and under extra rules."""
         chosen = {name: value for name, value in self.settings.chosen().items() if name != "validity"} | changes
-        return distribution(self.world, self._with(also), self.reward, **chosen)
+        with self.speaking():
+            return distribution(self.world, self._with(also), self.reward, **chosen)
 
     def plan(self, also: Constraint | Iterable[Constraint] | None = None, **changes: Any) -> Policy:
         """`xmen.plan` of this problem under its settings, some of them changed, and under extra rules."""
         names = ("validity", "discount", "seed", "max_nodes")
         chosen = {**{name: getattr(self.settings, name) for name in names}, **changes}
-        return plan(self.world, self._with(also), self.reward, **chosen)
+        with self.speaking():
+            return plan(self.world, self._with(also), self.reward, **chosen)
 
     def _with(self, also: Constraint | Iterable[Constraint] | None) -> Constraint | None:
         extra = as_constraint(also)
@@ -97,6 +102,27 @@ class Problem:
         if self.validation is None:
             return None
         return read_demonstrations(self.validation, self.world, "validation")
+
+    def in_words(self, message: str) -> str:
+        """A message with the names of this problem's events, and the words of its world, in place of numbers."""
+        texts: dict[str, str] = {}
+        for name, event in self.events.items():
+            text = str(event)
+            texts |= {form: name for form in (text, in_world_words(text, self.world)) if "(" in form}
+        if texts:
+            longest_first = sorted(texts, key=len, reverse=True)
+            pattern = "|".join(re.escape(text) for text in longest_first)
+            message = re.sub(rf"(?<!\w)(?:{pattern})", lambda found: texts[found[0]], message)
+        return in_world_words(message, self.world)
+
+    @contextmanager
+    def speaking(self) -> Iterator[None]:
+        """Inside, errors of ours speak of events by the names that this problem gives them."""
+        try:
+            yield
+        except XmenError as error:
+            error.args = (self.in_words(str(error)), *error.args[1:])
+            raise
 
     def parse(self, text: str) -> Constraint:
         """The rule that a text spells with the events and costs of this problem."""

@@ -18,6 +18,7 @@ from xmen.machines.tables import CompiledConstraint
 from xmen.product.estimate import estimate_nodes
 from xmen.product.nodes import Nodes, expand
 from xmen.worlds.mdp import MDP
+from xmen.worlds.words import in_world_words
 
 COLUMNS_PER_NODE = 16  # a node may have this many columns (state and machines) at the price of one
 CHUNK_CELLS = 2**24  # entries of rows that are worked out at once: 64 MiB
@@ -131,7 +132,7 @@ def _too_large(
     lines, leaf = [], 1
     for label, unit in units(compiled.constraint) if compiled.constraint is not None else []:
         width = sum(1 for _ in unit.leaves())
-        lines.append((_distinct(rows[:, leaf : leaf + width]), label))
+        lines.append((_distinct(rows[:, leaf : leaf + width]), in_world_words(label, world)))
         leaf += width
     lines.sort(key=lambda line: -line[0])
     blame = f"{lines[0][1]!r} multiplies it the most" if lines else "the world alone is that large"

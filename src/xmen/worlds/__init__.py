@@ -1,6 +1,7 @@
 """Worlds and the trajectories that live in them: where everything starts."""
 
-from xmen.worlds.demos import check_demos, read_demos, write_demos
+from xmen.worlds.demo_checks import check_demos
+from xmen.worlds.demos import read_demos, write_demos
 from xmen.worlds.edge_weights import EdgeWeights
 from xmen.worlds.grid import MOVES, Cell, GridWorld
 from xmen.worlds.mdp import MDP

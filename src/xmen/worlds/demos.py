@@ -1,4 +1,4 @@
-"""Demonstrations as files, and the check that a world and a constraint allow them.
+"""Demonstrations as files.
 
 Two formats, chosen by the suffix. `.csv` has the columns demo, step, state, action, in the order that
 its header says; the last row of each demonstration has an empty action. `.jsonl` has one object per line,
@@ -13,13 +13,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, NoReturn, Protocol
+from typing import IO, Any, NoReturn
 
-from xmen.errors import ConstraintError, FileFormatError, InvalidDemonstrationError, TrajectoryError
+from xmen.errors import FileFormatError, TrajectoryError
 from xmen.files import read_text, write_whole
 from xmen.worlds.demo_records import read_records
 from xmen.worlds.demo_tables import RecordedDemos, demo_columns, from_columns, from_episodes
-from xmen.worlds.mdp import MDP
 from xmen.worlds.names import Given, Names
 from xmen.worlds.spreadsheets import read_table
 from xmen.worlds.trajectory import Trajectory
@@ -27,17 +26,6 @@ from xmen.worlds.trajectory import Trajectory
 _MOST_DIGITS = 18  # more than any state has
 _MOST_SHOWN = 120  # characters of the wrong text in a message
 _HEADER = ["demo", "step", "state", "action"]
-
-
-class _Violation(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def position(self) -> int: ...
-
-
-class _Explains(Protocol):
-    def explain(self, trajectory: Trajectory, /) -> _Violation | None: ...
 
 
 def read_demos(source: Any, world: Any = None, *, states: Given = None, actions: Given = None) -> RecordedDemos:
@@ -96,7 +84,7 @@ def _read_object(source: Any, names: Names) -> RecordedDemos:
 def demos_csv(demos: Iterable[Trajectory], world: Any = None) -> str:
     """The text of a .csv file; with a world, in its words."""
     stream = io.StringIO(newline="")
-    checked = _trajectories(demos)
+    checked = as_trajectories(demos)
     if world is None:
         _write_csv(checked, stream)
     else:
@@ -125,77 +113,12 @@ def write_demos(demos: Iterable[Trajectory], path: str | PathLike[str], world: A
         When something in `demos` is not a Trajectory.
     """
     file = Path(path)
-    text = demos_csv(demos, world) if _suffix(file) == ".csv" else _jsonl(_trajectories(demos))
+    text = demos_csv(demos, world) if _suffix(file) == ".csv" else _jsonl(as_trajectories(demos))
     write_whole(file, text.encode())
 
 
-def check_demos(
-    world: MDP, demos: Iterable[Trajectory], constraint: _Explains | Iterable[_Explains] | None = None
-) -> None:
-    """Check that every demonstration is possible in the world and keeps the rules.
-
-    Parameters
-    ----------
-    world
-        The world in which the demonstrations happened.
-    demos
-        The demonstrations.
-    constraint
-        A constraint, a list of them (all of which have to hold), or None.
-
-    Raises
-    ------
-    InvalidDemonstrationError
-        For the first demonstration that cannot happen or is forbidden. It names the demonstration, the position and, of
-        several constraints, the one that is lost first.
-
-    Examples
-    --------
-    >>> from xmen.worlds import GridWorld, Trajectory
-    >>> grid = GridWorld(2, 1, start=(0, 0), goal=(1, 0), moves=("right",))
-    >>> check_demos(grid, [Trajectory([0, 1], [0]), Trajectory([0], [])])
-    Traceback (most recent call last):
-    ...
-    xmen.errors.InvalidDemonstrationError: demonstration 1 is not possible in this world: \
-ends in cell (0, 0), which is not terminal (terminal: cell (1, 0)) (position 0)
-    """
-    checked, rules = _trajectories(demos), _rules(constraint)
-    if not checked:
-        raise TrajectoryError("no demonstrations: give at least one trajectory")
-    for index, trajectory in enumerate(checked):
-        problem = world.problem(trajectory)
-        if problem is not None:
-            position, sentence = problem
-            raise InvalidDemonstrationError(
-                f"demonstration {index} is not possible in this world: {sentence} (position {position})",
-                index=index,
-                position=position,
-            )
-        violations = [found for rule in rules if (found := rule.explain(trajectory)) is not None]
-        if violations:
-            violation = min(violations, key=lambda found: found.position)
-            raise InvalidDemonstrationError(
-                f"demonstration {index} breaks a constraint: {violation}",
-                index=index,
-                constraint=violation.name,
-                position=violation.position,
-            )
-
-
-def _rules(constraint: Any) -> list[_Explains]:
-    if constraint is None:
-        return []
-    several = isinstance(constraint, Iterable) and not isinstance(constraint, str)
-    rules = list(constraint) if several else [constraint]
-    for rule in rules:
-        if not hasattr(rule, "explain"):
-            raise ConstraintError(
-                f"check_demos takes a constraint or a list of them; got {rule} ({type(rule).__name__})."
-            )
-    return rules
-
-
-def _trajectories(demos: Any) -> list[Trajectory]:
+def as_trajectories(demos: Any) -> list[Trajectory]:
+    """A list of trajectories, or an error that says what was given instead."""
     if isinstance(demos, Trajectory):
         raise TrajectoryError("expected a list of trajectories, got one Trajectory: write [trajectory]")
     if isinstance(demos, str | bytes) or not isinstance(demos, Iterable):
