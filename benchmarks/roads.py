@@ -3,7 +3,7 @@
     python benchmarks/roads.py [--out FILE.json] [--large]
 
 Each line: seconds of a gradient of all trips, of the block solves that it cannot avoid (same run), their ratio, and the
-ratio of what else could be done: one factorisation per goal, and the layered engine over 200 moves, both timed on a few
+ratio of what else could be done: one factorisation per goal, and the layered engine over 200 moves or more, both timed on a few
 goals. Memory is the peak of the process so far.
 """
 
@@ -68,7 +68,8 @@ def measure(size: int, n_goals: int, n_counts: int) -> dict[str, float]:
     table = np.zeros((n, 4))
     table[network.source, network.action] = reward
     pair = int(engine.start[0]), int(engine.goal[0])
-    swept = timed(lambda: xm.distribution(network.task(*pair, horizon=200), engine.constraint, table).visits(), 1)
+    task = network.task(*pair, horizon=max(200, 4 * size))
+    swept = timed(lambda: xm.distribution(task, engine.constraint, table).visits(), 1)
     return {
         "links": n,
         "goals": len(goals),

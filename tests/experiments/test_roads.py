@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import xmen as xm
+from xmen.engines.reject_trips import RejectTrips
 from xmen.experiments import reproduce
 from xmen.experiments.roads import Study
 from xmen.experiments.roads_cloning import Cloning
@@ -100,7 +101,6 @@ def test_greedy_routes_follow_the_likeliest_move(folder):
     reward = -city.lengths[network.target]
     engine = TripEngine(network, None, [0, 1], [3, 0], [1.0, 1.0], 1000)
     routes = engine.shared.greedy(reward, 20)
-    assert engine.shared.greedy(reward, 20, revisits=False)[0].tolist() == routes[0].tolist()
     for pair, edges in enumerate(routes):
         start, goal = int(engine.start[pair]), int(engine.goal[pair])
         states = [start, *network.target[edges].tolist()]
@@ -114,6 +114,28 @@ def test_greedy_routes_follow_the_likeliest_move(folder):
                 for e in np.flatnonzero(network.source == here)
             }
             assert rest[after] == pytest.approx(max(rest.values()))
+
+
+def test_greedy_routes_under_a_rule_that_rejects(folder):
+    """Of all next links the likeliest under the rule, by enumeration of trips without a link twice."""
+    network = read_city(folder).network
+    reward = np.random.default_rng(4).normal(-1.0, 0.8, len(network.source))
+    table = np.zeros((6, 8))
+    table[network.source, network.action] = reward
+    trips = RejectTrips(network, xm.no_revisit(), [0, 1], [3, 0], [1.0, 1.0], 7)
+    assert trips.rejecting
+    for pair, edges in enumerate(trips.greedy(reward, 4000, np.random.default_rng(0), 20)):
+        start, goal = int(trips.engine.start[pair]), int(trips.engine.goal[pair])
+        d = xm.distribution(network.task(start, goal, horizon=6), xm.no_revisit(), table)
+        left, states = d.best(100), (start,)
+        while states[-1] != goal:
+            weights: dict[int, float] = {}
+            for tau in left:
+                if tau.states[: len(states)] == states:
+                    after = tau.states[len(states)]
+                    weights[after] = weights.get(after, 0.0) + np.exp(d.log_prob(tau))
+            states += (max(weights, key=weights.__getitem__),)
+        assert (start, *network.target[edges].tolist()) == states
 
 
 def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):

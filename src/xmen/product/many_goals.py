@@ -164,8 +164,8 @@ class ManyGoals:
                     out[pairs] = (weighed @ (x[product.source] * goal.z[product.target][:, None])).T
         return out, left
 
-    def greedy(self, log_weight: Floats, most: int, revisits: bool = True) -> list[NDArray[np.int64]]:
-        """The world edges of each pair's greedy walk: the likeliest move at every node; or none to a state again.
+    def greedy(self, log_weight: Floats, most: int) -> list[NDArray[np.int64]]:
+        """The world edges of each pair's greedy walk: the likeliest move at every node.
 
         At most `most` moves; a walk that runs into a dead end, or whose goal could not be served, stops there.
         """
@@ -178,9 +178,9 @@ class ManyGoals:
             for goal in system.completions(batch):
                 ends = np.zeros(product.n_nodes, dtype=np.bool_)
                 ends[goal.nodes] = True
-                graph = (product.indptr, product.target, product.state, system.weight)
+                graph = (product.indptr, product.target, system.weight)
                 for pair in range(goal.pairs.start, goal.pairs.stop) if goal.certain else ():
-                    taken = trip_kernels.greedy(*graph, goal.z, ends, trips.origin[pair], most, revisits)
+                    taken = trip_kernels.greedy(*graph, goal.z, ends, trips.origin[pair], most)
                     out[pair] = product.edge[taken]
         return out
 

@@ -43,32 +43,21 @@ def walk(indptr: Any, target: Any, weight: Any, z: Any, ends: Any, origins: Any,
 
 
 @compiled
-def greedy(
-    indptr: Any, target: Any, state: Any, weight: Any, z: Any, ends: Any, origin: int, most: int, revisits: bool
-) -> Any:
-    """One walk from the origin by the edges of the largest weight[e] z[target], to states not seen yet unless told."""
+def greedy(indptr: Any, target: Any, weight: Any, z: Any, ends: Any, origin: int, most: int) -> Any:
+    """One walk of at most so many edges from the origin to an end, by the edges of the largest weight[e] z[target]."""
     taken = np.empty(most, dtype=np.int64)
-    seen = np.empty(most + 1, dtype=np.int64)
     node, n = origin, 0
-    seen[0] = state[node]
     while n < most and not ends[node]:
         best, chosen = 0.0, -1
         for e in range(indptr[node], indptr[node + 1]):
             value = weight[e] * z[target[e]]
             if value > best:
-                fresh = True
-                for i in range(0 if revisits else n + 1):
-                    if seen[i] == state[target[e]]:
-                        fresh = False
-                        break
-                if fresh:
-                    best, chosen = value, e
+                best, chosen = value, e
         if chosen < 0:
             break
         taken[n] = chosen
         n += 1
         node = target[chosen]
-        seen[n] = state[node]
     return taken[:n].copy()
 
 
