@@ -3,8 +3,8 @@
     python benchmarks/roads.py [--out FILE.json] [--large]
 
 Each line: seconds of a gradient of all trips, of the block solves that it cannot avoid (same run), their ratio, and the
-ratio of what else could be done: one factorisation per goal, and the layered engine over 200 moves or more, both timed on a few
-goals. Memory is the peak of the process so far.
+ratio of what else could be done: one factorisation per goal, and the layered engine over 200 moves or more, both timed
+on a few goals. Memory is the peak of the process so far.
 """
 
 import argparse

@@ -62,6 +62,6 @@ print(f"{change.before.states[closed].sum():.0f} of {10 * len(demand)} trips use
 print(f"and {np.abs(change.after.states - change.before.states).sum() / 2:.0f} uses of links have moved elsewhere")
 
 if len(sys.argv) > 1:
-    ax = xm.plot_network(network.lines, change.before.states, routes, label="expected trips per link")
+    ax = xm.plot_network(network, change.before.states, routes, label="expected trips per link")
     ax.set_title("A morning of trips, and three routes of one pair")
     ax.figure.savefig(sys.argv[1], dpi=120)

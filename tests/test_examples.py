@@ -41,7 +41,7 @@ def run(tmp_path, monkeypatch, capsys):
 
 
 def test_every_example_is_tested():
-    known = {"taxi.py", "road_graph.py", "trips.py", "warehouse.py", "thin_ice.py"}
+    known = {"taxi.py", "road_graph.py", "trips.py", "link_size.py", "warehouse.py", "thin_ice.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == known
 
 

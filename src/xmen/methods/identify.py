@@ -43,7 +43,15 @@ def warn_undetermined(
     """
     if np.any(read_l2(settings.l2) > 0.0) or settings.fixed or (exact := _exactly(base)) is None:
         return
-    which = unbounded(exact, task.features, task.demos, exact.discount)
+    warn_unbounded(unbounded(exact, task.features, task.demos, exact.discount), ended)
+    # One-hot states are never all identified (the goal's, for one); who chose nothing is told nothing.
+    if isinstance(task.features, StateFeatures) or task.features.d > MOST_FEATURES:
+        return
+    warn_unidentified(unidentified(exact, task.features))
+
+
+def warn_unbounded(which: list[int], ended: str) -> None:
+    """Warn of features whose weights have no finite optimum, if there are any."""
     if which:
         notify(
             f"every demonstration has the least or the most possible of {name_features(which)}: the likelihood rises "
@@ -51,10 +59,10 @@ def warn_undetermined(
             "demonstrations.",
             UnboundedWarning,
         )
-    # One-hot states are never all identified (the goal's, for one); who chose nothing is told nothing.
-    if isinstance(task.features, StateFeatures) or task.features.d > MOST_FEATURES:
-        return
-    basis = unidentified(exact, task.features)
+
+
+def warn_unidentified(basis: Floats) -> None:
+    """Warn of combinations of features (k, d) that never vary, if there are any."""
     if len(basis):
         notify(
             f"no demonstrations could tell these weights: {describe_unidentified(basis)}. The distribution is the same "
@@ -86,7 +94,7 @@ def unidentified(base: ExactDistribution, features: Features) -> Floats:
     plain = base.with_reward(None)
     rows = _feature_rows(plain.draw(max(FIRST_SAMPLES, 4 * d), rng), base, features)
     for _ in range(d + 1):  # each round but the last finds one more that can be told apart
-        constant = _null_space(rows / features.scale)
+        constant = null_space(rows / features.scale)
         if not len(constant):
             break
         mixed = (rng.normal(size=len(constant)) @ constant) / features.scale
@@ -94,7 +102,7 @@ def unidentified(base: ExactDistribution, features: Features) -> Floats:
         if high - low <= RELATIVE * float(np.abs(mixed) @ features.scale) * base.world.max_length:
             break
         rows = np.concatenate([rows, _feature_rows(ends[0], base, features), _feature_rows(ends[1], base, features)])
-    return _echelon(constant / features.scale)
+    return echelon(constant / features.scale)
 
 
 def describe_unidentified(basis: Floats) -> str:
@@ -173,7 +181,7 @@ def _range(base: ExactDistribution, table: Floats) -> tuple[float, float, tuple[
     return -low, high, (shortest, longest)
 
 
-def _null_space(rows: Floats) -> Floats:
+def null_space(rows: Floats) -> Floats:
     """Orthonormal combinations (k, d) that are the same on all rows."""
     centred = rows - rows.mean(axis=0)
     # The triangular factor has the same singular values, and d rows instead of one per trajectory.
@@ -184,7 +192,7 @@ def _null_space(rows: Floats) -> Floats:
     return null
 
 
-def _echelon(basis: Floats) -> Floats:
+def echelon(basis: Floats) -> Floats:
     """The reduced row echelon form: as many zeros as can be had, a leading 1 each."""
     rows = basis.copy()
     done = 0

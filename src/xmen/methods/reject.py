@@ -293,6 +293,7 @@ class RejectRun(Run[RejectState]):
                 f"{np.linalg.norm(state.gradient):.3g}, still above its noise. Raise max_iter, or Reject(n_draws=...).",
                 ConvergenceWarning,
             )
+        self.relaxed.warn_undetermined()
         engine, objective = self.trips.engine, self.objective(state)
         learned = {
             "acceptance_": np.column_stack([engine.start, engine.goal, objective.draws.acceptance]),

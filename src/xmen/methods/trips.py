@@ -15,6 +15,7 @@ import numpy as np
 from xmen.engines.trips import TripEngine
 from xmen.errors import DivergenceError
 from xmen.methods.coordinates import Coordinates, Value
+from xmen.methods.identify_trips import warn_undetermined_trips
 from xmen.methods.lbfgs import DEFAULT_MAX_ITER, Lbfgs, LbfgsState, entry_of, warn_of_max_iter
 from xmen.methods.runs import FitSettings, Outcome, Run, Task
 from xmen.progress.monitor import Monitor
@@ -151,4 +152,11 @@ class TripRun(Run[TripState]):
             self._require_feasible(state.weights, stuck=False)
         if not (state.finished or monitor.stopped or monitor.interrupted):
             warn_of_max_iter(self.max_iter, state.gradient, self.optimiser.tol)
+        self.warn_undetermined()
         return Outcome(self.answer(state), state.finished, None)
+
+    def warn_undetermined(self) -> None:
+        """Warn of weights that these trips cannot tell; a penalty decides, and then there is nothing to say."""
+        if not self.coordinates.l2.any() and len(self.coordinates.free) == self.task.features.d:
+            rows, demo_features = self.objective.rows, self.objective.demo_features
+            warn_undetermined_trips(self.engine, self.task, rows, demo_features, "where its steps became small")

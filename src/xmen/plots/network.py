@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from xmen.errors import WorldError
 from xmen.plots.canvas import PALETTE
+from xmen.worlds.roads import RoadNetwork
 from xmen.worlds.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ SIDE = 0.0035  # of the map's width: how far a link is drawn from its middle lin
 
 
 def plot_network(
-    lines: ArrayLike,
+    lines: RoadNetwork | ArrayLike | Sequence[ArrayLike],
     flows: ArrayLike | None = None,
     routes: Sequence[Trajectory] = (),
     ax: Axes | None = None,
@@ -32,7 +33,8 @@ def plot_network(
     Parameters
     ----------
     lines
-        Where each link begins and ends, shape (n_states, 2, 2), such as `lines` of a network made from a graph.
+        A network made from a graph whose nodes have places; or the points of each link, as one array (n_states, k, 2)
+        or as a list of arrays (k, 2).
     flows
         One number per link, shape (n_states,), such as `model.flows(demand).states`.
     routes
@@ -54,28 +56,24 @@ def plot_network(
     """
     from matplotlib.collections import LineCollection
 
-    ends = np.asarray(lines, dtype=np.float64)
-    if ends.ndim != 3 or ends.shape[1:] != (2, 2) or not np.isfinite(ends).all():
-        raise WorldError(f"lines must be finite and of shape (n_states, 2, 2), got {ends.shape}")
+    shapes = _shapes(lines)
     if ax is None:
         import matplotlib.pyplot as plt
 
         _, ax = plt.subplots(figsize=(8, 6.5), layout="constrained")
-    along = ends[:, 1] - ends[:, 0]
-    length = np.linalg.norm(along, axis=1, keepdims=True)
-    right = np.stack([along[:, 1], -along[:, 0]], axis=1) / np.where(length > 0, length, 1.0)
-    width = float(np.ptp(ends[..., 0])) or 1.0
-    ends = ends + SIDE * width * right[:, None, :]
-    ax.add_collection(LineCollection(list(ends), colors="#cccccc", linewidths=0.8, zorder=1))
+    everywhere = np.concatenate(shapes)
+    side = SIDE * (float(np.ptp(everywhere[:, 0])) or 1.0)
+    shapes = [_beside(shape, side) for shape in shapes]
+    ax.add_collection(LineCollection(shapes, colors="#cccccc", linewidths=0.8, zorder=1))
     if flows is not None:
         amounts = np.asarray(flows, dtype=np.float64)
-        if amounts.shape != (len(ends),):
-            raise WorldError(f"flows have shape {amounts.shape}, but there are {len(ends)} links")
+        if amounts.shape != (len(shapes),):
+            raise WorldError(f"flows have shape {amounts.shape}, but there are {len(shapes)} links")
         largest = float(amounts.max(initial=0.0)) or 1.0
         order = np.argsort(amounts)
         drawn = order[amounts[order] > 1e-6 * largest]
         coloured = LineCollection(
-            list(ends[drawn]),
+            [shapes[link] for link in drawn.tolist()],
             cmap="viridis_r",
             array=amounts[drawn],
             linewidths=0.8 + (THICKEST - 0.8) * amounts[drawn] / largest,
@@ -84,7 +82,7 @@ def plot_network(
         ax.add_collection(coloured)
         ax.figure.colorbar(coloured, ax=ax, label=label, shrink=0.7)
     for number, route in enumerate(routes):
-        points = ends[list(route.states)].reshape(-1, 2)
+        points = np.concatenate([shapes[state] for state in route.states])
         colour = PALETTE[number % len(PALETTE)]
         ax.plot(*points.T, color=colour, linewidth=2.2, alpha=0.9, zorder=3)
         ax.plot(*points[0], "o", color=colour, markersize=6, zorder=4)
@@ -94,3 +92,29 @@ def plot_network(
     ax.set_xticks([])
     ax.set_yticks([])
     return ax
+
+
+def _shapes(lines: Any) -> list[NDArray[np.float64]]:
+    """The points of each link."""
+    if isinstance(lines, RoadNetwork):
+        if lines.shapes is None:
+            raise WorldError('this network has no places to draw: its graph\'s nodes need "x" and "y".')
+        lines = lines.shapes
+    try:
+        shapes = [np.asarray(line, dtype=np.float64) for line in lines]
+    except (TypeError, ValueError):
+        raise WorldError(f"lines are a network or the points of each link, (k, 2) each; got {lines!r:.60}") from None
+    for link, shape in enumerate(shapes):
+        if shape.ndim != 2 or shape.shape[1] != 2 or len(shape) < 2 or not np.isfinite(shape).all():
+            raise WorldError(f"link {link}: its points must be finite and of shape (k, 2), k >= 2; got {shape.shape}")
+    if not shapes:
+        raise WorldError("there are no links to draw")
+    return shapes
+
+
+def _beside(shape: NDArray[np.float64], side: float) -> NDArray[np.float64]:
+    """The same, moved to the right of its direction."""
+    along = np.gradient(shape, axis=0)
+    length = np.linalg.norm(along, axis=1, keepdims=True)
+    right = np.stack([along[:, 1], -along[:, 0]], axis=1) / np.where(length > 0, length, 1.0)
+    return shape + side * right

@@ -29,6 +29,7 @@ from xmen.rewards.sparse import SparseReward
 from xmen.storage.networks import decode_reward, encode_reward
 from xmen.storage.sealing import Arrays
 from xmen.worlds import MDP, GridWorld, Network, Trajectory
+from xmen.worlds.roads import RoadNetwork
 
 
 class Kind(NamedTuple):
@@ -74,6 +75,23 @@ def _network(n_states: int, n_actions: int, horizon: int | None, **rows: Any) ->
     return Network(n_states, n_actions, _rows(rows), horizon=horizon)
 
 
+def _road_fields(network: RoadNetwork) -> Mapping[str, Any]:
+    known = _of(*SIZES, *ROWS, "names", "features", "feature_names", "attributes", "lines", "turn_class")(network)
+    if network.shapes is None:
+        return known
+    sizes = np.array([len(shape) for shape in network.shapes])
+    return {**known, "points": np.concatenate(network.shapes), "sizes": sizes}
+
+
+def _roads(
+    n_states: int, n_actions: int, horizon: int | None, points: Any = None, sizes: Any = None, **known: Any
+) -> RoadNetwork:
+    rows = _rows({name: known.pop(name) for name in ROWS})
+    shapes = None if points is None else tuple(np.split(points, np.cumsum(sizes)[:-1]))
+    known["feature_names"] = tuple(known["feature_names"])
+    return RoadNetwork.restored(n_states, n_actions, rows, horizon, shapes=shapes, **known)
+
+
 def _rows(columns: Mapping[str, Any]) -> NDArray[Any]:
     return np.column_stack([columns[name] for name in ROWS])
 
@@ -101,6 +119,7 @@ SIZES = ("n_states", "n_actions", "horizon")
 KINDS: dict[str, Kind] = {
     "GridWorld": Kind(GridWorld, _grid_fields, _grid, exact=True),
     "MDP": Kind(MDP, _of(*SIZES, *ROWS, "start", "terminal"), _world),
+    "RoadNetwork": Kind(RoadNetwork, _road_fields, _roads),
     "Network": Kind(Network, _of(*SIZES, *ROWS), _network),
     "sparse": Kind(sparray, _sparse_fields, _sparse),
     "sparse matrix": Kind(spmatrix, _sparse_fields, _sparse),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from xmen.errors import WorldError
 
 MOST_CLASSES = 12  # different texts of an attribute that become one column each; names of streets have more
-UNUSED = ("geometry", "osmid", "id", "name")
+UNUSED = {"osmid": "not used", "id": "not used", "name": "not used", "geometry": "the shape of a link, for plots"}
 
 
 def read_attributes(data: Sequence[dict[str, Any]]) -> tuple[dict[str, NDArray[np.float64]], dict[str, str]]:
@@ -28,7 +28,7 @@ def read_attributes(data: Sequence[dict[str, Any]]) -> tuple[dict[str, NDArray[n
     for name in dict.fromkeys(name for row in data for name in row):
         given = [row.get(name) for row in data]
         if name in UNUSED:
-            notes[name] = "not used"
+            notes[name] = UNUSED[name]
             continue
         lists = sum(isinstance(value, list | tuple) and len(value) > 1 for value in given)
         values = [value[0] if isinstance(value, list | tuple) and value else value for value in given]
@@ -47,6 +47,21 @@ def read_attributes(data: Sequence[dict[str, Any]]) -> tuple[dict[str, NDArray[n
         notes[name] = f"one column for each of {len(counts)} classes{said}"
         notes[name] += f"; none for {missing} links without one" if missing else ""
     return columns, notes
+
+
+def shape_of(data: dict[str, Any], ends: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The points of a link (k, 2) from where it begins to where it ends, by its geometry if that can be read."""
+    geometry = data.get("geometry")
+    try:
+        points = np.array(getattr(geometry, "coords", geometry), dtype=np.float64)
+    except (TypeError, ValueError, NotImplementedError):
+        return ends
+    if points.ndim != 2 or len(points) < 2 or points.shape[1] < 2 or not np.isfinite(points).all():
+        return ends
+    points = points[:, :2]
+    # A street that goes both ways may have one geometry for both of its links.
+    there, back = (float(np.abs(points[[0, -1]] - order).sum()) for order in (ends, ends[::-1]))
+    return points[::-1] if back < there else points
 
 
 def _number(value: Any) -> float | None:

@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 
 from xmen.errors import MissingExtraError, TrajectoryError, WorldError
 from xmen.events import Event, at, doing
-from xmen.worlds._attributes import read_attributes
+from xmen.worlds._attributes import read_attributes, shape_of
 from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
 
@@ -27,7 +27,8 @@ class RoadNetwork(Network):
     - `features`: scipy.sparse (n_states * n_actions, d), of what is entered by each move, named by `feature_names`;
       `select("length", "u-turn")` has some of them.
     - `attributes`: what was done with each attribute of the graph, in words.
-    - `lines` (n_states, 2, 2): where each link begins and ends, or where each node is, for plots; None without places.
+    - `lines` (n_states, 2, 2): where each link begins and ends, or where each node is; None without places.
+    - `shapes`: the points of each link (k, 2), as its "geometry" has them, else its ends; None without places.
     - `turn_class` (E,): the class of each transition among "straight", "left", "right", "u-turn"; None without places.
     """
 
@@ -36,6 +37,7 @@ class RoadNetwork(Network):
     feature_names: tuple[str, ...]
     attributes: dict[str, str]
     lines: NDArray[np.float64] | None
+    shapes: tuple[NDArray[np.float64], ...] | None
     turn_class: NDArray[np.int8] | None
 
     def __init__(self, graph: Any, states: str = "links", horizon: int | None = None) -> None:
@@ -50,8 +52,7 @@ class RoadNetwork(Network):
             data += data
         if not links:
             raise WorldError("the graph has no edges, so nobody can go anywhere")
-        self.names = tuple(links) if states == "links" else tuple(nodes)
-        self._numbers = {name: number for number, name in enumerate(self.names)}
+        self._name(tuple(links) if states == "links" else tuple(nodes))
         place = _places(graph, nodes)
         leaving: dict[Hashable, list[int]] = {node: [] for node in nodes}
         for number, link in enumerate(links):
@@ -67,12 +68,31 @@ class RoadNetwork(Network):
         ends = None if place is None else np.array([[place[link[0]], place[link[1]]] for link in links])
         if states == "nodes":
             self.lines = None if place is None else np.array([[place[node], place[node]] for node in nodes])
+            self.shapes = None if self.lines is None else tuple(self.lines)
             self.turn_class = None
         else:
             self.lines = ends
+            self.shapes = None if ends is None else tuple(map(shape_of, data, ends))
             self.turn_class = None if ends is None else _turns(self, ends, links)
         self._read_features(data, np.array(entered, dtype=np.int64))
         self._freeze()
+
+    @classmethod
+    def restored(
+        cls, n_states: int, n_actions: int, rows: NDArray[Any], horizon: int | None, names: Iterable[Any], **known: Any
+    ) -> RoadNetwork:
+        """A network as it was, from what was known of it, without its graph."""
+        network = cls.__new__(cls)
+        Network.__init__(network, n_states, n_actions, rows, horizon)
+        network._name(tuple(map(_hashable, names)))
+        for attribute, value in known.items():
+            setattr(network, attribute, value)
+        network._freeze()
+        return network
+
+    def _name(self, names: tuple[Hashable, ...]) -> None:
+        self.names = names
+        self._numbers = {name: number for number, name in enumerate(names)}
 
     def _read_features(self, data: Sequence[dict[str, Any]], entered: NDArray[np.int64]) -> None:
         columns, self.attributes = read_attributes(data)
@@ -146,6 +166,11 @@ class RoadNetwork(Network):
     def describe_action(self, action: int) -> str:
         """The action as messages call it."""
         return f"out-link {action}"
+
+
+def _hashable(name: Any) -> Hashable:
+    """A name as the graph had it: what files hold as lists were tuples."""
+    return tuple(map(_hashable, name)) if isinstance(name, list | tuple) else name
 
 
 def along(network: Network, states: Sequence[int]) -> Trajectory:
