@@ -1,10 +1,9 @@
-"""Two windows at once, a server that was killed, and text from files that looks like a script."""
+"""Two windows at once, and text from files that looks like a script."""
 
 from __future__ import annotations
 
 from playwright.sync_api import expect
 
-from studio.browser.server import Server
 from studio.browser.window import Window
 
 
@@ -18,26 +17,6 @@ def test_two_windows_show_the_same(window, server, context):
     other.page.get_by_role("button", name="Undo").click()  # what the first window did
     expect(window.page.locator("#map .wall")).to_have_count(walls)
     assert not other.problems
-
-
-def test_a_killed_server_loses_nothing_that_was_saved(context, tmp_path):
-    with Server(tmp_path) as server:
-        window = Window(context.new_page()).open(server.address)
-        walls = window.page.locator("#map .wall").count()
-        window.choose("Walls")
-        window.drag([(0, 7), (0, 6)])
-        window.settle()
-        window.page.get_by_role("button", name="Save").click()
-        expect(window.page.locator("#bar .state")).to_have_text("Saved")
-        server.kill()
-        expect(window.page.locator("#bar .state")).to_contain_text("does not answer")
-        window.drag([(0, 5), (0, 5)])
-        expect(window.page.locator("#map .wall")).to_have_count(walls + 3)  # and what is drawn now stays here
-
-        server.start()
-        again = Window(context.new_page()).open(server.address)
-        expect(again.page.locator("#map .wall")).to_have_count(walls + 2)
-        assert again.state == "Saved"
 
 
 def test_text_from_files_is_never_run(window, server):

@@ -1,12 +1,8 @@
-"""The world's own panel: size, moves, chance, marks; and worlds that are graphs."""
+"""The world's own panel: size, moves, chance, marks; CSV and Python."""
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import expect
-
-from studio.browser.server import Server
-from studio.browser.window import Window
 
 
 def test_size_moves_and_marks(window, server):
@@ -65,29 +61,3 @@ def test_the_python_that_does_the_same(window):
     expect(dialog).to_contain_text("import xmen as xm")
     window.keys("Escape")
     expect(dialog).to_have_count(0)
-
-
-@pytest.fixture
-def roads(browser, tmp_path):
-    with Server(tmp_path, "graph") as server:
-        yield server
-
-
-def test_a_graph_is_drawn_on_its_coordinates(roads, page):
-    window = Window(page).open(roads.address)
-    nodes = roads.ask("GET", "document")["layout"]["states"]
-    expect(page.locator("#map .node")).to_have_count(len(nodes))
-    names = [node["name"] for node in nodes]
-    window.choose("shop")
-    page.locator("#map .node").nth(names.index("school")).click()
-    window.settle()
-    assert "school" in roads.ask("GET", "document")["problem"]["events"]["shop"]["nodes"]
-    page.get_by_role("button", name="Undo").click()
-
-    panel = window.tab("demonstrations")
-    before = panel.locator(".demo").count()
-    page.locator("#map").focus()
-    window.keys("Space", "ArrowRight", "ArrowRight", "Enter")
-    window.settle()
-    assert panel.locator(".demo").count() == before or "moves" in panel.locator(".demo").last.inner_text()
-    assert not window.problems

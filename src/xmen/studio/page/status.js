@@ -1,6 +1,6 @@
 import { h } from "./dom.js";
 import { markRule } from "./panels/rule_line.js";
-import { count } from "./words.js";
+import { capital, count } from "./words.js";
 
 /**
  * What can still happen under the rules: shown under the map, and read out when it changes.
@@ -46,7 +46,7 @@ function headline(check, app) {
         return [h("strong", { class: "no" }, "Impossible."), ...why];
     }
     const counts = trajectories?.text
-        ? ` ${trajectories.text} trajectories keep every rule${trajectories.share_text ? ` (${trajectories.share_text})` : ""}.`
+        ? ` ${capital(trajectories.text)} trajectories keep every rule${trajectories.share_text ? ` (${trajectories.share_text.replace(" ", "\u00a0")})` : ""}.`
         : " Some trajectory keeps every rule.";
     return [h("strong", { class: "yes" }, "Possible."), counts];
 }
@@ -56,7 +56,7 @@ function small(/** @type {Check} */ check) {
     if (check.product && !check.message.includes("nodes"))
         parts.push(`Product of world and rules: ${count(check.product.nodes, "node")}, ${count(check.product.edges, "edge")}`);
     if (check.engine) parts.push(`Engine ${check.engine}${check.message && check.feasible ? `: ${check.message}` : ""}`);
-    if (check.policy) parts.push(check.policy.message || promise(check.policy));
+    if (check.policy) parts.push(promise(check.policy));
     return parts.map((part) => part.replace(/[^.]$/, "$&.")).join(" ");
 }
 

@@ -111,7 +111,7 @@ export function makeSync(history, first, say) {
         versions.set({ version: theirs.version, saved: theirs.saved_version, edited: false });
         if (equal) return;
         history.edit("what another window did", () => next, "another window");
-        say("Another window changed this problem; undo brings back what was here.");
+        say("Another window changed this; undo brings back what was here.");
     }
 
     /** What to do about the version that the server says it has. */

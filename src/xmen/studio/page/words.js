@@ -14,3 +14,8 @@ export function why(/** @type {import("./types.js").Broken[]} */ broken) {
     const world = broken.filter(({ rule }) => rule === null).map(({ message }) => message);
     return [...world, ...(rules.length ? [`breaks ${rules.join(" and ")}`] : [])].join("; ");
 }
+
+/** A text that begins a sentence. */
+export function capital(/** @type {string} */ text) {
+    return text.slice(0, 1).toUpperCase() + text.slice(1);
+}

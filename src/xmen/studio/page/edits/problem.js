@@ -22,7 +22,8 @@ export const withStudio = (document, part) => withProblem(document, { studio: { 
 
 /** Weights belong to the features they were learned for: they go when the features do. */
 export function withFeatures(/** @type {Document} */ document, /** @type {string[]} */ features) {
-    return withProblem(document, { reward: { features } });
+    const { weights: _, ...reward } = document.problem.reward ?? {};
+    return withProblem(document, { reward: { ...reward, features } });
 }
 
 /** Two states of a document are the same where they are written the same. */

@@ -45,9 +45,9 @@ function drawn(place, { states, broken = [] }) {
     ];
     if (cut < along.length - 1) parts.push(s("path", { class: "over lost", d: path(along.slice(cut)) }));
     const last = along.at(-1);
-    if (last) parts.push(arrow(along.at(-2), last, place.reach * 0.36));
+    if (last) parts.push(arrow(along.at(-2), last, place.reach * 0.36 * place.scale));
     const where = along[cut];
-    if (broken.length && where) parts.push(cross(where, place.reach * 0.62, cut));
+    if (broken.length && where) parts.push(cross(where, place.reach * 0.62 * place.scale, cut));
     return parts;
 }
 

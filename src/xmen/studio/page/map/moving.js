@@ -19,7 +19,7 @@ export function makeMotion(map) {
             running += 1;
             const mine = running;
             const place = map.place.get();
-            const tokens = trajectories.map(() => s("circle", { class: "token", r: place.reach * 0.34 }));
+            const tokens = trajectories.map(() => s("circle", { class: "token", r: place.reach * 0.34 * place.scale }));
             map.moving.replaceChildren(...tokens);
             const longest = Math.max(...trajectories.map((each) => each.length - 1));
             let begun = 0;

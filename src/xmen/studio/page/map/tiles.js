@@ -63,8 +63,8 @@ export function makeTiles() {
             });
             const sign = (/** @type {number} */ state) => place.point(place.name(state));
             ends.replaceChildren(
-                ...place.starts.map((state) => startSign(sign(state), CELL * 0.44)),
-                ...[...place.goals].filter((state) => state >= 0).map((state) => goalSign(sign(state), CELL * 0.44)),
+                ...place.starts.map((state) => startSign(sign(state), CELL * 0.44 * place.scale)),
+                ...[...place.goals].filter((state) => state >= 0).map((state) => goalSign(sign(state), CELL * 0.44 * place.scale)),
             );
         },
         clear() {

@@ -49,6 +49,7 @@ export function makeMap(svg, document, layout) {
         const around = here.kind === "grid" ? edges(here) : { left: 0, right: 0, top: 0, bottom: 0 };
         const box = [-around.left, -around.top, here.width + around.left + around.right, here.height + around.top + around.bottom].join(" ");
         if (box !== frame) svg.setAttribute("viewBox", (frame = box));
+        svg.style.setProperty("--scale", String(here.scale));
         const plan = layout.get();
         if (here.kind === "grid") {
             nodes.clear();
@@ -108,9 +109,8 @@ export function makeMap(svg, document, layout) {
 
 /** Free space around a grid; larger grids are drawn smaller, and their numbers larger. */
 function edges(/** @type {Place} */ place) {
-    const scale = Math.max(1, Math.max(place.width, place.height) / 1600);
     const { left, right, top, bottom } = GRID_EDGE;
-    return { left: left * scale, right: right * scale, top: top * scale, bottom: bottom * scale };
+    return { left: left * place.scale, right: right * place.scale, top: top * place.scale, bottom: bottom * place.scale };
 }
 
 /** @typedef {ReturnType<typeof makeMap>} MapView */

@@ -32,11 +32,20 @@ export function mountEpisode(root, app, from, further, p) {
     let actions = [];
     jobs.busy.on((kind) => (start.disabled = kind !== null));
     app.tab.on((tab) => tab !== "generate" && states.length && map.front.set(null));
-    history.document.on((next, old) => next !== old && choices.replaceChildren());
+    history.document.on((next, old) => next.problem !== old.problem && states.length && forget());
 
-    function begin() {
+    /** What was planned is not about this problem any more. */
+    function forget() {
         states = [];
         actions = [];
+        back.hidden = true;
+        says.textContent = "";
+        choices.replaceChildren();
+        map.front.set(null);
+    }
+
+    function begin() {
+        forget();
         void ask();
     }
 

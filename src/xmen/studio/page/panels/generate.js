@@ -48,7 +48,7 @@ export function mountGenerate(root, app) {
         const models = [
             learned?.model && { value: "model", label: `${learned.model.label}, learned` },
             learned?.compare && { value: "compare", label: `${learned.compare.label}, learned` },
-            { value: "uniform", label: "nothing learned" },
+            { value: "uniform", label: "as it is" },
         ].filter(Boolean);
         const kept = asked && models.some((each) => each.value === source.value);
         fillSelect(source, models, kept ? source.value : models[0].value);

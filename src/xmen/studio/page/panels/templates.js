@@ -27,11 +27,17 @@ export function mountTemplates(root, app) {
 function card(app, template) {
     const holes = HOLES.filter((hole) => template.rule.includes(`{${hole}}`));
     const selects = holes.map((hole) => h("select", { "aria-label": `${template.title}: mark ${hole}` }));
-    const text = () => holes.reduce((rule, hole, index) => rule.replaceAll(`{${hole}}`, selects[index]?.value ?? ""), template.rule);
+    const filled = (/** @type {string} */ pattern) => holes.reduce((text, hole, index) => text.replaceAll(`{${hole}}`, selects[index]?.value || hole), pattern);
+    const [sentence, rule] = [h("p"), h("code")];
+    const show = () => {
+        sentence.textContent = filled(template.sentence);
+        rule.textContent = filled(template.rule);
+    };
+    for (const select of selects) select.addEventListener("change", show);
     const add = h("button", { type: "button", "aria-label": `Add “${template.title}”`, onclick: () =>
-        app.history.edit("add a rule", (document) => addRule(document, text())) }, "Add");
+        app.history.edit("add a rule", (document) => addRule(document, filled(template.rule))) }, "Add");
     const node = h("li", { class: "template" },
-        h("div", {}, h("strong", {}, template.title), h("p", {}, template.sentence), h("code", {}, template.rule.replace(/\{(\w)\}/g, "$1"))),
+        h("div", {}, h("strong", {}, template.title), sentence, rule),
         h("div", { class: "holes" }, ...selects, add));
     return {
         node,
@@ -41,6 +47,7 @@ function card(app, template) {
                 const kept = marks.includes(select.value) ? select.value : (marks[Math.min(index, marks.length - 1)] ?? "");
                 fillSelect(select, options, kept);
             });
+            show();
             add.disabled = holes.length > 0 && !marks.length;
         },
     };

@@ -39,6 +39,7 @@ export function graphPlace(problem, layout) {
         width: SIZE,
         height: SIZE,
         reach: REACH,
+        scale: 1,
         starts: starts.filter((state) => state >= 0),
         goals,
         open: () => true,

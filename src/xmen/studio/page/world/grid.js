@@ -42,6 +42,7 @@ export function gridPlace(/** @type {World} */ world) {
         width: width * CELL,
         height: height * CELL,
         reach: CELL / 2,
+        scale: Math.max(1, Math.max(width, height) / 16),
         starts: cellList(world.start).map(number).filter((state) => state >= 0),
         goals,
         open: (state) => !walls.has(state),

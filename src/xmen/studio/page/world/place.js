@@ -11,6 +11,7 @@
  * @property {number} width  of the map, in its own units
  * @property {number} height
  * @property {number} reach  half the size of a state on the map
+ * @property {number} scale  how much larger than a state's own size things must be drawn to be seen on a large map
  * @property {number[]} starts
  * @property {Set<number>} goals
  * @property {(state: number) => boolean} open  no wall
