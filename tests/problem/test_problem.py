@@ -15,6 +15,7 @@ import xmen.problem
 from problem.files import GRID, assert_same
 from xmen.answers.learners import Choice, make_learner
 from xmen.constraints.text import parse_event
+from xmen.engines.settings import EngineSettings
 from xmen.problem import Problem, Settings, read_problem, write_problem
 from xmen.problem._rewards import goal_distance
 from xmen.problem._toml import toml_text
@@ -235,7 +236,7 @@ def test_every_engine_setting_reaches_the_file_and_the_engine(tmp_path):
     assert {name: read.settings.chosen()[name] for name in chosen} == chosen
     d = read.distribution()
     assert (d.engine, d.oracle, d.guarantee) == ("xor", "listed", (1.5, 0.01))
-    assert d.settings.chosen() == chosen
+    assert d.settings == EngineSettings(**chosen)
     learner = make_learner(Choice(), read)
     assert {name: learner.get_params()[name] for name in chosen} == chosen
     Problem(grid, settings=Settings(time_limit=None)).write(tmp_path / "p.toml")

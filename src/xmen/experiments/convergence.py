@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from xmen.experiments.notebook import Notebook
+from xmen.experiments.theory_runs import COMMON, Curve, Setting, compare
+from xmen.experiments.theory_tasks import slippery, straight
 from xmen.registry import LOOKS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from xmen.experiments.theory_runs import Curve, Setting
 
 DELTAS, M1S, DRAWS = (1.05, 1.18, 1.35), (1, 4, 16), (2, 8, 32)
 LOWEST_GAP = 1e-4  # nats; below it a curve leaves the figure
@@ -34,8 +36,6 @@ FONT: Any = {"font.size": 9.0, "axes.titlesize": 9.0, "legend.fontsize": 8.0}
 
 def settings() -> list[list[Setting]]:
     """Rows of settings: delta, M1 and 2 M2 vary around one that all rows share."""
-    from xmen.experiments.theory_runs import COMMON
-
     return [
         [COMMON._replace(delta=delta) for delta in DELTAS],
         [COMMON._replace(m1=m1) for m1 in M1S],
@@ -45,19 +45,12 @@ def settings() -> list[list[Setting]]:
 
 def weighted_settings(quick: bool) -> list[list[Setting]]:
     """Settings for a world with chance, where c = delta^2: the paper's split sample, and below it one ratio."""
-    from xmen.experiments.theory_runs import Setting
-
     sizes = (8, 32) if quick else (8, 32, 64)
     return [[Setting(1.1, 16, n, self_normalised) for n in sizes] for self_normalised in (False, True)]
 
 
 def run(book: Notebook) -> None:
     """`xmen reproduce convergence`."""
-    import numpy as np
-
-    from xmen.experiments.theory_runs import compare
-    from xmen.experiments.theory_tasks import slippery, straight
-
     book.title("Convergence of Algorithm 1, and what it asks of the oracle")
     n_iter, n_seeds = book.pick(16, 120), book.pick(3, 6)
     book.set(iterations=n_iter, seeds=n_seeds, burn_in=0.0, failure=0.05, oracle="listed")
@@ -114,7 +107,6 @@ def run(book: Notebook) -> None:
 def draw_gaps(rows: Sequence[Sequence[Curve]]) -> Figure:
     """One panel for each curve, all on the same axes."""
     import matplotlib.pyplot as plt
-    import numpy as np
 
     n_columns = max(len(row) for row in rows)
     with plt.rc_context(FONT):

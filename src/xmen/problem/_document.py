@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -99,51 +99,44 @@ class TomlTable:
         shown = repr(value) if len(repr(value)) <= _SHOWN else repr(value)[:_SHOWN] + "..."
         self.fail(key, f"expected {expected}, got {shown}")
 
-    def text(self, key: str, default: Any = _REQUIRED, expected: str = "a text in quotes") -> Any:
-        """A string."""
+    def _typed(self, key: str, default: Any, expected: str, fits: Callable[[Any], bool]) -> Any:
+        """The value of a key, or the default; refused where it is not what was expected."""
         value = self._take(key, default, expected)
-        if value is not default and not isinstance(value, str):
+        if value is not default and not fits(value):
             self._wrong(key, expected, value)
         return value
+
+    def text(self, key: str, default: Any = _REQUIRED, expected: str = "a text in quotes") -> Any:
+        """A string."""
+        return self._typed(key, default, expected, lambda value: isinstance(value, str))
 
     def integer(self, key: str, default: Any = _REQUIRED) -> Any:
         """A whole number."""
-        value = self._take(key, default, "a whole number")
-        if value is not default and type(value) is not int:
-            self._wrong(key, "a whole number", value)
-        return value
+        return self._typed(key, default, "a whole number", lambda value: type(value) is int)
 
     def number(self, key: str, default: Any = _REQUIRED) -> Any:
         """A whole number or a float."""
-        value = self._take(key, default, "a number")
-        if value is not default and (
-            type(value) not in (int, float) or (type(value) is int and abs(value) > sys.float_info.max)
-        ):
-            self._wrong(key, "a number", value)
-        return value
+
+        def fits(value: Any) -> bool:
+            return type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max)
+
+        return self._typed(key, default, "a number", fits)
 
     def boolean(self, key: str, default: Any = _REQUIRED) -> Any:
         """true or false."""
-        value = self._take(key, default, "true or false")
-        if type(value) is not bool:
-            self._wrong(key, "true or false", value)
-        return value
+        return self._typed(key, default, "true or false", lambda value: type(value) is bool)
 
     def text_or_number(self, key: str, default: Any = _REQUIRED, expected: str = "a text in quotes or a number") -> Any:
         """A string, a whole number or a float."""
-        value = self._take(key, default, expected)
-        if value is not default and type(value) not in (str, int, float):
-            self._wrong(key, expected, value)
-        return value
+        return self._typed(key, default, expected, lambda value: type(value) in (str, int, float))
 
     def listed(self, key: str, kinds: tuple[type, ...], expected: str, default: Any = _REQUIRED) -> Any:
         """A list whose items are of these types."""
-        value = self._take(key, default, expected)
-        if value is default:
-            return value
-        if not isinstance(value, list) or any(type(item) not in kinds for item in value):
-            self._wrong(key, expected, value)
-        return value
+
+        def fits(value: Any) -> bool:
+            return isinstance(value, list) and all(type(item) in kinds for item in value)
+
+        return self._typed(key, default, expected, fits)
 
     def texts(self, key: str, default: Any = _REQUIRED) -> Any:
         """A list of strings."""
