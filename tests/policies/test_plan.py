@@ -64,6 +64,26 @@ def assert_probabilities(policy: xm.Policy, truth: Solved) -> None:
         assert policy.done
 
 
+def assert_chances(policy: xm.Policy, truth: Solved, seed: int) -> None:
+    """Somebody else acts at random, and the policy says what is left of its promise."""
+    rng = np.random.default_rng(seed)
+    for start in truth.tree.starts:
+        history = start
+        policy.reset(start[0][0])
+        while True:
+            assert policy.chance(history[0][-1]) == pytest.approx(truth.chance[history], abs=1e-9)
+            if history not in truth.tree.outcomes:
+                break
+            actions = list(truth.tree.outcomes[history])
+            action = actions[int(rng.integers(len(actions)))]
+            targets = truth.tree.outcomes[history][action]
+            history = targets[int(rng.integers(len(targets)))][0]
+            policy.step(action, history[0][-1])
+        assert policy.done
+        with pytest.raises(EngineError, match="the episode is over"):
+            policy.step(0, history[0][-1])
+
+
 @pytest.mark.parametrize("case", range(N_CASES))
 def test_sure(case: int) -> None:
     world, _, rule, reward, discount, tree = drawn(case)
@@ -85,7 +105,9 @@ def test_sure(case: int) -> None:
 def test_best(case: int) -> None:
     world, _, rule, reward, discount, tree = drawn(case)
     policy = xm.plan(world, rule, reward, "best", discount, seed=case)
-    assert_same(policy, solve(tree, reward, discount, "best"), reward, discount)
+    truth = solve(tree, reward, discount, "best")
+    assert_same(policy, truth, reward, discount)
+    assert_chances(policy, truth, case)
 
 
 @pytest.mark.parametrize("case", range(N_CASES))

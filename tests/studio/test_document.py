@@ -106,6 +106,8 @@ def test_a_document_without_demonstrations_names_none(window, tmp_path):
         ({"validation": "../secret.csv"}, "names of files"),
         ({"world": {"kind": "graphml", "file": "/etc/passwd"}}, "names of files"),
         ({"world": {"kind": "table"}}, "kind of the world"),
+        ({"world": None}, "kind of the world"),
+        ({"world": [1, 2]}, "kind of the world"),
     ],
 )
 def test_what_is_too_large_or_elsewhere_is_refused_before_it_is_read(window, tables, words):

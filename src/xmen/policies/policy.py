@@ -163,23 +163,18 @@ class Policy(Tracker):
 
     def step(self, action: Any, observation: Any) -> None:
         """Note an action that somebody took instead of `act`, and what the environment showed then."""
-        here = self._possible()
-        if len(here) > 1 or self._ended(here[0]):
-            raise EngineError("the episode is over, or the last action has not been observed: call observe or reset.")
-        memory = self._node, self._taken, self._time
-        taken = [choice for choice in self._game.choices_of(here[0]) if self._game.action[choice] == action]
+        node = self._due()
+        taken = [choice for choice in self._game.choices_of(node) if self._game.action[choice] == action]
         if not taken:
-            where = self.world.describe_state(int(self._product.state[here[0]]))
+            where = self.world.describe_state(int(self._product.state[node]))
             raise EngineError(f"action {action!r} is not available in {where}.")
-        try:
-            self._node, self._taken, self._time = here[0], taken[0], self.time
-            self.observe(observation)
-        except BaseException:
-            self._node, self._taken, self._time = memory
-            raise
+        self._follow(taken[0], observation)
 
     def chance(self, observation: Any) -> float:
-        """The exact probability of keeping every rule from here on, now that the environment shows `observation`."""
+        """The exact probability of keeping every rule if the policy acts from here on; `observation` is shown now.
+
+        Of a policy that promises surely it is 1 while that can still be, and else 0.
+        """
         node, layer = self._find(observation), self.behaviour.layer(self.time)
         return float(np.isfinite(layer.value[node]) if layer.chance is None else layer.chance[node])
 

@@ -46,11 +46,7 @@ class Shield(Tracker):
 
     def step(self, action: Any, observation: Any) -> None:
         """Note the action that the agent took, and what the environment showed then."""
-        memory = self._node, self._taken, self._time
-        here = self._possible()
-        if len(here) > 1 or self._ended(here[0]):
-            raise EngineError("the episode is over: call reset(observation) to begin another one.")
-        node, time = here[0], self.time
+        node = self._due()
         choices = self._game.choices_of(node)
         allowed = self._allowed(node)
         taken = next(
@@ -64,12 +60,7 @@ class Shield(Tracker):
                 f"action {action!r} is not allowed in {self.world.describe_state(int(self._product.state[node]))} by "
                 f"this shield; allowed: {', '.join(may)}. Ask mask(observation) before every action."
             )
-        try:
-            self._node, self._taken, self._time = node, taken, time
-            self.observe(observation)
-        except BaseException:
-            self._node, self._taken, self._time = memory
-            raise
+        self._follow(taken, observation)
 
     def _allowed(self, node: int) -> Bools:
         """Which choices of the node may be made."""

@@ -58,6 +58,23 @@ class Tracker:
             raise InfeasibleError(f"an episode cannot begin in {where}: {why}.")
         self._node, self._taken, self._time = int(product.starts[found[0]]), None, 0
 
+    def _due(self) -> int:
+        """The node in which somebody has to act now."""
+        here = self._possible()
+        if len(here) > 1 or self._ended(here[0]):
+            raise EngineError("the episode is over: call reset(observation) to begin another one.")
+        return here[0]
+
+    def _follow(self, choice: int, observation: Any) -> None:
+        """Note a choice that was made, and what the environment showed then; neither where that cannot be."""
+        memory = self._node, self._taken, self._time
+        try:
+            self._node, self._taken, self._time = self._due(), choice, self.time
+            self.observe(observation)
+        except BaseException:
+            self._node, self._taken, self._time = memory
+            raise
+
     def _ended(self, node: int) -> bool:
         return self.time == self._game.horizon or not self._game.choices_of(node)
 

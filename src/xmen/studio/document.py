@@ -81,7 +81,7 @@ def received(problem: object, demonstrations: object, before: Document) -> Docum
         name = _at(values, keys)
         if name is not None and name != _at(before.problem, keys):
             raise FileFormatError(f"{'.'.join(keys)}: names of files cannot be changed in Studio; got {name!r:.60}")
-    if isinstance(values.get("world"), dict) and values["world"].get("kind") != before.problem["world"].get("kind"):
+    if _at(values, ("world", "kind")) != _at(before.problem, ("world", "kind")):
         raise FileFormatError("the kind of the world cannot be changed in Studio: open another problem")
     records = [_record(record, index) for index, record in enumerate(demonstrations)]
     return Document(values, records)

@@ -91,13 +91,20 @@ class LiveStatus:
             except (queue.Empty, EOFError):
                 self._worker.stop()
                 self._worker.warm()
-                report["message"] = (
-                    f"this takes longer than {limits.CHECK:g} s, so that it is not counted while you draw"
-                )
-                if any(one["valid"] for one in report["demonstrations"]):
-                    report |= {"feasible": True, "message": f"a demonstration keeps all rules; {report['message']}"}
+                _say_late(report)
             report["seconds"] = time.perf_counter() - began
             return report
+
+
+def _say_late(report: Record) -> None:
+    """What was found by then stays; the rest is said to take its time."""
+    late = f"this takes longer than {limits.CHECK:g} s, so that it is not counted while you draw"
+    if report["feasible"] is not None:
+        report["notes"] = [*report["notes"], "what more there is to say takes too long while you draw"]
+    elif any(one["valid"] for one in report["demonstrations"]):
+        report |= {"feasible": True, "message": f"a demonstration keeps all rules; {late}"}
+    else:
+        report["message"] = late
 
 
 class Busy(Exception):
