@@ -231,6 +231,8 @@ def in_words(error: BaseException) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, ValueError) and "integer string conversion" in text:
         return "a number has too many digits"
+    if isinstance(error, KeyError):
+        return f"there is no {text}"
     for kind, words in _WORDS.items():
         if isinstance(error, kind):
             return words

@@ -242,7 +242,8 @@ def plan(
     problem: ProblemOrModel,
     validity: Validity = None,
     rollouts: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Also play N episodes, and count those that keep the rules.")
+        int,
+        typer.Option(metavar="N", min=0, max=10**9, help="Also play N episodes, and count those that keep the rules."),
     ] = 0,
     seed: Annotated[int | None, typer.Option(min=0, help="Of the episodes.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Save the policy there, for xm.load.")] = None,
@@ -300,7 +301,8 @@ def rules(
     tolerance: Annotated[float, typer.Option(min=0.0, help="The share of demonstrations that may break a rule.")] = 0.0,
     level: Annotated[float, typer.Option(help="The probability of finding any rule where there is none.")] = 0.01,
     bootstrap: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Search again on N bootstrap samples: is a rule found again?")
+        int,
+        typer.Option(min=0, max=10**5, metavar="N", help="Search again on N bootstrap samples: is a rule found again?"),
     ] = 0,
     held_out: Annotated[
         Path | None, typer.Option(metavar="DEMOS", help="Further demonstrations: how many of them keep the rules?")

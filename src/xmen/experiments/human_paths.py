@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import FileFormatError
+from xmen.files import read_text
 from xmen.worlds import MOVES, Cell, GridWorld, Trajectory
 
 Points = NDArray[np.float64]
@@ -49,8 +50,8 @@ def read_drawings(folder: Path) -> list[Drawing]:
 
 def _read_points(file: Path) -> Points:
     try:
-        lines = file.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = read_text(file).splitlines()
+    except (OSError, FileFormatError) as error:
         raise FileFormatError(f"{file} cannot be read: {error}") from None
     points = []
     for number, line in enumerate(lines, start=1):

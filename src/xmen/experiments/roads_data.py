@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack
 
-from xmen.errors import FileFormatError, XmenError
+from xmen.errors import FileFormatError, XmenError, foreign_errors
+from xmen.files import NUMBERS, read_text, read_whole
 from xmen.worlds import Network, Trajectory
 
 TRIPS = ("path", "train_CV0_size1000", "train_CV0_size10000", "test_CV0")
@@ -47,8 +50,9 @@ class City:
         return training
 
     def _routes(self, name: str) -> list[tuple[int, ...]]:
-        with (self.folder / f"{name}.csv").open(newline="") as stream:
-            return [tuple(int(link) for link in row["path"].split("_")) for row in csv.DictReader(stream)]
+        file = self.folder / f"{name}.csv"
+        with foreign_errors(str(file)):
+            return [tuple(int(link) for link in row["path"].split("_")) for row in read_rows(file)]
 
     def features(self, per_link: bool = False, per_transition: bool = False) -> csr_matrix:
         """Length, number and class of the link that is entered, and the turn; and one column per link or transition."""
@@ -74,16 +78,32 @@ def read_city(folder: Path | None) -> City:
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise FileFormatError(f"{folder} has no {missing[0]}: the Shanghai taxi trips have {', '.join(FILES)}.")
-    moves = np.load(folder / "transit.npy").astype(np.int64)
+    with foreign_errors(f"{folder} does not hold the Shanghai taxi trips"):
+        return _read_city(folder)
+
+
+def read_rows(file: Path) -> Iterator[dict[str, str]]:
+    """The rows of a CSV file by the names in its first line."""
+    return csv.DictReader(io.StringIO(read_text(file), newline=""))
+
+
+def read_moves(folder: Path) -> NDArray[np.int64]:
+    """The moves (link, direction, next link) between links, shape (n, 3)."""
+    moves: NDArray[np.int64] = np.load(io.BytesIO(read_whole(folder / "transit.npy", NUMBERS))).astype(np.int64)
+    if moves.ndim != 2 or moves.shape[1] != 3 or not len(moves):
+        raise FileFormatError(f"{folder / 'transit.npy'} has shape {moves.shape}: expected moves of shape (n, 3)")
+    return moves
+
+
+def _read_city(folder: Path) -> City:
+    moves = read_moves(folder)
     n_links = int(moves[:, [0, 2]].max()) + 1
-    with (folder / "node.txt").open(encoding="utf-8", newline="") as stream:
-        places = {row["osmid"]: (float(row["x"]), float(row["y"])) for row in csv.DictReader(stream)}
+    places = {row["osmid"]: (float(row["x"]), float(row["y"])) for row in read_rows(folder / "node.txt")}
     lengths, classes, lines = np.zeros(n_links), [""] * n_links, np.zeros((n_links, 2, 2))
-    with (folder / "edge.txt").open(encoding="utf-8", newline="") as stream:
-        for row in csv.DictReader(stream):
-            link = int(row["n_id"])
-            lengths[link] = float(row["length"]) / 100.0
-            classes[link] = row["highway"].strip("[]' ")
-            lines[link] = places[row["u"]], places[row["v"]]
+    for row in read_rows(folder / "edge.txt"):
+        link = int(row["n_id"])
+        lengths[link] = float(row["length"]) / 100.0
+        classes[link] = row["highway"].strip("[]' ")
+        lines[link] = places[row["u"]], places[row["v"]]
     network = Network(n_links, 8, np.column_stack([moves, np.ones(len(moves))]))
     return City(network, lengths, classes, lines, folder)

@@ -6,15 +6,15 @@ a table of trips (`ori,des,path,len`, the links of a path joined by underscores)
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
 
-from xmen.errors import FileFormatError
+from xmen.errors import FileFormatError, foreign_errors
 from xmen.events import Event, at, doing
+from xmen.experiments.roads_data import read_moves, read_rows
 from xmen.rewards import Floats
 from xmen.worlds import Network, Trajectory
 
@@ -42,9 +42,13 @@ def find_taxis(data: Path) -> Path | None:
 
 def read_taxis(folder: Path, n_trips: int) -> Taxis:
     """The network, and the first trips of the published training set."""
-    moves = np.load(folder / "transit.npy").astype(np.int64)
-    with (folder / "edge.txt").open(encoding="utf-8", newline="") as file:
-        links = {int(row["n_id"]): row for row in csv.DictReader(file)}
+    with foreign_errors(f"{folder} does not hold the Shanghai taxi trips"):
+        return _read_taxis(folder, n_trips)
+
+
+def _read_taxis(folder: Path, n_trips: int) -> Taxis:
+    moves = read_moves(folder)
+    links = {int(row["n_id"]): row for row in read_rows(folder / "edge.txt")}
     n_links = len(links)
     if sorted(links) != list(range(n_links)) or moves[:, [0, 2]].max() >= n_links:
         raise FileFormatError(f"{folder}: edge.txt has {n_links} links, and transit.npy mentions others")
@@ -52,12 +56,9 @@ def read_taxis(folder: Path, n_trips: int) -> Taxis:
     action = {(s, t): a for s, a, t in moves.tolist()}
     files = sorted(folder.glob("train_CV0_size*.csv"), key=lambda one: one.stat().st_size)
     trips: list[Trajectory] = []
-    with (files[-1] if files else folder / "path.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if len(trips) == n_trips:
-                break
-            states = list(map(int, row["path"].split("_")))
-            trips.append(Trajectory(states, [action[pair] for pair in pairwise(states)]))
+    for row in islice(read_rows(files[-1] if files else folder / "path.csv"), n_trips):
+        states = list(map(int, row["path"].split("_")))
+        trips.append(Trajectory(states, [action[pair] for pair in pairwise(states)]))
     features = np.zeros((n_links, N_DIRECTIONS, 4))
     features[:, :, 0] = np.array([float(links[i]["length"]) / METRES for i in range(n_links)])[:, None]
     features[:, 1:, 1] = 1.0
