@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from contextlib import suppress
+from typing import Any, TypeVar, cast
 
 from numba import njit
 
@@ -11,5 +12,19 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def compiled(function: Function) -> Function:
-    """The function as machine code, compiled for the types of its first call."""
-    return cast(Function, njit(cache=True, nogil=True)(function))
+    """The function as machine code, compiled for the types of its first call.
+
+    Where neither the installation nor the home can be written to, every process compiles for itself.
+    """
+    try:
+        kept: Any = njit(cache=True, nogil=True)(function)
+    except RuntimeError:  # numba has no place for it
+        return cast(Function, njit(nogil=True)(function))
+    save = kept._cache.save_overload
+
+    def save_if_there_is_room(*code: object) -> None:
+        with suppress(OSError):
+            save(*code)
+
+    kept._cache.save_overload = save_if_there_is_room
+    return cast(Function, kept)

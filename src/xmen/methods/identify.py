@@ -149,7 +149,7 @@ def at_an_end(
     `reached` gives expected features that are above 0 where they can be; `extremes` the least and the most of a feature
     (k, and its table), and how far apart they have to be to differ.
     """
-    same = np.flatnonzero(high - low <= RELATIVE * np.maximum(1.0, np.abs(high)))
+    same = np.flatnonzero(high - low <= RELATIVE * np.maximum(features.scale, np.abs(high)))
     if not len(same):
         return []
     can_be = reached() > 0

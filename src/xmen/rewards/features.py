@@ -15,6 +15,8 @@ from xmen.rewards import Floats, LinearReward, real_array
 from xmen.rewards.sparse import read_sparse
 from xmen.worlds.transitions import Transitions
 
+SMALLEST = 1e-150  # of the largest value of a feature
+
 
 class Features(Protocol):
     """f(s, a) in R^d for every state and action."""
@@ -121,11 +123,22 @@ def read_features(features: Any, world: Transitions) -> Features:
     if features is None:
         return StateFeatures(world)
     if issparse(features):
-        return read_sparse(features, world)
+        return _not_too_small(read_sparse(features, world))
     array = real_array(features, "features")
     if array.ndim != 3 or array.shape[:2] != (world.n_states, world.n_actions) or not array.shape[2]:
         raise RewardError(
             f"features have shape {array.shape}, but the world has {world.n_states} states and {world.n_actions} "
             f"actions: give an array of shape ({world.n_states}, {world.n_actions}, d) with d of 1 or more."
         )
-    return DenseFeatures(array)
+    return _not_too_small(DenseFeatures(array))
+
+
+def _not_too_small(features: Features) -> Features:
+    """The features, if the squares of the weights that go with them are numbers."""
+    smallest = int(np.argmin(features.scale))
+    if features.scale[smallest] < SMALLEST:
+        raise RewardError(
+            f"feature {smallest} is at most {features.scale[smallest]:.2g} anywhere, too small to be learned from: its "
+            f"weight would have to be that large. Give features of size 1 or so, and {SMALLEST:g} or more."
+        )
+    return features
