@@ -84,17 +84,18 @@ class Layered(Generic[Array]):
         do, t, sweep = self._do, self._product.horizon, _Sweep[Array]()
         b = do.last_layer()
         self._kept[t] = do.keep(t, b)
-        ahead = do.lookahead
+        ahead, went = do.lookahead, 0
         while t > 0:
             end = max(t - ahead, self._segment_of(t - 1))
             ahead = min(2 * ahead, do.lookahead)
             for made in self._linear(t, end, b, sweep):
-                t -= 1
+                t, went = t - 1, went + 1
                 b = self._settle(t, b, made)
                 if t % do.stride == 0 or self._plan[t].in_log_space:
                     self._kept[t] = do.keep(t, b)
                 if not self._plan[t].plain:
-                    ahead = 1  # what was made from it is made again: where numbers drift, look before going far
+                    # What was made from it is made again; the next time may come after as many layers as this time.
+                    ahead, went = went, 0
                     break
         self._first_base = sweep.base
 

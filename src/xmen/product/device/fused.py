@@ -6,7 +6,7 @@ import torch
 
 from xmen.product.device import kernels
 from xmen.product.device.graph import Rows
-from xmen.product.device.plain import PlainRows
+from xmen.product.device.plain import SLOTS, Factors, PlainRows
 
 ENTRIES = 1024  # numbers that a program holds at once
 WIDEST = 32  # entries of a row that are read side by side
@@ -32,7 +32,7 @@ class FusedRows(PlainRows):
         n: int,
         weights: torch.Tensor,
         reward: torch.Tensor,
-        drift: float,
+        factors: Factors,
         stop: torch.Tensor,
         after: torch.Tensor,
         out: torch.Tensor,
@@ -41,8 +41,10 @@ class FusedRows(PlainRows):
     ) -> None:
         shape = _shape(rows, out)
         graph = rows.indptr, rows.other, rows.edge
+        whole = torch.int64 if out.dtype == torch.float64 else torch.int32
+        bits = least.view(whole), largest.view(whole)
         kernels.backward[_grid(n, shape)](
-            n, *graph, weights, reward, drift, stop, after, out, least, largest, drift != 0.0, **shape
+            n, *graph, weights, reward, factors.pair, stop, after, out, *bits, factors.drift != 0.0, SLOTS, **shape
         )
 
     def forward(
@@ -51,20 +53,19 @@ class FusedRows(PlainRows):
         n: int,
         weights: torch.Tensor,
         reward: torch.Tensor,
-        drift: float,
+        factors: Factors,
         share: torch.Tensor,
         after: torch.Tensor,
         out: torch.Tensor,
         flows: torch.Tensor,
         discounted: torch.Tensor | None,
-        discount: float,
     ) -> None:
         shape = _shape(rows, out)
         graph = rows.indptr, rows.other, rows.edge
         also = flows if discounted is None else discounted
-        flags = drift != 0.0, discounted is not None
+        flags = factors.drift != 0.0, discounted is not None
         kernels.forward[_grid(n, shape)](
-            n, *graph, weights, reward, drift, share, after, out, flows, also, discount, *flags, **shape
+            n, *graph, weights, reward, factors.pair, share, after, out, flows, also, *flags, **shape
         )
 
     def log_rows(
@@ -73,7 +74,7 @@ class FusedRows(PlainRows):
         n: int,
         log_dynamics: torch.Tensor,
         reward: torch.Tensor,
-        discount: float,
+        factors: Factors,
         stop: torch.Tensor,
         after: torch.Tensor,
         out: torch.Tensor,
@@ -82,7 +83,19 @@ class FusedRows(PlainRows):
         graph = rows.indptr, rows.other, rows.edge
         unused = rows.indptr, log_dynamics  # nodes, ranks and discounts of a level
         kernels.log_rows[_grid(n, shape)](
-            n, unused[0], *graph, unused[0], log_dynamics, reward, unused[1], discount, stop, after, out, False, **shape
+            n,
+            unused[0],
+            *graph,
+            unused[0],
+            log_dynamics,
+            reward,
+            unused[1],
+            factors.pair,
+            stop,
+            after,
+            out,
+            False,
+            **shape,
         )
 
     def log_level(
@@ -98,7 +111,19 @@ class FusedRows(PlainRows):
         shape = _shape(rows, value)
         graph = rows.indptr, rows.other, rows.edge
         kernels.log_rows[_grid(len(nodes), shape)](
-            len(nodes), nodes, *graph, rank, log_dynamics, reward, discounts, 1.0, value, value, value, True, **shape
+            len(nodes),
+            nodes,
+            *graph,
+            rank,
+            log_dynamics,
+            reward,
+            discounts,
+            discounts,
+            value,
+            value,
+            value,
+            True,
+            **shape,
         )
 
     def choose(
@@ -106,7 +131,7 @@ class FusedRows(PlainRows):
         rows: Rows,
         weights: torch.Tensor,
         reward: torch.Tensor,
-        drift: float,
+        factors: Factors,
         after: torch.Tensor,
         column: int,
         uniforms: torch.Tensor,
@@ -121,14 +146,14 @@ class FusedRows(PlainRows):
                 rows.edge,
                 weights,
                 reward,
-                drift,
+                factors.pair,
                 after,
                 column,
                 weights.shape[1],
                 uniforms,
                 node,
                 taken,
-                drift != 0.0,
+                factors.drift != 0.0,
                 R=256,
             )
 

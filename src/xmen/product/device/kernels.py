@@ -3,6 +3,9 @@
 `C` is the number of columns, `W` how many entries of a row are read side by side, `R` the number of rows of a program:
 all powers of two. A program reads the entries of its rows side by side, so that neighbouring threads read neighbouring
 numbers, and goes on along rows that are longer. Every number is written by one program, in one order.
+
+Python's numbers arrive in single precision, so what has to be exact is in an array: `factors` points at the two numbers
+gamma^t - gamma^t0 (how far rewards drift from those in the weights) and gamma^t.
 """
 
 from __future__ import annotations
@@ -18,8 +21,8 @@ if AVAILABLE:
 
 
 def jit(function: Callable[..., None]) -> Any:
-    """The function as a kernel, where there is a compiler for it."""
-    return triton.jit(function) if AVAILABLE else function
+    """The function as a kernel, where there is a compiler for it; one kernel for every number of rows."""
+    return triton.jit(do_not_specialize=["n_rows"])(function) if AVAILABLE else function
 
 
 @jit
@@ -64,13 +67,14 @@ def backward(
     edge,
     weights,
     reward,
-    drift,
+    factors,
     stop,
     after,
     out,
     least,
     largest,
     DRIFTS: tl.constexpr,
+    SLOTS: tl.constexpr,
     C: tl.constexpr,
     W: tl.constexpr,
     R: tl.constexpr,
@@ -93,15 +97,19 @@ def backward(
         if DRIFTS:
             world = tl.load(edge + e, mask=valid, other=0).to(tl.int64)
             r = tl.load(reward + world[:, :, None] * C + column[None, None, :], mask=valid[:, :, None], other=0.0)
-            w = w * tl.exp(drift * r).to(w.dtype)
+            w = w * tl.exp(tl.load(factors) * r).to(w.dtype)
         total += tl.sum(w * there, axis=1)
         fed = tl.maximum(fed, tl.max(there, axis=1))
     tl.store(out + place, total, mask=inside[:, None])
     infinite = tl.full(total.shape, float("inf"), total.dtype)
     low = tl.where(total > 0, total, tl.where((fed > 0) & (total == 0), 0.0, infinite))
     high = tl.where(total < infinite, total, infinite)
-    tl.atomic_min(least + column, tl.min(tl.where(inside[:, None], low, infinite), axis=0))
-    tl.atomic_max(largest + column, tl.max(tl.where(inside[:, None], high, 0.0), axis=0))
+    # Positive numbers are ordered as their bits are. Many programs would queue for one address: they have several.
+    slot = (tl.program_id(0) % SLOTS) * C + column
+    lowest = tl.min(tl.where(inside[:, None], low, infinite), axis=0)
+    highest = tl.max(tl.where(inside[:, None], high, 0.0), axis=0)
+    tl.atomic_min(least + slot, lowest.to(least.dtype.element_ty, bitcast=True))
+    tl.atomic_max(largest + slot, highest.to(largest.dtype.element_ty, bitcast=True))
 
 
 @jit
@@ -112,13 +120,12 @@ def forward(
     edge,
     weights,
     reward,
-    drift,
+    factors,
     share,
     after,
     out,
     flows,
     discounted,
-    discount,
     DRIFTS: tl.constexpr,
     DISCOUNTS: tl.constexpr,
     C: tl.constexpr,
@@ -144,14 +151,14 @@ def forward(
         if DRIFTS:
             world = tl.load(edge + e, mask=valid, other=0).to(tl.int64)
             r = tl.load(reward + world[:, :, None] * C + column[None, None, :], mask=going, other=0.0)
-            w = w * tl.exp(drift * r).to(w.dtype)
+            w = w * tl.exp(tl.load(factors) * r).to(w.dtype)
         arriving = w * x
         total += tl.sum(arriving, axis=1)
         through = arriving * message[:, None, :]
         tl.store(flows + entry, tl.load(flows + entry, mask=going, other=0.0) + through, mask=going)
         if DISCOUNTS:
             past = tl.load(discounted + entry, mask=going, other=0.0)
-            tl.store(discounted + entry, past + (discount * through).to(past.dtype), mask=going)
+            tl.store(discounted + entry, past + (tl.load(factors + 1) * through).to(past.dtype), mask=going)
     tl.store(out + place, total, mask=inside[:, None])
 
 
@@ -166,7 +173,7 @@ def log_rows(
     log_dynamics,
     reward,
     discounts,
-    discount,
+    factors,
     stop,
     after,
     out,
@@ -184,7 +191,7 @@ def log_rows(
         factor = tl.load(discounts + rows, mask=inside, other=0.0)
     else:
         own = rows
-        factor = tl.full([R], 0.0, tl.float64) + discount
+        factor = tl.full([R], 0.0, tl.float64) + tl.load(factors + 1)
     begin = tl.load(indptr + rows, mask=inside, other=0)
     end = tl.load(indptr + rows + 1, mask=inside, other=0)
     place = rows.to(tl.int64)[:, None] * C + column[None, :]
@@ -213,13 +220,13 @@ def log_rows(
 
 @jit
 def choose(
-    n_walkers,
+    n_rows,
     indptr,
     other,
     edge,
     weights,
     reward,
-    drift,
+    factors,
     after,
     column,
     columns,
@@ -230,7 +237,7 @@ def choose(
     R: tl.constexpr,
 ):
     walker = tl.program_id(0) * R + tl.arange(0, R)
-    inside = walker < n_walkers
+    inside = walker < n_rows
     here = tl.load(node + walker, mask=inside, other=0)
     begin = tl.load(indptr + here, mask=inside, other=0)
     end = tl.load(indptr + here + 1, mask=inside, other=0)
@@ -250,7 +257,7 @@ def choose(
             w = w * tl.load(after + there * columns + column, mask=valid, other=0.0)
             if DRIFTS:
                 world = tl.load(edge + e, mask=valid, other=0).to(tl.int64)
-                w = w * tl.exp(drift * tl.load(reward + world * columns + column, mask=valid, other=0.0))
+                w = w * tl.exp(tl.load(factors) * tl.load(reward + world * columns + column, mask=valid, other=0.0))
             if again == 0:
                 total += w
             else:

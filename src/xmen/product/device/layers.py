@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from xmen.product.device.graph import DeviceGraph
+from xmen.product.device.plain import Factors
 from xmen.product.device.rows import row_operations
 from xmen.product.device.workspace import LOOKAHEAD, Workspaces
 from xmen.product.graph import Product
@@ -58,7 +59,7 @@ class DeviceLayers:
         space.begin(weights.reward)
         self._weights = replace(weights, reward=space.reward)
         self._space, self.stride = space, space.plan.stride
-        self.small, self.large = (1e-120, 1e120) if space.dtype == torch.float64 else (1e-15, 1e15)
+        self.small, self.large = (1e-120, 1e120) if space.dtype == torch.float64 else (1e-30, 1e30)
         self._rows = row_operations(graph.device)
 
     # --- backward ------------------------------------------------------------------------------------------------
@@ -84,15 +85,20 @@ class DeviceLayers:
 
     def first_potential(self) -> Tensor:
         graph, weights = self._graph, self._weights
-        potential = self._log_ends()
-        discounts = self.discount ** graph.depth.double()
-        begin = 0
-        for end in graph.level_ends:
-            nodes = graph.outwards[begin:end]
-            self._rows.log_level(
-                graph.leaving, nodes, graph.distance, weights.log_dynamics, weights.reward, discounts, potential
-            )
-            begin = end
+        potential, discounts = self._space.potential, self._space.node_discounts
+
+        def make() -> None:
+            potential.fill_(NEVER)
+            potential.masked_fill_(graph.accepting[:, None], 0.0)
+            begin = 0
+            for end in graph.level_ends:
+                nodes = graph.outwards[begin:end]
+                self._rows.log_level(
+                    graph.leaving, nodes, graph.distance, weights.log_dynamics, weights.reward, discounts, potential
+                )
+                begin = end
+
+        self._run(("potential",), make)
         return potential
 
     def renew(self, t: int, potential: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -127,8 +133,8 @@ class DeviceLayers:
             self._rows.relative(rows, self._weights.at(base.t), base.weights, entering, weights)
         return weights
 
-    def _drift(self, t: int, base: Base[Tensor]) -> float:
-        return 0.0 if base.epoch < 0 else self.discount**t - self.discount**base.t
+    def _factors(self, t: int, base: Base[Tensor]) -> Factors:
+        return self._space.factors(t, t if base.epoch < 0 else base.t)
 
     def backward(self, begin: int, end: int, base: Base[Tensor], stop: Tensor, after: Tensor) -> Sequence[Made[Tensor]]:
         space, graph = self._space, self._graph
@@ -140,15 +146,15 @@ class DeviceLayers:
             space.largest[:n_layers] = 0.0
             there = after
             for i, layer in enumerate(layers):
-                drift = self._drift(begin - 1 - i, base)
+                factors = self._factors(begin - 1 - i, base)
                 ranges = space.least[i], space.largest[i]
                 self._rows.backward(
-                    graph.leaving, len(layer), weights, space.reward, drift, stop, there, layer, *ranges
+                    graph.leaving, len(layer), weights, space.reward, factors, stop, there, layer, *ranges
                 )
                 there = layer
 
         self._run(("backward", begin, end, base.t), make)
-        least, largest = space.least[:n_layers].cpu().numpy(), space.largest[:n_layers].cpu().numpy()
+        least, largest = torch.stack([space.least[:n_layers].amin(1), space.largest[:n_layers].amax(1)]).cpu().numpy()
         return [Made(*made) for made in zip(layers, least, largest, strict=True)]
 
     def _run(self, key: tuple[Any, ...], make: Callable[[], None]) -> None:
@@ -174,9 +180,9 @@ class DeviceLayers:
         graph, weights = self._graph, self._weights
         value = torch.empty_like(self._space.layer(t), dtype=torch.float64)
         stop = self._log_ends() if graph.stops_early else torch.full_like(value, NEVER)
-        discount = self.discount**t
+        factors = self._space.factors(t, t)
         self._rows.log_rows(
-            graph.leaving, len(value), weights.log_dynamics, weights.reward, discount, stop, log_after, value
+            graph.leaving, len(value), weights.log_dynamics, weights.reward, factors, stop, log_after, value
         )
         return value
 
@@ -233,21 +239,20 @@ class DeviceLayers:
             # What a node passes on per unit of message; a node without message has nothing to pass on.
             share[:n] = torch.where(layers[0] > 0, flow.here[:n] / layers[0], torch.zeros_like(layers[0]))
             for i, after in enumerate(layers[1:]):
-                drift = self._drift(t + i, base)
+                factors = self._factors(t + i, base)
                 if with_entropy:
-                    self._add_entropy(flow, t + i, weights_out, drift, share, after)
+                    self._add_entropy(flow, t + i, weights_out, factors.drift, share, after)
                 self._rows.forward(
                     graph.entering,
                     len(after),
                     weights,
                     space.reward,
-                    drift,
+                    factors,
                     share,
                     after,
                     there,
                     flow.flows,
                     flow.discounted,
-                    self.discount ** (t + i),
                 )
                 share, there = there, share
             flow.here.zero_()
@@ -289,11 +294,11 @@ class DeviceLayers:
     def choose(
         self, t: int, base: Base[Tensor], after: Tensor, rng: np.random.Generator, node: Walkers
     ) -> Tensor | None:
-        weights, drift = self._filled(base, entering=False), self._drift(t, base)
+        weights, factors = self._filled(base, entering=False), self._factors(t, base)
         uniforms = torch.as_tensor(rng.random(len(node.at)), device=self.device)
         taken = torch.empty_like(node.at)
         self._rows.choose(
-            self._graph.leaving, weights, self._weights.reward, drift, after, node.column, uniforms, node.at, taken
+            self._graph.leaving, weights, self._weights.reward, factors, after, node.column, uniforms, node.at, taken
         )
         return None if bool((taken < 0).all()) else taken
 

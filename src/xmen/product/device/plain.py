@@ -1,16 +1,27 @@
 """Row operations in plain torch: the truth that fused kernels are tested against, and what runs where those cannot.
 
 Arrays have one row per node or edge and one column per reward. Weights w_e are relative to a potential; those of
-another action differ from them by exp(drift * reward) with drift = gamma^t - gamma^t0.
+another action differ from them by exp((gamma^t - gamma^t0) * reward): see `Factors`.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 
 from xmen.product.device.graph import Rows
 
 NEVER = -float("inf")
+SLOTS = 32  # places for the least and the largest value of a layer, so that many programs do not queue for one
+
+
+class Factors(NamedTuple):
+    """gamma^t - gamma^t0 and gamma^t for action t and weights of action t0; `pair` has both, on the device."""
+
+    drift: float
+    discount: float
+    pair: torch.Tensor
 
 
 def row_sums(values: torch.Tensor, indptr: torch.Tensor) -> torch.Tensor:
@@ -37,11 +48,13 @@ class PlainRows:
         torch.exp(log_weight[rows.edge] + (step if entering else -step), out=step)
         out.copy_(step)
 
-    def _weights(self, rows: Rows, n: int, weights: torch.Tensor, reward: torch.Tensor, drift: float) -> torch.Tensor:
+    def _weights(
+        self, rows: Rows, n: int, weights: torch.Tensor, reward: torch.Tensor, factors: Factors
+    ) -> torch.Tensor:
         e = rows.n_entries(n)
-        if drift == 0.0:
+        if factors.drift == 0.0:
             return weights[:e]
-        return weights[:e] * torch.exp(drift * reward[rows.edge[:e]]).to(weights.dtype)
+        return weights[:e] * torch.exp(factors.drift * reward[rows.edge[:e]]).to(weights.dtype)
 
     def backward(
         self,
@@ -49,7 +62,7 @@ class PlainRows:
         n: int,
         weights: torch.Tensor,
         reward: torch.Tensor,
-        drift: float,
+        factors: Factors,
         stop: torch.Tensor,
         after: torch.Tensor,
         out: torch.Tensor,
@@ -58,17 +71,17 @@ class PlainRows:
     ) -> None:
         """out = stop + sum over edges of weight * after[target], for the first n nodes.
 
-        `least` and `largest` (of the nonzero values, per column) begin as inf and 0. The least is 0 when a value that
-        cannot be zero was rounded to zero, the largest inf when something is not finite.
+        `least` and `largest` (of the nonzero values; SLOTS of each column) begin as inf and 0. The least is 0 when a
+        value that cannot be zero was rounded to zero, the largest inf when something is not finite.
         """
-        w = self._weights(rows, n, weights, reward, drift)
+        w = self._weights(rows, n, weights, reward, factors)
         there = after[rows.other[: len(w)]]
         out.copy_(row_sums(w * there, rows.indptr[: n + 1]) + stop[:n])
         fed = _reduced(there, rows.indptr[: n + 1], "max", 0.0) > 0
         infinite = torch.full_like(out, float("inf"))
         low = torch.where(out > 0, out, torch.where(fed & (out == 0), torch.zeros_like(out), infinite))
-        least.copy_(torch.minimum(least, low.amin(0)))
-        largest.copy_(torch.maximum(largest, torch.where(out < float("inf"), out, infinite).amax(0)))
+        least[0] = low.amin(0)
+        largest[0] = torch.where(out < float("inf"), out, infinite).amax(0)
 
     def forward(
         self,
@@ -76,27 +89,26 @@ class PlainRows:
         n: int,
         weights: torch.Tensor,
         reward: torch.Tensor,
-        drift: float,
+        factors: Factors,
         share: torch.Tensor,
         after: torch.Tensor,
         out: torch.Tensor,
         flows: torch.Tensor,
         discounted: torch.Tensor | None,
-        discount: float,
     ) -> None:
         """out[n'] = sum over the edges that enter n' of weight * share[source], 0 where after[n'] is.
 
         `share` is the probability of a node over its message, so that weight * share * after[n'] goes through an edge:
-        this is added to `flows`, and `discount` times this to `discounted`.
+        this is added to `flows`, and discounted to `discounted`.
         """
-        w = self._weights(rows, n, weights, reward, drift)
+        w = self._weights(rows, n, weights, reward, factors)
         arriving = w * share[rows.other[: len(w)]]
         total = row_sums(arriving, rows.indptr[: n + 1])
         out[:n] = torch.where(after > 0, total, torch.zeros_like(total))
         through = torch.where(arriving > 0, arriving * after[rows.row[: len(w)]], torch.zeros_like(arriving))
         flows[: len(w)] += through
         if discounted is not None:
-            discounted[: len(w)] += discount * through
+            discounted[: len(w)] += factors.discount * through
 
     def log_rows(
         self,
@@ -104,7 +116,7 @@ class PlainRows:
         n: int,
         log_dynamics: torch.Tensor,
         reward: torch.Tensor,
-        discount: float,
+        factors: Factors,
         stop: torch.Tensor,
         after: torch.Tensor,
         out: torch.Tensor,
@@ -112,7 +124,7 @@ class PlainRows:
         """out = log(exp(stop) + sum over edges of exp(log_dynamics + discount * reward + after[target]))."""
         e = rows.n_entries(n)
         edge = rows.edge[:e]
-        values = log_dynamics[edge] + discount * reward[edge] + after[rows.other[:e]]
+        values = log_dynamics[edge] + factors.discount * reward[edge] + after[rows.other[:e]]
         out.copy_(self._log_sum(values, rows.indptr[: n + 1], stop[:n]))
 
     def _log_sum(self, values: torch.Tensor, indptr: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
@@ -149,7 +161,7 @@ class PlainRows:
         rows: Rows,
         weights: torch.Tensor,
         reward: torch.Tensor,
-        drift: float,
+        factors: Factors,
         after: torch.Tensor,
         column: int,
         uniforms: torch.Tensor,
@@ -170,8 +182,8 @@ class PlainRows:
         def weight(offset: int) -> torch.Tensor:
             e = torch.clamp(begin + offset, max=len(weights) - 1)
             w = weights[e] * after[torch.clamp(rows.other[e], max=len(after) - 1)]
-            if drift != 0.0:
-                w = w * torch.exp(drift * reward[rows.edge[e]]).to(w.dtype)
+            if factors.drift != 0.0:
+                w = w * torch.exp(factors.drift * reward[rows.edge[e]]).to(w.dtype)
             return torch.where(begin + offset < end, w, torch.zeros_like(w))
 
         longest = int((end - begin).max()) if len(node) else 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from xmen.product.device.fused import FusedRows
@@ -10,5 +12,6 @@ from xmen.product.device.plain import PlainRows
 
 
 def row_operations(device: torch.device) -> PlainRows:
-    """Fused kernels on GPUs that have a compiler for them; else plain torch."""
-    return FusedRows() if device.type == "cuda" and AVAILABLE else PlainRows()
+    """Fused kernels on GPUs that have a compiler for them, or under Triton's interpreter; else plain torch."""
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    return FusedRows() if AVAILABLE and (device.type == "cuda" or interpreted) else PlainRows()

@@ -9,6 +9,7 @@ import torch
 
 from xmen.product.device.graph import DeviceGraph
 from xmen.product.device.memory import MemoryPlan, plan_memory
+from xmen.product.device.plain import SLOTS, Factors
 from xmen.sharing import Lock
 
 LOOKAHEAD = 128  # layers that are made before anyone looks at them: looking means waiting for the device
@@ -25,13 +26,17 @@ class Workspace:
     def __init__(self, graph: DeviceGraph, columns: int, discount: float, dtype: torch.dtype) -> None:
         self._graph, self.columns, self.discount, self.dtype = graph, columns, discount, dtype
         self.plan: MemoryPlan = plan_memory(graph, columns, discount, dtype)
-        self.stop, self.least, self.largest = (self._empty(n) for n in (graph.n_nodes, LOOKAHEAD, LOOKAHEAD))
+        self.stop = self._empty(graph.n_nodes)
+        self.least, self.largest = (self._empty(LOOKAHEAD * SLOTS).view(LOOKAHEAD, SLOTS, columns) for _ in range(2))
+        self.potential = torch.empty((graph.n_nodes, columns), dtype=torch.float64, device=graph.device)
+        self.node_discounts = discount ** graph.depth.double()
         n_world = len(graph.world_edge_ends) - 1
         self.reward = torch.empty((n_world, columns), dtype=torch.float64, device=graph.device)
         self._layers: dict[int, torch.Tensor] = {}
         self._weights: dict[bool, torch.Tensor] = {}
         self._weights_of: dict[bool, Any] = {}
         self._flow: list[torch.Tensor] = []
+        self._factors: dict[int, torch.Tensor] = {}
         self._recordings: dict[Any, torch.cuda.CUDAGraph | None] = {}
 
     def _empty(self, n: int) -> torch.Tensor:
@@ -64,6 +69,14 @@ class Workspace:
         fresh = self._weights_of.get(entering) != key
         self._weights_of[entering] = key
         return self._weights[entering], fresh
+
+    def factors(self, t: int, base: int) -> Factors:
+        """Of action t, where weights are those of action `base`."""
+        if base not in self._factors:
+            powers = self.discount ** torch.arange(len(self._graph.layer_ends), dtype=torch.float64)
+            pairs = torch.stack([powers - self.discount**base, powers], dim=1)
+            self._factors[base] = pairs.to(self._graph.device)
+        return Factors(self.discount**t - self.discount**base, self.discount**t, self._factors[base][t])
 
     def flow(self) -> list[torch.Tensor]:
         """Node probabilities and two arrays of shares per node; what goes through each edge, also discounted."""
