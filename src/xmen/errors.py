@@ -15,6 +15,7 @@
     ├── OracleError (RuntimeError)                  a solver was asked badly, or failed
     │   └── OracleTimeoutError                      it gave no answer within its time limit
     ├── FileFormatError (ValueError)                a file that does not say what it should
+    │   ├── PathError (TypeError)                   something else where the name of a file or folder is expected
     │   └── StorageError                            a saved model that cannot be read, or written there
     ├── NotFittedError (ValueError)                 a learner that has not learned anything yet
     └── MissingExtraError (ImportError)             an optional dependency is not installed
@@ -46,6 +47,7 @@ __all__ = [
     "NotFittedError",
     "OracleError",
     "OracleTimeoutError",
+    "PathError",
     "ProductTooLargeError",
     "RewardError",
     "StorageError",
@@ -169,6 +171,10 @@ class OracleTimeoutError(OracleError):
 
 class FileFormatError(XmenError, ValueError):
     """A file that does not follow its format; the message names file, line and what was expected."""
+
+
+class PathError(FileFormatError, TypeError):
+    """Something else where the name of a file or a folder is expected."""
 
 
 class StorageError(FileFormatError):

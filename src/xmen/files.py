@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from xmen.errors import FileFormatError, XmenError, foreign_errors
+from xmen.errors import FileFormatError, PathError, XmenError, foreign_errors
 from xmen.limits import MEMORY
 
 OURS = ".xmen-"
@@ -28,6 +28,20 @@ PENDING = ".xmen-saved"  # files that were written together, on their way to the
 FORGOTTEN = 3600.0  # seconds after which half of a file belongs to nobody any more
 TEXT, XML, NUMBERS = 25, 60, 4  # bytes of memory for each byte of a table or document, of a graph, of numbers
 _PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
+
+
+def as_path(value: Any, what: str) -> Path:
+    """The path that a user gave, or a PathError that says what it was to be the name of.
+
+    >>> as_path(3, "load(path)")
+    Traceback (most recent call last):
+    xmen.errors.PathError: load(path) takes the name of a file or folder, a text or a Path; got 3 (int).
+    """
+    if not isinstance(value, str | os.PathLike) or isinstance(os.fspath(value), bytes):
+        raise PathError(
+            f"{what} takes the name of a file or folder, a text or a Path; got {value!r:.60} ({type(value).__name__})."
+        )
+    return Path(value)
 
 
 def read_whole(path: str | os.PathLike[str], appetite: float = TEXT, into: type[XmenError] = FileFormatError) -> bytes:

@@ -141,3 +141,24 @@ def test_a_model_of_the_command_line_says_nothing_that_its_problem_says(tmp_path
     refused = run("sample model")
     assert refused.exit_code == 2
     assert "problem.toml is damaged, was changed by hand" in refused.stderr
+
+
+def test_checkpoints_of_other_versions_are_refused_with_what_to_do(tmp_path):
+    grid, rule, features, demos = grid_task(4)
+    settings = {"features": features, "l2": 0.1, "checkpoint": tmp_path / "state"}
+    xm.XMEN(grid, rule, **settings).fit(demos)
+    whole, arrays = read_checkpoint(tmp_path / "state")
+
+    def refusal(**changes):
+        (tmp_path / "state").write_bytes(sealed_arrays(arrays, whole | changes))
+        with pytest.raises(xm.StorageError) as caught:
+            xm.XMEN(grid, rule, resume=True, **settings).fit(demos)
+        return str(caught.value)
+
+    before = {name: value for name, value in whole["identity"].items() if name not in ("warm_start", "given")}
+    said = refusal(identity=before)
+    assert "a checkpoint of another version of xmen, which did not know given, warm_start" in said
+    assert "start the fit anew, without resume" in said
+    fewer = {name: value for name, value in whole["state"].items() if name != "n_calls"}
+    assert "whose states have other parts (n_calls)" in refusal(state=fewer)
+    assert "without a checksum" in refusal(format_version=1)

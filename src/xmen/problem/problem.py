@@ -19,7 +19,7 @@ from xmen.engines.choose import distribution
 from xmen.engines.distribution import Distribution, as_constraint
 from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError, XmenError
 from xmen.events import Event, require_event
-from xmen.files import write_whole
+from xmen.files import as_path, write_whole
 from xmen.policies.plan import plan
 from xmen.policies.policy import Policy
 from xmen.problem._costs import Costs, write_costs
@@ -68,7 +68,7 @@ class Problem:
         reward_table(self.reward, self.world)
         for key in ("demonstrations", "validation"):
             if getattr(self, key) is not None:
-                object.__setattr__(self, key, Path(getattr(self, key)))
+                object.__setattr__(self, key, as_path(getattr(self, key), f"Problem({key}=...)"))
         object.__setattr__(self, "rules", named)
 
     @property
@@ -140,7 +140,7 @@ class Problem:
 
 def read_problem(path: str | PathLike[str]) -> Problem:
     """The problem in a TOML file; what is wrong with it is refused with the file, the table and the key."""
-    return _made(read_parts(read_toml(Path(path)), Mistakes(strict=True)))
+    return _made(read_parts(read_toml(as_path(path, "read_problem(path)")), Mistakes(strict=True)))
 
 
 def problem_or_mistakes(values: Mapping[str, Any], path: Path) -> tuple[Problem | None, list[Mistake]]:
@@ -182,7 +182,7 @@ def write_problem(problem: Problem, path: str | PathLike[str]) -> None:
     STEM.NAME.csv, and demonstrations from another folder to STEM_demos.csv, all beside the file. Nothing is written
     when a part has no text form.
     """
-    for file, content in problem_files(problem, Path(path)).items():
+    for file, content in problem_files(problem, as_path(path, "write_problem(problem, path)")).items():
         write_whole(file, content)
 
 

@@ -6,10 +6,10 @@ import math
 import os
 import time
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from xmen.errors import MissingExtraError, StorageError
+from xmen.files import as_path
 from xmen.progress.monitor import Record
 
 
@@ -37,7 +37,7 @@ class TensorBoard:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
+        self.folder = as_path(folder, "TensorBoard(folder)")
         if self.folder.exists() and not self.folder.is_dir():
             raise StorageError(f"{self.folder} is a file: TensorBoard(folder) takes a folder, which may be a new one.")
         try:

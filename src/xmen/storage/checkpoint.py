@@ -56,12 +56,12 @@ class Checkpoint:
             self._require_ours()
             return None
         document, arrays = read_checkpoint(self.file)
-        self._require_same(document, state_type.__name__)
         if document["format_version"] == 1:
-            raise StorageError(
-                f"{self.file} is a checkpoint of an older xmen, without a checksum: nothing says that it is whole. "
-                "Start the fit anew, without resume."
-            )
+            raise self._older("without a checksum: nothing says that it is whole")
+        self._require_same(document, state_type.__name__)
+        stored = document.get("state")
+        if isinstance(stored, dict) and (other := {*stored} ^ {*state_type._fields}):  # type: ignore[attr-defined]
+            raise self._older(f"whose states have other parts ({', '.join(sorted(other))})")
         try:
             decoder = Decoder(arrays)
             state = state_type(**{name: decoder.decode(value) for name, value in document["state"].items()})
@@ -71,6 +71,14 @@ class Checkpoint:
         if not isinstance(history, list) or not all(_is_record(record) for record in history):
             raise self.misfit(TypeError("the history is a list of records"))
         return state, history
+
+    def _older(self, what: str) -> StorageError:
+        """The refusal of what another version has written, with what to do."""
+        return StorageError(
+            f"{self.file} is a checkpoint of another version of xmen, {what}. Go on with the version that wrote it, or "
+            "start the fit anew, without resume; a model that was saved can be loaded and fitted on with "
+            "warm_start=True."
+        )
 
     def misfit(self, error: Exception) -> StorageError:
         """The error that says that what is stored is no state of this run."""
@@ -91,6 +99,9 @@ class Checkpoint:
     def _require_same(self, document: dict[str, Any], state_type: str) -> None:
         stored = document.get("identity")
         stored = stored if isinstance(stored, dict) else {}
+        same = document.get("state_type") == state_type and stored.get("method") == self.identity.get("method")
+        if same and (unknown := {*self.identity} - {*stored, "validation"}):  # all runs of a method have the others
+            raise self._older(f"which did not know {', '.join(sorted(unknown))}")
         other = sorted(k for k in {*stored, *self.identity} if stored.get(k) != self.identity.get(k))
         if other or document.get("state_type") != state_type:
             if other == ["max_iter"]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from xmen import __version__
 from xmen.errors import FileFormatError, MissingExtraError, NotFittedError, StorageError, XmenError
-from xmen.files import NUMBERS, half_written, read_whole, settle, write_together
+from xmen.files import NUMBERS, as_path, half_written, read_whole, settle, write_together
 from xmen.progress.monitor import Record
 from xmen.rewards import reward_table
 from xmen.storage.codec import Decoder, Encoder
@@ -57,7 +57,7 @@ def restores(name: str) -> Callable[[Maker], Maker]:
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted model as a folder, exactly at `path`; replaces an earlier model there and nothing else."""
-    folder = Path(path)
+    folder = as_path(path, "save(path)")
     name, settings, learned = _content(model)
     _require_free(folder)
     write_model(folder, name, settings, learned)
@@ -81,7 +81,7 @@ def _content(model: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
 
 def write_model(path: str | os.PathLike[str], name: str, settings: dict[str, Any], learned: dict[str, Any]) -> None:
     """Write what `load` makes a model from: CLASSES[name](**settings), which then gets the learned values."""
-    folder = Path(path)
+    folder = as_path(path, "save(path)")
     _require_free(folder)
     _write(folder, name, settings, learned, {}, {})
 
@@ -124,7 +124,7 @@ def load_model(path: str | os.PathLike[str], module: Any, parts_of: Callable[[Pa
 
     `parts_of` reads the parts of the problem file that a model refers to.
     """
-    folder = Path(path)
+    folder = as_path(path, "load(path)")
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "does not exist"
         raise StorageError(f"{folder} {what}: a model is a folder with {MODEL} and {ARRAYS}.")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from xmen.errors import FileFormatError, TrajectoryError
-from xmen.files import read_text, write_whole
+from xmen.files import as_path, read_text, write_whole
 from xmen.worlds.demo_records import read_records
 from xmen.worlds.demo_tables import RecordedDemos, demo_columns, from_columns, from_episodes
 from xmen.worlds.names import Given, Names
@@ -112,7 +112,7 @@ def write_demos(demos: Iterable[Trajectory], path: str | PathLike[str], world: A
     TrajectoryError
         When something in `demos` is not a Trajectory.
     """
-    file = Path(path)
+    file = as_path(path, "write_demos(demos, path)")
     text = demos_csv(demos, world) if _suffix(file) == ".csv" else _jsonl(as_trajectories(demos))
     write_whole(file, text.encode())
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from xmen.errors import FileFormatError, InvalidDemonstrationError, WorldError, XmenError
+from xmen.files import as_path
 from xmen.worlds.demo_records import json_lines
 from xmen.worlds.names import is_missing, whole
 from xmen.worlds.network import Network
@@ -96,7 +96,7 @@ def _rows(source: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     if hasattr(source, "columns") and hasattr(source, "__getitem__"):  # a frame of pandas, polars and their kin
         yield from _records({str(name): list(source[name]) for name in source.columns}, "row")
         return
-    file = Path(source)
+    file = as_path(source, "read_trips(source, ...)")
     suffix = file.suffix.lower()
     if suffix not in (".csv", ".jsonl"):
         raise FileFormatError(f"{file}: trips are .csv or .jsonl files or a DataFrame, got the suffix {file.suffix!r}")
