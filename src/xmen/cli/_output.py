@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -39,14 +39,22 @@ def print_facts(facts: Mapping[str, str]) -> None:
     Console(highlight=False).print(table)
 
 
-def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table that fits the terminal, under a title of any length; long cells are folded."""
-    table = Table()
+def print_table(
+    title: str,
+    header: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    numbers: Collection[str] = (),
+    console: Console | None = None,
+    **style: Any,
+) -> None:
+    """A table that fits the terminal, under a title of any length; long cells are folded, columns of numbers flush."""
+    table = Table(**style)
     for column in header:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", justify="right" if column in numbers else "left")
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
-    console = Console(highlight=False)
+    console = console or Console(highlight=False)
     console.print(Text(title, style="bold"))
     console.print(table)
 

@@ -66,7 +66,7 @@ class Pictures:
 
     @property
     def _under(self) -> str:
-        """What decides about trajectories."""
+        """What the trajectories in a picture depend on: the model, or rules and reward; for its title."""
         if self.subject.model is not None:
             known = "the model"
         else:
@@ -89,7 +89,7 @@ class Pictures:
         return panels
 
     def _known(self) -> list[Panel]:
-        """What is there to see before any rule is asked."""
+        """The panels that need no distribution, so that they can be drawn where the rules contradict each other."""
         return []
 
     def rewards(self) -> list[Panel]:
@@ -163,7 +163,7 @@ class Pictures:
 
 
 class GridPictures(Pictures):
-    """On the cells of a grid."""
+    """The same pictures on the cells of a grid."""
 
     def __init__(self, subject: Subject, also: Constraint | None, n: int, seed: int) -> None:
         super().__init__(subject, also, n, seed)
@@ -227,7 +227,7 @@ class GridPictures(Pictures):
 
 
 class MapPictures(Pictures):
-    """On the places of a graph's nodes."""
+    """The same pictures on a map of a graph, whose nodes have places."""
 
     def __init__(self, subject: Subject, also: Constraint | None, n: int, seed: int, places: Floats) -> None:
         super().__init__(subject, also, n, seed)

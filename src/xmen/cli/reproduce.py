@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table as Printed
 from rich.text import Text
 
-from xmen.cli._output import YES, print_json
+from xmen.cli._output import YES, print_json, print_table
 from xmen.experiments import EXPERIMENTS, reproduce
 from xmen.experiments.notebook import Findings, Tell
 from xmen.experiments.report import write_report
@@ -87,12 +87,8 @@ def _print(record: Findings, out: Path) -> None:
     for picture in record.pictures:
         console.print(Text(f"  {out / picture.file}"))
     for table in record.tables:
-        printed = Printed(title=Text(f"\n{table.title}", style="bold"), title_justify="left", box=box.SIMPLE_HEAD)
-        printed.pad_edge = False
-        for header, spec in table.columns.items():
-            printed.add_column(header, justify="right" if spec else "left")
-        for row in table.cells():
-            printed.add_row(*map(Text, row))
-        console.print(printed)
+        style: dict[str, Any] = {"console": console, "box": box.SIMPLE_HEAD, "pad_edge": False}
+        numbers = [header for header, spec in table.columns.items() if spec]
+        print_table(f"\n{table.title}", list(table.columns), table.cells(), numbers=numbers, **style)
         if table.note:
             console.print(Text(table.note, style="dim"))

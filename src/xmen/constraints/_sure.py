@@ -1,4 +1,4 @@
-"""Machines over rows of events that know early whether they are lost or won.
+"""Machines over rows of events, and how they learn early that their answer can no longer change.
 
 A machine given by a function (a formula that progresses, a user's own step) does not say when no continuation
 can change its answer. Where its states can be listed, this module lists them over all rows, merges those that

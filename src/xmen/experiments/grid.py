@@ -1,4 +1,4 @@
-"""The 9x9 grid world: X-MEN three ways, MaxEnt, relative entropy IRL and constraint inference on three maps."""
+"""The 9x9 grid world: X-MEN by three methods, MaxEnt, relative entropy IRL and constraint inference on three maps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""X-MEN three ways and the baselines, fitted to the same demonstrations with the same features.
+"""X-MEN by three methods and the baselines, fitted to the same demonstrations with the same features.
 
 X-MEN knows the rules. MaxEnt and relative entropy IRL know the world and the features, constraint inference also
 looks for cells and moves that the demonstrator must have been forbidden. All are asked the same questions afterwards.

@@ -39,7 +39,7 @@ class ListedProblem:
 
     @cached_property
     def truth(self) -> Truth:
-        """What enumeration says."""
+        """The exact answers, by enumeration."""
         return Truth.of(Proposal(self.base, DenseFeatures(self.features)), self)
 
 

@@ -1,4 +1,4 @@
-"""Settings as scikit-learn wants them: stored as given, listed by the signature, free of logic."""
+"""scikit-learn's contract for settings: stored as given, listed by the signature, without logic in `__init__`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one door through which trajectories leave the library: checked."""
+"""The check that every trajectory passes before a user sees it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time limits of oracles, on the clock on the wall."""
+"""Time limits of oracles, in seconds of wall-clock time."""
 
 from __future__ import annotations
 

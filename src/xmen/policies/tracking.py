@@ -1,4 +1,4 @@
-"""Where an episode is: the memory of whoever acts, kept up by what the environment shows."""
+"""Where an episode is: the node that a policy or a shield is in, followed by what the environment shows."""
 
 from __future__ import annotations
 

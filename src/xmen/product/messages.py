@@ -31,7 +31,7 @@ class Flow:
 
 
 class Messages(Protocol):
-    """What a schedule answers."""
+    """The questions that a dynamic program answers, in whatever order it visits the nodes."""
 
     @property
     def log_partition(self) -> float:

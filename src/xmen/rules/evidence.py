@@ -1,4 +1,4 @@
-"""What demonstrations prove: gains in nats, and the chance that a rule is kept by chance.
+"""How strong the evidence for a rule is: its gain in nats, and the probability of such a gain by chance.
 
 A rule that the share q of n demonstrations keeps, and that the model keeps with probability P < q, raises their mean
 log-likelihood by

@@ -29,7 +29,7 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """One candidate.
+    """What became of one candidate.
 
     gain: when it was taken, or under the final model; in nats per demonstration, None where demonstrations break it.
     chance: that any of the candidates would gain as much by chance. kept: the share of the demonstrations that keeps

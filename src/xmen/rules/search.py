@@ -1,4 +1,4 @@
-"""The search: greedy with the reward refitted in between, cautious upwards and honest backwards.
+"""Greedy search for rules: one is added at a time, the reward is refitted, and superfluous rules are dropped again.
 
 Each round takes the candidate with the largest gain under the model so far, except that a stronger rule is taken over
 a simpler, weaker one that it implies only if the increment passes the level by itself. A rule that a later one has made

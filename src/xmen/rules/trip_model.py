@@ -29,7 +29,7 @@ MOST_PAIRS = 200  # that trips are drawn for
 
 
 class TripModel(Model):
-    """P on a network, of trips between the pairs of the demonstrations."""
+    """The model of trips through a network, between the pairs of the demonstrations."""
 
     trips: Walks
     weights: Floats

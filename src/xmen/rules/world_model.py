@@ -19,7 +19,7 @@ ROUNDING = 1e-12  # of a difference of two log Z
 
 
 class WorldModel(Model):
-    """P on an MDP."""
+    """The model of trajectories in one MDP."""
 
     @cached_property
     def _exact(self) -> ExactDistribution:

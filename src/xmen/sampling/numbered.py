@@ -1,4 +1,4 @@
-"""Copies as one number: as many settings of a few extra bits as a weight deserves.
+"""Numbered copies: a few extra bits hold a number, and a model of larger weight may have more numbers.
 
 The levels of PAWS (`embedding`) spell a number of copies in unary, b bits per threshold: hundreds of hash bits where
 weights span several nats, and as many parities. What its proof needs is only *how many* copies there are. So here x

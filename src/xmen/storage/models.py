@@ -29,7 +29,7 @@ MODEL, ARRAYS, PROBLEM = "model.json", "arrays.safetensors", "problem.toml"
 NOT_SAVED = ("callback", "validation")  # a function, and demonstrations: None after loading
 ATTEMPTS = 3  # at reading a folder into which another process is saving
 FOREIGN = (XmenError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
-"""What comes of values that no model has."""
+"""What code raises when it is given values that no model has: taken as a sign of a damaged file."""
 
 Class = TypeVar("Class", bound=type)
 Maker = TypeVar("Maker", bound=Callable[..., Any])

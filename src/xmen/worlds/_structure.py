@@ -1,4 +1,4 @@
-"""Questions about the shape of a world: what can be reached, is there a cycle, how long is the way."""
+"""Questions about the shape of a world: what can be reached, is there a cycle, how long can a trajectory be."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 
 def reachable(source: NDArray[np.int32], target: NDArray[np.int32], roots: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Mask of the states that some path from `roots` reaches, roots included. O(S + E)."""
+    """Mask of the states that can be reached from `roots`, roots included. O(S + E)."""
     n_states = len(roots)
     starts = np.flatnonzero(roots)
     # One extra node points at all roots, so that a single breadth-first search serves them all.
@@ -57,7 +57,7 @@ def find_cycle(source: NDArray[np.int32], target: NDArray[np.int32], among: NDAr
 
 
 def longest_trajectory(source: NDArray[np.int32], target: NDArray[np.int32], among: NDArray[np.bool_]) -> int:
-    """Number of edges on the longest path among the given states, which must hold no cycle.
+    """Number of edges on the longest trajectory among the given states, which must hold no cycle.
 
     Peels off states without predecessors layer by layer: O(S + E), one numpy pass per layer.
     """
