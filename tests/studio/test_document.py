@@ -66,9 +66,16 @@ def test_two_windows_do_not_overwrite_each_other(window):
 
 
 def test_what_another_program_wrote_is_not_overwritten(window, tmp_path):
+    for name in ("p.toml", "p_demos.csv"):
+        before = (tmp_path / name).read_text()
+        (tmp_path / name).write_text("something else\n")
+        assert name in window.save(409)["error"]
+        assert (tmp_path / name).read_text() == "something else\n"
+        (tmp_path / name).write_text(before)
     (tmp_path / "p.toml").write_text("format = 1\n")
     assert window.save(409)["on_disk"] is True
     window.save(force=True)
+    window.save()
     assert read_problem(tmp_path / "p.toml").world.n_states == 16
 
 

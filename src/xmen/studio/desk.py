@@ -11,6 +11,7 @@ from typing import Any
 from xmen.errors import FileFormatError
 from xmen.files import settle, write_together, write_whole
 from xmen.problem import toml_text
+from xmen.problem.fence import fenced, within_fence
 from xmen.studio.document import Document, open_document
 from xmen.studio.settings import read_settings
 from xmen.studio.words import Unreadable, read_all
@@ -36,7 +37,8 @@ class Desk:
         self._lock = threading.Lock()
         self._document, self._version = document, 1
         self._saved_version = 1 if saved else None
-        self._on_disk = self._read() if saved else None
+        names = [self.path.name, document.problem.get("demonstrations")] if saved else []
+        self._seen = {name: self._read(name) for name in names if name is not None}
 
     @classmethod
     def opened(cls, path: Path) -> Desk:
@@ -44,9 +46,10 @@ class Desk:
         settle(path.resolve().parent)  # a save that was killed in the middle is finished first
         return cls(path, open_document(path), saved=True)
 
-    def _read(self) -> bytes | None:
+    def _read(self, name: str) -> bytes | None:
+        """What is on disk under this name; None if nothing is."""
         try:
-            return self.path.read_bytes()
+            return (self.path.parent / name).read_bytes()
         except FileNotFoundError:
             return None
 
@@ -72,30 +75,26 @@ class Desk:
     def save(self, force: bool = False) -> list[str]:
         """Write problem file and demonstrations by one rename; returns the names of the files."""
         with self._lock:
-            if not force and self._read() != self._on_disk:
-                raise Conflict(
-                    f"{self.path.name} was changed by another program since it was opened here", self._version, True
-                )
             files = saved_files(self._document, self.path)
-            if self._on_disk is not None and _COMMENT.search(self._on_disk):
-                backup = f"{self.path.name}.bak"
-                if not (self.path.parent / backup).exists():
-                    files[backup] = self._on_disk  # comments do not come back from a page
+            changed = [name for name in files if self._read(name) != self._seen.get(name)]
+            if changed and not force:
+                words = f"{changed[0]} was written by another program since the problem was opened here"
+                raise Conflict(words, self._version, on_disk=True)
+            before, backup = self._read(self.path.name), f"{self.path.name}.bak"
+            if before is not None and _COMMENT.search(before) and self._read(backup) is None:
+                files[backup] = before  # comments do not come back from a page
             below = {name: content for name, content in files.items() if "/" in name}
             for name, content in below.items():
                 write_whole(self.path.parent / name, content)
             write_together(self.path.parent, {name: data for name, data in files.items() if name not in below})
-            self._on_disk, self._saved_version = files[self.path.name], self._version
+            self._seen |= files
+            self._saved_version = self._version
             return list(files)
 
 
 def saved_files(document: Document, path: Path) -> dict[str, bytes]:
     """The files of a document by their names in its folder; FileFormatError where something is wrong in it."""
-    problem, mistakes = document.read(path)
-    if problem is None or mistakes:
-        found = mistakes[0]
-        what = f"rule {found.index + 1}" if found.index is not None else found.name or found.part
-        raise FileFormatError(f"not saved: {what}: {found.message}. Correct it, or switch the rule off.")
+    problem = document.problem_at(path)
     read_settings(document.problem.get("studio", {}))
     values = _in_order(document.problem)
     files: dict[str, bytes] = {}
@@ -103,6 +102,8 @@ def saved_files(document: Document, path: Path) -> dict[str, bytes]:
         name = values.get("demonstrations", "")
         name = name if name.lower().endswith(".csv") else f"{path.stem}_demos.csv"
         values["demonstrations"] = name
+        with fenced(path.parent):
+            within_fence(path.parent / name)
         files[name] = csv_text(document.demonstrations, problem.world).encode()
     else:
         values.pop("demonstrations", None)

@@ -37,7 +37,10 @@ class Document:
         """The problem, if there is no mistake in it."""
         problem, mistakes = self.read(path)
         if problem is None or mistakes:
-            raise FileFormatError(mistakes[0].message)
+            first = mistakes[0]
+            what = f"rule {first.index + 1}" if first.index is not None else first.name or first.part
+            advice = "Correct it, or switch it off." if first.part == "rule" else "Correct it first."
+            raise FileFormatError(f"{what}: {first.message}. {advice}")
         return problem
 
 
@@ -64,9 +67,9 @@ def described(demos: list[Trajectory], world: MDP) -> list[Record]:
 
 
 def _check_states(world: MDP) -> None:
-    if world.n_states > limits.STARTS:
+    if world.n_states > limits.STATES:
         raise FileFormatError(
-            f"Studio draws worlds of up to {limits.STARTS:,} states, and this one has {world.n_states:,}: use the "
+            f"Studio draws worlds of up to {limits.STATES:,} states, and this one has {world.n_states:,}: use the "
             "command line or Python"
         )
 
@@ -134,13 +137,10 @@ def check_size(values: Mapping[str, Any], demonstrations: list[Any]) -> None:
         if isinstance(part, Mapping | list):
             _limit(len(part), most, what)
     _limit(len(demonstrations), limits.DEMONSTRATIONS, "demonstrations")
-    lengths = [len(one["states"]) for one in demonstrations if isinstance(one, dict) and _is_list(one.get("states"))]
-    _limit(sum(lengths), limits.POSITIONS, "positions of demonstrations")
+    found = [one.get("states") for one in demonstrations if isinstance(one, dict)]
+    n_positions = sum(len(states) for states in found if isinstance(states, list))
+    _limit(n_positions, limits.POSITIONS, "positions of demonstrations")
     _limit_texts(values)
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)
 
 
 def _limit_texts(value: object) -> None:

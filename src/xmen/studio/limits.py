@@ -11,6 +11,6 @@ POSITIONS = 1_000_000  # of all demonstrations together
 SAMPLES = 1_000
 BEST = 100
 LISTENERS = 32  # windows that listen to events
-STARTS = 50_000  # states of a world from a file
+STATES = 50_000  # of a world from a file
 CHECK = 3.0  # seconds of a live check
 WAIT = 5.0  # seconds for which a request may wait for a job

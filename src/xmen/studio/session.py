@@ -6,8 +6,9 @@ from xmen.errors import FileFormatError
 from xmen.studio.bodies import Acting, AnyJob
 from xmen.studio.desk import Desk
 from xmen.studio.hub import Hub
-from xmen.studio.jobs import Jobs, LiveStatus, Worker
+from xmen.studio.jobs import Jobs
 from xmen.studio.worker import Question
+from xmen.studio.workers import LiveStatus, Worker
 
 
 class Session:
