@@ -187,21 +187,25 @@ def test_a_worker_that_dies_is_replaced(window):
     assert len(window.job("generate", n=2)["trajectories"]) == 2
 
 
-@pytest.mark.parametrize("features", [["steps", "mud", "move up"], []])
-def test_the_python_that_is_shown_does_the_same(window, tmp_path, features, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("features", "held_out", "broken"), [(["steps", "mud", "move up"], 0.0, 0), ([], 0.25, 0), (["mud"], 0.3, 2)]
+)
+def test_the_python_that_is_shown_does_the_same(window, tmp_path, features, held_out, broken, monkeypatch, capsys):
     document = window.get("document")
     document["demonstrations"][1]["weight"] = 3.0
-    tables = {"reward": {"features": features}, "studio": {"held_out": 0.0, "l2": 0.05}}
-    window.put(changed(document["problem"], **tables), document["demonstrations"])
+    tables = {"reward": {"features": features}, "studio": {"held_out": held_out, "l2": 0.05}}
+    unfinished = {"states": [[0, 0], [0, 1]], "actions": ["up"]}
+    window.put(changed(document["problem"], **tables), [unfinished] * broken + document["demonstrations"])
     assert window.get("python")["saved"] is False
     window.save()
     shown = window.get("python")
     assert shown["saved"] is True
-    assert len(shown["text"].strip().splitlines()) <= 10
+    assert len(shown["text"].strip().splitlines()) <= (15 if held_out else 10)
     # What it prints is rounded; its names say it exactly.
     (tmp_path / "shown.py").write_text(shown["text"])
     monkeypatch.chdir(tmp_path)
     names = runpy.run_path("shown.py")
-    learned = [row["weight"] for row in window.job("learn")["model"]["weights"]]
-    assert names["model"].weights_.tolist() == pytest.approx(learned, abs=1e-5)
+    learned = window.job("learn")["model"]
+    assert names["model"].weights_.tolist() == pytest.approx([row["weight"] for row in learned["weights"]], abs=1e-5)
+    assert len(names["demos"]) == learned["demonstrations"]
     assert capsys.readouterr().out.count("Trajectory(") == 5

@@ -20,10 +20,12 @@ from xmen.studio.document import described, received
 from xmen.studio.hub import TooManyWindows
 from xmen.studio.jobs import Busy, Job
 from xmen.studio.layout import layout
+from xmen.studio.live import judge
 from xmen.studio.python_text import python_text
 from xmen.studio.session import Session
 from xmen.studio.settings import read_settings
 from xmen.studio.vocabulary import vocabulary
+from xmen.studio.words import read_all
 from xmen.studio.worker import error_record
 from xmen.worlds import read_demos
 
@@ -173,5 +175,7 @@ def _add_texts(app: FastAPI, session: Session) -> None:
         version, document = desk.look()
         problem = document.problem_at(desk.path)
         settings = read_settings(document.problem.get("studio", {}))
-        saved = desk.versions["saved_version"] == version
-        return _json({"text": python_text(problem, settings, desk.path), "saved": saved})
+        verdicts = judge(problem, read_all(problem.world, document.demonstrations))
+        n_valid = sum(one["valid"] for one in verdicts)
+        text = python_text(problem, settings, desk.path, len(verdicts), n_valid)
+        return _json({"text": text, "saved": desk.versions["saved_version"] == version})

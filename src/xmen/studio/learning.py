@@ -53,12 +53,16 @@ Part = tuple[list[Trajectory], list[float]]
 
 def _split(demos: list[Trajectory], weights: list[float], share: float, seed: int | None) -> tuple[Part, Part]:
     """What is learned from, and what is held out; at least one demonstration is learned from."""
-    n_out = min(round(share * len(demos)), len(demos) - 1)
-    order = np.random.default_rng(SEED if seed is None else seed).permutation(len(demos)).tolist()
-    out = set(order[:n_out])
+    n_out, drawn_by = hold_out(len(demos), share, seed)
+    out = set(np.random.default_rng(drawn_by).permutation(len(demos))[:n_out].tolist())
     parts = [[index for index in range(len(demos)) if (index in out) is held] for held in (False, True)]
     learned, held = (([demos[i] for i in part], [weights[i] for i in part]) for part in parts)
     return learned, held
+
+
+def hold_out(n_demos: int, share: float, seed: int | None) -> tuple[int, int]:
+    """How many demonstrations are held out, the first ones of a permutation by this seed."""
+    return max(0, min(round(share * n_demos), n_demos - 1)), SEED if seed is None else seed
 
 
 def _fit(problem: Problem, choice: Choice, parts: tuple[Part, Part], say: Say) -> tuple[Learner, Record]:
