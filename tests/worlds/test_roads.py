@@ -135,3 +135,26 @@ def test_bad_trips_are_named_with_their_row(town, tmp_path, row, error, match):
     file.write_text(f"start,goal,path\na,c,a_c\n{row}\n")
     with pytest.raises(error, match=match):
         xm.read_trips(file, network)
+
+
+def test_names_are_taken_wherever_states_are(town):
+    network = xm.Network.from_networkx(town)
+    ends = ("a", "b"), ("c", "d")
+    start, goal = map(network.state, ends)
+    task = network.task(*ends)
+    assert (task.origin, task.goal) == (start, goal)
+    names, numbers = [("a", "b"), ("b", "c"), ("c", "d")], [start, network.state(("b", "c")), goal]
+    trips = xm.read_trips([names, {"path": numbers}], network)
+    assert trips[0] == trips[1]
+    with pytest.raises(xm.WorldError, match=r"\('a', 'z'\) is not in the network"):
+        network.task(("a", "z"), goal)
+    with pytest.raises(xm.XmenError, match="read_trips"):
+        xm.read_trips(3, network)
+    model = xm.XMEN(network, features=network.select("length"), l2=0.1).fit(trips)
+    by_number = model.flows([(start, goal, 2.0)]).states
+    np.testing.assert_array_equal(model.flows([(*ends, 2.0)]).states, by_number)
+    frame = pytest.importorskip("pandas").DataFrame({"from": [start], "to": [goal], "trips": [2.0]})
+    np.testing.assert_array_equal(model.flows(frame).states, by_number)
+    by_name = model.closure([(*ends, 2.0)], [("b", "c")])
+    assert by_name.rerouted == model.closure([(start, goal, 2.0)], [trips[0].states[1]]).rerouted
+    assert model.sample(1, start=ends[0], goal=ends[1], seed=0) == model.sample(1, start=start, goal=goal, seed=0)

@@ -181,7 +181,8 @@ class RejectTrips:
                 f"rejection is hopeless for trips from {network.describe_state(int(self.engine.start[pair]))} to "
                 f"{network.describe_state(int(self.engine.goal[pair]))}{more}: {draws.n_valid[pair]} of "
                 f"{draws.n[pair]} draws also kept {', '.join(map(repr, self.rejecting))}. Raise max_nodes so that more "
-                "is multiplied in, loosen a rule, or leave these trips out."
+                "is multiplied in, give the network a horizon (a share or a sum without bound fits only with one), "
+                "loosen a rule, or leave these trips out."
             )
 
     def log_weights(self, draws: TripDraws, reward: Floats) -> Floats:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 FLOW_DRAWS = 300  # of every pair, where rules have to reject
 
-Demand = Iterable[Sequence[float]]
-"""Rows (start, goal, number of trips)."""
+Demand = Iterable[Sequence[Any]]
+"""Rows (start, goal, number of trips), or a data frame whose first three columns are these."""
 
 
 class Flows(NamedTuple):
@@ -53,7 +53,7 @@ def flows(model: Learner, demand: Demand, also: Rules = None) -> Flows:
     return _flows(model, starts, goals, amounts, also)
 
 
-def closure(model: Learner, demand: Demand, closed: Sequence[int], also: Rules = None) -> Closure:
+def closure(model: Learner, demand: Demand, closed: Sequence[Any], also: Rules = None) -> Closure:
     """Flows before and after some states (links) are closed, and who has to go another way.
 
     A trip keeps clear of them with probability exp(log Z without - log Z with), exactly.
@@ -61,6 +61,7 @@ def closure(model: Learner, demand: Demand, closed: Sequence[int], also: Rules =
     network = model.world
     assert isinstance(network, Network)
     starts, goals, amounts = _read(model, demand)
+    closed = [network.number(state) for state in closed]
     before = _flows(model, starts, goals, amounts, also)
     rule = never(at(*closed)).named("closed")
     lost = ~_reachable(network, starts, goals, closed)
@@ -82,8 +83,11 @@ def _read(model: Learner, demand: Demand) -> tuple[NDArray[np.int64], NDArray[np
     if not isinstance(network, Network):
         raise EngineError(f"flows are of models of a Network; this one is of a {type(network).__name__}.")
     model._require_fitted()
+    if hasattr(demand, "columns") and hasattr(demand, "__getitem__"):  # a frame of pandas, polars and their kin
+        demand = list(zip(*(list(demand[name]) for name in list(demand.columns)[:3]), strict=True))
     try:
-        table = np.array([list(row) for row in demand], dtype=np.float64).reshape(-1, 3)
+        rows = [(network.number(start), network.number(goal), number) for start, goal, number in demand]
+        table = np.array(rows, dtype=np.float64).reshape(-1, 3)
     except (TypeError, ValueError):
         raise EngineError("demand is rows (start, goal, number of trips).") from None
     starts, goals, amounts = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2]

@@ -245,7 +245,7 @@ class XMEN(GradientLearner):
         """
         return flows(self, demand, also)
 
-    def closure(self, demand: Demand, closed: Sequence[int], also: Rules = None) -> Closure:
+    def closure(self, demand: Demand, closed: Sequence[Any], also: Rules = None) -> Closure:
         """What changes when some states of a network, such as links, are closed.
 
         Parameters

@@ -77,13 +77,18 @@ class Network(Transitions):
                 "Two parallel links are two states, or two actions; drop the row that is there by mistake."
             )
 
-    def task(self, start: int, goal: int, horizon: int | None = None) -> NetworkTask:
+    def number(self, place: Any) -> Any:
+        """The state that is meant: a number stands for itself, and a network made from a graph knows names."""
+        return place
+
+    def task(self, start: Any, goal: Any, horizon: int | None = None) -> NetworkTask:
         """The world of one trip: trajectories from `start` that end the first time they enter `goal`.
 
         Parameters
         ----------
         start, goal
-            States. Where they are the same, the one trajectory has length 0.
+            States, or the names that a network made from a graph has for them. Where they are the same, the one
+            trajectory has length 0.
         horizon
             The largest number of actions; None takes the network's own, which may be none at all.
 
@@ -92,7 +97,7 @@ class Network(Transitions):
         NetworkTask
             An MDP. Without a horizon it may have cycles: the exact and the reject engine serve it, xor asks for one.
         """
-        return NetworkTask(self, start, goal, horizon)
+        return NetworkTask(self, self.number(start), self.number(goal), horizon)
 
     def along(self, states: Sequence[int]) -> Trajectory:
         """The trajectory through these states; TrajectoryError where a step is not possible by exactly one action."""

@@ -122,6 +122,10 @@ class RoadNetwork(Network):
         some = ", ".join(repr(known) for known in self.names[:4])
         raise WorldError(f"{name!r:.60} is not in the network (known: {some}, ...)")
 
+    def number(self, place: Any) -> Any:
+        """The state of a link or a node by its name; numbers are states, whatever nodes are called."""
+        return place if isinstance(place, int | np.integer) else self.state(place)
+
     def trip(self, names: Iterable[Hashable]) -> Trajectory:
         """The trajectory along links or nodes, by name."""
         return self.along([self.state(name) for name in names])

@@ -25,8 +25,8 @@ def read_trips(source: str | PathLike[str] | Any, network: Network) -> list[Traj
     ----------
     source
         A .csv file with the columns start, goal and path (states joined by "_" or spaces), a .jsonl file of objects
-        with these names (path a list), or a pandas or polars frame with these columns. Others are ignored; start and
-        goal may be left out, and where they are there they have to be the ends of the path.
+        with these names (path a list), a pandas or polars frame with these columns, or a list of paths. Other columns
+        are ignored; start and goal may be left out, and where they are there they have to be the ends of the path.
     network
         States are its numbers or, for a network made from a graph, the names of links or nodes.
 
@@ -95,6 +95,10 @@ def _rows(source: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each row with the words for where it is."""
     if hasattr(source, "columns") and hasattr(source, "__getitem__"):  # a frame of pandas, polars and their kin
         yield from _records({str(name): list(source[name]) for name in source.columns}, "row")
+        return
+    if isinstance(source, list | tuple):
+        for index, path in enumerate(source):
+            yield f"row {index}", dict(path) if isinstance(path, Mapping) else {"path": path}
         return
     file = as_path(source, "read_trips(source, ...)")
     suffix = file.suffix.lower()
