@@ -334,6 +334,8 @@ def total(
         table = np.array(weights)
     except ValueError:
         raise ConstraintError("total(weights): the rows of the weights differ in length.") from None
+    if table.dtype.kind == "f" and np.all(np.abs(table) < 2.0**53) and np.all(table == np.rint(table)):
+        table = table.astype(np.int64)  # 3.0 is as whole as 3
     if table.dtype == bool or not np.issubdtype(table.dtype, np.integer) or table.ndim not in (1, 2) or not table.size:
         raise ConstraintError(
             "total(weights) takes whole numbers of shape (n_states,) or (n_states, n_actions); "

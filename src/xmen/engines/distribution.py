@@ -9,7 +9,7 @@ are drawn from d0, however many valid trajectories begin there. log Z then stand
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
@@ -313,9 +313,12 @@ def generator(seed: Seed) -> np.random.Generator:
 
 
 def as_constraint(constraint: object) -> Constraint | None:
-    """None, one constraint, or the conjunction of several."""
+    """None, one constraint, or the conjunction of several, in a list or by name."""
     if constraint is None or isinstance(constraint, Constraint):
         return constraint
+    if isinstance(constraint, Mapping):
+        named = constraint.items()
+        return conjunction([require_constraint(part, f"the rule {name!r}").named(name) for name, part in named])
     if isinstance(constraint, Iterable) and not isinstance(constraint, str):
         return conjunction([require_constraint(part, "distribution") for part in constraint])
     return require_constraint(constraint, "distribution(world, constraint, reward)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -37,7 +37,7 @@ from xmen.worlds import MDP, Network, Trajectory
 
 OF_ONE_FIT = ("weights_", "covariance_", "robust_covariance_", "log_likelihood_", "best_iteration_", "optimiser_state_")
 
-Rules = Constraint | Iterable[Constraint] | None
+Rules = Constraint | Mapping[str, Constraint] | Iterable[Constraint] | None
 
 
 class Learner(Estimator, ABC):

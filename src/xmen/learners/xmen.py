@@ -54,7 +54,7 @@ class XMEN(GradientLearner):
     world
         An MDP, a GridWorld or a Network.
     constraint
-        A constraint, a list of them (all have to hold), or None for no rule.
+        A constraint, several in a list or by name (all have to hold), or None for no rule.
     features
         Shape (n_states, n_actions, d), or a scipy.sparse matrix (n_states * n_actions, d) with row s * n_actions + a.
         None is one weight per state, whatever the action.

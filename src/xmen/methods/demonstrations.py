@@ -18,6 +18,7 @@ from xmen.rewards import Floats
 from xmen.rewards.features import Features
 from xmen.worlds import MDP, AnyTask, Trajectory, Walks, check_demos
 from xmen.worlds.demo_checks import refuse
+from xmen.worlds.demos import as_trajectories
 
 MOST_NODES = 1_000_000  # of a product that is made only to find out whether rules contradict each other
 BATCH_ENTRIES = 4_000_000  # states held in one padded table while machines run over it
@@ -152,21 +153,10 @@ def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Floats:
 
 def listed(demos: Any) -> list[Trajectory]:
     """A list of trajectories, one or more, or an error that says what was given instead."""
-    if isinstance(demos, Iterable) and not isinstance(demos, Trajectory | str | bytes):
-        listed: list[Trajectory] = list(demos)
-        if not listed:
-            raise TrajectoryError("no demonstrations: give at least one trajectory")
-        for index, entry in enumerate(listed):
-            if not isinstance(entry, Trajectory):
-                raise TrajectoryError(
-                    f"demonstration {index} must be a Trajectory, got {type(entry).__name__} {entry!r:.60}"
-                )
-        return listed
-    raise TrajectoryError(
-        "expected a list of trajectories, got one Trajectory: write [trajectory]"
-        if isinstance(demos, Trajectory)
-        else f"expected a list of trajectories, got {type(demos).__name__} {demos!r:.60}"
-    )
+    found = as_trajectories(demos)
+    if not found:
+        raise TrajectoryError("no demonstrations: give at least one trajectory")
+    return found
 
 
 def _possible(walks: Walks) -> NDArray[np.bool_]:

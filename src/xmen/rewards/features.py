@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -118,17 +119,32 @@ class StateReward(LinearReward):
         return f"StateReward({len(self.weights)} states, {self.n_actions} actions)"
 
 
+def _hint(shape: tuple[int, ...], world: Transitions) -> str:
+    """What to do with features of a likely shape."""
+    if shape == (world.n_states, world.n_actions):
+        return " These are those of one feature: write features[:, :, None]."
+    if len(shape) == 2 and shape[0] == world.n_states:
+        return f" These are those of states: write np.repeat(features[:, None, :], {world.n_actions}, axis=1)."
+    return ""
+
+
 def read_features(features: Any, world: Transitions) -> Features:
     """Features (n_states, n_actions, d), or sparse ones, checked against the world; None is one-hot states."""
     if features is None:
         return StateFeatures(world)
     if issparse(features):
         return _not_too_small(read_sparse(features, world))
+    if isinstance(features, Mapping):
+        raise RewardError(
+            "features are one array: of features by name make np.stack([...], axis=2) of their tables (n_states, "
+            "n_actions), and give the names to summary(names=[...])."
+        )
     array = real_array(features, "features")
     if array.ndim != 3 or array.shape[:2] != (world.n_states, world.n_actions) or not array.shape[2]:
         raise RewardError(
             f"features have shape {array.shape}, but the world has {world.n_states} states and {world.n_actions} "
             f"actions: give an array of shape ({world.n_states}, {world.n_actions}, d) with d of 1 or more."
+            + _hint(array.shape, world)
         )
     return _not_too_small(DenseFeatures(array))
 

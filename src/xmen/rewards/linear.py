@@ -79,6 +79,7 @@ def reward_table(reward: Reward | ArrayLike | None, world: MDP) -> Floats:
         raise RewardError(
             f"the reward has shape {table.shape}, but the world has {world.n_states} states and "
             f"{world.n_actions} actions: give an array of shape {shape}, or LinearReward(features, weights)."
+            + (f" For one per state: np.tile(reward, ({world.n_actions}, 1)).T." if table.shape == shape[:1] else "")
         )
     longest = world.n_states if world.unbounded else max(world.max_length, 1)
     largest = float(np.abs(table).max(initial=0.0)) * longest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from xmen.errors import ConstraintError, InvalidDemonstrationError, TrajectoryError
@@ -141,6 +141,8 @@ def _listed(numbers: list[int]) -> str:
 def _rules(constraint: Any) -> list[Explains]:
     if constraint is None:
         return []
+    if isinstance(constraint, Mapping):
+        constraint = [rule.named(name) if hasattr(rule, "named") else rule for name, rule in constraint.items()]
     several = isinstance(constraint, Iterable) and not isinstance(constraint, str)
     rules = list(constraint) if several else [constraint]
     for rule in rules:

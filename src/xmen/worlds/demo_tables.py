@@ -143,12 +143,21 @@ def from_episodes(episodes: Iterable[Any], names: Names) -> RecordedDemos:
             demos.append(episode)
             demos.metadata.append({})
             continue
+        if isinstance(episode, Mapping) and "states" in episode:
+            try:
+                trajectory, record = from_record(episode, names)
+            except XmenError as error:
+                raise TrajectoryError(f"demonstration {index}: {error}") from None
+            demos.append(trajectory)
+            demos.metadata.append(record)
+            continue
         states = getattr(episode, "obs", getattr(episode, "observations", None))
         actions = getattr(episode, "acts", getattr(episode, "actions", None))
         if states is None or actions is None or isinstance(states, Mapping):
             raise TrajectoryError(
-                f"demonstration {index} is a {type(episode).__name__}: expected a Trajectory, or something with obs "
-                "and acts (imitation) or observations and actions (Minari) that are states and actions of the world"
+                f"demonstration {index} is a {type(episode).__name__}: expected a Trajectory, a dict with states and "
+                "actions, or something with obs and acts (imitation) or observations and actions (Minari) that are "
+                "states and actions of the world"
             )
         try:
             trajectory = Trajectory(map(names.state, states), map(names.action, actions))

@@ -127,7 +127,8 @@ def as_trajectories(demos: Any) -> list[Trajectory]:
     for index, entry in enumerate(checked):
         if not isinstance(entry, Trajectory):
             raise TrajectoryError(
-                f"demonstration {index} must be a Trajectory, got {type(entry).__name__} {entry!r:.60}"
+                f"demonstration {index} must be a Trajectory, got {type(entry).__name__} {entry!r:.60}: write "
+                "xm.Trajectory(states, actions), or read_demos(...) for records, frames and files"
             )
     return checked
 

@@ -1,0 +1,62 @@
+"""What people try in their first hour, on a grid with chance: it works, or the message says what to write."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xmen as xm
+
+GRID = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), horizon=6, slip=0.1)
+LAVA = GRID.at((1, 1))
+RULES = {"no lava": xm.never(LAVA), "in time": xm.length() <= 7}
+DEMOS = xm.distribution(GRID, RULES, seed=0).sample(30)
+FEATURES = np.random.default_rng(0).normal(size=(9, 4, 2))
+
+
+def test_rules_may_be_given_by_name(tmp_path):
+    listed = [rule.named(name) for name, rule in RULES.items()]
+    one, other = (xm.XMEN(GRID, rules, features=FEATURES, l2=0.1).fit(DEMOS) for rules in (RULES, listed))
+    np.testing.assert_array_equal(one.weights_, other.weights_)
+    one.save(tmp_path / "model")
+    assert xm.load(tmp_path / "model").score(DEMOS) == one.score(DEMOS)
+    xm.check_demos(GRID, DEMOS, RULES)
+    assert xm.plan(GRID, RULES, validity="best").validity == xm.plan(GRID, listed, validity="best").validity
+    with pytest.raises(xm.InfeasibleError) as caught:
+        xm.distribution(GRID, {**RULES, "into the lava": xm.visit(LAVA)})
+    assert set(caught.value.conflict) == {"no lava", "into the lava"}
+    with pytest.raises(xm.ConstraintError, match="the rule 'wrong'"):
+        xm.distribution(GRID, {"wrong": LAVA})
+
+
+def test_whole_numbers_may_be_floats():
+    assert (xm.total(np.ones(9)) <= 7) == (xm.total([1] * 9) <= 7)
+    with pytest.raises(xm.ConstraintError, match="Scale fractions up"):
+        xm.total([0.5, 1.0])
+    with pytest.raises(xm.ConstraintError, match="whole numbers"):
+        xm.total([np.inf, 1.0])
+
+
+def test_records_are_demonstrations():
+    records = [{"states": tau.states, "actions": tau.actions, "who": "Ada"} for tau in DEMOS]
+    found = xm.read_demos(records)
+    assert list(found) == list(DEMOS)
+    assert found.metadata[0] == {"who": "Ada"}
+    with pytest.raises(xm.TrajectoryError, match="demonstration 1: "):
+        xm.read_demos([records[0], {"states": 3}])
+
+
+@pytest.mark.parametrize(
+    ("make", "offered"),
+    [
+        (lambda: xm.distribution(GRID, None, np.zeros(9)), "np.tile(reward, (4, 1)).T"),
+        (lambda: xm.XMEN(GRID, features=FEATURES[:, :, 0]).fit(DEMOS), "features[:, :, None]"),
+        (lambda: xm.XMEN(GRID, features=FEATURES[:, 0]).fit(DEMOS), "np.repeat(features[:, None, :], 4, axis=1)"),
+        (lambda: xm.XMEN(GRID, features={"steps": FEATURES[:, :, 0]}).fit(DEMOS), "np.stack([...], axis=2)"),
+        (lambda: xm.XMEN(GRID).fit([(DEMOS[0].states, DEMOS[0].actions)]), "xm.Trajectory(states, actions)"),
+    ],
+)
+def test_near_misses_say_what_to_write(make, offered):
+    with pytest.raises(xm.XmenError) as caught:
+        make()
+    assert offered in str(caught.value)
