@@ -16,7 +16,7 @@ help:
 	@echo "make test     ruff, mypy --strict and the tests"
 	@echo "make verify   the same tests with more cases, and the slow ones"
 	@echo "make fuzz     FUZZ=20000 damaged inputs of each of six kinds: an answer or an XmenError, within 5 s and 1 GB"
-	@echo "make browser  a Chromium for the tests of the studio's page, where the system allows; axe-core and TypeScript from npm"
+	@echo "make browser  a Chromium for the tests of the studio's page, where the system allows; axe-core, Prettier, TypeScript from npm"
 	@echo "make bench    measure speed and growth"
 	@echo "make docs     build the documentation into site/"
 	@echo "make setup    only create $(VENV)"

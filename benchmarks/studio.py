@@ -36,7 +36,7 @@ from studio.browser.tools import NO_CHROMIUM, find_chromium  # noqa: E402
 from studio.browser.window import Window  # noqa: E402
 
 TARGET = 300.0  # milliseconds from an edit to its counts, on the starter grid
-CELL = [0, 2]  # no mark lies on it, and trajectories pass it
+CELL = (0, 2)  # no mark lies on it, and trajectories pass it
 console = Console()
 
 EDIT = """async () => {
@@ -97,11 +97,9 @@ def measure(name: str, server: Server, window: Window, n_edits: int, compare: bo
     """Milliseconds: medians of the page, and of Python (`compare`) over the same edits, one after the other."""
     page = window.page
     window.choose("Walls")
-    page.locator("#map").focus()
-    while "(0, 0)" not in page.inner_text("#readout"):
-        page.keyboard.press("ArrowDown" if not page.inner_text("#readout").endswith(", 0)") else "ArrowLeft")
-    for _ in range(CELL[1]):
-        page.keyboard.press("ArrowUp")
+    for _ in range(2):  # a wall, and none again: the keyboard is then at this cell
+        window.cell(CELL).click()
+        window.settle()
     drawn, shown, python = [], [], []
     for edit in range(n_edits + 2):
         first, counted = page.evaluate(EDIT)

@@ -9,18 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from studio.browser.tools import NO_TSC, TSC
+from studio.browser.tools import NO_PRETTIER, NO_TSC, PRETTIER, TSC
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "src" / "xmen" / "studio" / "page"
 
 
+def run_by_node(script: Path, missing: str, *arguments: str) -> None:
+    if not script.exists() or not shutil.which("node"):
+        pytest.skip(missing)
+    answer = subprocess.run(["node", script, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
 def test_types_hold():
-    if not TSC.exists() or not shutil.which("node"):
-        pytest.skip(NO_TSC)
-    command = ["node", str(TSC), "--project", str(ROOT / "jsconfig.json")]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert answer.returncode == 0, answer.stdout
+    run_by_node(TSC, NO_TSC, "--project", "jsconfig.json")
+
+
+def test_modules_have_one_form():
+    run_by_node(PRETTIER, NO_PRETTIER, "--check", "src/xmen/studio/page/**/*.js")
 
 
 def test_nothing_is_inline_or_from_elsewhere():

@@ -1,7 +1,7 @@
-"""What the browser tests need beyond pip: a Chromium, axe-core and TypeScript. `make browser` runs this file.
+"""What the browser tests need beyond pip: a Chromium, axe-core, TypeScript and Prettier. `make browser` runs this file.
 
-Chromium is the system's own, found by name or by XMEN_CHROMIUM. axe-core and TypeScript come from npm into
-`.venv/node`; nothing of either is part of the package. What is missing is said, and never an error here: the tests that
+Chromium is the system's own, found by name or by XMEN_CHROMIUM. The others come from npm into `.venv/node`; nothing of
+them is part of the package. What is missing is said, and never an error here: the tests that
 need it are skipped, and their summary says so.
 """
 
@@ -17,11 +17,13 @@ NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome"
 NODE = Path(__file__).parents[3] / ".venv" / "node"
 AXE = NODE / "node_modules" / "axe-core" / "axe.min.js"
 TSC = NODE / "node_modules" / "typescript" / "bin" / "tsc"
-FROM_NPM = ("axe-core@4.14.0", "typescript@7.0.2")
+PRETTIER = NODE / "node_modules" / "prettier" / "bin" / "prettier.cjs"
+FROM_NPM = ("axe-core@4.14.0", "prettier@3.9.10", "typescript@7.0.2")
 
 NO_CHROMIUM = "no Chromium found: `make browser` installs one, or XMEN_CHROMIUM names one"
 NO_AXE = "axe-core is not here: `make browser` fetches it where npm is"
 NO_TSC = "TypeScript is not here: `make browser` fetches it where npm is"
+NO_PRETTIER = "Prettier is not here: `make browser` fetches it where npm is"
 
 MINUTES = 60.0
 
@@ -49,15 +51,15 @@ def install_chromium() -> str:
 
 
 def install_from_npm() -> str:
-    """axe-core and TypeScript into `.venv/node`; a sentence on what is there now."""
-    if AXE.exists() and TSC.exists():
-        return f"axe-core and TypeScript: {NODE}"
+    """axe-core, Prettier and TypeScript into `.venv/node`; a sentence on what is there now."""
+    if all(path.exists() for path in (AXE, PRETTIER, TSC)):
+        return f"axe-core, Prettier and TypeScript: {NODE}"
     if not shutil.which("npm"):
-        return "axe-core and TypeScript: none, and no npm here"
+        return "axe-core, Prettier and TypeScript: none, and no npm here"
     NODE.mkdir(parents=True, exist_ok=True)
     options = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--prefix", str(NODE)]
     failed = _run(["npm", "install", *options, *FROM_NPM], minutes=2)
-    return f"axe-core and TypeScript: {f'none; {failed}' if failed else NODE}"
+    return f"axe-core, Prettier and TypeScript: {f'none; {failed}' if failed else NODE}"
 
 
 def _run(command: list[str], minutes: float) -> str | None:

@@ -34,7 +34,8 @@ export async function request(method, path, body) {
         throw new ApiError("The studio does not answer.", 0);
     }
     const data = await response.json().catch(() => ({}));
-    if (!response.ok) throw new ApiError(data.error ?? `The studio answered ${response.status}.`, response.status, data);
+    if (!response.ok)
+        throw new ApiError(data.error ?? `The studio answered ${response.status}.`, response.status, data);
     return data;
 }
 

@@ -20,8 +20,22 @@ import { mountTools } from "./toolbar.js";
 
 /** Puts the page together: the document, its parts on the page, and what passes between them. */
 
-const TABS = { world: "World", rules: "Rules", demonstrations: "Demonstrations", learn: "Learn", generate: "Generate", find: "Find rules" };
-const PANELS = { world: mountWorld, rules: mountRules, demonstrations: mountDemonstrations, learn: mountLearn, generate: mountGenerate, find: mountFind };
+const TABS = {
+    world: "World",
+    rules: "Rules",
+    demonstrations: "Demonstrations",
+    learn: "Learn",
+    generate: "Generate",
+    find: "Find rules",
+};
+const PANELS = {
+    world: mountWorld,
+    rules: mountRules,
+    demonstrations: mountDemonstrations,
+    learn: mountLearn,
+    generate: mountGenerate,
+    find: mountFind,
+};
 const READ = 5000; // milliseconds that a passing message stays
 
 /** @returns {HTMLElement} */
@@ -42,7 +56,11 @@ function makeSay() {
     };
 }
 
-/** Says what is at a place: in a line under the map, and aloud while the keyboard is on the map. @param {import("./types.js").App} app */
+/**
+ * Says what is at a place: in a line under the map, and aloud while the keyboard is on the map.
+ *
+ * @param {import("./types.js").App} app
+ */
 function makeDescribe(app) {
     const [readout, spoken] = [part("readout"), part("spoken")];
     return (/** @type {number} */ state) => {
@@ -96,4 +114,4 @@ function remember(/** @type {string} */ tab) {
     window.history.replaceState(null, "", `#tab=${tab}`);
 }
 
-main().catch((error) => (part("toast").textContent = sentence(error), part("toast").classList.add("shown")));
+main().catch((error) => ((part("toast").textContent = sentence(error)), part("toast").classList.add("shown")));

@@ -8,12 +8,28 @@ import { h } from "./dom.js";
 export function mountBar(root, app, file, folder) {
     const { history, sync } = app;
     const state = h("span", { class: "state", role: "status" });
-    const undo = h("button", { type: "button", "aria-keyshortcuts": "Control+Z", onclick: () => history.undo() }, "Undo");
-    const redo = h("button", { type: "button", "aria-keyshortcuts": "Control+Shift+Z", onclick: () => history.redo() }, "Redo");
-    const save = h("button", { type: "button", class: "main", "aria-keyshortcuts": "Control+S", onclick: () => void write() }, "Save");
+    const undo = h(
+        "button",
+        { type: "button", "aria-keyshortcuts": "Control+Z", onclick: () => history.undo() },
+        "Undo",
+    );
+    const redo = h(
+        "button",
+        { type: "button", "aria-keyshortcuts": "Control+Shift+Z", onclick: () => history.redo() },
+        "Redo",
+    );
+    const save = h(
+        "button",
+        { type: "button", class: "main", "aria-keyshortcuts": "Control+S", onclick: () => void write() },
+        "Save",
+    );
     const python = h("button", { type: "button", onclick: () => void showPython(app) }, "Python");
-    root.append(h("h1", {}, "xmen studio"), h("span", { class: "file", title: folder }, file), state,
-        h("span", { class: "actions" }, undo, redo, python, save));
+    root.append(
+        h("h1", {}, "xmen studio"),
+        h("span", { class: "file", title: folder }, file),
+        state,
+        h("span", { class: "actions" }, undo, redo, python, save),
+    );
 
     history.steps.on(({ undo: last, redo: next }) => {
         undo.disabled = !last;
@@ -24,7 +40,11 @@ export function mountBar(root, app, file, folder) {
     const tell = () => {
         const { version, saved, edited } = sync.versions.get();
         const away = sync.connection.get() === "away";
-        state.textContent = away ? "The studio does not answer; your changes wait here." : !edited && saved === version ? "Saved" : "Not saved yet";
+        state.textContent = away
+            ? "The studio does not answer; your changes wait here."
+            : !edited && saved === version
+              ? "Saved"
+              : "Not saved yet";
         state.classList.toggle("error", away);
     };
     sync.versions.on(tell);
@@ -35,7 +55,11 @@ export function mountBar(root, app, file, folder) {
             app.say(`Saved: ${(await sync.save(force)).join(", ")}.`);
         } catch (error) {
             if (!(error instanceof ApiError && error.data.on_disk)) return app.say(sentence(error));
-            const replace = h("button", { type: "button", class: "main", onclick: () => void write(true) }, "Replace it");
+            const replace = h(
+                "button",
+                { type: "button", class: "main", onclick: () => void write(true) },
+                "Replace it",
+            );
             openDialog("The file has changed", [h("p", {}, `${sentence(error)}.`)], [replace]);
         }
     }
@@ -61,16 +85,27 @@ async function showPython(app) {
     } catch (error) {
         return app.say(sentence(error));
     }
-    const copy = h("button", { type: "button", class: "main", "data-stays": true, onclick: async () => {
-        try {
-            await navigator.clipboard.writeText(answer.text);
-            app.say("Copied.");
-        } catch {
-            getSelection()?.selectAllChildren(code);
-            app.say("Press Ctrl+C to copy.");
-        }
-    } }, "Copy");
+    const copy = h(
+        "button",
+        {
+            type: "button",
+            class: "main",
+            "data-stays": true,
+            onclick: async () => {
+                try {
+                    await navigator.clipboard.writeText(answer.text);
+                    app.say("Copied.");
+                } catch {
+                    getSelection()?.selectAllChildren(code);
+                    app.say("Press Ctrl+C to copy.");
+                }
+            },
+        },
+        "Copy",
+    );
     const code = h("pre", { tabindex: 0, "aria-label": "Python" }, answer.text);
-    const note = answer.saved ? "" : h("p", { class: "hint" }, "It reads the saved file: save first, so that it does what you see.");
+    const note = answer.saved
+        ? ""
+        : h("p", { class: "hint" }, "It reads the saved file: save first, so that it does what you see.");
     openDialog("The same in Python", [note, code], [copy]);
 }

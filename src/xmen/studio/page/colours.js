@@ -5,8 +5,18 @@ export const PALETTE = ["#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "
 
 /** Words that everybody sees in a colour; other marks take the next free one. @type {Record<string, string>} */
 const EXPECTED = {
-    lava: "#D55E00", fire: "#D55E00", danger: "#D55E00", water: "#56B4E9", river: "#56B4E9", ice: "#56B4E9",
-    mud: "#8C6D46", key: "#E69F00", gold: "#E69F00", grass: "#009E73", forest: "#009E73", park: "#009E73",
+    lava: "#D55E00",
+    fire: "#D55E00",
+    danger: "#D55E00",
+    water: "#56B4E9",
+    river: "#56B4E9",
+    ice: "#56B4E9",
+    mud: "#8C6D46",
+    key: "#E69F00",
+    gold: "#E69F00",
+    grass: "#009E73",
+    forest: "#009E73",
+    park: "#009E73",
 };
 
 /**
@@ -23,10 +33,13 @@ export function looks(problem) {
     const expected = new Set(Object.keys(problem.events ?? {}).map((name) => EXPECTED[name]));
     for (const [name, mark] of Object.entries(problem.events ?? {})) {
         if (!painted(mark)) continue;
-        const letters = [name.slice(0, 1), name.slice(0, 2), name.slice(0, 1) + name.slice(-1)].find((each) => !taken.has(each));
+        const letters = [name.slice(0, 1), name.slice(0, 2), name.slice(0, 1) + name.slice(-1)].find(
+            (each) => !taken.has(each),
+        );
         const chosen = problem.studio?.colours?.[name];
         const used = [...all.values()].map((look) => look.colour);
-        const free = PALETTE.find((each) => !used.includes(each) && !expected.has(each)) ?? PALETTE[all.size % PALETTE.length];
+        const free =
+            PALETTE.find((each) => !used.includes(each) && !expected.has(each)) ?? PALETTE[all.size % PALETTE.length];
         const colour = /^#[0-9a-f]{6}$/i.test(chosen ?? "") ? String(chosen) : (EXPECTED[name] ?? String(free));
         taken.add(letters);
         all.set(name, { name, colour, ink: ink(colour), letters: letters ?? name.slice(0, 2) });

@@ -10,9 +10,15 @@ import { freshId, h } from "./dom.js";
 export function openDialog(title, content, buttons) {
     const id = freshId("dialog");
     const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
-    const dialog = h("dialog", { "aria-labelledby": id, onclose: () => dialog.remove() },
-        h("h2", { id }, title), ...content, h("div", { class: "actions" }, ...buttons, close));
-    for (const button of buttons) if (button.dataset.stays === undefined) button.addEventListener("click", () => dialog.close());
+    const dialog = h(
+        "dialog",
+        { "aria-labelledby": id, onclose: () => dialog.remove() },
+        h("h2", { id }, title),
+        ...content,
+        h("div", { class: "actions" }, ...buttons, close),
+    );
+    for (const button of buttons)
+        if (button.dataset.stays === undefined) button.addEventListener("click", () => dialog.close());
     document.body.append(dialog);
     dialog.showModal();
 }

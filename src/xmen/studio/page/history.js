@@ -22,8 +22,7 @@ export function makeHistory(first) {
     let open = null; // the stroke or text that is being edited: its changes are one step
     const steps = signal({ undo: "", redo: "" });
 
-    const tell = () =>
-        steps.set({ undo: past.at(-1)?.what ?? "", redo: future.at(-1)?.what ?? "" });
+    const tell = () => steps.set({ undo: past.at(-1)?.what ?? "", redo: future.at(-1)?.what ?? "" });
 
     return {
         document,

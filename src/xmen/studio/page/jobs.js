@@ -15,6 +15,7 @@ import { signal } from "./signal.js";
  * @property {string} message  what went wrong, or that it was cancelled
  */
 
+export const CANCELLED = "Cancelled.";
 const PATIENCE = 5; // seconds that the server may take to answer with the result itself
 
 /** @type {JobState} */
@@ -43,8 +44,9 @@ export function makeJobs(sync) {
         const { running } = of(job.kind).get();
         over.add(job.job);
         if (running !== null && running !== job.job) return;
-        if (job.state === "done") change(job.kind, { running: null, result: job.result, version: job.version ?? null, message: "" });
-        else if (job.state === "cancelled") change(job.kind, { running: null, message: "Cancelled." });
+        if (job.state === "done")
+            change(job.kind, { running: null, result: job.result, version: job.version ?? null, message: "" });
+        else if (job.state === "cancelled") change(job.kind, { running: null, message: CANCELLED });
         else change(job.kind, { running: null, message: job.error?.error ?? "It failed." });
     }
 
@@ -73,7 +75,8 @@ export function makeJobs(sync) {
                 /** @type {Job} */
                 const job = await request("POST", "jobs", { kind, wait: 0, ...options });
                 if (job.state !== "running") ended(job);
-                else if (!over.has(job.job) && of(kind).get().running !== job.job) change(kind, { running: job.job, records: [] });
+                else if (!over.has(job.job) && of(kind).get().running !== job.job)
+                    change(kind, { running: job.job, records: [] });
             } catch (error) {
                 change(kind, { message: sentence(error) });
             }
@@ -100,7 +103,7 @@ export function makeJobs(sync) {
             if (!running) return;
             try {
                 await request("DELETE", `jobs/${running}`);
-                change(kind, { running: null, message: "Cancelled." });
+                change(kind, { running: null, message: CANCELLED });
             } catch (error) {
                 if (!(error instanceof ApiError && error.status === 404)) change(kind, { message: sentence(error) });
             }
@@ -112,7 +115,12 @@ export function makeJobs(sync) {
                 /** @type {Job} */
                 const whole = await request("GET", `jobs/${job}`);
                 if (whole.state === "running") change(whole.kind, { running: job, records: whole.records ?? [] });
-                else if (whole.state === "done") change(whole.kind, { result: whole.result, version: whole.version ?? null, records: whole.records ?? [] });
+                else if (whole.state === "done")
+                    change(whole.kind, {
+                        result: whole.result,
+                        version: whole.version ?? null,
+                        records: whole.records ?? [],
+                    });
             }
         },
     };

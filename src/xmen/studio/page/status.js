@@ -45,17 +45,20 @@ function headline(check, app) {
         const why = names.length ? [" These rules cannot hold together: ", ...names, "."] : [` ${check.message}`];
         return [h("strong", { class: "no" }, "Impossible."), ...why];
     }
-    const counts = trajectories?.text
-        ? ` ${capital(trajectories.text)} trajectories keep every rule${trajectories.share_text ? ` (${trajectories.share_text.replace(" ", "\u00a0")})` : ""}.`
-        : " Some trajectory keeps every rule.";
+    if (!trajectories?.text) return [h("strong", { class: "yes" }, "Possible."), " Some trajectory keeps every rule."];
+    const share = trajectories.share_text && ` (${trajectories.share_text.replace(" ", "\u00a0")})`;
+    const counts = ` ${capital(trajectories.text)} trajectories keep every rule${share}.`;
     return [h("strong", { class: "yes" }, "Possible."), counts];
 }
 
 function small(/** @type {Check} */ check) {
     const parts = [];
     if (check.product && !check.message.includes("nodes"))
-        parts.push(`Product of world and rules: ${count(check.product.nodes, "node")}, ${count(check.product.edges, "edge")}`);
-    if (check.engine) parts.push(`Engine ${check.engine}${check.message && check.feasible ? `: ${check.message}` : ""}`);
+        parts.push(
+            `Product of world and rules: ${count(check.product.nodes, "node")}, ${count(check.product.edges, "edge")}`,
+        );
+    if (check.engine)
+        parts.push(`Engine ${check.engine}${check.message && check.feasible ? `: ${check.message}` : ""}`);
     if (check.policy) parts.push(promise(check.policy));
     return parts.map((part) => part.replace(/[^.]$/, "$&.")).join(" ");
 }
@@ -63,5 +66,7 @@ function small(/** @type {Check} */ check) {
 /** @param {{sure: boolean, best: number | null}} policy */
 function promise({ sure, best }) {
     if (sure) return "A policy keeps every rule surely, whatever chance does";
-    return best === null ? "No policy keeps every rule surely" : `A policy keeps every rule with probability ${best.toPrecision(4)} at best`;
+    return best === null
+        ? "No policy keeps every rule surely"
+        : `A policy keeps every rule with probability ${best.toPrecision(4)} at best`;
 }

@@ -115,7 +115,9 @@ export function makeSync(history, first, say) {
     }
 
     /** What to do about the version that the server says it has. */
-    async function compare(/** @type {{version: number, saved_version: number | null, window: string | null}} */ there) {
+    async function compare(
+        /** @type {{version: number, saved_version: number | null, window: string | null}} */ there,
+    ) {
         connection.set("here");
         const { version } = versions.get();
         if (there.window === own) return;

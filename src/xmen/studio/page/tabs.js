@@ -15,14 +15,34 @@ export function mountTabs(root, chosen, titles) {
     const panels = {};
     const names = Object.keys(titles);
     const buttons = names.map((name) => {
-        const panel = h("section", { role: "tabpanel", id: `panel-${name}`, class: "panel", "aria-labelledby": `tab-${name}`, tabindex: 0 });
+        const panel = h("section", {
+            role: "tabpanel",
+            id: `panel-${name}`,
+            class: "panel",
+            "aria-labelledby": `tab-${name}`,
+            tabindex: 0,
+        });
         root.append(panel);
         panels[name] = panel;
-        return bar.appendChild(h("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": panel.id, onclick: () => chosen.set(name) }, String(titles[name])));
+        return bar.appendChild(
+            h(
+                "button",
+                {
+                    type: "button",
+                    role: "tab",
+                    id: `tab-${name}`,
+                    "aria-controls": panel.id,
+                    onclick: () => chosen.set(name),
+                },
+                String(titles[name]),
+            ),
+        );
     });
     bar.addEventListener("keydown", (event) => {
         const at = names.indexOf(chosen.get());
-        const next = { ArrowRight: at + 1, ArrowLeft: at - 1 + names.length, Home: 0, End: names.length - 1 }[event.key];
+        const next = { ArrowRight: at + 1, ArrowLeft: at - 1 + names.length, Home: 0, End: names.length - 1 }[
+            event.key
+        ];
         if (next === undefined) return;
         event.preventDefault();
         chosen.set(String(names[next % names.length]));

@@ -18,13 +18,23 @@ const OTHER_TOOLS = { erase: "Erase", draw: "Draw" };
 /** @param {HTMLElement} root @param {App} app @returns {() => Tool} the chosen tool */
 export function mountTools(root, app) {
     const { history, map, tool } = app;
-    const drawing = drawTool(map, (demonstration) => {
-        history.edit("draw a demonstration", (document) => addDemonstrations(document, [demonstration]));
-        app.say(`A demonstration of ${count(demonstration.actions.length, "move")}.`);
-    }, app.say);
+    const drawing = drawTool(
+        map,
+        (demonstration) => {
+            history.edit("draw a demonstration", (document) => addDemonstrations(document, [demonstration]));
+            app.say(`A demonstration of ${count(demonstration.actions.length, "move")}.`);
+        },
+        app.say,
+    );
     const fixed = history.document.get().problem.world.kind === "grid" ? GRID_TOOLS : OTHER_TOOLS;
     /** @type {Record<string, Tool>} */
-    const tools = { draw: drawing.tool, erase: eraser(app), wall: wallBrush(app), start: endTool(app, "start"), goal: endTool(app, "goal") };
+    const tools = {
+        draw: drawing.tool,
+        erase: eraser(app),
+        wall: wallBrush(app),
+        start: endTool(app, "start"),
+        goal: endTool(app, "goal"),
+    };
     /** @type {Map<string, Tool>} */
     const brushes = new Map();
 
@@ -33,7 +43,11 @@ export function mountTools(root, app) {
         radio.checked = tool.get() === value;
         return h("label", { class: "tool" }, radio, h("span", {}, ...label));
     };
-    const plain = h("span", { class: "tool-group" }, ...Object.entries(fixed).map(([value, label]) => choice(value, label)));
+    const plain = h(
+        "span",
+        { class: "tool-group" },
+        ...Object.entries(fixed).map(([value, label]) => choice(value, label)),
+    );
     const marks = h("span", { class: "tool-group marks" });
     root.append(h("fieldset", { class: "tools" }, h("legend", { class: "hidden" }, "Tool"), plain, marks));
 
@@ -43,13 +57,16 @@ export function mountTools(root, app) {
         const key = JSON.stringify(all);
         if (key === shown) return;
         shown = key;
-        marks.replaceChildren(...all.map((look) => {
-            const swatch = h("span", { class: "swatch", "aria-hidden": "true" }, look.letters);
-            swatch.style.background = look.colour;
-            swatch.style.color = look.ink;
-            return choice(`mark ${look.name}`, swatch, look.name);
-        }));
-        if (tool.get().startsWith("mark ") && !all.some((look) => tool.get() === `mark ${look.name}`)) tool.set("erase");
+        marks.replaceChildren(
+            ...all.map((look) => {
+                const swatch = h("span", { class: "swatch", "aria-hidden": "true" }, look.letters);
+                swatch.style.background = look.colour;
+                swatch.style.color = look.ink;
+                return choice(`mark ${look.name}`, swatch, look.name);
+            }),
+        );
+        if (tool.get().startsWith("mark ") && !all.some((look) => tool.get() === `mark ${look.name}`))
+            tool.set("erase");
     });
     tool.on((chosen) => {
         drawing.drawing.set(null);

@@ -10,7 +10,9 @@ export function thousands(/** @type {number} */ n) {
 
 /** What is wrong with a trajectory, in one sentence. */
 export function why(/** @type {import("./types.js").Broken[]} */ broken) {
-    const rules = broken.filter(({ rule }) => rule !== null).map(({ rule, position }) => `“${rule}” at position ${position}`);
+    const rules = broken
+        .filter(({ rule }) => rule !== null)
+        .map(({ rule, position }) => `“${rule}” at position ${position}`);
     const world = broken.filter(({ rule }) => rule === null).map(({ message }) => message);
     return [...world, ...(rules.length ? [`breaks ${rules.join(" and ")}`] : [])].join("; ");
 }

@@ -28,14 +28,19 @@ export function drawCurves(svg, series) {
         s("text", { class: "tick end", x: WIDTH - RIGHT, y: HEIGHT - 8 }, `${x1} iterations`),
     ];
     let lowest = -Infinity; // of the labels: each below the one before
-    const ordered = series.map((each, index) => ({ ...each, index, last: each.values.at(-1) }))
-        .filter((each) => each.last).sort((a, b) => y(a.last?.y ?? 0) - y(b.last?.y ?? 0));
+    const ordered = series
+        .map((each, index) => ({ ...each, index, last: each.values.at(-1) }))
+        .filter((each) => each.last)
+        .sort((a, b) => y(a.last?.y ?? 0) - y(b.last?.y ?? 0));
     for (const { label, values, index, last } of ordered) {
         if (!last) continue;
         const at = Math.max(y(last.y) + 5, lowest + 16);
         lowest = at;
         parts.push(
-            s("path", { class: `curve tone-${index}`, d: path(values.map((each) => ({ x: x(each.x), y: y(each.y) }))) }),
+            s("path", {
+                class: `curve tone-${index}`,
+                d: path(values.map((each) => ({ x: x(each.x), y: y(each.y) }))),
+            }),
             s("circle", { class: `dot tone-${index}`, cx: x(last.x), cy: y(last.y), r: 4 }),
             s("text", { class: `tick label tone-${index}`, x: WIDTH - RIGHT + 10, y: at }, label),
         );

@@ -9,7 +9,9 @@ export const addDemonstrations = (document, more) =>
 
 /** @param {Document} document @param {Set<number>} which @returns {Document} */
 export const removeDemonstrations = (document, which) =>
-    which.size ? { ...document, demonstrations: document.demonstrations.filter((_, index) => !which.has(index)) } : document;
+    which.size
+        ? { ...document, demonstrations: document.demonstrations.filter((_, index) => !which.has(index)) }
+        : document;
 
 /** @param {Document} document @param {Set<number>} which @param {number} weight @returns {Document} */
 export const weighDemonstrations = (document, which, weight) => ({

@@ -41,9 +41,12 @@ export function setEnd(document, end, cell, further) {
 export function resize(/** @type {Document} */ document, /** @type {number} */ width, /** @type {number} */ height) {
     const { world, events = {} } = document.problem;
     const inside = (/** @type {Cell} */ [x, y]) => x < width && y < height;
-    const moved = (/** @type {Cell} */ [x, y]) => /** @type {Cell} */ ([Math.min(x, width - 1), Math.min(y, height - 1)]);
+    const moved = (/** @type {Cell} */ [x, y]) =>
+        /** @type {Cell} */ ([Math.min(x, width - 1), Math.min(y, height - 1)]);
     const ends = (/** @type {Cell | Cell[] | null | undefined} */ value) => {
-        const cells = cellList(value).map(moved).filter((cell, index, all) => all.findIndex((other) => same(other, cell)) === index);
+        const cells = cellList(value)
+            .map(moved)
+            .filter((cell, index, all) => all.findIndex((other) => same(other, cell)) === index);
         return cells.length > 1 ? cells : (cells[0] ?? null);
     };
     const [start, goal] = [ends(world.start) ?? /** @type {Cell} */ ([0, 0]), ends(world.goal)];

@@ -26,7 +26,10 @@ export function setMark(document, name, state, on) {
 
 /** @param {Document} document @param {StateName} state @returns {Document} */
 export function clearMarks(document, state) {
-    return Object.keys(document.problem.events ?? {}).reduce((next, name) => setMark(next, name, state, false), document);
+    return Object.keys(document.problem.events ?? {}).reduce(
+        (next, name) => setMark(next, name, state, false),
+        document,
+    );
 }
 
 /** @param {Document} document @param {string} name @param {Mark} mark @returns {Document} */
@@ -62,7 +65,9 @@ export function renameMark(document, old, name) {
     const next = withProblem(document, {
         events: renamed,
         constraints: constraints.map((rule) => ({ ...rule, rule: rule.rule.replace(word, name) })),
-        ...(reward?.features && { reward: { ...reward, features: reward.features.map((each) => (each === old ? name : each)) } }),
+        ...(reward?.features && {
+            reward: { ...reward, features: reward.features.map((each) => (each === old ? name : each)) },
+        }),
     });
     const { [old]: colour, ...others } = studio?.colours ?? {};
     return colour ? withStudio(next, { colours: { ...others, [name]: colour } }) : next;

@@ -15,10 +15,12 @@ export const withProblem = (document, part) => ({ ...document, problem: { ...doc
 export const withWorld = (document, part) => withProblem(document, { world: { ...document.problem.world, ...part } });
 
 /** @param {Document} document @param {Record<string, unknown>} part @returns {Document} */
-export const withSettings = (document, part) => withProblem(document, { settings: { ...document.problem.settings, ...part } });
+export const withSettings = (document, part) =>
+    withProblem(document, { settings: { ...document.problem.settings, ...part } });
 
 /** @param {Document} document @param {Partial<import("../types.js").StudioSettings>} part @returns {Document} */
-export const withStudio = (document, part) => withProblem(document, { studio: { ...document.problem.studio, ...part } });
+export const withStudio = (document, part) =>
+    withProblem(document, { studio: { ...document.problem.studio, ...part } });
 
 /** Weights belong to the features they were learned for: they go when the features do. */
 export function withFeatures(/** @type {Document} */ document, /** @type {string[]} */ features) {
@@ -28,4 +30,5 @@ export function withFeatures(/** @type {Document} */ document, /** @type {string
 
 /** Two states of a document are the same where they are written the same. */
 export const same = (/** @type {StateName} */ a, /** @type {StateName} */ b) => String(a) === String(b);
-export const has = (/** @type {readonly StateName[]} */ all, /** @type {StateName} */ one) => all.some((other) => same(other, one));
+export const has = (/** @type {readonly StateName[]} */ all, /** @type {StateName} */ one) =>
+    all.some((other) => same(other, one));

@@ -8,7 +8,9 @@ import { withProblem } from "./problem.js";
 /** @param {Document} document @param {string} rule @param {string} [name] @returns {Document} */
 export function addRule(document, rule, name) {
     const rules = document.problem.constraints ?? [];
-    return withProblem(document, { constraints: [...rules, { name: freeName(rules, name ?? (rule || "a rule")), rule }] });
+    return withProblem(document, {
+        constraints: [...rules, { name: freeName(rules, name ?? (rule || "a rule")), rule }],
+    });
 }
 
 /** @param {Document} document @param {number} index @param {Partial<Rule>} part @returns {Document} */

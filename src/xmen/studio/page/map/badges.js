@@ -19,14 +19,20 @@ export function badges(/** @type {Look[]} */ marks, /** @type {number} */ x, /**
 
 /** Where a trajectory begins. */
 export function startSign(/** @type {{x: number, y: number}} */ { x, y }, /** @type {number} */ size) {
-    return s("g", { class: "start", transform: `translate(${x} ${y}) scale(${size})` },
+    return s(
+        "g",
+        { class: "start", transform: `translate(${x} ${y}) scale(${size})` },
         s("circle", { r: 0.52 }),
-        s("path", { d: "M -0.18 -0.28 L 0.3 0 L -0.18 0.28 Z" }));
+        s("path", { d: "M -0.18 -0.28 L 0.3 0 L -0.18 0.28 Z" }),
+    );
 }
 
 /** Where it ends: a flag. */
 export function goalSign(/** @type {{x: number, y: number}} */ { x, y }, /** @type {number} */ size) {
-    return s("g", { class: "goal", transform: `translate(${x} ${y}) scale(${size})` },
+    return s(
+        "g",
+        { class: "goal", transform: `translate(${x} ${y}) scale(${size})` },
         s("circle", { r: 0.52 }),
-        s("path", { d: "M -0.16 0.34 L -0.16 -0.34 L 0.32 -0.14 L -0.16 0.06" }));
+        s("path", { d: "M -0.16 0.34 L -0.16 -0.34 L 0.32 -0.14 L -0.16 0.06" }),
+    );
 }

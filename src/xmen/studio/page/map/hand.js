@@ -105,7 +105,11 @@ export function useHand(map, tool, describe) {
 }
 
 /** The states on the straight line that a fast pointer jumped over. @returns {number[]} */
-function between(/** @type {import("../world/place.js").Place} */ place, /** @type {number} */ from, /** @type {number} */ to) {
+function between(
+    /** @type {import("../world/place.js").Place} */ place,
+    /** @type {number} */ from,
+    /** @type {number} */ to,
+) {
     const [a, b] = [place.point(place.name(from)), place.point(place.name(to))];
     const pieces = Math.max(1, Math.ceil(Math.hypot(b.x - a.x, b.y - a.y) / place.reach));
     /** @type {number[]} */

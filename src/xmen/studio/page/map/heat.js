@@ -20,9 +20,17 @@ export function drawHeat(layer, place, heat) {
         if (!place.open(state) || !value) continue;
         const { x, y } = place.point(place.name(state));
         const look = { class: value > 0 ? "plus" : "minus", "fill-opacity": (Math.abs(value) / most).toFixed(3) };
-        spots.push(place.kind === "grid"
-            ? s("rect", { ...look, x: x - place.reach, y: y - place.reach, width: 2 * place.reach, height: 2 * place.reach })
-            : s("circle", { ...look, cx: x, cy: y, r: place.reach }));
+        spots.push(
+            place.kind === "grid"
+                ? s("rect", {
+                      ...look,
+                      x: x - place.reach,
+                      y: y - place.reach,
+                      width: 2 * place.reach,
+                      height: 2 * place.reach,
+                  })
+                : s("circle", { ...look, cx: x, cy: y, r: place.reach }),
+        );
     }
     layer.replaceChildren(...spots);
 }

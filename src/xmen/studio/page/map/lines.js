@@ -11,7 +11,7 @@ import { s } from "../dom.js";
  */
 
 const MOST = 400; // thin ones that are drawn
-const [ASIDE, ABOVE] = [0.754878, 0.569840]; // powers of the plastic number: multiples of both spread evenly over a square
+const [ASIDE, ABOVE] = [0.754878, 0.56984]; // powers of the plastic number: multiples of both spread evenly over a square
 
 export function makeLines() {
     const thin = s("g", { class: "lines" });
@@ -21,8 +21,13 @@ export function makeLines() {
         front,
         /** @param {Place} place @param {Line[]} lines */
         many(place, lines) {
-            thin.replaceChildren(...lines.slice(0, MOST).map((line, index) =>
-                s("path", { class: `line ${line.tone}`, d: path(points(place, line.states, index)) })));
+            thin.replaceChildren(
+                ...lines
+                    .slice(0, MOST)
+                    .map((line, index) =>
+                        s("path", { class: `line ${line.tone}`, d: path(points(place, line.states, index)) }),
+                    ),
+            );
             thin.classList.toggle("crowd", lines.length > 60);
         },
         /** @param {Place} place @param {Front | null} one */
@@ -68,11 +73,18 @@ export function path(/** @type {Point[]} */ along) {
 function arrow(/** @type {Point | undefined} */ from, /** @type {Point} */ to, /** @type {number} */ size) {
     const angle = from ? (Math.atan2(to.y - from.y, to.x - from.x) * 180) / Math.PI : 0;
     const shape = from ? "M 0.9 0 L -0.7 0.85 L -0.3 0 L -0.7 -0.85 Z" : "M 0.8 0 A 0.8 0.8 0 1 1 0.8 -0.01 Z";
-    return s("path", { class: "tip", d: shape, transform: `translate(${to.x} ${to.y}) rotate(${angle}) scale(${size})` });
+    return s("path", {
+        class: "tip",
+        d: shape,
+        transform: `translate(${to.x} ${to.y}) rotate(${angle}) scale(${size})`,
+    });
 }
 
 function cross(/** @type {Point} */ { x, y }, /** @type {number} */ size, /** @type {number} */ position) {
-    return s("g", { class: "broken", "data-position": position, transform: `translate(${x} ${y}) scale(${size})` },
+    return s(
+        "g",
+        { class: "broken", "data-position": position, transform: `translate(${x} ${y}) scale(${size})` },
         s("circle", { r: 1 }),
-        s("path", { d: "M -0.42 -0.42 L 0.42 0.42 M -0.42 0.42 L 0.42 -0.42" }));
+        s("path", { d: "M -0.42 -0.42 L 0.42 0.42 M -0.42 0.42 L 0.42 -0.42" }),
+    );
 }

@@ -25,19 +25,32 @@ export function makeNodes() {
         /** @param {Place} place @param {Problem} problem @param {Layout} layout */
         update(place, problem, layout) {
             const point = (/** @type {number} */ state) => place.point(place.name(state));
-            edges.replaceChildren(...lines(layout).map(([from, to]) => {
-                const [a, b] = [point(from), point(to)];
-                return s("line", { x1: a.x, y1: a.y, x2: b.x, y2: b.y });
-            }));
+            edges.replaceChildren(
+                ...lines(layout).map(([from, to]) => {
+                    const [a, b] = [point(from), point(to)];
+                    return s("line", { x1: a.x, y1: a.y, x2: b.x, y2: b.y });
+                }),
+            );
             const here = marksByState(place, problem, looks(problem));
-            nodes.replaceChildren(...layout.states.map((state, index) => {
-                const { x, y } = point(index);
-                const on = here.get(index) ?? [];
-                return s("g", {},
-                    s("circle", { class: on[0] ? "node marked" : "node", cx: x, cy: y, r: RADIUS, fill: on[0]?.colour }),
-                    badges(on, x - 15 * (on.length - 1), y - RADIUS - 16),
-                    s("text", { class: "name", x, y: y + RADIUS + 26 }, state.name));
-            }));
+            nodes.replaceChildren(
+                ...layout.states.map((state, index) => {
+                    const { x, y } = point(index);
+                    const on = here.get(index) ?? [];
+                    return s(
+                        "g",
+                        {},
+                        s("circle", {
+                            class: on[0] ? "node marked" : "node",
+                            cx: x,
+                            cy: y,
+                            r: RADIUS,
+                            fill: on[0]?.colour,
+                        }),
+                        badges(on, x - 15 * (on.length - 1), y - RADIUS - 16),
+                        s("text", { class: "name", x, y: y + RADIUS + 26 }, state.name),
+                    );
+                }),
+            );
             ends.replaceChildren(
                 ...place.starts.map((state) => startSign(point(state), 34)),
                 ...[...place.goals].filter((state) => state >= 0).map((state) => goalSign(point(state), 34)),

@@ -53,7 +53,7 @@ export function makeTiles() {
             const here = marksByState(place, problem, all);
             tiles.forEach((tile, state) => {
                 const on = here.get(state) ?? [];
-                const shown = `${place.open(state)} ${fine} ${on.map((look) => look.name + look.colour + look.letters).join(" ")}`;
+                const shown = JSON.stringify([place.open(state), fine, on]);
                 if (shown === tile.shown) return;
                 tile.shown = shown;
                 tile.rect.setAttribute("class", place.open(state) ? "cell" : "cell wall");
@@ -64,7 +64,9 @@ export function makeTiles() {
             const sign = (/** @type {number} */ state) => place.point(place.name(state));
             ends.replaceChildren(
                 ...place.starts.map((state) => startSign(sign(state), CELL * 0.44 * place.scale)),
-                ...[...place.goals].filter((state) => state >= 0).map((state) => goalSign(sign(state), CELL * 0.44 * place.scale)),
+                ...[...place.goals]
+                    .filter((state) => state >= 0)
+                    .map((state) => goalSign(sign(state), CELL * 0.44 * place.scale)),
             );
         },
         clear() {
@@ -94,7 +96,8 @@ function tint(/** @type {SVGRectElement} */ rect, /** @type {Look[]} */ on, /** 
     const wide = CELL / on.length;
     const group = s("g", { class: fine ? "tint" : "tint strong" });
     on.forEach((look, index) =>
-        group.append(s("rect", { x: x + index * wide, y, width: wide, height: CELL, fill: look.colour })));
+        group.append(s("rect", { x: x + index * wide, y, width: wide, height: CELL, fill: look.colour })),
+    );
     if (fine) group.append(badges(on.slice(0, 3), x + 18, y + 18));
     return group;
 }
@@ -107,6 +110,8 @@ function numbers(/** @type {number} */ columns, /** @type {number} */ lines, /**
     for (let x = 0; x < columns; x += every)
         texts.push(s("text", { x: (x + 0.5) * CELL, y: height + size * 1.15, "font-size": size }, String(x)));
     for (let y = 0; y < lines; y += every)
-        texts.push(s("text", { x: -size * 0.75, y: height - (y + 0.5) * CELL + size * 0.35, "font-size": size }, String(y)));
+        texts.push(
+            s("text", { x: -size * 0.75, y: height - (y + 0.5) * CELL + size * 0.35, "font-size": size }, String(y)),
+        );
     return texts;
 }

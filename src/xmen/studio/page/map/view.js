@@ -32,7 +32,11 @@ export function placeOf(/** @type {Document} */ { problem }, /** @type {Layout |
  */
 export function makeMap(svg, document, layout) {
     const [tiles, nodes, lines] = [makeTiles(), makeNodes(), makeLines()];
-    const [heatLayer, moving, ring] = [s("g", { class: "heat" }), s("g", { class: "moving" }), s("rect", { class: "cursor" })];
+    const [heatLayer, moving, ring] = [
+        s("g", { class: "heat" }),
+        s("g", { class: "moving" }),
+        s("rect", { class: "cursor" }),
+    ];
     svg.append(tiles.ground, tiles.ticks, nodes.edges, heatLayer, tiles.marks, lines.thin, nodes.nodes);
     svg.append(tiles.ends, nodes.ends, lines.front, moving, ring);
 
@@ -47,7 +51,12 @@ export function makeMap(svg, document, layout) {
         const { problem } = document.get();
         const here = place.get();
         const around = here.kind === "grid" ? edges(here) : { left: 0, right: 0, top: 0, bottom: 0 };
-        const box = [-around.left, -around.top, here.width + around.left + around.right, here.height + around.top + around.bottom].join(" ");
+        const box = [
+            -around.left,
+            -around.top,
+            here.width + around.left + around.right,
+            here.height + around.top + around.bottom,
+        ].join(" ");
         if (box !== frame) svg.setAttribute("viewBox", (frame = box));
         svg.style.setProperty("--scale", String(here.scale));
         const plan = layout.get();
@@ -65,7 +74,12 @@ export function makeMap(svg, document, layout) {
     const redrawCursor = oncePerFrame(() => {
         const here = place.get();
         const { x, y } = here.point(here.name(Math.min(cursor.get(), here.count - 1)));
-        for (const [name, value] of Object.entries({ x: x - here.reach, y: y - here.reach, width: 2 * here.reach, height: 2 * here.reach }))
+        for (const [name, value] of Object.entries({
+            x: x - here.reach,
+            y: y - here.reach,
+            width: 2 * here.reach,
+            height: 2 * here.reach,
+        }))
             ring.setAttribute(name, String(value));
     });
 
@@ -110,7 +124,12 @@ export function makeMap(svg, document, layout) {
 /** Free space around a grid; larger grids are drawn smaller, and their numbers larger. */
 function edges(/** @type {Place} */ place) {
     const { left, right, top, bottom } = GRID_EDGE;
-    return { left: left * place.scale, right: right * place.scale, top: top * place.scale, bottom: bottom * place.scale };
+    return {
+        left: left * place.scale,
+        right: right * place.scale,
+        top: top * place.scale,
+        bottom: bottom * place.scale,
+    };
 }
 
 /** @typedef {ReturnType<typeof makeMap>} MapView */

@@ -1,5 +1,6 @@
 import { field, h } from "../dom.js";
 import { mountEpisode } from "./episode.js";
+import { progressLine } from "./progress.js";
 
 /**
  * Worlds with chance: what policies can promise, and an episode to be stepped through.
@@ -13,15 +14,33 @@ export function mountChance(root, app, source, further) {
     const { jobs, sync } = app;
     const job = jobs.of("policy");
     const p = h("input", { type: "number", min: 0, max: 1, step: "any", value: 0.9 });
-    const start = h("button", { type: "button", onclick: () => {
-        if (p.reportValidity()) void jobs.start("policy", { from: from(), p: Number(p.value), also: further() });
-    } }, "What can be promised?");
-    const progress = h("p", { class: "hint", role: "status" });
+    const start = h(
+        "button",
+        {
+            type: "button",
+            onclick: () => {
+                if (p.reportValidity())
+                    void jobs.start("policy", { from: from(), p: Number(p.value), also: further() });
+            },
+        },
+        "What can be promised?",
+    );
+    const progress = progressLine(job, () => "Planning …");
     const table = h("table", { class: "found" });
     const episode = h("div", { class: "episode" });
-    root.append(h("h3", {}, "Chance"),
-        h("p", { class: "hint" }, "Moves may go astray. A policy acts on what it sees, and keeps the rules surely, as likely as can be, or with probability p."),
-        h("div", { class: "fields" }, field("p", p), start), progress, table, episode);
+    root.append(
+        h("h3", {}, "Chance"),
+        h(
+            "p",
+            { class: "hint" },
+            "Moves may go astray. A policy acts on what it sees: it keeps the rules surely, as likely as can be, or with " +
+                "probability p.",
+        ),
+        h("div", { class: "fields" }, field("p", p), start),
+        progress,
+        table,
+        episode,
+    );
     const from = () => (source.value === "model" ? "model" : "uniform");
     mountEpisode(episode, app, from, further, () => Number(p.value));
 
@@ -31,19 +50,34 @@ export function mountChance(root, app, source, further) {
         root.hidden = !uncertain && place.starts.length < 2;
     });
     jobs.busy.on((kind) => (start.disabled = kind !== null));
-    job.on(({ running, message, result }) => {
-        progress.textContent = running ? "Planning …" : message;
-        progress.classList.toggle("error", !running && message !== "");
+    job.on(({ result }) => {
         table.hidden = !result;
-        if (result) table.replaceChildren(
-            h("thead", {}, h("tr", {}, ...["Promise", "Keeps the rules", "Expected reward"].map((text) => h("th", { scope: "col" }, text)))),
-            h("tbody", {}, ...result.policies.map(policyRow)));
+        if (result)
+            table.replaceChildren(
+                h(
+                    "thead",
+                    {},
+                    h(
+                        "tr",
+                        {},
+                        ...["Promise", "Keeps the rules", "Expected reward"].map((text) =>
+                            h("th", { scope: "col" }, text),
+                        ),
+                    ),
+                ),
+                h("tbody", {}, ...result.policies.map(policyRow)),
+            );
     });
 }
 
 function policyRow(/** @type {Policy} */ { promise, validity, reward, message }) {
     const name = h("th", { scope: "row" }, typeof promise === "number" ? `p = ${promise}` : promise);
     if (validity === null) return h("tr", {}, name, h("td", { colspan: 2 }, message ?? "cannot be promised"));
-    return h("tr", {}, name, h("td", { class: "number" }, `${(100 * validity).toFixed(2)} %`),
-        h("td", { class: "number" }, reward === undefined || reward === null ? "" : reward.toFixed(3)));
+    return h(
+        "tr",
+        {},
+        name,
+        h("td", { class: "number" }, `${(100 * validity).toFixed(2)} %`),
+        h("td", { class: "number" }, reward === undefined || reward === null ? "" : reward.toFixed(3)),
+    );
 }

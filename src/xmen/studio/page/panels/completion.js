@@ -14,8 +14,19 @@ const MOST = 8;
  * @returns {HTMLElement} the list, to be placed under the input
  */
 export function complete(input, offers) {
-    const list = h("ul", { class: "offers", role: "listbox", id: freshId("offers"), "aria-label": "Names", hidden: true });
-    for (const [name, value] of Object.entries({ role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": list.id }))
+    const list = h("ul", {
+        class: "offers",
+        role: "listbox",
+        id: freshId("offers"),
+        "aria-label": "Names",
+        hidden: true,
+    });
+    for (const [name, value] of Object.entries({
+        role: "combobox",
+        "aria-autocomplete": "list",
+        "aria-expanded": "false",
+        "aria-controls": list.id,
+    }))
         input.setAttribute(name, value);
     /** @type {Offer[]} */
     let open = [];
@@ -40,11 +51,21 @@ export function complete(input, offers) {
 
     function choose(/** @type {number} */ index) {
         at = (index + open.length) % open.length;
-        list.replaceChildren(...open.map((offer, each) =>
-            h("li", {
-                role: "option", id: `${list.id}-${each}`, "aria-selected": each === at ? "true" : "false",
-                onpointerdown: (/** @type {Event} */ event) => (event.preventDefault(), take(each)),
-            }, h("code", {}, offer.name), h("span", {}, offer.sentence))));
+        list.replaceChildren(
+            ...open.map((offer, each) =>
+                h(
+                    "li",
+                    {
+                        role: "option",
+                        id: `${list.id}-${each}`,
+                        "aria-selected": each === at ? "true" : "false",
+                        onpointerdown: (/** @type {Event} */ event) => (event.preventDefault(), take(each)),
+                    },
+                    h("code", {}, offer.name),
+                    h("span", {}, offer.sentence),
+                ),
+            ),
+        );
         list.hidden = false;
         input.setAttribute("aria-expanded", "true");
         input.setAttribute("aria-activedescendant", `${list.id}-${at}`);
@@ -86,7 +107,12 @@ export function namesOfRules(/** @type {import("../types.js").App} */ app) {
         ...app.vocabulary.primitives.map(({ name, usage = name, sentence }) => {
             const call = usage.includes("(");
             const empty = usage.includes("()");
-            return { name, sentence: `${usage}: ${sentence}`, insert: call ? `${name}()` : name, caret: call && !empty ? 1 : 0 };
+            return {
+                name,
+                sentence: `${usage}: ${sentence}`,
+                insert: call ? `${name}()` : name,
+                caret: call && !empty ? 1 : 0,
+            };
         }),
     ];
 }

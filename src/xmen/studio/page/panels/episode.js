@@ -1,5 +1,5 @@
 import { field, h } from "../dom.js";
-import { count } from "../words.js";
+import { count, why } from "../words.js";
 
 /**
  * An episode step by step: the policy offers moves with their probabilities, and the user plays chance.
@@ -8,20 +8,35 @@ import { count } from "../words.js";
  * @typedef {import("../types.js").StateName} StateName
  * @typedef {{state: StateName, probability: number}} Outcome
  * @typedef {{action: string | number, probability: number, outcomes: Outcome[]}} Choice
- * @typedef {{ended: boolean, kept: boolean | null, broken: import("../types.js").Broken[], chance: number, choices: Choice[], starts?: Outcome[]}} Answer
+ * @typedef {import("../types.js").Broken} Broken
+ * @typedef {{ended: boolean, kept: boolean | null, broken: Broken[], chance: number, choices: Choice[],
+ *            starts?: Outcome[]}} Answer
  */
 
-/** @param {HTMLElement} root @param {App} app @param {() => string} from @param {() => string[]} further @param {() => number} p */
+/**
+ * @param {HTMLElement} root
+ * @param {App} app
+ * @param {() => string} from  model or uniform
+ * @param {() => string[]} further
+ * @param {() => number} p
+ */
 export function mountEpisode(root, app, from, further, p) {
     const { jobs, map, history } = app;
     const promise = h("select", {}, ...["sure", "best", "p"].map((value) => h("option", { value }, value)));
     promise.value = "best";
     const start = h("button", { type: "button", onclick: () => begin() }, "Begin an episode");
-    const back = h("button", { type: "button", onclick: () => {
-        states.pop();
-        actions.pop();
-        void ask();
-    } }, "Step back");
+    const back = h(
+        "button",
+        {
+            type: "button",
+            onclick: () => {
+                states.pop();
+                actions.pop();
+                void ask();
+            },
+        },
+        "Step back",
+    );
     const says = h("p", { class: "hint", role: "status" });
     const choices = h("ul", { class: "plain choices" });
     root.append(h("div", { class: "fields" }, field("Episode with", promise), start, back), says, choices);
@@ -70,23 +85,44 @@ export function mountEpisode(root, app, from, further, p) {
     function draw(/** @type {Answer} */ answer) {
         back.hidden = states.length < 2;
         if (states.length) map.front.set({ states, broken: answer.broken });
-        says.textContent = answer.ended
-            ? answer.kept ? "Arrived, and every rule was kept." : `Over: ${answer.broken.map((each) => `“${each.rule ?? each.message}” was broken`).join(", ") || "it did not arrive in time"}.`
-            : states.length ? `After ${count(actions.length, "move")}; from here on all rules are kept with probability ${answer.chance.toPrecision(4)}.` : "Where does it begin?";
+        says.textContent = states.length ? told(answer, actions.length) : "Where does it begin?";
         const place = map.place.get();
         const label = (/** @type {StateName} */ state) => place.label(place.index(state));
         const button = (/** @type {Outcome} */ outcome, /** @type {string | number | null} */ action) =>
-            h("button", { type: "button", onclick: () => {
-                states = [...states, outcome.state];
-                if (action !== null) actions = [...actions, action];
-                void ask().then(() => choices.querySelector("button")?.focus());
-            } }, `${label(outcome.state)} · ${percent(outcome.probability)}`);
+            h(
+                "button",
+                {
+                    type: "button",
+                    onclick: () => {
+                        states = [...states, outcome.state];
+                        if (action !== null) actions = [...actions, action];
+                        void ask().then(() => choices.querySelector("button")?.focus());
+                    },
+                },
+                `${label(outcome.state)} · ${percent(outcome.probability)}`,
+            );
         choices.replaceChildren(
             ...(states.length ? [] : (answer.starts ?? []).map((outcome) => h("li", {}, button(outcome, null)))),
-            ...answer.choices.map((choice) => h("li", {},
-                h("span", { class: "choice" }, `${choice.action} · ${percent(choice.probability)}`),
-                h("span", { class: "outcomes" }, ...choice.outcomes.map((outcome) => button(outcome, choice.action))))));
+            ...answer.choices.map((choice) =>
+                h(
+                    "li",
+                    {},
+                    h("span", { class: "choice" }, `${choice.action} · ${percent(choice.probability)}`),
+                    h(
+                        "span",
+                        { class: "outcomes" },
+                        ...choice.outcomes.map((outcome) => button(outcome, choice.action)),
+                    ),
+                ),
+            ),
+        );
     }
+}
+
+function told(/** @type {Answer} */ { ended, kept, broken, chance }, /** @type {number} */ moves) {
+    const so = `all rules are kept with probability ${chance.toPrecision(4)}`;
+    if (!ended) return `After ${count(moves, "move")}; from here on ${so}.`;
+    return kept ? "Arrived, and every rule was kept." : `Over: it ${why(broken) || "did not arrive in time"}.`;
 }
 
 const percent = (/** @type {number} */ share) => `${(100 * share).toFixed(share > 0.0995 ? 0 : 1)} %`;

@@ -1,5 +1,6 @@
 import { field, h } from "../dom.js";
 import { addRule } from "../edits/rules.js";
+import { progressLine } from "./progress.js";
 
 /**
  * Rules that the demonstrations keep, with what each explains; one click takes one over.
@@ -14,25 +15,44 @@ export function mountFind(root, app) {
     const job = jobs.of("find");
     const most = h("input", { type: "number", min: 1, max: 50, value: 8 });
     const level = h("input", { type: "number", min: 0, max: 1, step: "any", value: 0.01 });
-    const start = h("button", { type: "button", class: "main", onclick: () =>
-        most.reportValidity() && level.reportValidity() && jobs.start("find", { max_rules: Number(most.value), level: Number(level.value) }) }, "Find rules");
+    const start = h(
+        "button",
+        {
+            type: "button",
+            class: "main",
+            onclick: () =>
+                most.reportValidity() &&
+                level.reportValidity() &&
+                jobs.start("find", { max_rules: Number(most.value), level: Number(level.value) }),
+        },
+        "Find rules",
+    );
     const stop = h("button", { type: "button", onclick: () => jobs.cancel("find") }, "Cancel");
-    const progress = h("p", { class: "hint", role: "status" });
+    const progress = progressLine(job, () => "Looking for rules …");
     const result = h("div", { class: "result" });
     root.append(
-        h("p", { class: "hint" }, "Which rules over the marks do the demonstrations keep, beyond the rules there are? The gain is what a rule explains, in nats per demonstration."),
-        h("div", { class: "fields" }, field("At most", most), field("Level", level, "The chance of a coincidence that is accepted")),
-        h("div", { class: "actions" }, start, stop), progress, result);
+        h(
+            "p",
+            { class: "hint" },
+            "Which rules over the marks do the demonstrations keep, beyond the rules there are? The gain is what a rule " +
+                "explains, in nats per demonstration.",
+        ),
+        h(
+            "div",
+            { class: "fields" },
+            field("At most", most),
+            field("Level", level, "The chance of a coincidence that is accepted"),
+        ),
+        h("div", { class: "actions" }, start, stop),
+        progress,
+        result,
+    );
 
     jobs.busy.on((kind) => {
         start.disabled = kind !== null;
         stop.disabled = kind !== "find";
     });
-    job.on(({ running, message, result: found }) => {
-        progress.textContent = running ? "Looking for rules …" : message;
-        progress.classList.toggle("error", !running && message !== "" && message !== "Cancelled.");
-        draw(found);
-    });
+    job.on(({ result: found }) => draw(found));
     history.document.on((next, old) => next.problem.constraints !== old.problem.constraints && draw(job.get().result));
 
     function draw(/** @type {any} */ found) {
@@ -40,21 +60,63 @@ export function mountFind(root, app) {
         const taken = new Set((history.document.get().problem.constraints ?? []).map((rule) => rule.rule));
         /** @type {Found[]} */
         const rules = found.rules;
-        const take = (/** @type {string} */ rule) => h("button", { type: "button", disabled: taken.has(rule), "aria-label": `Take over ${rule}`,
-            onclick: () => history.edit("take a rule over", (document) => addRule(document, rule)) }, taken.has(rule) ? "Taken" : "Take over");
+        const take = (/** @type {string} */ rule) =>
+            h(
+                "button",
+                {
+                    type: "button",
+                    disabled: taken.has(rule),
+                    "aria-label": `Take over ${rule}`,
+                    onclick: () => history.edit("take a rule over", (document) => addRule(document, rule)),
+                },
+                taken.has(rule) ? "Taken" : "Take over",
+            );
         const heads = ["Rule", "Gain", "Chance", "Kept"].map((text) => h("th", { scope: "col" }, text));
-        const table = h("table", { class: "found" }, h("thead", {}, h("tr", {}, ...heads, h("td"))), h("tbody", {}, ...rules.map((each) => h("tr", {},
-            h("th", { scope: "row" }, h("code", {}, each.rule), each.note && h("span", { class: "note" }, each.note)),
-            h("td", { class: "number" }, each.gain.toFixed(3)),
-            h("td", { class: "number" }, each.chance < 0.001 ? each.chance.toExponential(0) : each.chance.toFixed(3)),
-            h("td", { class: "number" }, `${(100 * each.kept).toFixed(0)} %`),
-            h("td", {}, take(each.rule))))));
+        const table = h(
+            "table",
+            { class: "found" },
+            h("thead", {}, h("tr", {}, ...heads, h("td"))),
+            h(
+                "tbody",
+                {},
+                ...rules.map((each) =>
+                    h(
+                        "tr",
+                        {},
+                        h(
+                            "th",
+                            { scope: "row" },
+                            h("code", {}, each.rule),
+                            each.note && h("span", { class: "note" }, each.note),
+                        ),
+                        h("td", { class: "number" }, each.gain.toFixed(3)),
+                        h(
+                            "td",
+                            { class: "number" },
+                            each.chance < 0.001 ? each.chance.toExponential(0) : each.chance.toFixed(3),
+                        ),
+                        h("td", { class: "number" }, `${(100 * each.kept).toFixed(0)} %`),
+                        h("td", {}, take(each.rule)),
+                    ),
+                ),
+            ),
+        );
         const others = (found.others ?? []).map((/** @type {any} */ each) =>
-            h("li", {}, h("code", {}, each.rule), ` ${[each.status, each.note].filter(Boolean).join(": ")}`));
+            h("li", {}, h("code", {}, each.rule), ` ${[each.status, each.note].filter(Boolean).join(": ")}`),
+        );
         result.replaceChildren(
-            h("p", {}, rules.length ? `${rules.length} found among ${found.candidates} candidates.` : `None of ${found.candidates} candidates stands out.`),
+            h(
+                "p",
+                {},
+                rules.length
+                    ? `${rules.length} found among ${found.candidates} candidates.`
+                    : `None of ${found.candidates} candidates stands out.`,
+            ),
             rules.length ? h("div", { class: "scroll" }, table) : "",
-            found.undecided?.length ? h("ul", {}, ...found.undecided.map((/** @type {string} */ each) => h("li", {}, each))) : "",
-            others.length ? h("details", {}, h("summary", {}, `${others.length} others`), h("ul", {}, ...others)) : "");
+            found.undecided?.length
+                ? h("ul", {}, ...found.undecided.map((/** @type {string} */ each) => h("li", {}, each)))
+                : "",
+            others.length ? h("details", {}, h("summary", {}, `${others.length} others`), h("ul", {}, ...others)) : "",
+        );
     }
 }

@@ -5,6 +5,8 @@ import { signal } from "../signal.js";
 import { count, thousands, why } from "../words.js";
 import { mountChance } from "./chance.js";
 import { furtherRules } from "./further.js";
+import { progressLine } from "./progress.js";
+import { spotlight } from "./spotlight.js";
 
 /**
  * New trajectories: samples or the most likely ones, under rules that came later.
@@ -23,24 +25,59 @@ export function mountGenerate(root, app) {
     const moving = signal(!calm.matches);
     let asked = false; // somebody chose a source: what is learned later does not change it
     const source = h("select", { onchange: () => (asked = true) });
-    const kind = h("select", {}, h("option", { value: "sample" }, "Samples"), h("option", { value: "best" }, "Most likely"));
+    const kind = h(
+        "select",
+        {},
+        h("option", { value: "sample" }, "Samples"),
+        h("option", { value: "best" }, "Most likely"),
+    );
     const n = h("input", { type: "number", min: 1, max: vocabulary.limits.samples ?? 1000, value: 20 });
     const seed = h("input", { type: "number", min: 0, value: 0 });
     const further = furtherRules(app);
-    const start = h("button", { type: "button", class: "main", onclick: () => {
-        if (!n.reportValidity() || !seed.reportValidity()) return;
-        const best = kind.value === "best" ? Math.min(Number(n.value), vocabulary.limits.best ?? 100) : 0;
-        void jobs.start("generate", { from: source.value, n: Number(n.value), best, also: further.rules(), seed: Number(seed.value) });
-    } }, "Generate");
+    const start = h(
+        "button",
+        {
+            type: "button",
+            class: "main",
+            onclick: () => {
+                if (!n.reportValidity() || !seed.reportValidity()) return;
+                const best = kind.value === "best" ? Math.min(Number(n.value), vocabulary.limits.best ?? 100) : 0;
+                void jobs.start("generate", {
+                    from: source.value,
+                    n: Number(n.value),
+                    best,
+                    also: further.rules(),
+                    seed: Number(seed.value),
+                });
+            },
+        },
+        "Generate",
+    );
     const stop = h("button", { type: "button", onclick: () => jobs.cancel("generate") }, "Cancel");
     const play = h("button", { type: "button", onclick: () => moving.set(!moving.get()) });
-    const progress = h("p", { class: "hint", role: "status" });
+    const progress = progressLine(
+        job,
+        () => "Generating …",
+        ({ result }) => (result ? told(result) : ""),
+    );
     const list = h("ol", { class: "plain demos" });
     const update = rows(list, (index) => generatedLine(app, index));
     const chance = h("section", { class: "chance" });
     root.append(
-        h("div", { class: "fields" }, field("From", source), field("What", kind), field("How many", n), field("Seed", seed)),
-        further.node, h("div", { class: "actions" }, start, stop, play), progress, list, chance);
+        h(
+            "div",
+            { class: "fields" },
+            field("From", source),
+            field("What", kind),
+            field("How many", n),
+            field("Seed", seed),
+        ),
+        further.node,
+        h("div", { class: "actions" }, start, stop, play),
+        progress,
+        list,
+        chance,
+    );
     mountChance(chance, app, source, further.rules);
 
     const options = () => {
@@ -71,14 +108,14 @@ export function mountGenerate(root, app) {
         if (moving.get() && made.length) motion.play(made.map((each) => each.states));
         else motion.stop();
     }
-    job.on(({ running, message, result }) => {
-        const good = (result?.trajectories ?? []).filter((/** @type {Generated} */ each) => each.valid).length;
-        progress.textContent = running ? "Generating …" : message || (result ? `${thousands(result.trajectories.length)} generated, ${thousands(good)} of them valid. ${result.message ?? ""}` : "");
-        progress.classList.toggle("error", !running && message !== "" && message !== "Cancelled.");
-    });
     job.on((now, before) => (now.result !== before.result || now === before) && draw());
     moving.on(draw);
     app.tab.on((tab, before) => (tab === "generate" || before === "generate") && draw());
+}
+
+function told(/** @type {{trajectories: Generated[], message?: string}} */ { trajectories, message = "" }) {
+    const good = trajectories.filter((each) => each.valid).length;
+    return `${thousands(trajectories.length)} generated, ${thousands(good)} of them valid. ${message}`;
 }
 
 /** @param {App} app @param {number} index */
@@ -87,17 +124,25 @@ function generatedLine(app, index) {
     let one = null;
     const title = h("button", { type: "button", class: "link" });
     const reason = h("span", { class: "reason" });
-    const keep = h("button", { type: "button", class: "quiet wide", "aria-label": `Take trajectory ${index + 1} over as a demonstration`, onclick: () => {
-        if (!one) return;
-        const { states, actions } = one;
-        app.history.edit("take a trajectory over", (document) => addDemonstrations(document, [{ states, actions, weight: 1 }]));
-        app.say("Taken over as a demonstration.");
-    } }, "+");
+    const keep = h(
+        "button",
+        {
+            type: "button",
+            class: "quiet wide",
+            "aria-label": `Take trajectory ${index + 1} over as a demonstration`,
+            onclick: () => {
+                if (!one) return;
+                const { states, actions } = one;
+                app.history.edit("take a trajectory over", (document) =>
+                    addDemonstrations(document, [{ states, actions, weight: 1 }]),
+                );
+                app.say("Taken over as a demonstration.");
+            },
+        },
+        "+",
+    );
     const node = h("li", { class: "demo" }, title, reason, keep);
-    const front = () => one && app.map.front.set({ states: one.states, broken: one.broken });
-    const behind = () => !node.matches(":hover") && !node.contains(document.activeElement) && app.map.front.set(null);
-    for (const name of ["pointerenter", "focusin", "click"]) node.addEventListener(name, front);
-    for (const name of ["pointerleave", "focusout"]) node.addEventListener(name, () => setTimeout(behind));
+    spotlight(node, app.map, () => one && { states: one.states, broken: one.broken });
     return {
         node,
         update(/** @type {Generated} */ made) {

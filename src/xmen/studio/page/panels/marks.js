@@ -28,11 +28,29 @@ export function mountMarks(root, app) {
         const input = list.lastElementChild?.querySelector("input.mark-name");
         if (input instanceof HTMLInputElement) input.select();
     };
-    const button = (/** @type {string} */ label, /** @type {() => void} */ onclick) => h("button", { type: "button", onclick }, label);
-    root.append(list, h("div", { class: "actions" },
-        !table && button("New mark for places", add("mark", () => (grid ? { cells: [] } : { nodes: [] }))),
-        grid && button("… for moves", add("going", () => ({ moves: (history.document.get().problem.world.moves ?? []).slice(0, 1) }))),
-        button("… by a text", add("text", () => "anytime"))));
+    const button = (/** @type {string} */ label, /** @type {() => void} */ onclick) =>
+        h("button", { type: "button", onclick }, label);
+    root.append(
+        list,
+        h(
+            "div",
+            { class: "actions" },
+            !table &&
+                button(
+                    "New mark for places",
+                    add("mark", () => (grid ? { cells: [] } : { nodes: [] })),
+                ),
+            grid &&
+                button(
+                    "… for moves",
+                    add("going", () => ({ moves: (history.document.get().problem.world.moves ?? []).slice(0, 1) })),
+                ),
+            button(
+                "… by a text",
+                add("text", () => "anytime"),
+            ),
+        ),
+    );
     history.document.on(({ problem }, old) => {
         if (problem !== old.problem || !list.children.length) update(Object.entries(problem.events ?? {}));
     });
@@ -44,26 +62,61 @@ function markLine(app) {
     const { history, sync } = app;
     let current = "";
     const about = freshId("mark");
-    const colour = h("input", { type: "color", oninput: () =>
-        history.edit("colour of a mark", (document) => colourMark(document, current, colour.value), `colour ${current}`) });
-    const name = h("input", { class: "mark-name code", spellcheck: "false", pattern: "[A-Za-z_][A-Za-z0-9_]*", "aria-describedby": about, onchange: () => {
-        const before = history.document.get();
-        const painting = app.tool.get() === `mark ${current}`;
-        history.edit("rename a mark", (document) => renameMark(document, current, name.value));
-        if (history.document.get() === before) {
-            if (name.value !== current) app.say(`“${name.value}” is taken, or no name: letters, digits and _, with a letter first.`);
-            show(name, current);
-        } else if (painting) app.tool.set(`mark ${name.value}`);
-    } });
+    const colour = h("input", {
+        type: "color",
+        oninput: () =>
+            history.edit(
+                "colour of a mark",
+                (document) => colourMark(document, current, colour.value),
+                `colour ${current}`,
+            ),
+    });
+    const name = h("input", {
+        class: "mark-name code",
+        spellcheck: "false",
+        pattern: "[A-Za-z_][A-Za-z0-9_]*",
+        "aria-describedby": about,
+        onchange: () => {
+            const before = history.document.get();
+            const painting = app.tool.get() === `mark ${current}`;
+            history.edit("rename a mark", (document) => renameMark(document, current, name.value));
+            if (history.document.get() === before) {
+                if (name.value !== current)
+                    app.say(`“${name.value}” is taken, or no name: letters, digits and _, with a letter first.`);
+                show(name, current);
+            } else if (painting) app.tool.set(`mark ${name.value}`);
+        },
+    });
     const what = h("span", { class: "what" });
-    const text = h("input", { class: "code", spellcheck: "false", oninput: () =>
-        history.edit("text of a mark", (document) => defineMark(document, current, text.value), `mark text ${current}`) });
+    const text = h("input", {
+        class: "code",
+        spellcheck: "false",
+        oninput: () =>
+            history.edit(
+                "text of a mark",
+                (document) => defineMark(document, current, text.value),
+                `mark text ${current}`,
+            ),
+    });
     const moves = h("span", { class: "mark-moves" });
-    const remove = h("button", { type: "button", class: "quiet", onclick: () =>
-        history.edit("delete a mark", (document) => removeMark(document, current)) }, "✕");
+    const remove = h(
+        "button",
+        {
+            type: "button",
+            class: "quiet",
+            onclick: () => history.edit("delete a mark", (document) => removeMark(document, current)),
+        },
+        "✕",
+    );
     const caret = h("div", { class: "caret code", "aria-hidden": "true", hidden: true });
     const message = h("p", { class: "message", id: about });
-    const node = h("li", { class: "mark" }, h("div", { class: "mark-head" }, colour, name, what, moves, text, remove), caret, message);
+    const node = h(
+        "li",
+        { class: "mark" },
+        h("div", { class: "mark-head" }, colour, name, what, moves, text, remove),
+        caret,
+        message,
+    );
     for (const input of [text, colour]) input.addEventListener("blur", () => history.close());
 
     return {
@@ -98,12 +151,20 @@ function fillMoves(root, app, mark, chosen) {
     const key = JSON.stringify([mark, all, chosen]);
     if (root.dataset.shown === key) return;
     root.dataset.shown = key;
-    root.replaceChildren(...all.map((move) => {
-        const box = h("input", { type: "checkbox", "aria-label": `${mark}: ${move}`, onchange: () => {
-            const next = box.checked ? [...(chosen ?? []), move] : (chosen ?? []).filter((each) => each !== move);
-            app.history.edit("moves of a mark", (document) => defineMark(document, mark, { moves: next }));
-        } });
-        box.checked = chosen?.includes(move) ?? false;
-        return h("label", { class: "check" }, box, move);
-    }));
+    root.replaceChildren(
+        ...all.map((move) => {
+            const box = h("input", {
+                type: "checkbox",
+                "aria-label": `${mark}: ${move}`,
+                onchange: () => {
+                    const next = box.checked
+                        ? [...(chosen ?? []), move]
+                        : (chosen ?? []).filter((each) => each !== move);
+                    app.history.edit("moves of a mark", (document) => defineMark(document, mark, { moves: next }));
+                },
+            });
+            box.checked = chosen?.includes(move) ?? false;
+            return h("label", { class: "check" }, box, move);
+        }),
+    );
 }

@@ -21,12 +21,22 @@ export function mountResult(root, app) {
     const job = jobs.of("learn");
     const quantity = signal(/** @type {Quantity} */ ("reward"));
     const onMap = h("input", { type: "checkbox", onchange: () => draw() });
-    const buttons = h("fieldset", { class: "segments" }, h("legend", { class: "hidden" }, "What the maps show"),
+    const buttons = h(
+        "fieldset",
+        { class: "segments" },
+        h("legend", { class: "hidden" }, "What the maps show"),
         ...Object.entries(QUANTITIES).map(([value, label]) => {
-            const radio = h("input", { type: "radio", name: "quantity", value, onchange: () => quantity.set(/** @type {Quantity} */ (value)) });
+            const radio = h("input", {
+                type: "radio",
+                name: "quantity",
+                value,
+                onchange: () => quantity.set(/** @type {Quantity} */ (value)),
+            });
             radio.checked = value === "reward";
             return h("label", {}, radio, label);
-        }), h("label", { class: "check" }, onMap, "on the large map"));
+        }),
+        h("label", { class: "check" }, onMap, "on the large map"),
+    );
     const old = h("p", { class: "hint" });
     const cards = h("div", { class: "cards" });
     root.append(old, buttons, cards);
@@ -42,14 +52,18 @@ export function mountResult(root, app) {
         old.textContent = [
             version !== sync.versions.get().version ? "Learned before the last changes." : "",
             left ? `Left out: ${count(left, "invalid demonstration")}.` : "",
-        ].filter(Boolean).join(" ");
+        ]
+            .filter(Boolean)
+            .join(" ");
         old.hidden = !old.textContent;
         cards.replaceChildren(...models.map((model) => card(app, model, quantity.get(), scale)));
         const first = models[0];
         const shown = onMap.checked && app.tab.get() === "learn" && first;
         map.heat.set(shown ? { values: first[quantity.get()], title: QUANTITIES[quantity.get()] } : null);
     }
-    job.on((now, before) => (now.result !== before.result || now.version !== before.version || now === before) && draw());
+    job.on(
+        (now, before) => (now.result !== before.result || now.version !== before.version || now === before) && draw(),
+    );
     quantity.on(draw);
     app.tab.on(draw);
     sync.versions.on(() => job.get().result && draw());
@@ -61,13 +75,21 @@ function card(app, model, quantity, scale) {
     const title = `${QUANTITIES[quantity]} of ${model.label}`;
     const values = model[quantity];
     const [low, high] = [Math.min(0, ...values), Math.max(0, ...values)];
-    return h("article", { class: "card", "aria-label": model.label },
+    return h(
+        "article",
+        { class: "card", "aria-label": model.label },
         h("h3", {}, model.label),
         h("dl", {}, ...facts(model).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
         values.length === place.count && minimap(place, { values, title }),
-        h("p", { class: "legend" }, low < 0 && h("span", { class: "minus" }, low.toFixed(2)), high > 0 && h("span", { class: "plus" }, high.toFixed(2))),
+        h(
+            "p",
+            { class: "legend" },
+            low < 0 && h("span", { class: "minus" }, low.toFixed(2)),
+            high > 0 && h("span", { class: "plus" }, high.toFixed(2)),
+        ),
         weightTable(model.weights, scale),
-        ...model.notes.map((note) => h("p", { class: "hint" }, note)));
+        ...model.notes.map((note) => h("p", { class: "hint" }, note)),
+    );
 }
 
 /** @param {Learned} model @returns {[string, string][]} */
@@ -75,8 +97,13 @@ function facts(model) {
     const nats = (/** @type {number | null} */ value) => (value === null ? "−∞" : value.toFixed(3));
     /** @type {[string, string][]} */
     const all = [["Log-likelihood", `${nats(model.log_likelihood)} nats`]];
-    if (model.held_out) all.push([`Held out (${model.held_out.demonstrations})`, `${nats(model.held_out.log_likelihood)} nats`]);
-    if (model.valid !== null) all.push(["Keeps the rules", `${(100 * model.valid).toFixed(model.valid === 1 ? 0 : 1)} %`]);
-    all.push(["Method", model.method], ["Iterations", `${model.iterations}${model.converged ? "" : ", not converged"}`]);
+    if (model.held_out)
+        all.push([`Held out (${model.held_out.demonstrations})`, `${nats(model.held_out.log_likelihood)} nats`]);
+    if (model.valid !== null)
+        all.push(["Keeps the rules", `${(100 * model.valid).toFixed(model.valid === 1 ? 0 : 1)} %`]);
+    all.push(
+        ["Method", model.method],
+        ["Iterations", `${model.iterations}${model.converged ? "" : ", not converged"}`],
+    );
     return all;
 }

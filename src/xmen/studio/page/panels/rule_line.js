@@ -1,5 +1,6 @@
 import { freshId, h, show } from "../dom.js";
 import { changeRule, removeRule } from "../edits/rules.js";
+import { count } from "../words.js";
 import { complete, namesOfRules } from "./completion.js";
 
 /**
@@ -24,21 +25,62 @@ export function placeCaret(line, input, offset) {
 export function ruleLine(app, index) {
     const { history, sync } = app;
     const about = freshId("about");
-    const off = h("input", { type: "checkbox", class: "switch", role: "switch", onchange: () =>
-        history.edit("switch a rule", (document) => changeRule(document, index, { off: !off.checked })) });
-    const name = h("input", { class: "rule-name", "aria-label": `Name of rule ${index + 1}`, spellcheck: "false", oninput: () =>
-        history.edit("name of a rule", (document) => changeRule(document, index, { name: name.value }), `name ${index}`) });
-    const text = h("input", { class: "code", "aria-label": `Rule ${index + 1}`, "aria-describedby": about, spellcheck: "false", autocomplete: "off",
-        placeholder: "never(lava)", oninput: () =>
-            history.edit("text of a rule", (document) => changeRule(document, index, { rule: text.value }), `text ${index}`) });
-    const remove = h("button", { type: "button", class: "quiet", title: "Delete this rule", onclick: () =>
-        history.edit("delete a rule", (document) => removeRule(document, index)) }, "✕");
+    const off = h("input", {
+        type: "checkbox",
+        class: "switch",
+        role: "switch",
+        onchange: () => history.edit("switch a rule", (document) => changeRule(document, index, { off: !off.checked })),
+    });
+    const name = h("input", {
+        class: "rule-name",
+        "aria-label": `Name of rule ${index + 1}`,
+        spellcheck: "false",
+        oninput: () =>
+            history.edit(
+                "name of a rule",
+                (document) => changeRule(document, index, { name: name.value }),
+                `name ${index}`,
+            ),
+    });
+    const text = h("input", {
+        class: "code",
+        "aria-label": `Rule ${index + 1}`,
+        "aria-describedby": about,
+        spellcheck: "false",
+        autocomplete: "off",
+        placeholder: "never(lava)",
+        oninput: () =>
+            history.edit(
+                "text of a rule",
+                (document) => changeRule(document, index, { rule: text.value }),
+                `text ${index}`,
+            ),
+    });
+    const remove = h(
+        "button",
+        {
+            type: "button",
+            class: "quiet",
+            title: "Delete this rule",
+            onclick: () => history.edit("delete a rule", (document) => removeRule(document, index)),
+        },
+        "✕",
+    );
     const caret = h("div", { class: "caret code", "aria-hidden": "true", hidden: true });
     const message = h("p", { class: "message", id: about });
-    const node = h("li", { class: "rule" },
+    const node = h(
+        "li",
+        { class: "rule" },
         h("div", { class: "rule-head" }, off, name, remove),
-        h("div", { class: "rule-text" }, text, complete(text, () => namesOfRules(app)), caret),
-        message);
+        h(
+            "div",
+            { class: "rule-text" },
+            text,
+            complete(text, () => namesOfRules(app)),
+            caret,
+        ),
+        message,
+    );
     for (const input of [name, text]) input.addEventListener("blur", () => history.close());
 
     function judge(/** @type {Rule | undefined} */ rule) {
@@ -46,13 +88,22 @@ export function ruleLine(app, index) {
         if (!check || !rule) return;
         const mistake = check.errors.find((each) => each.part === "rule" && each.index === index);
         const clash = check.feasible === false && check.conflict.includes(rule.name) && !rule.off;
-        const breaking = check.demonstrations.flatMap((each, number) => (each.broken.some((one) => one.rule === rule.name) ? [number + 1] : []));
+        const breaking = check.demonstrations.flatMap((each, number) =>
+            each.broken.some((one) => one.rule === rule.name) ? [number + 1] : [],
+        );
         node.classList.toggle("wrong", Boolean(mistake) || clash);
         text.setAttribute("aria-invalid", mistake ? "true" : "false");
         placeCaret(caret, text, mistake?.offset);
         if (mistake) message.textContent = mistake.message;
-        else if (clash) message.textContent = `Cannot hold together with ${check.conflict.filter((each) => each !== rule.name).map((each) => `“${each}”`).join(", ") || "the world"}.`;
-        else if (breaking.length) message.textContent = `Broken by ${breaking.length === 1 ? "demonstration" : "demonstrations"} ${several(breaking)}.`;
+        else if (clash)
+            message.textContent = `Cannot hold together with ${
+                check.conflict
+                    .filter((each) => each !== rule.name)
+                    .map((each) => `“${each}”`)
+                    .join(", ") || "the world"
+            }.`;
+        else if (breaking.length)
+            message.textContent = `Broken by ${count(breaking.length, "demonstration")}: ${several(breaking)}.`;
         else message.textContent = "";
         message.hidden = !message.textContent;
     }
@@ -82,7 +133,9 @@ function several(/** @type {number[]} */ all) {
 /** Go to a rule and put the focus on its text. */
 export function markRule(/** @type {App} */ app, /** @type {string} */ name) {
     app.tab.set("rules");
-    const line = [...document.querySelectorAll(".rule")].find((each) => each instanceof HTMLElement && each.dataset.rule === name);
+    const line = [...document.querySelectorAll(".rule")].find(
+        (each) => each instanceof HTMLElement && each.dataset.rule === name,
+    );
     const input = line?.querySelector("input.code");
     if (input instanceof HTMLInputElement) input.focus();
 }

@@ -13,11 +13,18 @@ export function mountRules(root, app) {
     /** @type {ReturnType<typeof ruleLine>[]} */
     const lines = [];
     const update = rows(list, (index) => (lines[index] = ruleLine(app, index)));
-    const add = h("button", { type: "button", onclick: () => {
-        history.edit("add a rule", (document) => addRule(document, "", "new rule"));
-        const input = list.lastElementChild?.querySelector("input.code");
-        if (input instanceof HTMLInputElement) input.focus();
-    } }, "Add a rule");
+    const add = h(
+        "button",
+        {
+            type: "button",
+            onclick: () => {
+                history.edit("add a rule", (document) => addRule(document, "", "new rule"));
+                const input = list.lastElementChild?.querySelector("input.code");
+                if (input instanceof HTMLInputElement) input.focus();
+            },
+        },
+        "Add a rule",
+    );
     const templates = h("details", { class: "templates" }, h("summary", {}, "Templates"));
     root.append(list, empty, h("div", { class: "actions" }, add), templates);
     mountTemplates(templates, app);
@@ -28,5 +35,7 @@ export function mountRules(root, app) {
         if (problem === old.problem && lines.length) return;
         update(rules);
     });
-    sync.check.on(() => (history.document.get().problem.constraints ?? []).forEach((rule, index) => lines[index]?.judge(rule)));
+    sync.check.on(() =>
+        (history.document.get().problem.constraints ?? []).forEach((rule, index) => lines[index]?.judge(rule)),
+    );
 }

@@ -27,24 +27,37 @@ export function mountTemplates(root, app) {
 function card(app, template) {
     const holes = HOLES.filter((hole) => template.rule.includes(`{${hole}}`));
     const selects = holes.map((hole) => h("select", { "aria-label": `${template.title}: mark ${hole}` }));
-    const filled = (/** @type {string} */ pattern) => holes.reduce((text, hole, index) => text.replaceAll(`{${hole}}`, selects[index]?.value || hole), pattern);
+    const filled = (/** @type {string} */ pattern) =>
+        holes.reduce((text, hole, index) => text.replaceAll(`{${hole}}`, selects[index]?.value || hole), pattern);
     const [sentence, rule] = [h("p"), h("code")];
     const show = () => {
         sentence.textContent = filled(template.sentence);
         rule.textContent = filled(template.rule);
     };
     for (const select of selects) select.addEventListener("change", show);
-    const add = h("button", { type: "button", "aria-label": `Add “${template.title}”`, onclick: () =>
-        app.history.edit("add a rule", (document) => addRule(document, filled(template.rule))) }, "Add");
-    const node = h("li", { class: "template" },
+    const add = h(
+        "button",
+        {
+            type: "button",
+            "aria-label": `Add “${template.title}”`,
+            onclick: () => app.history.edit("add a rule", (document) => addRule(document, filled(template.rule))),
+        },
+        "Add",
+    );
+    const node = h(
+        "li",
+        { class: "template" },
         h("div", {}, h("strong", {}, template.title), sentence, rule),
-        h("div", { class: "holes" }, ...selects, add));
+        h("div", { class: "holes" }, ...selects, add),
+    );
     return {
         node,
         update(/** @type {string[]} */ marks) {
             const options = marks.map((name) => ({ value: name, label: name }));
             selects.forEach((select, index) => {
-                const kept = marks.includes(select.value) ? select.value : (marks[Math.min(index, marks.length - 1)] ?? "");
+                const kept = marks.includes(select.value)
+                    ? select.value
+                    : (marks[Math.min(index, marks.length - 1)] ?? "");
                 fillSelect(select, options, kept);
             });
             show();

@@ -55,7 +55,8 @@ export function drawTool(map, add, say) {
     function finish() {
         const now = drawing.get();
         drawing.set(null);
-        if (now?.actions.length) add({ states: now.states.map((state) => place.get().name(state)), actions: now.actions, weight: 1 });
+        if (now?.actions.length)
+            add({ states: now.states.map((state) => place.get().name(state)), actions: now.actions, weight: 1 });
     }
 
     /** @type {Tool} */
@@ -63,13 +64,15 @@ export function drawTool(map, add, say) {
         begin,
         over: follow,
         end: finish,
-        hint: "Drag from start to goal; dragging back takes moves back. Keyboard: Space begins, arrows move "
-            + "(Home, End, Page Up and Down slantwise), . stays, Backspace takes back, Enter ends.",
+        hint:
+            "Drag from start to goal; dragging back takes moves back. Keyboard: Space begins, arrows move " +
+            "(Home, End, Page Up and Down slantwise), . stays, Backspace takes back, Enter ends.",
         key(key, state) {
             const now = drawing.get();
             if (!now) {
                 if (key !== " " && key !== "Enter") return false;
-                const from = place.get().steps(state).length ? state : (place.get().starts[0] ?? state); // none begins where it ends
+                const stuck = !place.get().steps(state).length; // as on a goal, where the one before has ended
+                const from = (stuck ? place.get().starts[0] : undefined) ?? state;
                 map.cursor.set(from);
                 begin(from);
                 say(`A demonstration begins at ${place.get().label(from)}.`);
@@ -80,7 +83,14 @@ export function drawTool(map, add, say) {
             else if (key === "Backspace") {
                 back();
                 map.cursor.set(drawing.get()?.states.at(-1) ?? state);
-            } else if (key === ".") extend(place.get().steps(state).filter((step) => step.target === state).slice(0, 1));
+            } else if (key === ".")
+                extend(
+                    place
+                        .get()
+                        .steps(state)
+                        .filter((step) => step.target === state)
+                        .slice(0, 1),
+                );
             else return false;
             return true;
         },
@@ -96,13 +106,20 @@ export function drawTool(map, add, say) {
 }
 
 /** The legal move that leads most nearly in a direction, if one does: within 45 degrees. */
-function towards(/** @type {Place} */ place, /** @type {number} */ state, /** @type {number} */ dx, /** @type {number} */ dy) {
+function towards(
+    /** @type {Place} */ place,
+    /** @type {number} */ state,
+    /** @type {number} */ dx,
+    /** @type {number} */ dy,
+) {
     const from = place.point(place.name(state));
     const along = (/** @type {Step} */ step) => {
         const to = place.point(place.name(step.target));
         const [x, y] = [to.x - from.x, from.y - to.y];
         return step.target === state ? -1 : (x * dx + y * dy) / (Math.hypot(x, y) * Math.hypot(dx, dy));
     };
-    const best = place.steps(state).reduce((/** @type {Step | null} */ kept, step) => (kept && along(kept) >= along(step) ? kept : step), null);
+    const best = place
+        .steps(state)
+        .reduce((/** @type {Step | null} */ kept, step) => (kept && along(kept) >= along(step) ? kept : step), null);
     return best && along(best) > Math.SQRT1_2 + 1e-9 ? best : null;
 }

@@ -39,8 +39,13 @@ function brush({ history }, what, there, set, hint) {
 export function wallBrush(/** @type {Canvas} */ canvas) {
     const { place } = canvas.map;
     const cell = (/** @type {number} */ state) => /** @type {Cell} */ (place.get().name(state));
-    return brush(canvas, "walls", (_, state) => !place.get().open(state),
-        (document, state, on) => setWall(document, cell(state), on), "Drag to build walls; begin on a wall to take it away.");
+    return brush(
+        canvas,
+        "walls",
+        (_, state) => !place.get().open(state),
+        (document, state, on) => setWall(document, cell(state), on),
+        "Drag to build walls; begin on a wall to take it away.",
+    );
 }
 
 /** @returns {Tool} */
@@ -48,23 +53,40 @@ export function markBrush(/** @type {Canvas} */ canvas, /** @type {string} */ ma
     const name = (/** @type {number} */ state) => canvas.map.place.get().name(state);
     const there = (/** @type {Document} */ document, /** @type {number} */ state) =>
         (painted(document.problem.events?.[mark]) ?? []).some((each) => String(each) === String(name(state)));
-    return brush(canvas, `mark ${mark}`, there, (document, state, on) => setMark(document, mark, name(state), on),
-        `Drag to mark places as ${mark}; begin on a marked one to take it away.`);
+    return brush(
+        canvas,
+        `mark ${mark}`,
+        there,
+        (document, state, on) => setMark(document, mark, name(state), on),
+        `Drag to mark places as ${mark}; begin on a marked one to take it away.`,
+    );
 }
 
 /** @returns {Tool} */
 export function eraser(/** @type {Canvas} */ canvas) {
     const name = (/** @type {number} */ state) => canvas.map.place.get().name(state);
-    return brush(canvas, "erase", () => false, (document, state) => {
-        const clear = clearMarks(document, name(state));
-        return document.problem.world.kind === "grid" ? setWall(clear, /** @type {Cell} */ (name(state)), false) : clear;
-    }, "Drag to take away walls and marks.");
+    return brush(
+        canvas,
+        "erase",
+        () => false,
+        (document, state) => {
+            const clear = clearMarks(document, name(state));
+            return document.problem.world.kind === "grid"
+                ? setWall(clear, /** @type {Cell} */ (name(state)), false)
+                : clear;
+        },
+        "Drag to take away walls and marks.",
+    );
 }
 
 /** Puts the start or the goal somewhere else. @returns {Tool} */
 export function endTool(/** @type {Canvas} */ { history, map }, /** @type {"start" | "goal"} */ end) {
     const put = (/** @type {number} */ state, /** @type {boolean} */ further) =>
-        history.edit(end, (document) => setEnd(document, end, /** @type {Cell} */ (map.place.get().name(state)), further), end);
+        history.edit(
+            end,
+            (document) => setEnd(document, end, /** @type {Cell} */ (map.place.get().name(state)), further),
+            end,
+        );
     return {
         begin(state, further) {
             history.close();

@@ -43,7 +43,9 @@ export function gridPlace(/** @type {World} */ world) {
         height: height * CELL,
         reach: CELL / 2,
         scale: Math.max(1, Math.max(width, height) / 16),
-        starts: cellList(world.start).map(number).filter((state) => state >= 0),
+        starts: cellList(world.start)
+            .map(number)
+            .filter((state) => state >= 0),
         goals,
         open: (state) => !walls.has(state),
         name: cell,
