@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import threading
 import time
@@ -160,11 +159,6 @@ class Monitor:
         )
         self.history.append(entry)
         return entry
-
-    @property
-    def last_loss(self) -> float:
-        """The loss of the last iteration; nan before the first."""
-        return self.history[-1].loss if self.history else math.nan
 
     def __enter__(self) -> Self:
         # An exception that is raised while Python runs a finaliser is dropped, and Ctrl-C with it: it is noted as well.
