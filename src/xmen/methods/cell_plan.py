@@ -20,6 +20,7 @@ from xmen.rewards import Floats
 from xmen.rewards.features import Features
 from xmen.sampling import Info, Space
 
+LEAST_CELL = 256.0  # solutions: 14x14, CryptoMiniSat, a cell of 126 takes 0.9 s, one of 500 takes 1.5 s
 LARGEST_CELL = 2048.0  # solutions: beyond, a cell's own clauses slow the solver
 MOST_TIMES = 8  # that cells of a given size read the whole space, before it is read as one
 TILTS = (0.5, 1.0)  # shares of theta at which copies may be drawn
@@ -77,7 +78,7 @@ class CellSource:
         Where they would read as many solutions as there are trajectories, these are read instead, as one cell without
         parities; in cells of a size that was asked for, only where they would read them several times over.
         """
-        size = self.cell_size or min(max(wanted / self.n_cells, DEFAULT_CELL_SIZE), LARGEST_CELL)
+        size = self.cell_size or min(max(wanted / self.n_cells, LEAST_CELL), LARGEST_CELL)
         m = max(0, round(log2_count - math.log2(size)))
         n_cells = max(self.n_cells, math.ceil(wanted * 2.0 ** (m - log2_count)))
         times = 0.0 if self.cell_size is None else math.log2(MOST_TIMES)

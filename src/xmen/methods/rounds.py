@@ -39,6 +39,7 @@ AIMED = 0.7  # of tol: the expected distance that rounds aim at, so that the jud
 LEAST_TOL = 1e-12  # what a tol of 0 is taken for
 MOST_GROWTH = 4.0  # times as many draws as there are, in one round
 JUDGING, FEW = 0.35, 10.0  # times as many, where they are only expected to agree; few features need more for a bound
+LOOSE = 2.0  # times tol: the bound of an answer that is good enough
 BELIEVED = 0.5  # of the distance that was judged is still expected after the judges have joined
 HELPING = 0.01  # share of a batch in the estimate below which it is dropped
 SEEN_PER_FEATURE, LEAST_SEEN = 2.0, 50.0  # draws that have to carry the weight, wherever L-BFGS may go
@@ -108,7 +109,7 @@ class RoundsRun(Run[RoundsState]):
         first, exact = not state.draws, not batch.draws.noise.any()
         judged = None if first or exact else self._judge(state, batch.draws)
         if judged is not None:
-            near = max(judged.distance, state.distance) <= self.tol
+            near = max(judged.distance, state.distance, judged.bound / LOOSE) <= self.tol
             agreed = judged.enough and near and (judged.within_noise or judged.bound <= self.tol)
             if agreed or state.iteration >= self.max_iter:
                 ended = state._replace(finished=agreed, converged=agreed, distance=judged.distance, bound=judged.bound)
