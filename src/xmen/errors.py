@@ -13,6 +13,7 @@
     │   └── DivergenceError                         without a horizon, weights that do not add up
     ├── InfeasibleError (ValueError)                no trajectory is left; names a minimal conflict
     ├── OracleError (RuntimeError)                  a solver was asked badly, or failed
+    │   ├── OracleDiedError                         its process ended before it had answered
     │   └── OracleTimeoutError                      it gave no answer within its time limit
     ├── FileFormatError (ValueError)                a file that does not say what it should
     │   ├── PathError (TypeError)                   something else where the name of a file or folder is expected
@@ -45,6 +46,7 @@ __all__ = [
     "MissingExtraError",
     "MisuseError",
     "NotFittedError",
+    "OracleDiedError",
     "OracleError",
     "OracleTimeoutError",
     "PathError",
@@ -163,6 +165,10 @@ class InfeasibleError(XmenError, ValueError):
 
 class OracleError(XmenError, RuntimeError):
     """A question that does not fit the oracle's formula, or a solver that failed."""
+
+
+class OracleDiedError(OracleError):
+    """The oracle's process ended before it had answered: killed, crashed, or out of memory. It may be asked again."""
 
 
 class OracleTimeoutError(OracleError):

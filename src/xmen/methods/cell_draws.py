@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from xmen.engines.xor import XorDistribution
-from xmen.errors import EngineError, OracleError, OracleTimeoutError
+from xmen.errors import EngineError, OracleError
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.draws import Draws
 from xmen.methods.sources import Batch
@@ -136,7 +136,7 @@ class _ReadCell:
             before = oracle.n_queries
             try:
                 rows = read_cell(oracle, parities)
-            except (OracleTimeoutError, OracleError):
+            except OracleError:
                 spent += oracle.n_queries - before
                 continue
             return _Cell(rows, Info(1, len(rows), spent + oracle.n_queries - before))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from xmen.children import Child, listening
-from xmen.errors import OracleError
+from xmen.errors import OracleDiedError, OracleError
 from xmen.oracles.formula import Bits, Formula, Parities
 from xmen.oracles.protocol import Answer
 from xmen.oracles.solver import SolverOracle, check_assumptions, check_parities
@@ -97,7 +97,7 @@ class KillableOracle:
                 if isinstance(error, queue.Empty):
                     raise watch.expired() from None
                 if isinstance(error, EOFError | OSError):
-                    raise OracleError(f"the process of {self.name} died: out of memory, or killed?") from None
+                    raise OracleDiedError(f"the process of {self.name} died: out of memory, or killed?") from None
                 raise
         if isinstance(answer, Exception):
             raise answer

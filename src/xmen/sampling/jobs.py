@@ -7,7 +7,8 @@ it.
 
 A job that meets a time limit is *never dropped*: hard cells are not like other cells, and estimates without them, or
 with another matrix in their place, would be biased. It is run again from the same seed, so on the same matrix, with a
-fresh solver and twice the time. A worker that dies takes only unfinished jobs with it; they run again on a fresh pool.
+fresh solver and twice the time; and so is one whose solver dies. A worker that dies takes only unfinished jobs with it;
+they run again on a fresh pool.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import joblib
 import numpy as np
 from joblib.parallel import get_active_backend
 
-from xmen.errors import OracleTimeoutError, XmenError
+from xmen.errors import OracleDiedError, OracleTimeoutError, XmenError
 from xmen.progress.telling import tell
 from xmen.workers import Held, n_workers
 
@@ -39,7 +40,8 @@ _LARGEST_CHUNK = 32  # jobs per joblib call: the call costs about as much as one
 
 
 class Job(Protocol[T_co]):
-    """A picklable piece of work. `attempt` counts time-outs so far: the limit is doubled as often."""
+    """A picklable piece of work. `attempt` counts those that met a time limit, or whose solver died: the limit is
+    doubled as often."""
 
     def __call__(self, rng: np.random.Generator, attempt: int) -> T_co:
         """The result; it may depend on the generator only."""
@@ -162,7 +164,7 @@ def _what_is_missing(finished: dict[int, T], late: dict[int, str], n_asked: int,
     message = f"{len(finished)} of {n_asked} jobs are finished."
     if late:
         message += (
-            f" {len(late)} met the oracle's time limit {attempts} times, doubled each time:"
+            f" {len(late)} met the oracle's time limit {attempts} times, doubled each time, or lost its process:"
             f" {next(iter(late.values()))}. Give the oracle more time, or make its cells easier: more parities make"
             " smaller cells, fewer make a solver's work lighter."
         )
@@ -185,7 +187,7 @@ def _run_one(job: Job[T], seed: np.random.SeedSequence, attempts: int) -> T | _L
     for attempt in range(attempts):
         try:
             return job(np.random.default_rng(seed), attempt)
-        except OracleTimeoutError as error:
+        except (OracleTimeoutError, OracleDiedError) as error:
             reason = str(error)
     return _Late(reason)
 
