@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -204,11 +205,15 @@ def test_something_to_start_from_is_a_file_once_it_is_saved(tmp_path, monkeypatc
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_the_page_of_the_documentation_shows_the_python_of_the_starter(tmp_path, monkeypatch, worker):
+def test_the_page_of_the_documentation_shows_the_python_of_the_starter(tmp_path, monkeypatch, worker, capsys):
     monkeypatch.chdir(tmp_path)
     window = window_of(open_desk(None, demo=False), worker)
-    page = Path(__file__).parents[2] / "docs" / "studio.md"
-    assert window.get("python")["text"] in page.read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "studio.md").read_text("utf-8")
+    (block,) = re.findall(r"```py\n(.*?)```", page, re.S)
+    assert window.get("python")["text"] == block
+    window.save()
+    exec(compile(block, "studio.md", "exec"), {})
+    assert capsys.readouterr().out.count("Trajectory(") == 5
 
 
 def test_the_demo_is_the_map_and_the_rules_of_the_paper(tmp_path, monkeypatch):
