@@ -75,7 +75,7 @@ class ConstraintInference(Learner):
         than the share 1 - exp(-kl_threshold) of the model's behaviour.
     max_constraints
         Stop after that many in any case.
-    engine, seed, callback
+    engine, seed, callback, given
         As for XMEN.
 
     Attributes
@@ -98,6 +98,7 @@ class ConstraintInference(Learner):
     engine: str = "auto"
     seed: Seed = None
     callback: Callback | None = None
+    given: str | None = None
 
     def fit(
         self,
@@ -118,8 +119,9 @@ class ConstraintInference(Learner):
         table = reward_table(reward, self.world)
         avoided = self._avoided(demos)
         found: list[_Candidate] = []
-        d = distribution(self.world, None, table, self.discount, engine="exact")
-        kl = [_entropy_lost(demos) - demos.mean(demos.walks.scores(EdgeWeights.of(self.world, table, self.discount)))]
+        world = demos.seen_world(self.given)
+        d = distribution(world, None, table, self.discount, engine="exact", given=self.given)
+        kl = [_entropy_lost(demos) - demos.mean(demos.walks.scores(EdgeWeights.of(world, table, self.discount)))]
         kl[0] += d.log_partition()
         explained = False
         with Monitor(self.callback) as monitor:
@@ -129,7 +131,7 @@ class ConstraintInference(Learner):
                     explained = True
                     break
                 rules = [one.rule for one in (*found, best)]
-                smaller = distribution(self.world, rules, table, self.discount, engine="exact")
+                smaller = distribution(world, rules, table, self.discount, engine="exact", given=self.given)
                 gain = d.log_partition() - smaller.log_partition()
                 explained = gain < self.kl_threshold
                 if not explained:
@@ -193,7 +195,8 @@ class ConstraintInference(Learner):
             if bound <= most:
                 continue
             events = [one.event for one in block]
-            p = meeting_probabilities(self.world, table, self.discount, events, [one.event for one in found])
+            rules = [one.event for one in found]
+            p = meeting_probabilities(d.world, table, self.discount, events, rules, self.given)
             leader = int(np.argmax(p >= p.max() - SMALLEST))  # the first of those that tie
             if p[leader] > most + SMALLEST:
                 best, most = block[leader], float(p[leader])

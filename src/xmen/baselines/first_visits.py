@@ -27,13 +27,19 @@ BLOCK_CELLS = 4_000_000  # events are carried in blocks of at most this many (tr
 
 
 def meeting_probabilities(
-    world: MDP, reward: Floats, discount: float, events: Sequence[Event], forbidden: Sequence[Event] = ()
+    world: MDP,
+    reward: Floats,
+    discount: float,
+    events: Sequence[Event],
+    forbidden: Sequence[Event] = (),
+    given: str | None = None,
 ) -> Floats:
     """P(the event happens at some position) under exp(R) D over trajectories on which nothing `forbidden` happens.
 
     `reward` has shape (n_states, n_actions); the answer has one number per event. With H the world's `max_length` and
     E its transitions: O(H E) for the backward pass and O(H E) per event, in blocks of numpy. Some trajectory must be
-    left (otherwise the numbers are nan): whoever asks has demonstrations that are.
+    left (otherwise the numbers are nan): whoever asks has demonstrations that are. `given`: "start" for starts as the
+    world says.
     """
     banned_edge, banned_end = happens(world, forbidden)
     chain = _Chain(world, reward, discount, np.invert(banned_edge.any(axis=1)), np.invert(banned_end.any(axis=1)))
@@ -42,7 +48,7 @@ def meeting_probabilities(
     answer = np.empty(len(events))
     for begin in range(0, len(events), width):
         block = slice(begin, begin + width)
-        answer[block] = 1.0 - chain.mass_that_avoids(meets_edge[:, block], meets_end[:, block])
+        answer[block] = 1.0 - chain.mass_that_avoids(meets_edge[:, block], meets_end[:, block], given)
     return np.clip(answer, 0.0, 1.0)
 
 
@@ -101,11 +107,13 @@ class _Chain:
         step: Floats = np.exp(np.where(possible, weights - np.where(possible, here, 0.0), -np.inf))
         return step
 
-    def mass_that_avoids(self, meets_edge: Bools, meets_end: Bools) -> Floats:
+    def mass_that_avoids(self, meets_edge: Bools, meets_end: Bools, given: str | None) -> Floats:
         """The probability of never meeting each event; columns as in `happens`."""
-        with np.errstate(divide="ignore"):
-            start = np.log(self.world.start) + self._values[0]
-        start = np.exp(start - np.logaddexp.reduce(start))
+        start = self.world.start
+        if given is None:
+            with np.errstate(divide="ignore"):
+                start = np.log(start) + self._values[0]
+            start = np.exp(start - np.logaddexp.reduce(start))
         here = np.repeat(start[:, None], meets_edge.shape[1], axis=1)
         done = np.zeros(meets_edge.shape[1])
         by_state = bool(np.all(meets_edge == meets_end[self.world.source]))

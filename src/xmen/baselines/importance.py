@@ -14,6 +14,7 @@ from xmen.rewards import Floats
 
 LARGEST = 100.0  # weights, in standard deviations of their feature, stay below this: beyond, one rollout has it all
 MEMORY = 20  # past gradients that L-BFGS keeps
+ALONE: Floats = np.ones(1)  # the share of rollouts that are one group
 
 
 def hoeffding(span: Floats, confidence: float, n: float) -> Floats:
@@ -36,9 +37,20 @@ class SampledDual:
     `rows` are the features f_k of the rollouts, shape (n, d); `log_weight` their log w_k, shape (n,). The absolute
     value is split as theta = up - down with both non-negative, which leaves a smooth convex problem with bounds;
     features are scaled to unit variance. Features that are the same in every rollout keep the weight 0.
+
+    Rollouts may come in groups (n,), numbered from 0, with shares (G,): the logarithm is then a mean of one per group.
     """
 
-    def __init__(self, rows: Floats, log_weight: Floats, mean: Floats, epsilon: Floats) -> None:
+    def __init__(
+        self,
+        rows: Floats,
+        log_weight: Floats,
+        mean: Floats,
+        epsilon: Floats,
+        group: NDArray[np.int64] | None = None,
+        shares: Floats = ALONE,
+    ) -> None:
+        self._group, self._shares = np.zeros(len(rows), dtype=np.int64) if group is None else group, shares
         self._centre = rows.mean(axis=0)
         scale = rows.std(axis=0)
         self._known = scale > 1e-12 * np.maximum(1.0, np.abs(rows).max(axis=0))
@@ -91,10 +103,12 @@ class SampledDual:
     def _probabilities(self, scaled: Floats) -> tuple[float, Floats]:
         """log sum_k w_k exp(theta . f_k) up to a constant, and the normalised weights of the rollouts."""
         log_p = self._rows @ scaled + self._log_weight
-        largest = log_p.max()
-        p = np.exp(log_p - largest)
-        total = p.sum()
-        return float(largest + np.log(total / len(p))), p / total
+        largest = np.full(len(self._shares), -np.inf)
+        np.maximum.at(largest, self._group, log_p)
+        p = np.exp(log_p - largest[self._group])
+        total = np.bincount(self._group, weights=p, minlength=len(self._shares))
+        log_z = float(self._shares @ (largest + np.log(total))) - math.log(len(p))
+        return log_z, p * (self._shares / total)[self._group]
 
     def _look(self, scaled: Floats) -> _Look:
         if not np.array_equal(self._last.scaled, scaled):

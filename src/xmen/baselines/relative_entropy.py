@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from xmen.baselines.importance import SampledDual, hoeffding
 from xmen.baselines.rollouts import Rollouts, never_taken, read_policy
@@ -68,7 +68,7 @@ class RelativeEntropyIRL(Learner):
         Of that bound.
     max_iter, tol
         When to stop.
-    engine, seed, callback
+    engine, seed, callback, given
         As for XMEN.
 
     Attributes
@@ -94,13 +94,14 @@ class RelativeEntropyIRL(Learner):
     engine: str = "auto"
     seed: Seed = None
     callback: Callback | None = None
+    given: str | None = None
 
     def _fit(self, demos: Demonstrations) -> None:
         features = self._read_features()
-        rollouts = self._roll_out(features, self._policies(demos))
+        rollouts = self._roll_out(demos, features, self._policies(demos))
         mean = features.contract(demos.visits(self.discount))
         self.epsilon_ = self._thresholds(rollouts, demos, features)
-        dual = SampledDual(rollouts.features, rollouts.log_weight, mean, self.epsilon_)
+        dual = SampledDual(rollouts.features, rollouts.log_weight, mean, self.epsilon_, *self._groups(rollouts, demos))
         with Monitor(self.callback) as monitor:
             dual.solve(self.max_iter, self.tol, monitor)
         self._learned(features.reward(dual.weights), monitor, dual.residual() <= self.tol)
@@ -144,10 +145,24 @@ class RelativeEntropyIRL(Learner):
             )
         return base, proposal
 
-    def _roll_out(self, features: Features, policies: tuple[Floats, Floats]) -> Rollouts:
+    def _groups(self, rollouts: Rollouts, demos: Demonstrations) -> tuple[NDArray[np.int64], Floats]:
+        """Given the start, the start of each rollout and the shares of demonstrations there; else all are one group."""
+        if self.given is None:
+            return np.zeros(len(rollouts.starts), dtype=np.int64), np.ones(1)
+        shares = demos.seen_world(self.given).start
+        starts = np.flatnonzero(shares)
+        missing = np.setdiff1d(starts, rollouts.starts)
+        if len(missing):
+            raise EngineError(
+                f"no rollout from {self.world.describe_state(int(missing[0]))}, where demonstrations start, was "
+                "complete: draw more (n_samples), or give a sampling_policy that finds a way."
+            )
+        return np.searchsorted(starts, rollouts.starts), shares[starts]
+
+    def _roll_out(self, demos: Demonstrations, features: Features, policies: tuple[Floats, Floats]) -> Rollouts:
         n = int(self.n_samples)
         rng = np.random.default_rng(self.seed)
-        rollouts = Rollouts.draw(self.world, *policies, features, self.discount, n, ATTEMPTS * n, rng)
+        rollouts = Rollouts.draw(demos.seen_world(self.given), *policies, features, self.discount, n, ATTEMPTS * n, rng)
         if not len(rollouts.features):
             raise EngineError(
                 f"none of {rollouts.tried} rollouts met a terminal state within the horizon "

@@ -66,10 +66,11 @@ def never_taken(world: MDP, policy: Floats) -> Constraint | None:
 
 @dataclass(frozen=True)
 class Rollouts:
-    """Complete trajectories: f(tau), shape (n, d), and log(base / proposal), shape (n,); and how many were tried."""
+    """Complete trajectories: f(tau) (n, d), log(base / proposal) and the start of each (n,); how many were tried."""
 
     features: Floats
     log_weight: Floats
+    starts: NDArray[np.int64]
     tried: int
 
     @classmethod
@@ -91,6 +92,7 @@ class Rollouts:
         importance weights takes care of the probability of completing. O(longest) numpy steps per batch of n.
         """
         rows, weights, tried, complete = [np.empty((0, features.d))], [np.empty(0)], 0, 0
+        begun = [np.empty(0, dtype=np.int64)]
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = (np.log(base) - np.log(proposal))[world.source, world.action]
         while complete < n and tried < most:
@@ -103,9 +105,10 @@ class Rollouts:
             walks = Walks.padded(world, starts[kept], edges[kept], np.count_nonzero(edges[kept] >= 0, axis=1))
             rows.append(features.contract(walks.visit_rows(discount)))
             weights.append(walks.totals(ratio))
+            begun.append(starts[kept])
         log_weight = np.concatenate(weights)
         possible = log_weight > -np.inf  # a proposal may also go where the base policy never does
-        return cls(np.concatenate(rows)[possible], log_weight[possible], tried)
+        return cls(np.concatenate(rows)[possible], log_weight[possible], np.concatenate(begun)[possible], tried)
 
 
 def _follow(world: MDP, policy: Floats, n: int, rng: np.random.Generator) -> tuple[Index, Index, NDArray[np.bool_]]:
