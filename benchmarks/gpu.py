@@ -9,6 +9,7 @@ Times are wall time with the device's work finished, the shortest of a few runs;
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import time
 from collections.abc import Callable
@@ -304,6 +305,7 @@ def growth(device: str, largest: int) -> list[Results]:
     for n_cells in (2, 5, 8, 10, 12, 13, 14, 15):
         if n_cells > largest:
             break
+        gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()

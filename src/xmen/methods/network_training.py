@@ -175,7 +175,7 @@ class NeuralTraining:
 
         self.optimiser.zero_grad(set_to_none=True)
         found = self._through_network()
-        loss, squares = found.loss, 0.0
+        loss, terms = found.loss, []
         with torch.no_grad():
             for parameter in self.parameters:
                 if parameter.grad is None:  # a part of the network that this reward does not use
@@ -183,7 +183,8 @@ class NeuralTraining:
                 if self.l2:
                     loss += 0.5 * self.l2 * float(parameter.square().sum())
                     parameter.grad.add_(parameter, alpha=self.l2)
-                squares += float(parameter.grad.square().sum())
+                terms.append(parameter.grad.square().sum().double())
+        squares = float(sum(terms))  # one look at the device for all of them
         if not np.isfinite(squares):
             raise RewardError(
                 f"the gradient of {self.reward!r} is not finite, although its rewards are: one of its layers has no "

@@ -92,15 +92,15 @@ class HostLayers:
         sweeps.rescale_weights(n_edges, product.edge, base.weights, factor, rescaled)
         return rescaled
 
-    def backward(self, begin: int, end: int, base: Base[Floats], stop: Floats, after: Floats) -> Sequence[Made[Floats]]:
-        product, made = self._product, []
+    def backward(self, begin: int, end: int, base: Base[Floats], stop: Floats, after: Floats) -> Made[Floats]:
+        product, layers, ranges = self._product, [], []
         for t in range(begin - 1, end - 1, -1):
             n = int(product.layer_ends[t])
             weights, out = self._weights_at(t, base), np.empty(n)
-            least, largest = sweeps.backward_layer(n, product.indptr, product.target, weights, stop, after, out)
-            made.append(Made(out, least, largest))
+            ranges.append(sweeps.backward_layer(n, product.indptr, product.target, weights, stop, after, out))
+            layers.append(out)
             after = out
-        return made
+        return Made(layers, *np.array(ranges).T)
 
     def scaled(self, layer: Floats, factor: Scale) -> Floats:
         return layer * factor
@@ -147,7 +147,7 @@ class HostLayers:
         t: int,
         base: Base[Floats],
         layers: Sequence[Floats],
-        factor: Scale,
+        factor: Scale | None,
         with_entropy: bool,
     ) -> None:
         product = self._product

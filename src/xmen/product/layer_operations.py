@@ -31,9 +31,9 @@ class Base(NamedTuple, Generic[Array]):
 
 
 class Made(NamedTuple, Generic[Array]):
-    """One layer b_t before it is scaled, with its least and largest nonzero value (per column)."""
+    """Layers b_t before they are scaled, with the least and the largest nonzero value of each (in each column)."""
 
-    layer: Array
+    layers: Sequence[Array]
     least: Any
     largest: Any
 
@@ -66,7 +66,7 @@ class LayerOperations(Protocol[Array]):
     def base(self, epoch: int, t: int, potential: Array) -> Base[Array]:
         """Edge weights of action t relative to a potential."""
 
-    def backward(self, begin: int, end: int, base: Base[Array], stop: Array, after: Array) -> Sequence[Made[Array]]:
+    def backward(self, begin: int, end: int, base: Base[Array], stop: Array, after: Array) -> Made[Array]:
         """Layers begin - 1 .. end, each from the one after it, the first of them from `after`."""
 
     def scaled(self, layer: Array, factor: Scale) -> Array:
@@ -94,7 +94,7 @@ class LayerOperations(Protocol[Array]):
         """A flow that begins at the product's start nodes with these probabilities."""
 
     def forward(
-        self, flow: Any, t: int, base: Base[Array], layers: Sequence[Array], factor: Scale, with_entropy: bool
+        self, flow: Any, t: int, base: Base[Array], layers: Sequence[Array], factor: Scale | None, with_entropy: bool
     ) -> None:
         """Move a flow on, from layer t through as many layers as are given with it: b_t, b_{t+1}, ...
 

@@ -34,13 +34,13 @@ class _Layer:
 
     epoch: int
     scale: Scale
-    in_log_space: bool
-    factor: Scale  # b_t = factor * (stop + sum w b_{t+1})
+    factor: Scale | None = None  # b_t = factor * (stop + sum w b_{t+1}); None is 1
+    in_log_space: bool = False
 
     @property
     def plain(self) -> bool:
         """Whether b_t is what the layer after it gave, and nothing else."""
-        return not self.in_log_space and bool(np.all(self.factor == 1.0))
+        return not self.in_log_space and self.factor is None
 
     def measured_as(self, other: _Layer) -> bool:
         """Whether both have the same potential and scale."""
@@ -66,7 +66,7 @@ class Layered(Generic[Array]):
     def __init__(self, product: Product, weights: EdgeWeights, operations: LayerOperations[Array]) -> None:
         self._product, self._do = product, operations
         self._do.require_memory()
-        self._plan: list[_Layer] = [_Layer(0, 0.0, False, 1.0)] * (product.horizon + 1)
+        self._plan: list[_Layer] = [_Layer(0, 0.0)] * (product.horizon + 1)
         self._kept: dict[int, Any] = {}
         self._segment: dict[int, Array] = {}  # the last one that `log_completions` made
         self._first_base: Base[Array] | None = None
@@ -88,16 +88,29 @@ class Layered(Generic[Array]):
         while t > 0:
             end = max(t - ahead, self._segment_of(t - 1))
             ahead = min(2 * ahead, do.lookahead)
-            for made in self._linear(t, end, b, sweep):
-                t, went = t - 1, went + 1
-                b = self._settle(t, b, made)
+            made = self._linear(t, end, b, sweep)
+            held, n_made = self._held(made), len(made.layers)
+            same = _Layer(self._plan[t].epoch, self._plan[t].scale)
+            for i in range(held):
+                t, b = t - 1, made.layers[i]
+                self._plan[t] = same
+                if t % do.stride == 0:
+                    self._kept[t] = do.keep(t, b)
+            went += held
+            if held < n_made:
+                # What was made from it is made again; the next time may come after as many layers as this time.
+                t, ahead, went = t - 1, went + 1, 0
+                b = self._settle(t, b, made.layers[held], made.least[held], made.largest[held])
                 if t % do.stride == 0 or self._plan[t].in_log_space:
                     self._kept[t] = do.keep(t, b)
-                if not self._plan[t].plain:
-                    # What was made from it is made again; the next time may come after as many layers as this time.
-                    ahead, went = went, 0
-                    break
         self._first_base = sweep.base
+
+    def _held(self, made: Made[Array]) -> int:
+        """How many of the layers, from the first on, are far from the ends of what a number can hold."""
+        n = len(made.layers)
+        fits = (made.least >= self._do.small) & (made.largest <= self._do.large)
+        fits = fits.reshape(n, -1).all(axis=1)
+        return n if fits.all() else int(np.argmin(fits))
 
     def _segment_of(self, t: int) -> int:
         """The first of the layers that are kept or made again together with layer t."""
@@ -107,25 +120,21 @@ class Layered(Generic[Array]):
         """A new sweep, which begins with the weights that backward ended with: forward begins there."""
         return _Sweep(None if self._first_base is None else self._first_base._replace(room=[]))
 
-    def _settle(self, t: int, after: Array, made: Made[Array]) -> Array:
-        """b_t, made from b_{t+1}, with a scale and a potential under which it is far from what a number can hold."""
-        do, least, largest = self._do, made.least, made.largest
-        epoch, scale = self._plan[t + 1].epoch, self._plan[t + 1].scale
-        if np.all(least >= do.small) and np.all(largest <= do.large):
-            self._plan[t] = _Layer(epoch, scale, False, 1.0)
-            return made.layer
+    def _settle(self, t: int, after: Array, layer: Array, least: Any, largest: Any) -> Array:
+        """b_t, made from b_{t+1}, under a scale and a potential that bring it back from the ends of its range."""
+        do, epoch, scale = self._do, self._plan[t + 1].epoch, self._plan[t + 1].scale
         if np.all(least > 0) and np.all(largest < np.inf) and np.all(largest / least <= do.large):
             # A common drift of all messages is undone by one number, a power of two so that nothing is rounded.
             factor = 2.0 ** -np.round(0.5 * (np.log2(least) + np.log2(largest)))
-            self._plan[t] = _Layer(epoch, scale - np.log(factor), False, factor)
-            return do.scaled(made.layer, factor)
+            self._plan[t] = _Layer(epoch, scale - np.log(factor), factor)
+            return do.scaled(layer, factor)
         value = do.log_layer(t, self._log_after(t, after))
         potential, b = do.renew(t, self._potentials[epoch], value)
         self._potentials.append(potential)
-        self._plan[t] = _Layer(len(self._potentials) - 1, 0.0, True, 1.0)
+        self._plan[t] = _Layer(len(self._potentials) - 1, 0.0, in_log_space=True)
         return b
 
-    def _linear(self, begin: int, end: int, after: Array, sweep: _Sweep[Array]) -> Any:
+    def _linear(self, begin: int, end: int, after: Array, sweep: _Sweep[Array]) -> Made[Array]:
         """Layers begin - 1 down to `end`, or to an earlier one, under the potential and scale of layer `begin`."""
         layer = self._plan[begin]
         base = self._base(begin - 1, layer.epoch, sweep)
@@ -143,7 +152,7 @@ class Layered(Generic[Array]):
     def _drifts(self, one: int, other: int) -> bool:
         """Whether discounting moves edge weights too far between two actions for one to be a factor of the other."""
         discount = self._do.discount
-        return abs(discount**one - discount**other) * self._do.reach > MAX_DRIFT
+        return discount != 1.0 and abs(discount**one - discount**other) * self._do.reach > MAX_DRIFT
 
     def _base(self, t: int, epoch: int, sweep: _Sweep[Array]) -> Base[Array]:
         """Edge weights relative to a potential, of action t or of one near enough.
@@ -178,11 +187,10 @@ class Layered(Generic[Array]):
             end = u - 1
             while end > t and self._plan[end].plain:
                 end -= 1
-            for made in self._linear(u, end, b, sweep):
+            for layer in self._linear(u, end, b, sweep).layers:
                 u -= 1
                 factor = self._plan[u].factor
-                b = made.layer if self._plan[u].plain else self._do.scaled(made.layer, factor)
-                again[u] = b
+                again[u] = b = layer if factor is None else self._do.scaled(layer, factor)
         return again
 
     def _conditional(self, t: int, sweep: _Sweep[Array]) -> tuple[Base[Array], Array]:
@@ -209,7 +217,7 @@ class Layered(Generic[Array]):
         while t < self._product.horizon:
             if self._plan[t].in_log_space:
                 base, after = self._conditional(t, sweep)
-                do.forward(flow, t, base, [do.ones(t), after], 1.0, with_entropy)
+                do.forward(flow, t, base, [do.ones(t), after], None, with_entropy)
                 t += 1
                 continue
             end = self._together(t, sweep)

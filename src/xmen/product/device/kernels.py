@@ -99,8 +99,14 @@ def backward(
             r = tl.load(reward + world[:, :, None] * C + column[None, None, :], mask=valid[:, :, None], other=0.0)
             w = w * tl.exp(tl.load(factors) * r).to(w.dtype)
         total += tl.sum(w * there, axis=1)
-        fed = tl.maximum(fed, tl.max(there, axis=1))
     tl.store(out + place, total, mask=inside[:, None])
+    if tl.min(tl.where(inside[:, None], total, 1.0)) == 0:  # has it to be zero, or was it rounded?
+        for offset in range(0, tl.max(end - begin), W):
+            e = begin[:, None] + offset + tl.arange(0, W)[None, :]
+            valid = e < end[:, None]
+            node = tl.load(other + e, mask=valid, other=0).to(tl.int64)
+            there = tl.load(after + node[:, :, None] * C + column[None, None, :], mask=valid[:, :, None], other=0.0)
+            fed = tl.maximum(fed, tl.max(there, axis=1))
     infinite = tl.full(total.shape, float("inf"), total.dtype)
     low = tl.where(total > 0, total, tl.where((fed > 0) & (total == 0), 0.0, infinite))
     high = tl.where(total < infinite, total, infinite)

@@ -136,7 +136,7 @@ class DeviceLayers:
     def _factors(self, t: int, base: Base[Tensor]) -> Factors:
         return self._space.factors(t, t if base.epoch < 0 else base.t)
 
-    def backward(self, begin: int, end: int, base: Base[Tensor], stop: Tensor, after: Tensor) -> Sequence[Made[Tensor]]:
+    def backward(self, begin: int, end: int, base: Base[Tensor], stop: Tensor, after: Tensor) -> Made[Tensor]:
         space, graph = self._space, self._graph
         weights, n_layers = self._filled(base, entering=False), begin - end
         layers = [space.layer(t) for t in range(begin - 1, end - 1, -1)]
@@ -155,7 +155,7 @@ class DeviceLayers:
 
         self._run(("backward", begin, end, base.t), make)
         least, largest = torch.stack([space.least[:n_layers].amin(1), space.largest[:n_layers].amax(1)]).cpu().numpy()
-        return [Made(*made) for made in zip(layers, least, largest, strict=True)]
+        return Made(layers, least, largest)
 
     def _run(self, key: tuple[Any, ...], make: Callable[[], None]) -> None:
         """Carry out a sequence of operations; where memory stays in its place, it can be replayed without Python."""
@@ -220,12 +220,12 @@ class DeviceLayers:
         t: int,
         base: Base[Tensor],
         layers: Sequence[Tensor],
-        factor: Scale,
+        factor: Scale | None,
         with_entropy: bool,
     ) -> None:
         space, graph = self._space, self._graph
         weights = self._filled(base, entering=True)
-        if not np.all(np.asarray(factor) == 1.0):
+        if factor is not None:
             flow.here.mul_(self._scale(factor).to(flow.here.dtype))
         if with_entropy:
             weights_out = self._filled(base, entering=False)

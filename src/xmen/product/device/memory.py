@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import NamedTuple
 
 import torch
@@ -46,6 +47,9 @@ def plan_memory(graph: DeviceGraph, columns: int, discount: float, dtype: torch.
     flows = 1 if discount == 1.0 else 2
     fixed = graph.n_edges * item * (2 + flows) + graph.n_nodes * (4 * item + 3 * 8 * columns)
     left = int(HEADROOM * free_bytes(graph.device)) - fixed
+    if graph.device.type == "cuda" and item * sum(graph.layer_ends) > left:
+        gc.collect()  # what nobody uses any more may still be there
+        left = int(HEADROOM * free_bytes(graph.device)) - fixed
     ends, name = graph.layer_ends, graph.device.type
     stride = max(2, int(len(ends) ** 0.5))
     kept, again = item * sum(ends[::stride]), item * (stride + 1) * graph.n_nodes
