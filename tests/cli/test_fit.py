@@ -243,3 +243,20 @@ def test_plain_lines_where_there_is_no_terminal(capsys):
     with FitProgress(total=9, plain_every=0.0) as progress:
         progress(Record(1, loss=2.0, gradient_norm=0.5, seconds=3.0))
     assert capsys.readouterr().err == "iteration 1 of 9: loss 2.00000, gradient 0.5, 3 s\n"
+
+
+def test_what_a_promise_forbids_is_not_said_to_break_rules(tmp_path, monkeypatch):
+    """No check would show it, and --drop-invalid would leave nothing out."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.toml").write_text(
+        'format = 1\ndemonstrations = "d.csv"\n[world]\nkind = "grid"\nwidth = 3\nheight = 3\nstart = [0, 0]\n'
+        "goal = [2, 2]\nhorizon = 8\nslip = 0.2\n[events]\nlava = { cells = [[1, 1]] }\n[[constraints]]\n"
+        'name = "no lava"\nrule = "never(lava)"\n'
+    )
+    xm.write_demos(read_problem("p.toml").distribution(seed=0).sample(20), "d.csv")
+    refused = run("fit p.toml --learner causal --validity best --out m")
+    said = " ".join(refused.output.split())
+    assert refused.exit_code == 1
+    assert "less than the best chance of keeping the rules" in said
+    assert "demonstrations take such steps: " in said
+    assert "--drop-invalid" not in said

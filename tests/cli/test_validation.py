@@ -27,6 +27,7 @@ def test_the_model_is_the_one_that_is_best_on_them(tmp_path: Path) -> None:
     assert -model.score(xm.read_demos("held_out.csv")) == pytest.approx(min(curve))
     said = " ".join(run("fit p.toml --validation held_out.csv --patience 2 --out m").output.split())
     assert f"best at iteration {found['best_iteration']}, whose weights these are: {min(curve):.4f} nats" in said
+    assert ("--resume and a larger --patience goes on" in said) == (found["best_iteration"] < found["iterations"])
     assert run("plot m --what history --out history.png").exit_code == 0
 
 

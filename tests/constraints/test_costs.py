@@ -205,8 +205,9 @@ MEANT: dict[str, tuple[Any, str]] = {
     "a number times an event": (lambda: 2 * AISLE + 1, "2*count(at(4)) + length() <= 62"),
     "the same in text": (
         lambda: xm.parse_constraint("total(2*aisle + 1) <= 62", {"aisle": AISLE}),
-        "2*count(at(4)) + length() <= 62",
+        "2*count(aisle) + length() <= 62",
     ),
+    "a file without quotes": (lambda: xm.parse_constraint("total(energy.csv) <= 3"), 'total("energy.csv")'),
     "a form": (lambda: xm.total(2 * xm.count(AISLE) + xm.length()), "compare it itself"),
     "text without a problem": (lambda: xm.parse_constraint("total('energy.csv') <= 3"), "in a problem file"),
     "costs as an event": (lambda: xm.parse_constraint("visit(energy)", {"energy": STATES}), "takes an event"),

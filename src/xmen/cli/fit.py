@@ -62,7 +62,10 @@ def run_fit(
         held_out = str(error).startswith(VALIDATION)
         file, drop = (problem.validation, "") if held_out else (demos, "; --drop-invalid learns from the others")
         asked = path if file is None else f"{path} {file}"
-        error.args = (f"{error}\nxmen check {asked} shows everything that demonstrations break{drop}",)
+        if (
+            held_out or check_demonstrations(problem, trajectories)["violations"]
+        ):  # steps may be risky, and break nothing
+            error.args = (f"{error}\nxmen check {asked} shows everything that demonstrations break{drop}",)
         raise
     except BaseException:
         release(folder)
@@ -95,7 +98,8 @@ def run_fit(
     print_notes([] if as_json else notes)
     if not interrupted:
         if (folder / LAST_STATE).exists() and not as_json:
-            print_notes(["the same command with --resume and a larger --max-iter goes on from here"])
+            more = "--patience" if report.get("best_iteration", model.n_iter_) < model.n_iter_ else "--max-iter"
+            print_notes([f"the same command with --resume and a larger {more} goes on from here"])
         return YES
     resumes = "; the same command with --resume goes on" if checkpoint.exists() else ""
     print_notes([f"stopped by Ctrl-C: the model has what was learned in {model.n_iter_} iterations{resumes}"])

@@ -151,6 +151,8 @@ class _Reader:
         match node:
             case ast.BoolOp():
                 message = "write & for `and` and | for `or`, with each comparison in brackets"
+            case ast.Attribute(attr="csv"):
+                message = f'write the name of a file in quotes: total("{self._spelled(node)}")'
             case ast.Attribute():
                 message = f'only .named("...") can follow a constraint, not .{node.attr}'
             case ast.Tuple(elts=[before_comma, *_]):
@@ -163,6 +165,10 @@ class _Reader:
             case _:
                 message = f"{type(node).__name__} is Python, but not part of the constraint language"
         self.source.fail(message, self.source.start(node))
+
+    def _spelled(self, node: ast.expr) -> str:
+        """The node as the user wrote it."""
+        return self.source.text[self.source.start(node) : self.source.end(node)]
 
     def _guarded(self, offset: int, function: Callable[..., object], *args: Any, **keywords: Any) -> Any:
         """Call the function; its own complaints get the text and a caret."""
@@ -325,9 +331,9 @@ class _Reader:
             return self._guarded(offset, function, left, right)
         if isinstance(left, int) and isinstance(right, int):
             return self._in_range(function(left, right), offset)
-        for side in (left, right):
+        for side, part in ((left, node.left), (right, node.right)):
             if isinstance(side, Event):
-                self.source.fail(NO_NUMBER.format(event=side), offset)
+                self.source.fail(NO_NUMBER.format(event=self._spelled(part)), offset)
         if not any(isinstance(side, Comparable) for side in (left, right)):
             self.source.fail(
                 f"cannot apply {symbol} to {kind_of(left)} and {kind_of(right)}: it joins whole numbers and "
