@@ -12,6 +12,7 @@ import xmen as xm
 from fuzz.edits import TOKENS, edited, edits
 from fuzz.limits import fuzzing, limited
 from xmen.problem import read_problem
+from xmen.worlds.costs import read_costs
 
 GRID = xm.GridWorld(3, 3, (0, 0), (2, 2), moves=("up", "right"), horizon=6)
 NAMES = {"key": xm.at(1, 3), "door": xm.at(5) & xm.doing(0)}
@@ -65,9 +66,12 @@ slip = 0.0
 key = { cells = [[1, 0], [0, 1]] }
 up = { moves = ["up"] }
 both = "key & ~up"
+[costs]
+toll = { key = 2, up = 1 }
+climb = [0, 0, 0, 1, 1, 1, 2, 2, 2]
 [[constraints]]
 name = "fetch"
-rule = "visit(key) & (count(both) <= 2)"
+rule = "visit(key) & (count(both) <= 2) & (total(toll) <= 9)"
 [reward]
 features = ["steps", "up"]
 weights = [-0.5, 1.0]
@@ -175,3 +179,17 @@ def test_trips(folder, suffix, changes):
     file.write_bytes(edited(TRIPS[suffix], changes))
     with limited():
         xm.read_trips(file, RING)
+
+
+COSTS = b"x;y;move;cost\n0;0;up;3\n1;0;right;-2\n2;1;up;7\n"
+NUMBERED = b"state,cost\n0,1\n1,0\n2,5\n"
+
+
+@given(named=st.booleans(), changes=edits())
+@fuzzing(4)
+def test_costs(folder, named, changes):
+    file = folder / "c.csv"
+    file.write_bytes(edited(COSTS if named else NUMBERED, changes))
+    for world in (GRID, None):
+        with limited():
+            (xm.total(read_costs(file, world)) <= 5).check_world(GRID)
