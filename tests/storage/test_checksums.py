@@ -162,3 +162,43 @@ def test_checkpoints_of_other_versions_are_refused_with_what_to_do(tmp_path):
     fewer = {name: value for name, value in whole["state"].items() if name != "n_calls"}
     assert "whose states have other parts (n_calls)" in refusal(state=fewer)
     assert "without a checksum" in refusal(format_version=1)
+
+
+def test_any_flipped_bit_of_newer_models_is_found(tmp_path):
+    """Causal models, models of trips, rounds of cells, policies: no flip loads as something else."""
+    grid, rule, features, demos = grid_task(4)
+    ring = xm.Network(3, 2, [(0, 0, 1, 1.0), (1, 0, 2, 1.0), (2, 0, 0, 1.0), (0, 1, 2, 1.0)])
+    trips = [xm.Trajectory([0, 1, 2], [0, 0]), xm.Trajectory([0, 2], [1])]
+    xm.CausalXMEN(grid, rule, features=features, l2=0.1).fit(demos).save(tmp_path / "causal")
+    xm.XMEN(ring, None, features=np.ones((3, 2, 1)), l2=0.1, checkpoint=tmp_path / "c").fit(trips).save(tmp_path / "t")
+    xm.plan(grid, rule, None).save(tmp_path / "policy")
+    for folder in (tmp_path / "causal", tmp_path / "t", tmp_path / "policy"):
+        for file in sorted(folder.iterdir()):
+            data = file.read_bytes()
+            for changed in flips(data, cases(60), seed=len(data)):
+                file.write_bytes(changed)
+                with pytest.raises(xm.StorageError):
+                    xm.load(folder)
+            file.write_bytes(data)
+        xm.load(folder)
+
+
+@pytest.mark.parametrize("learner", ["causal", "trips", "cells"])
+def test_any_flipped_bit_of_newer_checkpoints_is_found(tmp_path, learner):
+    grid, rule, features, demos = grid_task(4)
+    ring = xm.Network(3, 2, [(0, 0, 1, 1.0), (1, 0, 2, 1.0), (2, 0, 0, 1.0), (0, 1, 2, 1.0)])
+    choices = {"checkpoint": tmp_path / "c", "checkpoint_every": 1, "l2": 0.1, "callback": lambda r: r.iteration == 1}
+    if learner == "causal":
+        xm.CausalXMEN(grid, rule, features=features, **choices).fit(demos)
+    elif learner == "trips":
+        trips = [xm.Trajectory([0, 1, 2], [0, 0]), xm.Trajectory([0, 2], [1])]
+        xm.XMEN(ring, None, features=np.ones((3, 2, 1)), **choices).fit(trips)
+    else:
+        method = xm.Cells(n_cells=4)
+        xm.XMEN(grid, rule, features, method=method, oracle="listed", seed=0, **choices).fit(demos)
+    data = (tmp_path / "c").read_bytes()
+    read_checkpoint(tmp_path / "c")
+    for changed in flips(data, cases(300), seed=0):
+        (tmp_path / "c").write_bytes(changed)
+        with pytest.raises(xm.StorageError):
+            read_checkpoint(tmp_path / "c")
