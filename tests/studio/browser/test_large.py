@@ -24,4 +24,11 @@ def test_a_stroke_on_a_large_world_touches_only_its_cells(window, server):
     expect(window.page.locator("#map .wall")).to_have_count(38)
     assert window.page.evaluate("() => window.touched") == 38
     window.settle()
+    before = window.page.locator("#map").bounding_box()
     assert window.verdict.startswith(("Possible.", "Not decided."))
+
+    window.tab("demonstrations")
+    window.drag([(0, 0), (0, 25), (49, 25), (49, 49)])  # further than a pointer jumps, and to the goal
+    expect(window.demonstration(1)).to_contain_text("98 moves")
+    window.settle()
+    assert window.page.locator("#map").bounding_box() == before  # nothing that is written beside it moves the map

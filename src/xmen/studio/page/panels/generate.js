@@ -2,7 +2,7 @@ import { field, fillSelect, h, rows } from "../dom.js";
 import { addDemonstrations } from "../edits/demonstrations.js";
 import { makeMotion } from "../map/moving.js";
 import { signal } from "../signal.js";
-import { count, thousands, why } from "../words.js";
+import { capital, count, thousands, why } from "../words.js";
 import { mountChance } from "./chance.js";
 import { furtherRules } from "./further.js";
 import { progressLine } from "./progress.js";
@@ -115,7 +115,7 @@ export function mountGenerate(root, app) {
 
 function told(/** @type {{trajectories: Generated[], message?: string}} */ { trajectories, message = "" }) {
     const good = trajectories.filter((each) => each.valid).length;
-    return `${thousands(trajectories.length)} generated, ${thousands(good)} of them valid. ${message}`;
+    return `${thousands(trajectories.length)} generated, ${thousands(good)} of them valid. ${capital(message)}`;
 }
 
 /** @param {App} app @param {number} index */
