@@ -290,7 +290,10 @@ def distances(grid: xm.GridWorld, bit: np.ndarray, n_sets: int, device: str) -> 
 
 
 def growth(device: str, largest: int) -> list[Results]:
-    """One gradient on ever larger products of one family, the first of them also built by the library."""
+    """One gradient on ever larger products of one family, the first of them also built by the library.
+
+    Rewards are from -3 to -2, so that longer trajectories are not likelier than shorter ones, as in fitted models.
+    """
     rows: list[Results] = []
     small = generated(20, 5, 60, device)
     cells = np.random.default_rng(0).choice(
@@ -316,7 +319,7 @@ def growth(device: str, largest: int) -> list[Results]:
         place = OnDevice(product, torch.device(device))
         finish()
         moved = time.perf_counter() - began
-        law = EdgeWeights.of(product.world, a_reward(product.world))
+        law = EdgeWeights.of(product.world, a_reward(product.world) - 1.0)
         repeats = 3 if n_cells < 13 else 1
         if repeats > 1:
             place.messages([law])[0].flow()

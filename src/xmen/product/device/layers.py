@@ -111,11 +111,10 @@ class DeviceLayers:
 
     def stop_weights(self, potential: Tensor, scale: Scale) -> Tensor:
         stop = self._space.stop
-        stop.zero_()
-        if self._graph.stops_early:
-            ends = self._graph.accepting
-            stop[ends] = torch.exp(-potential[ends] - self._scale(scale)).to(stop.dtype)
-        return stop
+        if not self._graph.stops_early:
+            return stop.zero_()
+        # Everywhere and then only at ends: to pick these out would mean waiting for the device.
+        return stop.copy_(torch.exp(-potential - self._scale(scale)).masked_fill_(~self._graph.accepting[:, None], 0.0))
 
     def _scale(self, scale: Scale) -> Tensor:
         return torch.as_tensor(scale, dtype=torch.float64, device=self.device)
