@@ -62,9 +62,8 @@ def run_fit(
         held_out = str(error).startswith(VALIDATION)
         file, drop = (problem.validation, "") if held_out else (demos, "; --drop-invalid learns from the others")
         asked = path if file is None else f"{path} {file}"
-        if (
-            held_out or check_demonstrations(problem, trajectories)["violations"]
-        ):  # steps may be risky, and break nothing
+        # Steps that a promise forbids may break nothing: then there is nothing to be shown, or left out.
+        if held_out or check_demonstrations(problem, trajectories)["violations"]:
             error.args = (f"{error}\nxmen check {asked} shows everything that demonstrations break{drop}",)
         raise
     except BaseException:
