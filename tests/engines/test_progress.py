@@ -11,7 +11,7 @@ import xmen as xm
 from cli.commands import run, write_problem
 from xmen.cli import _output
 from xmen.encoding.trajectories import Encoding
-from xmen.engines import reject
+from xmen.engines import choose, reject
 from xmen.progress.telling import listening, tell
 
 
@@ -96,3 +96,13 @@ def test_auto_says_that_no_engine_answers(monkeypatch):
     assert message.startswith("no engine answers here. Exact: the product")
     assert "Reject: it accepts none of relaxed draws. Xor: writing 144 machines over" in message
     assert "XMEN_READINGS=" in message
+
+
+def test_auto_takes_slow_rejection_where_nothing_else_fits(monkeypatch):
+    grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), horizon=14)
+    monkeypatch.setenv("XMEN_READINGS", "10")
+    monkeypatch.setattr(choose, "LEAST_ACCEPTANCE", 0.9)
+    d = xm.distribution(grid, counters(grid), max_nodes=60, oracle="cryptominisat", seed=0)
+    assert d.engine == "reject"
+    assert "Xor: writing 16 machines over" in d.reason
+    assert all(len(set(tau.states)) == len(tau.states) for tau in d.sample(20))

@@ -155,6 +155,9 @@ class Chooser:
         try:
             xor = self.xor()
         except ProductTooLargeError as error:
+            if rate > 0.0:  # slow, and still the one that answers
+                reject.reason = f"{too_large} Rejection accepts {share} of relaxed draws. Xor: {error}"
+                return reject
             raise ProductTooLargeError(
                 f"no engine answers here. Exact: {too_large} Reject: it accepts {share} of relaxed draws. Xor: {error}"
             ) from None
