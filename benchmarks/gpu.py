@@ -270,7 +270,7 @@ def distances(grid: xm.GridWorld, bit: np.ndarray, n_sets: int, device: str) -> 
     neighbour = np.full((n_states, 8), -1, dtype=np.int64)
     neighbour[grid.source, grid.action] = grid.target
     there = torch.as_tensor(np.where(neighbour < 0, np.arange(n_states)[:, None], neighbour), device=device)
-    bits = torch.as_tensor(bit.astype(np.int64), device=device)[there]
+    bits = torch.as_tensor(np.where(neighbour < 0, 0, bit[neighbour]).astype(np.int64), device=device)
     distance = torch.full((n_sets, n_states), far, dtype=torch.int16, device=device)
     distance[-1, -1] = 0
     sets = torch.arange(n_sets, device=device)
