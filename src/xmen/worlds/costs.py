@@ -101,6 +101,8 @@ def _whole(file: Path, row: int, column: str, text: str) -> int:
         number = math.nan
     if not math.isfinite(number):
         raise FileFormatError(f"{file}, row {row + 1}: {column} is {text!r:.60}, and not a number")
+    if abs(number) > 2**53:
+        raise FileFormatError(f"{file}, row {row + 1}: {column} is {text.strip()!r:.60}, too large for a cost")
     if number != int(number):
         raise FileFormatError(
             f"{file}, row {row + 1}: {column} is {text.strip()}, and totals are of whole numbers: multiply all costs "
