@@ -74,6 +74,16 @@ def test_a_causal_fit_is_sampled_and_planned(slippery: Path, tmp_path: Path) -> 
     assert report("plan model --validity 0.7 --also 'count(key) <= 1'")["validity"] >= 0.7 - 1e-9
     assert "is no option of --learner xmen" in run("fit p.toml --validity 0.6").stderr
     assert "leave it out" in run("sample model --engine exact").stderr
+    shown = report("plot model --out model.png")  # also where demonstrations failed
+    assert any("visits under the model's policy" in title for title in shown["panels"])
+    for command in ("sample policy", "plot policy", "plan policy"):
+        refused = run(command)
+        assert refused.exit_code == 2
+        assert "policy is a policy" in refused.stderr
+
+
+def test_lucky_outcomes_are_called_so(slippery: Path) -> None:
+    assert "lucky outcomes" in run("sample p.toml -n 2").stderr
 
 
 def test_the_problem_may_say_it(slippery: Path, tmp_path: Path) -> None:

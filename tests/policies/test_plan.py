@@ -164,6 +164,18 @@ def test_validity_is_checked() -> None:
             xm.plan(grid, None, None, wrong)
 
 
+def test_greedy_choices_keep_what_they_promise() -> None:
+    # Action 0 is safe, action 1 risky and likelier to be taken: half of each keeps 0.75, the likelier one 0.5.
+    world = xm.MDP(3, 2, [(0, 0, 1, 1.0), (0, 1, 1, 0.5), (0, 1, 2, 0.5)], start=0, terminal=[1, 2])
+    rule, reward = xm.visit(xm.at(1)), [[0.0, 2.0], [0.0, 0.0], [0.0, 0.0]]
+    with pytest.raises(EngineError, match="a promise of some probability is kept by random choices only"):
+        xm.plan(world, rule, reward, 0.6, greedy=True)
+    for validity in ("sure", "best"):
+        policy = xm.plan(world, rule, reward, validity, greedy=True)
+        policy.reset(0)
+        assert policy.act(0) == 0
+
+
 def test_a_probability_next_to_the_best_is_the_best() -> None:
     world = xm.MDP(3, 2, [(0, 0, 1, 0.7), (0, 0, 2, 0.3), (0, 1, 2, 1.0)], start=0, terminal=[1, 2])
     rule = xm.visit(xm.at(1))

@@ -15,6 +15,7 @@ from xmen.cli._subject import Subject
 from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Distribution
 from xmen.errors import EngineError, InfeasibleError
+from xmen.learners.causal import CausalXMEN
 from xmen.plots import (
     plot_bars,
     plot_graph,
@@ -24,11 +25,13 @@ from xmen.plots import (
     plot_visits,
     plot_world,
 )
+from xmen.policies.policy import Policy
 from xmen.rewards import Floats, LinearReward, reward_table
 from xmen.worlds import GridWorld, Trajectory, Walks
 
 WIDE = 2.0  # grids this much wider than high fill a row of the figure
 MOST_DRAWN = 200  # trajectories as lines
+N_EPISODES = 2000  # of a policy, in which visits are counted
 WHAT = ("overview", "world", "demos", "samples", "visits", "reward", "history")
 
 
@@ -57,18 +60,37 @@ class Pictures:
         return self.subject.distribution(self.also)
 
     @cached_property
+    def policy(self) -> Policy | None:
+        """What a causal model does; other models and problems are distributions."""
+        model = self.subject.model
+        return model.policy(self.also) if isinstance(model, CausalXMEN) else None
+
+    @cached_property
     def demonstrations(self) -> list[Trajectory]:
         return self.problem.demos()
 
     @cached_property
     def samples(self) -> list[Trajectory]:
-        return self.distribution.sample(self.n, seed=self.seed)
+        draw = self.distribution.sample if self.policy is None else self.policy.rollout
+        return draw(self.n, seed=self.seed)
+
+    @cached_property
+    def _episodes(self) -> Walks:
+        """Of a causal model, whose visits are counted: chance has its part in them."""
+        assert self.policy is not None
+        return Walks.of(self.world, self.policy.rollout(N_EPISODES, seed=self.seed))
+
+    def _state_visits(self) -> Floats:
+        return self.distribution.state_visits() if self.policy is None else self._episodes.mean_state_visits()
+
+    def _uses(self) -> Floats:
+        return self.distribution.visits() if self.policy is None else self._episodes.mean_visits()
 
     @property
     def _under(self) -> str:
         """What the trajectories in a picture depend on: the model, or rules and reward; for its title."""
         if self.subject.model is not None:
-            known = "the model"
+            known = "the model" if self.policy is None else "the model's policy"
         else:
             known = "rules and reward" if self._has_reward else "the rules"
         return known if self.also is None else f"{known}, also {self.also.label}"
@@ -120,7 +142,7 @@ class Pictures:
         )
 
     def visits(self) -> Panel:
-        series = {self._under: self.distribution.state_visits()}
+        series = {self._under: self._state_visits()}
         if self.problem.demonstrations is not None:
             series = {"demonstrations": Walks.of(self.world, self.demonstrations).mean_state_visits(), **series}
         return self._bars("expected visits", series)
@@ -192,7 +214,7 @@ class GridPictures(Pictures):
         return self._lines(self.samples, f"{self.n} samples under {self._under}")
 
     def visits(self) -> Panel:
-        visits = self.distribution.state_visits()
+        visits = self._state_visits()
         title = f"expected visits under {self._under}"
         return Panel(title, lambda ax: plot_visits(self.grid, visits, ax, label="visits per trajectory"))
 
@@ -247,7 +269,7 @@ class MapPictures(Pictures):
         return self._map(f"{self.n} samples under {self._under}", Walks.of(self.world, self.samples).mean_visits())
 
     def visits(self) -> Panel:
-        return self._map(f"expected uses under {self._under}", self.distribution.visits())
+        return self._map(f"expected uses under {self._under}", self._uses())
 
     def _map(self, title: str, uses: Floats | None) -> Panel:
         names, label = self._state_names, "uses of the road per trajectory"

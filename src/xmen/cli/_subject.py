@@ -13,6 +13,7 @@ from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.distribution import Distribution
 from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError, StorageError
 from xmen.learners.base import Learner
+from xmen.policies.policy import Policy
 from xmen.problem import Problem, read_problem
 from xmen.registry import load
 from xmen.storage.models import PROBLEM, has_model
@@ -75,7 +76,12 @@ def open_subject(path: Path, demos: Path | None = None) -> Subject:
         raise StorageError(
             f"{path}: the fit in this folder is not finished. The same xmen fit command with --resume goes on."
         )
-    model: Learner = load(path)
+    model = load(path)
+    if isinstance(model, Policy):
+        raise StorageError(
+            f"{path} is a policy, as xmen plan --out wrote it: it acts step by step, in Python by xm.load. This "
+            "command takes a problem file or a model's folder."
+        )
     if (path / CHECKPOINT).exists():
         print_notes(
             [

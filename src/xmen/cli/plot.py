@@ -41,7 +41,9 @@ def run_plot(
     check_target(target, SUFFIXES, "pictures")
     with working("drawing"):
         pictures = pictures_of(subject, extra_rules(also, subject.problem), n, seed)
-        if what in ("overview", "demos", "visits") and subject.problem.demonstrations is not None:
+        # A causal model may have learned from episodes that chance cut short: they are drawn as far as they went.
+        drawn = what in ("overview", "demos", "visits") and pictures.policy is None
+        if drawn and subject.problem.demonstrations is not None:
             check_demos(subject.problem.world, pictures.demonstrations)
         panels = _panels(pictures, what)
         _draw(panels, target, pictures)

@@ -79,6 +79,8 @@ def run_sample(
     else:
         for trajectory in trajectories:
             typer.echo(walk_text(problem.world, trajectory))
+    if drawn.by != "policy" and not problem.world.deterministic:
+        typer.echo("note: with chance these are lucky outcomes; what can be promised is in xmen plan", err=True)
     if n_valid < len(trajectories):
         typer.echo(f"note: {len(trajectories)} trajectories, {how}", err=True)
 

@@ -46,7 +46,7 @@ def plan(
     discount
         Rewards of action t count discount**t times.
     greedy
-        `act` takes the most likely action instead of a random one.
+        `act` takes the most likely action instead of a random one; not with a number as `validity`.
     seed
         For `act` and `rollout`.
     max_nodes
@@ -61,6 +61,8 @@ def plan(
     ------
     InfeasibleError
         Where no policy keeps the promise; it says what chance can do, and the best probability there is.
+    EngineError
+        For greedy choices under a promise of some probability, which random choices alone keep.
 
     Examples
     --------

@@ -40,7 +40,8 @@ class Policy(Tracker):
         An exact Distribution over a deterministic world (or what `xm.plan` has worked out).
     greedy
         Take the most likely next action instead of a random one (step by step, which is not always the most likely
-        trajectory). `validity`, `visits`, `rollout` and the like are those of the random choices.
+        trajectory). `validity`, `visits`, `rollout` and the like are those of the random choices. What is promised
+        surely or as well as possible is kept by every choice; a probability p is not, and refuses greedy choices.
     seed
         For `act` and `rollout`.
 
@@ -59,6 +60,11 @@ class Policy(Tracker):
     def __init__(self, source: Distribution | Behaviour, greedy: bool = False, seed: Seed = None) -> None:
         if isinstance(source, Distribution):
             source = behaviour_of(source)
+        if greedy and source.aim.kind == "bonus":
+            raise EngineError(
+                "greedy=True takes the likeliest action every time, but a promise of some probability is kept by "
+                'random choices only: leave greedy out, or ask for validity "sure" or "best", which it keeps too.'
+            )
         super().__init__(source)
         self.greedy = greedy
         self._rng = generator(seed)
