@@ -101,6 +101,13 @@ def test_costs_have_names_in_text():
     assert rule == (2 * xm.total(STATES) + 2 * xm.count(GRID.at((1, 1))) - xm.count(GRID.at((0, 1))) <= 20)
 
 
+def test_costs_beyond_whole_numbers_of_64_bits_are_refused(tmp_path):
+    file = tmp_path / "huge.csv"
+    file.write_text("x,y,cost\n0,0,1e300\n")
+    with pytest.raises(xm.XmenError, match=r"huge\.csv, row 1: cost is '1e300', too large"):
+        xm.total(str(file), GRID)
+
+
 PROBLEM = """
 format = 1
 demonstrations = "demos.csv"

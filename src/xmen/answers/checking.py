@@ -189,11 +189,17 @@ def share_text(counted: dict[str, Any]) -> str:
     '12 %'
     >>> share_text({"valid": math.inf, "possible": math.inf, "log10": {"valid": 1000.0, "possible": 2000.5}})
     '3.2e-999 %'
+    >>> share_text({"valid": 8, "possible": 8})
+    '100 %'
     """
-    if "log10" not in counted:
-        return f"{100 * counted['valid'] / counted['possible']:.2g} %"
-    percent = counted["log10"]["valid"] - counted["log10"]["possible"] + 2
-    return f"{10**percent:.2g} %" if percent > -300 else f"{_power_text(percent)} %"
+    if "log10" in counted:
+        log10 = counted["log10"]["valid"] - counted["log10"]["possible"] + 2
+        if log10 <= -300:
+            return f"{_power_text(log10)} %"
+        percent = 10**log10
+    else:
+        percent = 100 * counted["valid"] / counted["possible"]
+    return f"{percent:.2g} %" if percent < 99.5 else f"{percent:.0f} %"
 
 
 def _power_text(log10: float) -> str:

@@ -118,9 +118,8 @@ def _hint(game: Game, why: Impossible) -> str:
         return "Without this rule every episode could arrive in time."
     if why.dropping:
         return f"Without {' or without '.join(map(repr, why.dropping))} all other rules can be kept surely."
-    return (
-        f"No single rule can be dropped to make the others sure; these cannot be: {', '.join(map(repr, why.conflict))}."
-    )
+    together = ", ".join(map(repr, why.conflict))
+    return f"No policy is sure to keep {together}, and dropping any single rule does not make all the others sure."
 
 
 def _story(game: Game, safe: Behaviour, best: Behaviour) -> tuple[int, list[Move], list[Move]]:

@@ -61,7 +61,7 @@ function gridFields(app, moves) {
             field("Width", width),
             field("Height", height),
             horizonField(app),
-            field("Slip", slip, "With this probability a move goes astray"),
+            field("Slip", slip, "With this probability another available move happens instead"),
         ),
         moveBoxes(app, moves),
         h("label", { class: "check" }, bump, "Moves into walls and off the grid stay in place"),
