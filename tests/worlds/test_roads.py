@@ -158,3 +158,71 @@ def test_names_are_taken_wherever_states_are(town):
     by_name = model.closure([(*ends, 2.0)], [("b", "c")])
     assert by_name.rerouted == model.closure([(start, goal, 2.0)], [trips[0].states[1]]).rerouted
     assert model.sample(1, start=ends[0], goal=ends[1], seed=0) == model.sample(1, start=start, goal=goal, seed=0)
+
+
+@pytest.fixture(params=[int, str], ids=["integers", "texts of integers"])
+def backwards(request):
+    """A path whose nodes are called 15 to 0 (or "15" to "0"), so that every small number is also another state."""
+    name = request.param
+    graph = nx.DiGraph()
+    graph.add_nodes_from(name(n) for n in range(15, -1, -1))
+    for n in range(15):
+        graph.add_edge(name(n + 1), name(n), length=1.0)
+        graph.add_edge(name(n), name(n + 1), length=2.0)
+    return xm.Network.from_networkx(graph, states="nodes"), name
+
+
+def test_integers_are_names_wherever_nodes_are_called_by_integers(backwards, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    network, name = backwards
+    expected = [xm.Trajectory((0, 1, 2), network.along([0, 1, 2]).actions)]
+    table, lines = tmp_path / "trips.csv", tmp_path / "trips.jsonl"
+    table.write_text("start,goal,path\n15,13,15 14 13\n")
+    lines.write_text(json.dumps({"path": [15, 14, 13], "start": name(15)}))
+    frame = pandas.DataFrame({"start": [15.0], "goal": [13], "path": ["15_14_13"]})
+    for source in (table, lines, frame, [[15, 14, 13]], [[name(15), name(14), name(13)]], ["15 14 13"]):
+        assert xm.read_trips(source, network) == expected
+    assert network.trip([15, 14, 13]) == expected[0]
+    assert network.state(15) == network.number(np.int64(15)) == 0
+    task = network.task(15, 13)
+    assert (task.origin, task.goal) == (0, 2)
+    with pytest.raises(xm.WorldError, match=r"16 is not in the network .*an integer is always a name"):
+        network.task(16, 13)
+
+
+def test_models_take_integer_names_and_compute_with_states(backwards):
+    network, _ = backwards
+    demos = [network.trip([15, 14, 13]), network.trip([2, 1, 0])] * 4
+    model = xm.XMEN(network, features=network.select("length")).fit(demos)
+    assert {(tau.states[0], tau.states[-1]) for tau in model.sample(5, start=15, goal=13, seed=0)} == {(0, 2)}
+    flows = model.flows([(15, 13, 2.0)]).states
+    assert (flows[0] >= 2.0, flows[2], flows[15]) == (True, pytest.approx(2.0), 0.0)
+    assert model.closure([(15, 13, 1.0)], [14]).lost.all()
+    with pytest.raises(xm.WorldError, match="'somewhere' is not in the network"):
+        model.flows([(15, "somewhere", 1.0)])
+    numbers = xm.Network(network.n_states, network.n_actions, network.transitions)
+    settings = {
+        "events": {"back": xm.doing(1)},
+        "features": network.select("length"),
+        "templates": ["never"],
+        "seed": 0,
+    }
+    named, numbered = (xm.RuleInference(world, **settings).fit(demos) for world in (network, numbers))
+    assert named.texts_ == numbered.texts_
+    np.testing.assert_allclose(named.gains_, numbered.gains_)
+    assert [one.gain for one in named.verdicts()] == pytest.approx([one.gain for one in numbered.verdicts()])
+
+
+def test_large_identifiers_and_numbers_of_links(tmp_path):
+    ids = [42400015, 42400014, 42400016]
+    graph = nx.DiGraph([(ids[0], ids[1], {"length": 1.0}), (ids[1], ids[2], {"length": 1.0})])
+    nodes, table = xm.Network.from_networkx(graph, states="nodes"), tmp_path / "trips.csv"
+    table.write_text("path\n" + " ".join(map(str, ids)) + "\n")
+    assert xm.read_trips(table, nodes)[0].states == (0, 1, 2)
+    assert nodes.task(ids[0], ids[2]).goal == 2
+    with pytest.raises(xm.InvalidDemonstrationError, match=r"0 is not in the network .*network\.names\[i\]"):
+        xm.read_trips([[0, 1]], nodes)
+    links = xm.Network.from_networkx(graph)  # no link is called by an integer, so that numbers are states
+    assert xm.read_trips([[0, 1]], links) == xm.read_trips(["0 1"], links) == [links.trip(links.names)]
+    with pytest.raises(xm.WorldError, match="numbered 0 to 1"):
+        links.task(0, 2)

@@ -25,7 +25,7 @@ from xmen.product.graph import Product
 from xmen.product.many_goals import ManyGoals
 from xmen.product.open_product import build_open_product
 from xmen.rewards import Floats
-from xmen.worlds.network import Network
+from xmen.worlds.network import Network, NetworkTask
 
 LEAST_BUDGET = 20_000  # nodes of a product that all trips of a network share
 COPIES = 64  # of the network that its rules may make of it
@@ -127,7 +127,7 @@ class TripEngine:
 
     def alone(self, pair: int, reward: Floats) -> ExactDistribution:
         """The distribution of one pair, whose world's edges are the network's without those that leave the goal."""
-        task = self.network.task(int(self.start[pair]), int(self.goal[pair]))
+        task = NetworkTask(self.network, int(self.start[pair]), int(self.goal[pair]))
         product = multiply(task, self.constraint, self.max_nodes)
         return self._exact(product, reward)
 
@@ -138,7 +138,7 @@ class TripEngine:
             shares = np.zeros(self.network.n_states)
             total = self.weight[pairs].sum()
             shares[self.start[pairs]] = self.weight[pairs] / total if total > 0 else 1.0 / len(pairs)
-            task = self.network.task(int(self.start[pairs[0]]), goal).with_start(shares)
+            task = NetworkTask(self.network, int(self.start[pairs[0]]), goal).with_start(shares)
             product = multiply(task, self.constraint, self.max_nodes)
             without = np.setdiff1d(np.flatnonzero(shares), product.state[product.starts])
             if len(without):
@@ -157,7 +157,7 @@ class TripEngine:
         where = f"from {network.describe_state(start)} to {network.describe_state(goal)}"
         parts = [] if self.constraint is None else units(self.constraint)
         try:
-            error = explain_conflict(network.task(start, goal), parts, self.max_nodes)
+            error = explain_conflict(NetworkTask(network, start, goal), parts, self.max_nodes)
         except ProductTooLargeError:
             return InfeasibleError(f"{where} there is no valid trip")
         return InfeasibleError(f"{where}: {error}", conflict=error.conflict)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from xmen.constraints.occurrence import never
 from xmen.engines.reject_trips import RejectTrips
 from xmen.engines.trips import TripEngine, trip_budget
-from xmen.errors import EngineError, ProductTooLargeError
+from xmen.errors import EngineError, ProductTooLargeError, XmenError
 from xmen.events import at
 from xmen.rewards import Floats
 from xmen.worlds.kernels import UNREACHABLE, distance_to
@@ -88,6 +88,8 @@ def _read(model: Learner, demand: Demand) -> tuple[NDArray[np.int64], NDArray[np
     try:
         rows = [(network.number(start), network.number(goal), number) for start, goal, number in demand]
         table = np.array(rows, dtype=np.float64).reshape(-1, 3)
+    except XmenError:  # a place that is not there, under its name
+        raise
     except (TypeError, ValueError):
         raise EngineError("demand is rows (start, goal, number of trips).") from None
     starts, goals, amounts = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2]

@@ -14,6 +14,7 @@ from xmen.errors import InfeasibleError, ProductTooLargeError
 from xmen.rules.evidence import EQUAL
 from xmen.rules.search import Found, Scored, Search
 from xmen.worlds import MDP, Network, Trajectory
+from xmen.worlds.network import NetworkTask
 
 MOST_PAIRS = 20  # of a network, among which an example is looked for
 
@@ -145,7 +146,7 @@ def _example(search: Search, found: Found, constraint: Constraint | None) -> Tra
     setting, reward = search.setting, found.model.fitted.reward_
     pairs: list[MDP] = [setting.world] if isinstance(setting.world, MDP) else []
     if isinstance(setting.world, Network):
-        pairs = [setting.world.task(tau.states[0], tau.states[-1]) for tau in search.demos[:MOST_PAIRS]]
+        pairs = [NetworkTask(setting.world, tau.states[0], tau.states[-1]) for tau in search.demos[:MOST_PAIRS]]
     for world in pairs:
         try:
             d = distribution(

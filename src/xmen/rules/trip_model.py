@@ -97,7 +97,10 @@ class TripModel(Model):
         shares = np.bincount(which.reshape(-1), weights=self.weights)
         chosen = np.unique(np.linspace(0, len(pairs) - 1, min(len(pairs), MOST_PAIRS)).astype(np.int64))
         numbers = np.ceil(N_DRAWS * shares[chosen] / shares[chosen].sum()).astype(np.int64)
+        network = self.setting.world
+        assert isinstance(network, Network)
         drawn: list[Trajectory] = []
         for (start, goal), n in zip(pairs[chosen].tolist(), numbers.tolist(), strict=True):
-            drawn += self.fitted.sample(n, seed=self.setting.seed, start=start, goal=goal)
+            pair = {"start": network.name_of(start), "goal": network.name_of(goal)}
+            drawn += self.fitted.sample(n, seed=self.setting.seed, **pair)
         return batch_of(self.setting.single_world, drawn)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from xmen.errors import TrajectoryError, WorldError
 
 _CELL = re.compile(r"\(?\s*(\d{1,18})\s*[,; ]\s*(\d{1,18})\s*\)?")
 _WHOLE = re.compile(r"\d{1,18}(?:[.,]0{1,18})?")  # spreadsheets write 3 as 3.0, or 3,0
+_INTEGER = re.compile(r"-?\d+")
 _SHOWN = 8
 
 Given = Mapping[Any, int] | Sequence[Any] | None
@@ -96,9 +98,7 @@ class Names:
 
     def _node_numbers(self) -> dict[str, int]:
         if self._nodes is None:
-            texts = [str(self.world.node(state)) for state in range(self.world.n_states)]
-            uses = Counter(texts)  # 1 and "1" are different nodes that look the same in a file
-            self._nodes = {text: state for state, text in enumerate(texts) if uses[text] == 1}
+            self._nodes = _by_text(self.world.node(state) for state in range(self.world.n_states))
         return self._nodes
 
     def _expected_states(self) -> str:
@@ -110,6 +110,60 @@ class Names:
         if self._own_states:
             kinds.append(f"one of {_some(self._own_states)}")
         return " or ".join(kinds) if len(kinds) > 1 else "a number (names need world= or states=)"
+
+
+class Places:
+    """The names that a graph has for the states of a network, and the one rule by which users mean a state.
+
+    A name wins over a number: as it is, as the link (u, v) for (u, v, 0), or by its text, as files have it. A number is
+    a state only where no name is an integer, so that it can mean nothing else.
+    """
+
+    def __init__(self, names: tuple[Hashable, ...]) -> None:
+        self.names = names
+        self._numbers = {name: number for number, name in enumerate(names)}
+
+    @cached_property
+    def _texts(self) -> dict[str, int]:
+        return _by_text(self.names)
+
+    @cached_property
+    def integers(self) -> bool:
+        """Whether some name is an integer, or looks like one in a file."""
+        return any(_INTEGER.fullmatch(str(name)) for name in self.names)
+
+    def state(self, place: Any) -> int:
+        """The number of the state that is meant."""
+        place = hashable(place)
+        keys = (place, (*place, 0)) if isinstance(place, tuple) else (place,)
+        for key in keys:
+            if (found := _own(self._numbers, key)) is not None:
+                return found
+        number = whole(place)
+        for text in (str(place).strip(), str(number)):
+            if text in self._texts:
+                return self._texts[text]
+        if number is not None and not self.integers and number < len(self.names):
+            return number
+        some = ", ".join(repr(known) for known in self.names[:4])
+        hint = ""
+        if number is not None and self.integers:
+            hint = ". Names are integers here, so an integer is always a name: write network.names[i] for state i"
+        elif number is not None:
+            hint = f"; states are numbered 0 to {len(self.names) - 1}"
+        raise WorldError(f"{place!r:.60} is not in the network (known: {some}, ...){hint}")
+
+
+def hashable(name: Any) -> Hashable:
+    """A name as the graph had it: what files hold as lists were tuples."""
+    return tuple(map(hashable, name)) if isinstance(name, list | tuple) else name
+
+
+def _by_text(names: Iterable[Any]) -> dict[str, int]:
+    """Numbers by the text of names; 1 and "1" are different names that look the same in a file, so neither is there."""
+    texts = [str(name) for name in names]
+    uses = Counter(texts)
+    return {text: number for number, text in enumerate(texts) if uses[text] == 1}
 
 
 def is_missing(value: Any) -> bool:

@@ -81,14 +81,18 @@ class Network(Transitions):
         """The state that is meant: a number stands for itself, and a network made from a graph knows names."""
         return place
 
+    def name_of(self, state: int) -> Any:
+        """What `number` reads as this state: its name in a network made from a graph, else the number itself."""
+        return state
+
     def task(self, start: Any, goal: Any, horizon: int | None = None) -> NetworkTask:
         """The world of one trip: trajectories from `start` that end the first time they enter `goal`.
 
         Parameters
         ----------
         start, goal
-            States, or the names that a network made from a graph has for them. Where they are the same, the one
-            trajectory has length 0.
+            States, or the names that a network made from a graph has for them; where some name is an integer, integers
+            are names. Where they are the same, the one trajectory has length 0.
         horizon
             The largest number of actions; None takes the network's own, which may be none at all.
 
@@ -161,7 +165,7 @@ class Network(Transitions):
                 f"passes its goal, {self.describe_state(goal)}, at position {early}, before its end at position "
                 f"{len(states) - 1}: a trip ends the first time it enters its goal"
             )
-        return self.task(states[0], goal).problem(trajectory)
+        return NetworkTask(self, states[0], goal).problem(trajectory)
 
     @cached_property
     def any_task(self) -> AnyTask:

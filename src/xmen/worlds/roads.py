@@ -13,6 +13,7 @@ from scipy.sparse import csr_matrix
 from xmen.errors import MissingExtraError, TrajectoryError, WorldError
 from xmen.events import Event, at, doing
 from xmen.worlds._attributes import read_attributes, shape_of
+from xmen.worlds.names import Places, hashable
 from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
 
@@ -60,7 +61,7 @@ class RoadNetwork(Network):
         rows, entered = [], []
         for number, name in enumerate(self.names):
             for action, link in enumerate(leaving[name[1] if states == "links" else name]):  # type: ignore[index]
-                rows.append((number, action, link if states == "links" else self._numbers[links[link][1]], 1.0))
+                rows.append((number, action, link if states == "links" else self._places.state(links[link][1]), 1.0))
                 entered.append(link)
         if not rows:
             raise WorldError("no edge of the graph leads to another one, so no trip has more than one link")
@@ -84,7 +85,7 @@ class RoadNetwork(Network):
         """A network as it was, from what was known of it, without its graph."""
         network = cls.__new__(cls)
         Network.__init__(network, n_states, n_actions, rows, horizon)
-        network._name(tuple(map(_hashable, names)))
+        network._name(tuple(map(hashable, names)))
         for attribute, value in known.items():
             setattr(network, attribute, value)
         network._freeze()
@@ -92,7 +93,7 @@ class RoadNetwork(Network):
 
     def _name(self, names: tuple[Hashable, ...]) -> None:
         self.names = names
-        self._numbers = {name: number for number, name in enumerate(names)}
+        self._places = Places(names)
 
     def _read_features(self, data: Sequence[dict[str, Any]], entered: NDArray[np.int64]) -> None:
         columns, self.attributes = read_attributes(data)
@@ -110,21 +111,17 @@ class RoadNetwork(Network):
         shape = (self.n_states * self.n_actions, len(names))
         self.features = csr_matrix((table[where, column], (row[where], column)), shape=shape)
 
-    def state(self, name: Hashable) -> int:
-        """The state of a link (u, v) or (u, v, key), or of a node."""
-        try:
-            if name in self._numbers:
-                return self._numbers[name]
-            if (*name, 0) in self._numbers:  # type: ignore[misc]
-                return self._numbers[*name, 0]  # type: ignore[misc]
-        except TypeError:
-            pass
-        some = ", ".join(repr(known) for known in self.names[:4])
-        raise WorldError(f"{name!r:.60} is not in the network (known: {some}, ...)")
+    def state(self, name: Any) -> int:
+        """The state of a link (u, v) or (u, v, key), or of a node; a number is one only where no name is an integer."""
+        return self._places.state(name)
 
-    def number(self, place: Any) -> Any:
-        """The state of a link or a node by its name; numbers are states, whatever nodes are called."""
-        return place if isinstance(place, int | np.integer) else self.state(place)
+    def number(self, place: Any) -> int:
+        """The state that is meant: names come first, as in `state`."""
+        return self.state(place)
+
+    def name_of(self, state: int) -> Hashable:
+        """The link or the node of a state."""
+        return self.names[state]
 
     def trip(self, names: Iterable[Hashable]) -> Trajectory:
         """The trajectory along links or nodes, by name."""
@@ -170,11 +167,6 @@ class RoadNetwork(Network):
     def describe_action(self, action: int) -> str:
         """The action as messages call it."""
         return f"out-link {action}"
-
-
-def _hashable(name: Any) -> Hashable:
-    """A name as the graph had it: what files hold as lists were tuples."""
-    return tuple(map(_hashable, name)) if isinstance(name, list | tuple) else name
 
 
 def along(network: Network, states: Sequence[int]) -> Trajectory:

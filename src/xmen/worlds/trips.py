@@ -28,7 +28,8 @@ def read_trips(source: str | PathLike[str] | Any, network: Network) -> list[Traj
         with these names (path a list), a pandas or polars frame with these columns, or a list of paths. Other columns
         are ignored; start and goal may be left out, and where they are there they have to be the ends of the path.
     network
-        States are its numbers or, for a network made from a graph, the names of links or nodes.
+        States are its numbers or, for a network made from a graph, the names of links or nodes. Names come first, in
+        every kind of source; where some name is an integer, all integers are names.
 
     Returns
     -------
@@ -77,14 +78,9 @@ def _trip(entry: dict[str, Any], network: Network, row: int, where: str) -> Traj
 
 
 def _state(name: Any, network: Network) -> int:
-    """A state by its number, or by the name of a link or node; lists (from JSON) are links."""
+    """A state by its number, or by the name of a link or node."""
     if isinstance(network, RoadNetwork):
-        key = tuple(name) if isinstance(name, list) else name
-        try:
-            return network.state(key)
-        except WorldError:
-            if whole(name) is None:
-                raise
+        return network.state(name)
     number = whole(name)
     if number is None or number >= network.n_states:
         raise WorldError(f"{name!r:.40} is not a state: they are numbered 0 to {network.n_states - 1}")
