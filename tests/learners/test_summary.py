@@ -65,6 +65,21 @@ def test_groups_of_copies_count_once():
         model.summary(groups=[1, 2])
 
 
+def test_what_was_asked_of_groups_does_not_stick():
+    network, features, demos = city(12)
+    model = xm.XMEN(network, features=features).fit(demos)
+    plain = str(model.summary())
+    assert " robust " in plain
+    clustered = model.summary(groups=np.arange(len(demos)) // 5)
+    assert " clustered " in str(clustered)
+    assert " robust " not in str(clustered)
+    model.summary(demos[:20])
+    assert str(model.summary()) == plain
+    fresh = xm.XMEN(network, features=features).fit(demos)
+    np.testing.assert_array_equal(fresh.summary(groups=np.arange(len(demos)) // 5).weights, clustered.weights)
+    assert str(fresh.summary()) == plain
+
+
 def test_given_the_start():
     grid, _, features, _ = grid_task(4)
     start = np.zeros(16)

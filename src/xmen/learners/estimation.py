@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from xmen.errors import NotFittedError
 from xmen.learners.summary import Summary, feature_names
 from xmen.methods.demonstrations import Demonstrations
+from xmen.rewards import Floats
 from xmen.rewards.features import read_features
 from xmen.worlds.trajectory import Trajectory
 
@@ -25,41 +26,52 @@ def summarise(
     groups: ArrayLike | None,
     names: Sequence[str] | None,
 ) -> Summary:
-    """See `Learner.summary`. What was found is kept in the model, and saved with it."""
-    kept: Demonstrations | None = vars(model).get("_fitted_on")
-    known = "covariance_" in vars(model) and groups is None and demos is None
-    if not known:
-        if demos is None and kept is None:
-            raise NotFittedError(
-                "the demonstrations of this model are not at hand: give summary(demos), or ask for it before saving."
-            )
-        _estimate(model, kept if demos is None else demos, sample_weight, groups)
+    """See `Learner.summary`. What was found for the fit's own demonstrations is kept in the model, and saved with it.
+
+    What was asked of groups or of other demonstrations is not: the next plain question is about the fit again.
+    """
+    fitted_on: Demonstrations | None = vars(model).get("_fitted_on")
+    known = "covariance_" in vars(model)
+    if known and groups is None and demos is None:
+        found = _Estimates(model.covariance_, model.robust_covariance_, **model.log_likelihood_)
+    elif demos is None and fitted_on is None:
+        raise NotFittedError(
+            "the demonstrations of this model are not at hand: give summary(demos), or ask for it before saving."
+        )
+    else:
+        asked = fitted_on if demos is None else model._gather(demos, sample_weight)
+        assert asked is not None
+        found = _estimate(model, asked, groups)
+        if groups is None and not known and (demos is None or fitted_on is None):
+            model.covariance_, model.robust_covariance_ = found.covariance, found.robust_covariance
+            model.log_likelihood_ = {"sum": found.sum, "n": found.n}
     weights = model.weights_
     fixed = np.isin(np.arange(len(weights)), list(getattr(model, "fixed", None) or ()))
-    errors = [np.sqrt(np.diag(covariance)) for covariance in (model.covariance_, model.robust_covariance_)]
+    errors = [np.sqrt(np.diag(covariance)) for covariance in (found.covariance, found.robust_covariance)]
     return Summary(
         names=feature_names(names, len(weights)),
         weights=weights,
         standard_errors=np.where(fixed, np.nan, errors[0]),
         robust_errors=np.where(fixed, np.nan, errors[1]),
-        log_likelihood=model.log_likelihood_["sum"],
-        n_demonstrations=int(model.log_likelihood_["n"]),
-        covariance=model.covariance_,
-        robust_covariance=model.robust_covariance_,
+        log_likelihood=found.sum,
+        n_demonstrations=int(found.n),
+        covariance=found.covariance,
+        robust_covariance=found.robust_covariance,
         notes=model._summary_notes(),
+        clustered=groups is not None,
     )
 
 
-def _estimate(
-    model: Learner,
-    demos: Demonstrations | Iterable[Trajectory] | None,
-    sample_weight: ArrayLike | None,
-    groups: ArrayLike | None,
-) -> None:
-    """Set the model's covariances and log-likelihood."""
-    if not isinstance(demos, Demonstrations):
-        assert demos is not None
-        demos = model._gather(demos, sample_weight)
+class _Estimates(NamedTuple):
+    """Covariances (d, d) of the weights, and the sum of n log-likelihoods."""
+
+    covariance: Floats
+    robust_covariance: Floats
+    sum: float
+    n: float
+
+
+def _estimate(model: Learner, demos: Demonstrations, groups: ArrayLike | None) -> _Estimates:
     features = read_features(vars(model).get("features"), model.world)
     found = model._information(demos, features, model.weights_)
     at = np.ix_(found.free, found.free)
@@ -68,6 +80,5 @@ def _estimate(
     added = 0.0 if noise is None else found.spread(noise[at])
     covariances[0][at] = found.covariance() + added
     covariances[1][at] = found.robust_covariance(groups) + added
-    model.covariance_, model.robust_covariance_ = covariances[0], covariances[1]
     total = demos.mean(model._log_likelihoods(demos)) * len(demos)
-    model.log_likelihood_ = {"sum": total, "n": len(demos)}
+    return _Estimates(covariances[0], covariances[1], total, len(demos))

@@ -48,6 +48,7 @@ class Summary:
     covariance: Floats = field(repr=False)  # (d, d), from the Hessian; 0 for fixed weights
     robust_covariance: Floats = field(repr=False)
     notes: Mapping[str, str] = field(default_factory=dict)
+    clustered: bool = False  # whether robust errors allow for dependence within groups
 
     @property
     def t(self) -> Floats:
@@ -113,9 +114,10 @@ class Summary:
 
     def __str__(self) -> str:
         width = max(8, *(len(name) for name in self.names[:MOST_ROWS]))
+        kind = "clustered" if self.clustered else "robust"
         lines = [
             f"{self.n_demonstrations} demonstrations, log-likelihood {self.log_likelihood:.4f}, {self.n_free} weights",
-            f"{'':{width}}  {'weight':>10}  {'std error':>10}  {'robust':>10}  {'t':>9}",
+            f"{'':{width}}  {'weight':>10}  {'std error':>10}  {kind:>10}  {'t':>9}",
         ]
         rows = zip(self.names, self.weights, self.standard_errors, self.robust_errors, self.t, strict=True)
         for name, weight, error, robust, t in list(rows)[:MOST_ROWS]:
