@@ -27,7 +27,7 @@ from xmen.methods.runs import FitSettings, Task
 from xmen.rewards import Floats
 from xmen.worlds.network import AnyTask, Network
 
-INFORMATION_DRAWS = 200  # of every pair, where rules have to reject
+LEAST_DRAWS, LEAST_IN_ALL = 200, 20_000  # of every pair and of all together, where rules have to reject
 STEP = 1e-4  # of a weight, in units of its feature's size: errors of 1e-8 from the third derivative and from rounding
 SINGULAR = 1e-10  # curvature below this share of the largest is none
 
@@ -133,7 +133,8 @@ def _trip_moments(task: Task, settings: FitSettings, network: Network, weights: 
     except ProductTooLargeError:
         # One by one the draws' own variances: what differences of an estimate would say is mostly its noise.
         trips, rng = RejectTrips(*problem, budget), np.random.default_rng(0)
-        means, variance = trips.valid_moments(rows @ weights, rows, INFORMATION_DRAWS, rng)
+        n_draws = max(LEAST_DRAWS, LEAST_IN_ALL // trips.engine.n_pairs)
+        means, variance = trips.valid_moments(rows @ weights, rows, n_draws, rng)
         return means[trips.engine.pair_of], variance
 
     def mean(at: Floats) -> Floats:
