@@ -85,6 +85,44 @@ def test_learns_what_the_exact_method_learns():
     assert len({*zip(start, goal, strict=True)}) == len(start)
 
 
+def trips_of_few_pairs(seed):
+    """A network and 100 trips each of three pairs, and the network with a horizon that no trip reaches."""
+    network, features, _ = city(seed)
+    rows = list(zip(network.source, network.action, network.target, network.probability, strict=True))
+    layered = xm.Network(network.n_states, network.n_actions, rows, horizon=network.n_states)
+    reward = features @ [-1.2, -0.9, -1.1]
+    demos = [
+        tau
+        for start, goal in ((0, 4), (1, 6), (5, 2))
+        for tau in xm.distribution(network.task(start, goal), RULE, reward).sample(100, seed=seed)
+    ]
+    return network, layered, features, demos
+
+
+@pytest.mark.parametrize("seed", [44, 48, 50])
+def test_the_likelihood_is_the_exact_one_within_its_stated_error(seed):
+    network, layered, features, demos = trips_of_few_pairs(seed)
+    model = xm.XMEN(network, RULE, features=features, method="reject", l2=0.01, max_nodes=8, seed=seed).fit(demos)
+    summary, acceptance = model.summary(), model.acceptance_[:, 2]
+    assert acceptance.min() < 0.98, acceptance
+    exact = [
+        xm.distribution(layered.task(tau.states[0], tau.states[-1]), RULE, model.reward_).log_prob(tau) for tau in demos
+    ]
+    assert 0.0 < summary.log_likelihood_error < 0.2
+    assert summary.log_likelihood == pytest.approx(sum(exact), abs=4 * summary.log_likelihood_error)
+    np.testing.assert_allclose(model.score_samples(demos), exact, atol=0.004)
+    assert f"(standard error {summary.log_likelihood_error:.2g})" in str(summary)
+    scored = np.array([model.score_samples([tau])[0] for tau in demos[::100]])
+    np.testing.assert_allclose(scored, exact[::100], atol=0.01)
+
+
+def test_the_likelihood_of_rules_that_fit_has_no_error():
+    network, _, features, demos = trips_of_few_pairs(31)
+    summary = xm.XMEN(network, RULE, features=features, l2=0.01).fit(demos).summary()
+    assert summary.log_likelihood_error == 0.0
+    assert "standard error" not in str(summary).splitlines()[0]
+
+
 def test_auto_takes_it_where_the_rule_does_not_fit():
     network, features, demos = trips_under_the_rule(22, 60)
     model = xm.XMEN(network, RULE, features=features, l2=0.05, max_nodes=20, seed=1).fit(demos)

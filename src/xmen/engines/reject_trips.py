@@ -29,7 +29,9 @@ from xmen.worlds import Network, Walks
 MORE = ((10, 0.2), (100, 0.02))  # so many times as many draws for pairs with a smaller share of valid ones
 LEAST_ACCEPTANCE = 0.001  # below this a pair is hopeless
 FLOOR = 0.25  # of the acceptance of the draws: what is left of 1 says nothing further away from them
-SCORE_DRAWS = 300  # of every pair, behind a likelihood
+PILOT_DRAWS = 100  # of every pair, which say only how many it takes to know log A well
+LEAST_DRAWS, MOST_DRAWS = 300, 500_000  # behind a likelihood: of every pair, and of all together beyond these
+PIECE = 50_000  # draws to one goal that are made at once for it
 CELLS = 4_000_000  # edges held at once while draws are checked
 
 
@@ -107,6 +109,31 @@ class RejectTrips:
         pair, uses = np.concatenate(pairs), vstack(rows, format="csr")
         log_z = engine.value(reward, with_visits=False).log_z
         return _sorted(wanted, n_valid, pair, uses, uses @ (self._log_dynamics + reward) - log_z[pair])
+
+    def partitions(self, reward: Floats, error: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """log Z of every pair and its variance (P,), the sum of all with their weights to this standard error.
+
+        That takes MOST_DRAWS at the most: with more trips than these can serve, the variance is larger. The draws that
+        chose the numbers are not counted again, which would favour acceptances that they saw too high.
+        """
+        wanted = self._enough(self.draw(reward, PILOT_DRAWS, rng), error)
+        n_pieces = -(-int(np.bincount(self.engine.goal, weights=wanted).max()) // PIECE)
+        n_valid = np.zeros(self.engine.n_pairs, dtype=np.int64)
+        for piece in range(n_pieces):
+            now = wanted // n_pieces + (piece < wanted % n_pieces)
+            for pair, _, _, valid in self._checked(reward, now, rng):
+                n_valid += np.bincount(pair[valid], minlength=len(n_valid))
+        acceptance = np.maximum(n_valid, 1) / wanted  # the pilot saw valid ones of every pair
+        log_z = self.engine.value(reward, with_visits=False).log_z
+        return log_z + np.log(acceptance), (1.0 - acceptance) / (acceptance * wanted)
+
+    def _enough(self, pilot: TripDraws, error: float) -> NDArray[np.int64]:
+        """Draws of each pair (P,): the fewest for this error are in proportion to weight times deviation."""
+        n_invalid = pilot.n - pilot.n_valid + 0.5  # one that saw no invalid draw may still have some
+        deviation = self.engine.weight * np.sqrt(n_invalid / np.maximum(pilot.n_valid, 1))
+        total = float(deviation.sum())
+        n = np.ceil(deviation * min(total / error**2, MOST_DRAWS / max(total, 1e-300)))
+        return np.maximum(n.astype(np.int64), np.maximum(pilot.n, LEAST_DRAWS))
 
     def valid_moments(
         self, reward: Floats, features: csr_matrix, n_draws: int, rng: np.random.Generator
@@ -237,16 +264,18 @@ class TripPartitions:
         goals: NDArray[np.int64],
         max_nodes: int | None,
         discount: float,
+        error: float,
     ) -> None:
         self._asked = network, constraint, starts, goals, np.ones(len(starts)), trip_budget(max_nodes, network)
-        self._discount = discount
+        self._discount, self._error = discount, error
         self._exact: TripEngine | None = None
         self._rejecting: RejectTrips | None = None
 
     def __call__(self, reward: Floats) -> tuple[Floats, Floats]:
         """log Z of each trip (n,) and its standard error: 0 where the rules fit the product, else by rejection.
 
-        Rejection draws with a seed of its own, so that the same question has the same answer.
+        Rejection draws with a seed of its own, so that the same question has the same answer, and so often that the
+        sum over all trips has a standard error of `error` or so.
         """
         if self._rejecting is None:
             try:
@@ -258,8 +287,8 @@ class TripPartitions:
                     raise
             self._rejecting = RejectTrips(*self._asked)
         trips, pair_of = self._rejecting, self._rejecting.engine.pair_of
-        found = trips.value(reward, trips.draw(reward, SCORE_DRAWS, np.random.default_rng(0)), with_visits=False)
-        return found.log_z[pair_of], np.sqrt(found.variance[pair_of])
+        log_z, variance = trips.partitions(reward, self._error, np.random.default_rng(0))
+        return log_z[pair_of], np.sqrt(variance[pair_of])
 
 
 Batch = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]

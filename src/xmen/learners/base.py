@@ -22,7 +22,7 @@ from xmen.learners.display import learner_html
 from xmen.learners.estimation import summarise
 from xmen.learners.estimator import Estimator
 from xmen.learners.held_out import read_validation, validation_note
-from xmen.learners.likelihoods import likelihoods_under, log_likelihoods
+from xmen.learners.likelihoods import Likelihoods, likelihoods_under, log_likelihoods
 from xmen.learners.summary import Summary
 from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.methods.information import Information, information
@@ -289,10 +289,10 @@ class Learner(Estimator, ABC):
         found = gather(self._single_world(), self._rule(), demos, sample_weight, refuse_invalid=False)
         if not found.valid[found.weights > 0].all():
             return -np.inf
-        return found.mean(self._log_likelihoods(found))
+        return found.mean(self._log_likelihoods(found).values)
 
     def score_samples(self, demos: Iterable[Trajectory]) -> Floats:
-        """The log-likelihood of each trajectory.
+        """The log-likelihood of each trajectory; where rules reject on a network, from as many draws as it takes.
 
         Parameters
         ----------
@@ -305,9 +305,9 @@ class Learner(Estimator, ABC):
             Shape (n,), in nats; -inf where one is impossible or forbidden.
         """
         self._require_fitted()
-        return self._log_likelihoods(gather(self._single_world(), self._rule(), demos, refuse_invalid=False))
+        return self._log_likelihoods(gather(self._single_world(), self._rule(), demos, refuse_invalid=False)).values
 
-    def _log_likelihoods(self, found: Demonstrations) -> Floats:
+    def _log_likelihoods(self, found: Demonstrations) -> Likelihoods:
         return log_likelihoods(self, found)
 
     def _likelihoods_under(self, found: Demonstrations) -> Callable[[Floats], Floats]:

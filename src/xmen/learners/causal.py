@@ -15,6 +15,7 @@ from xmen.errors import EngineError
 from xmen.learners.base import Rules
 from xmen.learners.gradient import GradientLearner
 from xmen.learners.identity import PROGRESS
+from xmen.learners.likelihoods import Likelihoods
 from xmen.learners.warm_start import earlier_memory, earlier_network, earlier_weights
 from xmen.methods.causal import CausalLoss, CausalRun, causal_information, unbounded_features
 from xmen.methods.causal_demonstrations import (
@@ -287,10 +288,10 @@ class CausalXMEN(GradientLearner):
         """
         self._require_fitted()
         found = gather(self._single_world(), None, demos, sample_weight, refuse_invalid=False)
-        return found.mean(self._log_likelihoods(found))
+        return found.mean(self._log_likelihoods(found).values)
 
-    def _log_likelihoods(self, found: Demonstrations) -> Floats:
-        return _of_choices(self.policy().behaviour, found.walks)
+    def _log_likelihoods(self, found: Demonstrations) -> Likelihoods:
+        return Likelihoods(_of_choices(self.policy().behaviour, found.walks), np.zeros(len(found)))
 
     def _likelihoods_under(self, found: Demonstrations) -> Callable[[Floats], Floats]:
         validity, game = read_validity(self.validity), make_game(self._single_world(), self._rule(), self.max_nodes)

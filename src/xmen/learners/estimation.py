@@ -44,7 +44,7 @@ def summarise(
         found = _estimate(model, asked, groups)
         if groups is None and not known and (demos is None or fitted_on is None):
             model.covariance_, model.robust_covariance_ = found.covariance, found.robust_covariance
-            model.log_likelihood_ = {"sum": found.sum, "n": found.n}
+            model.log_likelihood_ = {"sum": found.sum, "n": found.n, "error": found.error}
     weights = model.weights_
     fixed = np.isin(np.arange(len(weights)), list(getattr(model, "fixed", None) or ()))
     errors = [np.sqrt(np.diag(covariance)) for covariance in (found.covariance, found.robust_covariance)]
@@ -57,18 +57,20 @@ def summarise(
         n_demonstrations=int(found.n),
         covariance=found.covariance,
         robust_covariance=found.robust_covariance,
+        log_likelihood_error=found.error,
         notes=model._summary_notes(),
         clustered=groups is not None,
     )
 
 
 class _Estimates(NamedTuple):
-    """Covariances (d, d) of the weights, and the sum of n log-likelihoods."""
+    """Covariances (d, d) of the weights, and the sum of n log-likelihoods with its standard error."""
 
     covariance: Floats
     robust_covariance: Floats
     sum: float
     n: float
+    error: float = 0.0  # which models saved earlier do not have
 
 
 def _estimate(model: Learner, demos: Demonstrations, groups: ArrayLike | None) -> _Estimates:
@@ -80,5 +82,6 @@ def _estimate(model: Learner, demos: Demonstrations, groups: ArrayLike | None) -
     added = 0.0 if noise is None else found.spread(noise[at])
     covariances[0][at] = found.covariance() + added
     covariances[1][at] = found.robust_covariance(groups) + added
-    total = demos.mean(model._log_likelihoods(demos)) * len(demos)
-    return _Estimates(covariances[0], covariances[1], total, len(demos))
+    likelihoods = model._log_likelihoods(demos)
+    total, error = demos.mean(likelihoods.values) * len(demos), likelihoods.total_error(demos)
+    return _Estimates(covariances[0], covariances[1], total, len(demos), error)

@@ -36,7 +36,8 @@ class Summary:
 
     All arrays are (d,). `standard_errors` come from the Hessian, `robust_errors` from the scores of the demonstrations
     (clustered where groups were given); both are nan for fixed weights and inf for those that the demonstrations do not
-    determine. `t` is weight over standard error. `log_likelihood` is the sum over demonstrations, without penalty.
+    determine. `t` is weight over standard error. `log_likelihood` is the sum over demonstrations, without penalty;
+    `log_likelihood_error` is its standard error where it takes draws, and 0 where it is exact.
     """
 
     names: tuple[str, ...]
@@ -49,6 +50,7 @@ class Summary:
     robust_covariance: Floats = field(repr=False)
     notes: Mapping[str, str] = field(default_factory=dict)
     clustered: bool = False  # whether robust errors allow for dependence within groups
+    log_likelihood_error: float = 0.0
 
     @property
     def t(self) -> Floats:
@@ -115,8 +117,10 @@ class Summary:
     def __str__(self) -> str:
         width = max(8, *(len(name) for name in self.names[:MOST_ROWS]))
         kind = "clustered" if self.clustered else "robust"
+        noise = f" (standard error {self.log_likelihood_error:.2g})" if self.log_likelihood_error > 0 else ""
+        total = f"log-likelihood {self.log_likelihood:.4f}{noise}"
         lines = [
-            f"{self.n_demonstrations} demonstrations, log-likelihood {self.log_likelihood:.4f}, {self.n_free} weights",
+            f"{self.n_demonstrations} demonstrations, {total}, {self.n_free} weights",
             f"{'':{width}}  {'weight':>10}  {'std error':>10}  {kind:>10}  {'t':>9}",
         ]
         rows = zip(self.names, self.weights, self.standard_errors, self.robust_errors, self.t, strict=True)
