@@ -110,6 +110,46 @@ def test_fixed_ratio_and_likelihood_ratio():
     assert ratio.standard_error == pytest.approx(100 * (draws[:, 0] / draws[:, 1]).std(), rel=0.03)
 
 
+def test_models_that_are_not_nested_are_refused():
+    network, features, demos = city(13, n_trips=200)
+    one = xm.XMEN(network, features=features[:, :, :1]).fit(demos)
+    two = xm.XMEN(network, features=np.stack([features[:, :, 2], features[:, :, 2] ** 2 + 1], axis=2)).fit(demos)
+    full = xm.XMEN(network, features=features)
+    summary = full.fit(demos).summary()
+    assert summary.likelihood_ratio(one) == summary.likelihood_ratio(one.summary())
+    assert summary.likelihood_ratio(xm.XMEN(network, features=features[:, :, :1]).fit(demos[::-1])).statistic > 0
+    assert two.summary().log_likelihood < one.summary().log_likelihood - 1
+    with pytest.raises(xm.EngineError, match="Neither is a special case"):
+        two.summary().likelihood_ratio(one)
+    with pytest.raises(xm.EngineError, match="takes the summary"):
+        summary.likelihood_ratio(3)
+    longer = xm.length() >= 0
+    ruled = xm.XMEN(network, longer.named("any"), features=features[:, :, :1]).fit(demos)
+    with pytest.raises(
+        xm.EngineError, match=r"this one is under no rules, and the restricted one under length\(\) >= 0"
+    ):
+        summary.likelihood_ratio(ruled)
+    same = xm.XMEN(network, [longer], features=features).fit(demos)
+    assert same.summary().likelihood_ratio(ruled).degrees_of_freedom == 2
+    halves = [one.fit(part).summary() for part in (demos[:100], demos[100:])]
+    with pytest.raises(xm.EngineError, match="100 each, but others"):
+        full.fit(demos[100:]).summary().likelihood_ratio(halves[0])
+    with pytest.raises(xm.EngineError, match="had 200 and 100"):
+        summary.likelihood_ratio(halves[1])
+
+
+def test_ratios_by_name():
+    network, features, demos = city(13)
+    model = xm.XMEN(network, features=features).fit(demos)
+    summary = model.summary(names=["time", "toll", "turns"])
+    assert summary.ratio("toll", "time") == summary.ratio(1, 0) == summary.ratio(-2, 0)
+    for wrong in ("tolls", 3, None):
+        with pytest.raises(xm.EngineError, match=r"is no feature: they are 'time', 'toll', 'turns', numbered 0 to 2"):
+            summary.ratio(wrong, "time")
+    with pytest.raises(xm.EngineError, match=r"'feature 0'.*names=\["):
+        model.summary().ratio("toll", "time")
+
+
 def test_weights_that_nothing_determines_have_no_finite_error():
     network, features, demos = city(14)
     twice = np.concatenate([features, features[:, :, :1]], axis=2)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from xmen.constraints.constraint import And, Constraint
 from xmen.errors import NotFittedError
 from xmen.learners.summary import Summary, feature_names
 from xmen.methods.demonstrations import Demonstrations
@@ -32,15 +34,14 @@ def summarise(
     """
     fitted_on: Demonstrations | None = vars(model).get("_fitted_on")
     known = "covariance_" in vars(model)
+    asked = fitted_on if demos is None else model._gather(demos, sample_weight)
     if known and groups is None and demos is None:
         found = _Estimates(model.covariance_, model.robust_covariance_, **model.log_likelihood_)
-    elif demos is None and fitted_on is None:
+    elif asked is None:
         raise NotFittedError(
             "the demonstrations of this model are not at hand: give summary(demos), or ask for it before saving."
         )
     else:
-        asked = fitted_on if demos is None else model._gather(demos, sample_weight)
-        assert asked is not None
         found = _estimate(model, asked, groups)
         if groups is None and not known and (demos is None or fitted_on is None):
             model.covariance_, model.robust_covariance_ = found.covariance, found.robust_covariance
@@ -60,7 +61,23 @@ def summarise(
         log_likelihood_error=found.error,
         notes=model._summary_notes(),
         clustered=groups is not None,
+        rules=_spelled(model._rule()),
+        mean_uses=None if asked is None else _mean_uses(asked),
     )
+
+
+def _spelled(rule: Constraint | None) -> frozenset[str]:
+    """The rules of a conjunction, whatever they are called and in whatever order they stand."""
+    if isinstance(rule, And):
+        return frozenset().union(*map(_spelled, rule.children))
+    return frozenset() if rule is None else frozenset([str(replace(rule, name=None))])
+
+
+def _mean_uses(demos: Demonstrations) -> Floats:
+    walks = demos.walks
+    seen = walks.edges >= 0  # demonstrations of weight 0 may do what the world cannot
+    weights = demos.weights[walks.owner[seen]]
+    return np.bincount(walks.edges[seen], weights=weights, minlength=len(walks.world.source)).astype(np.float64)
 
 
 class _Estimates(NamedTuple):

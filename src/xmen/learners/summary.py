@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.stats import chi2
@@ -12,7 +12,13 @@ from scipy.stats import chi2
 from xmen.errors import EngineError
 from xmen.rewards import Floats
 
+if TYPE_CHECKING:
+    from xmen.learners.base import Learner
+
 MOST_ROWS = 40  # of a printed table
+MOST_NAMED = 8  # features, in a message
+LEAST_BELOW, BELOW = 0.01, 1e-6  # how far below 0 a statistic may be by rounding and the tolerance of fits
+SURE = 4.0  # standard errors of a statistic that takes draws, by which it may be below 0 as well
 
 
 class Estimate(NamedTuple):
@@ -51,6 +57,8 @@ class Summary:
     notes: Mapping[str, str] = field(default_factory=dict)
     clustered: bool = False  # whether robust errors allow for dependence within groups
     log_likelihood_error: float = 0.0
+    rules: frozenset[str] = frozenset()  # that the model was fitted under, each without its name
+    mean_uses: Floats | None = field(default=None, repr=False)  # (E,) of transitions by a demonstration, where known
 
     @property
     def t(self) -> Floats:
@@ -63,13 +71,13 @@ class Summary:
         """The number of weights that were learned."""
         return int(np.count_nonzero(~np.isnan(self.standard_errors)))
 
-    def ratio(self, numerator: int, denominator: int, robust: bool = False) -> Estimate:
+    def ratio(self, numerator: int | str, denominator: int | str, robust: bool = False) -> Estimate:
         """The ratio of two weights, such as a value of time, with its standard error by the delta method.
 
         Parameters
         ----------
         numerator, denominator
-            The numbers of two features.
+            Two features, by their numbers or their `names`.
         robust
             Use the robust covariance.
 
@@ -78,33 +86,52 @@ class Summary:
         Estimate
             The ratio a / b, and the root of g' V g with g = (1 / b, -a / b^2).
         """
-        a, b = self.weights[numerator], self.weights[denominator]
+        above, below = self._number(numerator), self._number(denominator)
+        a, b = self.weights[above], self.weights[below]
         if b == 0.0:
-            raise EngineError(f"the weight of {self.names[denominator]} is 0: there is no ratio to it.")
+            raise EngineError(f"the weight of {self.names[below]} is 0: there is no ratio to it.")
         gradient = np.zeros(len(self.weights))
-        gradient[numerator] += 1.0 / b
-        gradient[denominator] -= a / b**2
+        gradient[above] += 1.0 / b
+        gradient[below] -= a / b**2
         covariance = self.robust_covariance if robust else self.covariance
         return Estimate(float(a / b), float(np.sqrt(gradient @ covariance @ gradient)))
 
-    def likelihood_ratio(self, restricted: Summary) -> LikelihoodRatio:
+    def _number(self, feature: int | str) -> int:
+        """The number of a feature."""
+        if isinstance(feature, str) and self.names.count(feature) == 1:
+            return self.names.index(feature)
+        if isinstance(feature, int | np.integer) and -len(self.names) <= feature < len(self.names):
+            return int(feature) % len(self.names)
+        raise EngineError(
+            f"{feature!r:.60} is no feature: they are {', '.join(map(repr, self.names[:MOST_NAMED]))}"
+            f"{', ...' if len(self.names) > MOST_NAMED else ''}, numbered 0 to {len(self.names) - 1}; "
+            "model.summary(names=[...]) gives them names of your own."
+        )
+
+    def likelihood_ratio(self, restricted: Summary | Learner) -> LikelihoodRatio:
         """The likelihood-ratio test of this model against one that is a special case of it.
 
         Parameters
         ----------
         restricted
-            The summary of the smaller model on the same demonstrations: with fewer features, or more of them fixed.
+            The smaller model or its summary, of the same demonstrations under the same rules: with fewer features, or
+            more of them fixed.
 
         Returns
         -------
         LikelihoodRatio
             The statistic, its degrees of freedom, and the probability of one as large if the smaller model were true.
+
+        Raises
+        ------
+        EngineError
+            Where demonstrations or rules differ, or the one cannot be a special case of the other.
         """
-        if self.n_demonstrations != restricted.n_demonstrations:
-            raise EngineError(
-                f"a likelihood ratio compares fits to the same demonstrations; these had {self.n_demonstrations} and "
-                f"{restricted.n_demonstrations}."
-            )
+        if not isinstance(restricted, Summary):
+            if not hasattr(restricted, "summary"):
+                raise EngineError(f"likelihood_ratio takes the summary of a model; got {restricted!r:.60}.")
+            restricted = restricted.summary()
+        self._require_comparable(restricted)
         freedom = self.n_free - restricted.n_free
         if freedom < 1:
             raise EngineError(
@@ -112,7 +139,36 @@ class Summary:
                 "one has to have fewer. Ask the larger model."
             )
         statistic = 2.0 * (self.log_likelihood - restricted.log_likelihood)
+        noise = 2.0 * float(np.hypot(self.log_likelihood_error, restricted.log_likelihood_error))
+        if statistic < -max(LEAST_BELOW, BELOW * abs(self.log_likelihood), SURE * noise):
+            raise EngineError(
+                f"the log-likelihood is {self.log_likelihood:.4f}, and that of the restricted model, with fewer "
+                f"weights, is larger: {restricted.log_likelihood:.4f}. Neither is a special case of the other, or a "
+                "penalty (l2) or too few steps keep the larger one from its maximum."
+            )
         return LikelihoodRatio(statistic, freedom, float(chi2.sf(max(statistic, 0.0), freedom)))
+
+    def _require_comparable(self, restricted: Summary) -> None:
+        """Refuse fits to other demonstrations, or under other rules."""
+        if self.n_demonstrations != restricted.n_demonstrations:
+            raise EngineError(
+                f"a likelihood ratio compares fits to the same demonstrations; these had {self.n_demonstrations} and "
+                f"{restricted.n_demonstrations}."
+            )
+        if self.rules != restricted.rules:
+            mine, other = (", ".join(sorted(one.rules)) or "no rules" for one in (self, restricted))
+            raise EngineError(
+                f"a likelihood ratio compares fits under the same rules; this one is under {mine:.200}, and the "
+                f"restricted one under {other:.200}."
+            )
+        uses, others = self.mean_uses, restricted.mean_uses
+        if uses is None or others is None or len(uses) != len(others):  # a trip may be written down in two networks
+            return
+        if not np.allclose(uses, others, rtol=1e-6, atol=1e-9):
+            raise EngineError(
+                f"a likelihood ratio compares fits to the same demonstrations; these are {self.n_demonstrations} each, "
+                f"but others, or weighted otherwise: with {uses.sum():.4g} moves on average, and {others.sum():.4g}."
+            )
 
     def __str__(self) -> str:
         width = max(8, *(len(name) for name in self.names[:MOST_ROWS]))
