@@ -226,3 +226,11 @@ def test_large_identifiers_and_numbers_of_links(tmp_path):
     assert xm.read_trips([[0, 1]], links) == xm.read_trips(["0 1"], links) == [links.trip(links.names)]
     with pytest.raises(xm.WorldError, match="numbered 0 to 1"):
         links.task(0, 2)
+
+
+def test_one_path_is_no_list_of_paths(town):
+    network = xm.Network.from_networkx(town, states="nodes")
+    for one in (["a", "c", "d"], [0, 2, 3]):
+        with pytest.raises(xm.PathError, match=r"row 0 is the single .*write one trip as \[\[\.\.\.\]\]"):
+            xm.read_trips(one, network)
+    assert xm.read_trips([["a", "c", "d"], "a c d"], network) == [network.trip(["a", "c", "d"])] * 2

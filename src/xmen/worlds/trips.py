@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-from xmen.errors import FileFormatError, InvalidDemonstrationError, WorldError, XmenError
+from xmen.errors import FileFormatError, InvalidDemonstrationError, PathError, WorldError, XmenError
 from xmen.files import as_path
 from xmen.worlds.demo_records import json_lines
 from xmen.worlds.names import is_missing, whole
@@ -55,7 +55,7 @@ def _trip(entry: dict[str, Any], network: Network, row: int, where: str) -> Traj
     path = entry.get("path")
     if path is None:
         raise FileFormatError(f"{where}: expected a column or field 'path', got {', '.join(map(str, entry))}")
-    names = path if isinstance(path, Iterable) and not isinstance(path, str) else str(path).replace("_", " ").split()
+    names = path if isinstance(path, Iterable) and not isinstance(path, str) else _words(str(path))
     try:
         states = [_state(name, network) for name in names]
         if not states:
@@ -77,6 +77,10 @@ def _trip(entry: dict[str, Any], network: Network, row: int, where: str) -> Traj
     return trajectory
 
 
+def _words(path: str) -> list[str]:
+    return path.replace("_", " ").split()
+
+
 def _state(name: Any, network: Network) -> int:
     """A state by its number, or by the name of a link or node."""
     if isinstance(network, RoadNetwork):
@@ -94,6 +98,11 @@ def _rows(source: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         return
     if isinstance(source, list | tuple):
         for index, path in enumerate(source):
+            if not isinstance(path, Iterable) or (isinstance(path, str) and len(_words(path)) < 2):
+                raise PathError(
+                    f"read_trips(source, ...): a list holds paths, each a list of states, got {source!r:.60}; row "
+                    f"{index} is the single {path!r:.60}; write one trip as [[...]]"
+                )
             yield f"row {index}", dict(path) if isinstance(path, Mapping) else {"path": path}
         return
     file = as_path(source, "read_trips(source, ...)")
