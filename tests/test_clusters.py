@@ -75,7 +75,7 @@ def ray():
     module = pytest.importorskip("ray", reason="the Ray cluster needs the extra ray")
     from ray.util.joblib import register_ray
 
-    module.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    module.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
     try:
         register_ray()
         with joblib.parallel_config("ray", n_jobs=2):

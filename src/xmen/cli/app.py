@@ -45,6 +45,9 @@ class _Commands(TyperGroup):
                 leave_unread()
             message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
             fail(error, message, MISTAKE, as_json)
+        except UnicodeEncodeError as error:  # a name as the terminal gave it, byte for byte
+            piece = ascii(error.object[error.start : error.end])
+            fail(error, f"{piece} in a name is no character and cannot be written: rename it.", MISTAKE, as_json)
         except UsageError as error:
             if as_json:
                 print_json(error_report(error, error.format_message()))
