@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from xmen.errors import StorageError
-from xmen.files import write_whole
+from xmen.files import read_whole, write_whole
 from xmen.storage.sealing import check_seal, sealed_json
 
 FORMAT = 1  # of the file
@@ -25,7 +25,7 @@ class Stages:
 
     def _read(self) -> dict[str, Any]:
         try:
-            data = self._path.read_bytes()
+            data = read_whole(self._path, into=StorageError)
             check_seal(data, self._path)
             document = json.loads(data)
             same = (document["format"], document["asked"]) == (FORMAT, self._asked)
