@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -288,10 +288,9 @@ def sweep_time(book: Notebook, case: Case, effort: Effort) -> dict[str, list[tup
     long = effort.with_(paper_iter=2000)
     with book.stage("sweep the training time") as stage:
         for i, key in enumerate(ALL):
+            fit = partial(fit_one, key, case.map.world, case.map.rules, None, case.demos, seed=book.seed, effort=long)
             for budget in budgets:
-                model, seconds = fit_within(
-                    budget, key, case.map.world, case.map.rules, None, case.demos, seed=book.seed, effort=long
-                )
+                model, seconds = fit_within(budget, fit)
                 valid, likelihood = valid_probability(model, case.map.rules), model.score(case.held_out)
                 found.setdefault(key, []).append((seconds, valid, likelihood))
                 if seconds < budget:  # it was done before its time was up

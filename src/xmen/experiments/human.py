@@ -7,6 +7,7 @@ second runs the same pipeline on real drawings that anyone can put into a folder
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from xmen.experiments.human_heldout import (
     words,
 )
 from xmen.experiments.human_tasks import HumanTask, choke_task, n_kept
-from xmen.experiments.methods import ALL, Effort, fit_all, fit_within, valid_probability
+from xmen.experiments.methods import ALL, Effort, fit_all, fit_one, fit_within, valid_probability
 from xmen.experiments.notebook import Notebook
 from xmen.registry import LOOKS
 from xmen.worlds import Trajectory, Walks
@@ -143,9 +144,10 @@ def equal_time(book: Notebook, task: HumanTask, held_out: Mapping[str, HeldOut])
     with book.stage(f"choke point: {budget:g} s for every method") as stage:
         for i, name in enumerate(ALL):
             effort = setting_of(name, held_out).with_(paper_iter=LONG)
-            model, seconds = fit_within(
-                budget, name, task.grid, task.rules, task.features, task.demos, seed=book.seed, effort=effort
+            fit = partial(
+                fit_one, name, task.grid, task.rules, task.features, task.demos, seed=book.seed, effort=effort
             )
+            model, seconds = fit_within(budget, fit)
             scores = valid_probability(model, task.rules), model.score(task.demos)
             rows.append((LOOKS[name].label, seconds, "yes" if seconds < budget else "no", *scores))
             stage.done((i + 1) / len(ALL))

@@ -156,22 +156,11 @@ def fit_one(
     return makers[name]().fit(demos)
 
 
-def fit_within(
-    seconds: float,
-    name: str,
-    world: MDP,
-    rules: Rules,
-    features: ArrayLike | None,
-    demos: Sequence[Trajectory],
-    *,
-    seed: int,
-    effort: Effort,
-) -> tuple[Learner, float]:
-    """A fit that is stopped when its time is up, and the seconds it took; fewer, where it was done before."""
+def fit_within(seconds: float, fit: Callable[..., Learner]) -> tuple[Learner, float]:
+    """A `fit_one` that is stopped when its time is up, and the seconds it took; fewer, where it was done before."""
     began = time.perf_counter()
     with noticed():
-        callback: Callback = lambda record: record.seconds >= seconds  # noqa: E731
-        model = fit_one(name, world, rules, features, demos, seed=seed, effort=effort, callback=callback)
+        model = fit(callback=lambda record: record.seconds >= seconds)
     return model, time.perf_counter() - began
 
 
