@@ -98,6 +98,16 @@ class Solved:
                 out[history[0][-1], action] += discount ** len(history[1]) * mass * share
         return out
 
+    def state_visits(self) -> np.ndarray:
+        out = np.zeros(self.tree.world.n_states)
+        for history, mass in self.reached().items():
+            out[history[0][-1]] += mass
+        return out
+
+    def largest(self) -> float:
+        """The probability of the likeliest episode."""
+        return max(mass for history, mass in self.reached().items() if history in self.tree.won)
+
     def entropy(self) -> float:
         return -math.fsum(
             mass * share * math.log(share)

@@ -11,6 +11,7 @@ import xmen as xm
 from policies.histories import Solved, TooLarge, Tree, best_chance, solve, solve_for
 from strategies import cases, random_formula, random_world
 from xmen.errors import EngineError, InfeasibleError
+from xmen.policies.likeliest import hopeful_visits
 from xmen.storage.sealing import seal
 
 N_CASES = cases(70)
@@ -35,6 +36,9 @@ def assert_same(policy: xm.Policy, truth: Solved, reward: np.ndarray, discount: 
     """Everything that a policy says of itself, and the probability of every episode."""
     assert policy.validity == pytest.approx(truth.validity, abs=1e-9)
     assert policy.visits() == pytest.approx(truth.visits(discount), abs=1e-9)
+    assert policy.state_visits() == pytest.approx(truth.state_visits(), abs=1e-9)
+    mode = policy.mode()
+    assert truth.reached()[mode.states, mode.actions] == pytest.approx(truth.largest(), rel=1e-9)
     assert policy.entropy() == pytest.approx(truth.entropy(), abs=1e-9)
     assert policy.expected_reward() == pytest.approx(float(np.sum(truth.visits(discount) * reward)), abs=1e-8)
     values = policy.behaviour.start_values @ policy.behaviour.game.start_probability
@@ -128,6 +132,27 @@ def test_probability(case: int) -> None:
     if best < 1.0 - 1e-6:
         with pytest.raises(InfeasibleError, match="The best probability there is"):
             xm.plan(world, rule, reward, min(1.0, best + 1e-6), discount)
+
+
+@pytest.mark.parametrize("case", range(cases(30)))
+def test_visits_while_there_is_hope(case: int) -> None:
+    """Between those of histories that can still win and all visits; all of them where nothing can be lost."""
+    world, _, rule, reward, discount, tree = drawn(case)
+    found = hopeful_visits(xm.plan(world, rule, reward, "best", discount).behaviour)
+    truth = solve(tree, reward, discount, "best")
+    winning = {(w[0][: t + 1], w[1][:t]) for w, won in tree.won.items() if won for t in range(len(w[1]) + 1)}
+    mass = truth.reached()
+    least = np.zeros_like(found)
+    for states, actions in winning & set(tree.outcomes):
+        for action, share in truth.shares[states, actions].items():
+            least[states[-1], action] += mass.get((states, actions), 0.0) * share
+    assert np.all(found >= least - 1e-9)
+    assert np.all(found <= truth.visits(1.0) + 1e-9)
+    free = xm.plan(world, None, reward, "best", discount)
+    if free.validity == 1.0:
+        assert hopeful_visits(free.behaviour) == pytest.approx(
+            solve(Tree(world, None), reward, discount, "best").visits(1.0)
+        )
 
 
 @pytest.mark.parametrize("case", range(cases(40)))

@@ -34,6 +34,8 @@ RULE = xm.visit(GRID.at((1, 2))).named("a cell") & (xm.longest_repeat() <= 3).na
 REWARD = np.random.default_rng(0).normal(0, 1, (GRID.n_states, GRID.n_actions))
 QUESTIONS = {
     "visits": lambda policy: policy.visits(),
+    "state visits": lambda policy: policy.state_visits(),
+    "mode": lambda policy: policy.mode(),
     "entropy": lambda policy: policy.entropy(),
     "reward": lambda policy: policy.expected_reward(),
     "breaks": lambda policy: sorted(policy.breaks().items()),

@@ -15,7 +15,7 @@ from xmen.policies.explanation import why_unsafe
 from xmen.policies.following import follow
 from xmen.policies.game import Bools, Floats, Game
 from xmen.policies.sweeps import NO_EDGE
-from xmen.worlds import MDP, Trajectory
+from xmen.worlds import Trajectory
 from xmen.worlds.demo_checks import also_wrong
 
 
@@ -25,22 +25,12 @@ def require_episodes(demos: Demonstrations, trajectories: Sequence[Trajectory]) 
     wrong = [
         (index, *problem)
         for index in np.flatnonzero(~demos.valid).tolist()
-        if (problem := world.problem(trajectories[index])) and not _ends_early(world, trajectories[index])
+        if (problem := world.problem(trajectories[index])) and not world.unfinished(trajectories[index])
     ]
     if wrong:
         index, position, sentence = wrong[0]
         others = also_wrong([number for number, *_ in wrong], "are no episodes of this world")
         raise InvalidDemonstrationError(f"demonstration {index} {sentence}{others}", index=index, position=position)
-
-
-def _ends_early(world: MDP, trajectory: Trajectory) -> bool:
-    """Whether it is an episode that did not arrive: out of time, or out of actions."""
-    last = trajectory.states[-1]
-    if trajectory.states[0] >= world.n_states or world.start[trajectory.states[0]] == 0.0:
-        return False
-    if np.any(world.find_steps(trajectory) < 0):
-        return False
-    return len(trajectory) == world.horizon or not world.available[last].any()
 
 
 def demonstrated_choices(game: Game, demos: Demonstrations) -> NDArray[np.int64]:

@@ -185,23 +185,30 @@ class Behaviour:
 
     # --- forwards ----------------------------------------------------------------------------------------------
 
-    def occupancy(self, starts: Floats, with_entropy: bool = False) -> Occupancy:
-        """What happens from start nodes with these probabilities."""
-        product = self.game.product
+    def occupancy(self, starts: Floats, with_entropy: bool = False, discount: float | None = None) -> Occupancy:
+        """What happens from start nodes with these probabilities; uses are counted with the reward's own discount."""
+        product, discount = self.game.product, self.discount if discount is None else discount
         if not self.timeless:
-            return push_forward(self.game, lambda t: self.layer(t).shares, self.discount, starts, with_entropy)
+            return push_forward(self.game, lambda t: self.layer(t).shares, discount, starts, with_entropy)
         assert product.topological is not None
         here, ended, used = np.zeros(product.n_nodes), np.zeros(product.n_nodes), np.zeros(self.game.n_choices)
         np.add.at(here, product.starts, starts)
         order, shares = product.topological[0], self._first.shares
         entropy = sweeps.forward_layer(order, *self.game.graph, shares, here, here, used, 1.0, ended, with_entropy)
-        used *= self.discount ** product.depth[self.game.node].astype(np.float64)
+        used *= discount ** product.depth[self.game.node].astype(np.float64)
         return Occupancy(used, float(entropy), ended, np.zeros(product.n_nodes))
 
     def visits(self, occupancy: Occupancy) -> Floats:
         """Expected discounted uses of each state and action, shape (n_states, n_actions)."""
         flat = np.bincount(self.game.pair, weights=occupancy.used, minlength=self.table.size).astype(np.float64)
         return flat.reshape(self.table.shape)
+
+    def state_visits(self, starts: Floats) -> Floats:
+        """Expected number of positions at each state, ends included, shape (n_states,)."""
+        found = self.occupancy(starts, discount=1.0)
+        visits: Floats = self.visits(found).sum(axis=1)
+        visits += np.bincount(self.game.product.state, weights=found.ended + found.last, minlength=len(visits))
+        return visits
 
 
 def push_forward(

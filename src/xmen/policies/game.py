@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.product.graph import Product
+from xmen.worlds.kernels import UNREACHABLE, distance_to
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -63,6 +64,13 @@ class Game:
         """The node of each choice."""
         nodes = np.arange(self.product.n_nodes, dtype=np.uint32)
         return np.repeat(nodes, counts(self.first_choice))
+
+    @cached_property
+    def hopeful(self) -> Bools:
+        """The nodes from which every rule can still be kept, with luck and if there is time."""
+        source = np.repeat(np.arange(self.product.n_nodes, dtype=np.uint32), counts(self.product.indptr))
+        found: Bools = distance_to(self.product.accepting, source, self.product.target) < UNREACHABLE
+        return found
 
     @cached_property
     def start_probability(self) -> Floats:

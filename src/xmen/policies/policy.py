@@ -16,6 +16,7 @@ from xmen.policies.behaviour import Aim, Behaviour, Occupancy
 from xmen.policies.breaking import breaking
 from xmen.policies.certain import behaviour_of
 from xmen.policies.following import log_probs
+from xmen.policies.likeliest import likeliest_episode
 from xmen.policies.planning import make_game
 from xmen.policies.rollouts import rollout
 from xmen.policies.tracking import Tracker
@@ -96,6 +97,14 @@ class Policy(Tracker):
     def visits(self) -> Floats:
         """Expected discounted visits of each state and action, shape (n_states, n_actions)."""
         return self.behaviour.visits(self._occupancy)
+
+    def state_visits(self) -> Floats:
+        """Expected number of positions at each state, without discount, shape (n_states,)."""
+        return self.behaviour.state_visits(self._starts)
+
+    def mode(self) -> Trajectory:
+        """The likeliest episode, by the policy's choices and the world's chances; it may be one that fails."""
+        return likeliest_episode(self.behaviour)[0]
 
     def expected_reward(self) -> float:
         """The expected discounted sum of rewards of an episode."""

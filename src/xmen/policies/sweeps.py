@@ -222,6 +222,38 @@ def forward_layer(
 
 
 @compiled
+def likeliest_layer(
+    order: Any,
+    first_choice: Any,
+    first_edge: Any,
+    target: Any,
+    log_outcome: Any,
+    shares: Any,
+    after: Any,
+    value: Any,
+    taken: Any,
+) -> None:
+    """value[n] = the largest log-probability of what follows, and the product edge that begins it.
+
+    Nodes without choices keep their value. `after` may be `value` itself, as in `soft_sweep`.
+    """
+    for i in range(len(order)):
+        node = order[i]
+        if first_choice[node] == first_choice[node + 1]:
+            continue
+        best, edge = -np.inf, first_edge[first_choice[node]]
+        for c in range(first_choice[node], first_choice[node + 1]):
+            if shares[c] == 0.0:
+                continue
+            chosen = np.log(shares[c])
+            for e in range(first_edge[c], first_edge[c + 1]):
+                total = chosen + log_outcome[e] + after[target[e]]
+                if total > best:
+                    best, edge = total, e
+        value[node], taken[node] = best, edge
+
+
+@compiled
 def play_layer(
     first_choice: Any,
     first_edge: Any,

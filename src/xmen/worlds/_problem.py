@@ -35,12 +35,23 @@ def find_problem(world: MDP, trajectory: Trajectory) -> tuple[int, str] | None:
         return _impossible_step(world, first, states[first], actions[first], states[first + 1])
     if world.has_terminal and not world.terminal[states[-1]]:
         ends = [world.describe_state(s) for s in np.flatnonzero(world.terminal).tolist()]
-        return len(actions), (
-            f"ends in {world.describe_state(states[-1])}, which is not terminal (terminal: {_listed(ends)})"
-        )
+        last = f"{world.describe_state(states[-1])}, which is not terminal (terminal: {_listed(ends)})"
+        if len(actions) == horizon:
+            return len(actions), f"runs out of time: after all {horizon} actions of the horizon it is in {last}"
+        stuck = "" if world.available[states[-1]].any() else " and has no actions"
+        return len(actions), f"ends in {last}{stuck}"
     if not world.has_terminal and len(actions) != horizon:
         return len(actions), (f"has {len(actions)} actions, without terminal states it must have exactly {horizon}")
     return None
+
+
+def is_unfinished(world: MDP, trajectory: Trajectory) -> bool:
+    """Whether it is an episode that did not arrive: out of time, or out of actions."""
+    first, last = trajectory.states[0], trajectory.states[-1]
+    if first >= world.n_states or world.start[first] == 0.0 or np.any(world.find_steps(trajectory) < 0):
+        return False
+    arrived = world.terminal[last] if world.has_terminal else len(trajectory) == world.horizon
+    return not arrived and (len(trajectory) == world.horizon or not world.available[last].any())
 
 
 def _impossible_step(world: MDP, position: int, state: int, action: int, target: int) -> tuple[int, str]:

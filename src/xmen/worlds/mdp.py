@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from xmen.errors import WorldError
 from xmen.worlds import _structure
 from xmen.worlds._checks import read_horizon, read_start, read_terminal, whole_number
-from xmen.worlds._problem import find_problem
+from xmen.worlds._problem import find_problem, is_unfinished
 from xmen.worlds._table import Columns, read_rows
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.transitions import Transitions, require_size
@@ -231,6 +231,21 @@ class MDP(Transitions):
             it.
         """
         return find_problem(self, trajectory)
+
+    def unfinished(self, trajectory: Trajectory) -> bool:
+        """Whether this can happen and does not arrive: the horizon is used up, or the last state has no actions.
+
+        Parameters
+        ----------
+        trajectory
+            An episode from its start to its end.
+
+        Returns
+        -------
+        bool
+            False for complete trajectories, and for those that cannot happen or break off.
+        """
+        return is_unfinished(self, trajectory)
 
     @staticmethod
     def from_gymnasium(env: Any, *, horizon: int | None = None) -> GymnasiumWorld:
