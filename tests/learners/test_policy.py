@@ -283,3 +283,23 @@ def test_a_start_from_which_the_rule_cannot_be_kept() -> None:
     policy.reset(0)
     with pytest.raises(InfeasibleError, match="state 1: no trajectory from there keeps the constraint"):
         policy.reset(1)
+
+
+def test_another_promise_on_what_was_learned() -> None:
+    """`validity` asks of a model's reward what `xm.plan` asks of any, also where the model alone gives no policy."""
+    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), horizon=8, slip=0.2)
+    rule = xm.never(grid.at((1, 1)))
+    demos = xm.plan(grid, rule, validity=0.6, seed=0).rollout(50)
+    features = np.zeros((9, 4, 1))
+    features[4] = 1.0
+    causal = xm.CausalXMEN(grid, rule, features, validity=0.5, l2=0.1).fit(demos)
+    assert causal.policy().validity == pytest.approx(0.5, abs=1e-6)
+    alone = xm.RelativeEntropyIRL(grid, features, seed=0, tol=0.1).fit([tau for tau in demos if not grid.problem(tau)])
+    for model, also in ((causal, None), (alone, rule)):
+        for validity in ("best", 0.7):
+            wanted = xm.plan(grid, rule, model.reward_, validity)
+            found = model.policy(also, validity=validity)
+            assert found.validity == wanted.validity
+            assert found.visits() == pytest.approx(wanted.visits())
+    with pytest.raises(EngineError, match="deterministic worlds"):
+        alone.policy()

@@ -27,6 +27,7 @@ from xmen.learners.summary import Summary
 from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.methods.information import Information, information
 from xmen.methods.runs import FitSettings, Task
+from xmen.policies.plan import plan
 from xmen.policies.policy import Policy
 from xmen.progress.monitor import Monitor, Record
 from xmen.rewards import Floats, LinearReward, Reward
@@ -220,12 +221,7 @@ class Learner(Estimator, ABC):
             )
         return self.world
 
-    def _keep(
-        self,
-        also: Constraint | None,
-        d: Distribution,
-        pair: tuple[int | None, int | None] = (None, None),
-    ) -> None:
+    def _keep(self, also: Constraint | None, d: Distribution, pair: tuple[Any, Any] = (None, None)) -> None:
         """Remember a distribution, for as long as settings and reward are the same objects."""
         self._answering = (also, pair, self._asked(), d)
 
@@ -263,9 +259,18 @@ class Learner(Estimator, ABC):
         seed: Seed = None,
         start: int | None = None,
         goal: int | None = None,
+        validity: str | float | None = None,
     ) -> Policy:
-        """A policy with memory that keeps every rule, for deterministic worlds; see `Policy`."""
-        return Policy(self.distribution(also, start, goal), greedy=greedy, seed=seed)
+        """A policy with memory that keeps the rules, and `also`, as `validity` asks; see `xm.plan` and `Policy`.
+
+        None: as the model was made to promise, or else P(tau) acted out, which needs a deterministic world.
+        """
+        if validity is None:
+            return Policy(self.distribution(also, start, goal), greedy=greedy, seed=seed)
+        self._require_fitted()
+        world, seed = self._asked_world(start, goal), self.seed if seed is None else seed
+        budget = getattr(self, "max_nodes", None)
+        return plan(world, self._rule(also), self.reward_, validity, self.discount, greedy, seed, budget)
 
     def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
         """The mean log-likelihood of demonstrations.
@@ -391,8 +396,5 @@ class Learner(Estimator, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         # The compiled distribution is made again when it is asked for.
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if name not in ("_answering", "_fitted_on", "_features_read", "_validation")
-        }
+        remade = ("_answering", "_fitted_on", "_features_read", "_validation")
+        return {name: value for name, value in vars(self).items() if name not in remade}

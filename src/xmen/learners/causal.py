@@ -40,7 +40,6 @@ from xmen.policies.allowed import ever_allowed, restricted
 from xmen.policies.behaviour import BEST, SURE, Aim, Behaviour
 from xmen.policies.explanation import refuse
 from xmen.policies.following import walk_log_probs
-from xmen.policies.plan import plan
 from xmen.policies.planning import best_chance, find_behaviour, is_sure, make_game, read_validity
 from xmen.policies.policy import Policy
 from xmen.progress.monitor import Callback
@@ -250,19 +249,13 @@ class CausalXMEN(GradientLearner):
         seed: Seed = None,
         start: int | None = None,
         goal: int | None = None,
+        validity: str | float | None = None,
     ) -> Policy:
-        """The policy under the learned reward that keeps the rules, and `also`, as `validity` asks; see `xm.plan`."""
-        self._require_fitted()
-        return plan(
-            self._asked_world(start, goal),
-            self._rule(also),
-            self.reward_,
-            self.validity,
-            self.discount,
-            greedy=greedy,
-            seed=self.seed if seed is None else seed,
-            max_nodes=self.max_nodes,
-        )
+        """The policy under the learned reward that keeps the rules, and `also`, as `validity` asks; see `xm.plan`.
+
+        Without one it is the `validity` of the model.
+        """
+        return super().policy(also, greedy, seed, start, goal, self.validity if validity is None else validity)
 
     def sample(
         self, n: int, also: Rules = None, seed: Seed = None, start: int | None = None, goal: int | None = None
