@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import xmen as xm
 from cli.commands import PROBLEM, report, run
+from xmen.answers.arrows import ARROWS
+from xmen.cli.sample import walk_text
 from xmen.problem import Problem, Settings, read_problem
 
 
@@ -38,6 +41,30 @@ def test_what_a_policy_promises_and_what_was_counted(slippery: Path) -> None:
     assert shown.exit_code == 0
     assert "validity" in shown.stdout
     assert "no corner" in shown.stdout
+
+
+def test_a_course_of_action(slippery: Path) -> None:
+    found = report("plan p.toml --validity best --episodes 200 --seed 1")
+    policy = read_problem(slippery).plan(validity="best")
+    likeliest = xm.Trajectory(found["likeliest"]["states"], found["likeliest"]["actions"])
+    assert likeliest == policy.mode()
+    chance = policy.log_prob(likeliest) + policy.world.log_dynamics(likeliest)
+    assert found["likeliest"]["probability"] == pytest.approx(np.exp(chance))
+    played = found["episodes"]
+    assert len(played) == 200
+    rules = read_problem(slippery).rules
+    for one in played:
+        tau = xm.Trajectory(one["states"], one["actions"])
+        assert one["arrives"] == (policy.world.problem(tau) is None)
+        assert one["breaks"] == [name for name, rule in rules.items() if not rule.accepts(tau)]
+    assert {bool(one["breaks"]) for one in played} == {True, False}
+    shown = run("plan p.toml --validity best --episodes 2 --seed 1").stdout
+    assert f"{walk_text(policy.world, likeliest)} (keeps all rules)" in shown
+    assert "(breaks '" in run("plan p.toml --validity best --episodes 200 --seed 1").stdout
+    lines = shown.splitlines()
+    below = lines.index("   0 1 2 3")
+    assert lines[below - 1][3] == ARROWS[policy.world.moves[likeliest.actions[0]]]
+    assert lines[below - 4][-1] == "*"
 
 
 def test_a_promise_that_cannot_be_kept(slippery: Path) -> None:

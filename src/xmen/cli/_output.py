@@ -59,6 +59,13 @@ def print_table(
     console.print(table)
 
 
+def print_lines(title: str, lines: Iterable[str]) -> None:
+    """Lines as they are, under a title."""
+    Console(highlight=False).print(Text(title, style="bold"))
+    for line in lines:
+        typer.echo(line)
+
+
 def print_notes(notes: Iterable[str]) -> None:
     """Things worth knowing, on stderr, so that they are seen wherever the answer goes."""
     for note in notes:

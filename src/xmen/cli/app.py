@@ -248,6 +248,9 @@ def plan(
         int,
         typer.Option(metavar="N", min=0, max=10**9, help="Also play N episodes, and count those that keep the rules."),
     ] = 0,
+    episodes: Annotated[
+        int, typer.Option(metavar="N", min=0, max=10**5, help="Also show N episodes, as they may happen.")
+    ] = 0,
     seed: Annotated[int | None, typer.Option(min=0, help="Of the episodes.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Save the policy there, for xm.load.")] = None,
     also: Also = None,
@@ -255,13 +258,14 @@ def plan(
 ) -> None:
     """The policy that keeps the rules surely, as likely as can be, or with a probability, whatever chance does.
 
-    Exit code 1 when no policy can promise that: the message says what chance can do, and the best there is.
+    Prints what it promises and what it does: the likeliest episode, and on a grid the move it makes most often in
+    each cell. Exit code 1 when no policy can promise that: the message says what chance can do, and the best there is.
 
-    Example:  xmen plan grid.toml --validity 0.95 --rollouts 10000
+    Example:  xmen plan grid.toml --validity 0.95 --episodes 3 --rollouts 10000
     """
     from xmen.cli.plan import run_plan
 
-    run_plan(problem, validity, rollouts, seed, out, also or (), as_json)
+    run_plan(problem, validity, rollouts, seed, out, also or (), as_json, episodes)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`xmen plan`: the policy that keeps its promise whatever chance does, what it gives up for it, and episodes of it."""
+"""`xmen plan`: the policy that keeps its promise whatever chance does, what it gives up for it, and what it does."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from xmen.cli._output import print_facts, print_json, print_table, working
+from xmen.answers.arrows import LEGEND, arrows
+from xmen.cli._output import print_facts, print_json, print_lines, print_table, working
 from xmen.cli._subject import Subject, extra_rules, open_subject
+from xmen.cli.sample import walk_text
 from xmen.constraints.constraint import Constraint
 from xmen.errors import EngineError
 from xmen.learners.causal import CausalXMEN
-from xmen.policies.plan import plan
+from xmen.policies.breaking import rules_of
+from xmen.policies.likeliest import hopeful_visits, likeliest_episode
 from xmen.policies.planning import read_validity
 from xmen.policies.policy import Policy
 from xmen.policies.rollouts import count_kept
+from xmen.worlds import MDP, GridWorld, Trajectory
 
 
 def read_promise(text: str | None) -> str | float | None:
@@ -39,8 +43,9 @@ def run_plan(
     out: Path | None,
     also: Sequence[str],
     as_json: bool,
+    episodes: int = 0,
 ) -> None:
-    """Print what the policy promises; with `rollouts`, also what was counted."""
+    """Print what the policy promises and what it does; with `rollouts`, also what was counted."""
     promise = read_promise(validity)
     subject = open_subject(path)
     asked = _asked(subject) if promise is None else promise
@@ -55,15 +60,19 @@ def run_plan(
             "entropy": policy.entropy(),
             "breaks": policy.breaks(),
         }
+        likeliest, log_prob = likeliest_episode(policy.behaviour)
+        report["likeliest"] = _episode(policy, likeliest) | {"probability": float(np.exp(log_prob))}
     if rollouts:
         with working(f"playing {rollouts:,} episodes"):
             kept = count_kept(policy.behaviour, rollouts, np.random.default_rng(seed))
         share = kept / rollouts
         report["rollouts"] = {"number": rollouts, "kept": kept, "share": share, "std": _std(share, rollouts)}
+    if episodes:
+        report["episodes"] = [_episode(policy, tau) for tau in policy.rollout(episodes, seed=seed)]
     if out is not None:
         policy.save(out)
         report["policy"] = str(out)
-    print_json(report) if as_json else _print(report)
+    print_json(report) if as_json else _print(report, policy)
 
 
 def _asked(subject: Subject) -> str | float:
@@ -74,15 +83,28 @@ def _asked(subject: Subject) -> str | float:
 def _plan(subject: Subject, also: Constraint | None, validity: str | float, seed: int | None) -> Policy:
     if subject.model is None:
         return subject.problem.plan(also, validity=validity, **({} if seed is None else {"seed": seed}))
-    model = subject.model
-    return plan(subject.problem.world, model._rule(also), model.reward_, validity, model.discount, seed=seed)
+    return subject.model.policy(also, seed=seed, validity=validity)
 
 
 def _std(share: float, n: int) -> float:
     return float(np.sqrt(share * (1.0 - share) / n))
 
 
-def _print(report: dict[str, Any]) -> None:
+def _episode(policy: Policy, tau: Trajectory) -> dict[str, Any]:
+    """One episode, and how it ends: the rules that it breaks, and whether it arrives."""
+    broken = [name for name, rule in rules_of(policy.constraint).items() if not rule.accepts(tau)]
+    return {"states": tau.states, "actions": tau.actions, "arrives": not policy.world.unfinished(tau), "breaks": broken}
+
+
+def _episode_text(world: MDP, episode: dict[str, Any]) -> str:
+    fate = [] if episode["arrives"] else ["does not arrive in time"]
+    if episode["breaks"]:
+        fate.append(f"breaks {', '.join(map(repr, episode['breaks']))}")
+    walk = walk_text(world, Trajectory(episode["states"], episode["actions"]))
+    return f"{walk} ({' and '.join(fate) or 'keeps all rules'})"
+
+
+def _print(report: dict[str, Any], policy: Policy) -> None:
     facts = {
         "asked for": str(report["asked"]),
         "validity": f"{report['validity']:.6g} (the exact probability of keeping all rules and arriving in time)",
@@ -101,3 +123,12 @@ def _print(report: dict[str, Any]) -> None:
     if report["breaks"]:
         rows = [(name, f"{probability:.6g}") for name, probability in report["breaks"].items()]
         print_table("what may be broken", ["rule", "probability"], rows)
+    world = policy.world
+    drawn = arrows(world, hopeful_visits(policy.behaviour)) if isinstance(world, GridWorld) else []
+    if drawn:
+        print_lines("the move it makes most often in each cell while the rules can be kept", [*drawn, f"   {LEGEND}"])
+    likeliest = report["likeliest"]
+    title = f"the likeliest episode, of probability {likeliest['probability']:.3g}"
+    print_lines(title, [_episode_text(world, likeliest)])
+    if "episodes" in report:
+        print_lines("episodes, as they may happen", [_episode_text(world, one) for one in report["episodes"]])
