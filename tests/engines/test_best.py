@@ -14,25 +14,28 @@ from strategies import cases
 
 
 @pytest.mark.parametrize("block", range(6))
-def test_agrees_with_sorting(block):
+@pytest.mark.parametrize("settings", [{}, {"engine": "reject", "max_nodes": 1}], ids=["exact", "nothing multiplied in"])
+def test_agrees_with_sorting(block, settings):
     for seed in range(block * cases(20), (block + 1) * cases(20)):
         world, description, constraint, reward, discount = random_case(seed)
         truth = exact_distribution(world, description, reward, discount)
         if not truth.log_weights:
             continue
-        d = xm.distribution(world, constraint, reward, discount=discount)
+        d = xm.distribution(world, constraint, reward, discount=discount, **settings)
         best = d.best(12)
+        assert d.mode() in best[:2]  # the second where the first two are as likely
         assert len({(t.states, t.actions) for t in best}) == len(best) == min(12, len(truth.log_weights))
         expected = sorted(truth.log_weights.values(), reverse=True)[:12]
         found = [truth.log_weights[t.states, t.actions] for t in best]
         np.testing.assert_allclose(found, expected, atol=1e-9, err_msg=f"seed {seed}: {constraint}")
 
 
+@pytest.mark.parametrize("engine", ["exact", "reject"])
 @pytest.mark.parametrize("seed", range(8))
-def test_given_the_start(seed):
+def test_given_the_start(seed, engine):
     world, constraint, reward, discount, alone = several_starts(seed)
     truth = mixture(world, alone)
-    best = xm.distribution(world, constraint, reward, discount, given="start").best(10)
+    best = xm.distribution(world, constraint, reward, discount, given="start", engine=engine).best(10)
     np.testing.assert_allclose(
         [truth[t.states, t.actions] for t in best], sorted(truth.values(), reverse=True)[:10], atol=1e-9
     )
@@ -49,9 +52,54 @@ def test_trajectories_of_any_length():
     assert d.best(0) == []
 
 
+def roads(rng):
+    """Two-way streets of a grid of crossings, places as states, and what a step costs."""
+    crossings = [(x, y) for x in range(4) for y in range(4)]
+    moves = ((1, 0), (0, 1), (-1, 0), (0, -1))
+    rows = [
+        (4 * x + y, a, 4 * (x + dx) + y + dy, 1.0)
+        for x, y in crossings
+        for a, (dx, dy) in enumerate(moves)
+        if 0 <= x + dx < 4 > y + dy >= 0
+    ]
+    network = xm.Network(16, 4, rows)
+    return network, random_reward(rng, network, 0.5)
+
+
+@pytest.mark.parametrize("max_nodes", [1, 2_000])
+def test_no_place_twice_on_a_network(max_nodes):
+    """Against all 184 self-avoiding ways across 4 by 4 crossings, listed by a recursion of its own."""
+    network, reward = roads(np.random.default_rng(62))
+    truth = {}
+
+    def go_on(states, total):
+        if states[-1] == 15:
+            truth[states] = total
+            return
+        for e in np.flatnonzero(network.source == states[-1]):
+            if (after := int(network.target[e])) not in states:
+                go_on((*states, after), total + reward[states[-1], network.action[e]])
+
+    go_on((0,), 0.0)
+    assert len(truth) == 184
+    d = xm.distribution(network.task(0, 15), xm.no_revisit(), reward, engine="reject", max_nodes=max_nodes)
+    assert [tau.states for tau in d.best(184)] == sorted(truth, key=truth.get, reverse=True)
+    assert d.mode().states == max(truth, key=truth.get)
+    assert len(d.best(10**6)) == 184  # all there are
+
+
+def test_a_search_without_end_is_given_up(monkeypatch):
+    monkeypatch.setattr("xmen.product.k_best.MOST_STEPS", 100)
+    network, reward = roads(np.random.default_rng(63))
+    d = xm.distribution(network.task(0, 15), xm.no_revisit(), reward, engine="reject", max_nodes=1)
+    with pytest.raises(xm.EngineError, match=r"of the 150 most likely trajectories were found in 100 steps"):
+        d.best(150)
+
+
 def test_engines_that_do_not_search_say_so():
     grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
     with pytest.raises(xm.EngineError, match="engine='exact'"):
-        xm.distribution(grid, engine="reject").best(3)
-    with pytest.raises(xm.EngineError, match="whole number"):
-        xm.distribution(grid).best(-1)
+        xm.distribution(grid, engine="xor").best(3)
+    for engine in ("exact", "reject"):
+        with pytest.raises(xm.EngineError, match="whole number"):
+            xm.distribution(grid, engine=engine).best(-1)

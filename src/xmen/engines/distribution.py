@@ -173,7 +173,7 @@ class Distribution(ABC):
         Raises
         ------
         EngineError
-            Where the engine does not search: engine="exact" does.
+            Where the engine does not search, as engine="xor" does not, or searches too long, as "reject" may.
         """
         raise EngineError(
             f"the {self.engine} engine does not search for the {k} most likely trajectories: engine='exact' does; "

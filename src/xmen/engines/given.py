@@ -73,6 +73,11 @@ class GivenStart(Distribution):
         best = [part.mode() for part in self.parts]
         return max(best, key=self.log_prob)
 
+    def best(self, k: int) -> list[Trajectory]:
+        """The best of every start, in the order of P; where log Z is estimated, so is the order between starts."""
+        best = [tau for part in self.parts for tau in part.best(k)]
+        return sorted(best, key=self.log_prob, reverse=True)[:k]
+
     def _log_normaliser(self, start: int) -> float:
         part = self.parts[int(np.searchsorted(self._starts, start))]
         return float(part.log_partition())  # a part starts with probability 1, so that log d0 stays in the score

@@ -18,9 +18,12 @@ from xmen.engines.exact import SAMPLE_CELLS, ExactDistribution
 from xmen.engines.law import Law
 from xmen.engines.moments import WalkMoments
 from xmen.engines.relaxation import Relaxation, listed
-from xmen.errors import EngineError
+from xmen.errors import EngineError, InfeasibleError
 from xmen.machines.release import release
 from xmen.machines.tables import CompiledConstraint
+from xmen.machines.watch import Watch
+from xmen.options import require_whole
+from xmen.product.k_best import best_walks
 from xmen.progress.telling import tell
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
@@ -157,13 +160,16 @@ class RejectDistribution(Distribution):
         return float(self.log_partition()) - self._moments.score()
 
     def mode(self) -> Trajectory:
-        best = self._relaxed.mode()
-        if self.constraint is None or self.constraint.accepts(best):
-            return best
-        raise EngineError(
-            "the reject engine knows only the mode of its relaxation, and that one is not valid here: "
-            "engine='exact' finds the mode; draw samples and take the best for a good one."
-        )
+        best = self.best(1)
+        if not best:
+            raise InfeasibleError("no trajectory of this world keeps all rules: a search has been through all of them.")
+        return best[0]
+
+    def best(self, k: int) -> list[Trajectory]:
+        """Exactly, as everywhere: a valid trajectory weighs the same in the relaxation, which guides the search."""
+        require_whole("k of best(k)", k, least=0)
+        walks = best_walks(self.relaxation.product, self.weights, int(k), Watch(self._compiled))
+        return release(walks, self._compiled)
 
     def with_reward(self, reward: Reward | ArrayLike | None) -> RejectDistribution:
         return RejectDistribution(

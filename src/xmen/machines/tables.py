@@ -275,9 +275,10 @@ class CompiledConstraint:
         answers = np.empty(machine_rows.shape, dtype=np.bool_)
         for i, table in enumerate(self.tables):
             answers[:, i] = table.final(machine_rows[:, i], last_states)
-        return self._judge(answers)
+        return self.judge(answers)
 
-    def _judge(self, answers: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def judge(self, answers: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """The tree's answer to final answers of the leaves (n, leaves)."""
         if self.program is None:
             return np.ones(len(answers), dtype=np.bool_)
         p = self.program
@@ -296,4 +297,4 @@ class CompiledConstraint:
             answers[left, i] = held
             if i in self._required and not held.all():  # what breaks one of these need not be asked about the others
                 left, walks = left[held], walks[held]
-        return self._judge(answers)
+        return self.judge(answers)
