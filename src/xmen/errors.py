@@ -16,6 +16,7 @@
     │   ├── OracleDiedError                         its process ended before it had answered
     │   └── OracleTimeoutError                      it gave no answer within its time limit
     ├── FileFormatError (ValueError)                a file that does not say what it should
+    │   ├── MissingFileError (FileNotFoundError)    a file that is not there
     │   ├── PathError (TypeError)                   something else where the name of a file or folder is expected
     │   └── StorageError                            a saved model that cannot be read, or written there
     ├── NotFittedError (ValueError)                 a learner that has not learned anything yet
@@ -26,6 +27,8 @@ Messages name what the user named, print both sides of a mismatch, and say what 
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -44,6 +47,7 @@ __all__ = [
     "InfeasibleError",
     "InvalidDemonstrationError",
     "MissingExtraError",
+    "MissingFileError",
     "MisuseError",
     "NotFittedError",
     "OracleDiedError",
@@ -177,6 +181,20 @@ class OracleTimeoutError(OracleError):
 
 class FileFormatError(XmenError, ValueError):
     """A file that does not follow its format; the message names file, line and what was expected."""
+
+
+class MissingFileError(FileFormatError, FileNotFoundError):
+    """A file that is not there; a name without a folder is looked for where the program runs."""
+
+    def __init__(self, file: str) -> None:
+        self.errno, self.strerror, self.filename = errno.ENOENT, os.strerror(errno.ENOENT), file
+        super().__init__(f"{file}: {self.strerror}{'' if os.path.isabs(file) else f' in {os.getcwd()}'}")
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # errors of the system put their number in front
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.filename,)
 
 
 class PathError(FileFormatError, TypeError):

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from xmen.errors import FileFormatError, PathError, XmenError, foreign_errors
+from xmen.errors import FileFormatError, MissingFileError, PathError, XmenError, foreign_errors
 from xmen.limits import MEMORY
 
 OURS = ".xmen-"
@@ -50,7 +50,10 @@ def read_whole(path: str | os.PathLike[str], appetite: float = TEXT, into: type[
     A pipe or a device is refused: it may have no end, or never begin.
     """
     file = Path(path)
-    status = file.stat()
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        raise MissingFileError(str(file)) from None
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
     if not stat.S_ISREG(status.st_mode):

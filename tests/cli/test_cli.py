@@ -58,7 +58,7 @@ def test_a_real_process(folder):
     assert clash.stderr.startswith("error: no trajectory")
     missing = process("check", "nowhere.toml")
     assert (missing.returncode, missing.stdout) == (2, "")
-    assert missing.stderr == "error: nowhere.toml: No such file or directory\n"
+    assert missing.stderr == f"error: nowhere.toml: No such file or directory in {Path.cwd()}\n"
 
 
 def test_help_loads_nothing_slow():

@@ -38,6 +38,7 @@ def test_the_caret_stands_under_the_spot(text: str, offset: int, expected: str) 
     "error",
     [
         errors.InvalidDemonstrationError("demonstration 3 is wrong", index=3, constraint="rule", position=7),
+        errors.MissingFileError("trips.csv"),
         errors.ConstraintSyntaxError.at("wrong", "a &", 3),
         errors.InfeasibleError("nothing is left", ("a", "b")),
         errors.MissingExtraError("networkx", extra="networkx", needed_for="MDP.from_networkx"),
