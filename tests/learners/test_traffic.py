@@ -74,3 +74,22 @@ def test_a_picture(model):
     matplotlib.pyplot.close(ax.figure)
     with pytest.raises(xm.WorldError, match="8 links"):
         xm.plot_network(lines, np.ones(3))
+
+
+def test_a_picture_of_differences():
+    """More is on one side of 0 and less on the other, as strong a colour and as thick a line for as much."""
+    matplotlib.use("Agg")
+    lines = np.array([[(k, 0.0), (k + 1, 0.0)] for k in range(4)])
+    ax = xm.plot_network(lines, [2.0, -4.0, 0.0, -2.0])
+    drawn, bar = ax.collections[1], ax.figure.axes[1]
+    assert drawn.get_clim() == (-4.0, 4.0)
+    widths = dict(zip(drawn.get_array().tolist(), np.asarray(drawn.get_linewidths()), strict=True))
+    assert widths[2.0] == widths[-2.0] < widths[-4.0]
+    ax.figure.draw_without_rendering()
+    colours = dict(zip(drawn.get_array().tolist(), drawn.to_rgba(drawn.get_array()).tolist(), strict=True))
+    assert colours[2.0][0] > colours[2.0][2]  # red above
+    assert colours[-2.0][2] > colours[-2.0][0]  # blue below
+    assert bar.get_ylabel() == "difference"
+    matplotlib.pyplot.close(ax.figure)
+    with pytest.raises(xm.WorldError, match="finite; got nan"):
+        xm.plot_network(lines, [1.0, np.nan, 0.0, 0.0])

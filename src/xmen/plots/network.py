@@ -26,9 +26,11 @@ def plot_network(
     routes: Sequence[Trajectory] = (),
     ax: Axes | None = None,
     *,
-    label: str = "expected trips",
+    label: str | None = None,
 ) -> Axes:
     """A road network with links as states: grey lines, flows as thickness and colour, routes on top.
+
+    Where some flows are negative, as differences are, colours diverge from a pale 0: red for more, blue for less.
 
     Parameters
     ----------
@@ -36,13 +38,13 @@ def plot_network(
         A network made from a graph whose nodes have places; or the points of each link, as one array (n_states, k, 2)
         or as a list of arrays (k, 2).
     flows
-        One number per link, shape (n_states,), such as `model.flows(demand).states`.
+        One number per link, shape (n_states,), such as `model.flows(demand).states`, or a difference of two such.
     routes
         Trajectories, each drawn in a colour of its own.
     ax
         The axes to draw on; None makes some.
     label
-        What the flows are, for the colour bar.
+        What the flows are, for the colour bar; None: "expected trips", or "difference" where some are negative.
 
     Returns
     -------
@@ -69,18 +71,24 @@ def plot_network(
         amounts = np.asarray(flows, dtype=np.float64)
         if amounts.shape != (len(shapes),):
             raise WorldError(f"flows have shape {amounts.shape}, but there are {len(shapes)} links")
-        largest = float(amounts.max(initial=0.0)) or 1.0
-        order = np.argsort(amounts)
-        drawn = order[amounts[order] > 1e-6 * largest]
+        if not np.isfinite(amounts).all():
+            raise WorldError(f"flows must be finite; got {amounts[~np.isfinite(amounts)][0]}")
+        size, differences = np.abs(amounts), bool((amounts < 0).any())
+        largest = float(size.max(initial=0.0)) or 1.0
+        order = np.argsort(size)
+        drawn = order[size[order] > 1e-6 * largest]
         coloured = LineCollection(
             [shapes[link] for link in drawn.tolist()],
-            cmap="viridis_r",
+            cmap="coolwarm" if differences else "viridis_r",
             array=amounts[drawn],
-            linewidths=0.8 + (THICKEST - 0.8) * amounts[drawn] / largest,
+            linewidths=0.8 + (THICKEST - 0.8) * size[drawn] / largest,
             zorder=2,
         )
+        if differences:
+            coloured.set_clim(-largest, largest)
         ax.add_collection(coloured)
-        ax.figure.colorbar(coloured, ax=ax, label=label, shrink=0.7)
+        said = label or ("difference" if differences else "expected trips")
+        ax.figure.colorbar(coloured, ax=ax, label=said, shrink=0.7)
     for number, route in enumerate(routes):
         points = np.concatenate([shapes[state] for state in route.states])
         colour = PALETTE[number % len(PALETTE)]
