@@ -36,7 +36,7 @@ def test_what_osmnx_knows_becomes_features(streets):
     network = xm.Network.from_networkx(streets)
     assert {"length", "speed_kph", "travel_time", "maxspeed", "highway=tertiary", "u-turn"} <= {*network.feature_names}
     assert network.attributes["geometry"] == "the shape of a link, for plots"
-    assert network.attributes["lanes"] == "a number; 0 for 4 links without one"
+    assert network.attributes["lanes"] == "a number; 0 for 4 links without one, for which 'lanes missing' is 1"
     assert "of 2 lists the first entry" in network.attributes["maxspeed"]
     tau = network.trip([(101, 102, 0), (102, 103, 0)])
     model = xm.XMEN(network, features=network.select("travel_time", "u-turn"), l2=1e-3).fit([tau] * 3)

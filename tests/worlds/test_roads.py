@@ -45,7 +45,9 @@ def test_features_are_of_what_a_move_enters(town):
         "highway=primary",
         "highway=residential",
         "lanes",
+        "lanes missing",
         "oneway",
+        "oneway missing",
         "left",
         "right",
         "u-turn",
@@ -59,10 +61,57 @@ def test_features_are_of_what_a_move_enters(town):
     assert dict(zip(network.feature_names, row, strict=True))["highway=primary"] == 1.0
     assert network.select("u-turn", "length").shape == (network.n_states * network.n_actions, 2)
     assert network.attributes["highway"].endswith("of 1 lists the first entry")
-    assert "0 for 1 links" in network.attributes["lanes"]
+    assert "0 for 1 links without one, for which 'lanes missing' is 1" in network.attributes["lanes"]
+    lacking = network.select("lanes", "lanes missing").toarray()[network.available.ravel()]
+    assert np.unique(lacking, axis=0).tolist() == [[0.0, 1.0], [2.0, 0.0]]
+    with pytest.raises(xm.WorldError, match=r"'lanes' is missing on some links .* select 'lanes missing' as well"):
+        network.select("length", "lanes")
     assert network.attributes["name"] == network.attributes["osmid"] == "not used"
     with pytest.raises(xm.WorldError, match="no feature 'tolls'"):
         network.select("tolls")
+
+
+def test_parallel_links_are_told_apart_by_their_keys():
+    graph = nx.MultiDiGraph([("a", "b"), ("a", "b"), ("c", "a")])
+    graph.add_edge("b", "c", key="bridge")
+    network = xm.Network.from_networkx(graph)
+    assert network.names[network.state(("b", "c"))] == ("b", "c", "bridge")
+    assert network.names[network.state(("a", "b", 1))] == ("a", "b", 1)
+    for name in (("a", "b"), "(a, b)"):
+        with pytest.raises(xm.WorldError, match=r"2 parallel links: write one of \('a', 'b', 0\), \('a', 'b', 1\)"):
+            network.state(name)
+
+
+def test_links_as_files_have_them(town, tmp_path):
+    network = xm.Network.from_networkx(town)
+    expected = [network.trip([("a", "b"), ("b", "c"), ("c", "d")])]
+    file = tmp_path / "trips.csv"
+    for path in (
+        "(a, b) (b, c) (c, d)",
+        "('a', 'b', 0)_('b','c',0)_(c,d)",
+        "[('a', 'b', 0), ('b', 'c', 0), ('c', 'd')]",
+    ):
+        file.write_text(f'start,goal,path\n"(a, b)","(c, d, 0)","{path}"\n')
+        assert xm.read_trips(file, network) == expected
+    cells = xm.Network.from_networkx(nx.grid_2d_graph(2, 3))
+    tau = cells.trip([((0, 0), (0, 1)), ((0, 1), (0, 2)), ((0, 2), (1, 2))])
+    file.write_text('path\n"' + " ".join(str(cells.names[state]) for state in tau.states) + '"\n')
+    assert xm.read_trips(file, cells) == [tau]
+
+
+def test_names_with_spaces_and_underscores_come_in_lists(tmp_path):
+    network = xm.Network.from_networkx(nx.DiGraph([("Main St", "Elm_St"), ("Elm_St", "Oak")]), states="nodes")
+    file = tmp_path / "trips.csv"
+    file.write_text("path\n\"['Main St', 'Elm_St', 'Oak']\"\n")
+    assert xm.read_trips(file, network)[0].states == (0, 1, 2)
+
+
+def test_a_file_that_is_not_there(town):
+    network = xm.Network.from_networkx(town)
+    for read in (lambda: xm.read_trips("nofile.csv", network), lambda: xm.read_demos("nofile.csv")):
+        with pytest.raises(xm.MissingFileError, match=r"nofile\.csv: No such file or directory in /") as caught:
+            read()
+        assert isinstance(caught.value, FileNotFoundError)
 
 
 def test_nodes_are_states(town):

@@ -21,7 +21,8 @@ def read_attributes(data: Sequence[dict[str, Any]]) -> tuple[dict[str, NDArray[n
     """Columns by name (n,), and what was done with each attribute, in words.
 
     Numbers and truth values are columns; so is text that reads as numbers. Other text is one column of 0 and 1 per
-    class. Of a list the first entry counts. Where a number is missing the column is 0.
+    class. Of a list the first entry counts. Where a number is missing its column is 0, and a column of its own is 1:
+    a weight on both treats such links as a kind of their own, and not as links of length 0.
     """
     columns: dict[str, NDArray[np.float64]] = {}
     notes: dict[str, str] = {}
@@ -36,7 +37,10 @@ def read_attributes(data: Sequence[dict[str, Any]]) -> tuple[dict[str, NDArray[n
         missing = sum(value is None for value in values)
         if all(value is None or _number(value) is not None for value in values):
             columns[name] = np.array([_finite(value, name, i) for i, value in enumerate(values)])
-            notes[name] = f"a number{said}" + (f"; 0 for {missing} links without one" if missing else "")
+            notes[name] = f"a number{said}"
+            if missing:
+                columns[absent(name)] = np.array([float(value is None) for value in values])
+                notes[name] += f"; 0 for {missing} links without one, for which {absent(name)!r} is 1"
             continue
         counts = Counter(str(value) for value in values if value is not None)
         if len(counts) > MOST_CLASSES:
@@ -47,6 +51,11 @@ def read_attributes(data: Sequence[dict[str, Any]]) -> tuple[dict[str, NDArray[n
         notes[name] = f"one column for each of {len(counts)} classes{said}"
         notes[name] += f"; none for {missing} links without one" if missing else ""
     return columns, notes
+
+
+def absent(name: str) -> str:
+    """The column that says where a number is missing."""
+    return f"{name} missing"
 
 
 def shape_of(data: dict[str, Any], ends: NDArray[np.float64]) -> NDArray[np.float64]:

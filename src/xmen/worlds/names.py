@@ -15,6 +15,10 @@ from xmen.errors import TrajectoryError, WorldError
 _CELL = re.compile(r"\(?\s*(\d{1,18})\s*[,; ]\s*(\d{1,18})\s*\)?")
 _WHOLE = re.compile(r"\d{1,18}(?:[.,]0{1,18})?")  # spreadsheets write 3 as 3.0, or 3,0
 _INTEGER = re.compile(r"-?\d+")
+_BRACKETS = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"  # a link whose nodes may be cells
+_WORDS = re.compile(rf"{_BRACKETS}|[^\s_]+")
+_LISTED = re.compile(rf"{_BRACKETS}|'[^']*'|\"[^\"]*\"|[^\s,\[\]]+")
+_AROUND = re.compile(r"\s*['\"]?\s*([(),])\s*['\"]?\s*")
 _SHOWN = 8
 
 Given = Mapping[Any, int] | Sequence[Any] | None
@@ -115,8 +119,9 @@ class Names:
 class Places:
     """The names that a graph has for the states of a network, and the one rule by which users mean a state.
 
-    A name wins over a number: as it is, as the link (u, v) for (u, v, 0), or by its text, as files have it. A number is
-    a state only where no name is an integer, so that it can mean nothing else.
+    A name wins over a number: as it is, as (u, v) for the only link (u, v, key), or by its text, as files have it:
+    quotes and spaces inside a link do not matter. A number is a state only where no name is an integer, so that it can
+    mean nothing else.
     """
 
     def __init__(self, names: tuple[Hashable, ...]) -> None:
@@ -125,7 +130,16 @@ class Places:
 
     @cached_property
     def _texts(self) -> dict[str, int]:
-        return _by_text(self.names)
+        return _by_text(map(_spelled, self.names))
+
+    @cached_property
+    def _parallel(self) -> dict[str, list[Any]]:
+        """The names of all links from u to v, by the text of (u, v)."""
+        found: dict[str, list[Any]] = {}
+        for name in self.names:
+            if isinstance(name, tuple) and len(name) == 3:
+                found.setdefault(_spelled(name[:2]), []).append(name)
+        return found
 
     @cached_property
     def integers(self) -> bool:
@@ -135,14 +149,18 @@ class Places:
     def state(self, place: Any) -> int:
         """The number of the state that is meant."""
         place = hashable(place)
-        keys = (place, (*place, 0)) if isinstance(place, tuple) else (place,)
-        for key in keys:
-            if (found := _own(self._numbers, key)) is not None:
-                return found
+        if (found := _own(self._numbers, place)) is not None:
+            return found
         number = whole(place)
-        for text in (str(place).strip(), str(number)):
+        for text in (_spelled(place), str(number)):
             if text in self._texts:
                 return self._texts[text]
+            if text in self._parallel:
+                first, *others = self._parallel[text]
+                if others:
+                    keys = ", ".join(repr(link) for link in (first, *others))
+                    raise WorldError(f"{place!r:.60} is {len(others) + 1} parallel links: write one of {keys}")
+                return self._numbers[first]
         if number is not None and not self.integers and number < len(self.names):
             return number
         some = ", ".join(repr(known) for known in self.names[:4])
@@ -152,6 +170,25 @@ class Places:
         elif number is not None:
             hint = f"; states are numbered 0 to {len(self.names) - 1}"
         raise WorldError(f"{place!r:.60} is not in the network (known: {some}, ...){hint}")
+
+
+def words(path: str) -> list[str]:
+    """The names in a text, joined by "_" or spaces, or a list as Python prints it; a link in brackets is one name.
+
+    >>> words("3_4 5"), words("(0, 1, 0) ('b c', 'd_e')_x"), words("['Main_St', 'Elm', (0, 1)]")
+    (['3', '4', '5'], ['(0, 1, 0)', "('b c', 'd_e')", 'x'], ['Main_St', 'Elm', '(0, 1)'])
+    """
+    if not path.lstrip().startswith("["):
+        return _WORDS.findall(path)
+    return [word.strip("'\"") for word in _LISTED.findall(path)]
+
+
+def _spelled(name: Any) -> str:
+    """The text of a name; of a link, or what a file has for one, without quotes and spaces around its parts."""
+    if isinstance(name, tuple):
+        return f"({','.join(map(_spelled, name))})"
+    text = str(name).strip()
+    return _AROUND.sub(r"\1", text) if text.startswith("(") else text
 
 
 def hashable(name: Any) -> Hashable:

@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 
 from xmen.errors import MissingExtraError, TrajectoryError, WorldError
 from xmen.events import Event, at, doing
-from xmen.worlds._attributes import read_attributes, shape_of
+from xmen.worlds._attributes import absent, read_attributes, shape_of
 from xmen.worlds.names import Places, hashable
 from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
@@ -112,7 +112,10 @@ class RoadNetwork(Network):
         self.features = csr_matrix((table[where, column], (row[where], column)), shape=shape)
 
     def state(self, name: Any) -> int:
-        """The state of a link (u, v) or (u, v, key), or of a node; a number is one only where no name is an integer."""
+        """The state of a link (u, v, key), or (u, v) where only one leads so, or of a node.
+
+        A number is the state of this number only where no name is an integer.
+        """
         return self._places.state(name)
 
     def number(self, place: Any) -> int:
@@ -128,10 +131,16 @@ class RoadNetwork(Network):
         return self.along([self.state(name) for name in names])
 
     def select(self, *names: str) -> csr_matrix:
-        """Some of the features, in this order."""
+        """Some of the features, in this order; a number that some links lack only together with where it is missing."""
         unknown = [name for name in names if name not in self.feature_names]
         if unknown:
             raise WorldError(f"there is no feature {unknown[0]!r}; there are {', '.join(self.feature_names)}.")
+        for name in names:
+            if absent(name) in self.feature_names and absent(name) not in names:
+                raise WorldError(
+                    f"{name!r} is missing on some links ({self.attributes[name]}), and would be 0 there: give it to "
+                    f"every edge of the graph, or select {absent(name)!r} as well."
+                )
         return self.features[:, [self.feature_names.index(name) for name in names]]
 
     def turning(self, turn: str) -> Event:

@@ -9,7 +9,7 @@ from typing import Any
 from xmen.errors import FileFormatError, InvalidDemonstrationError, PathError, WorldError, XmenError
 from xmen.files import as_path
 from xmen.worlds.demo_records import json_lines
-from xmen.worlds.names import is_missing, whole
+from xmen.worlds.names import is_missing, whole, words
 from xmen.worlds.network import Network
 from xmen.worlds.roads import RoadNetwork
 from xmen.worlds.spreadsheets import read_table
@@ -24,9 +24,10 @@ def read_trips(source: str | PathLike[str] | Any, network: Network) -> list[Traj
     Parameters
     ----------
     source
-        A .csv file with the columns start, goal and path (states joined by "_" or spaces), a .jsonl file of objects
-        with these names (path a list), a pandas or polars frame with these columns, or a list of paths. Other columns
-        are ignored; start and goal may be left out, and where they are there they have to be the ends of the path.
+        A .csv file with the columns start, goal and path (states joined by "_" or spaces, links as "(u, v)" or
+        "(u, v, key)"), a .jsonl file of objects with these names (path a list), a pandas or polars frame with these
+        columns, or a list of paths. Other columns are ignored; start and goal may be left out, and where they are there
+        they have to be the ends of the path.
     network
         States are its numbers or, for a network made from a graph, the names of links or nodes. Names come first, in
         every kind of source; where some name is an integer, all integers are names.
@@ -55,7 +56,7 @@ def _trip(entry: dict[str, Any], network: Network, row: int, where: str) -> Traj
     path = entry.get("path")
     if path is None:
         raise FileFormatError(f"{where}: expected a column or field 'path', got {', '.join(map(str, entry))}")
-    names = path if isinstance(path, Iterable) and not isinstance(path, str) else _words(str(path))
+    names = path if isinstance(path, Iterable) and not isinstance(path, str) else words(str(path))
     try:
         states = [_state(name, network) for name in names]
         if not states:
@@ -77,10 +78,6 @@ def _trip(entry: dict[str, Any], network: Network, row: int, where: str) -> Traj
     return trajectory
 
 
-def _words(path: str) -> list[str]:
-    return path.replace("_", " ").split()
-
-
 def _state(name: Any, network: Network) -> int:
     """A state by its number, or by the name of a link or node."""
     if isinstance(network, RoadNetwork):
@@ -98,7 +95,7 @@ def _rows(source: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         return
     if isinstance(source, list | tuple):
         for index, path in enumerate(source):
-            if not isinstance(path, Iterable) or (isinstance(path, str) and len(_words(path)) < 2):
+            if not isinstance(path, Iterable) or (isinstance(path, str) and len(words(path)) < 2):
                 raise PathError(
                     f"read_trips(source, ...): a list holds paths, each a list of states, got {source!r:.60}; row "
                     f"{index} is the single {path!r:.60}; write one trip as [[...]]"
