@@ -20,21 +20,14 @@ import { mountTools } from "./toolbar.js";
 
 /** Puts the page together: the document, its parts on the page, and what passes between them. */
 
-const TABS = {
-    world: "World",
-    rules: "Rules",
-    demonstrations: "Demonstrations",
-    learn: "Learn",
-    generate: "Generate",
-    find: "Find rules",
-};
+/** @type {Record<string, [string, (root: HTMLElement, app: import("./types.js").App) => void]>} */
 const PANELS = {
-    world: mountWorld,
-    rules: mountRules,
-    demonstrations: mountDemonstrations,
-    learn: mountLearn,
-    generate: mountGenerate,
-    find: mountFind,
+    world: ["World", mountWorld],
+    rules: ["Rules", mountRules],
+    demonstrations: ["Demonstrations", mountDemonstrations],
+    learn: ["Learn", mountLearn],
+    generate: ["Generate", mountGenerate],
+    find: ["Find rules", mountFind],
 };
 const READ = 5000; // milliseconds that a passing message stays
 
@@ -95,11 +88,9 @@ async function main() {
     useHand(map, chosen, makeDescribe(app));
     tool.on(() => (part("hint").textContent = chosen().hint));
     mountStatus(part("status"), app);
-    const panels = mountTabs(part("side"), tab, TABS);
-    for (const [name, mount] of Object.entries(PANELS)) {
-        const panel = panels[name];
-        if (panel) mount(panel, app);
-    }
+    const titles = Object.entries(PANELS).map(([name, [title]]) => ({ name, title }));
+    const panels = mountTabs(part("side"), tab, titles);
+    Object.values(PANELS).forEach(([, mount], index) => mount(/** @type {HTMLElement} */ (panels[index]), app));
     tab.on((name, old) => {
         if (name === "demonstrations") tool.set("draw");
         if (!["demonstrations", "generate"].includes(name)) map.many.set([]);

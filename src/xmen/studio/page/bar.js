@@ -1,6 +1,6 @@
 import { ApiError, request, sentence } from "./api.js";
 import { openDialog } from "./dialogs.js";
-import { h } from "./dom.js";
+import { button, h } from "./dom.js";
 
 /** The top of the page: which file, undo and redo, save, and the same in Python. @typedef {import("./types.js").App} App */
 
@@ -8,22 +8,10 @@ import { h } from "./dom.js";
 export function mountBar(root, app, file, folder) {
     const { history, sync } = app;
     const state = h("span", { class: "state", role: "status" });
-    const undo = h(
-        "button",
-        { type: "button", "aria-keyshortcuts": "Control+Z", onclick: () => history.undo() },
-        "Undo",
-    );
-    const redo = h(
-        "button",
-        { type: "button", "aria-keyshortcuts": "Control+Shift+Z", onclick: () => history.redo() },
-        "Redo",
-    );
-    const save = h(
-        "button",
-        { type: "button", class: "main", "aria-keyshortcuts": "Control+S", onclick: () => void write() },
-        "Save",
-    );
-    const python = h("button", { type: "button", onclick: () => void showPython(app) }, "Python");
+    const undo = button("Undo", history.undo, { "aria-keyshortcuts": "Control+Z" });
+    const redo = button("Redo", history.redo, { "aria-keyshortcuts": "Control+Shift+Z" });
+    const save = button("Save", () => write(), { class: "main", "aria-keyshortcuts": "Control+S" });
+    const python = button("Python", () => showPython(app));
     root.append(
         h("h1", {}, "xmen studio"),
         h("span", { class: "file", title: folder }, file),
@@ -55,11 +43,7 @@ export function mountBar(root, app, file, folder) {
             app.say(`Saved: ${(await sync.save(force)).join(", ")}.`);
         } catch (error) {
             if (!(error instanceof ApiError && error.data.on_disk)) return app.say(sentence(error));
-            const replace = h(
-                "button",
-                { type: "button", class: "main", onclick: () => void write(true) },
-                "Replace it",
-            );
+            const replace = button("Replace it", () => write(true), { class: "main" });
             openDialog("The file has changed", [h("p", {}, `${sentence(error)}.`)], [replace]);
         }
     }
@@ -85,27 +69,18 @@ async function showPython(app) {
     } catch (error) {
         return app.say(sentence(error));
     }
-    const copy = h(
-        "button",
-        {
-            type: "button",
-            class: "main",
-            "data-stays": true,
-            onclick: async () => {
-                try {
-                    await navigator.clipboard.writeText(answer.text);
-                    app.say("Copied.");
-                } catch {
-                    getSelection()?.selectAllChildren(code);
-                    app.say("Press Ctrl+C to copy.");
-                }
-            },
-        },
-        "Copy",
-    );
+    const copy = async () => {
+        try {
+            await navigator.clipboard.writeText(answer.text);
+            app.say("Copied.");
+        } catch {
+            getSelection()?.selectAllChildren(code);
+            app.say("Press Ctrl+C to copy.");
+        }
+    };
     const code = h("pre", { tabindex: 0, "aria-label": "Python" }, answer.text);
     const note = answer.saved
         ? ""
         : h("p", { class: "hint" }, "It reads the saved file: save first, so that it does what you see.");
-    openDialog("The same in Python", [note, code], [copy]);
+    openDialog("The same in Python", [note, code], [button("Copy", copy, { class: "main", "data-stays": true })]);
 }

@@ -1,4 +1,4 @@
-import { freshId, h } from "./dom.js";
+import { button, freshId, h } from "./dom.js";
 
 /**
  * A dialog over the page; Escape and its last button close it.
@@ -9,7 +9,7 @@ import { freshId, h } from "./dom.js";
  */
 export function openDialog(title, content, buttons) {
     const id = freshId("dialog");
-    const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
+    const close = button("Close", () => dialog.close());
     const dialog = h(
         "dialog",
         { "aria-labelledby": id, onclose: () => dialog.remove() },
@@ -17,8 +17,8 @@ export function openDialog(title, content, buttons) {
         ...content,
         h("div", { class: "actions" }, ...buttons, close),
     );
-    for (const button of buttons)
-        if (button.dataset.stays === undefined) button.addEventListener("click", () => dialog.close());
+    for (const each of buttons)
+        if (each.dataset.stays === undefined) each.addEventListener("click", () => dialog.close());
     document.body.append(dialog);
     dialog.showModal();
 }

@@ -47,6 +47,17 @@ export function dress(element, properties) {
 }
 
 /**
+ * A button with what it does; `properties` are further ones, as of `h`.
+ *
+ * @param {string} label
+ * @param {() => unknown} onclick
+ * @param {Properties} [properties]
+ */
+export function button(label, onclick, properties = {}) {
+    return h("button", { type: "button", ...properties, onclick }, label);
+}
+
+/**
  * A label around a control, in one line.
  *
  * @param {string} text
@@ -55,6 +66,17 @@ export function dress(element, properties) {
  */
 export function field(text, control, hint) {
     return h("label", { class: "field", title: hint }, h("span", {}, text), control);
+}
+
+/**
+ * What stands in a table: the names of its columns, and its rows.
+ *
+ * @param {string[]} heads
+ * @param {HTMLTableRowElement[]} lines
+ */
+export function headed(heads, lines) {
+    const cells = heads.map((text) => (text ? h("th", { scope: "col" }, text) : h("td")));
+    return [h("thead", {}, h("tr", {}, ...cells)), h("tbody", {}, ...lines)];
 }
 
 /**

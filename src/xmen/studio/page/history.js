@@ -2,7 +2,7 @@ import { signal } from "./signal.js";
 
 /**
  * @typedef {import("./types.js").Document} Document
- * @typedef {import("./signal.js").Signal<Document>} DocumentSignal
+ * @typedef {{document: Document, what: string}} Step
  */
 
 const STEPS = 500; // of undo: a document shares with the one before whatever did not change
@@ -14,15 +14,25 @@ const STEPS = 500; // of undo: a document shares with the one before whatever di
  */
 export function makeHistory(first) {
     const document = signal(first);
-    /** @type {{document: Document, what: string}[]} */
+    /** @type {Step[]} */
     let past = [];
-    /** @type {{document: Document, what: string}[]} */
+    /** @type {Step[]} */
     let future = [];
     /** @type {string | null} */
     let open = null; // the stroke or text that is being edited: its changes are one step
     const steps = signal({ undo: "", redo: "" });
 
     const tell = () => steps.set({ undo: past.at(-1)?.what ?? "", redo: future.at(-1)?.what ?? "" });
+
+    /** Take a step back or forward: the document as it is now can be had by the step in the other direction. */
+    function step(/** @type {Step[]} */ from, /** @type {Step[]} */ to) {
+        const taken = from.pop();
+        if (!taken) return;
+        open = null;
+        to.push({ document: document.get(), what: taken.what });
+        document.set(taken.document);
+        tell();
+    }
 
     return {
         document,
@@ -50,22 +60,8 @@ export function makeHistory(first) {
         close() {
             open = null;
         },
-        undo() {
-            const step = past.pop();
-            if (!step) return;
-            open = null;
-            future.push({ document: document.get(), what: step.what });
-            document.set(step.document);
-            tell();
-        },
-        redo() {
-            const step = future.pop();
-            if (!step) return;
-            open = null;
-            past.push({ document: document.get(), what: step.what });
-            document.set(step.document);
-            tell();
-        },
+        undo: () => step(past, future),
+        redo: () => step(future, past),
     };
 }
 

@@ -1,4 +1,4 @@
-import { h } from "./dom.js";
+import { button, h } from "./dom.js";
 import { markRule } from "./panels/rule_line.js";
 import { capital, count } from "./words.js";
 
@@ -40,7 +40,7 @@ function headline(check, app) {
     if (!feasible) {
         const names = conflict.flatMap((name, index) => [
             index ? " and " : "",
-            h("button", { class: "link", type: "button", onclick: () => markRule(app, name) }, name),
+            button(name, () => markRule(app, name), { class: "link" }),
         ]);
         const why = names.length ? [" These rules cannot hold together: ", ...names, "."] : [` ${check.message}`];
         return [h("strong", { class: "no" }, "Impossible."), ...why];

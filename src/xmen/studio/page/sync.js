@@ -98,18 +98,22 @@ export function makeSync(history, first, say) {
         }
     }
 
+    /** Ask what the server has: that counts as sent. Its layout comes back. */
+    async function ask() {
+        /** @type {ServerDocument} */
+        const { problem, demonstrations, version, saved_version: saved, ...rest } = await request("GET", "document");
+        const [here, there] = [history.document.get(), { problem, demonstrations }];
+        sent = JSON.stringify(here) === JSON.stringify(there) ? here : there;
+        stale = true;
+        versions.set({ version, saved, edited: sent !== here });
+        return rest.layout;
+    }
+
     /** Take over what the server has. What was here and not there can be had back by undo. */
     async function adopt() {
-        /** @type {ServerDocument} */
-        const theirs = await request("GET", "document");
-        const next = { problem: theirs.problem, demonstrations: theirs.demonstrations };
-        const old = history.document.get();
-        const equal = JSON.stringify(old) === JSON.stringify(next);
-        layout.set(theirs.layout);
-        sent = equal ? old : next;
-        stale = true;
-        versions.set({ version: theirs.version, saved: theirs.saved_version, edited: false });
-        if (equal) return;
+        layout.set(await ask());
+        const next = sent;
+        if (next === history.document.get()) return;
         history.edit("what another window did", () => next, "another window");
         say("Another window changed this; undo brings back what was here.");
     }
@@ -121,16 +125,9 @@ export function makeSync(history, first, say) {
         connection.set("here");
         const { version } = versions.get();
         if (there.window === own) return;
-        if (there.window === null && there.version < version) {
-            // The server was started again, with the file as it was saved: what is here is newer.
-            /** @type {ServerDocument} */
-            const theirs = await request("GET", "document");
-            const { problem, demonstrations } = theirs;
-            const equal = JSON.stringify(history.document.get()) === JSON.stringify({ problem, demonstrations });
-            sent = equal ? history.document.get() : { problem, demonstrations };
-            versions.set({ version: theirs.version, saved: theirs.saved_version, edited: !equal });
-            stale = true;
-        } else if (there.version !== version) await adopt();
+        // A server that was started again has the file as it was saved: what is here is newer.
+        if (there.window === null && there.version < version) await ask();
+        else if (there.version !== version) await adopt();
         await flush();
     }
 

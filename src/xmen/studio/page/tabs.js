@@ -1,43 +1,30 @@
-import { h } from "./dom.js";
+import { button, dress, h } from "./dom.js";
 
 /**
  * Tabs with their panels, as the ARIA practices have them: one stop for the Tab key, arrows between them.
  *
  * @param {HTMLElement} root
  * @param {import("./signal.js").Signal<string>} chosen
- * @param {Record<string, string>} titles
- * @returns {Record<string, HTMLElement>} the panels
+ * @param {{name: string, title: string}[]} titles
+ * @returns {HTMLElement[]} the panels
  */
 export function mountTabs(root, chosen, titles) {
     const bar = h("div", { class: "tabs", role: "tablist", "aria-label": "What to work on" });
-    root.append(bar);
-    /** @type {Record<string, HTMLElement>} */
-    const panels = {};
-    const names = Object.keys(titles);
-    const buttons = names.map((name) => {
-        const panel = h("section", {
+    const panels = titles.map(({ name }) =>
+        h("section", {
             role: "tabpanel",
             id: `panel-${name}`,
             class: "panel",
             "aria-labelledby": `tab-${name}`,
             tabindex: 0,
-        });
-        root.append(panel);
-        panels[name] = panel;
-        return bar.appendChild(
-            h(
-                "button",
-                {
-                    type: "button",
-                    role: "tab",
-                    id: `tab-${name}`,
-                    "aria-controls": panel.id,
-                    onclick: () => chosen.set(name),
-                },
-                String(titles[name]),
-            ),
-        );
-    });
+        }),
+    );
+    const names = titles.map(({ name }) => name);
+    const buttons = titles.map(({ name, title }) =>
+        button(title, () => chosen.set(name), { role: "tab", id: `tab-${name}`, "aria-controls": `panel-${name}` }),
+    );
+    bar.append(...buttons);
+    root.append(bar, ...panels);
     bar.addEventListener("keydown", (event) => {
         const at = names.indexOf(chosen.get());
         const next = { ArrowRight: at + 1, ArrowLeft: at - 1 + names.length, Home: 0, End: names.length - 1 }[
@@ -49,12 +36,10 @@ export function mountTabs(root, chosen, titles) {
         buttons[next % names.length]?.focus();
     });
     chosen.on((name) => {
-        names.forEach((each, index) => {
-            const on = each === name;
-            buttons[index]?.setAttribute("aria-selected", String(on));
-            buttons[index]?.setAttribute("tabindex", on ? "0" : "-1");
-            const panel = panels[each];
-            if (panel) panel.hidden = !on;
+        buttons.forEach((each, index) => {
+            const on = names[index] === name;
+            dress(each, { "aria-selected": String(on), tabindex: on ? 0 : -1 });
+            panels[index]?.toggleAttribute("hidden", !on);
         });
     });
     return panels;

@@ -1,5 +1,5 @@
 import { s } from "../dom.js";
-import { drawHeat } from "../map/heat.js";
+import { drawHeat, spot } from "../map/heat.js";
 
 /**
  * A small map that only shows a number per state.
@@ -17,18 +17,7 @@ export function minimap(place, heat) {
     const ground = s("g");
     for (let state = 0; state < place.count; state += 1) {
         if (place.kind === "grid" && place.open(state)) continue;
-        const { x, y } = place.point(place.name(state));
-        ground.append(
-            place.kind === "grid"
-                ? s("rect", {
-                      class: "wall",
-                      x: x - place.reach,
-                      y: y - place.reach,
-                      width: 2 * place.reach,
-                      height: 2 * place.reach,
-                  })
-                : s("circle", { class: "node", cx: x, cy: y, r: place.reach }),
-        );
+        ground.append(spot(place, state, { class: place.kind === "grid" ? "wall" : "node" }));
     }
     const spots = s("g", { class: "heat" });
     drawHeat(spots, place, heat);

@@ -1,6 +1,6 @@
 import { cellList } from "../world/grid.js";
 import { clearMarks } from "./marks.js";
-import { has, same, withProblem, withWorld } from "./problem.js";
+import { has, same, withPart, withProblem } from "./problem.js";
 
 /**
  * @typedef {import("../types.js").Document} Document
@@ -17,9 +17,9 @@ export function setWall(document, cell, on) {
     const { world } = document.problem;
     const walls = world.walls ?? [];
     if (has(walls, cell) === on) return document;
-    if (!on) return withWorld(document, { walls: walls.filter((other) => !same(other, cell)) });
+    if (!on) return withPart(document, "world", { walls: walls.filter((other) => !same(other, cell)) });
     if (has([...cellList(world.start), ...cellList(world.goal)], cell)) return document;
-    return withWorld(clearMarks(document, cell), { walls: [...walls, cell] });
+    return withPart(clearMarks(document, cell), "world", { walls: [...walls, cell] });
 }
 
 /**
@@ -34,7 +34,7 @@ export function setEnd(document, end, cell, further) {
     if (!further && old.length === 1 && has(old, cell)) return document;
     const next = !further ? [cell] : has(old, cell) ? old.filter((other) => !same(other, cell)) : [...old, cell];
     if (end === "start" && !next.length) return document;
-    return withWorld(document, { [end]: next.length > 1 ? next : (next[0] ?? null) });
+    return withPart(document, "world", { [end]: next.length > 1 ? next : (next[0] ?? null) });
 }
 
 /** Another size: what lies outside of it goes, start and goal move to its edge. */
@@ -56,5 +56,5 @@ export function resize(/** @type {Document} */ document, /** @type {number} */ w
     const marks = {};
     for (const [name, mark] of Object.entries(events))
         marks[name] = typeof mark === "object" && "cells" in mark ? { cells: mark.cells.filter(inside) } : mark;
-    return withWorld(withProblem(document, { events: marks }), { width, height, start, goal, walls });
+    return withPart(withProblem(document, { events: marks }), "world", { width, height, start, goal, walls });
 }

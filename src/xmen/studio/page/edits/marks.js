@@ -1,4 +1,4 @@
-import { has, same, withProblem, withStudio } from "./problem.js";
+import { has, same, withPart, withProblem } from "./problem.js";
 
 /**
  * @typedef {import("../types.js").Document} Document
@@ -39,14 +39,14 @@ export function defineMark(document, name, mark) {
 
 /** @param {Document} document @param {string} name @param {string} colour @returns {Document} */
 export function colourMark(document, name, colour) {
-    return withStudio(document, { colours: { ...document.problem.studio?.colours, [name]: colour } });
+    return withPart(document, "studio", { colours: { ...document.problem.studio?.colours, [name]: colour } });
 }
 
 /** @param {Document} document @param {string} name @returns {Document} */
 export function removeMark(document, name) {
     const { [name]: _mark, ...events } = document.problem.events ?? {};
     const { [name]: _colour, ...colours } = document.problem.studio?.colours ?? {};
-    return withStudio(withProblem(document, { events }), { colours });
+    return withPart(withProblem(document, { events }), "studio", { colours });
 }
 
 /**
@@ -70,5 +70,5 @@ export function renameMark(document, old, name) {
         }),
     });
     const { [old]: colour, ...others } = studio?.colours ?? {};
-    return colour ? withStudio(next, { colours: { ...others, [name]: colour } }) : next;
+    return colour ? withPart(next, "studio", { colours: { ...others, [name]: colour } }) : next;
 }

@@ -4,23 +4,18 @@
  *
  * @typedef {import("../types.js").Document} Document
  * @typedef {import("../types.js").Problem} Problem
- * @typedef {import("../types.js").World} World
  * @typedef {import("../types.js").StateName} StateName
  */
 
 /** @param {Document} document @param {Partial<Problem>} part @returns {Document} */
 export const withProblem = (document, part) => ({ ...document, problem: { ...document.problem, ...part } });
 
-/** @param {Document} document @param {Partial<World>} part @returns {Document} */
-export const withWorld = (document, part) => withProblem(document, { world: { ...document.problem.world, ...part } });
-
-/** @param {Document} document @param {Record<string, unknown>} part @returns {Document} */
-export const withSettings = (document, part) =>
-    withProblem(document, { settings: { ...document.problem.settings, ...part } });
-
-/** @param {Document} document @param {Partial<import("../types.js").StudioSettings>} part @returns {Document} */
-export const withStudio = (document, part) =>
-    withProblem(document, { studio: { ...document.problem.studio, ...part } });
+/**
+ * @template {"world" | "settings" | "studio"} Part
+ * @param {Document} document @param {Part} part @param {Partial<Problem[Part]>} change @returns {Document}
+ */
+export const withPart = (document, part, change) =>
+    withProblem(document, { [part]: { ...document.problem[part], ...change } });
 
 /** Weights belong to the features they were learned for: they go when the features do. */
 export function withFeatures(/** @type {Document} */ document, /** @type {string[]} */ features) {

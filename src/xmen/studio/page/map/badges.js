@@ -17,22 +17,17 @@ export function badges(/** @type {Look[]} */ marks, /** @type {number} */ x, /**
     return group;
 }
 
-/** Where a trajectory begins. */
-export function startSign(/** @type {{x: number, y: number}} */ { x, y }, /** @type {number} */ size) {
-    return s(
-        "g",
-        { class: "start", transform: `translate(${x} ${y}) scale(${size})` },
-        s("circle", { r: 0.52 }),
-        s("path", { d: "M -0.18 -0.28 L 0.3 0 L -0.18 0.28 Z" }),
-    );
-}
+const SIGNS = {
+    start: "M -0.18 -0.28 L 0.3 0 L -0.18 0.28 Z",
+    goal: "M -0.16 0.34 L -0.16 -0.34 L 0.32 -0.14 L -0.16 0.06",
+};
 
-/** Where it ends: a flag. */
-export function goalSign(/** @type {{x: number, y: number}} */ { x, y }, /** @type {number} */ size) {
-    return s(
-        "g",
-        { class: "goal", transform: `translate(${x} ${y}) scale(${size})` },
-        s("circle", { r: 0.52 }),
-        s("path", { d: "M -0.16 0.34 L -0.16 -0.34 L 0.32 -0.14 L -0.16 0.06" }),
-    );
+/** Where trajectories begin, and where they end: a flag. @returns {SVGGElement[]} */
+export function endSigns(/** @type {import("../world/place.js").Place} */ place, /** @type {number} */ size) {
+    const sign = (/** @type {"start" | "goal"} */ end) => (/** @type {number} */ state) => {
+        const { x, y } = place.point(place.name(state));
+        const transform = `translate(${x} ${y}) scale(${size})`;
+        return s("g", { class: end, transform }, s("circle", { r: 0.52 }), s("path", { d: SIGNS[end] }));
+    };
+    return [...place.starts.map(sign("start")), ...[...place.goals].filter((state) => state >= 0).map(sign("goal"))];
 }

@@ -18,24 +18,26 @@ export function drawHeat(layer, place, heat) {
     for (let state = 0; state < place.count; state += 1) {
         const value = heat.values[state] ?? 0;
         if (!place.open(state) || !value) continue;
-        const { x, y } = place.point(place.name(state));
         const look = { class: value > 0 ? "plus" : "minus", "fill-opacity": (Math.abs(value) / most).toFixed(3) };
-        spots.push(
-            place.kind === "grid"
-                ? s("rect", {
-                      ...look,
-                      x: x - place.reach,
-                      y: y - place.reach,
-                      width: 2 * place.reach,
-                      height: 2 * place.reach,
-                  })
-                : s("circle", { ...look, cx: x, cy: y, r: place.reach }),
-        );
+        spots.push(spot(place, state, look));
     }
     layer.replaceChildren(...spots);
 }
 
+/** A state as it lies on the map: the square of a cell, or a circle. */
+export function spot(/** @type {Place} */ place, /** @type {number} */ state, /** @type {object} */ look) {
+    const { x, y } = place.point(place.name(state));
+    return place.kind === "grid"
+        ? s("rect", { ...look, ...square(x, y, place.reach) })
+        : s("circle", { ...look, cx: x, cy: y, r: place.reach });
+}
+
+/** Where a square lies, by its middle and half its side. */
+export function square(/** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ reach) {
+    return { x: x - reach, y: y - reach, width: 2 * reach, height: 2 * reach };
+}
+
 /** The largest size among numbers, for a scale that is the same above and below nothing. */
-export function largest(/** @type {number[]} */ values) {
+function largest(/** @type {number[]} */ values) {
     return values.reduce((most, value) => Math.max(most, Math.abs(value)), 0) || 1;
 }

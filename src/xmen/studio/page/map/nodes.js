@@ -1,6 +1,6 @@
 import { looks } from "../colours.js";
 import { s } from "../dom.js";
-import { badges, goalSign, startSign } from "./badges.js";
+import { badges, endSigns } from "./badges.js";
 import { marksByState } from "./tiles.js";
 
 /**
@@ -51,10 +51,7 @@ export function makeNodes() {
                     );
                 }),
             );
-            ends.replaceChildren(
-                ...place.starts.map((state) => startSign(point(state), 34)),
-                ...[...place.goals].filter((state) => state >= 0).map((state) => goalSign(point(state), 34)),
-            );
+            ends.replaceChildren(...endSigns(place, 34));
         },
         clear() {
             for (const part of [edges, nodes, ends]) part.replaceChildren();

@@ -2,7 +2,8 @@ import { looks } from "../colours.js";
 import { s } from "../dom.js";
 import { painted } from "../edits/marks.js";
 import { CELL } from "../world/place.js";
-import { badges, goalSign, startSign } from "./badges.js";
+import { badges, endSigns } from "./badges.js";
+import { square } from "./heat.js";
 
 /**
  * The cells of a grid. Each cell remembers what it shows, and only cells that show something else are touched: a stroke
@@ -27,11 +28,7 @@ export function makeTiles() {
     function build(/** @type {Place} */ place, /** @type {number} */ columns) {
         tiles = Array.from({ length: place.count }, (_, state) => {
             const { x, y } = place.point(place.name(state));
-            return {
-                rect: s("rect", { class: "cell", x: x - CELL / 2, y: y - CELL / 2, width: CELL, height: CELL }),
-                marks: null,
-                shown: "",
-            };
+            return { rect: s("rect", { class: "cell", ...square(x, y, CELL / 2) }), marks: null, shown: "" };
         });
         ground.replaceChildren(...tiles.map((tile) => tile.rect));
         marks.replaceChildren();
@@ -61,13 +58,7 @@ export function makeTiles() {
                 tile.marks = on.length ? tint(tile.rect, on, fine) : null;
                 if (tile.marks) marks.append(tile.marks);
             });
-            const sign = (/** @type {number} */ state) => place.point(place.name(state));
-            ends.replaceChildren(
-                ...place.starts.map((state) => startSign(sign(state), CELL * 0.44 * place.scale)),
-                ...[...place.goals]
-                    .filter((state) => state >= 0)
-                    .map((state) => goalSign(sign(state), CELL * 0.44 * place.scale)),
-            );
+            ends.replaceChildren(...endSigns(place, CELL * 0.44 * place.scale));
         },
         clear() {
             size = "";

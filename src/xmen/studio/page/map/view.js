@@ -1,8 +1,8 @@
-import { s } from "../dom.js";
+import { dress, s } from "../dom.js";
 import { oncePerFrame, signal } from "../signal.js";
 import { graphPlace } from "../world/graph.js";
 import { gridPlace } from "../world/grid.js";
-import { drawHeat } from "./heat.js";
+import { drawHeat, square } from "./heat.js";
 import { makeLines } from "./lines.js";
 import { makeNodes } from "./nodes.js";
 import { makeTiles } from "./tiles.js";
@@ -74,13 +74,7 @@ export function makeMap(svg, document, layout) {
     const redrawCursor = oncePerFrame(() => {
         const here = place.get();
         const { x, y } = here.point(here.name(Math.min(cursor.get(), here.count - 1)));
-        for (const [name, value] of Object.entries({
-            x: x - here.reach,
-            y: y - here.reach,
-            width: 2 * here.reach,
-            height: 2 * here.reach,
-        }))
-            ring.setAttribute(name, String(value));
+        dress(ring, square(x, y, here.reach));
     });
 
     document.on((next, old) => {

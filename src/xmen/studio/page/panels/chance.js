@@ -1,6 +1,6 @@
-import { field, h } from "../dom.js";
+import { field, h, headed } from "../dom.js";
 import { mountEpisode } from "./episode.js";
-import { progressLine } from "./progress.js";
+import { jobButtons, progressLine } from "./progress.js";
 
 /**
  * Worlds with chance: what policies can promise, and an episode to be stepped through.
@@ -9,22 +9,16 @@ import { progressLine } from "./progress.js";
  * @typedef {{promise: "sure" | "best" | number, validity: number | null, reward?: number, message?: string}} Policy
  */
 
+const HEADS = ["Promise", "Keeps the rules", "Expected reward"];
+
 /** @param {HTMLElement} root @param {App} app @param {HTMLSelectElement} source @param {() => string[]} further */
 export function mountChance(root, app, source, further) {
     const { jobs, sync } = app;
     const job = jobs.of("policy");
     const p = h("input", { type: "number", min: 0, max: 1, step: "any", value: 0.9 });
-    const start = h(
-        "button",
-        {
-            type: "button",
-            onclick: () => {
-                if (p.reportValidity())
-                    void jobs.start("policy", { from: from(), p: Number(p.value), also: further() });
-            },
-        },
-        "What can be promised?",
-    );
+    const from = () => (source.value === "model" ? "model" : "uniform");
+    const asked = () => ({ from: from(), p: Number(p.value), also: further() });
+    const { start } = jobButtons(jobs, "policy", "What can be promised?", [p], asked, "");
     const progress = progressLine(job, () => "Planning …");
     const table = h("table", { class: "found" });
     const episode = h("div", { class: "episode" });
@@ -41,7 +35,6 @@ export function mountChance(root, app, source, further) {
         table,
         episode,
     );
-    const from = () => (source.value === "model" ? "model" : "uniform");
     mountEpisode(episode, app, from, further, () => Number(p.value));
 
     app.map.place.on((place) => {
@@ -49,24 +42,9 @@ export function mountChance(root, app, source, further) {
         const uncertain = slip > 0 || (sync.layout.get()?.edges ?? []).some(([, , , probability]) => probability < 1);
         root.hidden = !uncertain && place.starts.length < 2;
     });
-    jobs.busy.on((kind) => (start.disabled = kind !== null));
     job.on(({ result }) => {
         table.hidden = !result;
-        if (result)
-            table.replaceChildren(
-                h(
-                    "thead",
-                    {},
-                    h(
-                        "tr",
-                        {},
-                        ...["Promise", "Keeps the rules", "Expected reward"].map((text) =>
-                            h("th", { scope: "col" }, text),
-                        ),
-                    ),
-                ),
-                h("tbody", {}, ...result.policies.map(policyRow)),
-            );
+        if (result) table.replaceChildren(...headed(HEADS, result.policies.map(policyRow)));
     });
 }
 

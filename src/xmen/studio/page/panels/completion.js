@@ -1,4 +1,4 @@
-import { freshId, h } from "../dom.js";
+import { dress, freshId, h } from "../dom.js";
 
 /**
  * Completion of names in a line of text, as a combobox: typing opens it, arrows choose, Enter or Tab takes, Escape closes.
@@ -13,7 +13,7 @@ const MOST = 8;
  * @param {() => Offer[]} offers
  * @returns {HTMLElement} the list, to be placed under the input
  */
-export function complete(input, offers) {
+function complete(input, offers) {
     const list = h("ul", {
         class: "offers",
         role: "listbox",
@@ -21,13 +21,12 @@ export function complete(input, offers) {
         "aria-label": "Names",
         hidden: true,
     });
-    for (const [name, value] of Object.entries({
+    dress(input, {
         role: "combobox",
         "aria-autocomplete": "list",
         "aria-expanded": "false",
         "aria-controls": list.id,
-    }))
-        input.setAttribute(name, value);
+    });
     /** @type {Offer[]} */
     let open = [];
     let at = 0;
@@ -37,8 +36,7 @@ export function complete(input, offers) {
     function close() {
         open = [];
         list.hidden = true;
-        input.setAttribute("aria-expanded", "false");
-        input.removeAttribute("aria-activedescendant");
+        dress(input, { "aria-expanded": "false", "aria-activedescendant": null });
     }
 
     function look(/** @type {boolean} */ asked) {
@@ -67,8 +65,7 @@ export function complete(input, offers) {
             ),
         );
         list.hidden = false;
-        input.setAttribute("aria-expanded", "true");
-        input.setAttribute("aria-activedescendant", `${list.id}-${at}`);
+        dress(input, { "aria-expanded": "true", "aria-activedescendant": `${list.id}-${at}` });
         (at ? list.children[at] : list)?.scrollIntoView({ block: "nearest" });
     }
 
@@ -99,8 +96,13 @@ export function complete(input, offers) {
     return list;
 }
 
-/** Names that a rule may hold: primitives and operators of the language, and marks. @returns {Offer[]} */
-export function namesOfRules(/** @type {import("../types.js").App} */ app) {
+/** A line for a rule with its completion: primitives of the language, and marks. @returns {HTMLElement[]} */
+export function completed(/** @type {import("../types.js").App} */ app, /** @type {HTMLInputElement} */ input) {
+    return [input, complete(input, () => namesOfRules(app))];
+}
+
+/** @returns {Offer[]} */
+function namesOfRules(/** @type {import("../types.js").App} */ app) {
     const marks = Object.keys(app.history.document.get().problem.events ?? {});
     return [
         ...marks.map((name) => ({ name, sentence: "a mark of this problem", insert: name, caret: 0 })),

@@ -1,7 +1,6 @@
-import { h, show } from "../dom.js";
+import { button, h, show } from "../dom.js";
 import { removeDemonstrations, weighDemonstrations } from "../edits/demonstrations.js";
-import { count, why } from "../words.js";
-import { spotlight } from "./spotlight.js";
+import { trajectoryLine } from "./trajectory_line.js";
 
 /**
  * One demonstration: its length, valid or why not, its weight.
@@ -36,34 +35,20 @@ export function demoLine(app, index, chosen) {
                 weighDemonstrations(document, new Set([index]), Number(weight.value)),
             ),
     });
-    const title = h("button", { type: "button", class: "link" });
-    const reason = h("span", { class: "reason" });
-    const remove = h(
-        "button",
-        {
-            type: "button",
-            class: "quiet",
-            "aria-label": `Delete demonstration ${number}`,
-            onclick: () =>
-                history.edit("delete a demonstration", (document) => removeDemonstrations(document, new Set([index]))),
-        },
+    const remove = button(
         "✕",
+        () => history.edit("delete a demonstration", (document) => removeDemonstrations(document, new Set([index]))),
+        { class: "quiet", "aria-label": `Delete demonstration ${number}` },
     );
-    const node = h("li", { class: "demo" }, select, title, reason, weight, remove);
-
-    spotlight(node, map, () => {
-        const demonstration = history.document.get().demonstrations[index];
-        const broken = sync.check.get()?.demonstrations[index]?.broken ?? [];
-        return demonstration ? { states: demonstration.states, broken } : null;
-    });
+    const line = trajectoryLine(map, index);
+    line.node.prepend(select);
+    line.node.append(weight, remove);
 
     return {
-        node,
+        node: line.node,
         update(/** @type {Demonstration} */ demonstration) {
             const judged = sync.check.get()?.demonstrations[index];
-            title.textContent = `${number}: ${count(demonstration.actions.length, "move")}`;
-            reason.textContent = !judged ? "" : judged.valid ? "valid" : why(judged.broken);
-            node.classList.toggle("invalid", judged?.valid === false);
+            line.show(demonstration, judged, "valid");
             select.checked = chosen.get().has(index);
             show(weight, demonstration.weight ?? 1);
         },

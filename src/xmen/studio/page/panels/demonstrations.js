@@ -1,4 +1,4 @@
-import { h, rows } from "../dom.js";
+import { button, h, rows } from "../dom.js";
 import { removeDemonstrations, weighDemonstrations } from "../edits/demonstrations.js";
 import { signal } from "../signal.js";
 import { count } from "../words.js";
@@ -21,7 +21,7 @@ export function mountDemonstrations(root, app) {
     const summary = h("p", { class: "hint", role: "status" });
     const list = h("ol", { class: "plain demos" });
     const update = rows(list, (index) => demoLine(app, index, chosen));
-    const more = h("button", { type: "button", onclick: () => ((shown += 5 * PAGE), refresh()) }, "Show more");
+    const more = button("Show more", () => ((shown += 5 * PAGE), refresh()));
 
     const weight = h("input", {
         type: "number",
@@ -35,59 +35,30 @@ export function mountDemonstrations(root, app) {
         "aria-label": "Select all demonstrations",
         onchange: () => chosen.set(new Set(all.checked ? history.document.get().demonstrations.keys() : [])),
     });
-    const invalid = h(
-        "button",
-        {
-            type: "button",
-            onclick: () => {
-                const broken = (sync.check.get()?.demonstrations ?? []).flatMap((each, index) =>
-                    each.valid === false ? [index] : [],
-                );
-                chosen.set(new Set(broken));
-            },
-        },
-        "Select invalid ones",
-    );
-    const weigh = h(
-        "button",
-        {
-            type: "button",
-            onclick: () =>
-                weight.reportValidity() &&
-                history.edit("weigh demonstrations", (document) =>
-                    weighDemonstrations(document, chosen.get(), Number(weight.value)),
-                ),
-        },
-        "Set weight",
-    );
-    const remove = h(
-        "button",
-        {
-            type: "button",
-            onclick: () => {
-                history.edit("delete demonstrations", (document) => removeDemonstrations(document, chosen.get()));
-                chosen.set(new Set());
-            },
-        },
-        "Delete",
-    );
+    const invalid = button("Select invalid ones", () => {
+        const judged = sync.check.get()?.demonstrations ?? [];
+        chosen.set(new Set(judged.flatMap((each, index) => (each.valid === false ? [index] : []))));
+    });
+    const weigh = button("Set weight", () => {
+        if (!weight.reportValidity()) return;
+        history.edit("weigh demonstrations", (document) =>
+            weighDemonstrations(document, chosen.get(), Number(weight.value)),
+        );
+    });
+    const remove = button("Delete", () => {
+        history.edit("delete demonstrations", (document) => removeDemonstrations(document, chosen.get()));
+        chosen.set(new Set());
+    });
+    const selection = [h("label", { class: "check" }, all, "All"), invalid, weight, weigh, remove];
     root.append(
         h(
             "div",
             { class: "actions" },
-            h("button", { type: "button", onclick: () => app.tool.set("draw") }, "Draw"),
+            button("Draw", () => app.tool.set("draw")),
             csvButtons(app),
         ),
         summary,
-        h(
-            "div",
-            { class: "actions selection" },
-            h("label", { class: "check" }, all, "All"),
-            invalid,
-            weight,
-            weigh,
-            remove,
-        ),
+        h("div", { class: "actions selection" }, ...selection),
         list,
         more,
     );
@@ -99,7 +70,7 @@ export function mountDemonstrations(root, app) {
         update(demonstrations.slice(0, shown));
         more.hidden = demonstrations.length <= shown;
         invalid.disabled = !bad;
-        for (const button of [weigh, remove]) button.disabled = !chosen.get().size;
+        for (const each of [weigh, remove]) each.disabled = !chosen.get().size;
         all.checked = chosen.get().size > 0 && chosen.get().size === demonstrations.length;
         const picked = chosen.get().size ? `, ${chosen.get().size} selected` : "";
         const verdict = bad ? `${bad} of them invalid` : "all valid";

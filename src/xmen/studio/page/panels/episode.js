@@ -1,4 +1,5 @@
-import { field, h } from "../dom.js";
+import { sentence } from "../api.js";
+import { button, field, h } from "../dom.js";
 import { count, why } from "../words.js";
 
 /**
@@ -24,19 +25,15 @@ export function mountEpisode(root, app, from, further, p) {
     const { jobs, map, history } = app;
     const promise = h("select", {}, ...["sure", "best", "p"].map((value) => h("option", { value }, value)));
     promise.value = "best";
-    const start = h("button", { type: "button", onclick: () => begin() }, "Begin an episode");
-    const back = h(
-        "button",
-        {
-            type: "button",
-            onclick: () => {
-                states.pop();
-                actions.pop();
-                void ask();
-            },
-        },
-        "Step back",
-    );
+    const start = button("Begin an episode", () => {
+        forget();
+        void ask();
+    });
+    const back = button("Step back", () => {
+        states.pop();
+        actions.pop();
+        void ask();
+    });
     const says = h("p", { class: "hint", role: "status" });
     const choices = h("ul", { class: "plain choices" });
     root.append(h("div", { class: "fields" }, field("Episode with", promise), start, back), says, choices);
@@ -59,11 +56,6 @@ export function mountEpisode(root, app, from, further, p) {
         map.front.set(null);
     }
 
-    function begin() {
-        forget();
-        void ask();
-    }
-
     async function ask() {
         const chosen = promise.value === "p" ? p() : promise.value;
         /** @type {Answer} */
@@ -71,7 +63,7 @@ export function mountEpisode(root, app, from, further, p) {
         try {
             answer = await jobs.ask("step", { from: from(), promise: chosen, also: further(), states, actions });
         } catch (error) {
-            says.textContent = error instanceof Error ? error.message : String(error);
+            says.textContent = sentence(error);
             return choices.replaceChildren();
         }
         const [only, ...others] = answer.starts ?? [];
@@ -88,31 +80,20 @@ export function mountEpisode(root, app, from, further, p) {
         says.textContent = states.length ? told(answer, actions.length) : "Where does it begin?";
         const place = map.place.get();
         const label = (/** @type {StateName} */ state) => place.label(place.index(state));
-        const button = (/** @type {Outcome} */ outcome, /** @type {string | number | null} */ action) =>
-            h(
-                "button",
-                {
-                    type: "button",
-                    onclick: () => {
-                        states = [...states, outcome.state];
-                        if (action !== null) actions = [...actions, action];
-                        void ask().then(() => choices.querySelector("button")?.focus());
-                    },
-                },
-                `${label(outcome.state)} · ${percent(outcome.probability)}`,
-            );
+        const take = (/** @type {Outcome} */ outcome, /** @type {string | number | null} */ action) =>
+            button(`${label(outcome.state)} · ${percent(outcome.probability)}`, () => {
+                states = [...states, outcome.state];
+                if (action !== null) actions = [...actions, action];
+                void ask().then(() => choices.querySelector("button")?.focus());
+            });
         choices.replaceChildren(
-            ...(states.length ? [] : (answer.starts ?? []).map((outcome) => h("li", {}, button(outcome, null)))),
+            ...(states.length ? [] : (answer.starts ?? []).map((outcome) => h("li", {}, take(outcome, null)))),
             ...answer.choices.map((choice) =>
                 h(
                     "li",
                     {},
                     h("span", { class: "choice" }, `${choice.action} · ${percent(choice.probability)}`),
-                    h(
-                        "span",
-                        { class: "outcomes" },
-                        ...choice.outcomes.map((outcome) => button(outcome, choice.action)),
-                    ),
+                    h("span", { class: "outcomes" }, ...choice.outcomes.map((each) => take(each, choice.action))),
                 ),
             ),
         );

@@ -1,6 +1,6 @@
-import { field, h } from "../dom.js";
+import { button, field, h, headed } from "../dom.js";
 import { addRule } from "../edits/rules.js";
-import { progressLine } from "./progress.js";
+import { jobButtons, progressLine } from "./progress.js";
 
 /**
  * Rules that the demonstrations keep, with what each explains; one click takes one over.
@@ -15,19 +15,8 @@ export function mountFind(root, app) {
     const job = jobs.of("find");
     const most = h("input", { type: "number", min: 1, max: 50, value: 8 });
     const level = h("input", { type: "number", min: 0, max: 1, step: "any", value: 0.01 });
-    const start = h(
-        "button",
-        {
-            type: "button",
-            class: "main",
-            onclick: () =>
-                most.reportValidity() &&
-                level.reportValidity() &&
-                jobs.start("find", { max_rules: Number(most.value), level: Number(level.value) }),
-        },
-        "Find rules",
-    );
-    const stop = h("button", { type: "button", onclick: () => jobs.cancel("find") }, "Cancel");
+    const asked = () => ({ max_rules: Number(most.value), level: Number(level.value) });
+    const { start, stop } = jobButtons(jobs, "find", "Find rules", [most, level], asked);
     const progress = progressLine(job, () => "Looking for rules …");
     const result = h("div", { class: "result" });
     root.append(
@@ -48,10 +37,6 @@ export function mountFind(root, app) {
         result,
     );
 
-    jobs.busy.on((kind) => {
-        start.disabled = kind !== null;
-        stop.disabled = kind !== "find";
-    });
     job.on(({ result: found }) => draw(found));
     history.document.on((next, old) => next.problem.constraints !== old.problem.constraints && draw(job.get().result));
 
@@ -61,46 +46,24 @@ export function mountFind(root, app) {
         /** @type {Found[]} */
         const rules = found.rules;
         const take = (/** @type {string} */ rule) =>
-            h(
-                "button",
-                {
-                    type: "button",
-                    disabled: taken.has(rule),
-                    "aria-label": `Take over ${rule}`,
-                    onclick: () => history.edit("take a rule over", (document) => addRule(document, rule)),
-                },
+            button(
                 taken.has(rule) ? "Taken" : "Take over",
+                () => history.edit("take a rule over", (document) => addRule(document, rule)),
+                { disabled: taken.has(rule), "aria-label": `Take over ${rule}` },
             );
-        const heads = ["Rule", "Gain", "Chance", "Kept"].map((text) => h("th", { scope: "col" }, text));
-        const table = h(
-            "table",
-            { class: "found" },
-            h("thead", {}, h("tr", {}, ...heads, h("td"))),
+        const number = (/** @type {string} */ text) => h("td", { class: "number" }, text);
+        const lines = rules.map(({ rule, note, gain, chance, kept }) =>
             h(
-                "tbody",
+                "tr",
                 {},
-                ...rules.map((each) =>
-                    h(
-                        "tr",
-                        {},
-                        h(
-                            "th",
-                            { scope: "row" },
-                            h("code", {}, each.rule),
-                            each.note && h("span", { class: "note" }, each.note),
-                        ),
-                        h("td", { class: "number" }, each.gain.toFixed(3)),
-                        h(
-                            "td",
-                            { class: "number" },
-                            each.chance < 0.001 ? each.chance.toExponential(0) : each.chance.toFixed(3),
-                        ),
-                        h("td", { class: "number" }, `${(100 * each.kept).toFixed(0)} %`),
-                        h("td", {}, take(each.rule)),
-                    ),
-                ),
+                h("th", { scope: "row" }, h("code", {}, rule), note && h("span", { class: "note" }, note)),
+                number(gain.toFixed(3)),
+                number(chance < 0.001 ? chance.toExponential(0) : chance.toFixed(3)),
+                number(`${(100 * kept).toFixed(0)} %`),
+                h("td", {}, take(rule)),
             ),
         );
+        const table = h("table", { class: "found" }, ...headed(["Rule", "Gain", "Chance", "Kept", ""], lines));
         const others = (found.others ?? []).map((/** @type {any} */ each) =>
             h("li", {}, h("code", {}, each.rule), ` ${[each.status, each.note].filter(Boolean).join(": ")}`),
         );

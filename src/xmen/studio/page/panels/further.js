@@ -1,5 +1,5 @@
-import { h } from "../dom.js";
-import { complete, namesOfRules } from "./completion.js";
+import { button, h } from "../dom.js";
+import { completed } from "./completion.js";
 
 /**
  * Further rules that hold only for what is generated now: lines that can be switched on and off and are not saved.
@@ -25,49 +25,25 @@ export function furtherRules(app) {
             spellcheck: "false",
             autocomplete: "off",
         });
-        const remove = h(
-            "button",
-            {
-                type: "button",
-                class: "quiet",
-                "aria-label": `Delete further rule ${number}`,
-                onclick: () => line.remove(),
-            },
-            "✕",
-        );
+        const label = `Delete further rule ${number}`;
+        const remove = button("✕", () => line.remove(), { class: "quiet", "aria-label": label });
         const line = h(
             "li",
             { class: "further" },
             on,
-            h(
-                "div",
-                { class: "rule-text" },
-                text,
-                complete(text, () => namesOfRules(app)),
-            ),
+            h("div", { class: "rule-text" }, ...completed(app, text)),
             remove,
         );
         list.append(line);
         text.focus();
     };
-    const node = h(
-        "fieldset",
-        {},
-        h("legend", {}, "Further rules, for now"),
-        list,
-        h("button", { type: "button", onclick: add }, "Add a further rule"),
-    );
+    const node = h("fieldset", {}, h("legend", {}, "Further rules, for now"), list, button("Add a further rule", add));
     return {
         node,
         rules: () =>
             [...list.children].flatMap((line) => {
-                const [on, text] = [line.querySelector("input.switch"), line.querySelector("input.code")];
-                return on instanceof HTMLInputElement &&
-                    on.checked &&
-                    text instanceof HTMLInputElement &&
-                    text.value.trim()
-                    ? [text.value.trim()]
-                    : [];
+                const [on, text] = line.querySelectorAll("input");
+                return on?.checked && text?.value.trim() ? [text.value.trim()] : [];
             }),
     };
 }

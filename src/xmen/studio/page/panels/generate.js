@@ -1,12 +1,12 @@
-import { field, fillSelect, h, rows } from "../dom.js";
+import { button, field, fillSelect, h, rows } from "../dom.js";
 import { addDemonstrations } from "../edits/demonstrations.js";
 import { makeMotion } from "../map/moving.js";
 import { signal } from "../signal.js";
-import { capital, count, thousands, why } from "../words.js";
+import { capital, thousands } from "../words.js";
 import { mountChance } from "./chance.js";
 import { furtherRules } from "./further.js";
-import { progressLine } from "./progress.js";
-import { spotlight } from "./spotlight.js";
+import { jobButtons, progressLine } from "./progress.js";
+import { trajectoryLine } from "./trajectory_line.js";
 
 /**
  * New trajectories: samples or the most likely ones, under rules that came later.
@@ -34,27 +34,14 @@ export function mountGenerate(root, app) {
     const n = h("input", { type: "number", min: 1, max: vocabulary.limits.samples ?? 1000, value: 20 });
     const seed = h("input", { type: "number", min: 0, value: 0 });
     const further = furtherRules(app);
-    const start = h(
-        "button",
-        {
-            type: "button",
-            class: "main",
-            onclick: () => {
-                if (!n.reportValidity() || !seed.reportValidity()) return;
-                const best = kind.value === "best" ? Math.min(Number(n.value), vocabulary.limits.best ?? 100) : 0;
-                void jobs.start("generate", {
-                    from: source.value,
-                    n: Number(n.value),
-                    best,
-                    also: further.rules(),
-                    seed: Number(seed.value),
-                });
-            },
-        },
-        "Generate",
-    );
-    const stop = h("button", { type: "button", onclick: () => jobs.cancel("generate") }, "Cancel");
-    const play = h("button", { type: "button", onclick: () => moving.set(!moving.get()) });
+    const { start, stop } = jobButtons(jobs, "generate", "Generate", [n, seed], () => ({
+        from: source.value,
+        n: Number(n.value),
+        best: kind.value === "best" ? Math.min(Number(n.value), vocabulary.limits.best ?? 100) : 0,
+        also: further.rules(),
+        seed: Number(seed.value),
+    }));
+    const play = button("", () => moving.set(!moving.get()));
     const progress = progressLine(
         job,
         () => "Generating …",
@@ -91,10 +78,6 @@ export function mountGenerate(root, app) {
         fillSelect(source, models, kept ? source.value : models[0].value);
     };
     jobs.of("learn").on(options);
-    jobs.busy.on((busy) => {
-        start.disabled = busy !== null;
-        stop.disabled = busy !== "generate";
-    });
 
     function draw() {
         /** @type {{trajectories: Generated[], engine: string, message: string} | null} */
@@ -122,35 +105,26 @@ function told(/** @type {{trajectories: Generated[], message?: string}} */ { tra
 function generatedLine(app, index) {
     /** @type {Generated | null} */
     let one = null;
-    const title = h("button", { type: "button", class: "link" });
-    const reason = h("span", { class: "reason" });
-    const keep = h(
-        "button",
-        {
-            type: "button",
-            class: "quiet wide",
-            "aria-label": `Take trajectory ${index + 1} over as a demonstration`,
-            onclick: () => {
-                if (!one) return;
-                const { states, actions } = one;
-                app.history.edit("take a trajectory over", (document) =>
-                    addDemonstrations(document, [{ states, actions, weight: 1 }]),
-                );
-                app.say("Taken over as a demonstration.");
-            },
-        },
-        "+",
-    );
-    const node = h("li", { class: "demo" }, title, reason, keep);
-    spotlight(node, app.map, () => one && { states: one.states, broken: one.broken });
+    const keep = () => {
+        if (!one) return;
+        const { states, actions } = one;
+        app.history.edit("take a trajectory over", (document) =>
+            addDemonstrations(document, [{ states, actions, weight: 1 }]),
+        );
+        app.say("Taken over as a demonstration.");
+    };
+    const label = `Take trajectory ${index + 1} over as a demonstration`;
+    const line = trajectoryLine(app.map, index);
+    line.node.append(button("+", keep, { class: "quiet wide", "aria-label": label }));
     return {
-        node,
+        node: line.node,
         update(/** @type {Generated} */ made) {
             one = made;
-            title.textContent = `${index + 1}: ${count(made.actions.length, "move")}`;
-            const likely = made.log_prob === null ? "" : `probability ${Math.exp(made.log_prob).toPrecision(2)}`;
-            reason.textContent = made.valid ? likely : why(made.broken);
-            node.classList.toggle("invalid", !made.valid);
+            line.show(
+                made,
+                made,
+                made.log_prob === null ? "" : `probability ${Math.exp(made.log_prob).toPrecision(2)}`,
+            );
         },
     };
 }

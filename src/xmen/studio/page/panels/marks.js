@@ -1,7 +1,8 @@
 import { looks } from "../colours.js";
-import { freshId, h, rows, show } from "../dom.js";
+import { button, freshId, h, rows, show } from "../dom.js";
 import { colourMark, defineMark, painted, removeMark, renameMark } from "../edits/marks.js";
 import { count } from "../words.js";
+import { tickBoxes } from "./fields.js";
 import { placeCaret } from "./rule_line.js";
 
 /**
@@ -28,8 +29,6 @@ export function mountMarks(root, app) {
         const input = list.lastElementChild?.querySelector("input.mark-name");
         if (input instanceof HTMLInputElement) input.select();
     };
-    const button = (/** @type {string} */ label, /** @type {() => void} */ onclick) =>
-        h("button", { type: "button", onclick }, label);
     root.append(
         list,
         h(
@@ -99,15 +98,12 @@ function markLine(app) {
             ),
     });
     const moves = h("span", { class: "mark-moves" });
-    const remove = h(
-        "button",
-        {
-            type: "button",
-            class: "quiet",
-            onclick: () => history.edit("delete a mark", (document) => removeMark(document, current)),
-        },
-        "✕",
+    const showMoves = tickBoxes(moves, (next) =>
+        history.edit("moves of a mark", (document) => defineMark(document, current, { moves: next })),
     );
+    const remove = button("✕", () => history.edit("delete a mark", (document) => removeMark(document, current)), {
+        class: "quiet",
+    });
     const caret = h("div", { class: "caret code", "aria-hidden": "true", hidden: true });
     const message = h("p", { class: "message", id: about });
     const node = h(
@@ -132,7 +128,12 @@ function markLine(app) {
             what.textContent = states ? count(states.length, "place") : "";
             text.hidden = typeof meaning !== "string";
             if (typeof meaning === "string") show(text, meaning);
-            fillMoves(moves, app, mark, typeof meaning === "object" && "moves" in meaning ? meaning.moves : null);
+            const chosen = typeof meaning === "object" && "moves" in meaning ? meaning.moves : null;
+            const offered = chosen ? (problem.world.moves ?? []) : [];
+            showMoves(
+                offered.map((move) => ({ name: move, label: `${mark}: ${move}` })),
+                chosen ?? [],
+            );
             colour.setAttribute("aria-label", `Colour of ${mark}`);
             name.setAttribute("aria-label", `Name of mark ${mark}`);
             text.setAttribute("aria-label", `Text of mark ${mark}`);
@@ -143,28 +144,4 @@ function markLine(app) {
             message.hidden = !mistake;
         },
     };
-}
-
-/** @param {HTMLElement} root @param {App} app @param {string} mark @param {string[] | null} chosen */
-function fillMoves(root, app, mark, chosen) {
-    const all = chosen ? (app.history.document.get().problem.world.moves ?? []) : [];
-    const key = JSON.stringify([mark, all, chosen]);
-    if (root.dataset.shown === key) return;
-    root.dataset.shown = key;
-    root.replaceChildren(
-        ...all.map((move) => {
-            const box = h("input", {
-                type: "checkbox",
-                "aria-label": `${mark}: ${move}`,
-                onchange: () => {
-                    const next = box.checked
-                        ? [...(chosen ?? []), move]
-                        : (chosen ?? []).filter((each) => each !== move);
-                    app.history.edit("moves of a mark", (document) => defineMark(document, mark, { moves: next }));
-                },
-            });
-            box.checked = chosen?.includes(move) ?? false;
-            return h("label", { class: "check" }, box, move);
-        }),
-    );
 }

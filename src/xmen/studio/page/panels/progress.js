@@ -1,4 +1,4 @@
-import { h } from "../dom.js";
+import { button, h } from "../dom.js";
 import { CANCELLED } from "../jobs.js";
 
 /**
@@ -16,4 +16,25 @@ export function progressLine(job, doing, done = () => "") {
         line.classList.toggle("error", !state.running && !["", CANCELLED].includes(state.message));
     });
     return line;
+}
+
+/**
+ * The button that starts a job, where all its inputs are valid, and the one that cancels it.
+ *
+ * @param {import("../jobs.js").Jobs} jobs
+ * @param {string} kind
+ * @param {string} label
+ * @param {HTMLInputElement[]} inputs
+ * @param {() => object} options  of the job
+ * @param {string} [look]
+ */
+export function jobButtons(jobs, kind, label, inputs, options, look = "main") {
+    const valid = () => inputs.every((input) => input.reportValidity());
+    const start = button(label, () => valid() && jobs.start(kind, options()), { class: look });
+    const stop = button("Cancel", () => jobs.cancel(kind));
+    jobs.busy.on((busy) => {
+        start.disabled = busy !== null;
+        stop.disabled = busy !== kind;
+    });
+    return { start, stop };
 }

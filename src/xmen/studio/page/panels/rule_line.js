@@ -1,7 +1,7 @@
-import { freshId, h, show } from "../dom.js";
+import { button, freshId, h, show } from "../dom.js";
 import { changeRule, removeRule } from "../edits/rules.js";
 import { count } from "../words.js";
-import { complete, namesOfRules } from "./completion.js";
+import { completed } from "./completion.js";
 
 /**
  * One rule: a switch, its name, its text with completion, and under it what is wrong with it.
@@ -56,29 +56,17 @@ export function ruleLine(app, index) {
                 `text ${index}`,
             ),
     });
-    const remove = h(
-        "button",
-        {
-            type: "button",
-            class: "quiet",
-            title: "Delete this rule",
-            onclick: () => history.edit("delete a rule", (document) => removeRule(document, index)),
-        },
-        "✕",
-    );
+    const remove = button("✕", () => history.edit("delete a rule", (document) => removeRule(document, index)), {
+        class: "quiet",
+        title: "Delete this rule",
+    });
     const caret = h("div", { class: "caret code", "aria-hidden": "true", hidden: true });
     const message = h("p", { class: "message", id: about });
     const node = h(
         "li",
         { class: "rule" },
         h("div", { class: "rule-head" }, off, name, remove),
-        h(
-            "div",
-            { class: "rule-text" },
-            text,
-            complete(text, () => namesOfRules(app)),
-            caret,
-        ),
+        h("div", { class: "rule-text" }, ...completed(app, text), caret),
         message,
     );
     for (const input of [name, text]) input.addEventListener("blur", () => history.close());

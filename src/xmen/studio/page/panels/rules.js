@@ -1,4 +1,4 @@
-import { h, rows } from "../dom.js";
+import { button, h, rows } from "../dom.js";
 import { addRule } from "../edits/rules.js";
 import { ruleLine } from "./rule_line.js";
 import { mountTemplates } from "./templates.js";
@@ -13,18 +13,11 @@ export function mountRules(root, app) {
     /** @type {ReturnType<typeof ruleLine>[]} */
     const lines = [];
     const update = rows(list, (index) => (lines[index] = ruleLine(app, index)));
-    const add = h(
-        "button",
-        {
-            type: "button",
-            onclick: () => {
-                history.edit("add a rule", (document) => addRule(document, "", "new rule"));
-                const input = list.lastElementChild?.querySelector("input.code");
-                if (input instanceof HTMLInputElement) input.focus();
-            },
-        },
-        "Add a rule",
-    );
+    const add = button("Add a rule", () => {
+        history.edit("add a rule", (document) => addRule(document, "", "new rule"));
+        const input = list.lastElementChild?.querySelector("input.code");
+        if (input instanceof HTMLInputElement) input.focus();
+    });
     const templates = h("details", { class: "templates" }, h("summary", {}, "Templates"));
     root.append(list, empty, h("div", { class: "actions" }, add), templates);
     mountTemplates(templates, app);

@@ -1,4 +1,4 @@
-import { fillSelect, h } from "../dom.js";
+import { button, fillSelect, h } from "../dom.js";
 import { addRule } from "../edits/rules.js";
 
 /**
@@ -35,15 +35,8 @@ function card(app, template) {
         rule.textContent = filled(template.rule);
     };
     for (const select of selects) select.addEventListener("change", show);
-    const add = h(
-        "button",
-        {
-            type: "button",
-            "aria-label": `Add “${template.title}”`,
-            onclick: () => app.history.edit("add a rule", (document) => addRule(document, filled(template.rule))),
-        },
-        "Add",
-    );
+    const take = () => app.history.edit("add a rule", (document) => addRule(document, filled(template.rule)));
+    const add = button("Add", take, { "aria-label": `Add “${template.title}”` });
     const node = h(
         "li",
         { class: "template" },
