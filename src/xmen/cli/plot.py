@@ -8,6 +8,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from xmen.cli._output import NO, YES, check_target, print_facts, print_json, print_notes, working
 from xmen.cli._pictures import WHAT, Panel, Pictures, pictures_of
 from xmen.cli._subject import extra_rules, open_subject
@@ -71,7 +73,6 @@ def _panels(pictures: Pictures, what: str) -> list[Panel]:
 
 def _draw(panels: Sequence[Panel], target: Path, pictures: Pictures) -> None:
     """All panels in one figure, without a window, whatever the user's display is."""
-    from matplotlib.figure import Figure
 
     columns = min(len(panels), pictures.columns + (pictures.columns == 2 and len(panels) not in (1, 2, 4)))
     rows = -(-len(panels) // columns)

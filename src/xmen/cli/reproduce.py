@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import typer
 from rich import box
 from rich.console import Console
@@ -26,7 +27,6 @@ def run_reproduce(
     name: str, *, quick: bool, out: Path, seed: int, data: Path | None, as_json: bool, resume: bool = False
 ) -> int:
     """Run one experiment or all of them; the figures go directly into `out`."""
-    import matplotlib
 
     matplotlib.use("Agg")
     names = EXPERIMENTS if name == "all" else (name,)

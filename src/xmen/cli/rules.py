@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from xmen.answers.names import named_features
 from xmen.cli._output import YES, check_target, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._subject import open_problem
@@ -120,8 +122,6 @@ def _new(found: dict[str, Any], model: RuleInference, n_demos: int) -> NewRule:
 
 
 def _draw(model: RuleInference, held_out: list[Trajectory] | None, out: Path) -> Path:
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(7.5, 1.8 + 0.45 * len(model.rules_)), layout="constrained")
     plot_rules(model, held_out, figure.subplots())
     figure.savefig(out, dpi=DPI)

@@ -8,18 +8,17 @@ solutions that have to be read from every cell.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from xmen.experiments.notebook import Notebook
 from xmen.experiments.theory_runs import COMMON, Curve, Setting, compare
 from xmen.experiments.theory_tasks import slippery, straight
 from xmen.registry import LOOKS
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 DELTAS, M1S, DRAWS = (1.05, 1.18, 1.35), (1, 4, 16), (2, 8, 32)
 LOWEST_GAP = 1e-4  # nats; below it a curve leaves the figure
@@ -106,7 +105,6 @@ def run(book: Notebook) -> None:
 
 def draw_gaps(rows: Sequence[Sequence[Curve]]) -> Figure:
     """One panel for each curve, all on the same axes."""
-    import matplotlib.pyplot as plt
 
     n_columns = max(len(row) for row in rows)
     with plt.rc_context(FONT):
@@ -141,7 +139,6 @@ def draw_gaps(rows: Sequence[Sequence[Curve]]) -> Figure:
 
 def draw_work(curves: Sequence[Curve]) -> Figure:
     """One line for each setting: the parts of the oracle's work per iteration, and Theorem 5's count."""
-    import matplotlib.pyplot as plt
 
     with plt.rc_context(FONT):
         figure, ax = plt.subplots(figsize=(7.2, 0.3 * len(curves) + 1.3), layout="constrained")

@@ -8,9 +8,14 @@ neither coordinates nor rewards: those are ours.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
 
 from xmen.constraints.constraint import Constraint
 from xmen.constraints.occurrence import never, visit
@@ -23,10 +28,6 @@ from xmen.experiments.notebook import Notebook
 from xmen.plots import canvas
 from xmen.rewards import Floats
 from xmen.worlds import Cell, GridWorld, Trajectory
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 WIDTH, HEIGHT, MIDDLE = 7, 9, 3
 HORIZON = 16  # four moves more than the shortest detour
@@ -176,10 +177,6 @@ def _shaded(grid: GridWorld, tau: Trajectory) -> str:
 
 
 def _draw(grid: GridWorld, reward: Floats, found: dict[str, Distribution], cell_mode: Trajectory) -> Figure:
-    import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
     figure, axes = plt.subplots(1, 3, figsize=(12.0, 5.9), layout="constrained", sharey=True)
     for ax, (name, d) in zip(axes, found.items(), strict=True):
         canvas.canvas(grid, ax)
@@ -219,8 +216,6 @@ def _cells(grid: GridWorld, tau: Trajectory) -> list[Cell]:
 
 
 def _fill(ax: Axes, cells: list[Cell], colour: str) -> None:
-    from matplotlib.patches import Rectangle
-
     for x, y in cells:
         ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, linewidth=0, facecolor=colour, zorder=0.8))
 

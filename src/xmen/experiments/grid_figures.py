@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
 
 from xmen.experiments import lines
 from xmen.experiments.grid_maps import GridMap
@@ -15,9 +18,6 @@ from xmen.plots import plot_visits, plot_world
 from xmen.registry import LOOKS
 from xmen.rewards import Floats
 from xmen.worlds.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Point = tuple[float, float]  # P(valid), held-out log-likelihood
 Sweep = dict[str, dict[str, dict[int, list[Point]]]]  # by map, method and number of demonstrations
@@ -31,7 +31,6 @@ SYMBOLS = {
 
 def maps(book: Notebook, shown: Mapping[str, GridMap]) -> None:
     """The reward with the symbols on it."""
-    import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, len(shown), figsize=(6.4 * len(shown), 5.6), layout="constrained")
     for ax, (name, one) in zip(axes, shown.items(), strict=True):
@@ -52,7 +51,6 @@ def marginals(
     book: Notebook, grid_map: GridMap, shown: Mapping[str, Sequence[Trajectory]], exact: Mapping[str, float]
 ) -> None:
     """How often each cell is passed, one panel per method on one colour scale."""
-    import matplotlib.pyplot as plt
 
     world, columns = grid_map.world, 4
     rows = -(-len(shown) // columns)
@@ -84,7 +82,6 @@ def generated(
     book: Notebook, grid_map: GridMap, shown: Mapping[str, Sequence[Trajectory]], exact: Mapping[str, float]
 ) -> None:
     """Some trajectories of each method on the map, those that break a rule dashed."""
-    import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, len(shown), figsize=(4.6 * len(shown), 5.0), layout="constrained")
     for ax, (key, some) in zip(axes, shown.items(), strict=True):
@@ -122,7 +119,6 @@ def symbols(ax: Axes, grid_map: GridMap) -> list[Any]:
 
 def path_types(book: Notebook, grid_map: GridMap, types: Mapping[str, Floats]) -> None:
     """Probabilities of arm, square and circle, and of paths that are not valid."""
-    import matplotlib.pyplot as plt
 
     names = [f"{arm}\n□{square}\n○{circle}" for arm, square, circle in grid_map.path_types()]
     values = np.array(list(types.values()))
@@ -149,8 +145,6 @@ def path_types(book: Notebook, grid_map: GridMap, types: Mapping[str, Floats]) -
 
 def by_demonstrations(book: Notebook, sweep: Sweep) -> None:
     """P(valid) and held-out likelihood against the number of demonstrations: mean, least and most over draws."""
-    import matplotlib.pyplot as plt
-    from matplotlib.patches import Patch
 
     figure, axes = plt.subplots(2, len(sweep), figsize=(5.2 * len(sweep), 6.6), sharex=True, layout="constrained")
     repeats = 0
@@ -189,7 +183,6 @@ def curve(ax: Axes, x: Sequence[float], values: Floats, key: str) -> None:
 
 def by_time(book: Notebook, sweep: Mapping[str, Sequence[tuple[float, float, float]]]) -> None:
     """P(valid) and held-out likelihood of fits that were stopped after so many seconds."""
-    import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for key, points in sweep.items():

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Circle, Patch, Rectangle
 
 from xmen.experiments import lines
 from xmen.experiments.human_heldout import HeldOut, mean_and_error
@@ -17,10 +22,6 @@ from xmen.registry import LOOKS
 from xmen.rewards import Floats
 from xmen.worlds.svg import GOAL_COLOUR, START_COLOUR
 from xmen.worlds.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 OBSTACLE, OBSTACLE_RIM, CHOKE_COLOUR, DISC_RIM = "#4d4d4d", "#8c8c8c", "#F0E442", "#E69F00"
 
@@ -66,9 +67,6 @@ def draw_marginals(
 
 def draw_drawings(task: HumanTask) -> Figure:
     """The paths as they were drawn, and the cells they pass."""
-    import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Circle, Patch
 
     figure, (raw, cells) = plt.subplots(1, 2, figsize=(11.0, 5.6), layout="constrained")
     n = task.grid.width
@@ -116,7 +114,6 @@ def draw_drawings(task: HumanTask) -> Figure:
 
 def draw_held_out(held_out: Mapping[str, HeldOut], against: str = "exact") -> Figure:
     """Paired differences of held-out log-likelihood from one method: a dot per path, mean and standard error."""
-    import matplotlib.pyplot as plt
 
     others = [name for name in held_out if name != against]
     figure, axes = plt.subplots(1, 2, figsize=(11.0, 0.8 + 0.85 * len(others)), layout="constrained", sharey=True)
@@ -148,8 +145,6 @@ def draw_held_out(held_out: Mapping[str, HeldOut], against: str = "exact") -> Fi
 
 
 def _panels(task: HumanTask, n: int, n_columns: int) -> tuple[Figure, Any]:
-    import matplotlib.pyplot as plt
-
     n_rows = -(-n // n_columns)
     figure, axes = plt.subplots(n_rows, n_columns, figsize=(3.3 * n_columns + 0.6, 3.75 * n_rows + 0.5),
                                 layout="constrained", sharex=True, sharey=True, squeeze=False)  # fmt: skip
@@ -159,8 +154,6 @@ def _panels(task: HumanTask, n: int, n_columns: int) -> tuple[Figure, Any]:
 
 
 def _world(ax: Axes, task: HumanTask, outlined: bool = False) -> None:
-    from matplotlib.patches import Rectangle
-
     canvas.canvas(task.grid, ax, outlined=outlined)
     for x, y in task.obstacles:
         style: dict[str, Any] = {"facecolor": OBSTACLE, "edgecolor": OBSTACLE_RIM, "hatch": "///"}
@@ -184,16 +177,12 @@ def _legend_below(ax: Axes, handles: list[Any]) -> None:
 
 
 def _obstacle_handle(label: str) -> Any:
-    from matplotlib.patches import Patch
-
     return Patch(facecolor=OBSTACLE, hatch="///", edgecolor=OBSTACLE_RIM, label=label)
 
 
 def _task_legend(
     figure: Figure, task: HumanTask, *, outlined: bool = False, broken: bool = False, kept: bool = False
 ) -> None:
-    from matplotlib.patches import Patch
-
     colours = ("white", "white", "black") if outlined else (START_COLOUR, GOAL_COLOUR, "none")
     handles = [
         canvas.legend_symbol("start", "o", colours[0], rim=colours[2]),

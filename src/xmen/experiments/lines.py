@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 
 from xmen.registry import LOOKS
 from xmen.rewards import Floats
 from xmen.worlds import GridWorld, Trajectory
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 BROKEN = "#000000"  # no learner has this colour
 DASHED = (0, (3, 1.5))
@@ -34,7 +33,6 @@ def draw_lines(
 
 def handles(*, kept: bool = True, broken: bool = True) -> list[Any]:
     """Entries of a legend."""
-    from matplotlib.lines import Line2D
 
     found = [Line2D([], [], color="#404040", linewidth=1.8, label="valid")] if kept else []
     if broken:

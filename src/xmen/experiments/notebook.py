@@ -23,19 +23,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 
 from xmen.errors import XmenError
 from xmen.experiments.stages import Stages
 from xmen.files import read_whole, write_whole
 from xmen.progress.monitor import Callback
 from xmen.storage.sealing import check_seal, sealed_json
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 FORMAT = 1  # of the record on disk
 MISSING = "n/a"
@@ -191,7 +189,6 @@ class Notebook:
 
     def figure(self, figure: Figure, name: str, caption: str, *, timed: bool = False) -> None:
         """Save a figure as `name`.png and close it."""
-        import matplotlib.pyplot as plt
 
         # Without the software's version in it, equal figures are equal files.
         picture = io.BytesIO()

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from xmen.experiments.roads_data import City
 from xmen.plots.network import plot_network
 from xmen.rewards import Floats
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 def draw_flows(city: City, observed: Floats, predicted: ArrayLike) -> Figure:
     """Two maps, and one number against the other for every link."""
-    import matplotlib.pyplot as plt
 
     expected = np.asarray(predicted, dtype=np.float64)
     used = city.lines[observed + expected > 0]  # a few links lie far away, and nobody goes there
@@ -36,7 +33,6 @@ def draw_flows(city: City, observed: Floats, predicted: ArrayLike) -> Figure:
 
 def draw_curves(sizes: Sequence[int], curves: Mapping[str, Sequence[float]]) -> Figure:
     """Held-out log-probability against the number of training trips, one line per model."""
-    import matplotlib.pyplot as plt
 
     figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
     for name, values in curves.items():

@@ -1,7 +1,7 @@
 """Pictures of worlds, trajectories and of learning. Every function takes `ax=None`, returns the Axes, never calls show.
 
 Those of grids can be laid over each other: give the Axes of one to the next, and the grid is drawn once.
-matplotlib is imported when a picture is drawn, so that `import xmen` stays quick.
+matplotlib is loaded with the first of them that is asked for, so that `import xmen` stays quick.
 """
 
 from xmen.plots.bars import plot_bars

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from xmen.errors import WorldError
 from xmen.plots.canvas import axes, short
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MOST_BARS = 25
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")

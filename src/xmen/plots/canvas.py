@@ -6,18 +6,22 @@ cells, so they fit whatever the size of the figure.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PatchCollection
+from matplotlib.lines import Line2D
+from matplotlib.markers import MarkerStyle
+from matplotlib.patches import PathPatch, Rectangle
+from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import Affine2D
 
 from xmen.errors import WorldError
 from xmen.rewards import Floats
 from xmen.worlds.grid import Cell, GridWorld
 from xmen.worlds.svg import GOAL_COLOUR, START_COLOUR, WALL_COLOUR
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
 
 # Okabe and Ito's colours, without the two that mean start and goal.
 PALETTE = ("#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
@@ -54,8 +58,6 @@ def axes(ax: Axes | None, width: float, height: float) -> Axes:
     """The Axes to draw on: those given, or those of a new figure of this size in inches."""
     if ax is not None:
         return ax
-    import matplotlib.pyplot as plt
-
     return plt.subplots(figsize=(width, height), layout="constrained")[1]
 
 
@@ -79,9 +81,6 @@ def symbol(
     ax: Axes, grid: GridWorld, cell: Cell, marker: str, colour: str, *, rim: str = "black", zorder: float = 3
 ) -> None:
     """A marker that fills most of a cell."""
-    from matplotlib.markers import MarkerStyle
-    from matplotlib.patches import PathPatch
-    from matplotlib.transforms import Affine2D
 
     style = MarkerStyle(marker)
     path = style.get_path().transformed(style.get_transform())
@@ -122,9 +121,6 @@ def heat(
 
 
 def legend_symbol(label: str, marker: str, colour: str, *, rim: str = "black") -> Line2D:
-    from matplotlib.lines import Line2D
-    from matplotlib.markers import MarkerStyle
-
     rim = rim if MarkerStyle(marker).is_filled() else colour
     return Line2D([], [], linestyle="none", marker=marker, color=colour, markeredgecolor=rim, markersize=9, label=label)
 
@@ -156,10 +152,6 @@ def _endpoint_colours(outlined: bool) -> tuple[str, str, str]:
 
 
 def _draw_grid(ax: Axes, grid: GridWorld, outlined: bool) -> None:
-    from matplotlib.collections import LineCollection, PatchCollection
-    from matplotlib.patches import Rectangle
-    from matplotlib.ticker import MaxNLocator
-
     right, top = grid.width - 0.5, grid.height - 0.5
     ax.set(xlim=(-0.5, right), ylim=(-0.5, top), xlabel="x", ylabel="y", aspect="equal")
     for axis, cells in ((ax.xaxis, grid.width), (ax.yaxis, grid.height)):

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.patheffects import withStroke
 from numpy.typing import ArrayLike
 
 from xmen.errors import WorldError
 from xmen.plots.canvas import PALETTE, SYMBOLS, axes, legend_symbol
 from xmen.worlds.mdp import MDP
 from xmen.worlds.svg import GOAL_COLOUR, START_COLOUR
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MOST_LABELLED = 40  # nodes; more names would hide each other
 _THICKEST = 7.0  # points
@@ -61,9 +62,6 @@ def plot_graph(
     WorldError
         When places or uses have another shape.
     """
-    from matplotlib.collections import LineCollection
-    from matplotlib.colors import LinearSegmentedColormap
-    from matplotlib.patheffects import withStroke
 
     points = np.asarray(places, dtype=np.float64)
     if points.shape != (world.n_states, 2) or not np.isfinite(points).all():

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from xmen.errors import WorldError
 from xmen.plots.canvas import axes
 from xmen.progress.monitor import Record
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 LOSS_COLOUR, VALIDATION_COLOUR, GRADIENT_COLOUR = "#0072B2", "#009E73", "#D55E00"
 
@@ -42,7 +40,6 @@ def plot_history(history: Sequence[Record], ax: Axes | None = None) -> Axes:
     WorldError
         When there is nothing to draw.
     """
-    from matplotlib.ticker import MaxNLocator
 
     if not history:
         raise WorldError("there is no history to draw: this model was fitted without a single iteration")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from numpy.typing import ArrayLike, NDArray
 
 from xmen.errors import WorldError
-from xmen.plots.canvas import PALETTE
+from xmen.plots.canvas import PALETTE, axes
 from xmen.worlds.roads import RoadNetwork
 from xmen.worlds.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 THICKEST = 6.0  # points
 SIDE = 0.0035  # of the map's width: how far a link is drawn from its middle line, so that two ways are seen
@@ -56,13 +55,9 @@ def plot_network(
     WorldError
         Where shapes do not fit.
     """
-    from matplotlib.collections import LineCollection
 
     shapes = _shapes(lines)
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        _, ax = plt.subplots(figsize=(8, 6.5), layout="constrained")
+    ax = axes(ax, 8.0, 6.5)
     everywhere = np.concatenate(shapes)
     side = SIDE * (float(np.ptp(everywhere[:, 0])) or 1.0)
     shapes = [_beside(shape, side) for shape in shapes]

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from xmen.errors import WorldError
 from xmen.plots import canvas
 from xmen.rewards import Reward, reward_table
 from xmen.worlds.grid import GridWorld
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def plot_reward(

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from xmen.errors import WorldError
 from xmen.plots.canvas import axes, short
+from xmen.rules.inference import RuleInference
 from xmen.worlds.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from xmen.rules.inference import RuleInference
 
 GAIN_COLOUR, HELD_OUT_COLOUR = "#0072B2", "#D55E00"
 LONGEST_TEXT = 44

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
 from numpy.typing import NDArray
 
 from xmen.errors import TrajectoryError
 from xmen.plots import canvas
 from xmen.worlds import GridWorld, Trajectory
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#000000", "#D55E00")
 _WIDEST_SHIFT = 0.3  # of a cell, so that no line leaves the cells it visits
@@ -45,7 +44,6 @@ def plot_trajectories(grid: GridWorld, trajectories: Trajectory | Iterable[Traje
     TrajectoryError
         When a trajectory visits a state that the grid does not have.
     """
-    from matplotlib.collections import LineCollection
 
     canvas.require_grid(grid)
     new = ax is None or not canvas.is_drawn(ax)
@@ -72,7 +70,6 @@ def plot_trajectories(grid: GridWorld, trajectories: Trajectory | Iterable[Traje
 
 def _arrows(ax: Axes, origins: NDArray[np.float64], steps: NDArray[np.float64], colour: str) -> None:
     """Arrow heads a little past the middle of each step, in the units of the cells."""
-    from matplotlib.collections import PolyCollection
 
     direction = steps / np.linalg.norm(steps, axis=1, keepdims=True)
     across = direction[:, ::-1] * (-1.0, 1.0)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from xmen.errors import WorldError
 from xmen.plots import canvas
 from xmen.worlds.grid import GridWorld
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def plot_visits(grid: GridWorld, values: ArrayLike, ax: Axes | None = None, *, label: str = "expected visits") -> Axes:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.colors import is_color_like
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
 
 from xmen.errors import WorldError
 from xmen.plots import canvas
 from xmen.worlds.grid import Cell, GridWorld
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def plot_world(grid: GridWorld, marks: Mapping[str, Any] | None = None, ax: Axes | None = None) -> Axes:
@@ -42,7 +44,6 @@ def plot_world(grid: GridWorld, marks: Mapping[str, Any] | None = None, ax: Axes
     --------
         plot_world(grid, {"triangle": [(1, 4)], "squares": [(3, 2), (3, 5)], "area": (cells, "#ddcc77")})
     """
-    from matplotlib.patches import Patch, Rectangle
 
     canvas.require_grid(grid)
     read = {str(label): _read_mark(grid, str(label), value) for label, value in (marks or {}).items()}
@@ -86,7 +87,7 @@ def _read_mark(grid: GridWorld, label: str, value: Any) -> tuple[list[Cell], str
     style: str | None = None
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], str):
         value, style = value
-        if not _is_marker(style) and not _is_colour(style):
+        if not _is_marker(style) and not is_color_like(style):
             raise WorldError(f"mark {label!r}: {style!r} is neither a marker nor a colour of matplotlib")
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise WorldError(f"mark {label!r} must be cells (x, y), or (cells, style), got {value!r:.60}")
@@ -97,12 +98,4 @@ def _read_mark(grid: GridWorld, label: str, value: Any) -> tuple[list[Cell], str
 
 
 def _is_marker(style: str) -> bool:
-    from matplotlib.lines import Line2D
-
     return style in Line2D.markers and style.strip() not in ("", "None", "none")
-
-
-def _is_colour(style: str) -> bool:
-    from matplotlib.colors import is_color_like
-
-    return bool(is_color_like(style))
