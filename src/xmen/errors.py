@@ -32,6 +32,8 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 from xmen.other_project import refuse_other_project
 
@@ -225,6 +227,15 @@ class MissingExtraError(XmenError, ImportError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), str(self), self.__dict__.copy())
+
+
+def extra_module(module: str, needed_for: str) -> Any:
+    """A module that an extra of the same name brings; MissingExtraError where it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise MissingExtraError(package, extra=package, needed_for=needed_for) from None
 
 
 def _rebuild(cls: type[Exception], message: str, attributes: dict[str, object]) -> Exception:

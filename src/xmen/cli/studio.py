@@ -9,13 +9,14 @@ import typer
 
 from xmen.cli._output import STOPPED
 from xmen.cli.new import write_starter
-from xmen.errors import FileFormatError, MissingExtraError, foreign_errors
+from xmen.errors import FileFormatError, extra_module, foreign_errors
 from xmen.experiments.grid_maps import MEMORY
 from xmen.problem import toml_text
 from xmen.studio.desk import Desk
 from xmen.studio.document import Document, open_document
 from xmen.studio.extra import require_extra
 from xmen.worlds import write_demos
+from xmen.worlds.graph_files import read_graph
 
 STARTER, DEMO = Path("grid.toml"), Path("memory.toml")
 N_DEMOS, SEED = 30, 0  # of the paper's map
@@ -87,12 +88,9 @@ def _from_graph(path: Path) -> Desk:
     problem_file = path.with_suffix(".toml")
     if problem_file.exists():
         raise FileFormatError(f"{path} has a problem file already: xmen studio {problem_file}")
-    try:
-        import networkx
-    except ImportError:
-        raise MissingExtraError("networkx", extra="networkx", needed_for="a GraphML file") from None
-    with foreign_errors(f"{path} is not a GraphML file"):
-        graph = networkx.read_graphml(path)
+    graph = read_graph(path)
+    networkx = extra_module("networkx", "a GraphML file")
+    with foreign_errors(f"{path} is not a graph to walk through"):
         source = next(iter(graph.nodes))
         steps = networkx.single_source_shortest_path_length(graph, source)
         target = max(steps, key=lambda node: steps[node])

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from xmen.answers.marks import node_places
+from xmen.errors import MissingExtraError, extra_module
 from xmen.problem import Problem
 from xmen.rewards import Floats
 from xmen.studio.words import state_word
@@ -48,8 +49,8 @@ def _computed(world: MDP) -> Floats:
     if world.n_states > MOST_SPRUNG:
         return circle
     try:
-        import networkx
-    except ImportError:
+        networkx = extra_module("networkx", "a layout by springs")
+    except MissingExtraError:
         return circle
     graph = networkx.Graph(zip(world.source.tolist(), world.target.tolist(), strict=True))
     graph.add_nodes_from(range(world.n_states))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xmen.errors import MissingExtraError, TrajectoryError
+from xmen.errors import TrajectoryError, extra_module
 from xmen.worlds.demo_tables import demo_columns
 from xmen.worlds.names import Names
 from xmen.worlds.trajectory import Trajectory
@@ -54,24 +54,18 @@ def convert_demos(demos: Iterable[Trajectory], to: str, world: Any = None) -> An
 
 
 def _to_imitation(demos: list[Trajectory]) -> list[Any]:
-    try:
-        from imitation.data import types
-    except ImportError:
-        raise MissingExtraError("imitation", extra="imitation", needed_for='convert_demos(..., "imitation")') from None
+    kind = extra_module("imitation.data.types", 'convert_demos(..., "imitation")').Trajectory
     return [
-        types.Trajectory(obs=np.array(tau.states), acts=np.array(tau.actions, dtype=int), infos=None, terminal=True)
+        kind(obs=np.array(tau.states), acts=np.array(tau.actions, dtype=int), infos=None, terminal=True)
         for tau in demos
         if len(tau)  # imitation knows no trajectory without an action
     ]
 
 
 def _to_minari(demos: list[Trajectory]) -> list[Any]:
-    try:
-        from minari.data_collector import EpisodeBuffer
-    except ImportError:
-        raise MissingExtraError("minari", extra="minari", needed_for='convert_demos(..., "minari")') from None
+    kind = extra_module("minari.data_collector", 'convert_demos(..., "minari")').EpisodeBuffer
     return [
-        EpisodeBuffer(
+        kind(
             id=index,
             observations=list(tau.states),
             actions=list(tau.actions),

@@ -81,11 +81,6 @@ class GymnasiumWorld(MDP):
         )
 
 
-def from_gymnasium(env: Any, *, horizon: int | None = None) -> GymnasiumWorld:
-    """The world of an environment made by `gymnasium.make`; see `GymnasiumWorld`."""
-    return GymnasiumWorld(env, horizon=horizon)
-
-
 class _Row(NamedTuple):
     state: int
     action: int

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.errors import MissingExtraError, TrajectoryError, WorldError
+from xmen.errors import TrajectoryError, WorldError
 from xmen.worlds._checks import whole_number
+from xmen.worlds.graph_files import require_graph
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
 
@@ -47,7 +48,9 @@ class GraphWorld(MDP):
     ignored_attributes: tuple[str, ...]
 
     def __init__(self, graph: Any, source: Hashable, target: Hashable, *, horizon: int | None = None) -> None:
-        _check_graph(graph)
+        require_graph(graph, "MDP.from_networkx")
+        if not len(graph):
+            raise WorldError("the graph is empty: it has no nodes")
         self._nodes: tuple[Hashable, ...] = tuple(graph.nodes)
         self._states: dict[Hashable, int] = {node: state for state, node in enumerate(self._nodes)}
         self._edges: list[list[tuple[Any, ...]]] = [[] for _ in self._nodes]
@@ -128,22 +131,6 @@ class GraphWorld(MDP):
             some = ", ".join(repr(known) for known in self._nodes[:6])
             more = ", ..." if len(self._nodes) > 6 else ""
             raise WorldError(f"{what} {node!r:.60} is not a node of the graph (nodes: {some}{more})") from None
-
-
-def from_networkx(graph: Any, source: Hashable, target: Hashable, *, horizon: int | None = None) -> GraphWorld:
-    """The world of walks through a graph from `source` to `target`; see `GraphWorld`."""
-    return GraphWorld(graph, source, target, horizon=horizon)
-
-
-def _check_graph(graph: Any) -> None:
-    try:
-        import networkx
-    except ImportError:
-        raise MissingExtraError("networkx", extra="networkx", needed_for="MDP.from_networkx") from None
-    if not isinstance(graph, networkx.Graph):
-        raise WorldError(f"from_networkx takes a networkx graph, got {type(graph).__name__} {graph!r:.60}")
-    if not len(graph):
-        raise WorldError("the graph is empty: it has no nodes")
 
 
 def _attribute_names(

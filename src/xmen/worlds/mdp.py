@@ -269,9 +269,9 @@ class MDP(Transitions):
         WorldError
             When the environment has no table of transitions.
         """
-        from xmen.worlds.from_gymnasium import from_gymnasium
+        from xmen.worlds.from_gymnasium import GymnasiumWorld
 
-        return from_gymnasium(env, horizon=horizon)
+        return GymnasiumWorld(env, horizon=horizon)
 
     @staticmethod
     def from_networkx(graph: Any, source: Hashable, target: Hashable, *, horizon: int | None = None) -> GraphWorld:
@@ -300,6 +300,6 @@ class MDP(Transitions):
         WorldError
             When the graph does not have these nodes, or a horizon is missing.
         """
-        from xmen.worlds.from_networkx import from_networkx
+        from xmen.worlds.from_networkx import GraphWorld
 
-        return from_networkx(graph, source, target, horizon=horizon)
+        return GraphWorld(graph, source, target, horizon=horizon)

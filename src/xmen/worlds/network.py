@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xmen.errors import WorldError
+from xmen.errors import TrajectoryError, WorldError
 from xmen.worlds._checks import read_horizon, read_start, whole_number
 from xmen.worlds._table import Columns, read_rows
 from xmen.worlds.mdp import MDP, UNBOUNDED
@@ -105,9 +106,18 @@ class Network(Transitions):
 
     def along(self, states: Sequence[int]) -> Trajectory:
         """The trajectory through these states; TrajectoryError where a step is not possible by exactly one action."""
-        from xmen.worlds.roads import along
-
-        return along(self, states)
+        actions = []
+        for position, (state, after) in enumerate(pairwise(states)):
+            row = slice(*self.row_start[[state, state + 1]].tolist()) if 0 <= state < self.n_states else slice(0)
+            fitting = self.action[row][self.target[row] == after].tolist()
+            if len(fitting) != 1:
+                raise TrajectoryError(
+                    f"position {position}: {len(fitting)} moves lead from {self.describe_state(state)} to "
+                    f"{self.describe_state(after)}, expected exactly one"
+                    + ("; write xmen.Trajectory(states, actions)" if fitting else ": the trip is not connected there")
+                )
+            actions += fitting
+        return Trajectory(states, actions)
 
     @staticmethod
     def from_networkx(graph: Any, states: str = "links", horizon: int | None = None) -> RoadNetwork:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from xmen.errors import MissingExtraError, TrajectoryError, WorldError
+from xmen.errors import WorldError
 from xmen.events import Event, at, doing
 from xmen.worlds._attributes import absent, read_attributes, shape_of
+from xmen.worlds.graph_files import require_graph
 from xmen.worlds.names import Places, hashable
 from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
@@ -42,7 +42,7 @@ class RoadNetwork(Network):
     turn_class: NDArray[np.int8] | None
 
     def __init__(self, graph: Any, states: str = "links", horizon: int | None = None) -> None:
-        _check_graph(graph)
+        require_graph(graph, "Network.from_networkx")
         if states not in ("links", "nodes"):
             raise WorldError(f'states is "links" or "nodes"; got {states!r}.')
         nodes = list(graph.nodes)
@@ -176,31 +176,6 @@ class RoadNetwork(Network):
     def describe_action(self, action: int) -> str:
         """The action as messages call it."""
         return f"out-link {action}"
-
-
-def along(network: Network, states: Sequence[int]) -> Trajectory:
-    """The trajectory through these states; each step must be possible by exactly one action."""
-    actions = []
-    for position, (state, after) in enumerate(pairwise(states)):
-        row = slice(*network.row_start[[state, state + 1]].tolist()) if 0 <= state < network.n_states else slice(0)
-        fitting = network.action[row][network.target[row] == after].tolist()
-        if len(fitting) != 1:
-            raise TrajectoryError(
-                f"position {position}: {len(fitting)} moves lead from {network.describe_state(state)} to "
-                f"{network.describe_state(after)}, expected exactly one"
-                + ("; write xmen.Trajectory(states, actions)" if fitting else ": the trip is not connected there")
-            )
-        actions += fitting
-    return Trajectory(states, actions)
-
-
-def _check_graph(graph: Any) -> None:
-    try:
-        import networkx
-    except ImportError:
-        raise MissingExtraError("networkx", extra="networkx", needed_for="Network.from_networkx") from None
-    if not isinstance(graph, networkx.Graph):
-        raise WorldError(f"from_networkx takes a networkx graph, got {type(graph).__name__} {graph!r:.60}")
 
 
 def _places(graph: Any, nodes: Sequence[Hashable]) -> dict[Hashable, tuple[float, float]] | None:
