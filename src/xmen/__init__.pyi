@@ -1,190 +1,101 @@
 # The public names and the module each one lives in; `__init__.py` loads them from here when they are asked for.
+# `as` says that a name is public: stubs have it so.
 
-from .baselines.constraint_inference import ConstraintInference
-from .baselines.maxent import MaxEntIRL
-from .baselines.relative_entropy import RelativeEntropyIRL
-from .constraints.arithmetic import count, length, total
-from .constraints.cardinality import at_least, at_most, exactly
-from .constraints.constraint import Constraint
-from .constraints.ltlf import ltlf
-from .constraints.monitor import monitor
-from .constraints.occurrence import always, before, first, never, response, sequence, visit
-from .constraints.repetition import longest_repeat, longest_run, no_revisit
-from .constraints.shares import share
-from .constraints.text import parse_constraint
-from .constraints.violation import Violation
-from .engines.choose import distribution
-from .engines.distribution import Distribution, Guarantee
+from .baselines.constraint_inference import ConstraintInference as ConstraintInference
+from .baselines.maxent import MaxEntIRL as MaxEntIRL
+from .baselines.relative_entropy import RelativeEntropyIRL as RelativeEntropyIRL
+from .constraints.arithmetic import count as count, length as length, total as total
+from .constraints.cardinality import at_least as at_least, at_most as at_most, exactly as exactly
+from .constraints.constraint import Constraint as Constraint
+from .constraints.ltlf import ltlf as ltlf
+from .constraints.monitor import monitor as monitor
+from .constraints.occurrence import (
+    always as always,
+    before as before,
+    first as first,
+    never as never,
+    response as response,
+    sequence as sequence,
+    visit as visit,
+)
+from .constraints.repetition import (
+    longest_repeat as longest_repeat,
+    longest_run as longest_run,
+    no_revisit as no_revisit,
+)
+from .constraints.shares import share as share
+from .constraints.text import parse_constraint as parse_constraint
+from .constraints.violation import Violation as Violation
+from .engines.choose import distribution as distribution
+from .engines.distribution import Distribution as Distribution, Guarantee as Guarantee
 from .errors import (
-    ConstraintError,
-    ConstraintSyntaxError,
-    DivergenceError,
-    EngineError,
-    FileFormatError,
-    InfeasibleError,
-    InvalidDemonstrationError,
-    MissingExtraError,
-    MissingFileError,
-    MisuseError,
-    NotFittedError,
-    OracleDiedError,
-    OracleError,
-    OracleTimeoutError,
-    PathError,
-    ProductTooLargeError,
-    RewardError,
-    StorageError,
-    TrajectoryError,
-    WorldError,
-    XmenError,
+    ConstraintError as ConstraintError,
+    ConstraintSyntaxError as ConstraintSyntaxError,
+    DivergenceError as DivergenceError,
+    EngineError as EngineError,
+    FileFormatError as FileFormatError,
+    InfeasibleError as InfeasibleError,
+    InvalidDemonstrationError as InvalidDemonstrationError,
+    MissingExtraError as MissingExtraError,
+    MissingFileError as MissingFileError,
+    MisuseError as MisuseError,
+    NotFittedError as NotFittedError,
+    OracleDiedError as OracleDiedError,
+    OracleError as OracleError,
+    OracleTimeoutError as OracleTimeoutError,
+    PathError as PathError,
+    ProductTooLargeError as ProductTooLargeError,
+    RewardError as RewardError,
+    StorageError as StorageError,
+    TrajectoryError as TrajectoryError,
+    WorldError as WorldError,
+    XmenError as XmenError,
 )
-from .events import Event, anytime, at, doing, when
-from .learners.causal import CausalXMEN
-from .learners.fit_neural import fit_neural
-from .learners.xmen import XMEN
-from .methods.cells import Cells
-from .methods.exact import Exact
-from .methods.network_training import Training
-from .methods.paper import Paper
-from .methods.reject import Reject
+from .events import Event as Event, anytime as anytime, at as at, doing as doing, when as when
+from .learners.causal import CausalXMEN as CausalXMEN
+from .learners.fit_neural import fit_neural as fit_neural
+from .learners.xmen import XMEN as XMEN
+from .methods.cells import Cells as Cells
+from .methods.exact import Exact as Exact
+from .methods.network_training import Training as Training
+from .methods.paper import Paper as Paper
+from .methods.reject import Reject as Reject
 from .notices import (
-    ConvergenceWarning,
-    GuaranteeWarning,
-    IdentifiabilityWarning,
-    InterruptedWarning,
-    LearningWarning,
-    StartsWarning,
-    UnboundedWarning,
+    ConvergenceWarning as ConvergenceWarning,
+    GuaranteeWarning as GuaranteeWarning,
+    IdentifiabilityWarning as IdentifiabilityWarning,
+    InterruptedWarning as InterruptedWarning,
+    LearningWarning as LearningWarning,
+    StartsWarning as StartsWarning,
+    UnboundedWarning as UnboundedWarning,
 )
-from .plots.bars import plot_bars
-from .plots.graph import plot_graph
-from .plots.history import plot_history
-from .plots.network import plot_network
-from .plots.reward import plot_reward
-from .plots.rules import plot_rules
-from .plots.trajectories import plot_trajectories
-from .plots.visits import plot_visits
-from .plots.world import plot_world
-from .policies.plan import plan
-from .policies.policy import Policy
-from .policies.shield import Shield, shield
-from .progress.monitor import Callbacks
-from .progress.tensorboard import TensorBoard
-from .registry import load
-from .rewards.conv import ConvReward
-from .rewards.linear import LinearReward
-from .rewards.neural import FeatureReward, NeuralReward
-from .rules.inference import RuleInference
-from .worlds.convert import convert_demos
-from .worlds.demo_checks import check_demos
-from .worlds.demos import read_demos, write_demos
-from .worlds.grid import GridWorld
-from .worlds.mdp import MDP
-from .worlds.network import Network
-from .worlds.trajectory import Trajectory
-from .worlds.trips import read_trips
+from .plots.bars import plot_bars as plot_bars
+from .plots.graph import plot_graph as plot_graph
+from .plots.history import plot_history as plot_history
+from .plots.network import plot_network as plot_network
+from .plots.reward import plot_reward as plot_reward
+from .plots.rules import plot_rules as plot_rules
+from .plots.trajectories import plot_trajectories as plot_trajectories
+from .plots.visits import plot_visits as plot_visits
+from .plots.world import plot_world as plot_world
+from .policies.plan import plan as plan
+from .policies.policy import Policy as Policy
+from .policies.shield import Shield as Shield, shield as shield
+from .progress.monitor import Callbacks as Callbacks
+from .progress.tensorboard import TensorBoard as TensorBoard
+from .registry import load as load
+from .rewards.conv import ConvReward as ConvReward
+from .rewards.linear import LinearReward as LinearReward
+from .rewards.neural import FeatureReward as FeatureReward, NeuralReward as NeuralReward
+from .rules.inference import RuleInference as RuleInference
+from .worlds.convert import convert_demos as convert_demos
+from .worlds.demo_checks import check_demos as check_demos
+from .worlds.demos import read_demos as read_demos, write_demos as write_demos
+from .worlds.grid import GridWorld as GridWorld
+from .worlds.mdp import MDP as MDP
+from .worlds.network import Network as Network
+from .worlds.trajectory import Trajectory as Trajectory
+from .worlds.trips import read_trips as read_trips
 
 __version__: str
 __distribution__: str
-
-__all__ = [
-    "MDP",
-    "XMEN",
-    "Callbacks",
-    "CausalXMEN",
-    "Cells",
-    "Constraint",
-    "ConstraintError",
-    "ConstraintInference",
-    "ConstraintSyntaxError",
-    "ConvReward",
-    "ConvergenceWarning",
-    "Distribution",
-    "DivergenceError",
-    "EngineError",
-    "Event",
-    "Exact",
-    "FeatureReward",
-    "FileFormatError",
-    "GridWorld",
-    "Guarantee",
-    "GuaranteeWarning",
-    "IdentifiabilityWarning",
-    "InfeasibleError",
-    "InterruptedWarning",
-    "InvalidDemonstrationError",
-    "LearningWarning",
-    "LinearReward",
-    "MaxEntIRL",
-    "MissingExtraError",
-    "MissingFileError",
-    "MisuseError",
-    "Network",
-    "NeuralReward",
-    "NotFittedError",
-    "OracleDiedError",
-    "OracleError",
-    "OracleTimeoutError",
-    "Paper",
-    "PathError",
-    "Policy",
-    "ProductTooLargeError",
-    "Reject",
-    "RelativeEntropyIRL",
-    "RewardError",
-    "RuleInference",
-    "Shield",
-    "StartsWarning",
-    "StorageError",
-    "TensorBoard",
-    "Training",
-    "Trajectory",
-    "TrajectoryError",
-    "UnboundedWarning",
-    "Violation",
-    "WorldError",
-    "XmenError",
-    "always",
-    "anytime",
-    "at",
-    "at_least",
-    "at_most",
-    "before",
-    "check_demos",
-    "convert_demos",
-    "count",
-    "distribution",
-    "doing",
-    "exactly",
-    "first",
-    "fit_neural",
-    "length",
-    "load",
-    "longest_repeat",
-    "longest_run",
-    "ltlf",
-    "monitor",
-    "never",
-    "no_revisit",
-    "parse_constraint",
-    "plan",
-    "plot_bars",
-    "plot_graph",
-    "plot_history",
-    "plot_network",
-    "plot_reward",
-    "plot_rules",
-    "plot_trajectories",
-    "plot_visits",
-    "plot_world",
-    "read_demos",
-    "read_trips",
-    "response",
-    "sequence",
-    "share",
-    "shield",
-    "total",
-    "visit",
-    "when",
-    "write_demos",
-]

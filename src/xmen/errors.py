@@ -40,30 +40,6 @@ from xmen.other_project import refuse_other_project
 # Nearly every module of ours loads this one first: the place to notice that the package around it is not ours.
 refuse_other_project(sys.modules["xmen"])
 
-__all__ = [
-    "ConstraintError",
-    "ConstraintSyntaxError",
-    "DivergenceError",
-    "EngineError",
-    "FileFormatError",
-    "InfeasibleError",
-    "InvalidDemonstrationError",
-    "MissingExtraError",
-    "MissingFileError",
-    "MisuseError",
-    "NotFittedError",
-    "OracleDiedError",
-    "OracleError",
-    "OracleTimeoutError",
-    "PathError",
-    "ProductTooLargeError",
-    "RewardError",
-    "StorageError",
-    "TrajectoryError",
-    "WorldError",
-    "XmenError",
-]
-
 
 class XmenError(Exception):
     """The root of the tree: `except xmen.XmenError` catches everything xmen raises on purpose."""
