@@ -1,6 +1,6 @@
 """The exact engine on a GPU, as ratios against something measured in the same run, and growth to 10^9 edges.
 
-    python benchmarks/gpu.py [--device cuda] [--parts gradient batch training samples growth] [--largest 15]
+    python benchmarks/gpu.py [--device cuda] [--parts gradient batch training samples policy growth] [--largest 15]
                              [--out results/gpu.json]
 
 Times are wall time with the device's work finished, the shortest of a few runs; everything is printed as it goes.
@@ -20,7 +20,10 @@ import numpy as np
 import torch
 
 import xmen as xm
+from xmen.constraints.constraint import conjunction
 from xmen.engines.exact import ExactDistribution
+from xmen.policies.behaviour import BEST, SURE, Aim, Behaviour
+from xmen.policies.planning import make_game
 from xmen.product.device.run import OnDevice
 from xmen.product.graph import Product
 from xmen.worlds.edge_weights import EdgeWeights
@@ -205,16 +208,41 @@ def samples(device: str) -> Results:
         n = 1_000_000
         fitted.draw(1000, np.random.default_rng(0))
 
-        def checked(fitted: ExactDistribution = fitted, n: int = n) -> None:
-            assert fitted.product.compiled.check(fitted.draw(n, np.random.default_rng(0))).all()
-
         walks = timed(lambda fitted=fitted, n=n: fitted.draw(n, np.random.default_rng(0)), 2)  # type: ignore[misc]
-        both = timed(checked, 2)
+        both = timed(lambda fitted=fitted, n=n: fitted.checked(n, np.random.default_rng(0)), 2)  # type: ignore[misc]
         objects = timed(lambda fitted=fitted: fitted.sample(100_000, seed=0), 2)  # type: ignore[misc]
         results[name] = {"drawn_per_s": n / walks, "checked_per_s": n / both, "trajectories_per_s": 1e5 / objects}
         say(
             f"samples, {name}: {n / walks:,.0f} walks/s, {n / both:,.0f} checked walks/s (wanted: 1,000,000), "
             f"{1e5 / objects:,.0f} checked Trajectory objects/s"
+        )
+    return results
+
+
+def policy(device: str) -> Results:
+    """One gradient of the causal likelihood: a policy backwards, and what comes of it forwards."""
+    grid = xm.GridWorld(20, 20, (0, 0), (19, 19), horizon=80, slip=0.1)
+    cells = np.random.default_rng(0).choice(np.arange(1, grid.n_states - 1), 7, replace=False)
+    rule = conjunction([xm.visit(xm.at(int(c))) for c in cells])
+    table, results = a_reward(grid), Results()
+    games = {"host": make_game(grid, rule), "device": make_game(grid, rule, device=device)}
+    starts = games["host"].start_probability
+    n_edges, n_choices = len(games["host"].probability), games["host"].n_choices
+    say(f"policies, {n_choices:,} choices with {n_edges:,} outcomes, horizon 80")
+    for aim in (SURE, BEST, Aim("bonus", 2.0)):
+        visits = {}
+
+        def gradient(where: str, aim: Aim = aim, visits: dict[str, np.ndarray] = visits) -> None:
+            behaviour = Behaviour(games[where], table, 1.0, aim)
+            visits[where] = behaviour.visits(behaviour.occupancy(starts))
+
+        gradient("device")
+        times = {"device": timed(lambda: gradient("device"), 5), "host": timed(lambda: gradient("host"), 1)}
+        results[aim.kind] = times
+        say(
+            f"  {aim.kind}: gradient {1e3 * times['device']:.1f} ms, by compiled loops {1e3 * times['host']:.0f} ms, "
+            f"{times['host'] / times['device']:.0f} times longer; visits differ by "
+            f"{np.abs(visits['device'] - visits['host']).max():.1e}"
         )
     return results
 
@@ -349,7 +377,7 @@ def growth(device: str, largest: int) -> list[Results]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda")
-    parts = ("gradient", "batch", "training", "samples", "growth")
+    parts = ("gradient", "batch", "training", "samples", "policy", "growth")
     parser.add_argument("--parts", nargs="+", choices=parts, default=parts)
     parser.add_argument(
         "--largest", type=int, default=15, help="must-visit cells of the largest product; 15: 10^9 edges"

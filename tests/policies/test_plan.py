@@ -278,7 +278,7 @@ def test_layers_that_do_not_fit_are_made_again(monkeypatch: pytest.MonkeyPatch, 
     rule = xm.visit(grid.at((0, 3))).named("the corner")
     reward = np.random.default_rng(0).normal(size=(16, 4)) - 1.0
     kept = xm.plan(grid, rule, reward, validity, 0.95)
-    monkeypatch.setattr("xmen.policies.behaviour.LAYER_BYTES", 1)
+    monkeypatch.setattr("xmen.policies.host_game.LAYER_BYTES", 1)
     again = xm.plan(grid, rule, reward, validity, 0.95)
     assert len(again.behaviour._kept) < 8
     assert again.validity == kept.validity

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import xmen as xm
-from xmen.policies import behaviour
+from xmen.policies import host_game
 
 N_THREADS = 8
 
@@ -47,7 +47,7 @@ QUESTIONS = {
 @pytest.mark.parametrize("kept", [10**9, 0], ids=["layers kept", "layers made again"])
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_policies(question, kept, monkeypatch):
-    monkeypatch.setattr(behaviour, "LAYER_BYTES", kept)
+    monkeypatch.setattr(host_game, "LAYER_BYTES", kept)
     alone = QUESTIONS[question](xm.plan(GRID, RULE, REWARD, validity="best", discount=0.9))
     shared = xm.plan(GRID, RULE, REWARD, validity="best", discount=0.9)
     for answer in in_threads(lambda: QUESTIONS[question](shared)):

@@ -29,6 +29,7 @@ class Choice:
     validity: str | float | None = None
     validation: Path | None = None
     patience: int | None = None
+    device: str | None = None
     checkpoint: Path | None = None
     callback: Callable[[Any], object] | None = field(default=None, compare=False)
 
@@ -50,6 +51,7 @@ def make_learner(choice: Choice, problem: Problem) -> Learner:
         "validity": choice.validity,
         "validation": problem.validation_demos(),
         "patience": choice.patience,
+        "device": choice.device,
         "checkpoint": None if choice.checkpoint is None else str(choice.checkpoint),
         "checkpoint_every": STORED_EVERY,
         "resume": choice.resume,

@@ -32,7 +32,7 @@ class MaxEntIRL(XMEN):
         Shape (n_states, n_actions, d); None is one weight per state.
     discount, engine, seed, l2, max_iter, tol, max_nodes
         As for XMEN.
-    checkpoint, checkpoint_every, resume, callback, given, warm_start, validation, patience
+    checkpoint, checkpoint_every, resume, callback, given, warm_start, validation, patience, device, precision
         As for XMEN, as is what there is after `fit`.
 
     Examples
@@ -64,6 +64,8 @@ class MaxEntIRL(XMEN):
         warm_start: bool = False,
         validation: Iterable[Trajectory] | None = None,
         patience: int | None = DEFAULT_PATIENCE,
+        device: str | None = None,
+        precision: str = "float64",
     ) -> None:
         super().__init__(
             world,
@@ -85,4 +87,6 @@ class MaxEntIRL(XMEN):
             warm_start=warm_start,
             validation=validation,
             patience=patience,
+            device=device,
+            precision=precision,
         )

@@ -11,7 +11,7 @@ from xmen.cli._folder import CHECKPOINT
 from xmen.cli._output import print_notes
 from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.distribution import Distribution
-from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError, StorageError
+from xmen.errors import ConstraintError, ConstraintSyntaxError, EngineError, FileFormatError, StorageError
 from xmen.learners.base import Learner
 from xmen.policies.policy import Policy
 from xmen.problem import Problem, read_problem
@@ -37,6 +37,16 @@ class Subject:
     path: Path
     problem: Problem
     model: Learner | None = None
+
+    def on(self, device: str | None) -> Subject:
+        """The same answering on a device; as it was for None."""
+        if device is None:
+            return self
+        if self.model is not None:
+            if "device" not in self.model.setting_names():
+                raise EngineError(f"--device: a {type(self.model).__name__} computes on the host.")
+            self.model.set_params(device=device)
+        return replace(self, problem=replace(self.problem, settings=self.problem.settings.changed(device=device)))
 
     @property
     def name(self) -> str:

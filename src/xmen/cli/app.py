@@ -80,6 +80,10 @@ Demos = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
 Engine = Annotated[str | None, typer.Option(help="exact, reject, xor or auto, instead of the problem's own setting.")]
+Device = Annotated[
+    str | None,
+    typer.Option(help="cuda, cpu or auto: where exact answers are computed; the problem's own if not given."),
+]
 Also = Annotated[
     list[str] | None,
     typer.Option(help='An extra rule, such as "never(lava)", with the events of the problem; may be repeated.'),
@@ -190,6 +194,7 @@ def fit(
     patience: Annotated[
         int | None, typer.Option(min=1, help="Iterations without a better validation that end the fit; 10 by default.")
     ] = None,
+    device: Device = None,
     drop_invalid: Annotated[
         bool, typer.Option("--drop-invalid", help="Learn from the valid demonstrations and list the others.")
     ] = False,
@@ -207,7 +212,7 @@ def fit(
     from xmen.cli.fit import run_fit
     from xmen.cli.plan import read_promise
 
-    choice = Choice(learner, method, seed, max_iter, l2, resume, read_promise(validity), validation, patience)
+    choice = Choice(learner, method, seed, max_iter, l2, resume, read_promise(validity), validation, patience, device)
     raise typer.Exit(run_fit(problem, demos, out, choice, as_json, force, drop_invalid))
 
 
@@ -227,6 +232,7 @@ def sample(
     ] = False,
     also: Also = None,
     engine: Engine = None,
+    device: Device = None,
     as_json: AsJson = False,
 ) -> None:
     """Draw independent trajectories that keep every rule, from a problem or from what was learned.
@@ -237,7 +243,7 @@ def sample(
     """
     from xmen.cli.sample import run_sample
 
-    run_sample(problem, n, seed, out, also or (), engine, as_json, best, names)
+    run_sample(problem, n, seed, out, also or (), engine, device, as_json, best, names)
 
 
 @app.command()
@@ -254,6 +260,7 @@ def plan(
     seed: Annotated[int | None, typer.Option(min=0, help="Of the episodes.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Save the policy there, for xm.load.")] = None,
     also: Also = None,
+    device: Device = None,
     as_json: AsJson = False,
 ) -> None:
     """The policy that keeps the rules surely, as likely as can be, or with a probability, whatever chance does.
@@ -265,7 +272,7 @@ def plan(
     """
     from xmen.cli.plan import run_plan
 
-    run_plan(problem, validity, rollouts, seed, out, also or (), as_json, episodes)
+    run_plan(problem, validity, rollouts, seed, out, also or (), device, as_json, episodes)
 
 
 @app.command()

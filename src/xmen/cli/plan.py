@@ -42,12 +42,13 @@ def run_plan(
     seed: int | None,
     out: Path | None,
     also: Sequence[str],
+    device: str | None,
     as_json: bool,
     episodes: int = 0,
 ) -> None:
     """Print what the policy promises and what it does; with `rollouts`, also what was counted."""
     promise = read_promise(validity)
-    subject = open_subject(path)
+    subject = open_subject(path).on(device)
     asked = _asked(subject) if promise is None else promise
     with working("planning"):
         policy = _plan(subject, extra_rules(also, subject.problem), asked, seed)

@@ -28,6 +28,7 @@ def run_sample(
     out: Path | None,
     also: Sequence[str],
     engine: str | None,
+    device: str | None,
     as_json: bool,
     best: int | None = None,
     names: bool = False,
@@ -38,7 +39,7 @@ def run_sample(
         raise FileFormatError("--out - prints CSV and --json prints JSON: leave one of them out")
     if out is not None and not printed:
         check_target(out, (".csv", ".jsonl"), "trajectories")  # before the work, not after it
-    subject = open_subject(path)
+    subject = open_subject(path).on(device)
     problem = subject.problem
     extra = extra_rules(also, problem)
     with working(f"sampling {n:,} trajectories" if best is None else "searching"):

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from xmen.engines.distribution import Distribution, Guarantee, Seed
 from xmen.engines.law import Law
 from xmen.errors import DivergenceError
-from xmen.machines.release import release
+from xmen.machines.release import as_trajectories, release, require_valid
 from xmen.options import require_whole
 from xmen.product.best import best_walk, score_range
 from xmen.product.graph import Product
@@ -173,8 +173,19 @@ class ExactDistribution(Distribution):
         batch = max(1, SAMPLE_CELLS // (self.product.usual_length + 1))
         out: list[Trajectory] = []
         for begin in range(0, n, batch):
-            out += release(self.draw(min(batch, n - begin), rng), self.product.compiled)
+            out += as_trajectories(self.checked(min(batch, n - begin), rng))
         return out
+
+    def checked(self, n: int, rng: np.random.Generator) -> Walks:
+        """n independent walks, each checked against the constraint by running its machines, where they were drawn."""
+        messages = self._messages
+        if self.place is None:
+            walks = self.draw(n, rng)
+            valid = self.product.compiled.check(walks)
+        else:
+            walks, valid = messages.checked_walks(n, rng)  # type: ignore[attr-defined]
+        require_valid(valid)
+        return walks
 
     def draw(self, n: int, rng: np.random.Generator) -> Walks:
         """n independent walks through the product, not checked yet."""

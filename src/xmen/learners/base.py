@@ -227,7 +227,8 @@ class Learner(Estimator, ABC):
 
     def _asked(self) -> tuple[int, ...]:
         settings = (self.world, self.constraint, self.discount, self.engine, self.seed, self.given)
-        return tuple(map(id, (self.reward_, *settings)))
+        where = getattr(self, "device", None), getattr(self, "precision", None)
+        return tuple(map(id, (self.reward_, *settings, *where)))
 
     def sample(
         self, n: int, also: Rules = None, seed: Seed = None, start: int | None = None, goal: int | None = None
@@ -269,8 +270,9 @@ class Learner(Estimator, ABC):
             return Policy(self.distribution(also, start, goal), greedy=greedy, seed=seed)
         self._require_fitted()
         world, seed = self._asked_world(start, goal), self.seed if seed is None else seed
-        budget = getattr(self, "max_nodes", None)
-        return plan(world, self._rule(also), self.reward_, validity, self.discount, greedy, seed, budget)
+        rule, settings = self._rule(also), self._engine_settings()
+        where = settings.max_nodes, settings.device
+        return plan(world, rule, self.reward_, validity, self.discount, greedy, seed, *where)
 
     def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
         """The mean log-likelihood of demonstrations.

@@ -92,6 +92,8 @@ class CausalXMEN(GradientLearner):
         Iterations at most; the largest component of the gradient, in units of its feature, at which the fit ends.
     max_nodes
         The budget of the product of world and rules.
+    device
+        Where policies are worked out, as in `xm.plan`.
     seed
         For policies and their rollouts, and for networks that draw numbers.
     checkpoint, checkpoint_every, resume, callback, warm_start, validation, patience
@@ -139,6 +141,7 @@ class CausalXMEN(GradientLearner):
     warm_start: bool = False
     validation: Iterable[Trajectory] | None = None
     patience: int | None = DEFAULT_PATIENCE
+    device: str | None = None
 
     # --- learning ----------------------------------------------------------------------------------------------
 
@@ -164,6 +167,7 @@ class CausalXMEN(GradientLearner):
         loss = self._loss(demos)
         settings = {name: value for name, value in self.get_params(deep=False).items() if name not in PROGRESS}
         settings.pop("max_iter")  # more iterations go on where fewer have ended
+        settings.pop("device")  # which says where numbers are found, and not which
         outcome = self._drive(self._run(loss), settings, demos)
         if self.reward is None and outcome.converged and not read_l2(self.l2).any():
             self._warn_of_infinity(loss, demos)
@@ -171,7 +175,7 @@ class CausalXMEN(GradientLearner):
     def _loss(self, demos: Demonstrations) -> CausalLoss:
         """What is to be made least: the game that the promise leaves, and the visits that are wanted."""
         validity, rule = read_validity(self.validity), self._rule()
-        game = make_game(self._single_world(), rule, self.max_nodes)
+        game = make_game(self._single_world(), rule, self.max_nodes, self.device)
         promise = self._promise(Behaviour.unrewarded(game, _aim(validity)), validity)
         choices = demonstrated_choices(game, demos)
         require_allowed(promise, choices, demos, self.max_nodes)
@@ -287,7 +291,8 @@ class CausalXMEN(GradientLearner):
         return Likelihoods(_of_choices(self.policy().behaviour, found.walks), np.zeros(len(found)))
 
     def _likelihoods_under(self, found: Demonstrations) -> Callable[[Floats], Floats]:
-        validity, game = read_validity(self.validity), make_game(self._single_world(), self._rule(), self.max_nodes)
+        validity = read_validity(self.validity)
+        game = make_game(self._single_world(), self._rule(), self.max_nodes, self.device)
 
         def under(table: Floats) -> Floats:
             behaviour = find_behaviour(game, table, self.discount, validity, game.start_probability)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import threading
 
+import numpy as np
+from numpy.typing import NDArray
+
 from xmen.errors import XmenError
 from xmen.machines.tables import CompiledConstraint
 from xmen.worlds import Trajectory, Walks
@@ -12,9 +15,14 @@ from xmen.worlds import Trajectory, Walks
 
 def release(walks: Walks, compiled: CompiledConstraint) -> list[Trajectory]:
     """The walks as trajectories, every one checked against the constraint, whoever made them."""
-    if not compiled.check(walks).all():
-        raise XmenError("a trajectory broke its constraint inside an engine: this is a bug, please report it.")
+    require_valid(compiled.check(walks))
     return as_trajectories(walks)
+
+
+def require_valid(valid: NDArray[np.bool_]) -> None:
+    """Stop where a check has found a trajectory that is not valid."""
+    if not valid.all():
+        raise XmenError("a trajectory broke its constraint inside an engine: this is a bug, please report it.")
 
 
 def as_trajectories(walks: Walks) -> list[Trajectory]:

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from xmen.errors import InvalidDemonstrationError
 from xmen.methods.demonstrations import Demonstrations
-from xmen.policies.allowed import allowed_choices
 from xmen.policies.behaviour import Behaviour, push_forward
 from xmen.policies.explanation import why_unsafe
 from xmen.policies.following import follow
-from xmen.policies.game import Bools, Floats, Game
+from xmen.policies.game import Game
+from xmen.policies.operations import Bools, Floats
 from xmen.policies.sweeps import NO_EDGE
 from xmen.worlds import Trajectory
 from xmen.worlds.demo_checks import also_wrong
@@ -47,7 +47,7 @@ def require_allowed(
     wrong: list[tuple[int, int]] = []
     for t in range(choices.shape[1]):
         n = promise.game.product.n_nodes if promise.timeless else int(promise.game.product.layer_ends[t])
-        allowed = allowed_choices(promise, t, 0, n)
+        allowed = promise.allowed(t, 0, n)
         going = np.flatnonzero(choices[:, t] >= 0)
         bad = going[~allowed[choices[going, t]]]
         if len(bad):
@@ -109,7 +109,7 @@ def expected_visits(
     def shares_at(t: int) -> Floats:
         n = int(game.product.layer_ends[t])
         n_choices = int(game.first_choice[n])
-        allowed = allowed_choices(promise, t, 0, n)
+        allowed = promise.allowed(t, 0, n)
         here = at_time[t] if t < len(at_time) else np.zeros(game.n_choices)
         return _first_known([here, by_node, by_pair], allowed, nodes[:n_choices], n)
 

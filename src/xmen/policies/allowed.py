@@ -7,28 +7,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.policies import sweeps
-from xmen.policies.behaviour import TOLERANCE, Behaviour
-from xmen.policies.game import Bools, Game, counts, game_of
+from xmen.policies.behaviour import Behaviour
+from xmen.policies.game import Game, counts, game_of
+from xmen.policies.operations import Bools
 from xmen.product.graph import layer_ends
-
-
-def allowed_choices(behaviour: Behaviour, t: int, begin: int, end: int) -> Bools:
-    """Which choices of the nodes begin to end may be made as action number t.
-
-    Under "sure" those without an outcome from which nothing is sure, under "best" those with the largest chance of
-    keeping the rules. These sets are not read off the shares: what is allowed may be so unlikely that its share is 0.
-    """
-    game, kind = behaviour.game, behaviour.aim.kind
-    if kind == "bonus":
-        return np.ones(int(game.first_choice[end]) - int(game.first_choice[begin]), dtype=np.bool_)
-    after = behaviour.layer(t + 1)
-    first_choice, first_edge, target, _ = game.graph
-    if kind == "sure":
-        safe: Bools = sweeps.safe_choices(first_choice, first_edge, target, begin, end, after.value)
-        return safe
-    best: Bools = sweeps.best_choices(*game.graph, begin, end, after.chance, TOLERANCE)
-    return best
 
 
 def ever_allowed(behaviour: Behaviour) -> Bools:
@@ -37,7 +19,7 @@ def ever_allowed(behaviour: Behaviour) -> Bools:
     times = range(1) if behaviour.timeless else range(game.horizon - 1, -1, -1)
     for t in times:
         n = game.product.n_nodes if behaviour.timeless else int(game.product.layer_ends[t])
-        allowed = allowed_choices(behaviour, t, 0, n)
+        allowed = behaviour.allowed(t, 0, n)
         ever[: len(allowed)] |= allowed
     return ever
 
@@ -65,7 +47,7 @@ def restricted(game: Game, kept: Bools) -> Game:
         starts=number[product.starts].astype(np.uint32),
         layer_ends=layer_ends(depth, product.horizon),
     )
-    return game_of(smaller)
+    return game_of(smaller, game.device)
 
 
 def _reached(indptr: NDArray[np.int64], target: NDArray[np.uint32], starts: NDArray[np.uint32]) -> Bools:

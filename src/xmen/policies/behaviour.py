@@ -6,22 +6,23 @@ it is its probability. What an end is worth says what is promised:
 - "sure": 0 where every rule was kept, -inf elsewhere. A choice with an outcome from which nothing is sure is -inf.
 - "best": only choices with the largest chance of keeping the rules (within 1e-12) take part; all ends are worth 0.
 - "bonus": an end at which every rule was kept is worth `bonus`, others 0.
+
+The arithmetic itself is that of `GameOperations`: compiled loops, or a device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
 from xmen.limits import require_horizon
-from xmen.policies import sweeps
-from xmen.policies.game import Floats, Game, Index
+from xmen.policies.game import Game
+from xmen.policies.operations import Bools, Floats, Occupancy, Stretch
 
 TOLERANCE = 1e-12  # chances of keeping the rules that differ by less are the same
-LAYER_BYTES = 1_000_000_000  # above this, layers are kept every so often and made again in between
 
 
 class Aim(NamedTuple):
@@ -40,21 +41,9 @@ class Layer(NamedTuple):
     Under "sure" the chance is 1 wherever the value is finite, and is not kept.
     """
 
-    value: Floats
-    chance: Floats | None
-    shares: Floats
-
-
-class Occupancy(NamedTuple):
-    """Expected discounted uses of each choice, the mean entropy of all choices, and where episodes end.
-
-    `ended`: the probability of ending at each node before `horizon` actions; `last`: of being there after them.
-    """
-
-    used: Floats
-    entropy: float
-    ended: Floats
-    last: Floats
+    value: Any
+    chance: Any
+    shares: Any
 
 
 class Behaviour:
@@ -62,14 +51,15 @@ class Behaviour:
 
     def __init__(self, game: Game, table: Floats, discount: float, aim: Aim) -> None:
         self.game, self.table, self.discount, self.aim = game, table, discount, aim
-        self._reward: Floats = table.reshape(-1)[game.pair]
-        self.timeless = game.timeless(discount)
+        self._do = do = game.operations
+        self._reward = do.rewards(table)
+        self.timeless = do.one_sweep and game.timeless(discount)
         ends = game.product.layer_ends
         total = 8 * int(ends.sum() + game.first_choice[ends].astype(np.int64).sum())
-        self._stride = 1 if total <= LAYER_BYTES else max(2, int(np.sqrt(game.horizon)))
-        self._kept: dict[int, Layer] = {}
+        self._stride = 1 if total <= do.layer_bytes else max(2, int(np.sqrt(game.horizon)))
+        self._kept: dict[int, Layer] = {}  # where they were made
         self._segment: dict[int, Layer] = {}
-        self._order = np.arange(game.product.n_nodes, dtype=np.uint32)
+        self._fetched: tuple[int, Layer] | None = None
         if self.timeless:
             self._sweep()
         else:
@@ -84,73 +74,67 @@ class Behaviour:
 
     # --- backwards ---------------------------------------------------------------------------------------------
 
-    def _worth(self, won: Floats) -> Floats:
-        """The value of ending at each node, where `won` says which have kept the rules."""
+    def _ends(self, won: Bools) -> tuple[Any, Any]:
+        """What ending at each node is worth, and the chance that it kept the rules, where `won` says which have."""
         good, bad = (self.aim.bonus, 0.0) if self.aim.kind == "bonus" else (0.0, -np.inf)
-        return np.zeros(len(won)) if self.aim.kind == "best" else np.where(won > 0, good, bad)
+        worth = np.zeros(len(won)) if self.aim.kind == "best" else np.where(won, good, bad)
+        return self._do.array(worth), None if self.aim.kind == "sure" else self._do.array(won)
 
     @cached_property
-    def _won_before(self) -> Floats:
-        return self.game.won_before().astype(np.float64)
-
-    @cached_property
-    def _worth_before(self) -> Floats:
-        return self._worth(self._won_before)
+    def _ends_before(self) -> tuple[Any, Any]:
+        """The same of ending before the last action."""
+        return self._ends(self.game.won_before())
 
     def _sweep(self) -> None:
-        product = self.game.product
-        assert product.topological is not None
-        order = product.topological[0][::-1].copy()
-        won = product.stops.astype(np.float64)
+        """One layer for all times: level after level, from the last nodes to the first."""
+        product, do = self.game.product, self._do
+        ends = self._ends(product.stops)
         reward = self._reward * self.discount ** product.depth[self.game.node].astype(np.float64)
-        value, shares = np.empty(product.n_nodes), np.empty(self.game.n_choices)
-        chance = None if self.aim.kind == "sure" else np.empty(product.n_nodes)
-        layer = Layer(value, chance, shares)
-        self._fill(order, reward, self._worth(won), won, layer, layer)
-        self._kept[0] = layer
+        sizes = product.n_nodes, 0 if ends[1] is None else product.n_nodes, self.game.n_choices
+        whole = Layer(*map(do.room, sizes))
+        for level in self.game.levels:
+            found = self._made(level, reward[level.choices], ends, whole)
+            whole.value[level.nodes], whole.shares[level.choices] = found.value, found.shares
+            if found.chance is not None:
+                whole.chance[level.nodes] = found.chance
+        self._kept[0] = whole if ends[1] is not None else whole._replace(chance=None)
 
     def _backward(self) -> None:
         game = self.game
-        won = game.product.accepting.astype(np.float64)
-        layer = Layer(self._worth(won), None if self.aim.kind == "sure" else won, np.empty(0))
+        layer = Layer(*self._ends(game.product.accepting), None)
         self._kept[game.horizon] = layer
         for t in range(game.horizon - 1, -1, -1):
             layer = self._before(t, layer)
             if t % self._stride == 0:
                 # With a stride the shares are made again with the layers in between.
-                self._kept[t] = layer if self._stride == 1 else layer._replace(shares=np.empty(0))
+                self._kept[t] = layer if self._stride == 1 else layer._replace(shares=None)
 
     def _before(self, t: int, after: Layer) -> Layer:
         """Layer t from layer t + 1."""
-        game = self.game
-        n = int(game.product.layer_ends[t])
-        chance = None if self.aim.kind == "sure" else np.empty(n)
-        layer = Layer(np.empty(n), chance, np.empty(int(game.first_choice[n])))
-        reward = self._reward if self.discount == 1.0 else self._reward * self.discount**t
-        self._fill(self._order[:n], reward, self._worth_before, self._won_before, after, layer)
-        return layer
+        stretch = self.game.stretch(0, int(self.game.product.layer_ends[t]))
+        reward = self._reward[: len(stretch.choices)]
+        reward = reward if self.discount == 1.0 else reward * self.discount**t
+        return self._made(stretch, reward, self._ends_before, after)
 
-    def _fill(self, order: Index, reward: Floats, end: Floats, won: Floats, after: Layer, out: Layer) -> None:
-        game = self.game
-        graph = game.graph
+    def _made(self, stretch: Stretch, reward: Any, ends: tuple[Any, Any], after: Layer) -> Layer:
+        """Value, chance and shares of some nodes, from those of the nodes that come after."""
+        do, worth, won = self._do, *(None if end is None else end[stretch.nodes] for end in ends)
+        logits = do.expected(stretch, after.value)
+        logits += reward
+        if self.aim.kind == "sure":
+            value, shares = do.soften(stretch, logits, worth)
+            return Layer(value, None, shares)
+        odds = do.expected(stretch, after.chance)
         if self.aim.kind == "best":
-            sweeps.best_layer(
-                order, *graph, reward, end, won, after.value, after.chance, out.value, out.chance, out.shares, TOLERANCE
-            )
-            return
-        if self.timeless:
-            sweeps.soft_sweep(order, *graph, reward, end, after.value, out.value, out.shares)
+            chance, among = do.best(stretch, odds, won, TOLERANCE)
+            value, shares = do.soften(stretch, do.only(among, logits), worth)
         else:
-            sweeps.logit_layer(len(order), *graph, reward, end, after.value, out.value, out.shares)
-            np.exp(out.shares, out=out.shares)
-            total = np.empty(len(order))
-            sweeps.normalise_layer(len(order), game.first_choice, out.shares, total)
-            out.value[:] += np.log(total)
-        if out.chance is not None:
-            sweeps.chance_layer(order, *graph, out.shares, won, after.chance, out.chance)
+            value, shares = do.soften(stretch, logits, worth)
+            chance = do.mixed(stretch, shares, odds, won)
+        return Layer(value, chance, shares)
 
-    def layer(self, t: int) -> Layer:
-        """The layer of t actions, kept or made again from the next one that was kept; no shares at t = horizon."""
+    def _layer(self, t: int) -> Layer:
+        """The layer of t actions where it was made, kept or made again; no shares at t = horizon."""
         if self.timeless:
             return self._kept[0]
         if self._stride == 1 or t == self.game.horizon:
@@ -165,43 +149,65 @@ class Behaviour:
             self._segment = segment
         return segment[t]
 
+    def layer(self, t: int) -> Layer:
+        """The layer of t actions as arrays of the host; no shares at t = horizon."""
+        fetched, time = self._fetched, 0 if self.timeless else t
+        if fetched is None or fetched[0] != time:
+            moved = (None if part is None else self._do.on_host(part) for part in self._layer(time))
+            self._fetched = fetched = time, Layer(*moved)
+        return fetched[1]
+
+    def shares(self, t: int) -> Any:
+        """The shares of all choices as action number t, where they were made."""
+        return self._layer(t).shares
+
+    def allowed(self, t: int, begin: int, end: int) -> Bools:
+        """Which choices of the nodes begin to end may be made as action number t.
+
+        Under "sure" those without an outcome from which nothing is sure, under "best" those with the largest chance of
+        keeping the rules. These sets are not read off the shares: what is allowed may be so unlikely that its share is
+        0.
+        """
+        do, stretch, after = self._do, self.game.stretch(begin, end), self._layer(t + 1)
+        if self.aim.kind == "bonus":
+            return np.ones(len(stretch.choices), dtype=np.bool_)
+        if self.aim.kind == "sure":
+            return do.on_host(do.expected(stretch, after.value) > -np.inf)
+        odds = do.expected(stretch, after.chance)
+        return do.on_host(do.best(stretch, odds, self._ends_before[1][stretch.nodes], TOLERANCE)[1])
+
     @cached_property
     def start_values(self) -> Floats:
         """V_0 of each of the product's start nodes."""
-        values: Floats = self._first.value[self.game.product.starts]
+        values: Floats = self.layer(0).value[self.game.product.starts]
         return values
 
     @cached_property
     def start_chances(self) -> Floats:
         """The probability of keeping every rule, from each of the product's start nodes."""
-        if self._first.chance is None:
+        first = self.layer(0)
+        if first.chance is None:
             return np.isfinite(self.start_values).astype(np.float64)
-        chances: Floats = self._first.chance[self.game.product.starts]
+        chances: Floats = first.chance[self.game.product.starts]
         return chances
-
-    @property
-    def _first(self) -> Layer:
-        return self._kept[0]
 
     # --- forwards ----------------------------------------------------------------------------------------------
 
     def occupancy(self, starts: Floats, with_entropy: bool = False, discount: float | None = None) -> Occupancy:
         """What happens from start nodes with these probabilities; uses are counted with the reward's own discount."""
-        product, discount = self.game.product, self.discount if discount is None else discount
+        discount = self.discount if discount is None else discount
         if not self.timeless:
-            return push_forward(self.game, lambda t: self.layer(t).shares, discount, starts, with_entropy)
-        assert product.topological is not None
-        here, ended, used = np.zeros(product.n_nodes), np.zeros(product.n_nodes), np.zeros(self.game.n_choices)
-        np.add.at(here, product.starts, starts)
-        order, shares = product.topological[0], self._first.shares
-        entropy = sweeps.forward_layer(order, *self.game.graph, shares, here, here, used, 1.0, ended, with_entropy)
-        used *= discount ** product.depth[self.game.node].astype(np.float64)
-        return Occupancy(used, float(entropy), ended, np.zeros(product.n_nodes))
+            return push_forward(self.game, self.shares, discount, starts, with_entropy)
+        do, depth = self._do, self.game.product.depth[self.game.node].astype(np.float64)
+        flow = do.begin(starts)
+        for level in reversed(self.game.levels):
+            do.push(flow, level, self.shares(0), 1.0, with_entropy)
+        found = do.totals(flow)
+        return found._replace(used=found.used * discount**depth)
 
     def visits(self, occupancy: Occupancy) -> Floats:
         """Expected discounted uses of each state and action, shape (n_states, n_actions)."""
-        flat = np.bincount(self.game.pair, weights=occupancy.used, minlength=self.table.size).astype(np.float64)
-        return flat.reshape(self.table.shape)
+        return self._do.visits(occupancy.used).reshape(self.table.shape)
 
     def state_visits(self, starts: Floats) -> Floats:
         """Expected number of positions at each state, ends included, shape (n_states,)."""
@@ -212,17 +218,12 @@ class Behaviour:
 
 
 def push_forward(
-    game: Game, shares_at: Callable[[int], Floats], discount: float, starts: Floats, with_entropy: bool = False
+    game: Game, shares_at: Callable[[int], Any], discount: float, starts: Floats, with_entropy: bool = False
 ) -> Occupancy:
     """What happens from start nodes with these probabilities when action t follows shares_at(t), for every t."""
-    product = game.product
-    here, ended, used = np.zeros(product.n_nodes), np.zeros(product.n_nodes), np.zeros(game.n_choices)
-    np.add.at(here, product.starts, starts)
-    order, entropy = np.arange(product.n_nodes, dtype=np.uint32), 0.0
+    do = game.operations
+    flow = do.begin(starts)
     for t in range(game.horizon):
-        there, reached = np.zeros(product.n_nodes), order[: product.layer_ends[t]]
-        entropy += sweeps.forward_layer(
-            reached, *game.graph, shares_at(t), here, there, used, discount**t, ended, with_entropy
-        )
-        here = there
-    return Occupancy(used, float(entropy), ended, here)
+        stretch = game.stretch(0, int(game.product.layer_ends[t]))
+        do.push(flow, stretch, do.array(shares_at(t)), discount**t, with_entropy)
+    return do.totals(flow)

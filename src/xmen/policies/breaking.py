@@ -15,7 +15,8 @@ from xmen.constraints.constraint import And, Constraint, conjunction, units
 from xmen.machines.tables import CompiledConstraint
 from xmen.policies import sweeps
 from xmen.policies.behaviour import Behaviour, push_forward
-from xmen.policies.game import Bools, Floats, Game, Index, counts, game_of
+from xmen.policies.game import Game, counts, game_of
+from xmen.policies.operations import Bools, Floats, Index
 from xmen.product.graph import DEFAULT_MAX_NODES, build_complete_product
 
 

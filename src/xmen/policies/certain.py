@@ -37,5 +37,6 @@ def behaviour_of(distribution: Distribution) -> Behaviour:
         )
     if world.unbounded:
         raise EngineError(NEEDS_HORIZON)
-    game = game_of(distribution.product)
+    place = distribution.place
+    game = game_of(distribution.product, None if place is None else place.device)
     return Behaviour(game, reward_table(distribution.reward, world), distribution.discount, SURE)

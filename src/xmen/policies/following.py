@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from xmen.policies import sweeps
 from xmen.policies.behaviour import Behaviour
-from xmen.policies.game import Floats, Game
+from xmen.policies.game import Game
+from xmen.policies.operations import Floats
 from xmen.policies.sweeps import NO_EDGE
 from xmen.worlds.trajectory import Trajectory
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xmen.policies.host_game import HostGame
+from xmen.policies.operations import Bools, Floats, Index, Stretch
 from xmen.product.graph import Product
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
-Index: TypeAlias = NDArray[np.uint32]
+if TYPE_CHECKING:
+    from torch import device as Device
+
+    from xmen.policies.operations import GameOperations
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,41 @@ class Game:
     first_edge: Index  # (n_choices + 1,)
     pair: NDArray[np.int64]  # (n_choices,) state * n_actions + action
     probability: Floats  # (n_edges,)
+    device: Device | None = None  # where policies are worked out; None is compiled loops on the host
+
+    @cached_property
+    def operations(self) -> GameOperations[Any]:
+        """Who works out policies: compiled loops, or a device, to which the game is moved once."""
+        if self.device is None:
+            return HostGame(self)
+        from xmen.policies.device_game import DeviceGame
+
+        return DeviceGame(self, self.device)
+
+    @cached_property
+    def _numbers(self) -> Index:
+        return np.arange(self.n_choices, dtype=np.uint32)
+
+    def stretch(self, begin: int, end: int) -> Stretch:
+        """The nodes begin to end, with their choices."""
+        first = self.first_choice[begin : end + 1]
+        return Stretch(
+            slice(begin, end), self._numbers[first[0] : first[-1]], first if begin == 0 else first - first[0]
+        )
+
+    @cached_property
+    def levels(self) -> list[Stretch]:
+        """On a graph without cycles: all nodes in stretches, each with edges into those before it alone."""
+        assert self.product.topological is not None
+        longest, n_choices = self.product.topological[1], counts(self.first_choice)
+        order = np.argsort(-longest, kind="stable")
+        levels = np.split(order, np.flatnonzero(np.diff(-longest[order])) + 1)
+        found = []
+        for nodes in levels:
+            first = np.concatenate([[0], np.cumsum(n_choices[nodes])])
+            start = np.repeat(self.first_choice[nodes] - first[:-1], n_choices[nodes])
+            found.append(Stretch(nodes, (start + np.arange(first[-1])).astype(np.uint32), first.astype(np.uint32)))
+        return found
 
     @property
     def n_choices(self) -> int:
@@ -95,7 +133,7 @@ def counts(first: Index) -> NDArray[np.int64]:
     return ends[1:] - ends[:-1]
 
 
-def game_of(product: Product) -> Game:
+def game_of(product: Product, device: Device | None = None) -> Game:
     """The choices of a product."""
     world = product.world
     source = np.repeat(np.arange(product.n_nodes, dtype=np.int64), counts(product.indptr))
@@ -108,4 +146,5 @@ def game_of(product: Product) -> Game:
         first_edge=np.append(first, len(key)).astype(np.uint32),
         pair=product.state[nodes].astype(np.int64) * world.n_actions + key[first] % world.n_actions,
         probability=world.probability[product.edge],
+        device=device,
     )

@@ -7,7 +7,7 @@ import numpy as np
 from xmen.limits import require_horizon
 from xmen.policies import sweeps
 from xmen.policies.behaviour import Behaviour
-from xmen.policies.game import Floats, Index
+from xmen.policies.operations import Floats, Index
 from xmen.worlds import Trajectory
 
 
@@ -45,9 +45,9 @@ def hopeful_visits(behaviour: Behaviour) -> Floats:
 
     What a policy does after that says nothing about how it keeps them.
     """
-    game = behaviour.game
+    game, do = behaviour.game, behaviour.game.operations
     found = behaviour.occupancy(game.start_probability, discount=1.0)
-    return behaviour.visits(found._replace(used=np.where(game.hopeful[game.node], found.used, 0.0)))
+    return behaviour.visits(found._replace(used=found.used * do.array(game.hopeful[game.node])))
 
 
 def _layer(behaviour: Behaviour, t: int, order: Index, log_outcome: Floats, after: Floats, value: Floats) -> Index:

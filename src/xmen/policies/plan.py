@@ -24,6 +24,7 @@ def plan(
     greedy: bool = False,
     seed: Seed = None,
     max_nodes: int | None = None,
+    device: str | None = None,
 ) -> Policy:
     """The policy of maximum causal entropy that keeps the rules as `validity` asks, whatever chance does.
 
@@ -51,6 +52,8 @@ def plan(
         For `act` and `rollout`.
     max_nodes
         The budget of the product of world and rules.
+    device
+        Where the policy is worked out, as for `xm.distribution`; always in double precision.
 
     Returns
     -------
@@ -74,7 +77,7 @@ def plan(
     """
     rule = read_rule(world, constraint, "plan")
     gamma, table, asked = check_discount(discount), reward_table(reward, world), read_validity(validity)
-    game = make_game(world, rule, max_nodes)
+    game = make_game(world, rule, max_nodes, device)
     behaviour = find_behaviour(game, table, gamma, asked, game.start_probability)
     if behaviour is None:
         raise refuse(game, asked, max_nodes)

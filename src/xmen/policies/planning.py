@@ -8,11 +8,13 @@ import numpy as np
 
 from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import as_constraint
+from xmen.engines.place import find_device
 from xmen.engines.settings import EngineSettings
 from xmen.errors import EngineError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
 from xmen.policies.behaviour import BEST, SURE, Aim, Behaviour
-from xmen.policies.game import Floats, Game, game_of
+from xmen.policies.game import Game, game_of
+from xmen.policies.operations import Floats
 from xmen.product.graph import build_complete_product
 from xmen.worlds.mdp import MDP
 
@@ -35,14 +37,17 @@ def read_rule(world: object, constraint: Constraint | Iterable[Constraint] | Non
     return rule
 
 
-def make_game(world: MDP, constraint: Constraint | None, max_nodes: int | None = None) -> Game:
-    """Everything that can happen in a world while the rules are watched."""
+def make_game(
+    world: MDP, constraint: Constraint | None, max_nodes: int | None = None, device: str | None = None
+) -> Game:
+    """Everything that can happen in a world while the rules are watched; policies are worked out on `device`."""
     length = world.episode_length
     if length is None:
         raise EngineError(NEEDS_HORIZON)
-    compiled = CompiledConstraint(constraint, world, ends_anywhere=True)
+    settings = EngineSettings(max_nodes=max_nodes, device=device)
+    place, compiled = find_device(settings.device), CompiledConstraint(constraint, world, ends_anywhere=True)
     try:
-        return game_of(build_complete_product(compiled, EngineSettings(max_nodes=max_nodes).node_budget, length))
+        return game_of(build_complete_product(compiled, settings.node_budget, length), place)
     except ProductTooLargeError as error:
         # Other engines answer for trajectories; a policy has to know every one of its nodes.
         raise ProductTooLargeError(str(error).split(", or let it reject")[0].rstrip(".") + ".") from None

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Distribution, Seed, generator
 from xmen.errors import EngineError
-from xmen.policies.behaviour import Aim, Behaviour, Occupancy
+from xmen.policies.behaviour import Aim, Behaviour
 from xmen.policies.breaking import breaking
 from xmen.policies.certain import behaviour_of
 from xmen.policies.following import log_probs
 from xmen.policies.likeliest import likeliest_episode
+from xmen.policies.operations import Occupancy
 from xmen.policies.planning import make_game
 from xmen.policies.rollouts import rollout
 from xmen.policies.tracking import Tracker

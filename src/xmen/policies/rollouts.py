@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import InfeasibleError, XmenError
 from xmen.machines.release import as_trajectories
-from xmen.policies import sweeps
 from xmen.policies.behaviour import Behaviour
 from xmen.policies.sweeps import NO_EDGE
-from xmen.product.messages import as_columns, draw_starts
+from xmen.product.messages import draw_starts
 from xmen.worlds import Trajectory, Walks
 from xmen.worlds.counting import require_count
 
@@ -42,15 +43,14 @@ def play(behaviour: Behaviour, n: int, rng: np.random.Generator) -> tuple[Walks,
         where = product.world.describe_state(int(product.state[product.starts[lost[0]]]))
         raise InfeasibleError(f"an episode cannot begin in {where}: no trajectory from there keeps the constraint.")
     starts = draw_starts(product, game.start_probability, n, rng)
-    node = starts.copy()
-    steps: list[NDArray[np.uint32]] = []
+    do = game.operations
+    players, steps = do.players(starts), list[Any]()
     for t in range(game.horizon):
-        shares = behaviour.layer(t).shares
-        taken = sweeps.play_layer(*game.graph, shares, rng.random(n), rng.random(n), node)
-        if np.all(taken == NO_EDGE):
+        taken = do.play(players, behaviour.shares(t), rng)
+        if taken is None:
             break
         steps.append(taken)
-    columns = as_columns(steps, n)
+    columns, node = do.played(players, steps)
     going = columns != NO_EDGE
     offsets = np.concatenate([[0], np.cumsum(np.count_nonzero(going, axis=1))])
     walks = Walks(product.world, product.state[starts], product.edge[columns[going]].astype(np.int32), offsets)

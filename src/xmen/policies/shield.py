@@ -10,10 +10,9 @@ import numpy as np
 from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Seed
 from xmen.errors import EngineError, MissingExtraError
-from xmen.policies.allowed import allowed_choices
 from xmen.policies.behaviour import BEST, SURE, Behaviour
 from xmen.policies.explanation import refuse
-from xmen.policies.game import Bools
+from xmen.policies.operations import Bools
 from xmen.policies.planning import is_sure, make_game, read_rule
 from xmen.policies.tracking import Tracker
 from xmen.worlds.mdp import MDP
@@ -64,7 +63,7 @@ class Shield(Tracker):
 
     def _allowed(self, node: int) -> Bools:
         """Which choices of the node may be made."""
-        return allowed_choices(self.behaviour, self.time, node, node + 1)
+        return self.behaviour.allowed(self.time, node, node + 1)
 
     def wrap(self, env: Any, seed: Seed = None) -> ShieldedEnv:
         """The Gymnasium environment in which only allowed actions happen.

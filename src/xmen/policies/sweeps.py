@@ -1,4 +1,4 @@
-"""Compiled loops over a game: values and choices backwards, probabilities forwards, episodes.
+"""Compiled loops over a game: expectations and choices backwards, probabilities forwards, episodes.
 
 Indices that loops read are unsigned 32-bit, as in `product.sweeps`.
 """
@@ -10,103 +10,40 @@ from typing import Any
 import numpy as np
 
 from xmen.compiled import compiled
+from xmen.product.sweeps import row_total
 
 NO_EDGE = np.uint32(0xFFFFFFFF)
 
 
 @compiled
-def _soften(shares: Any, begin: Any, end: Any) -> Any:
-    """Turn the logits of one node's choices into probabilities, in place; returns log sum exp of the logits."""
-    largest = -np.inf
-    for c in range(begin, end):
-        largest = max(largest, shares[c])
-    if largest == -np.inf:
-        for c in range(begin, end):
-            shares[c] = 0.0
-        return largest
-    total = 0.0
-    for c in range(begin, end):
-        shares[c] = np.exp(shares[c] - largest)
-        total += shares[c]
-    for c in range(begin, end):
-        shares[c] /= total
-    return largest + np.log(total)
+def expected(choices: Any, first_edge: Any, target: Any, probability: Any, after: Any, out: Any) -> None:
+    """The expectation of `after` over the outcomes of each of these choices; -inf if one outcome is."""
+    for i in range(len(choices)):
+        c = choices[i]
+        out[i] = row_total(probability, after, target, first_edge[c], first_edge[c + 1])
 
 
 @compiled
-def _mean(probability: Any, target: Any, after: Any, begin: Any, end: Any) -> Any:
-    """The expectation of `after` over the outcomes of one choice; -inf if one outcome of it is."""
-    total = 0.0
-    for e in range(begin, end):
-        total += probability[e] * after[target[e]]
-    return total
-
-
-@compiled
-def soft_sweep(
-    order: Any,
-    first_choice: Any,
-    first_edge: Any,
-    target: Any,
-    probability: Any,
-    reward: Any,
-    end: Any,
-    after: Any,
-    value: Any,
-    shares: Any,
-) -> None:
-    """value[n] = log sum over choices of exp(reward + mean of `after`), and the share of each choice in it.
-
-    Nodes without choices get end[n]. An outcome of -inf makes a choice impossible. Node by node, so that `after` may be
-    `value` itself where `order` goes from the last nodes to the first.
-    """
-    for i in range(len(order)):
-        node = order[i]
-        begin, finish = first_choice[node], first_choice[node + 1]
+def centre(first: Any, logits: Any, end: Any, largest: Any) -> None:
+    """The largest logit of each row, or end[n] where it has none, and logits minus it; -inf where all are."""
+    for node in range(len(first) - 1):
+        begin, finish = first[node], first[node + 1]
         if begin == finish:
-            value[node] = end[node]
+            largest[node] = end[node]
             continue
+        most = -np.inf
         for c in range(begin, finish):
-            shares[c] = reward[c] + _mean(probability, target, after, first_edge[c], first_edge[c + 1])
-        value[node] = _soften(shares, begin, finish)
+            most = max(most, logits[c])
+        largest[node] = most
+        for c in range(begin, finish):
+            logits[c] = logits[c] - most if most > -np.inf else -np.inf
 
 
 @compiled
-def logit_layer(
-    n_nodes: int,
-    first_choice: Any,
-    first_edge: Any,
-    target: Any,
-    probability: Any,
-    reward: Any,
-    end: Any,
-    after: Any,
-    value: Any,
-    shares: Any,
-) -> None:
-    """The first half of `soft_sweep` for a whole layer: shares become logits minus the node's largest, value that.
-
-    In between, numpy takes all exponentials of a layer at once, in a quarter of the time of one after the other.
-    """
-    for node in range(n_nodes):
-        begin, finish = first_choice[node], first_choice[node + 1]
-        if begin == finish:
-            value[node] = end[node]
-            continue
-        largest = -np.inf
-        for c in range(begin, finish):
-            shares[c] = reward[c] + _mean(probability, target, after, first_edge[c], first_edge[c + 1])
-            largest = max(largest, shares[c])
-        value[node] = largest
-        for c in range(begin, finish):
-            shares[c] = shares[c] - largest if largest > -np.inf else -np.inf
-
-
-@compiled
-def normalise_layer(n_nodes: int, first_choice: Any, shares: Any, total: Any) -> None:
-    """The second half: shares of each node are divided by their total; 1 where there is none."""
-    for node in range(n_nodes):
-        begin, finish = first_choice[node], first_choice[node + 1]
+def normalise(first: Any, shares: Any, total: Any) -> None:
+    """Shares of each row are divided by their total; 1 where there is none."""
+    for node in range(len(first) - 1):
+        begin, finish = first[node], first[node + 1]
         sum_of_shares = 0.0
         for c in range(begin, finish):
             sum_of_shares += shares[c]
@@ -117,70 +54,30 @@ def normalise_layer(n_nodes: int, first_choice: Any, shares: Any, total: Any) ->
 
 
 @compiled
-def chance_layer(
-    order: Any,
-    first_choice: Any,
-    first_edge: Any,
-    target: Any,
-    probability: Any,
-    shares: Any,
-    end: Any,
-    after: Any,
-    chance: Any,
-) -> None:
-    """chance[n] = the mean of `after` when choices are made by `shares`; end[n] where there are none."""
-    for i in range(len(order)):
-        node = order[i]
-        begin, finish = first_choice[node], first_choice[node + 1]
-        if begin == finish:
-            chance[node] = end[node]
-            continue
-        total = 0.0
-        for c in range(begin, finish):
+def mixed(first: Any, shares: Any, odds: Any, end: Any, out: Any) -> None:
+    """The mean of `odds` over each row when choices are made by `shares`; end[n] where there are none."""
+    for node in range(len(first) - 1):
+        total = end[node] if first[node] == first[node + 1] else 0.0
+        for c in range(first[node], first[node + 1]):
             if shares[c] > 0.0:
-                total += shares[c] * _mean(probability, target, after, first_edge[c], first_edge[c + 1])
-        chance[node] = total
+                total += shares[c] * odds[c]
+        out[node] = total
 
 
 @compiled
-def best_layer(
-    order: Any,
-    first_choice: Any,
-    first_edge: Any,
-    target: Any,
-    probability: Any,
-    reward: Any,
-    end: Any,
-    end_chance: Any,
-    after: Any,
-    after_chance: Any,
-    value: Any,
-    chance: Any,
-    shares: Any,
-    tolerance: float,
-) -> None:
-    """`soft_layer` over those choices alone whose chance of winning is within `tolerance` of the largest."""
-    for i in range(len(order)):
-        node = order[i]
-        begin, finish = first_choice[node], first_choice[node + 1]
-        if begin == finish:
-            value[node], chance[node] = end[node], end_chance[node]
-            continue
-        best = 0.0
-        for c in range(begin, finish):
-            shares[c] = _mean(probability, target, after_chance, first_edge[c], first_edge[c + 1])
-            best = max(best, shares[c])
-        for c in range(begin, finish):
-            if shares[c] >= best - tolerance:
-                shares[c] = reward[c] + _mean(probability, target, after, first_edge[c], first_edge[c + 1])
-            else:
-                shares[c] = -np.inf
-        value[node] = _soften(shares, begin, finish)
-        chance[node] = best
+def best(first: Any, odds: Any, end: Any, tolerance: float, out: Any, among: Any) -> None:
+    """The largest odds of each row, or end[n] where it has none, and which choices are within `tolerance` of it."""
+    for node in range(len(first) - 1):
+        most = end[node] if first[node] == first[node + 1] else 0.0
+        for c in range(first[node], first[node + 1]):
+            most = max(most, odds[c])
+        out[node] = most
+        for c in range(first[node], first[node + 1]):
+            among[c] = odds[c] >= most - tolerance
 
 
 @compiled
-def forward_layer(
+def push(
     order: Any,
     first_choice: Any,
     first_edge: Any,
@@ -235,7 +132,7 @@ def likeliest_layer(
 ) -> None:
     """value[n] = the largest log-probability of what follows, and the product edge that begins it.
 
-    Nodes without choices keep their value. `after` may be `value` itself, as in `soft_sweep`.
+    Nodes without choices keep their value. `after` may be `value` itself, in an order from the last nodes to the first.
     """
     for i in range(len(order)):
         node = order[i]
@@ -254,7 +151,20 @@ def likeliest_layer(
 
 
 @compiled
-def play_layer(
+def _pick(weights: Any, begin: Any, end: Any, uniform: Any) -> Any:
+    """Where in a row of weights, which add up to 1, a uniform number falls; a weight of 0 is never picked."""
+    left, chosen = uniform, end
+    for i in range(begin, end):
+        if weights[i] > 0.0:
+            chosen = i
+            left -= weights[i]
+            if left < 0.0:
+                break
+    return chosen
+
+
+@compiled
+def play(
     first_choice: Any,
     first_edge: Any,
     target: Any,
@@ -274,19 +184,8 @@ def play_layer(
         if begin == finish:
             taken[i] = NO_EDGE
             continue
-        left, chosen = choosing[i], finish
-        for c in range(begin, finish):  # only choices of positive probability, whatever is rounded
-            if shares[c] > 0.0:
-                chosen = c
-                left -= shares[c]
-                if left < 0.0:
-                    break
-        left, edge = falling[i], first_edge[chosen]
-        for e in range(first_edge[chosen], first_edge[chosen + 1]):
-            edge = e
-            left -= probability[e]
-            if left < 0.0:
-                break
+        chosen = _pick(shares, begin, finish, choosing[i])
+        edge = _pick(probability, first_edge[chosen], first_edge[chosen + 1], falling[i])
         taken[i] = edge
         node[i] = target[edge]
     return taken
@@ -302,42 +201,4 @@ def follow(indptr: Any, edge: Any, nodes: Any, wanted: Any) -> Any:
             if edge[e] == wanted[i]:
                 out[i] = e
                 break
-    return out
-
-
-@compiled
-def safe_choices(first_choice: Any, first_edge: Any, target: Any, begin: int, end: int, value: Any) -> Any:
-    """Which choices of the nodes begin to end have no outcome of -inf."""
-    first = first_choice[begin]
-    out = np.ones(first_choice[end] - first, dtype=np.bool_)
-    for c in range(first_choice[begin], first_choice[end]):
-        for e in range(first_edge[c], first_edge[c + 1]):
-            if value[target[e]] == -np.inf:
-                out[c - first] = False
-                break
-    return out
-
-
-@compiled
-def best_choices(
-    first_choice: Any,
-    first_edge: Any,
-    target: Any,
-    probability: Any,
-    begin: int,
-    end: int,
-    chance: Any,
-    tolerance: float,
-) -> Any:
-    """Which choices of the nodes begin to end have a chance of winning within `tolerance` of the node's largest."""
-    first = first_choice[begin]
-    odds = np.empty(first_choice[end] - first, dtype=np.float64)
-    out = np.empty(len(odds), dtype=np.bool_)
-    for node in range(begin, end):
-        best = 0.0
-        for c in range(first_choice[node], first_choice[node + 1]):
-            odds[c - first] = _mean(probability, target, chance, first_edge[c], first_edge[c + 1])
-            best = max(best, odds[c - first])
-        for c in range(first_choice[node], first_choice[node + 1]):
-            out[c - first] = odds[c - first] >= best - tolerance
     return out

@@ -200,6 +200,10 @@ def _read_rules(tables: list[TomlTable], parts: Parts, mistakes: Mistakes) -> tu
     return texts, off
 
 
+_TOGETHER = {"device": ("engine",), "precision": ("device",)}
+"""Settings that make sense, or none, beside others."""
+
+
 def _read_settings(table: TomlTable) -> Settings:
     default = Settings()
     found: dict[str, Any] = {
@@ -210,12 +214,14 @@ def _read_settings(table: TomlTable) -> Settings:
         "delta": table.number("delta", None),
         "failure": table.number("failure", None),
         "time_limit": table.number("time_limit", default.time_limit),
+        "device": table.text("device", None),
+        "precision": table.text("precision", default.precision),
     }
     if found["time_limit"] == math.inf:
         found["time_limit"] = None  # TOML has no null
-    for name, value in found.items():
+    for name in found:
         with table.explaining(name):
-            EngineSettings(**{name: value})
+            EngineSettings(**{key: found[key] for key in (name, *_TOGETHER.get(name, ()))})
     with table.explaining("engine"):
         require_engine(found["engine"])
     discount = table.number("discount", default.discount)

@@ -84,7 +84,7 @@ class Problem:
 
     def plan(self, also: Constraint | Iterable[Constraint] | None = None, **changes: Any) -> Policy:
         """`xmen.plan` of this problem under its settings, some of them changed, and under extra rules."""
-        names = ("validity", "discount", "seed", "max_nodes")
+        names = ("validity", "discount", "seed", "max_nodes", "device")
         chosen = {**{name: getattr(self.settings, name) for name in names}, **changes}
         with self.speaking():
             return plan(self.world, self._with(also), self.reward, **chosen)

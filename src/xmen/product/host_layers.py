@@ -13,7 +13,7 @@ from xmen.limits import require_horizon
 from xmen.product import sweeps
 from xmen.product.graph import Product
 from xmen.product.layer_operations import Base, Made, Nodes, Scale
-from xmen.product.messages import NO_EDGE, as_columns
+from xmen.product.messages import NO_EDGE
 from xmen.sharing import once
 from xmen.worlds.edge_weights import EdgeWeights, Floats
 
@@ -184,9 +184,6 @@ class HostLayers:
     def walkers(self, starts: Nodes, column: int) -> Nodes:
         return starts.copy()
 
-    def taken(self, steps: list[Nodes], n: int) -> Nodes:
-        return as_columns(steps, n)
-
     def best_layer(self, t: int, after: Floats) -> tuple[Floats, NDArray[Any]]:
         product = self._product
         n = int(product.layer_ends[t])
@@ -211,5 +208,5 @@ class HostLayers:
     def values(self, array: Floats, nodes: Nodes) -> Floats:
         return array[nodes]
 
-    def on_host(self, array: Floats) -> Floats:
+    def on_host(self, array: NDArray[Any]) -> NDArray[Any]:
         return array

@@ -104,14 +104,11 @@ class LayerOperations(Protocol[Array]):
     def totals(self, flow: Any) -> tuple[Array, Array, Any]:
         """Expected uses of each world edge, plain and discounted; the entropy of all choices, if it was asked for."""
 
-    def choose(self, t: int, base: Base[Array], after: Array, rng: np.random.Generator, node: Any) -> Any:
+    def choose(self, t: int, base: Base[Array], after: Array, rng: np.random.Generator, node: Any) -> Array | None:
         """The edge that each walker takes as action t; nodes are moved in place. None when nobody moves any more."""
 
     def walkers(self, starts: Nodes, column: int) -> Any:
         """Walkers at these nodes, under one of the columns."""
-
-    def taken(self, steps: list[Any], n: int) -> Nodes:
-        """The edges of all steps, one row per walker."""
 
     def best_layer(self, t: int, after: Array) -> tuple[Array, Any]:
         """The largest log-weight of a completion from each node of layer t, and which edge of the node attains it."""
@@ -122,5 +119,5 @@ class LayerOperations(Protocol[Array]):
     def values(self, array: Array, nodes: Nodes) -> Floats:
         """The numbers at some nodes, on the host."""
 
-    def on_host(self, array: Array) -> Floats:
+    def on_host(self, array: Array) -> NDArray[Any]:
         """All numbers, on the host."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from xmen.product.graph import Product
 from xmen.product.layer_operations import Array, Base, LayerOperations, Made, Scale
-from xmen.product.messages import Flow, draw_starts, entropy_of, start_law
+from xmen.product.messages import Flow, as_columns, draw_starts, entropy_of, start_law
 from xmen.worlds.edge_weights import EdgeWeights, Floats
 
 MAX_DRIFT = 100.0  # how far (in nats) discounting may move edge weights before they are made anew
@@ -244,15 +244,20 @@ class Layered(Generic[Array]):
             completions: Floats = np.log(here) + self._do.values(self._potentials[layer.epoch], nodes) + layer.scale
         return completions
 
-    def walk(self, n: int, rng: np.random.Generator, column: int = 0) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    def walk(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        starts, steps = self.steps(n, rng)
+        return starts, as_columns([self._do.on_host(step) for step in steps], n)
+
+    def steps(self, n: int, rng: np.random.Generator, column: int = 0) -> tuple[NDArray[np.uint32], list[Array]]:
+        """The start nodes of n walkers, and the edges that they take as action 0, 1, ..., where they were chosen."""
         do, sweep = self._do, self._sweep()
         probability: Floats = self._starts if self._starts.ndim == 1 else self._starts[:, column]
         starts = draw_starts(self._product, probability, n, rng)
-        node, steps = do.walkers(starts, column), list[Any]()
+        node, steps = do.walkers(starts, column), list[Array]()
         for t in range(self._product.horizon):
             base, after = self._conditional(t, sweep)
             taken = do.choose(t, base, after, rng, node)
             if taken is None:
                 break
             steps.append(taken)
-        return starts, do.taken(steps, n)
+        return starts, steps

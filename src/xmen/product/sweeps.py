@@ -126,7 +126,8 @@ def conditional_weights(
 
 
 @compiled
-def _row_total(weights: Any, after: Any, target: Any, begin: Any, end: Any) -> Any:
+def row_total(weights: Any, after: Any, target: Any, begin: Any, end: Any) -> Any:
+    """sum of weight * after[target] over the entries begin to end."""
     total = 0.0
     for e in range(begin, end):
         total += weights[e] * after[target[e]]
@@ -156,7 +157,7 @@ def forward_layer(
     for node in range(n_nodes):
         if here[node] > NEGLIGIBLE:
             begin, end = indptr[node], indptr[node + 1]
-            total = _row_total(weights, after, target, begin, end)
+            total = row_total(weights, after, target, begin, end)
             if total == 0.0:
                 continue
             scale = here[node] / total
@@ -216,7 +217,7 @@ def choose_edges(indptr: Any, target: Any, weights: Any, after: Any, uniforms: A
         if begin == end:
             taken[i] = np.uint32(0xFFFFFFFF)
             continue
-        left = uniforms[i] * _row_total(weights, after, target, begin, end)
+        left = uniforms[i] * row_total(weights, after, target, begin, end)
         chosen = end
         for e in range(begin, end):
             w = weights[e] * after[target[e]]

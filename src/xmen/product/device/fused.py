@@ -6,7 +6,7 @@ import torch
 
 from xmen.product.device import kernels
 from xmen.product.device.graph import Rows
-from xmen.product.device.plain import SLOTS, Factors, PlainRows
+from xmen.product.device.plain import SLOTS, Factors, LogMoves, Moves, PlainRows
 
 ENTRIES = 1024  # numbers that a program holds at once
 WIDEST = 32  # entries of a row that are read side by side
@@ -20,142 +20,72 @@ class FusedRows(PlainRows):
     def relative(
         self, rows: Rows, log_weight: torch.Tensor, potential: torch.Tensor, entering: bool, out: torch.Tensor
     ) -> None:
-        shape = _shape(rows, potential)
-        n = len(rows.indptr) - 1
+        n, shape = rows.n_rows, _shape(rows, potential)
         kernels.relative[_grid(n, shape)](
             n, rows.indptr, rows.other, rows.edge, log_weight, potential, out, entering, **shape
         )
 
     def backward(
-        self,
-        rows: Rows,
-        n: int,
-        weights: torch.Tensor,
-        reward: torch.Tensor,
-        factors: Factors,
-        stop: torch.Tensor,
-        after: torch.Tensor,
-        out: torch.Tensor,
-        least: torch.Tensor,
-        largest: torch.Tensor,
+        self, moves: Moves, stop: torch.Tensor, after: torch.Tensor, out: torch.Tensor, *ranges: torch.Tensor
     ) -> None:
-        shape = _shape(rows, out)
-        graph = rows.indptr, rows.other, rows.edge
         whole = torch.int64 if out.dtype == torch.float64 else torch.int32
-        bits = least.view(whole), largest.view(whole)
-        kernels.backward[_grid(n, shape)](
-            n, *graph, weights, reward, factors.pair, stop, after, out, *bits, factors.drift != 0.0, SLOTS, **shape
-        )
+        bits = [values.view(whole) for values in ranges]
+        arrays, flags, shape = _arrays(moves), (moves.factors.drift != 0.0, SLOTS), _shape(moves.rows, out)
+        kernels.backward[_grid(len(out), shape)](len(out), *arrays, stop, after, out, *bits, *flags, **shape)
 
     def forward(
-        self,
-        rows: Rows,
-        n: int,
-        weights: torch.Tensor,
-        reward: torch.Tensor,
-        factors: Factors,
-        share: torch.Tensor,
-        after: torch.Tensor,
-        out: torch.Tensor,
-        flows: torch.Tensor,
-        discounted: torch.Tensor | None,
+        self, moves: Moves, share: torch.Tensor, after: torch.Tensor, out: torch.Tensor, flows: list[torch.Tensor]
     ) -> None:
-        shape = _shape(rows, out)
-        graph = rows.indptr, rows.other, rows.edge
-        also = flows if discounted is None else discounted
-        flags = factors.drift != 0.0, discounted is not None
-        kernels.forward[_grid(n, shape)](
-            n, *graph, weights, reward, factors.pair, share, after, out, flows, also, *flags, **shape
-        )
+        shape, flags = _shape(moves.rows, out), (moves.factors.drift != 0.0, len(flows) == 2)
+        arrays, both = _arrays(moves), (flows[0], flows[-1])
+        kernels.forward[_grid(len(after), shape)](len(after), *arrays, share, after, out, *both, *flags, **shape)
 
     def log_rows(
-        self,
-        rows: Rows,
-        n: int,
-        log_dynamics: torch.Tensor,
-        reward: torch.Tensor,
-        factors: Factors,
-        stop: torch.Tensor,
-        after: torch.Tensor,
-        out: torch.Tensor,
+        self, moves: LogMoves, factors: Factors, stop: torch.Tensor, after: torch.Tensor, out: torch.Tensor
     ) -> None:
-        shape = _shape(rows, out)
-        graph = rows.indptr, rows.other, rows.edge
-        unused = rows.indptr, log_dynamics  # nodes, ranks and discounts of a level
-        kernels.log_rows[_grid(n, shape)](
-            n,
-            unused[0],
-            *graph,
-            unused[0],
-            log_dynamics,
-            reward,
-            unused[1],
-            factors.pair,
-            stop,
-            after,
-            out,
-            False,
-            **shape,
-        )
+        unused = moves.rows.indptr, moves.log_dynamics  # nodes and ranks, and discounts, of a level
+        self._log(moves, len(out), unused[0], unused[0], unused[1], factors.pair, stop, after, out, level=False)
 
     def log_level(
+        self, moves: LogMoves, discounts: torch.Tensor, nodes: torch.Tensor, rank: torch.Tensor, value: torch.Tensor
+    ) -> None:
+        self._log(moves, len(nodes), nodes, rank, discounts, discounts, value, value, value, level=True)
+
+    def _log(
         self,
-        rows: Rows,
+        moves: LogMoves,
+        n: int,
         nodes: torch.Tensor,
         rank: torch.Tensor,
-        log_dynamics: torch.Tensor,
-        reward: torch.Tensor,
         discounts: torch.Tensor,
-        value: torch.Tensor,
+        *arrays: torch.Tensor,
+        level: bool,
     ) -> None:
-        shape = _shape(rows, value)
-        graph = rows.indptr, rows.other, rows.edge
-        kernels.log_rows[_grid(len(nodes), shape)](
-            len(nodes),
-            nodes,
-            *graph,
-            rank,
-            log_dynamics,
-            reward,
-            discounts,
-            discounts,
-            value,
-            value,
-            value,
-            True,
-            **shape,
-        )
+        rows, shape = moves.rows, _shape(moves.rows, arrays[-1])
+        graph = nodes, rows.indptr, rows.other, rows.edge, rank, moves.log_dynamics, moves.reward, discounts
+        kernels.log_rows[_grid(n, shape)](n, *graph, *arrays, level, **shape)
 
     def choose(
-        self,
-        rows: Rows,
-        weights: torch.Tensor,
-        reward: torch.Tensor,
-        factors: Factors,
-        after: torch.Tensor,
-        column: int,
-        uniforms: torch.Tensor,
-        node: torch.Tensor,
-        taken: torch.Tensor,
-    ) -> None:
+        self, moves: Moves, after: torch.Tensor, column: int, uniforms: torch.Tensor, node: torch.Tensor
+    ) -> torch.Tensor:
+        taken = torch.empty_like(node)
         if len(node):
-            kernels.choose[(_parts(len(node), 256),)](
-                len(node),
-                rows.indptr,
-                rows.other,
-                rows.edge,
-                weights,
-                reward,
-                factors.pair,
-                after,
-                column,
-                weights.shape[1],
-                uniforms,
-                node,
-                taken,
-                factors.drift != 0.0,
-                R=256,
-            )
+            which, walkers = (column, moves.weights.shape[1]), (uniforms, node, taken)
+            drifts, grid = moves.factors.drift != 0.0, (_parts(len(node), 256),)
+            kernels.choose[grid](len(node), *_arrays(moves), after, *which, *walkers, drifts, R=256)
+        return taken
+
+    def products(self, rows: Rows, weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        n, shape = len(rows.indptr) - 1, _shape(rows, values)
+        out = torch.empty((n, values.shape[1]), dtype=values.dtype, device=values.device)
+        kernels.products[_grid(n, shape)](n, rows.indptr, rows.other, weights, values, out, **shape)
+        return out
+
+    def soften(self, first: torch.Tensor, logits: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+        n, value = len(ends), torch.empty_like(ends)
+        shape = _row_shape(len(logits), n, logits.shape[1])
+        kernels.soften[_grid(n, shape)](n, first, logits, ends, value, **shape)
+        return value
 
     def world_totals(self, flows: torch.Tensor, order: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
         n, columns = len(ends) - 1, flows.shape[1]
@@ -165,10 +95,19 @@ class FusedRows(PlainRows):
         return out
 
 
+def _arrays(moves: Moves) -> tuple[torch.Tensor, ...]:
+    """What kernels read of edges and their weights."""
+    rows = moves.rows
+    return rows.indptr, rows.other, rows.edge, moves.weights, moves.reward, moves.factors.pair
+
+
 def _shape(rows: Rows, values: torch.Tensor) -> dict[str, int]:
+    return _row_shape(len(rows.other), rows.n_rows, values.shape[1])
+
+
+def _row_shape(n_entries: int, n_rows: int, columns: int) -> dict[str, int]:
     """Columns, entries read side by side, and rows of a program: powers of two whose product is `ENTRIES`."""
-    columns = values.shape[1]
-    mean = max(1, round(len(rows.other) / max(1, len(rows.indptr) - 1)))
+    mean = max(1, round(n_entries / max(1, n_rows)))
     width = min(WIDEST, 1 << (mean - 1).bit_length())
     return {"C": columns, "W": width, "R": max(1, ENTRIES // (width * columns))}
 

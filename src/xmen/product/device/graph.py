@@ -28,6 +28,11 @@ class Rows:
         counts = (self.indptr[1:] - self.indptr[:-1]).long()
         return torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.indptr) - 1
+
     def n_entries(self, n_rows: int) -> int:
         """How many entries the first rows have."""
         return int(self.indptr[n_rows])

@@ -4,6 +4,8 @@
 all powers of two. A program reads the entries of its rows side by side, so that neighbouring threads read neighbouring
 numbers, and goes on along rows that are longer. Every number is written by one program, in one order.
 
+What several kernels do is in the functions above them, which are compiled into each.
+
 Python's numbers arrive in single precision, so what has to be exact is in an array: `factors` points at the two numbers
 gamma^t - gamma^t0 (how far rewards drift from those in the weights) and gamma^t.
 """
@@ -20,9 +22,54 @@ if AVAILABLE:
     import triton.language as tl
 
 
+def inner(function: Callable[..., Any]) -> Any:
+    """The function as a part of kernels, where there is a compiler for them."""
+    return triton.jit(function) if AVAILABLE else function
+
+
 def jit(function: Callable[..., None]) -> Any:
     """The function as a kernel, where there is a compiler for it; one kernel for every number of rows."""
     return triton.jit(do_not_specialize=["n_rows"])(function) if AVAILABLE else function
+
+
+@inner
+def row_ends(rows, inside, indptr):
+    """Where the entries of rows begin and end."""
+    begin = tl.load(indptr + rows, mask=inside, other=0)
+    return begin, tl.load(indptr + rows + 1, mask=inside, other=0)
+
+
+@inner
+def entries(begin, end, offset, other, W: tl.constexpr):
+    """The next entries of each row, which of them there are, and the node at the other end of each."""
+    e = begin[:, None] + offset + tl.arange(0, W)[None, :]
+    valid = e < end[:, None]
+    return e.to(tl.int64), valid, tl.load(other + e, mask=valid, other=0).to(tl.int64)
+
+
+@inner
+def places(index, C: tl.constexpr):
+    """Where the columns of these rows of an array are."""
+    return index[:, :, None] * C + tl.arange(0, C)[None, None, :]
+
+
+@inner
+def weights_at(e, valid, going, edge, weights, reward, factors, DRIFTS: tl.constexpr, C: tl.constexpr):
+    """The weights of entries as of this action, in every column that is going; 0 elsewhere."""
+    w = tl.load(weights + places(e, C), mask=going, other=0.0)
+    if DRIFTS:
+        world = tl.load(edge + e, mask=valid, other=0).to(tl.int64)
+        r = tl.load(reward + places(world, C), mask=going, other=0.0)
+        w = w * tl.exp(tl.load(factors) * r).to(w.dtype)
+    return w
+
+
+@inner
+def log_add(largest, total, value):
+    """total exp(largest), as its two parts, plus the exp of the values of a row."""
+    higher = tl.maximum(largest, tl.max(value, axis=1))
+    base = tl.where(higher > -float("inf"), higher, 0.0)
+    return higher, total * tl.exp(largest - base) + tl.sum(tl.exp(value - base[:, None, :]), axis=1)
 
 
 @jit
@@ -41,22 +88,17 @@ def relative(
 ):
     rows = tl.program_id(0) * R + tl.arange(0, R)
     inside = rows < n_rows
-    column = tl.arange(0, C)
-    begin = tl.load(indptr + rows, mask=inside, other=0)
-    end = tl.load(indptr + rows + 1, mask=inside, other=0)
-    here = tl.load(potential + rows.to(tl.int64)[:, None] * C + column[None, :], mask=inside[:, None], other=0.0)
+    begin, end = row_ends(rows, inside, indptr)
+    here = tl.load(potential + places(rows.to(tl.int64)[:, None], C), mask=inside[:, None, None], other=0.0)
     for offset in range(0, tl.max(end - begin), W):
-        e = begin[:, None] + offset + tl.arange(0, W)[None, :]
-        valid = e < end[:, None]
-        node = tl.load(other + e, mask=valid, other=0).to(tl.int64)
-        world = tl.load(edge + e, mask=valid, other=0).to(tl.int64)
-        there = tl.load(potential + node[:, :, None] * C + column[None, None, :], mask=valid[:, :, None], other=0.0)
-        step = there - here[:, None, :]
+        e, valid, node = entries(begin, end, offset, other, W)
+        mask = valid[:, :, None]
+        step = tl.load(potential + places(node, C), mask=mask, other=0.0) - here
         if ENTERING:
             step = -step
-        log = tl.load(log_weight + world[:, :, None] * C + column[None, None, :], mask=valid[:, :, None], other=0.0)
-        place = out + e.to(tl.int64)[:, :, None] * C + column[None, None, :]
-        tl.store(place, tl.exp(log + step), mask=valid[:, :, None])
+        world = tl.load(edge + e, mask=valid, other=0).to(tl.int64)
+        log = tl.load(log_weight + places(world, C), mask=mask, other=0.0)
+        tl.store(out + places(e, C), tl.exp(log + step), mask=mask)
 
 
 @jit
@@ -82,30 +124,21 @@ def backward(
     rows = tl.program_id(0) * R + tl.arange(0, R)
     inside = rows < n_rows
     column = tl.arange(0, C)
-    begin = tl.load(indptr + rows, mask=inside, other=0)
-    end = tl.load(indptr + rows + 1, mask=inside, other=0)
+    begin, end = row_ends(rows, inside, indptr)
     place = rows.to(tl.int64)[:, None] * C + column[None, :]
     total = tl.load(stop + place, mask=inside[:, None], other=0.0)
     fed = tl.zeros_like(total)
     for offset in range(0, tl.max(end - begin), W):
-        e = begin[:, None] + offset + tl.arange(0, W)[None, :]
-        valid = e < end[:, None]
-        node = tl.load(other + e, mask=valid, other=0).to(tl.int64)
-        there = tl.load(after + node[:, :, None] * C + column[None, None, :], mask=valid[:, :, None], other=0.0)
-        entry = e.to(tl.int64)[:, :, None] * C + column[None, None, :]
-        w = tl.load(weights + entry, mask=valid[:, :, None], other=0.0)
-        if DRIFTS:
-            world = tl.load(edge + e, mask=valid, other=0).to(tl.int64)
-            r = tl.load(reward + world[:, :, None] * C + column[None, None, :], mask=valid[:, :, None], other=0.0)
-            w = w * tl.exp(tl.load(factors) * r).to(w.dtype)
+        e, valid, node = entries(begin, end, offset, other, W)
+        mask = valid[:, :, None]
+        there = tl.load(after + places(node, C), mask=mask, other=0.0)
+        w = weights_at(e, valid, mask, edge, weights, reward, factors, DRIFTS, C)
         total += tl.sum(w * there, axis=1)
     tl.store(out + place, total, mask=inside[:, None])
     if tl.min(tl.where(inside[:, None], total, 1.0)) == 0:  # has it to be zero, or was it rounded?
         for offset in range(0, tl.max(end - begin), W):
-            e = begin[:, None] + offset + tl.arange(0, W)[None, :]
-            valid = e < end[:, None]
-            node = tl.load(other + e, mask=valid, other=0).to(tl.int64)
-            there = tl.load(after + node[:, :, None] * C + column[None, None, :], mask=valid[:, :, None], other=0.0)
+            e, valid, node = entries(begin, end, offset, other, W)
+            there = tl.load(after + places(node, C), mask=valid[:, :, None], other=0.0)
             fed = tl.maximum(fed, tl.max(there, axis=1))
     infinite = tl.full(total.shape, float("inf"), total.dtype)
     low = tl.where(total > 0, total, tl.where((fed > 0) & (total == 0), 0.0, infinite))
@@ -140,27 +173,17 @@ def forward(
 ):
     rows = tl.program_id(0) * R + tl.arange(0, R)
     inside = rows < n_rows
-    column = tl.arange(0, C)
-    begin = tl.load(indptr + rows, mask=inside, other=0)
-    end = tl.load(indptr + rows + 1, mask=inside, other=0)
-    place = rows.to(tl.int64)[:, None] * C + column[None, :]
+    begin, end = row_ends(rows, inside, indptr)
+    place = rows.to(tl.int64)[:, None] * C + tl.arange(0, C)[None, :]
     message = tl.load(after + place, mask=inside[:, None], other=0.0)
     total = tl.zeros_like(message)
     for offset in range(0, tl.max(end - begin), W):
-        e = begin[:, None] + offset + tl.arange(0, W)[None, :]
-        valid = e < end[:, None]
-        node = tl.load(other + e, mask=valid, other=0).to(tl.int64)
-        x = tl.load(share + node[:, :, None] * C + column[None, None, :], mask=valid[:, :, None], other=0.0)
+        e, valid, node = entries(begin, end, offset, other, W)
+        x = tl.load(share + places(node, C), mask=valid[:, :, None], other=0.0)
         going = valid[:, :, None] & (x > 0) & (message > 0)[:, None, :]
-        entry = e.to(tl.int64)[:, :, None] * C + column[None, None, :]
-        w = tl.load(weights + entry, mask=going, other=0.0)
-        if DRIFTS:
-            world = tl.load(edge + e, mask=valid, other=0).to(tl.int64)
-            r = tl.load(reward + world[:, :, None] * C + column[None, None, :], mask=going, other=0.0)
-            w = w * tl.exp(tl.load(factors) * r).to(w.dtype)
-        arriving = w * x
+        arriving = weights_at(e, valid, going, edge, weights, reward, factors, DRIFTS, C) * x
         total += tl.sum(arriving, axis=1)
-        through = arriving * message[:, None, :]
+        through, entry = arriving * message[:, None, :], places(e, C)
         tl.store(flows + entry, tl.load(flows + entry, mask=going, other=0.0) + through, mask=going)
         if DISCOUNTS:
             past = tl.load(discounted + entry, mask=going, other=0.0)
@@ -190,7 +213,6 @@ def log_rows(
 ):
     rows = tl.program_id(0) * R + tl.arange(0, R)
     inside = rows < n_rows
-    column = tl.arange(0, C)
     if LEVEL:  # some nodes, each with its own discount, over edges to nodes of lower rank
         rows = tl.load(nodes + rows, mask=inside, other=0)
         own = tl.load(rank + rows, mask=inside, other=0)
@@ -198,30 +220,60 @@ def log_rows(
     else:
         own = rows
         factor = tl.full([R], 0.0, tl.float64) + tl.load(factors + 1)
-    begin = tl.load(indptr + rows, mask=inside, other=0)
-    end = tl.load(indptr + rows + 1, mask=inside, other=0)
-    place = rows.to(tl.int64)[:, None] * C + column[None, :]
+    begin, end = row_ends(rows, inside, indptr)
+    place = rows.to(tl.int64)[:, None] * C + tl.arange(0, C)[None, :]
     largest = tl.load(stop + place, mask=inside[:, None], other=-float("inf"))
     total = tl.where(largest > -float("inf"), 1.0, 0.0).to(largest.dtype)
     for offset in range(0, tl.max(end - begin), W):
-        e = begin[:, None] + offset + tl.arange(0, W)[None, :]
-        valid = e < end[:, None]
-        node = tl.load(other + e, mask=valid, other=0).to(tl.int64)
+        e, valid, node = entries(begin, end, offset, other, W)
         if LEVEL:
             valid = valid & (tl.load(rank + node, mask=valid, other=0) < own[:, None])
+        mask = valid[:, :, None]
         world = tl.load(edge + e, mask=valid, other=0).to(tl.int64)
-        r = tl.load(reward + world[:, :, None] * C + column[None, None, :], mask=valid[:, :, None], other=0.0)
+        r = tl.load(reward + places(world, C), mask=mask, other=0.0)
         log = tl.load(log_dynamics + world, mask=valid, other=0.0)[:, :, None] + factor[:, None, None] * r
-        there = tl.load(
-            after + node[:, :, None] * C + column[None, None, :], mask=valid[:, :, None], other=-float("inf")
-        )
-        value = tl.where(valid[:, :, None], log + there, -float("inf"))
-        higher = tl.maximum(largest, tl.max(value, axis=1))
-        base = tl.where(higher > -float("inf"), higher, 0.0)
-        total = total * tl.exp(largest - base) + tl.sum(tl.exp(value - base[:, None, :]), axis=1)
-        largest = higher
+        there = tl.load(after + places(node, C), mask=mask, other=-float("inf"))
+        largest, total = log_add(largest, total, tl.where(mask, log + there, -float("inf")))
     base = tl.where(largest > -float("inf"), largest, 0.0)
     tl.store(out + place, tl.where(total > 0, base + tl.log(total), -float("inf")), mask=inside[:, None])
+
+
+@jit
+def products(n_rows, indptr, other, weights, values, out, C: tl.constexpr, W: tl.constexpr, R: tl.constexpr):
+    rows = tl.program_id(0) * R + tl.arange(0, R)
+    inside = rows < n_rows
+    begin, end = row_ends(rows, inside, indptr)
+    total = tl.zeros([R, C], tl.float64)
+    for offset in range(0, tl.max(end - begin), W):
+        e, valid, node = entries(begin, end, offset, other, W)
+        mask = valid[:, :, None]
+        w = tl.load(weights + places(e, C), mask=mask, other=0.0)
+        total += tl.sum(w * tl.load(values + places(node, C), mask=mask, other=0.0), axis=1)
+    tl.store(out + rows.to(tl.int64)[:, None] * C + tl.arange(0, C)[None, :], total, mask=inside[:, None])
+
+
+@jit
+def soften(n_rows, first, logits, ends, value, C: tl.constexpr, W: tl.constexpr, R: tl.constexpr):
+    rows = tl.program_id(0) * R + tl.arange(0, R)
+    inside = rows < n_rows
+    begin, end = row_ends(rows, inside, first)
+    largest = tl.full([R, C], -float("inf"), tl.float64)
+    total = tl.zeros([R, C], tl.float64)
+    for offset in range(0, tl.max(end - begin), W):
+        c = (begin[:, None] + offset + tl.arange(0, W)[None, :]).to(tl.int64)
+        mask = (c < end[:, None])[:, :, None]
+        largest, total = log_add(largest, total, tl.load(logits + places(c, C), mask=mask, other=-float("inf")))
+    base = tl.where(largest > -float("inf"), largest, 0.0)
+    norm = tl.where(total > 0, total, 1.0)
+    for offset in range(0, tl.max(end - begin), W):
+        c = (begin[:, None] + offset + tl.arange(0, W)[None, :]).to(tl.int64)
+        mask = (c < end[:, None])[:, :, None]
+        x = tl.load(logits + places(c, C), mask=mask, other=-float("inf"))
+        tl.store(logits + places(c, C), tl.exp(x - base[:, None, :]) / norm[:, None, :], mask=mask)
+    place = rows.to(tl.int64)[:, None] * C + tl.arange(0, C)[None, :]
+    found = tl.where(total > 0, base + tl.log(norm), -float("inf"))
+    ending = tl.load(ends + place, mask=inside[:, None], other=0.0)
+    tl.store(value + place, tl.where((begin < end)[:, None], found, ending), mask=inside[:, None])
 
 
 @jit

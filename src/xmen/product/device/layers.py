@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from xmen.product.device.graph import DeviceGraph
-from xmen.product.device.plain import Factors
+from xmen.product.device.plain import LogMoves, Moves
 from xmen.product.device.rows import row_operations
+from xmen.product.device.uniforms import uniforms
 from xmen.product.device.workspace import LOOKAHEAD, Workspaces
 from xmen.product.graph import Product
 from xmen.product.layer_operations import Base, Made, Nodes, Scale
@@ -41,8 +43,7 @@ class DeviceFlow:
     """Node probabilities on their way forward, and what went through each edge so far."""
 
     here: Tensor
-    flows: Tensor
-    discounted: Tensor | None
+    flows: list[Tensor]  # plain, and discounted where there is a discount
     entropy: Tensor
 
 
@@ -84,7 +85,7 @@ class DeviceLayers:
         return self._graph.device
 
     def first_potential(self) -> Tensor:
-        graph, weights = self._graph, self._weights
+        graph, moves = self._graph, self._log_moves
         potential, discounts = self._space.potential, self._space.node_discounts
 
         def make() -> None:
@@ -93,9 +94,7 @@ class DeviceLayers:
             begin = 0
             for end in graph.level_ends:
                 nodes = graph.outwards[begin:end]
-                self._rows.log_level(
-                    graph.leaving, nodes, graph.distance, weights.log_dynamics, weights.reward, discounts, potential
-                )
+                self._rows.log_level(moves, discounts, nodes, graph.distance, potential)
                 begin = end
 
         self._run(("potential",), make)
@@ -122,6 +121,10 @@ class DeviceLayers:
     def base(self, epoch: int, t: int, potential: Tensor) -> Base[Tensor]:
         return Base(epoch, t, potential, [])
 
+    @property
+    def _log_moves(self) -> LogMoves:
+        return LogMoves(self._graph.leaving, self._weights.log_dynamics, self._weights.reward)
+
     def _filled(self, base: Base[Tensor], entering: bool) -> Tensor:
         """The weights of a base in the order of the edges that leave nodes, or of those that enter them."""
         if base.epoch < 0:
@@ -132,12 +135,14 @@ class DeviceLayers:
             self._rows.relative(rows, self._weights.at(base.t), base.weights, entering, weights)
         return weights
 
-    def _factors(self, t: int, base: Base[Tensor]) -> Factors:
-        return self._space.factors(t, t if base.epoch < 0 else base.t)
+    def _moves(self, t: int, base: Base[Tensor], weights: Tensor, entering: bool) -> Moves:
+        """Edges with their weights as of action t, from those that a base was filled with."""
+        rows = self._graph.entering if entering else self._graph.leaving
+        factors = self._space.factors(t, t if base.epoch < 0 else base.t)
+        return Moves(rows, weights, self._space.reward, factors)
 
     def backward(self, begin: int, end: int, base: Base[Tensor], stop: Tensor, after: Tensor) -> Made[Tensor]:
-        space, graph = self._space, self._graph
-        weights, n_layers = self._filled(base, entering=False), begin - end
+        space, weights, n_layers = self._space, self._filled(base, entering=False), begin - end
         layers = [space.layer(t) for t in range(begin - 1, end - 1, -1)]
 
         def make() -> None:
@@ -145,11 +150,8 @@ class DeviceLayers:
             space.largest[:n_layers] = 0.0
             there = after
             for i, layer in enumerate(layers):
-                factors = self._factors(begin - 1 - i, base)
-                ranges = space.least[i], space.largest[i]
-                self._rows.backward(
-                    graph.leaving, len(layer), weights, space.reward, factors, stop, there, layer, *ranges
-                )
+                moves = self._moves(begin - 1 - i, base, weights, entering=False)
+                self._rows.backward(moves, stop, there, layer, space.least[i], space.largest[i])
                 there = layer
 
         self._run(("backward", begin, end, base.t), make)
@@ -176,13 +178,9 @@ class DeviceLayers:
         return torch.log(layer.double()) + potential[: len(layer)] + self._scale(scale)
 
     def log_layer(self, t: int, log_after: Tensor) -> Tensor:
-        graph, weights = self._graph, self._weights
         value = torch.empty_like(self._space.layer(t), dtype=torch.float64)
-        stop = self._log_ends() if graph.stops_early else torch.full_like(value, NEVER)
-        factors = self._space.factors(t, t)
-        self._rows.log_rows(
-            graph.leaving, len(value), weights.log_dynamics, weights.reward, factors, stop, log_after, value
-        )
+        stop = self._log_ends() if self._graph.stops_early else torch.full_like(value, NEVER)
+        self._rows.log_rows(self._log_moves, self._space.factors(t, t), stop, log_after, value)
         return value
 
     def conditional(self, t: int, log_after: Tensor, log_value: Tensor) -> Base[Tensor]:
@@ -204,14 +202,14 @@ class DeviceLayers:
 
     def begin(self, starts: Floats) -> DeviceFlow:
         space = self._space
-        here, _, _, flows, *discounted = space.flow()
-        for array in (here, flows, *discounted):
+        here, _, _, *flows = space.flow()
+        for array in (here, *flows):
             array.zero_()
         nodes = torch.as_tensor(self._product.starts.astype(np.int64), device=self.device)
         chances = torch.as_tensor(starts.reshape(len(nodes), -1), device=self.device)
         here.index_add_(0, nodes, chances.to(here.dtype))
         entropy = torch.zeros(space.columns, dtype=torch.float64, device=self.device)
-        return DeviceFlow(here, flows, discounted[0] if discounted else None, entropy)
+        return DeviceFlow(here, flows, entropy)
 
     def forward(
         self,
@@ -222,8 +220,7 @@ class DeviceLayers:
         factor: Scale | None,
         with_entropy: bool,
     ) -> None:
-        space, graph = self._space, self._graph
-        weights = self._filled(base, entering=True)
+        space, weights = self._space, self._filled(base, entering=True)
         if factor is not None:
             flow.here.mul_(self._scale(factor).to(flow.here.dtype))
         if with_entropy:
@@ -238,21 +235,10 @@ class DeviceLayers:
             # What a node passes on per unit of message; a node without message has nothing to pass on.
             share[:n] = torch.where(layers[0] > 0, flow.here[:n] / layers[0], torch.zeros_like(layers[0]))
             for i, after in enumerate(layers[1:]):
-                factors = self._factors(t + i, base)
+                moves = self._moves(t + i, base, weights, entering=True)
                 if with_entropy:
-                    self._add_entropy(flow, t + i, weights_out, factors.drift, share, after)
-                self._rows.forward(
-                    graph.entering,
-                    len(after),
-                    weights,
-                    space.reward,
-                    factors,
-                    share,
-                    after,
-                    there,
-                    flow.flows,
-                    flow.discounted,
-                )
+                    self._add_entropy(flow, t + i, weights_out, moves.factors.drift, share, after)
+                self._rows.forward(moves, share, after, there, flow.flows)
                 share, there = there, share
             flow.here.zero_()
             flow.here[: len(layers[-1])] = share[: len(layers[-1])] * layers[-1]
@@ -279,35 +265,22 @@ class DeviceLayers:
         flow.entropy -= (through * torch.log(choice)).sum(0)
 
     def totals(self, flow: DeviceFlow) -> tuple[Tensor, Tensor, Floats]:
-        graph = self._graph
-        counts, discounted = (
-            None if flows is None else self._rows.world_totals(flows, graph.by_world_edge, graph.world_edge_ends)
-            for flows in (flow.flows, flow.discounted)
-        )
-        assert counts is not None
+        order, ends = self._graph.by_world_edge, self._graph.world_edge_ends
+        totals = [self._rows.world_totals(flows, order, ends) for flows in flow.flows]
         entropy: Floats = flow.entropy.cpu().numpy()
-        return counts, counts if discounted is None else discounted, entropy
+        return totals[0], totals[-1], entropy
 
     # --- samples, the mode -------------------------------------------------------------------------------------------
 
     def choose(
         self, t: int, base: Base[Tensor], after: Tensor, rng: np.random.Generator, node: Walkers
     ) -> Tensor | None:
-        weights, factors = self._filled(base, entering=False), self._factors(t, base)
-        uniforms = torch.as_tensor(rng.random(len(node.at)), device=self.device)
-        taken = torch.empty_like(node.at)
-        self._rows.choose(
-            self._graph.leaving, weights, self._weights.reward, factors, after, node.column, uniforms, node.at, taken
-        )
+        moves = self._moves(t, base, self._filled(base, entering=False), entering=False)
+        taken = self._rows.choose(moves, after, node.column, uniforms(rng, len(node.at), self.device), node.at)
         return None if bool((taken < 0).all()) else taken
 
     def walkers(self, starts: Nodes, column: int) -> Walkers:
         return Walkers(torch.as_tensor(starts.view(np.int32), device=self.device).clone(), column)
-
-    def taken(self, steps: list[Tensor], n: int) -> Nodes:
-        if not steps:
-            return np.empty((n, 0), dtype=np.uint32)
-        return torch.stack(steps, dim=1).cpu().numpy().view(np.uint32)
 
     def best_layer(self, t: int, after: Tensor) -> tuple[Tensor, Tensor]:
         rows, n = self._graph.leaving, self._graph.layer_ends[t]
@@ -330,8 +303,8 @@ class DeviceLayers:
         chosen: Floats = array[torch.as_tensor(nodes.astype(np.int64), device=self.device)].double().cpu().numpy()
         return chosen
 
-    def on_host(self, array: Tensor) -> Floats:
-        numbers: Floats = array.cpu().numpy()
+    def on_host(self, array: Tensor) -> NDArray[Any]:
+        numbers: NDArray[Any] = array.cpu().numpy()
         return numbers
 
 

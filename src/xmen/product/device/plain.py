@@ -24,6 +24,23 @@ class Factors(NamedTuple):
     pair: torch.Tensor
 
 
+class Moves(NamedTuple):
+    """The edges of rows with their weights as of one action: those of another, and the factors between the two."""
+
+    rows: Rows
+    weights: torch.Tensor  # (E, columns)
+    reward: torch.Tensor  # (world edges, columns)
+    factors: Factors
+
+
+class LogMoves(NamedTuple):
+    """The edges of rows with log-weights, log_dynamics + discount * reward of the world edge below each."""
+
+    rows: Rows
+    log_dynamics: torch.Tensor  # (world edges, 1)
+    reward: torch.Tensor  # (world edges, columns)
+
+
 def row_sums(values: torch.Tensor, indptr: torch.Tensor) -> torch.Tensor:
     """The sum of the entries of each row, always in the same order."""
     return _reduced(values, indptr, "sum", 0.0)
@@ -48,33 +65,22 @@ class PlainRows:
         torch.exp(log_weight[rows.edge] + (step if entering else -step), out=step)
         out.copy_(step)
 
-    def _weights(
-        self, rows: Rows, n: int, weights: torch.Tensor, reward: torch.Tensor, factors: Factors
-    ) -> torch.Tensor:
-        e = rows.n_entries(n)
-        if factors.drift == 0.0:
-            return weights[:e]
-        return weights[:e] * torch.exp(factors.drift * reward[rows.edge[:e]]).to(weights.dtype)
+    def _weights(self, moves: Moves, n: int) -> torch.Tensor:
+        e, drift = moves.rows.n_entries(n), moves.factors.drift
+        if drift == 0.0:
+            return moves.weights[:e]
+        return moves.weights[:e] * torch.exp(drift * moves.reward[moves.rows.edge[:e]]).to(moves.weights.dtype)
 
     def backward(
-        self,
-        rows: Rows,
-        n: int,
-        weights: torch.Tensor,
-        reward: torch.Tensor,
-        factors: Factors,
-        stop: torch.Tensor,
-        after: torch.Tensor,
-        out: torch.Tensor,
-        least: torch.Tensor,
-        largest: torch.Tensor,
+        self, moves: Moves, stop: torch.Tensor, after: torch.Tensor, out: torch.Tensor, *ranges: torch.Tensor
     ) -> None:
-        """out = stop + sum over edges of weight * after[target], for the first n nodes.
+        """out = stop + sum over edges of weight * after[target], for as many nodes as `out` has.
 
-        `least` and `largest` (of the nonzero values; SLOTS of each column) begin as inf and 0. The least is 0 when a
-        value that cannot be zero was rounded to zero, the largest inf when something is not finite.
+        `ranges`: the least and the largest of the nonzero values (SLOTS of each column), which begin as inf and 0. The
+        least is 0 when a value that cannot be zero was rounded to zero, the largest inf when something is not finite.
         """
-        w = self._weights(rows, n, weights, reward, factors)
+        rows, n, (least, largest) = moves.rows, len(out), ranges
+        w = self._weights(moves, n)
         there = after[rows.other[: len(w)]]
         out.copy_(row_sums(w * there, rows.indptr[: n + 1]) + stop[:n])
         fed = _reduced(there, rows.indptr[: n + 1], "max", 0.0) > 0
@@ -84,47 +90,30 @@ class PlainRows:
         largest[0] = torch.where(out < float("inf"), out, infinite).amax(0)
 
     def forward(
-        self,
-        rows: Rows,
-        n: int,
-        weights: torch.Tensor,
-        reward: torch.Tensor,
-        factors: Factors,
-        share: torch.Tensor,
-        after: torch.Tensor,
-        out: torch.Tensor,
-        flows: torch.Tensor,
-        discounted: torch.Tensor | None,
+        self, moves: Moves, share: torch.Tensor, after: torch.Tensor, out: torch.Tensor, flows: list[torch.Tensor]
     ) -> None:
         """out[n'] = sum over the edges that enter n' of weight * share[source], 0 where after[n'] is.
 
         `share` is the probability of a node over its message, so that weight * share * after[n'] goes through an edge:
-        this is added to `flows`, and discounted to `discounted`.
+        this is added to the first of `flows`, and discounted to the second, if there is one.
         """
-        w = self._weights(rows, n, weights, reward, factors)
+        rows, n = moves.rows, len(after)
+        w = self._weights(moves, n)
         arriving = w * share[rows.other[: len(w)]]
         total = row_sums(arriving, rows.indptr[: n + 1])
         out[:n] = torch.where(after > 0, total, torch.zeros_like(total))
         through = torch.where(arriving > 0, arriving * after[rows.row[: len(w)]], torch.zeros_like(arriving))
-        flows[: len(w)] += through
-        if discounted is not None:
-            discounted[: len(w)] += factors.discount * through
+        for flow, factor in zip(flows, (1.0, moves.factors.discount), strict=False):
+            flow[: len(w)] += factor * through
 
     def log_rows(
-        self,
-        rows: Rows,
-        n: int,
-        log_dynamics: torch.Tensor,
-        reward: torch.Tensor,
-        factors: Factors,
-        stop: torch.Tensor,
-        after: torch.Tensor,
-        out: torch.Tensor,
+        self, moves: LogMoves, factors: Factors, stop: torch.Tensor, after: torch.Tensor, out: torch.Tensor
     ) -> None:
         """out = log(exp(stop) + sum over edges of exp(log_dynamics + discount * reward + after[target]))."""
+        rows, n = moves.rows, len(out)
         e = rows.n_entries(n)
         edge = rows.edge[:e]
-        values = log_dynamics[edge] + factors.discount * reward[edge] + after[rows.other[:e]]
+        values = moves.log_dynamics[edge] + factors.discount * moves.reward[edge] + after[rows.other[:e]]
         out.copy_(self._log_sum(values, rows.indptr[: n + 1], stop[:n]))
 
     def _log_sum(self, values: torch.Tensor, indptr: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
@@ -135,48 +124,33 @@ class PlainRows:
         return base + torch.log(total + torch.exp(first - base))
 
     def log_level(
-        self,
-        rows: Rows,
-        nodes: torch.Tensor,
-        rank: torch.Tensor,
-        log_dynamics: torch.Tensor,
-        reward: torch.Tensor,
-        discounts: torch.Tensor,
-        value: torch.Tensor,
+        self, moves: LogMoves, discounts: torch.Tensor, nodes: torch.Tensor, rank: torch.Tensor, value: torch.Tensor
     ) -> None:
         """`log_rows` of some nodes in place, over their edges to nodes of lower rank; one discount per node."""
+        rows = moves.rows
         begin, counts = rows.indptr[nodes].long(), (rows.indptr[nodes + 1] - rows.indptr[nodes]).long()
         row = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), counts)
         entry = torch.arange(len(row), device=nodes.device) - (torch.cumsum(counts, 0) - counts - begin)[row]
         lower = rank[rows.other[entry]] < rank[nodes[row]]
         row, entry = row[lower], entry[lower]
         edge = rows.edge[entry]
-        values = log_dynamics[edge] + discounts[nodes[row], None] * reward[edge] + value[rows.other[entry]]
+        values = moves.log_dynamics[edge] + discounts[nodes[row], None] * moves.reward[edge] + value[rows.other[entry]]
         indptr = torch.zeros(len(nodes) + 1, dtype=torch.int64, device=nodes.device)
         indptr[1:] = torch.cumsum(torch.bincount(row, minlength=len(nodes)), 0)
         value[nodes] = self._log_sum(values, indptr, value[nodes])
 
     def choose(
-        self,
-        rows: Rows,
-        weights: torch.Tensor,
-        reward: torch.Tensor,
-        factors: Factors,
-        after: torch.Tensor,
-        column: int,
-        uniforms: torch.Tensor,
-        node: torch.Tensor,
-        taken: torch.Tensor,
-    ) -> None:
+        self, moves: Moves, after: torch.Tensor, column: int, uniforms: torch.Tensor, node: torch.Tensor
+    ) -> torch.Tensor:
         """The entry that each walker takes from its node, in proportion to weight * after[target]; moves `node`.
 
         -1 where a node has no entries. Weights are added and taken off one after the other, as the compiled loops do,
         so that the same uniform numbers give the same choices.
         """
-        taken.fill_(-1)
-        if not len(weights):
-            return
-        weights, reward, after = weights[:, column], reward[:, column], after[:, column]
+        rows, factors = moves.rows, moves.factors
+        if not len(moves.weights):
+            return torch.full_like(node, -1)
+        weights, reward, after = moves.weights[:, column], moves.reward[:, column], after[:, column]
         begin, end = rows.indptr[node].long(), rows.indptr[node + 1].long()
 
         def weight(offset: int) -> torch.Tensor:
@@ -196,9 +170,21 @@ class PlainRows:
             chosen = torch.where(here, begin + offset, chosen)
             left = torch.where(here, left - w, left)
             looking &= ~(here & (left < 0))
-        taken.copy_(chosen)
-        moved = torch.where(chosen >= 0, rows.other[torch.clamp(chosen, min=0)], node)
-        node.copy_(moved)
+        node.copy_(torch.where(chosen >= 0, rows.other[torch.clamp(chosen, min=0)], node))
+        return chosen.to(node.dtype)
+
+    def products(self, rows: Rows, weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """sum over the entries of each row of weight * values[other]; (rows, columns)."""
+        begin, end = int(rows.indptr[0]), int(rows.indptr[-1])
+        return row_sums(weights[begin:end] * values[rows.other[begin:end]], rows.indptr - begin)
+
+    def soften(self, first: torch.Tensor, logits: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+        """log sum exp of each row of logits, which become their shares in it; of empty rows what `ends` says."""
+        value = self._log_sum(logits, first, torch.full_like(ends, NEVER))
+        counts = (first[1:] - first[:-1]).long()
+        base = torch.repeat_interleave(torch.where(value > NEVER, value, torch.zeros_like(value)), counts, dim=0)
+        torch.exp(logits - base, out=logits)
+        return torch.where((counts > 0)[:, None], value, ends)
 
     def world_totals(self, flows: torch.Tensor, order: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
         """The sum over each world edge's entries, in double precision."""

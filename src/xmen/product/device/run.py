@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from xmen.product.device.graph import DeviceGraph
 from xmen.product.device.layers import DeviceLayers, DeviceWeights
 from xmen.product.device.plain import row_sums
+from xmen.product.device.walks import WalkChecker
 from xmen.product.device.workspace import Workspaces
 from xmen.product.graph import Product
 from xmen.product.layered import Layered
-from xmen.product.messages import Flow
+from xmen.product.messages import Flow, as_columns
 from xmen.sharing import Lock, once
 from xmen.worlds.edge_weights import EdgeWeights, Floats
+from xmen.worlds.walks import Walks
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 MOST_COLUMNS = 16  # rewards side by side; more go one batch after the other
@@ -38,6 +40,7 @@ class OnDevice:
         self.product, self.device, self.precision = product, device, precision
         self.graph = DeviceGraph(product, device)
         self._spaces = Workspaces(self.graph, DTYPES[precision])
+        self.checker = WalkChecker(product, self.graph)
         self.error: RoundingError | None = None  # of single precision, measured on the first pass
         self._lock = Lock()
 
@@ -118,10 +121,10 @@ class Run(Layered[torch.Tensor]):
         with self._lock:
             return super().log_completions(t, nodes)
 
-    def walk(self, n: int, rng: np.random.Generator, column: int = 0) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    def steps(self, n: int, rng: np.random.Generator, column: int = 0) -> tuple[NDArray[np.uint32], list[torch.Tensor]]:
         with self._lock:
             self._segment = {}
-            return super().walk(n, rng, column)
+            return super().steps(n, rng, column)
 
 
 class Together:
@@ -170,9 +173,17 @@ class Column:
         completions: Floats = self._together.run.log_completions(t, nodes)[:, self._column]
         return completions
 
-    def walk(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    def _steps(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], list[torch.Tensor]]:
         product, run = self._together.place.product, self._together.run
-        starts, taken = run.walk(n, rng, self._column)
-        if taken.shape[1] == product.horizon and product.timeless(run.discount):
+        starts, steps = run.steps(n, rng, self._column)
+        if len(steps) == product.horizon and product.timeless(run.discount):
             rng.random(n)  # on the host, one sweep serves all t and asks once more who still moves
-        return starts, taken
+        return starts, steps
+
+    def walk(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        starts, steps = self._steps(n, rng)
+        return starts, as_columns([step.cpu().numpy().view(np.uint32) for step in steps], n)
+
+    def checked_walks(self, n: int, rng: np.random.Generator) -> tuple[Walks, NDArray[np.bool_]]:
+        """n independent walks, and which of them the machines of the constraint accept, run on the device."""
+        return self._together.place.checker.finish(*self._steps(n, rng))
