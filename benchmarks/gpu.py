@@ -1,7 +1,7 @@
 """The exact engine on a GPU, as ratios against something measured in the same run, and growth to 10^9 edges.
 
-    python benchmarks/gpu.py [--device cuda] [--parts gradient batch training samples policy growth] [--largest 15]
-                             [--out results/gpu.json]
+    python benchmarks/gpu.py [--device cuda] [--largest 15] [--out results/gpu.json]
+                             [--parts gradient batch training samples policy tasks growth]
 
 Times are wall time with the device's work finished, the shortest of a few runs; everything is printed as it goes.
 """
@@ -18,17 +18,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from gpu_worlds import EIGHT_MOVES, generated, streets
 
 import xmen as xm
 from xmen.constraints.constraint import conjunction
 from xmen.engines.exact import ExactDistribution
+from xmen.engines.trips import TripEngine
 from xmen.policies.behaviour import BEST, SURE, Aim, Behaviour
 from xmen.policies.planning import make_game
 from xmen.product.device.run import OnDevice
-from xmen.product.graph import Product
 from xmen.worlds.edge_weights import EdgeWeights
 
-EIGHT_MOVES = ("up", "right", "down", "left", "up-right", "up-left", "down-right", "down-left")
 HORIZON = 120
 Results = dict[str, Any]
 
@@ -247,74 +247,48 @@ def policy(device: str) -> Results:
     return results
 
 
-def generated(side: int, n_cells: int, horizon: int, device: str) -> Product:
-    """The product of an open grid with must-visit cells, written down instead of searched for: (set, state) nodes.
-
-    The cells lie near the start, so that a round through them and to the goal is not long.
-    """
-    grid = xm.GridWorld(side, side, (0, 0), (side - 1, side - 1), moves=EIGHT_MOVES, horizon=horizon)
-    n_states, goal = grid.n_states, grid.n_states - 1
-    near = [grid.state((x, y)) for x in range(12) for y in range(12) if (x, y) != (0, 0)]
-    cells = np.random.default_rng(0).choice(near, n_cells, replace=False)
-    bit = np.zeros(n_states, dtype=np.uint32)
-    bit[cells] = 1 << np.arange(n_cells, dtype=np.uint32)
-    n_sets, full = 1 << n_cells, (1 << n_cells) - 1
-    open_edges = np.flatnonzero((grid.source != goal) & (grid.target != goal)).astype(np.uint32)
-    last_edges = np.flatnonzero(grid.source != goal).astype(np.uint32)  # with all cells seen, the goal may be entered
-    n_open = len(open_edges)
-    n_edges = n_open * full + len(last_edges)
-    target, edge = np.empty(n_edges, dtype=np.uint32), np.empty(n_edges, dtype=np.uint32)
-    to, new = grid.target[open_edges].astype(np.uint32), bit[grid.target[open_edges]]
-    for seen in range(full):
-        target[seen * n_open : (seen + 1) * n_open] = (np.uint32(seen) | new) * np.uint32(n_states) + to
-        edge[seen * n_open : (seen + 1) * n_open] = open_edges
-    target[full * n_open :] = full * n_states + grid.target[last_edges]
-    edge[full * n_open :] = last_edges
-    degrees = np.tile(np.bincount(grid.source[open_edges], minlength=n_states), n_sets)
-    degrees[full * n_states :] = np.bincount(grid.source[last_edges], minlength=n_states)
-    indptr = np.concatenate([[0], np.cumsum(degrees)]).astype(np.uint32)
-    n_nodes = n_sets * n_states
-    accepting = np.zeros(n_nodes, dtype=np.bool_)
-    accepting[full * n_states + goal] = True
-    return Product(
-        world=grid,
-        compiled=None,  # type: ignore[arg-type]
-        horizon=horizon,
-        state=np.tile(np.arange(n_states, dtype=np.int32), n_sets),
-        depth=np.zeros(n_nodes, dtype=np.int32),
-        distance=distances(grid, bit, n_sets, device),
-        accepting=accepting,
-        indptr=indptr,
-        target=target,
-        edge=edge,
-        starts=np.zeros(1, dtype=np.uint32),
-        layer_ends=np.full(horizon + 1, n_nodes),
+def tasks(device: str) -> Results:
+    """Trips to 64 goals: with a horizon side by side, without one by the factorisation on the host."""
+    rng, results = np.random.default_rng(0), Results()
+    network = streets(30, 90)
+    starts, goals = rng.integers(0, network.n_states, 256), rng.choice(network.n_states, 64)[np.arange(256) % 64]
+    reward = -1.5 - rng.random((network.n_states, 4))[network.source, network.action]
+    engines = [TripEngine(network, None, starts, goals, np.ones(256), 10**6, device=where) for where in (None, device)]
+    found = [engine.value(reward) for engine in engines]
+    host, ours = timed(lambda: engines[0].value(reward), 1), timed(lambda: engines[1].value(reward))
+    error = np.abs(found[0].log_z - found[1].log_z).max(), np.abs(found[0].visits - found[1].visits).max()
+    results["horizon"] = {"host_s": host, "device_s": ours, "error": error}
+    say(
+        f"256 trips to 64 goals, {network.n_states} crossings, horizon 90: gradient {1e3 * ours:.1f} ms in one pass, "
+        f"{1e3 * host:.0f} ms goal by goal on the host; log Z differs by {error[0]:.1e}, visits by {error[1]:.1e}"
     )
+    for side in (30, 60, 100):
+        network = streets(side, None)
+        starts, goals = rng.integers(0, network.n_states, (2, 256))
+        reward = np.full(len(network.source), -2.0)
+        engine = TripEngine(network, None, starts, goals[np.arange(256) % 64], np.ones(256), 10**6)
+        engine.value(reward)
+        sparse = timed(lambda engine=engine, reward=reward: engine.value(reward), 3)  # type: ignore[misc]
+        system = torch.eye(network.n_states, dtype=torch.float64, device=device)
+        system[torch.as_tensor(network.source.astype(np.int64)), torch.as_tensor(network.target.astype(np.int64))] -= (
+            float(np.exp(-2.0))
+        )
+        columns = torch.zeros((network.n_states, 64), dtype=torch.float64, device=device)
+        columns[torch.as_tensor(goals[:64]), torch.arange(64)] = 1.0
 
+        def solve(system: torch.Tensor = system, columns: torch.Tensor = columns) -> None:
+            factors, pivots = torch.linalg.lu_factor(system)
+            for adjoint in (False, True):
+                torch.linalg.lu_solve(factors, pivots, columns, adjoint=adjoint)
 
-def distances(grid: xm.GridWorld, bit: np.ndarray, n_sets: int, device: str) -> np.ndarray:
-    """The least number of actions from each node to acceptance; 0 where there is no way, which leaves it alone."""
-    n_states, far = grid.n_states, 30_000
-    neighbour = np.full((n_states, 8), -1, dtype=np.int64)
-    neighbour[grid.source, grid.action] = grid.target
-    there = torch.as_tensor(np.where(neighbour < 0, np.arange(n_states)[:, None], neighbour), device=device)
-    bits = torch.as_tensor(np.where(neighbour < 0, 0, bit[neighbour]).astype(np.int64), device=device)
-    distance = torch.full((n_sets, n_states), far, dtype=torch.int16, device=device)
-    distance[-1, -1] = 0
-    sets = torch.arange(n_sets, device=device)
-    flat, chunk = distance.view(-1), max(1, 2**25 // (8 * n_states))
-    moved = True
-    while moved:
-        moved = False
-        for begin in range(0, n_sets, chunk):
-            some = sets[begin : begin + chunk, None, None]
-            onward = flat[(some | bits) * n_states + there].amin(2) + 1
-            onward[:, -1] = distance[begin : begin + chunk, -1]  # the goal ends every trajectory
-            closer = torch.minimum(distance[begin : begin + chunk], onward)
-            moved |= bool((closer != distance[begin : begin + chunk]).any())
-            distance[begin : begin + chunk] = closer
-    found = distance.view(-1).int()
-    return torch.where(found < far, found, torch.zeros_like(found)).cpu().numpy()
+        solve()
+        dense = timed(solve, 3)
+        results[str(network.n_states)] = {"sparse_s": sparse, "dense_s": dense}
+        say(
+            f"  no horizon, {network.n_states:,} crossings: gradient {1e3 * sparse:.1f} ms by sparse factors on the "
+            f"host; dense factors on the device, and two solves, {1e3 * dense:.1f} ms"
+        )
+    return results
 
 
 def growth(device: str, largest: int) -> list[Results]:
@@ -377,7 +351,7 @@ def growth(device: str, largest: int) -> list[Results]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda")
-    parts = ("gradient", "batch", "training", "samples", "policy", "growth")
+    parts = ("gradient", "batch", "training", "samples", "policy", "tasks", "growth")
     parser.add_argument("--parts", nargs="+", choices=parts, default=parts)
     parser.add_argument(
         "--largest", type=int, default=15, help="must-visit cells of the largest product; 15: 10^9 edges"

@@ -15,8 +15,14 @@ import pytest
 import torch
 
 import xmen as xm
+from engines.test_horizon_free import random_network
+from engines.test_trips import pairs_of
 from strategies import cases, random_formula, random_world
+from xmen.engines.trips import TripEngine
+from xmen.machines.on_device import DeviceMachines
+from xmen.machines.tables import CompiledConstraint
 from xmen.product.device import memory
+from xmen.product.device.uniforms import uniforms
 
 DEVICE = os.environ.get("XMEN_TEST_DEVICE", "cpu")
 
@@ -71,6 +77,62 @@ def test_random_worlds_and_formulas(block):
     assert feasible >= cases(5)
 
 
+def test_uniform_numbers_are_those_of_numpy():
+    """Bit for bit, whatever was drawn before; and the generator goes on as if it had drawn them itself."""
+    for seed in range(5):
+        ours, theirs = np.random.default_rng(seed), np.random.default_rng(seed)
+        for n in (1, 2, 7, 1000, 4097, 0, 3):
+            ours.integers(5), theirs.integers(5)  # leaves half a number behind
+            assert np.array_equal(uniforms(ours, n, torch.device(DEVICE)).cpu().numpy(), theirs.random(n))
+        assert ours.integers(2**31, dtype=np.uint32) == theirs.integers(2**31, dtype=np.uint32)
+    ours, theirs = (np.random.Generator(np.random.MT19937(0)) for _ in range(2))
+    assert np.array_equal(uniforms(ours, 5, torch.device(DEVICE)).cpu().numpy(), theirs.random(5))
+
+
+def test_machines_find_what_is_not_valid():
+    """Walks without rules, of which some break a rule, against the machines of the host."""
+    found = set()
+    for seed in range(cases(20)):
+        rng = np.random.default_rng([seed, 5])
+        world = random_world(rng)
+        _, rule = random_formula(rng, world.n_states, world.n_actions, depth=int(rng.integers(0, 4)))
+        free, compiled = xm.distribution(world, None, None), CompiledConstraint(rule, world)
+        walks, machines = free.draw(50, rng), DeviceMachines(compiled, torch.device(DEVICE))
+        edges, going = (
+            torch.as_tensor(walks.as_rows(values).T.copy(), device=DEVICE)
+            for values in (walks.edges, np.ones(len(walks.edges), dtype=np.bool_))
+        )
+        ends = torch.as_tensor(walks.last_states.astype(np.int64), device=DEVICE)
+        answers = machines.check(edges, going, ends)
+        assert np.array_equal(answers, CompiledConstraint(rule, world).check(walks))
+        found |= set(answers.tolist())
+    assert found == {True, False}
+
+
+def test_a_walk_that_is_not_valid_does_not_leave(monkeypatch):
+    d = walking(device=DEVICE)
+    monkeypatch.setattr(DeviceMachines, "check", lambda self, edges, going, ends: np.arange(len(ends)) > 0)
+    with pytest.raises(xm.XmenError, match="broke its constraint inside an engine"):
+        d.sample(5)
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.9])
+@pytest.mark.parametrize("rule", [None, xm.count(xm.at(2)) <= 1])
+def test_all_goals_of_a_network_side_by_side(discount, rule):
+    rng = np.random.default_rng(36)
+    network = random_network(rng)
+    network = xm.Network(network.n_states, network.n_actions, network.transitions, horizon=9)
+    starts, goals, weights = pairs_of(rng, network)
+    host, ours = (
+        TripEngine(network, rule, starts, goals, weights, 10**5, discount, device) for device in (None, DEVICE)
+    )
+    for reweigh in (None, lambda pairs, log_z: np.exp(-0.1 * log_z)):
+        reward = rng.normal(size=(network.n_states, network.n_actions))[network.source, network.action]
+        found, wanted = (engine.value(reward, reweigh=reweigh) for engine in (ours, host))
+        np.testing.assert_allclose(found.log_z, wanted.log_z, atol=1e-10)
+        np.testing.assert_allclose(found.visits, wanted.visits, atol=1e-10)
+
+
 @pytest.mark.parametrize("discount", [1.0, 0.97])
 @pytest.mark.parametrize(("horizon", "size"), [(40, 1.5), (300, 1.5), (300, 40.0)])
 @pytest.mark.parametrize("terminal", [(), (5,)])
@@ -98,7 +160,7 @@ def test_layers_made_again_change_nothing(monkeypatch, place, discount):
     graph = whole.place.graph
     item, stride = 8, 17
     flows = 1 if discount == 1.0 else 2
-    fixed = graph.n_edges * item * (2 + flows) + graph.n_nodes * 7 * item
+    fixed = graph.n_edges * item * (2 + flows) + graph.n_nodes * 7 * item + memory.in_log_space(graph, 1, item)
     room = fixed + item * (stride + 1) * graph.n_nodes
     room += item * sum(graph.layer_ends[::stride]) if place == "on the device" else 0
     monkeypatch.setattr(memory, "free_bytes", lambda device: int(room / memory.HEADROOM) + 8)

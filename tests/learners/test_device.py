@@ -12,6 +12,8 @@ import pytest
 import torch
 
 import xmen as xm
+from engines.test_horizon_free import random_network
+from engines.test_trips import pairs_of
 
 DEVICE = os.environ.get("XMEN_TEST_DEVICE", "cpu")
 
@@ -25,15 +27,34 @@ def task():
     return grid, rules, features, demos
 
 
-@pytest.mark.parametrize("choices", [{}, {"discount": 0.9}, {"given": "start"}])
+@pytest.mark.parametrize("choices", [{}, {"discount": 0.9}, {"given": "start"}, {"kind": xm.MaxEntIRL}])
 def test_the_same_weights(task, choices):
     grid, rules, features, demos = task
-    host = xm.XMEN(grid, rules, features=features, **choices).fit(demos)
-    model = xm.XMEN(grid, rules, features=features, device=DEVICE, **choices).fit(demos)
+    kind, choices = choices.get("kind", xm.XMEN), {name: value for name, value in choices.items() if name != "kind"}
+    choices |= {"features": features, **({"constraint": rules} if kind is xm.XMEN else {})}
+    host = kind(grid, **choices).fit(demos)
+    model = kind(grid, device=DEVICE, **choices).fit(demos)
     np.testing.assert_allclose(model.weights_, host.weights_, atol=1e-6)
+    np.testing.assert_allclose(model.standard_errors_, host.standard_errors_, rtol=1e-4)
     assert model.score(demos) == pytest.approx(host.score(demos), abs=1e-9)
     assert model.sample(10, seed=0) == host.sample(10, seed=0)
     assert model.get_params()["device"] == DEVICE
+
+
+def test_the_same_weights_of_trips():
+    rng = np.random.default_rng(3)
+    streets = random_network(rng)
+    streets = xm.Network(streets.n_states, streets.n_actions, streets.transitions, horizon=8)
+    starts, goals, _ = pairs_of(rng, streets)
+    reward = np.full((streets.n_states, streets.n_actions), -1.0)
+    trips = [
+        xm.distribution(streets.task(s, g), None, reward).sample(1, seed=0)[0]
+        for s, g in zip(starts, goals, strict=True)
+    ]
+    features = rng.normal(size=(streets.n_states, streets.n_actions, 2))
+    host, model = (xm.XMEN(streets, features=features, l2=0.01, device=where).fit(trips) for where in (None, DEVICE))
+    np.testing.assert_allclose(model.weights_, host.weights_, atol=1e-6)
+    assert model.score(trips) == pytest.approx(host.score(trips), abs=1e-9)
 
 
 def network(grid):

@@ -2,13 +2,15 @@
 
 Without a horizon one factorisation serves all goals (`ManyGoals`). A goal that it cannot serve, because its numbers
 become too small or because cycles through the other goals do not add up, gets a solve of its own, whose weights are
-relative to the best way; so do all goals of a network with a horizon, by the layered engine.
+relative to the best way; so do all goals of a network with a horizon, by the layered engine, or on a device all of them
+side by side.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +20,7 @@ from xmen.constraints.constraint import Constraint, units
 from xmen.engines.diagnosis import explain_conflict, multiply
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.law import Law
+from xmen.engines.place import find_device
 from xmen.errors import InfeasibleError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
 from xmen.product.goal_batches import Reweigh, Trips
@@ -26,6 +29,9 @@ from xmen.product.many_goals import ManyGoals
 from xmen.product.open_product import build_open_product
 from xmen.rewards import Floats
 from xmen.worlds.network import Network, NetworkTask
+
+if TYPE_CHECKING:
+    from xmen.engines.trips_on_device import TripsOnDevice
 
 LEAST_BUDGET = 20_000  # nodes of a product that all trips of a network share
 COPIES = 64  # of the network that its rules may make of it
@@ -58,6 +64,7 @@ class TripEngine:
         weights: ArrayLike,
         max_nodes: int,
         discount: float = 1.0,
+        device: str | None = None,
     ) -> None:
         self.network, self.constraint = network, constraint
         self.max_nodes, self.discount = max_nodes, discount
@@ -68,6 +75,7 @@ class TripEngine:
         self._log_dynamics = np.log(network.probability)
         self._alone: dict[int, Product] = {}
         self._shared: ManyGoals | None = None
+        self._device = find_device(device)
         if network.horizon is None:
             compiled = CompiledConstraint(constraint, network.any_task.starting_in(self.start))
             product = build_open_product(compiled, np.unique(self.goal), max_nodes)
@@ -92,6 +100,8 @@ class TripEngine:
         `reweigh(pairs, log_z)` gives other weights to pairs, once their log Z is known.
         DivergenceError where the weights of some pair's trajectories do not add up.
         """
+        if self._shared is None and self._device is not None:
+            return TripValue(*self._moved.value(reward, self.discount, self.weight, with_visits, reweigh))
         if self._shared is None:
             log_z, visits = np.full(self.n_pairs, np.nan), np.zeros(len(reward))
             left = np.unique(self.goal).tolist()
@@ -131,8 +141,20 @@ class TripEngine:
         product = multiply(task, self.constraint, self.max_nodes)
         return self._exact(product, reward)
 
+    @cached_property
+    def _moved(self) -> TripsOnDevice:
+        from xmen.engines.trips_on_device import TripsOnDevice
+
+        assert self._device is not None
+        products = {goal: self._product(goal) for goal in np.unique(self.goal).tolist()}
+        return TripsOnDevice(self.network, products, self.start, self.goal, self._device)
+
     def _goal(self, goal: int, reward: Floats) -> ExactDistribution:
         """Trips to one goal, given where they start, in the shares of the pairs' weights."""
+        return self._exact(self._product(goal), reward, given="start")
+
+    def _product(self, goal: int) -> Product:
+        """The product of one goal, from where its pairs start."""
         if goal not in self._alone:
             pairs = np.flatnonzero(self.goal == goal)
             shares = np.zeros(self.network.n_states)
@@ -144,7 +166,7 @@ class TripEngine:
             if len(without):
                 raise self._infeasible(int(pairs[self.start[pairs] == without[0]][0]))
             self._alone[goal] = product
-        return self._exact(self._alone[goal], reward, given="start")
+        return self._alone[goal]
 
     def _exact(self, product: Product, reward: Floats, given: str | None = None) -> ExactDistribution:
         table = np.zeros((self.network.n_states, self.network.n_actions))

@@ -112,7 +112,7 @@ def _flows(model: Learner, starts: NDArray[np.int64], goals: NDArray[np.int64], 
     problem = (network, model._rule(also), starts, goals, amounts)
     budget = trip_budget(model._engine_settings().max_nodes, network)
     try:
-        engine = TripEngine(*problem, budget, model.discount)
+        engine = TripEngine(*problem, budget, model.discount, model._engine_settings().device)
         log_z, visits = engine.value(reward)
     except ProductTooLargeError:
         trips = RejectTrips(*problem, budget)

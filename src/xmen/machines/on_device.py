@@ -5,7 +5,7 @@ Independent of the product, as `CompiledConstraint.check` is: only states, edges
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
@@ -19,64 +19,69 @@ MOST_CELLS = 50_000_000  # machines times walks that are run side by side
 
 
 class DeviceMachines:
-    """All tables in a row, as far as they are filled in; they grow while machines are explored.
-
-    A machine's state is the place where its row begins, so that a step is one look at `next`, at that place and the
-    letter of the edge.
-    """
+    """All tables in a row. What is not filled in yet is, by the host, when a walk comes to it."""
 
     def __init__(self, compiled: CompiledConstraint, device: torch.device) -> None:
         self._compiled, self._device = compiled, device
+        tables = compiled.tables
+        self._letters = self._stacked(lambda table: table.edge_letters)
+        self._last_letters = self._stacked(lambda table: table.letters[:, -1])
+        self._start, self._width = (self._column(values) for values in zip(*map(_start_and_width, tables), strict=True))
         self._read()
 
     def _read(self) -> None:
-        tables = self._compiled.tables
-        ends = np.cumsum([0, *(table.next.size for table in tables)])
-        next_place, accepting = np.full(ends[-1], UNKNOWN, dtype=np.int32), np.zeros(ends[-1], dtype=np.bool_)
-        for table, begin, end in zip(tables, ends, ends[1:], strict=False):
-            width, rows = table.next.shape[1], table.next.ravel()
-            next_place[begin:end] = np.where(rows == UNKNOWN, UNKNOWN, begin + rows * width)
-            accepting[begin:end:width] = table.accepting
-        self._next, self._accepting = (torch.as_tensor(array, device=self._device) for array in (next_place, accepting))
-        starts = [begin + table.start * table.next.shape[1] for table, begin in zip(tables, ends, strict=False)]
-        self._starts = torch.tensor(starts, dtype=torch.int32, device=self._device)
-        self._letters = self._stacked(lambda table: table.edge_letters)
-        self._last_letters = self._stacked(lambda table: table.letters[:, -1])
+        """Move the tables as they are now."""
+        tables = [(table.next, table.accepting) for table in self._compiled.tables]
+        self._ends = np.cumsum([0, *(moves.size for moves, _ in tables)])
+        self._begin = self._column(self._ends[:-1].tolist())
+        self._next = torch.as_tensor(np.concatenate([moves.ravel() for moves, _ in tables]), device=self._device)
+        first = np.cumsum([0, *(len(accepting) for _, accepting in tables)])
+        self._first_row = self._column(first[:-1].tolist())
+        accepting = np.concatenate([accepting for _, accepting in tables])
+        self._accepting = torch.as_tensor(accepting, device=self._device)
 
     def _stacked(self, part: Callable[[MachineTable], NDArray[np.int32]]) -> Tensor:
         """A row of letters per machine."""
-        arrays = [part(table) for table in self._compiled.tables]
-        return torch.as_tensor(np.stack(arrays), device=self._device) if arrays else torch.empty(0)
+        return torch.as_tensor(np.stack([part(table) for table in self._compiled.tables]), device=self._device)
 
-    def check(self, edges: Tensor, going: Tensor, last: Tensor) -> NDArray[np.bool_] | None:
-        """Which walks are valid: edges (longest, n) as far as they are `going`, and the states in which they end.
+    def _column(self, values: Iterable[int]) -> Tensor:
+        """A number per machine."""
+        return torch.tensor(list(values), dtype=torch.int64, device=self._device)[:, None]
 
-        None where a walk comes to an entry that is not filled in: the host knows how, and from then on so does this.
-        """
-        n, machines = len(last), len(self._compiled.tables)
-        if machines == 0:
-            return np.ones(n, dtype=np.bool_)
-        answers, size = [], max(1, MOST_CELLS // machines)
-        for begin in range(0, n, size):
+    def check(self, edges: Tensor, going: Tensor, last: Tensor) -> NDArray[np.bool_]:
+        """Which walks are valid: edges (longest, n) as far as they are `going`, and the states in which they end."""
+        size, answers = max(1, MOST_CELLS // len(self._compiled.tables)), []
+        for begin in range(0, len(last), size):
             part = slice(begin, begin + size)
-            found = self._run(edges[:, part], going[:, part], last[part])
-            if found is None:
-                return None
-            answers.append(found.t().cpu().numpy())
-        return self._compiled.judge(np.concatenate(answers) if answers else np.empty((0, machines), dtype=np.bool_))
+            answers.append(self._run(edges[:, part], going[:, part], last[part]).t().cpu().numpy())
+        return self._compiled.judge(np.concatenate(answers))
 
-    def _run(self, edges: Tensor, going: Tensor, last: Tensor) -> Tensor | None:
+    def _run(self, edges: Tensor, going: Tensor, last: Tensor) -> Tensor:
         """The final answer of each machine (machines, n)."""
-        place = self._starts[:, None].expand(-1, len(last))
+        rows = self._start.expand(-1, len(last))
         for taken, moves in zip(edges, going, strict=True):
-            place = torch.where(moves, self._step(place, self._letters[:, taken]), place)
-        place = self._step(place, self._last_letters[:, last])
-        return None if bool((place == UNKNOWN).any()) else self._accepting[place]
+            rows = self._step(rows, self._letters[:, taken], moves)
+        rows = self._step(rows, self._last_letters[:, last], torch.ones_like(last, dtype=torch.bool))
+        return self._accepting[self._first_row + rows]
 
-    def _step(self, place: Tensor, letters: Tensor) -> Tensor:
-        """Where machines come to; who is nowhere stays there."""
-        return torch.where(place == UNKNOWN, place, self._next[torch.clamp(place + letters, min=0)])
+    def _step(self, rows: Tensor, letters: Tensor, moves: Tensor) -> Tensor:
+        """The rows that machines come to, of the walks that still move."""
+        while True:
+            cell = self._begin + rows * self._width + letters
+            after = torch.where(moves, self._next[cell], rows)
+            missing = after == UNKNOWN
+            if not bool(missing.any()):
+                return after
+            self._fill(torch.unique(cell[missing]).cpu().numpy())
 
-    def learn(self) -> None:
-        """Read the tables again: the host has filled in what was missing."""
+    def _fill(self, cells: NDArray[np.int64]) -> None:
+        machines = np.searchsorted(self._ends, cells, side="right") - 1
+        for number, table in enumerate(self._compiled.tables):
+            own = cells[machines == number] - self._ends[number]
+            rows, letters = np.divmod(own, table.next.shape[1])
+            table.step(rows.astype(np.int32), letters.astype(np.int32))
         self._read()
+
+
+def _start_and_width(table: MachineTable) -> tuple[int, int]:
+    return table.start, table.next.shape[1]

@@ -19,7 +19,7 @@ import numpy as np
 from xmen.methods.coordinates import Coordinates, Value
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.identify import at_an_end
-from xmen.methods.information import Information, curvature
+from xmen.methods.information import Information, curvature, one_by_one
 from xmen.methods.lbfgs import DEFAULT_MAX_ITER, LbfgsRun, LbfgsState, memory_of
 from xmen.methods.likelihood import LossEstimate
 from xmen.methods.runs import Outcome
@@ -140,7 +140,7 @@ def causal_information(
     deterministic = loss.game.product.world.deterministic
     return (Information if deterministic else CausalInformation)(
         free=free,
-        hessian=curvature(mean, weights, features.scale, coordinates)[np.ix_(free, free)],
+        hessian=curvature(one_by_one(mean), weights, features.scale, coordinates)[np.ix_(free, free)],
         penalty=np.array(coordinates.l2[free]),
         scores=(features.contract(demos.walks.visit_rows(loss.discount)) - expected)[:, free],
         weights=demos.weights,

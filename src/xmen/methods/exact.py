@@ -58,7 +58,9 @@ class Exact(Method):
 
     def trip_run(self, task: Task, settings: FitSettings, network: Network) -> TripRun:
         budget = trip_budget(settings.engine.max_nodes, network)
-        engine = TripEngine(network, task.constraint, *task.demos.trips(), budget, task.discount)
+        engine = TripEngine(
+            network, task.constraint, *task.demos.trips(), budget, task.discount, settings.engine.device
+        )
         return TripRun(task, settings, engine)
 
     def _multiply(self, task: Task, settings: FitSettings) -> ExactDistribution:

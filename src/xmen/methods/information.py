@@ -105,21 +105,44 @@ Moments = tuple[Floats, Floats]
 """E[f] of each demonstration's task (n, d), or of all of them (d,); and the Hessian (d, d)."""
 
 
-def curvature(mean: Callable[[Floats], Floats], weights: Floats, scale: Floats, coordinates: Coordinates) -> Floats:
+Means = Callable[[list[Floats]], list[Floats]]
+"""The mean of E[f] (d,) at each of several weights (d,)."""
+
+
+def one_by_one(mean: Callable[[Floats], Floats]) -> Means:
+    """The means of weights that nothing is gained by asking about together."""
+    return lambda points: [mean(at) for at in points]
+
+
+def curvature(means: Means, weights: Floats, scale: Floats, coordinates: Coordinates) -> Floats:
     """The derivative of the mean of E[f] along every weight that was learned, by central differences."""
-    d = len(weights)
-    out = np.zeros((d, d))
-    for k in coordinates.free.tolist():
-        step, change = STEP / scale[k], np.zeros(d)
-        while True:
-            change[k] = step
-            try:
-                out[k] = (mean(weights + change) - mean(weights - change)) / (2.0 * step)
-                break
-            except DivergenceError:  # the border of what adds up is nearer than a step
-                step /= 4.0
+    free, step = coordinates.free, STEP / scale
+    try:
+        found = means([point for k in free.tolist() for point in _around(weights, k, step[k])])
+    except DivergenceError:  # the border of what adds up is nearer than a step of some weight
+        found = []
+        for k in free.tolist():
+            found += _nearer(means, weights, k, step)
+    out = np.zeros((len(weights), len(weights)))
+    for i, k in enumerate(free.tolist()):
+        out[k] = (found[2 * i] - found[2 * i + 1]) / (2.0 * step[k])
     hessian: Floats = (out + out.T) / 2.0
     return hessian
+
+
+def _around(weights: Floats, k: int, step: float) -> list[Floats]:
+    change = np.zeros(len(weights))
+    change[k] = step
+    return [weights + change, weights - change]
+
+
+def _nearer(means: Means, weights: Floats, k: int, step: Floats) -> list[Floats]:
+    """The means on both sides of weight k, with its step made as small as it has to be."""
+    while True:
+        try:
+            return means(_around(weights, k, step[k]))
+        except DivergenceError:
+            step[k] /= 4.0
 
 
 def _trip_moments(task: Task, settings: FitSettings, network: Network, weights: Floats) -> Moments:
@@ -129,7 +152,7 @@ def _trip_moments(task: Task, settings: FitSettings, network: Network, weights: 
     rows = task.features.rows(network.source, network.action)
     columns = rows.T.tocsr()
     try:
-        engine = TripEngine(*problem, budget, task.discount)
+        engine = TripEngine(*problem, budget, task.discount, settings.engine.device)
     except ProductTooLargeError:
         # One by one the draws' own variances: what differences of an estimate would say is mostly its noise.
         trips, rng = RejectTrips(*problem, budget), np.random.default_rng(0)
@@ -141,7 +164,7 @@ def _trip_moments(task: Task, settings: FitSettings, network: Network, weights: 
         found: Floats = columns @ engine.value(rows @ at).visits
         return found
 
-    hessian = curvature(mean, weights, task.features.scale, settings.coordinates(task.features.d))
+    hessian = curvature(one_by_one(mean), weights, task.features.scale, settings.coordinates(task.features.d))
     return engine.each(rows @ weights, rows)[engine.pair_of], hessian
 
 
@@ -149,12 +172,12 @@ def _world_moments(task: Task, settings: FitSettings, weights: Floats) -> Moment
     demos, features = task.demos, task.features
     base = Chooser(task.law(), settings.engine).exact()
 
-    def mean(at: Floats) -> Floats:
-        return features.contract(base.with_reward(features.table(at)).visits())
+    def means(points: list[Floats]) -> list[Floats]:
+        return [features.contract(d.visits()) for d in base.with_rewards(features.table(at) for at in points)]
 
-    hessian = curvature(mean, weights, features.scale, settings.coordinates(features.d))
+    hessian = curvature(means, weights, features.scale, settings.coordinates(features.d))
     if task.given is None:
-        return mean(weights), hessian
+        return means([weights])[0], hessian
     expected, law = np.empty((len(demos), features.d)), base.law.with_reward(features.table(weights))
     for start in np.unique(demos.walks.starts).tolist():
         alone = Chooser(replace(law, world=law.world.with_start(start), given=None), settings.engine).exact()

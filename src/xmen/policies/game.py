@@ -64,7 +64,7 @@ class Game:
         """On a graph without cycles: all nodes in stretches, each with edges into those before it alone."""
         assert self.product.topological is not None
         longest, n_choices = self.product.topological[1], counts(self.first_choice)
-        order = np.argsort(-longest, kind="stable")
+        order = np.argsort(-longest, kind="stable").astype(np.uint32)
         levels = np.split(order, np.flatnonzero(np.diff(-longest[order])) + 1)
         found = []
         for nodes in levels:

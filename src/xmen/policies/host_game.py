@@ -60,9 +60,9 @@ class HostGame:
         return flat.astype(np.float64)
 
     def expected(self, stretch: Stretch, after: Floats) -> Floats:
-        _, *outcomes = self._game.graph
+        _, first_edge, target, probability = self._game.graph
         out = np.empty(len(stretch.choices))
-        sweeps.expected(stretch.choices, *outcomes, after, out)
+        sweeps.expected(stretch.choices, first_edge, target, probability, after, out)
         return out
 
     def soften(self, stretch: Stretch, logits: Floats, end: Floats) -> tuple[Floats, Floats]:
@@ -89,16 +89,16 @@ class HostGame:
 
     def begin(self, starts: Floats) -> HostFlow:
         product = self._game.product
-        flow = HostFlow(*np.zeros((2, product.n_nodes)), np.zeros(self._game.n_choices))
+        flow = HostFlow(np.zeros(product.n_nodes), np.zeros(product.n_nodes), np.zeros(self._game.n_choices))
         np.add.at(flow.here, product.starts, starts)
         return flow
 
     def push(self, flow: HostFlow, stretch: Stretch, shares: Floats, factor: float, with_entropy: bool) -> None:
         level = not isinstance(stretch.nodes, slice)
-        nodes = stretch.nodes if level else np.arange(stretch.nodes.stop)
+        nodes = stretch.nodes if level else np.arange(stretch.nodes.stop, dtype=np.uint32)
         there = flow.here if level else np.zeros_like(flow.here)
         flow.entropy += sweeps.push(
-            nodes.astype(np.uint32),
+            nodes,
             *self._game.graph,
             shares,
             flow.here,

@@ -104,7 +104,7 @@ class LayerOperations(Protocol[Array]):
     def totals(self, flow: Any) -> tuple[Array, Array, Any]:
         """Expected uses of each world edge, plain and discounted; the entropy of all choices, if it was asked for."""
 
-    def choose(self, t: int, base: Base[Array], after: Array, rng: np.random.Generator, node: Any) -> Array | None:
+    def choose(self, t: int, base: Base[Array], after: Array, rng: np.random.Generator, node: Any) -> Any:
         """The edge that each walker takes as action t; nodes are moved in place. None when nobody moves any more."""
 
     def walkers(self, starts: Nodes, column: int) -> Any:
@@ -119,5 +119,5 @@ class LayerOperations(Protocol[Array]):
     def values(self, array: Array, nodes: Nodes) -> Floats:
         """The numbers at some nodes, on the host."""
 
-    def on_host(self, array: Array) -> NDArray[Any]:
+    def on_host(self, array: Any) -> NDArray[Any]:
         """All numbers, on the host."""

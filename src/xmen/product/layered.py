@@ -210,10 +210,13 @@ class Layered(Generic[Array]):
             end += 1
         return end
 
-    def uses(self, with_entropy: bool = False) -> tuple[Array, Array, Any]:
-        """Expected uses of each world edge, plain and discounted, where they were computed; and the entropy."""
+    def uses(self, with_entropy: bool = False, starts: Floats | None = None) -> tuple[Array, Array, Any]:
+        """Expected uses of each world edge, plain and discounted, where they were computed; and the entropy.
+
+        With `starts`, trajectories begin at the start nodes with these weights, and not as the law says.
+        """
         do, sweep, t = self._do, self._sweep(), 0
-        flow = do.begin(self._starts)
+        flow = do.begin(self._starts if starts is None else starts)
         while t < self._product.horizon:
             if self._plan[t].in_log_space:
                 base, after = self._conditional(t, sweep)
@@ -248,12 +251,12 @@ class Layered(Generic[Array]):
         starts, steps = self.steps(n, rng)
         return starts, as_columns([self._do.on_host(step) for step in steps], n)
 
-    def steps(self, n: int, rng: np.random.Generator, column: int = 0) -> tuple[NDArray[np.uint32], list[Array]]:
+    def steps(self, n: int, rng: np.random.Generator, column: int = 0) -> tuple[NDArray[np.uint32], list[Any]]:
         """The start nodes of n walkers, and the edges that they take as action 0, 1, ..., where they were chosen."""
         do, sweep = self._do, self._sweep()
         probability: Floats = self._starts if self._starts.ndim == 1 else self._starts[:, column]
         starts = draw_starts(self._product, probability, n, rng)
-        node, steps = do.walkers(starts, column), list[Array]()
+        node, steps = do.walkers(starts, column), list[Any]()
         for t in range(self._product.horizon):
             base, after = self._conditional(t, sweep)
             taken = do.choose(t, base, after, rng, node)

@@ -79,7 +79,8 @@ def relative(
     other,
     edge,
     log_weight,
-    potential,
+    before,
+    there,
     out,
     ENTERING: tl.constexpr,
     C: tl.constexpr,
@@ -89,11 +90,15 @@ def relative(
     rows = tl.program_id(0) * R + tl.arange(0, R)
     inside = rows < n_rows
     begin, end = row_ends(rows, inside, indptr)
-    here = tl.load(potential + places(rows.to(tl.int64)[:, None], C), mask=inside[:, None, None], other=0.0)
+    if ENTERING:
+        of_rows, of_others = there, before
+    else:
+        of_rows, of_others = before, there
+    here = tl.load(of_rows + places(rows.to(tl.int64)[:, None], C), mask=inside[:, None, None], other=0.0)
     for offset in range(0, tl.max(end - begin), W):
         e, valid, node = entries(begin, end, offset, other, W)
         mask = valid[:, :, None]
-        step = tl.load(potential + places(node, C), mask=mask, other=0.0) - here
+        step = tl.load(of_others + places(node, C), mask=mask, other=0.0) - here
         if ENTERING:
             step = -step
         world = tl.load(edge + e, mask=valid, other=0).to(tl.int64)

@@ -127,12 +127,11 @@ class DeviceLayers:
 
     def _filled(self, base: Base[Tensor], entering: bool) -> Tensor:
         """The weights of a base in the order of the edges that leave nodes, or of those that enter them."""
-        if base.epoch < 0:
-            return base.room[entering]
         rows = self._graph.entering if entering else self._graph.leaving
         weights, fresh = self._space.weights(entering, (base.epoch, base.t))
         if fresh:
-            self._rows.relative(rows, self._weights.at(base.t), base.weights, entering, weights)
+            before, there = base.weights, base.room[0] if base.epoch < 0 else base.weights
+            self._rows.relative(rows, self._weights.at(base.t), before, there, entering, weights)
         return weights
 
     def _moves(self, t: int, base: Base[Tensor], weights: Tensor, entering: bool) -> Moves:
@@ -184,16 +183,12 @@ class DeviceLayers:
         return value
 
     def conditional(self, t: int, log_after: Tensor, log_value: Tensor) -> Base[Tensor]:
-        graph, both = self._graph, []
-        nodes = (graph.n_nodes, self._space.columns)
-        before, there = (torch.full(nodes, NEVER, dtype=torch.float64, device=self.device) for _ in range(2))
-        before[: len(log_value)], there[: len(log_after)] = log_value, log_after
-        log_weight = self._weights.at(t)
-        for rows, entering in ((graph.leaving, False), (graph.entering, True)):
-            source, target = (rows.other, rows.row) if entering else (rows.row, rows.other)
-            share = torch.exp(log_weight[rows.edge] + there[target] - before[source])
-            both.append(torch.where(before[source] > NEVER, share, torch.zeros_like(share)).to(self._space.dtype))
-        return Base(-1, t, both[0], both)
+        nodes = (self._graph.n_nodes, self._space.columns)
+        before, there = (torch.full(nodes, -sign * NEVER, dtype=torch.float64, device=self.device) for sign in (1, -1))
+        # Edges of a node without message have no share: it is as if infinitely much would leave it.
+        before[: len(log_value)] = torch.where(log_value > NEVER, log_value, -NEVER)
+        there[: len(log_after)] = log_after
+        return Base(-1, t, before, [there])
 
     def ones(self, t: int) -> Tensor:
         return torch.ones_like(self._space.layer(t))

@@ -11,6 +11,7 @@ from xmen.errors import EngineError
 from xmen.product.device.graph import DeviceGraph
 
 HEADROOM = 0.9  # of the free memory is planned with: fragments and what others take in between need some
+LOG_LAYERS = 4  # that are planned with: how many there will be is known when it is too late
 HOST_BYTES = 4_000_000_000  # where the device is the CPU
 
 
@@ -37,6 +38,15 @@ def free_bytes(device: torch.device) -> int:
     return int(torch.cuda.mem_get_info(device)[0]) + cached
 
 
+def in_log_space(graph: DeviceGraph, columns: int, item: int) -> int:
+    """What layers that are done in log space take beside the others.
+
+    One at work has six numbers per node in double precision: values before and after it, the ends, and what these are
+    made of. Of each the layer is kept, and the potential that follows from it.
+    """
+    return graph.n_nodes * (6 * 8 * columns + LOG_LAYERS * (8 * columns + item))
+
+
 def plan_memory(graph: DeviceGraph, columns: int, discount: float, dtype: torch.dtype) -> MemoryPlan:
     """The most layers that fit beside edge weights, flows and potentials; EngineError where not even those do.
 
@@ -46,6 +56,7 @@ def plan_memory(graph: DeviceGraph, columns: int, discount: float, dtype: torch.
     item = columns * torch.empty(0, dtype=dtype).element_size()
     flows = 1 if discount == 1.0 else 2
     fixed = graph.n_edges * item * (2 + flows) + graph.n_nodes * (4 * item + 3 * 8 * columns)
+    fixed += in_log_space(graph, columns, item)
     left = int(HEADROOM * free_bytes(graph.device)) - fixed
     if graph.device.type == "cuda" and item * sum(graph.layer_ends) > left:
         gc.collect()  # what nobody uses any more may still be there

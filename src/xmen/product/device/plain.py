@@ -58,11 +58,18 @@ class PlainRows:
     records = False  # whether a sequence of these may be recorded and replayed
 
     def relative(
-        self, rows: Rows, log_weight: torch.Tensor, potential: torch.Tensor, entering: bool, out: torch.Tensor
+        self,
+        rows: Rows,
+        log_weight: torch.Tensor,
+        before: torch.Tensor,
+        there: torch.Tensor,
+        entering: bool,
+        out: torch.Tensor,
     ) -> None:
-        """exp(log_weight + potential[target] - potential[source]) of each entry."""
-        step = potential[rows.row] - potential[rows.other]
-        torch.exp(log_weight[rows.edge] + (step if entering else -step), out=step)
+        """exp(log_weight + there[target] - before[source]) of each entry."""
+        source, target = (rows.other, rows.row) if entering else (rows.row, rows.other)
+        step = there[target] - before[source]
+        torch.exp(log_weight[rows.edge] + step, out=step)
         out.copy_(step)
 
     def _weights(self, moves: Moves, n: int) -> torch.Tensor:

@@ -112,10 +112,12 @@ class Run(Layered[torch.Tensor]):
         self._lock = Lock()
         super().__init__(place.product, law, DeviceLayers(place.product, place.graph, weights, spaces))
 
-    def uses(self, with_entropy: bool = False) -> tuple[torch.Tensor, torch.Tensor, Floats]:
+    def uses(
+        self, with_entropy: bool = False, starts: Floats | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, Floats]:
         with self._lock:
             self._segment = {}
-            return super().uses(with_entropy)
+            return super().uses(with_entropy, starts)
 
     def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
         with self._lock:
