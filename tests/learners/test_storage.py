@@ -138,6 +138,18 @@ def test_foreign_folders_are_not_overwritten(model, tmp_path):
         model.save(tmp_path / "no" / "such" / "place")
 
 
+def test_another_kind_of_model_is_not_overwritten(model, tmp_path):
+    """A policy does not take the place of the model that it was made from, nor one learner's model that of another."""
+    model.save(tmp_path / "model")
+    with pytest.raises(StorageError, match="holds a XMEN, and this is a Policy: it is not overwritten"):
+        model.policy().save(tmp_path / "model")
+    other = xm.MaxEntIRL(model.world, model.features).fit(model.sample(20, seed=0))
+    with pytest.raises(StorageError, match="holds a XMEN, and this is a MaxEntIRL"):
+        other.save(tmp_path / "model")
+    assert np.array_equal(xm.load(tmp_path / "model").weights_, model.weights_)
+    model.save(tmp_path / "model")
+
+
 def edit(folder: Path, **changes) -> None:
     """Change `model.json` as one who knows how it is sealed."""
     document = json.loads((folder / "model.json").read_text())

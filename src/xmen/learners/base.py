@@ -385,12 +385,12 @@ class Learner(Estimator, ABC):
         Parameters
         ----------
         path
-            Where the folder will be, exactly. A model that is there already is replaced as a whole.
+            Where the folder will be, exactly. A model of the same class that is there is replaced as a whole.
 
         Raises
         ------
         StorageError
-            When something in the model has no stored form (`when`, `monitor`), or something else than a model is there.
+            When something in the model has no stored form (`when`, `monitor`), or something else is there.
         NotFittedError
             Before `fit`.
         """

@@ -56,11 +56,8 @@ def restores(name: str) -> Callable[[Maker], Maker]:
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted model as a folder, exactly at `path`; replaces an earlier model there and nothing else."""
-    folder = as_path(path, "save(path)")
-    name, settings, learned = _content(model)
-    _require_free(folder)
-    write_model(folder, name, settings, learned)
+    """Write a fitted model as a folder, exactly at `path`; replaces an earlier one of its class and nothing else."""
+    write_model(path, *_content(model))
 
 
 def save_with_problem(model: Any, folder: Path, files: Mapping[str, bytes], parts: Parts) -> None:
@@ -82,7 +79,7 @@ def _content(model: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
 def write_model(path: str | os.PathLike[str], name: str, settings: dict[str, Any], learned: dict[str, Any]) -> None:
     """Write what `load` makes a model from: CLASSES[name](**settings), which then gets the learned values."""
     folder = as_path(path, "save(path)")
-    _require_free(folder)
+    _require_free(folder, name)
     _write(folder, name, settings, learned, {}, {})
 
 
@@ -198,19 +195,22 @@ def has_model(folder: Path) -> bool:
     """Whether the folder holds a model of this xmen or an older one, whole or not."""
     try:
         settle(folder)
-        read_document(read_whole(folder / MODEL), folder / MODEL, FORMAT, FORMAT_VERSION)
-    except (OSError, FileFormatError):
+    except OSError:
         return False
-    return True
+    return bool(_document(folder))
+
+
+def _document(folder: Path) -> dict[str, Any]:
+    """What the model in the folder says of itself now; nothing where there is none."""
+    try:
+        return read_document(read_whole(folder / MODEL), folder / MODEL, FORMAT, FORMAT_VERSION)
+    except (OSError, FileFormatError):
+        return {}
 
 
 def _files(folder: Path) -> list[str]:
     """The files of the model that is in the folder now."""
-    try:
-        document = read_document(read_whole(folder / MODEL), folder / MODEL, FORMAT, FORMAT_VERSION)
-    except (OSError, FileFormatError):
-        return []
-    named = document.get("files", {})
+    named = _document(folder).get("files", {})
     return [name for name in named if Path(name).name == name] if isinstance(named, dict) else []
 
 
@@ -225,7 +225,7 @@ def _as_plain(value: Any) -> Any:
     return value
 
 
-def _require_free(folder: Path) -> None:
+def _require_free(folder: Path, name: str) -> None:
     inside = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
     strangers = sorted(name for name in inside - {MODEL, ARRAYS} if not half_written(name))
     if folder.is_dir() and not strangers and not inside & {MODEL, ARRAYS}:
@@ -233,6 +233,12 @@ def _require_free(folder: Path) -> None:
     if (folder.exists() or folder.is_symlink()) and (strangers or not has_model(folder)):
         holds = f"holds {', '.join(strangers[:3])}" if strangers else "is not an xmen model"
         raise StorageError(f"{folder} already exists and {holds}: it is not overwritten. Choose another path.")
+    there = _document(folder).get("class", name)
+    if there != name:
+        raise StorageError(
+            f"{folder} holds a {there}, and this is a {name}: it is not overwritten. Choose another path, or remove "
+            "what is there."
+        )
     if not folder.parent.is_dir():
         raise StorageError(f"cannot save to {folder}: the folder {folder.parent} does not exist.")
 
