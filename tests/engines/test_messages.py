@@ -13,7 +13,9 @@ import pytest
 import xmen as xm
 from cli.commands import report, run
 from reference import enumerate_trajectories, holds, positions
-from strategies import random_formula
+from strategies import random_formula, random_world
+from xmen.constraints.arithmetic import LinearComparison
+from xmen.engines.budgets import reachable_bound
 from xmen.engines.never import why_never
 from xmen.machines.tables import CompiledConstraint
 from xmen.product.shortest import shortest_valid
@@ -38,6 +40,35 @@ def test_a_horizon_that_is_too_short_names_the_shortest_under_the_rules():
     assert "11 to 12" in infeasible(grid(11), rule)
     never = rule & (xm.length() <= 5).named("short")
     assert "horizon" not in infeasible(world, never)  # no horizon would do
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_bound_that_is_too_tight_names_the_nearest_that_will_do(seed):
+    """Against the list of all trajectories: totals of states or of moves, counts and lengths, all four inequalities."""
+    rng = np.random.default_rng([seed, 12])
+    world = random_world(rng)
+    description, other = random_formula(rng, world.n_states, world.n_actions, 1, False)
+    sizes = [(world.n_states,), (world.n_states, world.n_actions)]
+    table = rng.integers(-2, 6, size=sizes[seed % 2])
+    form = xm.total(table) + 2 * xm.length() - xm.count(xm.at(0))
+    valid = [xm.Trajectory(s, a) for s, a, _ in enumerate_trajectories(world) if holds(description, positions(s, a))]
+    sums = [_total(table, tau) + 2 * len(tau.states) - tau.states.count(0) for tau in valid]
+    for op, best, beyond in (("<=", min, -1), ("<", min, 0), (">=", max, 1), (">", max, 0)):
+        tight = LinearComparison(form.terms, op, (best(sums) if sums else 0) + beyond)
+        found = reachable_bound(world, tight, other)
+        if not sums or not world.has_terminal or world.terminal[world.start > 0].any():
+            assert found is None
+            continue
+        assert found == best(sums) + {"<": 1, ">": -1}.get(op, 0)
+        said = infeasible(world, [tight.named("tight"), other])
+        assert f"from {tight.bound} to {found}, the " in said
+        xm.distribution(world, [LinearComparison(form.terms, op, found), other])
+
+
+def _total(table, tau):
+    if table.ndim == 1:
+        return sum(int(table[s]) for s in tau.states)
+    return sum(int(table[s, a]) for s, a in zip(tau.states, tau.actions, strict=False))
 
 
 @pytest.mark.parametrize("seed", range(25))

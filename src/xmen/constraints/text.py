@@ -20,7 +20,7 @@ from xmen.constraints._vocabulary import ANYTIME, ARITHMETIC, COMPARISONS, JOINS
 from xmen.constraints.arithmetic import COMPARE, Comparable, LinearForm, total
 from xmen.constraints.constraint import Constraint
 from xmen.constraints.ltlf import ltlf
-from xmen.constraints.names import Name, check_names, kind_of
+from xmen.constraints.names import COSTS, Name, check_names, kind_of
 from xmen.constraints.words import FUNCTIONS
 from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError
 from xmen.events import EVENT_IS_NO_CONSTRAINT, LARGEST, NO_NUMBER, PRECEDENCE, Event, anytime
@@ -383,7 +383,10 @@ class _Reader:
         offset = self.source.between(sides[0], sides[1], symbol)
         if isinstance(left, Comparable) or isinstance(right, Comparable):
             return self._guarded(offset, COMPARE[symbol], left, right)
-        for side in (left, right):
+        for side, written in zip((left, right), sides, strict=True):
+            if isinstance(side, COSTS) and isinstance(written, ast.Name):
+                name = written.id
+                self.source.fail(f"{name} are costs of places, and a trajectory has their total({name})", offset)
             if isinstance(side, Event):
                 self.source.fail(f"cannot compare {kind_of(side)}: count it, as in count({side}) >= 1", offset)
             if isinstance(side, Constraint):

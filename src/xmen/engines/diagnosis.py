@@ -9,7 +9,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from xmen.constraints.arithmetic import LinearComparison
 from xmen.constraints.constraint import Constraint, conjunction, units
+from xmen.engines.budgets import reachable_bound
 from xmen.engines.never import events_in, why_never
 from xmen.errors import InfeasibleError, OracleTimeoutError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
@@ -21,6 +23,7 @@ from xmen.worlds.mdp import MDP
 from xmen.worlds.words import in_world_words
 
 MOST_RULES = 100  # multiplied without a horizon, for a better message
+MOST_BOUNDS = 3  # moved one by one, for a better message
 
 # For each world, constraints with the largest budget that their product is known to pass, and the words for it.
 _TOO_LARGE: WeakKeyDictionary[MDP, dict[Constraint | None, tuple[int, str]]] = WeakKeyDictionary()
@@ -108,10 +111,10 @@ def explain_infeasible(
         notes.append(" Every start is a terminal state, so that all trajectories end before the first action.")
     never = dict.fromkeys(event for i in kept for event in events_in(parts[i][1]))
     notes += [f" `{event}` can never happen: {why}." for event in never if (why := why_never(event, world))]
-    raising = _raising(world, [part for _, part in parts])
+    raising = _rebounding(world, parts, kept) + _raising(world, [part for _, part in parts])
     if len(names) == 1:
         text = f"no trajectory of this world satisfies {names[0]!r}, even by itself."
-        advice = f" Loosen it{raising.replace(', or', ' or')}."
+        advice = f" Loosen it{raising.replace(', or', ' or', 1)}."
     else:
         text = f"no trajectory satisfies these {len(names)} constraints together: {', '.join(map(repr, names))}."
         advice = f" Without any one of them the rest of these can be met: drop or loosen one{raising}."
@@ -132,6 +135,22 @@ def _raising(world: MDP, parts: list[Constraint]) -> str:
         return f", or raise the horizon from {world.horizon} to {found.length}, the least with which all rules can hold"
     # Found within the horizon: without terminal states all trajectories have exactly that many actions.
     return "" if found.complete and found.length is None else ", or raise the horizon"
+
+
+def _rebounding(world: MDP, parts: list[tuple[str, Constraint]], conflict: list[int]) -> str:
+    """The advice to move one bound of the conflict to where all rules can hold; '' where that alone does not do."""
+    if len(parts) > MOST_RULES:
+        return ""
+    compared = [i for i in conflict if isinstance(parts[i][1], LinearComparison)]
+    for i in compared[:MOST_BOUNDS]:
+        label, rule = parts[i]
+        bound = reachable_bound(world, rule, conjunction([part for j, (_, part) in enumerate(parts) if j != i]))
+        if bound is not None:
+            assert isinstance(rule, LinearComparison)
+            way, end = ("raise", "least") if rule.op in ("<=", "<") else ("lower", "largest")
+            which = "its bound" if len(conflict) == 1 else f"the bound of {label!r}"
+            return f", or {way} {which} from {rule.bound} to {bound}, the {end} with which all rules can hold"
+    return ""
 
 
 def smallest_conflict(suspects: list[int], can_hold: Callable[[list[int]], bool]) -> tuple[list[int], bool]:
