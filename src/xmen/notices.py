@@ -4,6 +4,8 @@ LearningWarning (UserWarning)
 ├── IdentifiabilityWarning      weights that no set of demonstrations can tell apart
 ├── UnboundedWarning            the best weights are infinitely large
 ├── StartsWarning               demonstrations start elsewhere than the joint model does
+├── LuckWarning                 the world has chance, and the model takes its outcomes for choices
+├── PromiseWarning              the learned policy keeps the rules more or less often than the demonstrations
 ├── ConvergenceWarning          stopped before the optimum
 ├── GuaranteeWarning            settings for which the theorems of method="paper" promise nothing
 └── InterruptedWarning          stopped by Ctrl-C; what was learned so far is kept
@@ -25,6 +27,14 @@ class IdentifiabilityWarning(LearningWarning):
 
 class StartsWarning(LearningWarning):
     """Demonstrations start in other shares than the joint model's trajectories: `given="start"` does not mind."""
+
+
+class LuckWarning(LearningWarning):
+    """P(tau) was fitted in a world with chance, where it conditions on outcomes: `CausalXMEN` does not."""
+
+
+class PromiseWarning(LearningWarning):
+    """`validity` is not what demonstrations keep to: the weights of a causal fit make up for the difference."""
 
 
 class UnboundedWarning(LearningWarning):

@@ -109,6 +109,40 @@ def test_a_causal_fit_is_sampled_and_planned(slippery: Path, tmp_path: Path) -> 
         assert "policy is a policy" in refused.stderr
 
 
+def test_failed_episodes_belong_to_a_causal_fit(slippery: Path) -> None:
+    """`--drop-invalid` leaves out what cannot happen, and no failure; what ran out of time is called so."""
+    slippery.write_text(slippery.read_text().replace("slip = 0.2", "slip = 0.2\nhorizon = 5"))
+    problem = read_problem(slippery)
+    stayed = next(tau for tau in problem.plan(validity=0.0, seed=0).rollout(10_000) if problem.world.unfinished(tau))
+    fine = [tau for tau in xm.read_demos("demos.csv") if problem.world.problem(tau) is None]
+    xm.write_demos([stayed, xm.Trajectory([0, 15], [0]), *fine], "mixed.csv")
+    refused = run("fit p.toml mixed.csv")
+    assert refused.exit_code == 1
+    assert "demonstration 0 does not arrive: it runs out of time: after all 5 actions" in refused.stderr
+    assert "--learner causal) learns from all of them, with --validity best or a probability" in refused.stderr
+    assert "the others, the lucky ones" in refused.stderr
+    fitted = report("fit p.toml mixed.csv --drop-invalid --learner causal --validity 0.5 --l2 0.1 --out m")
+    assert [one["demonstration"] for one in fitted["dropped"]] == [1]
+    assert fitted["demonstrations"] == len(fine) + 1
+    checked = report("check p.toml mixed.csv", code=1)
+    assert {(one["constraint"], one.get("unfinished")) for one in checked["demonstrations"]["broken"]} >= {
+        (None, True),
+        (None, False),
+    }
+    assert any("--learner causal learns from, with --validity" in note for note in checked["notes"])
+    assert "arriving in time" in run("check p.toml mixed.csv").stdout
+
+
+def test_settings_are_spelled_as_options(slippery: Path) -> None:
+    refused = run("fit p.toml --learner causal --validity best")
+    assert "--validity p" in refused.stderr
+    assert "validity=" not in refused.stderr
+    noted = run("fit p.toml --learner causal --validity 0.9 --l2 0.01 --out m")
+    assert "(--validity 0.9)" in " ".join(noted.stderr.split())
+    assert "is no option of --learner xmen" in run("fit p.toml --outcomes expected").stderr
+    assert "unknown outcomes 'lucky'" in run("fit p.toml --learner causal --outcomes lucky").stderr
+
+
 def test_lucky_outcomes_are_called_so(slippery: Path) -> None:
     assert "lucky outcomes" in run("sample p.toml -n 2").stderr
 

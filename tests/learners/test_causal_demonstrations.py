@@ -89,7 +89,7 @@ def test_luck_has_no_minimum_and_a_way_out() -> None:
     features[0, 0, 1] = 1.0
     one, other = xm.Trajectory([0, 1, 3], [0, 0]), xm.Trajectory([0, 2, 3], [0, 0])
     demos = [one] * 8 + [other] * 2
-    with pytest.warns(xm.UnboundedWarning, match=r"feature 0 \(demonstrated more\).*l2 > 0.*outcomes='expected'"):
+    with pytest.warns(xm.UnboundedWarning, match=r"feature 0 \(demonstrated more\).*outcomes='expected'.*l2 > 0"):
         model = CausalXMEN(LUCKY, None, features).fit(demos)
     assert not model.converged_
     assert CausalXMEN(LUCKY, None, features, l2=0.1).fit(demos).weights_[0] == pytest.approx(3.0)  # 0.3 / 0.1

@@ -275,3 +275,19 @@ def test_large_tables_are_read() -> None:
     rows = np.column_stack([state, action, rng.integers(0, n_states, len(state)), np.ones(len(state))])
     world = MDP(n_states, n_actions, rows, start=0, terminal=[5], horizon=100)
     assert len(world.source) == n_actions * (n_states - 1)  # none leave the terminal state
+
+
+def test_unfinished_episodes_are_told_from_impossible_ones():
+    """Out of time, or stuck; not what cannot happen, breaks off, or arrives."""
+    rows = [(0, 0, 0, 0.5), (0, 0, 1, 0.5), (0, 1, 2, 1.0)]
+    world = MDP(3, 2, rows, start=0, terminal=[1], horizon=3)
+    late, stuck = Trajectory([0, 0, 0, 0], [0, 0, 0]), Trajectory([0, 0, 2], [0, 1])
+    assert world.unfinished(late)
+    assert world.unfinished(stuck)
+    assert "runs out of time: after all 3 actions of the horizon it is in state 0" in world.problem(late)[1]
+    assert world.problem(stuck)[1].endswith("and has no actions")
+    for other in ([0, 0], [0, 1], [1], [0, 2, 0], [0, 0, 0, 0, 0], [9, 0]):
+        assert not world.unfinished(Trajectory(other, [0] * (len(other) - 1)))
+    endless = MDP(3, 2, rows, start=0, horizon=3)
+    assert not endless.unfinished(late)
+    assert endless.unfinished(stuck)

@@ -104,6 +104,18 @@ def learning_notes(problem: Problem, d: Distribution, demos: list[Trajectory]) -
     return [with_names(note, names) for note in notes]
 
 
+def failure_notes(problem: Problem, checked: dict[str, Any]) -> list[str]:
+    """With chance episodes may fail, and a learner can take them: which one, and what it should be asked to promise."""
+    failed = {one["demonstration"] for one in checked["violations"] if one["constraint"] or one["unfinished"]}
+    if problem.world.deterministic or not failed:
+        return []
+    episodes = checked["valid"] + len(failed)
+    return [
+        f"{checked['valid']} of {episodes} episodes keep all rules. Those that failed belong to what xmen fit "
+        f"--learner causal learns from, with --validity {checked['valid'] / episodes:.3g} or so, or best"
+    ]
+
+
 def never_notes(problem: Problem) -> list[str]:
     """Events of the problem that no trajectory of its world can ever have."""
     found = ((name, why_never(event, problem.world)) for name, event in problem.events.items())
@@ -127,18 +139,19 @@ def check_demonstrations(problem: Problem, demos: list[Trajectory]) -> dict[str,
 
 
 def count_broken(violations: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each broken rule (None: the world), how many demonstrations break it and the first of them."""
-    grouped: dict[str | None, list[dict[str, Any]]] = {}
+    """For each broken rule (None: the world, or arriving in it), how many demonstrations break it and the first one."""
+    grouped: dict[tuple[str | None, bool], list[dict[str, Any]]] = {}
     for violation in violations:
-        grouped.setdefault(violation["constraint"], []).append(violation)
+        grouped.setdefault((violation["constraint"], violation.get("unfinished", False)), []).append(violation)
     return [
         {
             "constraint": name,
+            **({"unfinished": unfinished} if name is None else {}),
             "demonstrations": len(found),
             "first": found[0]["demonstration"],
             "position": found[0]["position"],
         }
-        for name, found in sorted(grouped.items(), key=lambda item: -len(item[1]))
+        for (name, unfinished), found in sorted(grouped.items(), key=lambda item: -len(item[1]))
     ]
 
 
@@ -153,8 +166,8 @@ def _suspects(problem: Problem, demos: list[Trajectory]) -> list[int]:
 def _violations(problem: Problem, index: int, demo: Trajectory) -> list[dict[str, Any]]:
     impossible = problem.world.problem(demo)
     if impossible is not None:
-        position, message = impossible
-        return [{"demonstration": index, "constraint": None, "position": position, "message": message}]
+        found = {"demonstration": index, "constraint": None, "position": impossible[0], "message": impossible[1]}
+        return [found | {"unfinished": problem.world.unfinished(demo)}]
     explained = [(name, rule.explain(demo)) for name, rule in problem.rules.items()]
     return [
         {

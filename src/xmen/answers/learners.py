@@ -30,6 +30,7 @@ class Choice:
     validation: Path | None = None
     patience: int | None = None
     device: str | None = None
+    outcomes: str | None = None
     checkpoint: Path | None = None
     callback: Callable[[Any], object] | None = field(default=None, compare=False)
 
@@ -52,6 +53,7 @@ def make_learner(choice: Choice, problem: Problem) -> Learner:
         "validation": problem.validation_demos(),
         "patience": choice.patience,
         "device": choice.device,
+        "outcomes": choice.outcomes,
         "checkpoint": None if choice.checkpoint is None else str(choice.checkpoint),
         "checkpoint_every": STORED_EVERY,
         "resume": choice.resume,

@@ -10,7 +10,7 @@ from xmen.methods.method import Method
 from xmen.methods.table import parse_method, read_method
 from xmen.registry import LEARNERS
 
-OPTIONS = ("method", "validity", "max_iter", "l2", "resume", "validation", "patience", "device")
+OPTIONS = ("method", "validity", "max_iter", "l2", "resume", "validation", "patience", "device", "outcomes")
 """The options that not all learners have."""
 
 

@@ -187,6 +187,10 @@ def fit(
     l2: Annotated[float | None, typer.Option(min=0.0, help="A penalty on large weights: l2/2 |weights|^2.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a stopped or killed run was.")] = False,
     validity: Validity = None,
+    outcomes: Annotated[
+        str | None,
+        typer.Option(help="Of causal: demonstrated, or expected, which takes only choices from the demonstrations."),
+    ] = None,
     validation: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Demonstrations to watch; the model is the one that is best on them."),
@@ -212,7 +216,8 @@ def fit(
     from xmen.cli.fit import run_fit
     from xmen.cli.plan import read_promise
 
-    choice = Choice(learner, method, seed, max_iter, l2, resume, read_promise(validity), validation, patience, device)
+    promise = read_promise(validity)
+    choice = Choice(learner, method, seed, max_iter, l2, resume, promise, validation, patience, device, outcomes)
     raise typer.Exit(run_fit(problem, demos, out, choice, as_json, force, drop_invalid))
 
 

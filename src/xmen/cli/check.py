@@ -10,6 +10,7 @@ from xmen.answers.checking import (
     check_promise,
     check_rules,
     count_text,
+    failure_notes,
     learning_notes,
     never_notes,
     share_text,
@@ -41,6 +42,8 @@ def run_check(path: Path, demos: Path | None, as_json: bool) -> int:
     with working("looking at the features"):
         report["notes"] = [] if d is None else learning_notes(problem, d, [] if broken else trajectories)
     report["notes"] += never_notes(problem)
+    if broken:
+        report["notes"] += failure_notes(problem, report["demonstrations"])
     print_json(report) if as_json else _print(report)
     if missing:
         print_notes([f"the demonstrations that {path} names are missing: {problem.demonstrations}"])
@@ -92,7 +95,7 @@ def _print_violations(demos: dict[str, Any]) -> None:
     broken, violations = demos["broken"], demos["violations"]
     counts = [
         (
-            one["constraint"] or "the world",
+            _what(one),
             f"{one['demonstrations']} of {demos['number']}",
             f"{one['first']}, at position {one['position']}",
         )
@@ -105,6 +108,11 @@ def _print_violations(demos: dict[str, Any]) -> None:
     more = len(violations) - len(shown)
     title = "one by one" + (f" (the first {MOST_SHOWN}, {more} more: see --json)" if more else "")
     rows = [
-        (one["demonstration"], one["constraint"] or f"the world: {one['message']}", one["position"]) for one in shown
+        (one["demonstration"], one["constraint"] or f"{_what(one)}: {one['message']}", one["position"]) for one in shown
     ]
     print_table(title, ["demonstration", "rule", "lost at position"], rows)
+
+
+def _what(broken: dict[str, Any]) -> str:
+    """What a demonstration breaks: a rule by its name, or what the world asks of it."""
+    return broken["constraint"] or ("arriving in time" if broken["unfinished"] else "the world")

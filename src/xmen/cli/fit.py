@@ -49,8 +49,9 @@ def run_fit(
     trajectories = problem.demos()
     weights = demo_weights(trajectories)
     dropped: list[dict[str, Any]] = []
+    failures_belong = choice.learner == "causal" and _promise(choice, problem) != "sure"
     if drop_invalid:
-        trajectories, weights, dropped = keep_valid(problem, trajectories, weights)
+        trajectories, weights, dropped = keep_valid(problem, trajectories, weights, failures_belong)
     folder = Path(f"{path.stem}_model") if out is None else out
     checkpoint = claim(folder, path, problem, force)
     if choice.resume:
@@ -60,10 +61,12 @@ def run_fit(
     except InvalidDemonstrationError as error:
         release(folder)
         held_out = str(error).startswith(VALIDATION)
-        file, drop = (problem.validation, "") if held_out else (demos, "; --drop-invalid learns from the others")
+        lucky = "" if problem.world.deterministic else ", the lucky ones"
+        drop = f"; --drop-invalid learns from the others{lucky}"
+        file, drop = (problem.validation, "") if held_out else (demos, drop)
         asked = path if file is None else f"{path} {file}"
         # Steps that a promise forbids may break nothing: then there is nothing to be shown, or left out.
-        if held_out or check_demonstrations(problem, trajectories)["violations"]:
+        if held_out or _broken(problem, trajectories, failures_belong):
             error.args = (f"{error}\nxmen check {asked} shows everything that demonstrations break{drop}",)
         raise
     except BaseException:
@@ -105,6 +108,20 @@ def run_fit(
     return STOPPED
 
 
+def _promise(choice: Choice, problem: Problem) -> str | float:
+    """What a causal model will promise."""
+    return problem.settings.validity if choice.validity is None else choice.validity
+
+
+def _broken(problem: Problem, demos: list[Trajectory], failures_belong: bool) -> list[dict[str, Any]]:
+    """What is wrong with demonstrations; with `failures_belong` only that they cannot happen.
+
+    Episodes that failed are what a promise of some probability is learned from.
+    """
+    found: list[dict[str, Any]] = check_demonstrations(problem, demos)["violations"]
+    return [one for one in found if not failures_belong or (one["constraint"] is None and not one["unfinished"])]
+
+
 def _validated(model: Learner) -> dict[str, Any]:
     """What validation has said, where there was any."""
     if "best_iteration_" not in vars(model):
@@ -144,10 +161,10 @@ def _learn(
 
 
 def keep_valid(
-    problem: Problem, demos: list[Trajectory], weights: list[float] | None
+    problem: Problem, demos: list[Trajectory], weights: list[float] | None, failures_belong: bool = False
 ) -> tuple[list[Trajectory], list[float] | None, list[dict[str, Any]]]:
-    """The demonstrations that keep all rules, their weights if there are any, and what the others break."""
-    violations = check_demonstrations(problem, demos)["violations"]
+    """The demonstrations that may be learned from, their weights if there are any, and what the others break."""
+    violations = _broken(problem, demos, failures_belong)
     broken = {violation["demonstration"] for violation in violations}
     which = [index for index in range(len(demos)) if index not in broken]
     kept = [demos[index] for index in which]
@@ -165,10 +182,13 @@ def keep_valid(
 def _dropped_text(violations: list[dict[str, Any]]) -> str:
     """One line for each rule, with the numbers of the demonstrations that break it."""
     lines = [f"{len({one['demonstration'] for one in violations})} demonstrations were left out:"]
-    for name in dict.fromkeys(one["constraint"] for one in violations):
-        which = [str(one["demonstration"]) for one in violations if one["constraint"] == name]
+    reasons: dict[str, list[str]] = {}
+    for one in violations:
+        whole = "did not arrive" if one.get("unfinished") else "not possible in the world"
+        reason = whole if one["constraint"] is None else f"break {one['constraint']!r}"
+        reasons.setdefault(reason, []).append(str(one["demonstration"]))
+    for reason, which in reasons.items():
         more = f", ... ({len(which)} in all: see --json)" if len(which) > MOST_SHOWN else ""
-        reason = "not possible in the world" if name is None else f"break {name!r}"
         lines.append(f"  {', '.join(which[:MOST_SHOWN])}{more}: {reason}")
     return "\n".join(lines)
 

@@ -17,7 +17,7 @@ from xmen.learners.gradient import GradientLearner
 from xmen.learners.identity import PROGRESS
 from xmen.learners.likelihoods import Likelihoods
 from xmen.learners.warm_start import earlier_memory, earlier_network, earlier_weights
-from xmen.methods.causal import CausalLoss, CausalRun, causal_information, unbounded_features
+from xmen.methods.causal import CausalLoss, CausalRun, causal_information, unbounded_features, warn_of_promise
 from xmen.methods.causal_demonstrations import (
     demonstrated_choices,
     expected_visits,
@@ -43,7 +43,7 @@ from xmen.policies.following import walk_log_probs
 from xmen.policies.planning import best_chance, find_behaviour, is_sure, make_game, read_validity
 from xmen.policies.policy import Policy
 from xmen.progress.monitor import Callback
-from xmen.rewards import Floats
+from xmen.rewards import Floats, reward_table
 from xmen.rewards.features import Features
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
@@ -71,15 +71,16 @@ class CausalXMEN(GradientLearner):
     features
         (n_states, n_actions, d); None is one weight per state, whatever the action.
     validity
-        What the policy promises: "sure", "best", or a probability; see `xm.plan`. With "sure" every step of a
-        demonstration has to be one that cannot go wrong. Otherwise demonstrations are whole episodes, and those that
-        failed or did not arrive belong to them.
+        What the policy promises: "sure", "best", or a probability; see `xm.plan`. It should be what the demonstrator
+        keeps to: as often as demonstrations keep the rules. With "sure" every step of a demonstration has to be one
+        that cannot go wrong. Otherwise demonstrations are whole episodes, and those that failed or did not arrive
+        belong to them.
     discount
         Rewards of action t count discount**t times.
     outcomes
         "demonstrated": the policy has the demonstrations' features on average. "expected": it has those of a policy
         that chooses as often as the demonstrations did and leaves the outcomes to the world; for demonstrations that
-        were luckier than the world is.
+        were luckier than the world is, and for "best", which leaves little choice to make up for that.
     reward
         A NeuralReward, ConvReward or FeatureReward to be trained in place of a linear reward; `reward_` has a copy.
     training
@@ -169,6 +170,8 @@ class CausalXMEN(GradientLearner):
         settings.pop("max_iter")  # more iterations go on where fewer have ended
         settings.pop("device")  # which says where numbers are found, and not which
         outcome = self._drive(self._run(loss), settings, demos)
+        if loss.validity != "sure":  # of which demonstrations that fail were refused
+            warn_of_promise(loss, reward_table(self.reward_, self.world), demos)
         if self.reward is None and outcome.converged and not read_l2(self.l2).any():
             self._warn_of_infinity(loss, demos)
 

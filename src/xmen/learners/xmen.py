@@ -25,6 +25,7 @@ from xmen.methods.network_training import Training
 from xmen.methods.runs import FitSettings, Run, Task
 from xmen.methods.table import AUTO, AUTO_TRIPS, read_method
 from xmen.methods.validation import DEFAULT_PATIENCE
+from xmen.notices import LuckWarning, notify
 from xmen.options import Options
 from xmen.progress.monitor import Callback
 from xmen.rewards.neural import NeuralReward
@@ -214,6 +215,7 @@ class XMEN(GradientLearner):
         return super()._record(name)
 
     def _fit(self, demos: Demonstrations) -> None:
+        self._warn_of_luck()
         task = Task(demos, self._read_features(), self._rule(), self.discount, self.given)
         method, run = self._prepare(task)
         settings = {name: value for name, value in self.get_params(deep=False).items() if name not in NOT_PART_OF_A_RUN}
@@ -227,6 +229,19 @@ class XMEN(GradientLearner):
             answering = base.with_reward(self.reward_)
             answering.reason = base.reason
             self._keep(None, answering)
+
+    def _warn_of_luck(self) -> None:
+        world = self._single_world()
+        if world.deterministic:
+            return
+        astray = int(np.flatnonzero(world.probability < 1.0)[0])
+        notify(
+            f"{world.describe_action(int(world.action[astray]))} in {world.describe_state(int(world.source[astray]))} "
+            "has more than one outcome, and P(tau) takes outcomes for something that was chosen, too: of a "
+            "demonstrator who could only choose actions it learns other weights than theirs. CausalXMEN learns those "
+            "(xmen fit --learner causal).",
+            LuckWarning,
+        )
 
     def flows(self, demand: Demand, also: Rules = None) -> Flows:
         """Expected flows of many trips through a network, under `also`.

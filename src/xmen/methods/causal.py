@@ -23,16 +23,17 @@ from xmen.methods.information import Information, curvature, one_by_one
 from xmen.methods.lbfgs import DEFAULT_MAX_ITER, LbfgsRun, LbfgsState, memory_of
 from xmen.methods.likelihood import LossEstimate
 from xmen.methods.runs import Outcome
-from xmen.notices import UnboundedWarning, notify
+from xmen.notices import PromiseWarning, UnboundedWarning, notify
 from xmen.policies.behaviour import BEST, Aim, Behaviour
 from xmen.policies.game import Game
-from xmen.policies.planning import find_behaviour
+from xmen.policies.planning import best_chance, find_behaviour
 from xmen.progress.monitor import Monitor
 from xmen.rewards import Floats
 from xmen.rewards.features import Features
 
 BELOW_ZERO = 1e-6  # nats; a loss further below 0 is no rounding error
 LARGE = 1e7  # a reward this large makes V_0 the largest expected sum there is, up to the entropy in units of it
+MOST_ERRORS = 3.0  # standard errors between how often rules are kept, by demonstrations and by the policy
 SHARE_NAMED = 0.1  # features whose gradient is this share of the largest are named as out of reach
 
 
@@ -156,9 +157,34 @@ def _out_of_reach(gradient: Floats, scale: Floats) -> str:
     return (
         f"no policy that keeps the promise has the demonstrated features: {words}. Either chance was not with the "
         "demonstrations what it is in the world, or they promise less than `validity` asks for; the loss has no "
-        "minimum, and the weights run to infinity. Set l2 > 0 for finite weights; give more "
-        "demonstrations; or set outcomes='expected', which takes from the demonstrations how often each action was "
-        "chosen, and from the world where it leads."
+        "minimum, and the weights run to infinity. Set outcomes='expected', which takes from the demonstrations how "
+        "often each action was chosen, and from the world where it leads; or l2 > 0 for finite weights; or give more "
+        "demonstrations."
+    )
+
+
+def warn_of_promise(loss: CausalLoss, table: Floats, demos: Demonstrations) -> None:
+    """Warn where the learned policy keeps the rules more or less often than the demonstrations, beyond their noise.
+
+    A policy of the model that has the demonstrated features need not keep the rules as often as they do; where it does
+    not, the promise was another, and the weights stand for what the promise should.
+    """
+    kept = demos.mean(demos.valid.astype(np.float64))
+    learned = best_chance(loss.behaviour(table), loss.starts)
+    noise = np.sqrt(learned * (1.0 - learned) * float(np.sum(demos.weights**2)))
+    if abs(learned - kept) <= max(MOST_ERRORS * noise, 1e-6):
+        return
+    best = best_chance(Behaviour.unrewarded(loss.game, BEST), loss.starts)
+    ask = f"validity={kept:.4g}" if kept < best - MOST_ERRORS * noise else "validity='best'"
+    if kept < learned:
+        why, advice = "no policy with this promise behaves as they do", f"Ask for {ask}"
+    else:
+        why = "something keeps them to the rules that is neither in the features nor in the promise"
+        advice = f"Ask for {ask} if they were meant to keep the rules, or add features"
+    notify(
+        f"{kept:.4g} of the demonstrations keep the rules, and the learned policy does with probability {learned:.4g} "
+        f"(validity={loss.validity!r}): {why}, and the weights make up for it. {advice}.",
+        PromiseWarning,
     )
 
 

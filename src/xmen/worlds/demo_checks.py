@@ -36,6 +36,7 @@ class _Mistake(NamedTuple):
     constraint: str | None
     sentence: str
     reason: str
+    unfinished: bool = False
 
 
 def check_demos(
@@ -87,7 +88,7 @@ def refuse(world: MDP, demos: Sequence[Trajectory], constraint: Any, suspects: I
     if found:
         first = found[0]
         raise InvalidDemonstrationError(
-            first.sentence + _others(found, len(demos)),
+            first.sentence + _others(found, len(demos)) + _advice(world, found),
             index=first.number,
             constraint=first.constraint,
             position=first.position,
@@ -98,6 +99,9 @@ def _mistake(world: MDP, index: int, demo: Trajectory, rules: Sequence[Explains]
     problem = world.problem(demo)
     if problem is not None:
         position, sentence = problem
+        if world.unfinished(demo):
+            whole = f"demonstration {index} does not arrive: it {sentence} (position {position})"
+            return _Mistake(index, position, None, whole, "do not arrive", unfinished=True)
         whole = f"demonstration {index} is not possible in this world: {sentence} (position {position})"
         return _Mistake(index, position, None, whole, f"not possible in this world: {sentence}")
     violations = [found for rule in rules if (found := rule.explain(demo)) is not None]
@@ -126,6 +130,18 @@ def _others(found: Sequence[_Mistake], n_demos: int) -> str:
     if len(groups) > MOST_GROUPS:
         lines.append(f"\n  and {len(groups) - MOST_GROUPS} reasons more")
     return "".join(lines)
+
+
+def _advice(world: MDP, found: Sequence[_Mistake]) -> str:
+    """What to do with episodes that failed: with chance, leaving them out would teach luck."""
+    if not world.deterministic and any(mistake.unfinished or mistake.constraint for mistake in found):
+        return (
+            "\nWith chance, episodes that failed belong to the demonstrations: without them outcomes look luckier than "
+            "they are. CausalXMEN (xmen fit --learner causal) learns from all of them, with validity='best' or a "
+            "probability."
+        )
+    cut_off = any(mistake.unfinished for mistake in found)
+    return "\nRaise the horizon if it was cut off, or leave it out." if cut_off else ""
 
 
 def also_wrong(numbers: list[int], what: str) -> str:
