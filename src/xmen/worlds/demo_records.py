@@ -21,11 +21,9 @@ def read_records(file: Path, names: Names) -> RecordedDemos:
             expected = 'an object {"states": [...], "actions": [...]}'
             raise FileFormatError(f"{where}: expected {expected}, got {record!r:.60}")
         try:
-            trajectory, rest = from_record(record, names)
+            demos.add(*from_record(record, names))
         except XmenError as error:
             raise FileFormatError(f"{where}: {error}") from None
-        demos.append(trajectory)
-        demos.metadata.append(rest)
     return demos
 
 

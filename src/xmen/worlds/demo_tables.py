@@ -27,6 +27,11 @@ class RecordedDemos(list[Trajectory]):
         super().__init__(demos)
         self.metadata = list(metadata) or [{} for _ in self]
 
+    def add(self, demo: Trajectory, record: dict[str, Any]) -> None:
+        """One more, and what was written down beside it."""
+        self.append(demo)
+        self.metadata.append(record)
+
 
 COLUMNS = "columns"  # what a table without a file is called
 
@@ -44,10 +49,9 @@ def from_columns(columns: Mapping[str, Sequence[Any]], names: Names, where: str 
                 raise FileFormatError(f"{where}: the rows of demonstration {label!r:.60} do not stand together: sort")
             seen.add(label)
             try:
-                demos.append(table.trajectory(range(first, row)))
+                demos.add(table.trajectory(range(first, row)), table.rest(range(first, row)))
             except XmenError as error:
                 raise FileFormatError(f"{where}, demonstration {label!r:.60}: {error}") from None
-            demos.metadata.append(table.rest(range(first, row)))
             first = row
     return demos
 
@@ -139,34 +143,29 @@ def from_episodes(episodes: Iterable[Any], names: Names) -> RecordedDemos:
     """Trajectories of other libraries: imitation has `obs` and `acts`, Minari `observations` and `actions`."""
     demos = RecordedDemos()
     for index, episode in enumerate(episodes):
-        if isinstance(episode, Trajectory):
-            demos.append(episode)
-            demos.metadata.append({})
-            continue
-        if isinstance(episode, Mapping) and "states" in episode:
-            try:
-                trajectory, record = from_record(episode, names)
-            except XmenError as error:
-                raise TrajectoryError(f"demonstration {index}: {error}") from None
-            demos.append(trajectory)
-            demos.metadata.append(record)
-            continue
-        states = getattr(episode, "obs", getattr(episode, "observations", None))
-        actions = getattr(episode, "acts", getattr(episode, "actions", None))
-        if states is None or actions is None or isinstance(states, Mapping):
-            raise TrajectoryError(
-                f"demonstration {index} is a {type(episode).__name__}: expected a Trajectory, a dict with states and "
-                "actions, or something with obs and acts (imitation) or observations and actions (Minari) that are "
-                "states and actions of the world"
-            )
         try:
-            trajectory = Trajectory(map(names.state, states), map(names.action, actions))
+            demos.add(*_from_episode(episode, names))
         except XmenError as error:
             raise TrajectoryError(f"demonstration {index}: {error}") from None
-        demos.append(trajectory)
-        found = {"id": getattr(episode, "id", None), "rewards": getattr(episode, "rewards", None)}
-        demos.metadata.append({key: value for key, value in found.items() if value is not None})
     return demos
+
+
+def _from_episode(episode: Any, names: Names) -> tuple[Trajectory, dict[str, Any]]:
+    if isinstance(episode, Trajectory):
+        return episode, {}
+    if isinstance(episode, Mapping) and "states" in episode:
+        return from_record(episode, names)
+    states = getattr(episode, "obs", getattr(episode, "observations", None))
+    actions = getattr(episode, "acts", getattr(episode, "actions", None))
+    if states is None or actions is None or isinstance(states, Mapping):
+        raise TrajectoryError(
+            f"this is a {type(episode).__name__}: expected a Trajectory, a dict with states and actions, or something "
+            "with obs and acts (imitation) or observations and actions (Minari) that are states and actions of the "
+            "world"
+        )
+    found = {"id": getattr(episode, "id", None), "rewards": getattr(episode, "rewards", None)}
+    trajectory = Trajectory(map(names.state, states), map(names.action, actions))
+    return trajectory, {key: value for key, value in found.items() if value is not None}
 
 
 def demo_columns(demos: Iterable[Trajectory], names: Names) -> dict[str, list[Any]]:
