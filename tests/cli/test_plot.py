@@ -101,8 +101,8 @@ def test_means_by_hand():
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("plot grid.toml --what wrld", "unknown picture; did you mean 'world'? Choose one of overview"),
-        ("plot grid.toml --what foo", "unknown picture. Choose one of overview"),
+        ("plot grid.toml --what wrld", "unknown --what 'wrld' (did you mean 'world'?): choose one of 'overview'"),
+        ("plot grid.toml --what foo", "unknown --what 'foo': choose one of 'overview'"),
         ("plot grid.toml --what history", "give the folder of a model"),
         ("plot grid.toml --out p.xyz", "pictures are written to .png or .pdf or .svg files"),
         ("plot grid.toml --out no/p.png", "there is no folder 'no'"),

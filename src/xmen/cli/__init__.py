@@ -16,7 +16,10 @@ file, an unknown name), 130 stopped by Ctrl-C (`fit` has saved its model by then
 
 from __future__ import annotations
 
-__all__ = ["main"]
+import lazy_loader
+
+# The work of each command is loaded when it is asked for, as `__init__.pyi` lists it: `xmen --help` stays quick.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def main() -> None:

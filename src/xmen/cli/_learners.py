@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from xmen.answers.learners import Choice
 from xmen.errors import EngineError
 from xmen.methods.method import Method
 from xmen.methods.table import parse_method, read_method
+from xmen.options import require_choice
 from xmen.registry import LEARNERS
 
 OPTIONS = ("method", "validity", "max_iter", "l2", "resume", "validation", "patience", "device", "outcomes")
@@ -16,10 +15,7 @@ OPTIONS = ("method", "validity", "max_iter", "l2", "resume", "validation", "pati
 
 def check_choice(choice: Choice) -> None:
     """Refuse names that do not exist, and options that the learner does not have."""
-    if choice.learner not in LEARNERS:
-        close = get_close_matches(choice.learner, LEARNERS, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
-        raise EngineError(f"--learner {choice.learner}: unknown learner{hint} Choose one of {', '.join(LEARNERS)}.")
+    require_choice("--learner", choice.learner, LEARNERS)
     method_of(choice)
     for option in OPTIONS:
         given = getattr(choice, option) not in (None, False, "auto")

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from xmen.answers.plain import plain
-from xmen.errors import FileFormatError, InfeasibleError, InvalidDemonstrationError
+from xmen.answers.plain import error_record, plain
+from xmen.errors import FileFormatError
 from xmen.progress.telling import listening
 
 YES, NO, MISTAKE, STOPPED, UNREAD = 0, 1, 2, 130, 141  # exit codes; the last two are what shells give for signals
@@ -46,14 +46,21 @@ def print_table(
     rows: Iterable[Sequence[object]],
     *,
     numbers: Collection[str] = (),
+    most: int | None = None,
     console: Console | None = None,
     **style: Any,
 ) -> None:
-    """A table that fits the terminal, under a title of any length; long cells are folded, columns of numbers flush."""
+    """A table that fits the terminal, under a title of any length; long cells are folded, columns of numbers flush.
+
+    Of more rows than `most` the first are shown, and the title says so.
+    """
+    rows = list(rows)
+    if most is not None and len(rows) > most:
+        title += f" (the first {most}, {len(rows) - most} more: see --json)"
     table = Table(**style)
     for column in header:
         table.add_column(column, overflow="fold", justify="right" if column in numbers else "left")
-    for row in rows:
+    for row in rows[:most]:
         table.add_row(*(Text(str(cell)) for cell in row))
     console = console or Console(highlight=False)
     console.print(Text(title, style="bold"))
@@ -118,21 +125,9 @@ def fail(error: BaseException, message: str, code: int, as_json: bool) -> NoRetu
     """Print the error and leave; with `as_json` also as one JSON object, on stdout like every answer."""
     message = in_options(message)
     if as_json:
-        print_json(error_report(error, message))
+        print_json(error_record(error, message))
     typer.echo(f"error: {message}", err=True)
     raise typer.Exit(code)
-
-
-def error_report(error: BaseException, message: str) -> dict[str, Any]:
-    """What `--json` says about an error: the message, its class, and what else the error knows."""
-    report: dict[str, Any] = {"error": message, "kind": type(error).__name__}
-    if isinstance(error, InfeasibleError):
-        report["conflict"] = list(error.conflict)
-        if error.best is not None:
-            report |= {"best": error.best, "dropping": list(error.dropping)}
-    if isinstance(error, InvalidDemonstrationError):
-        report |= {"demonstration": error.index, "constraint": error.constraint, "position": error.position}
-    return report
 
 
 def leave_unread() -> NoReturn:

@@ -46,7 +46,7 @@ class Panel:
 class Pictures:
     """What can be drawn of any world, as bars; subclasses draw the same on their maps."""
 
-    kind = "a world without a map"
+    mapped = False
     size = (7.2, 5.2)  # inches of one panel
     columns = 2  # in a figure of four panels; three, five and six stand in rows of three
 
@@ -112,7 +112,9 @@ class Pictures:
 
     def _known(self) -> list[Panel]:
         """The panels that need no distribution, so that they can be drawn where the rules contradict each other."""
-        return []
+        if not self.mapped:
+            return []
+        return [self.world_panel(), *([self.demos()] if self.problem.demonstrations is not None else [])]
 
     def rewards(self) -> list[Panel]:
         """The reward, on as many panels as it needs."""
@@ -128,18 +130,18 @@ class Pictures:
 
     def world_panel(self) -> Panel:
         raise EngineError(
-            f"--what world: {self.kind} cannot be drawn; grids can, and GraphML graphs whose nodes have x and y. "
-            "Try --what visits."
+            "--what world: a world without a map cannot be drawn; grids can, and GraphML graphs whose nodes have x "
+            "and y. Try --what visits."
         )
 
     def demos(self) -> Panel:
-        visits = Walks.of(self.world, self.demonstrations).mean_state_visits()
-        return self._bars(f"{len(self.demonstrations)} demonstrations", {"demonstrations": visits})
+        return self._walks(f"{len(self.demonstrations)} demonstrations", self.demonstrations)
 
     def sample_panel(self) -> Panel:
-        return self._bars(
-            f"{self.n} samples under {self._under}", {"samples": Walks.of(self.world, self.samples).mean_state_visits()}
-        )
+        return self._walks(f"{self.n} samples under {self._under}", self.samples)
+
+    def _walks(self, title: str, trajectories: Sequence[Trajectory]) -> Panel:
+        return self._bars(title, {title: Walks.of(self.world, trajectories).mean_state_visits()})
 
     def visits(self) -> Panel:
         series = {self._under: self._state_visits()}
@@ -187,6 +189,8 @@ class Pictures:
 class GridPictures(Pictures):
     """The same pictures on the cells of a grid."""
 
+    mapped = True
+
     def __init__(self, subject: Subject, also: Constraint | None, n: int, seed: int) -> None:
         super().__init__(subject, also, n, seed)
         assert isinstance(self.world, GridWorld)
@@ -197,21 +201,12 @@ class GridPictures(Pictures):
         elif aspect < 1 / WIDE:
             self.size, self.columns = (max(3.6, 7.0 * aspect + 2.4), 9.0), 4
 
-    def _known(self) -> list[Panel]:
-        return [self.world_panel(), *([self.demos()] if self.problem.demonstrations is not None else [])]
-
     def world_panel(self) -> Panel:
         return Panel("the world and its events", lambda ax: plot_world(self.grid, self._marks, ax))
 
     @cached_property
     def _marks(self) -> dict[str, Any]:
         return grid_marks(self.problem, self.grid)
-
-    def demos(self) -> Panel:
-        return self._lines(self.demonstrations, f"{len(self.demonstrations)} demonstrations")
-
-    def sample_panel(self) -> Panel:
-        return self._lines(self.samples, f"{self.n} samples under {self._under}")
 
     def visits(self) -> Panel:
         visits = self._state_visits()
@@ -237,7 +232,7 @@ class GridPictures(Pictures):
             title, label = f"{title} (mean over available moves)", "reward of one move (mean)"
         return Panel(title, lambda ax: plot_reward(self.grid, table, ax, label=label))
 
-    def _lines(self, trajectories: Sequence[Trajectory], title: str) -> Panel:
+    def _walks(self, title: str, trajectories: Sequence[Trajectory]) -> Panel:
         shown = trajectories[:MOST_DRAWN]
         more = f" (the first {MOST_DRAWN})" if len(trajectories) > MOST_DRAWN else ""
 
@@ -251,22 +246,17 @@ class GridPictures(Pictures):
 class MapPictures(Pictures):
     """The same pictures on a map of a graph, whose nodes have places."""
 
+    mapped = True
+
     def __init__(self, subject: Subject, also: Constraint | None, n: int, seed: int, places: Floats) -> None:
         super().__init__(subject, also, n, seed)
         self.places = places
 
-    def _known(self) -> list[Panel]:
-        return [self.world_panel(), *([self.demos()] if self.problem.demonstrations is not None else [])]
-
     def world_panel(self) -> Panel:
         return self._map("the world and its events", None)
 
-    def demos(self) -> Panel:
-        visits = Walks.of(self.world, self.demonstrations).mean_visits()
-        return self._map(f"{len(self.demonstrations)} demonstrations", visits)
-
-    def sample_panel(self) -> Panel:
-        return self._map(f"{self.n} samples under {self._under}", Walks.of(self.world, self.samples).mean_visits())
+    def _walks(self, title: str, trajectories: Sequence[Trajectory]) -> Panel:
+        return self._map(title, Walks.of(self.world, trajectories).mean_visits())
 
     def visits(self) -> Panel:
         return self._map(f"expected uses under {self._under}", self._uses())

@@ -57,14 +57,12 @@ class Subject:
         self, also: Constraint | None = None, engine: str | None = None, seed: int | None = None
     ) -> Distribution:
         """The trajectories of the problem or of the model, under extra rules and changed settings."""
-        if self.model is not None:
-            for setting, value in (("engine", engine), ("seed", seed)):
-                if value is not None:
-                    self.model.set_params(**{setting: value})
-            with self.problem.speaking():
-                return self.model.distribution(also)
-        changes: dict[str, Any] = {name: v for name, v in (("engine", engine), ("seed", seed)) if v is not None}
-        return self.problem.distribution(also, **changes)
+        asked: dict[str, Any] = {"engine": engine, "seed": seed}
+        changes = {name: value for name, value in asked.items() if value is not None}
+        if self.model is None:
+            return self.problem.distribution(also, **changes)
+        with self.problem.speaking():
+            return self.model.set_params(**changes).distribution(also)
 
     @property
     def seed(self) -> int | None:
@@ -109,15 +107,14 @@ def open_subject(path: Path, demos: Path | None = None) -> Subject:
 
 
 def extra_rules(texts: Sequence[str], problem: Problem) -> Constraint | None:
-    """The rules of `--also`, which may use the problem's events; each goes by its own text in messages."""
-    rules = []
-    for text in texts:
-        try:
-            rule = problem.parse(text)
-            rule.check_world(problem.world)
-        except ConstraintSyntaxError as error:
-            raise ConstraintSyntaxError(f"--also: {error}", error.text, error.offset) from None
-        except ConstraintError as error:
-            raise ConstraintError(f"--also {text}: {error}") from None
-        rules.append(rule if rule.name is not None else rule.named(text.strip()))
-    return conjunction(rules)
+    """The rules of `--also`, which may use the problem's events."""
+    return conjunction([_extra_rule(text, problem) for text in texts])
+
+
+def _extra_rule(text: str, problem: Problem) -> Constraint:
+    try:
+        return problem.further(text)
+    except ConstraintSyntaxError as error:
+        raise ConstraintSyntaxError(f"--also: {error}", error.text, error.offset) from None
+    except ConstraintError as error:
+        raise ConstraintError(f"--also {text}: {error}") from None

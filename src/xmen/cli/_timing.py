@@ -87,7 +87,7 @@ def _describe(d: Distribution) -> dict[str, Any]:
         "engine": d.engine,
         "reason": d.reason,
         "sizes": d.sizes(),
-        "guarantee": {"delta": d.guarantee.delta, "failure": d.guarantee.failure},
+        "guarantee": d.guarantee._asdict(),
     }
 
 

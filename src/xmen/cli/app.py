@@ -1,4 +1,4 @@
-"""The commands and their arguments. The work is imported when it is asked for: `xmen --help` stays quick."""
+"""The commands and their arguments. What `cli` has of their work is loaded when it is asked for."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from xmen import cli
+from xmen.answers.plain import error_record
 from xmen.cli._loading import NOTHING_KEPT, end_loading
-from xmen.cli._output import MISTAKE, NO, STOPPED, error_report, fail, leave_unread, print_json
+from xmen.cli._output import MISTAKE, NO, STOPPED, fail, leave_unread, print_json
 from xmen.errors import InfeasibleError, InvalidDemonstrationError, XmenError, in_words
 
 PLEASE_REPORT = "Please report it, with the command and its files; XMEN_TRACEBACK=1 shows where it happened."
@@ -50,7 +52,7 @@ class _Commands(TyperGroup):
             fail(error, f"{piece} in a name is no character and cannot be written: rename it.", MISTAKE, as_json)
         except UsageError as error:
             if as_json:
-                print_json(error_report(error, error.format_message()))
+                print_json(error_record(error, error.format_message()))
             raise  # printed with the usage of the command, exit code 2
         except (typer.Exit, typer.Abort):
             raise
@@ -128,9 +130,7 @@ def new(
 
     Example:  xmen new grid.toml
     """
-    from xmen.cli.new import run_new
-
-    run_new(path, world, force, as_json)
+    cli.run_new(path, world, force, as_json)
 
 
 @app.command()
@@ -142,9 +142,7 @@ def check(problem: ProblemFile, demos: Demos = None, as_json: AsJson = False) ->
 
     Example:  xmen check grid.toml other_demos.csv
     """
-    from xmen.cli.check import run_check
-
-    raise typer.Exit(run_check(problem, demos, as_json))
+    raise typer.Exit(cli.run_check(problem, demos, as_json))
 
 
 @app.command()
@@ -158,12 +156,10 @@ def engines(
 
     Example:  xmen engines grid.toml --engine xor
     """
-    from xmen.cli.engines import show_engine, show_installed
-
     if problem is None:
-        show_installed(as_json)
+        cli.show_installed(as_json)
     else:
-        show_engine(problem, engine, limit, as_json)
+        cli.show_engine(problem, engine, limit, as_json)
 
 
 @app.command()
@@ -212,13 +208,9 @@ def fit(
 
     Example:  xmen fit grid.toml --out model --l2 0.01
     """
-    from xmen.answers.learners import Choice
-    from xmen.cli.fit import run_fit
-    from xmen.cli.plan import read_promise
-
-    promise = read_promise(validity)
-    choice = Choice(learner, method, seed, max_iter, l2, resume, promise, validation, patience, device, outcomes)
-    raise typer.Exit(run_fit(problem, demos, out, choice, as_json, force, drop_invalid))
+    promise = cli.read_promise(validity)
+    choice = cli.Choice(learner, method, seed, max_iter, l2, resume, promise, validation, patience, device, outcomes)
+    raise typer.Exit(cli.run_fit(problem, demos, out, choice, as_json, force, drop_invalid))
 
 
 @app.command()
@@ -246,9 +238,7 @@ def sample(
 
     Example:  xmen sample grid_model -n 100 --also "never(mud)" --out samples.csv
     """
-    from xmen.cli.sample import run_sample
-
-    run_sample(problem, n, seed, out, also or (), engine, device, as_json, best, names)
+    cli.run_sample(problem, n, seed, out, also or (), engine, device, as_json, best, names)
 
 
 @app.command()
@@ -275,9 +265,7 @@ def plan(
 
     Example:  xmen plan grid.toml --validity 0.95 --episodes 3 --rollouts 10000
     """
-    from xmen.cli.plan import run_plan
-
-    run_plan(problem, validity, rollouts, seed, out, also or (), device, as_json, episodes)
+    cli.run_plan(problem, validity, rollouts, seed, out, also or (), device, as_json, episodes)
 
 
 @app.command()
@@ -301,9 +289,7 @@ def plot(
 
     Example:  xmen plot grid_model --what samples --also "never(mud)" --out samples.png
     """
-    from xmen.cli.plot import run_plot
-
-    raise typer.Exit(run_plot(problem, demos, out, what, also or (), n, seed, as_json))
+    raise typer.Exit(cli.run_plot(problem, demos, out, what, also or (), n, seed, as_json))
 
 
 @app.command()
@@ -338,10 +324,8 @@ def rules(
 
     Example:  xmen rules --write grid.toml
     """
-    from xmen.cli.rules import Wanted, run_rules
-
-    wanted = Wanted(write, max_rules, min_gain, tolerance, level, bootstrap, held_out, out)
-    raise typer.Exit(run_rules(problem, demos, wanted, as_json))
+    wanted = cli.Wanted(write, max_rules, min_gain, tolerance, level, bootstrap, held_out, out)
+    raise typer.Exit(cli.run_rules(problem, demos, wanted, as_json))
 
 
 @app.command()
@@ -361,9 +345,7 @@ def studio(
 
     Example:  xmen studio grid.toml
     """
-    from xmen.cli.studio import run_studio
-
-    raise typer.Exit(run_studio(problem, port, browser, demo))
+    raise typer.Exit(cli.run_studio(problem, port, browser, demo))
 
 
 @app.command()
@@ -387,6 +369,6 @@ def reproduce(
 
     Example:  xmen reproduce grid --quick --out report
     """
-    from xmen.cli.reproduce import run_reproduce
-
-    raise typer.Exit(run_reproduce(name, quick=quick, out=out, seed=seed, data=data, as_json=as_json, resume=resume))
+    raise typer.Exit(
+        cli.run_reproduce(name, quick=quick, out=out, seed=seed, data=data, as_json=as_json, resume=resume)
+    )

@@ -104,13 +104,11 @@ def _print_violations(demos: dict[str, Any]) -> None:
     print_table("what they break", ["rule", "broken by", "first by demonstration"], counts)
     if len(violations) == len(broken) and all(one["constraint"] for one in broken):
         return
-    shown = violations[:MOST_SHOWN]
-    more = len(violations) - len(shown)
-    title = "one by one" + (f" (the first {MOST_SHOWN}, {more} more: see --json)" if more else "")
     rows = [
-        (one["demonstration"], one["constraint"] or f"{_what(one)}: {one['message']}", one["position"]) for one in shown
+        (one["demonstration"], one["constraint"] or f"{_what(one)}: {one['message']}", one["position"])
+        for one in violations
     ]
-    print_table(title, ["demonstration", "rule", "lost at position"], rows)
+    print_table("one by one", ["demonstration", "rule", "lost at position"], rows, most=MOST_SHOWN)
 
 
 def _what(broken: dict[str, Any]) -> str:

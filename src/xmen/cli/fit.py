@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from xmen.answers.checking import check_demonstrations
-from xmen.answers.learners import Choice, make_learner
+from xmen.answers.learners import Choice as Choice
+from xmen.answers.learners import make_learner
 from xmen.answers.names import named_features, with_names
 from xmen.baselines.constraint_inference import ConstraintInference
 from xmen.cli._folder import LAST_STATE, claim, continued, put_away, release, save_model
@@ -222,11 +223,10 @@ def _print(report: dict[str, Any]) -> None:
         rows = [(one["name"], one["rule"], f"{one['eliminated']:.1%}") for one in report["constraints"]]
         print_table("rules that were inferred", ["name", "rule", "forbids"], rows)
     else:
-        weights = report["weights"]
-        largest = sorted(weights.items(), key=lambda item: -abs(item[1]))[:MOST_SHOWN]
-        more = len(weights) - len(largest)
-        title = "learned weights" + (f" (the largest {MOST_SHOWN}, {more} more: see --json)" if more else "")
-        shown = largest if more else weights.items()
-        print_table(title, ["feature", "weight"], [(name, f"{weight:+.4f}") for name, weight in shown])
+        weights, title = list(report["weights"].items()), "learned weights"
+        if len(weights) > MOST_SHOWN:
+            weights, title = sorted(weights, key=lambda item: -abs(item[1])), "learned weights, the largest first"
+        lines = [(name, f"{weight:+.4f}") for name, weight in weights]
+        print_table(title, ["feature", "weight"], lines, most=MOST_SHOWN)
     after = "plan" if report["learner"] == "causal" else "plot"
     print_facts({"saved": report["model"], "next": f"xmen sample {report['model']};  xmen {after} {report['model']}"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ from matplotlib.figure import Figure
 from xmen.cli._output import NO, YES, check_target, print_facts, print_json, print_notes, working
 from xmen.cli._pictures import WHAT, Panel, Pictures, pictures_of
 from xmen.cli._subject import extra_rules, open_subject
-from xmen.errors import EngineError
 from xmen.files import write_whole
+from xmen.options import require_choice
 from xmen.worlds import check_demos
 
 SUFFIXES = (".png", ".pdf", ".svg")
@@ -32,10 +31,7 @@ def run_plot(
     as_json: bool,
 ) -> int:
     """Draw the figure and say where it is; the exit code says whether the rules allow anything to be drawn."""
-    if what not in WHAT:
-        close = get_close_matches(what, WHAT, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
-        raise EngineError(f"--what {what}: unknown picture{hint} Choose one of {', '.join(WHAT)}.")
+    require_choice("--what", what, WHAT)
     if out is not None:
         check_target(out, SUFFIXES, "pictures")
     subject = open_subject(path, demos)

@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from xmen.answers.names import named_features
+from xmen.answers.rules import rule_search
 from xmen.cli._output import YES, check_target, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._subject import open_problem
 from xmen.cli.plot import DPI, SUFFIXES
@@ -43,20 +43,8 @@ def run_rules(path: Path, demos: Path | None, wanted: Wanted, as_json: bool) -> 
     problem = open_problem(path, demos)
     trajectories = problem.demos()
     held_out = None if wanted.held_out is None else read_demos(wanted.held_out, problem.world)
-    features, _ = named_features(problem)
-    model = RuleInference(
-        problem.world,
-        dict(problem.events),
-        features,
-        known=problem.constraint,
-        max_rules=wanted.max_rules,
-        min_gain=wanted.min_gain,
-        tolerance=wanted.tolerance,
-        level=wanted.level,
-        discount=problem.settings.discount,
-        max_nodes=problem.settings.max_nodes,
-        seed=problem.settings.seed,
-    )
+    limits = {"min_gain": wanted.min_gain, "tolerance": wanted.tolerance, "level": wanted.level}
+    model = rule_search(problem, max_rules=wanted.max_rules, **limits)
     with working("trying rules"):
         model.fit(trajectories, sample_weight=demo_weights(trajectories))
     if wanted.bootstrap and model.rules_:
@@ -157,12 +145,7 @@ def _print(report: dict[str, Any], model: RuleInference) -> None:
     for status, title in TITLES.items():
         some = [one for one in others if one.status == status]
         if some:
-            more = (
-                f" (the first {MOST_SHOWN}, {len(some) - MOST_SHOWN} more: see --json)"
-                if len(some) > MOST_SHOWN
-                else ""
-            )
-            print_table(title + more, ["rule", "what is known"], [_row(one) for one in some[:MOST_SHOWN]])
+            print_table(title, ["rule", "what is known"], [_row(one) for one in some], most=MOST_SHOWN)
     print_notes([one["message"] for one in report["undecided"]])
     if "written" in report:
         print_facts({"written": f"{len(report['written'])} rules to {report['problem']}"})

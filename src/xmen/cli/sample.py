@@ -102,7 +102,7 @@ def _draw(subject: Subject, n: int, also: Constraint | None, engine: str | None,
         policy = subject.model.policy(also, seed=seed)
         return Drawn(policy.rollout(n), "policy", {"validity": policy.validity})
     d = subject.distribution(also, engine, seed)
-    return Drawn(d.sample(n), d.engine, {"delta": d.guarantee.delta, "failure": d.guarantee.failure})
+    return Drawn(d.sample(n), d.engine, d.guarantee._asdict())
 
 
 def _rank(subject: Subject, k: int, also: Constraint | None, engine: str | None) -> Drawn:
@@ -111,8 +111,7 @@ def _rank(subject: Subject, k: int, also: Constraint | None, engine: str | None)
         raise EngineError("--best ranks the trajectories of a distribution, and a causal model acts by its policy.")
     d = subject.distribution(also, engine)
     best = d.best(k)
-    guarantee = {"delta": d.guarantee.delta, "failure": d.guarantee.failure}
-    return Drawn(best, d.engine, guarantee, [d.log_prob(tau) for tau in best])
+    return Drawn(best, d.engine, d.guarantee._asdict(), [d.log_prob(tau) for tau in best])
 
 
 def walk_text(world: MDP, trajectory: Trajectory) -> str:

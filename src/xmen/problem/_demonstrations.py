@@ -40,18 +40,14 @@ def demo_weights(demos: Iterable[Trajectory]) -> list[float] | None:
     records = [record.get(WEIGHT) for record in getattr(demos, "metadata", ())]
     if all(map(is_missing, records)):
         return None
-    try:
-        return [1.0 if is_missing(value) else float(value) for value in records]
-    except (TypeError, ValueError):
-        wrong = next(value for value in records if not _is_number(value))
-        raise TrajectoryError(f"the column {WEIGHT} holds a number per demonstration, got {wrong!r:.60}") from None
+    return [_weight(value) for value in records]
 
 
-def _is_number(value: Any) -> bool:
+def _weight(value: Any) -> float:
     try:
-        return is_missing(value) or float(value) is not None
+        return 1.0 if is_missing(value) else float(value)
     except (TypeError, ValueError):
-        return False
+        raise TrajectoryError(f"the column {WEIGHT} holds a number per demonstration, got {value!r:.60}") from None
 
 
 def write_demonstrations(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -26,7 +25,6 @@ from xmen.problem._rewards import read_reward
 from xmen.problem._worlds import GraphFile, read_world
 from xmen.rewards import Floats, Reward
 from xmen.worlds import MDP
-from xmen.worlds.costs import Ints
 
 FORMAT = 1
 
@@ -167,12 +165,7 @@ def read_parts(document: TomlTable, mistakes: Mistakes) -> Parts:
 
 def parse_rule(text: str, world: MDP, names: Mapping[str, Name], folder: Path | None) -> Constraint:
     """The rule that a text spells in the words of a problem, whose files of costs are in `folder`."""
-    tables = None if folder is None else partial(_cost_table, folder, world)
-    return parse_constraint(text, names, tables)
-
-
-def _cost_table(folder: Path, world: MDP, name: str) -> Ints:
-    return cost_file(folder, name, world)
+    return parse_constraint(text, names, None if folder is None else lambda name: cost_file(folder, name, world))
 
 
 def _read_rules(tables: list[TomlTable], parts: Parts, mistakes: Mistakes) -> tuple[dict[str, str], dict[str, str]]:

@@ -128,6 +128,12 @@ class Problem:
         """The rule that a text spells with the events and costs of this problem."""
         return parse_rule(text, self.world, {**self.events, **self.costs}, self.spelling.folder)
 
+    def further(self, text: str) -> Constraint:
+        """A rule that is asked about beside those of this problem: checked, and under its own text in messages."""
+        rule = self.parse(text)
+        rule.check_world(self.world)
+        return rule if rule.name is not None else rule.named(text.strip())
+
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Problem:
         """The problem in a file; errors name the file, the table and the key."""
@@ -161,17 +167,7 @@ def problem_or_mistakes(values: Mapping[str, Any], path: Path) -> tuple[Problem 
 
 def _made(parts: Parts) -> Problem:
     assert parts.world is not None
-    return Problem(
-        parts.world,
-        parts.events,
-        parts.rules,
-        parts.reward,
-        parts.settings,
-        parts.spelling,
-        parts.demonstrations,
-        parts.validation,
-        parts.costs,
-    )
+    return Problem(**vars(parts))
 
 
 def write_problem(problem: Problem, path: str | PathLike[str]) -> None:

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from xmen.answers.plain import plain
+from xmen.answers.plain import error_record, plain
 from xmen.errors import FileFormatError, XmenError
 from xmen.studio.bodies import AnyJob, Demonstrations, PutDocument, Save, Text
 from xmen.studio.desk import Conflict, csv_text
@@ -26,7 +26,6 @@ from xmen.studio.session import Session
 from xmen.studio.settings import read_settings
 from xmen.studio.vocabulary import vocabulary
 from xmen.studio.words import read_all
-from xmen.studio.worker import error_record
 from xmen.worlds import read_demos
 
 PAGE = Path(__file__).parent / "page"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from xmen.answers.names import named_features
+from xmen.answers.rules import rule_search
 from xmen.problem import Problem
-from xmen.rules.inference import RuleInference
 from xmen.studio.document import Document
 from xmen.studio.live import valid_ones
 
@@ -19,18 +17,7 @@ MOST_OTHERS = 50
 def find_rules(problem: Problem, document: Document, max_rules: int, level: float) -> Record:
     """Rules with their gains, what became of the other candidates, and what would decide."""
     demos, weights, _ = valid_ones(problem, document)
-    settings = problem.settings
-    model = RuleInference(
-        problem.world,
-        dict(problem.events),
-        named_features(problem)[0],
-        known=problem.constraint,
-        max_rules=max_rules,
-        level=level,
-        discount=settings.discount,
-        max_nodes=settings.max_nodes,
-        seed=settings.seed,
-    ).fit(demos, sample_weight=weights)
+    model = rule_search(problem, max_rules=max_rules, level=level).fit(demos, sample_weight=weights)
     rows = model.verdicts()
     return {
         "rules": [
@@ -44,6 +31,6 @@ def find_rules(problem: Problem, document: Document, max_rules: int, level: floa
             if one.status != "found"
         ][:MOST_OTHERS],
         "candidates": model.n_candidates_,
-        "least_gain": model.least_gain_ if math.isfinite(model.least_gain_) else None,
+        "least_gain": model.least_gain_,
         "undecided": [str(one) for one in model.undecided()],
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xmen.constraints.constraint import Constraint, conjunction
+from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Distribution
 from xmen.errors import EngineError, InfeasibleError
 from xmen.learners.base import Learner
@@ -42,16 +42,6 @@ class Actor:
         rules = [rule for rule in (self.problem.constraint, self.also) if rule is not None]
         discount, nodes = self.model.discount, self.problem.settings.max_nodes
         return plan(self.problem.world, rules, self.model.reward_, promise, discount, max_nodes=nodes)
-
-
-def further_rules(texts: Sequence[str], problem: Problem) -> Constraint | None:
-    """Rules that are switched on for this question; each goes by its own text in messages."""
-    rules = []
-    for text in texts:
-        rule = problem.parse(text)
-        rule.check_world(problem.world)
-        rules.append(rule if rule.name is not None else rule.named(text.strip()))
-    return conjunction(rules)
 
 
 def generate(actor: Actor, n: int, best: int, seed: int | None) -> Record:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -82,7 +82,7 @@ def _fit(problem: Problem, choice: Choice, parts: tuple[Part, Part], say: Say) -
     learned = np.asarray(getattr(model, "weights_", np.zeros(0))).tolist()
     held = None
     if held_demos:
-        held = {"demonstrations": len(held_demos), "log_likelihood": _finite(model.score(held_demos, held_weights))}
+        held = {"demonstrations": len(held_demos), "log_likelihood": model.score(held_demos, held_weights)}
     told = dict.fromkeys(with_names(str(warning.message), names) for warning in caught)
     return model, {
         "learner": choice.learner,
@@ -92,7 +92,7 @@ def _fit(problem: Problem, choice: Choice, parts: tuple[Part, Part], say: Say) -
         "iterations": model.n_iter_,
         "seconds": model.history_[-1].seconds if model.history_ else 0.0,
         "demonstrations": len(demos),
-        "log_likelihood": _finite(model.score(demos, weights)),
+        "log_likelihood": model.score(demos, weights),
         "held_out": held,
         "weights": [
             {"feature": name, "weight": weight, "error": error}
@@ -110,16 +110,13 @@ def _fit(problem: Problem, choice: Choice, parts: tuple[Part, Part], say: Say) -
 
 
 def _numbers(record: Record) -> Record:
-    return {key: _finite(record[key]) for key in ("iteration", "loss", "gradient_norm", "seconds")}
+    return {key: record[key] for key in ("iteration", "loss", "gradient_norm", "seconds")}
 
 
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None
-
-
-def _standard_errors(model: Learner) -> Sequence[float | None] | None:
+def _standard_errors(model: Learner) -> list[float | None] | None:
     try:
-        return [_finite(error) for error in model.standard_errors_.tolist()]
+        errors: list[float | None] = model.standard_errors_.tolist()
+        return errors
     except (XmenError, np.linalg.LinAlgError):
         return None  # not linear, or out of reach of exact inference
 

@@ -29,17 +29,9 @@ class StudioSettings:
     held_out: float = 0.0  # the share of the demonstrations on which a fit is judged
 
     def choice(self, problem: Problem, learner: str | None = None) -> Choice:
-        """The settings of a fit that this learner has."""
-        name = self.learner if learner is None else learner
-        known = LEARNERS[name].kind.setting_names()
-        return Choice(
-            learner=name,
-            method=self.method if "method" in known else None,
-            seed=problem.settings.seed,
-            max_iter=self.max_iter if "max_iter" in known else None,
-            l2=self.l2 if "l2" in known else None,
-            validity=problem.settings.validity if "validity" in known else None,
-        )
+        """What is asked of a fit; a learner takes those settings that it has."""
+        asked = problem.settings
+        return Choice(learner or self.learner, self.method, asked.seed, self.max_iter, self.l2, validity=asked.validity)
 
 
 def read_settings(table: Mapping[str, Any]) -> StudioSettings:

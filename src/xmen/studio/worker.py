@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from xmen.answers.plain import error_record
 from xmen.children import listening
-from xmen.errors import InfeasibleError, XmenError, in_words
+from xmen.constraints.constraint import conjunction
+from xmen.errors import XmenError, in_words
 from xmen.policies.policy import Policy
 from xmen.problem.fence import fenced
 from xmen.studio.document import Document
 from xmen.studio.finding import find_rules
-from xmen.studio.generating import Actor, further_rules, generate, promises, step
+from xmen.studio.generating import Actor, generate, promises, step
 from xmen.studio.learning import learn
 from xmen.studio.live import check
 from xmen.studio.settings import read_settings
@@ -47,7 +49,7 @@ def serve() -> None:
                 say(("failed", error_record(error)))
             except Exception as error:
                 words = f"xmen did not expect this: {in_words(error)} ({type(error).__name__})"
-                say(("failed", {"error": words, "kind": type(error).__name__}))
+                say(("failed", error_record(error, words)))
 
 
 def _warm_up() -> None:
@@ -59,14 +61,6 @@ def _warm_up() -> None:
     document = Document({**problem, "reward": {"features": ["steps"]}}, [demo])
     for _ in check(document, Path("warm.toml")):
         pass
-
-
-def error_record(error: Exception) -> Record:
-    """What the page is told about an error."""
-    record: Record = {"error": str(error), "kind": type(error).__name__}
-    if isinstance(error, InfeasibleError):
-        record["conflict"] = list(error.conflict)
-    return record
 
 
 class _Worker:
@@ -105,7 +99,7 @@ class _Worker:
     def _actor(self, question: Question) -> Actor:
         problem = question.document.problem_at(question.path)
         model = None if question.model is None else pickle.loads(question.model)
-        return Actor(problem, model, further_rules(question.arguments["also"], problem))
+        return Actor(problem, model, conjunction([problem.further(text) for text in question.arguments["also"]]))
 
     def _acting(self, question: Question) -> tuple[Actor, Policy]:
         """The policy of an episode is made for its first step only."""
