@@ -11,21 +11,13 @@ from pathlib import Path
 from typer.testing import CliRunner, Result
 
 import xmen as xm
+from problem.files import grid_problem
 from xmen.cli.app import app
 from xmen.problem import read_problem
 
-PROBLEM = """
-format = 1
-demonstrations = "demos.csv"
-
-[world]
-kind = "grid"
-width = 4
-height = 4
-start = [0, 0]
-goal = [3, 3]
-moves = ["up", "right", "up-right"]
-
+PROBLEM = (
+    grid_problem(4, "up", "right", "up-right")
+    + """
 [events]
 key = { cells = [[1, 2], [2, 1]] }
 corner = { cells = [[0, 3], [3, 0]] }
@@ -41,6 +33,7 @@ features = ["steps", "diagonal"]
 [settings]
 seed = 1
 """
+)
 
 
 def run(command: str) -> Result:

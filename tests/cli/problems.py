@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-PROBLEM = """
-format = 1
+from problem.files import grid_problem
 
-[world]
-kind = "grid"
-width = 5
-height = 5
-start = [0, 0]
-goal = [4, 4]
-moves = ["up", "right", "up-right"]
-
+PROBLEM = (
+    grid_problem(5, "up", "right", "up-right", demonstrations=None)
+    + """
 [events]
 key = { cells = [[1, 2], [2, 1]] }
 door = { cells = [[3, 3]] }
@@ -25,6 +19,7 @@ rule = "first(key, among=door)"
 name = "not straight"
 rule = "longest_repeat() <= 2"
 """
+)
 CLASH = PROBLEM + '\n[[constraints]]\nname = "no keys"\nrule = "never(key)"\n'
 COMMANDS = ["new", "check", "engines", "fit", "sample", "plot", "reproduce"]
 RULES = ["the key [bold]before[/bold] the door", "not straight"]

@@ -6,20 +6,13 @@ import pytest
 
 import xmen as xm
 from cli.commands import report, run
+from problem.files import grid_problem
 from xmen.problem import read_problem
 
-PROBLEM = """# my own words
-format = 1
-demonstrations = "demos.csv"
-
-[world]
-kind = "grid"
-width = 5
-height = 5
-start = [0, 0]
-goal = [4, 4]
-moves = ["up", "right"]
-
+PROBLEM = (
+    "# my own words\n"
+    + grid_problem(5, "up", "right")
+    + """
 [events]
 lamp = { cells = [[0, 2], [1, 1], [2, 3], [1, 4]] }
 puddle = { cells = [[3, 3], [2, 0]] }
@@ -27,6 +20,7 @@ puddle = { cells = [[3, 3], [2, 0]] }
 [settings]
 seed = 0  # and no rules yet
 """
+)
 
 
 @pytest.fixture

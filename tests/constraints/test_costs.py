@@ -13,6 +13,7 @@ import pytest
 
 import xmen as xm
 from cli.commands import report, run
+from problem.files import grid_problem
 from reference import OPERATORS, enumerate_trajectories, happens, positions, quantity
 from xmen.problem import Problem, read_problem, write_problem
 
@@ -108,18 +109,9 @@ def test_costs_beyond_whole_numbers_of_64_bits_are_refused(tmp_path):
         xm.total(str(file), GRID)
 
 
-PROBLEM = """
-format = 1
-demonstrations = "demos.csv"
-
-[world]
-kind = "grid"
-width = 3
-height = 3
-start = [0, 0]
-goal = [2, 2]
-moves = ["up", "right"]
-
+PROBLEM = (
+    grid_problem(3, "up", "right")
+    + """
 [events]
 mud = { cells = [[1, 1]] }
 
@@ -136,6 +128,7 @@ rule = "total(energy) + total(toll) <= 11"
 name = "from the file"
 rule = "total('energy.csv') + total(list) >= 4"
 """
+)
 
 
 @pytest.fixture

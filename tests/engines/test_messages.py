@@ -12,6 +12,7 @@ import pytest
 
 import xmen as xm
 from cli.commands import report, run
+from problem.files import grid_problem
 from reference import enumerate_trajectories, holds, positions
 from strategies import random_formula, random_world
 from xmen.constraints.arithmetic import LinearComparison
@@ -172,19 +173,9 @@ def test_one_bad_demonstration_needs_no_list_and_thousands_are_not_all_looked_at
     assert "12 and 188 more: break" in str(caught.value)
 
 
-PROBLEM = """
-format = 1
-demonstrations = "demos.csv"
-
-[world]
-kind = "grid"
-width = 3
-height = 3
-start = [0, 0]
-goal = [2, 2]
-moves = ["up", "right"]
-walls = [[0, 2]]
-
+PROBLEM = (
+    grid_problem(3, "up", "right", walls=[[0, 2]])
+    + """
 [events]
 bridge = { cells = [[1, 1], [2, 1]] }
 tower = { cells = [[0, 2]] }
@@ -193,6 +184,7 @@ tower = { cells = [[0, 2]] }
 name = "over the bridge"
 rule = "visit(bridge)"
 """
+)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import xmen as xm
 from fuzz.edits import TOKENS, edited, edits
 from fuzz.limits import fuzzing, limited
+from problem.files import grid_problem
 from xmen.problem import read_problem
 from xmen.worlds.costs import read_costs
 
@@ -50,19 +51,9 @@ def check_rule(text: str) -> None:
         rule.check_world(GRID)
 
 
-PROBLEM = b"""format = 1
-demonstrations = "demos.csv"
-[world]
-kind = "grid"
-width = 3
-height = 3
-start = [0, 0]
-goal = [2, 2]
-moves = ["up", "right"]
-walls = [[1, 1]]
-horizon = 6
-slip = 0.0
-[events]
+PROBLEM = (
+    grid_problem(3, "up", "right", walls=[[1, 1]], horizon=6, slip=0.0).encode()
+    + b"""[events]
 key = { cells = [[1, 0], [0, 1]] }
 up = { moves = ["up"] }
 both = "key & ~up"
@@ -80,6 +71,7 @@ seed = 1
 discount = 0.9
 max_nodes = 1000
 """
+)
 TABLE = b"""format = 1
 [world]
 kind = "table"

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from xmen.problem import Problem
+from xmen.problem import Problem, toml_text
+
+
+def grid_problem(side: int, *moves: str, demonstrations: str | None = "demos.csv", **world: object) -> str:
+    """The head of a problem file on a square grid, from one corner to the other; the rest is added to it."""
+    grid = {"kind": "grid", "width": side, "height": side, "start": [0, 0], "goal": [side - 1, side - 1]}
+    named = {} if demonstrations is None else {"demonstrations": demonstrations}
+    return toml_text({"format": 1, **named, "world": {**grid, "moves": moves, **world}})
+
 
 GRID = """
 format = 1

@@ -7,22 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import xmen as xm
+from problem.files import grid_problem
 from xmen.problem import read_problem, read_values
 
-PROBLEM = """# written by hand
-format = 1
-demonstrations = "p_demos.csv"
-
-[world]
-kind = "grid"
-width = 4
-height = 4
-start = [0, 0]
-goal = [3, 3]
-moves = ["up", "right", "down", "left"]
-walls = [[2, 2]]
-horizon = 8
-
+PROBLEM = (
+    "# written by hand\n"
+    + grid_problem(4, "up", "right", "down", "left", demonstrations="p_demos.csv", walls=[[2, 2]], horizon=8)
+    + """
 [events]
 key = { cells = [[0, 2], [2, 0]] }
 mud = { cells = [[3, 1], [1, 2]] }
@@ -47,6 +38,7 @@ colours = { key = "#E69F00" }
 l2 = 0.1
 held_out = 0.25
 """
+)
 
 
 def write_problem(folder: Path) -> Path:
