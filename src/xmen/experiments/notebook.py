@@ -212,9 +212,6 @@ class Notebook:
         return self.record
 
 
-Experiment = Callable[[Notebook], None]
-
-
 def _plain(value: Any) -> Any:
     """Numbers of numpy as Python's, so that records are JSON."""
     if isinstance(value, np.generic):
