@@ -222,7 +222,7 @@ def samples(device: str) -> Results:
 def policy(device: str) -> Results:
     """One gradient of the causal likelihood: a policy backwards, and what comes of it forwards."""
     grid = xm.GridWorld(20, 20, (0, 0), (19, 19), horizon=80, slip=0.1)
-    cells = np.random.default_rng(0).choice(np.arange(1, grid.n_states - 1), 7, replace=False)
+    cells = np.random.default_rng(0).choice(np.arange(1, grid.n_states - 1), 10, replace=False)
     rule = conjunction([xm.visit(xm.at(int(c))) for c in cells])
     table, results = a_reward(grid), Results()
     games = {"host": make_game(grid, rule), "device": make_game(grid, rule, device=device)}

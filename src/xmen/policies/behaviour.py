@@ -119,8 +119,7 @@ class Behaviour:
     def _made(self, stretch: Stretch, reward: Any, ends: tuple[Any, Any], after: Layer) -> Layer:
         """Value, chance and shares of some nodes, from those of the nodes that come after."""
         do, worth, won = self._do, *(None if end is None else end[stretch.nodes] for end in ends)
-        logits = do.expected(stretch, after.value)
-        logits += reward
+        logits = do.expected(stretch, after.value, reward)
         if self.aim.kind == "sure":
             value, shares = do.soften(stretch, logits, worth)
             return Layer(value, None, shares)

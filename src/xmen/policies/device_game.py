@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ class DeviceFlow:
     here: Tensor
     ended: Tensor
     used: Tensor
+    through: Tensor  # what goes through each choice now
     entropy: Tensor
 
 
@@ -65,6 +66,20 @@ class DeviceGame:
     def _node(self) -> Tensor:
         """The node of each choice."""
         return self._moved(self._game.node).long()
+
+    @cached_property
+    def _ended(self) -> Tensor:
+        """1 where a node has no choices, 0 elsewhere."""
+        return (self._first[1:] == self._first[:-1]).double()
+
+    @cached_property
+    def _numbers(self) -> Tensor:
+        return torch.arange(self._game.n_choices, dtype=torch.int32, device=self.device)
+
+    @cached_property
+    def _zeros(self) -> Tensor:
+        n = max(self._game.n_choices, self._game.product.n_nodes)
+        return torch.zeros(n, dtype=torch.float64, device=self.device)
 
     @cached_property
     def _entering(self) -> tuple[Rows, Tensor]:
@@ -117,36 +132,24 @@ class DeviceGame:
         first = self._first[nodes.start : nodes.stop + 1]
         return first if nodes.start == 0 else first - first[0]
 
-    def expected(self, stretch: Stretch, after: Tensor) -> Tensor:
-        begin = int(stretch.choices[0]) if len(stretch.choices) else 0
-        indptr = self._outcomes.indptr[begin : begin + len(stretch.choices) + 1]
-        rows = Rows(indptr, self._outcomes.other, self._outcomes.edge, 0)
-        return self._do.products(rows, self._probability, after[:, None])[:, 0]
+    def expected(self, stretch: Stretch, after: Tensor, reward: Tensor | None = None) -> Tensor:
+        begin, n = int(stretch.choices[0]) if len(stretch.choices) else 0, len(stretch.choices)
+        rows = replace(self._outcomes, indptr=self._outcomes.indptr[begin : begin + n + 1])
+        plus = self._zeros[:n] if reward is None else reward
+        return self._do.products(rows, self._probability, after[:, None], plus[:, None])[:, 0]
 
     def soften(self, stretch: Stretch, logits: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
         return self._do.soften(self._bounds(stretch), logits[:, None], end[:, None])[:, 0], logits
 
-    def _per_choice(self, stretch: Stretch, values: Tensor) -> Tensor:
-        """The number of its node for each choice."""
-        begin = int(stretch.choices[0]) if len(stretch.choices) else 0
-        return values[self._node[begin : begin + len(stretch.choices)] - stretch.nodes.start]
-
-    def _ended(self, stretch: Stretch, found: Tensor, end: Tensor) -> Tensor:
-        """What was found, with end[n] in place of it where a node has no choices."""
-        first = self._bounds(stretch)
-        return torch.where(first[1:] > first[:-1], found, end)
-
     def mixed(self, stretch: Stretch, shares: Tensor, odds: Tensor, end: Tensor) -> Tensor:
-        # A choice of share 0 may have any odds.
-        weighted = torch.where(shares > 0, shares * odds, torch.zeros_like(shares))
-        return self._ended(stretch, row_sums(weighted[:, None], self._bounds(stretch))[:, 0], end)
+        rows = Rows(self._bounds(stretch), self._numbers, self._numbers, 0)
+        ended = end * self._ended[stretch.nodes]
+        return self._do.products(rows, shares[:, None], odds[:, None], ended[:, None])[:, 0]
 
     def best(self, stretch: Stretch, odds: Tensor, end: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
-        largest = torch.zeros_like(end)
-        if len(odds):
-            nodes = self._per_choice(stretch, torch.arange(len(end), device=self.device))
-            largest = largest.scatter_reduce(0, nodes, odds, "amax")
-        return self._ended(stretch, largest, end), odds >= self._per_choice(stretch, largest) - tolerance
+        near = torch.full((1,), tolerance, dtype=torch.float64, device=self.device)
+        found, among = self._do.best(self._bounds(stretch), odds[:, None], end[:, None], near)
+        return found[:, 0], among[:, 0]
 
     def only(self, among: Tensor, logits: Tensor) -> Tensor:
         return logits.masked_fill_(~among, -float("inf"))
@@ -157,20 +160,20 @@ class DeviceGame:
         product = self._game.product
         here, ended = torch.zeros((2, product.n_nodes), dtype=torch.float64, device=self.device)
         here.index_add_(0, self._moved(product.starts), self.array(starts))
+        used, through = torch.zeros((2, self._game.n_choices), dtype=torch.float64, device=self.device)
         entropy = torch.zeros((), dtype=torch.float64, device=self.device)
-        return DeviceFlow(here, ended, torch.zeros_like(self._pair, dtype=torch.float64), entropy)
+        return DeviceFlow(here, ended, used, through, entropy)
 
     def push(self, flow: DeviceFlow, stretch: Stretch, shares: Tensor, factor: float, with_entropy: bool) -> None:
-        n, n_choices = stretch.nodes.stop, len(stretch.choices)
-        through = torch.zeros_like(flow.used)
-        through[:n_choices] = self._per_choice(stretch, flow.here) * shares
-        flow.used += factor * through
+        n, (rows, probability) = len(stretch.choices), self._entering
+        through = flow.through[:n]  # choices of nodes that are not reached yet stay 0
+        torch.mul(flow.here.index_select(0, self._node[:n]), shares, out=through)
+        flow.used[:n].add_(through, alpha=factor)
         if with_entropy:
-            logs = torch.log(torch.where(shares > 0, shares, torch.ones_like(shares)))
-            flow.entropy -= through[:n_choices] @ logs
-        flow.ended[:n] += self._ended(stretch, torch.zeros_like(flow.here[:n]), flow.here[:n])
-        rows, probability = self._entering
-        flow.here = self._do.products(rows, probability, through[:, None])[:, 0]
+            flow.entropy -= through @ torch.log(torch.where(shares > 0, shares, torch.ones_like(shares)))
+        flow.ended.addcmul_(flow.here, self._ended)
+        nothing = self._zeros[: rows.n_rows]
+        flow.here = self._do.products(rows, probability, flow.through[:, None], nothing[:, None])[:, 0]
 
     def totals(self, flow: DeviceFlow) -> Occupancy:
         return Occupancy(flow.used, float(flow.entropy), self.on_host(flow.ended), self.on_host(flow.here))
@@ -182,9 +185,8 @@ class DeviceGame:
 
     def play(self, players: Tensor, shares: Tensor, rng: np.random.Generator) -> Tensor | None:
         choosing, falling = (uniforms(rng, len(players), self.device) for _ in range(2))
-        numbers = torch.arange(len(shares), dtype=torch.int32, device=self.device)
-        chosen = players.clone()
-        going = self._pick(Rows(self._first, numbers, numbers, 0), shares[:, None], choosing, chosen) >= 0
+        chosen, rows = players.clone(), Rows(self._first, self._numbers, self._numbers, 0)
+        going = self._pick(rows, shares[:, None], choosing, chosen) >= 0
         there = torch.where(going, chosen, torch.zeros_like(chosen))
         taken = self._pick(self._outcomes, self._probability, falling, there)
         players.copy_(torch.where(going, there, players))
@@ -200,8 +202,7 @@ class DeviceGame:
 
     @cached_property
     def _ones(self) -> Tensor:
-        n = max(self._game.n_choices, self._game.product.n_nodes)
-        return torch.ones((n, 1), dtype=torch.float64, device=self.device)
+        return torch.ones_like(self._zeros)[:, None]
 
     def played(self, players: Tensor, steps: list[Tensor]) -> tuple[Index, Index]:
         n = len(players)

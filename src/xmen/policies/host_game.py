@@ -59,10 +59,10 @@ class HostGame:
         flat = np.bincount(self._game.pair, weights=used, minlength=world.n_states * world.n_actions)
         return flat.astype(np.float64)
 
-    def expected(self, stretch: Stretch, after: Floats) -> Floats:
+    def expected(self, stretch: Stretch, after: Floats, reward: Floats | None = None) -> Floats:
         _, first_edge, target, probability = self._game.graph
-        out = np.empty(len(stretch.choices))
-        sweeps.expected(stretch.choices, first_edge, target, probability, after, out)
+        out = np.zeros(len(stretch.choices)) if reward is None else reward.copy()
+        sweeps.add_expected(stretch.choices, first_edge, target, probability, after, out)
         return out
 
     def soften(self, stretch: Stretch, logits: Floats, end: Floats) -> tuple[Floats, Floats]:

@@ -65,8 +65,8 @@ class GameOperations(Protocol[Array]):
     def visits(self, used: Array) -> Floats:
         """The sum over the choices of each state and action, on the host; shape (n_states * n_actions,)."""
 
-    def expected(self, stretch: Stretch, after: Array) -> Array:
-        """The expectation of `after` over the outcomes of each choice; -inf if one outcome is."""
+    def expected(self, stretch: Stretch, after: Array, reward: Array | None = None) -> Array:
+        """The reward of each choice plus the expectation of `after` over its outcomes; -inf if one outcome is."""
 
     def soften(self, stretch: Stretch, logits: Array, end: Array) -> tuple[Array, Array]:
         """log sum exp over the choices of each node, and the share of each choice in it; `logits` are used up.

@@ -16,11 +16,11 @@ NO_EDGE = np.uint32(0xFFFFFFFF)
 
 
 @compiled
-def expected(choices: Any, first_edge: Any, target: Any, probability: Any, after: Any, out: Any) -> None:
-    """The expectation of `after` over the outcomes of each of these choices; -inf if one outcome is."""
+def add_expected(choices: Any, first_edge: Any, target: Any, probability: Any, after: Any, out: Any) -> None:
+    """out += the expectation of `after` over the outcomes of each of these choices, which is -inf if one outcome is."""
     for i in range(len(choices)):
         c = choices[i]
-        out[i] = row_total(probability, after, target, first_edge[c], first_edge[c + 1])
+        out[i] += row_total(probability, after, target, first_edge[c], first_edge[c + 1])
 
 
 @compiled

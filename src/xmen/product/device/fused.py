@@ -79,11 +79,18 @@ class FusedRows(PlainRows):
             kernels.choose[grid](len(node), *_arrays(moves), after, *which, *walkers, drifts, R=256)
         return taken
 
-    def products(self, rows: Rows, weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        n, shape = len(rows.indptr) - 1, _shape(rows, values)
-        out = torch.empty((n, values.shape[1]), dtype=values.dtype, device=values.device)
-        kernels.products[_grid(n, shape)](n, rows.indptr, rows.other, weights, values, out, **shape)
+    def products(self, rows: Rows, weights: torch.Tensor, values: torch.Tensor, plus: torch.Tensor) -> torch.Tensor:
+        n, shape, out = rows.n_rows, _shape(rows, values), torch.empty_like(plus)
+        kernels.products[_grid(n, shape)](n, rows.indptr, rows.other, weights, values, plus, out, **shape)
         return out
+
+    def best(
+        self, first: torch.Tensor, odds: torch.Tensor, ends: torch.Tensor, tolerance: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        n, out, among = len(ends), torch.empty_like(ends), torch.empty_like(odds, dtype=torch.bool)
+        shape = _row_shape(len(odds), n, odds.shape[1])
+        kernels.best[_grid(n, shape)](n, first, odds, ends, tolerance, out, among, **shape)
+        return out, among
 
     def soften(self, first: torch.Tensor, logits: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
         n, value = len(ends), torch.empty_like(ends)

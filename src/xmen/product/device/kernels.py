@@ -244,17 +244,43 @@ def log_rows(
 
 
 @jit
-def products(n_rows, indptr, other, weights, values, out, C: tl.constexpr, W: tl.constexpr, R: tl.constexpr):
+def products(n_rows, indptr, other, weights, values, plus, out, C: tl.constexpr, W: tl.constexpr, R: tl.constexpr):
     rows = tl.program_id(0) * R + tl.arange(0, R)
     inside = rows < n_rows
     begin, end = row_ends(rows, inside, indptr)
-    total = tl.zeros([R, C], tl.float64)
+    place = rows.to(tl.int64)[:, None] * C + tl.arange(0, C)[None, :]
+    total = tl.load(plus + place, mask=inside[:, None], other=0.0)
     for offset in range(0, tl.max(end - begin), W):
         e, valid, node = entries(begin, end, offset, other, W)
         mask = valid[:, :, None]
         w = tl.load(weights + places(e, C), mask=mask, other=0.0)
         total += tl.sum(w * tl.load(values + places(node, C), mask=mask, other=0.0), axis=1)
-    tl.store(out + rows.to(tl.int64)[:, None] * C + tl.arange(0, C)[None, :], total, mask=inside[:, None])
+    tl.store(out + place, total, mask=inside[:, None])
+
+
+@inner
+def row_places(begin, end, offset, C: tl.constexpr, W: tl.constexpr):
+    """Where the next entries of each row are, and which of them there are."""
+    e = (begin[:, None] + offset + tl.arange(0, W)[None, :]).to(tl.int64)
+    return places(e, C), (e < end[:, None])[:, :, None]
+
+
+@jit
+def best(n_rows, first, odds, ends, tolerance, out, among, C: tl.constexpr, W: tl.constexpr, R: tl.constexpr):
+    rows = tl.program_id(0) * R + tl.arange(0, R)
+    inside = rows < n_rows
+    begin, end = row_ends(rows, inside, first)
+    largest = tl.zeros([R, C], tl.float64)
+    for offset in range(0, tl.max(end - begin), W):
+        entry, mask = row_places(begin, end, offset, C, W)
+        largest = tl.maximum(largest, tl.max(tl.load(odds + entry, mask=mask, other=0.0), axis=1))
+    least = largest - tl.load(tolerance)
+    for offset in range(0, tl.max(end - begin), W):
+        entry, mask = row_places(begin, end, offset, C, W)
+        tl.store(among + entry, tl.load(odds + entry, mask=mask, other=0.0) >= least[:, None, :], mask=mask)
+    place = rows.to(tl.int64)[:, None] * C + tl.arange(0, C)[None, :]
+    ending = tl.load(ends + place, mask=inside[:, None], other=0.0)
+    tl.store(out + place, tl.where((begin < end)[:, None], largest, ending), mask=inside[:, None])
 
 
 @jit
@@ -265,16 +291,14 @@ def soften(n_rows, first, logits, ends, value, C: tl.constexpr, W: tl.constexpr,
     largest = tl.full([R, C], -float("inf"), tl.float64)
     total = tl.zeros([R, C], tl.float64)
     for offset in range(0, tl.max(end - begin), W):
-        c = (begin[:, None] + offset + tl.arange(0, W)[None, :]).to(tl.int64)
-        mask = (c < end[:, None])[:, :, None]
-        largest, total = log_add(largest, total, tl.load(logits + places(c, C), mask=mask, other=-float("inf")))
+        entry, mask = row_places(begin, end, offset, C, W)
+        largest, total = log_add(largest, total, tl.load(logits + entry, mask=mask, other=-float("inf")))
     base = tl.where(largest > -float("inf"), largest, 0.0)
     norm = tl.where(total > 0, total, 1.0)
     for offset in range(0, tl.max(end - begin), W):
-        c = (begin[:, None] + offset + tl.arange(0, W)[None, :]).to(tl.int64)
-        mask = (c < end[:, None])[:, :, None]
-        x = tl.load(logits + places(c, C), mask=mask, other=-float("inf"))
-        tl.store(logits + places(c, C), tl.exp(x - base[:, None, :]) / norm[:, None, :], mask=mask)
+        entry, mask = row_places(begin, end, offset, C, W)
+        x = tl.load(logits + entry, mask=mask, other=-float("inf"))
+        tl.store(logits + entry, tl.exp(x - base[:, None, :]) / norm[:, None, :], mask=mask)
     place = rows.to(tl.int64)[:, None] * C + tl.arange(0, C)[None, :]
     found = tl.where(total > 0, base + tl.log(norm), -float("inf"))
     ending = tl.load(ends + place, mask=inside[:, None], other=0.0)

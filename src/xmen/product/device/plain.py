@@ -180,10 +180,10 @@ class PlainRows:
         node.copy_(torch.where(chosen >= 0, rows.other[torch.clamp(chosen, min=0)], node))
         return chosen.to(node.dtype)
 
-    def products(self, rows: Rows, weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """sum over the entries of each row of weight * values[other]; (rows, columns)."""
+    def products(self, rows: Rows, weights: torch.Tensor, values: torch.Tensor, plus: torch.Tensor) -> torch.Tensor:
+        """plus + sum over the entries of each row of weight * values[other]; (rows, columns)."""
         begin, end = int(rows.indptr[0]), int(rows.indptr[-1])
-        return row_sums(weights[begin:end] * values[rows.other[begin:end]], rows.indptr - begin)
+        return plus + row_sums(weights[begin:end] * values[rows.other[begin:end]], rows.indptr - begin)
 
     def soften(self, first: torch.Tensor, logits: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
         """log sum exp of each row of logits, which become their shares in it; of empty rows what `ends` says."""
@@ -192,6 +192,15 @@ class PlainRows:
         base = torch.repeat_interleave(torch.where(value > NEVER, value, torch.zeros_like(value)), counts, dim=0)
         torch.exp(logits - base, out=logits)
         return torch.where((counts > 0)[:, None], value, ends)
+
+    def best(
+        self, first: torch.Tensor, odds: torch.Tensor, ends: torch.Tensor, tolerance: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The largest odds of each row, of empty rows what `ends` says, and which are within the tolerance of it."""
+        counts = (first[1:] - first[:-1]).long()
+        largest = _reduced(odds, first, "max", 0.0)
+        among = odds >= torch.repeat_interleave(largest, counts, dim=0) - tolerance
+        return torch.where((counts > 0)[:, None], largest, ends), among
 
     def world_totals(self, flows: torch.Tensor, order: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
         """The sum over each world edge's entries, in double precision."""
