@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from numpy.typing import ArrayLike
-
-from xmen.engines.distribution import Seed
+from xmen.engines.settings import DEFAULT_TIME_LIMIT
+from xmen.learners.base import Rules
 from xmen.learners.xmen import XMEN
-from xmen.methods.validation import DEFAULT_PATIENCE
-from xmen.progress.monitor import Callback
+from xmen.methods.method import Method
+from xmen.methods.network_training import Training
+from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
-from xmen.worlds import MDP, Trajectory
 
 
 @storable
+@dataclass(eq=False, repr=False)
 class MaxEntIRL(XMEN):
     """The maximum-entropy baseline: P(tau) = exp(theta . f(tau)) D(tau) / Z over all trajectories of the world, without
     rules.
@@ -45,48 +45,14 @@ class MaxEntIRL(XMEN):
     array([1.098612])
     """
 
-    def __init__(
-        self,
-        world: MDP,
-        features: ArrayLike | None = None,
-        discount: float = 1.0,
-        engine: str = "auto",
-        seed: Seed = None,
-        l2: float = 0.0,
-        max_iter: int | None = None,
-        tol: float = 1e-7,
-        max_nodes: int | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_every: int = 10,
-        resume: bool = False,
-        callback: Callback | None = None,
-        given: str | None = None,
-        warm_start: bool = False,
-        validation: Iterable[Trajectory] | None = None,
-        patience: int | None = DEFAULT_PATIENCE,
-        device: str | None = None,
-        precision: str = "float64",
-    ) -> None:
-        super().__init__(
-            world,
-            constraint=None,
-            features=features,
-            discount=discount,
-            method="exact",
-            engine=engine,
-            seed=seed,
-            l2=l2,
-            max_iter=max_iter,
-            tol=tol,
-            max_nodes=max_nodes,
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
-            resume=resume,
-            callback=callback,
-            given=given,
-            warm_start=warm_start,
-            validation=validation,
-            patience=patience,
-            device=device,
-            precision=precision,
-        )
+    constraint: Rules = field(default=None, init=False)
+    method: str | Method = field(default="exact", init=False)
+    reward: NeuralReward | None = field(default=None, init=False)
+    training: Training | None = field(default=None, init=False)
+    tol: float | None = 1e-7
+    cell_size: float | None = field(default=None, init=False)
+    oracle: str = field(default="auto", init=False)
+    delta: float | None = field(default=None, init=False)
+    failure: float | None = field(default=None, init=False)
+    time_limit: float | None = field(default=DEFAULT_TIME_LIMIT, init=False)
+    fixed: Mapping[int, float] | None = field(default=None, init=False)
