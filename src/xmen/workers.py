@@ -52,11 +52,9 @@ class Held(Generic[T]):
         """The size of what travels; 0 before it does."""
         return len(self._data)
 
-    def map(self, call: Callable[[T, A], R], tasks: Sequence[A], n_jobs: int | None = None) -> Iterator[R]:
+    def map(self, call: Callable[[T, A], R], tasks: Sequence[A]) -> Iterator[R]:
         """call(value, task) of every task, in their order."""
-        found: dict[int, R] = {}
-        for index, result in self.unordered(call, tasks, n_jobs):
-            found[index] = result
+        found = dict(self.unordered(call, tasks))
         for index in range(len(tasks)):
             yield found.pop(index)
 

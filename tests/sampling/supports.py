@@ -16,8 +16,8 @@ from xmen.sampling import (
     Info,
     PartitionBound,
     Space,
+    UniformWeight,
     cell_sampler,
-    paws,
 )
 
 CUBE = all_bits(5)
@@ -59,8 +59,7 @@ def project(found: dict[tuple[bool, ...], float]) -> dict[tuple[bool, ...], floa
 
 
 def paws_draws(bits: Bits, pivot: int) -> Draws:
-    oracle = BatchedRows(bits)
-    return lambda parities: paws.possible_draws(oracle, parities, pivot)[:2]
+    return cell_draws(Space(BatchedRows(bits), UniformWeight(), 0.0), pivot - 1.0)
 
 
 def cell_draws(space: Space, cap: float) -> Draws:

@@ -58,9 +58,9 @@ def test_the_samplers_matrices_are_uniform() -> None:
 
 
 def test_the_rules_inside_a_cell() -> None:
-    assert paws.keep_probabilities(7, 8).tolist() == [1 / 7] * 7
-    assert paws.keep_probabilities(3, 8).tolist() == [1 / 7] * 3
-    assert paws.keep_probabilities(8, 8).tolist() == [0.0] * 8
+    assert cell_sampler.keep_probabilities(np.ones(7), 7.0).tolist() == [1 / 7] * 7
+    assert cell_sampler.keep_probabilities(np.ones(3), 7.0).tolist() == [1 / 7] * 3
+    assert cell_sampler.keep_probabilities(np.ones(8), 7.0).tolist() == [0.0] * 8
     assert cell_sampler.keep_probabilities(np.array([1.0, 0.5]), 1.5).tolist() == [1 / 1.5, 0.5 / 1.5]
     assert cell_sampler.keep_probabilities(np.array([1.0, 0.6]), 1.5).tolist() == [0.0, 0.0]
 

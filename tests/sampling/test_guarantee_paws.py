@@ -22,7 +22,7 @@ from xmen.oracles.formula import Bits, Parities
 from xmen.sampling import (
     Levels,
     PawsPlan,
-    paws,
+    cell_sampler,
 )
 from xmen.sampling.bounds import wrong_majority
 from xmen.sampling.paws_plan import largest_mean
@@ -121,7 +121,7 @@ def test_paws_with_truncated_cells_breaks_the_bound() -> None:
 
     def truncated(parities: Parities) -> tuple[Bits, np.ndarray]:
         rows = read_cell(oracle, parities, 2)
-        return rows, paws.keep_probabilities(len(rows), plan.pivot)
+        return rows, cell_sampler.keep_probabilities(np.ones(len(rows)), plan.pivot - 1.0)
 
     assert worst_factor(output(truncated, 1 + plan.extra, 5), uniform(bits)) > 1.2 > plan.delta
 

@@ -46,12 +46,12 @@ def as_floats(rows: np.ndarray) -> np.ndarray:
     return rows.astype(np.float64)
 
 
-def everything(n_jobs: int | None) -> tuple[object, ...]:
+def everything() -> tuple[object, ...]:
     """What a user would compute: an estimate, a bound, a plan, samples."""
     space, rng = linear_space(), np.random.default_rng(3)
-    learned = estimate(space, 3, 20, rng, as_floats, n_jobs=n_jobs)
-    bound = bound_partition(space, 3, 0.01, rng, n_jobs=n_jobs)
-    rows, info = sample_cells(space, CellPlan.solve(1.2, bound, cell_size=8.0), 40, rng, n_jobs=n_jobs)
+    learned = estimate(space, 3, 20, rng, as_floats)
+    bound = bound_partition(space, 3, 0.01, rng)
+    rows, info = sample_cells(space, CellPlan.solve(1.2, bound, cell_size=8.0), 40, rng)
     return learned.log_partition, learned.expectation.tolist(), bound, rows.tolist(), info
 
 
@@ -67,8 +67,10 @@ def test_spawned_seeds_differ_from_call_to_call() -> None:
 
 
 def test_one_and_two_processes_agree() -> None:
-    assert os.getpid() not in run_jobs(Process(), seeds(4), n_jobs=2)
-    assert everything(n_jobs=1) == everything(n_jobs=2)
+    alone = everything()
+    with joblib.parallel_config(n_jobs=2):
+        assert os.getpid() not in run_jobs(Process(), seeds(4))
+        assert everything() == alone
 
 
 def test_a_users_parallel_config_is_followed() -> None:
@@ -81,24 +83,23 @@ def test_a_users_parallel_config_is_followed() -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_dask_cluster_agrees() -> None:
     distributed = pytest.importorskip("distributed")
-    alone = everything(n_jobs=None)
+    alone = everything()
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
         distributed.Client(cluster),
         joblib.parallel_config(backend="dask"),
     ):
         assert os.getpid() not in run_jobs(Process(), seeds(4))
-        assert everything(n_jobs=None) == alone
+        assert everything() == alone
 
 
 def test_a_killed_worker_costs_only_its_own_tasks(tmp_path: Path) -> None:
     numbers = first_numbers(12)
     job = DieOnce(tmp_path / "died", numbers[9])
-    reports: list[tuple[int, int]] = []
-    results = run_jobs(job, seeds(12), n_jobs=2, progress=lambda done, total: reports.append((done, total)))
+    with joblib.parallel_config(n_jobs=2):
+        results = run_jobs(job, seeds(12))
     assert results == numbers
     assert job.marker.exists()
-    assert reports == [(done, 12) for done in range(1, 13)]
     # What was finished did not run again, except results that were on their way when the pool broke.
     runs = [(tmp_path / f"ran-{value}").stat().st_size for value in numbers]
     assert runs[9] == 1
@@ -107,8 +108,9 @@ def test_a_killed_worker_costs_only_its_own_tasks(tmp_path: Path) -> None:
 
 def test_a_deadly_task_ends_in_an_error_that_keeps_the_rest() -> None:
     numbers = first_numbers(6)
-    with pytest.raises(UnfinishedError, match=r"5 of 6 jobs are finished\. 1 killed 3 workers") as caught:
-        run_jobs(AlwaysDie(numbers[2]), seeds(6), n_jobs=2)
+    expected = pytest.raises(UnfinishedError, match=r"5 of 6 jobs are finished\. 1 killed 3 workers")
+    with joblib.parallel_config(n_jobs=2), expected as caught:
+        run_jobs(AlwaysDie(numbers[2]), seeds(6))
     assert caught.value.finished == {i: value for i, value in enumerate(numbers) if i != 2}
     assert isinstance(caught.value, XmenError)
 

@@ -29,7 +29,7 @@ import numpy as np
 from xmen.errors import EngineError
 from xmen.oracles.formula import Bits, Parities
 from xmen.sampling.bounds import cantelli, require_delta
-from xmen.sampling.jobs import Progress, run_jobs, spawn
+from xmen.sampling.jobs import run_jobs, spawn
 from xmen.sampling.partition import PartitionBound
 from xmen.sampling.space import CELL_OVERHEAD, Floats, Info, Space, growing_reads, pick, read_cell, waits
 
@@ -122,20 +122,22 @@ class CellPlan:
         return cls.check(m, 1.0 + size + deviation, bound, overhead)
 
 
-def possible_draws(
-    space: Space, parities: Parities, cap: float, points_per_weight: float = 1.0
-) -> tuple[Bits, Floats, int]:
+def possible_draws(space: Space, parities: Parities, cap: float, first: int | None = None) -> tuple[Bits, Floats, int]:
     """All that an attempt in this cell can return, with its probabilities, and the number of solutions read.
 
     The probabilities add up to W / cap, or to 0 as soon as the weights read are above the cap; the rest is failure.
+    So many solutions are read at `first`; the reads then double.
     """
-    # Most cells are over the cap, or complete, within twice the number of solutions that make up a cap.
-    first = math.ceil(2.0 * cap * max(points_per_weight, 1.0)) + 1
-    for rows, complete in growing_reads(space.oracle, parities, first):
+    for rows, complete in growing_reads(space.oracle, parities, first or _first_read(cap)):
         weights = np.exp(space.log_weights(rows) - space.log_max)
         if complete or weights.sum() > cap:
             break
     return rows, keep_probabilities(weights, cap), len(rows)
+
+
+def _first_read(cap: float, points_per_weight: float = 1.0) -> int:
+    """Most cells are over the cap, or complete, within twice the number of solutions that make up a cap."""
+    return math.ceil(2.0 * cap * max(points_per_weight, 1.0)) + 1
 
 
 def keep_probabilities(weights: Floats, cap: float) -> Floats:
@@ -148,9 +150,6 @@ def sample_cells(
     plan: CellPlan,
     n: int,
     rng: np.random.Generator,
-    *,
-    n_jobs: int | None = None,
-    progress: Progress | None = None,
 ) -> tuple[Bits, Info]:
     """n independent samples (n, n_hash), each from fresh matrices, within plan.delta of their probability."""
     if plan.m == 0:  # the whole space is one cell: draw from its list
@@ -160,34 +159,47 @@ def sample_cells(
         weights = np.exp(log_weights - log_weights.max())
         drawn = rows[rng.choice(len(rows), size=n, p=weights / weights.sum())]
         return drawn, Info(1, len(rows), space.oracle.n_queries - queries)
-    waiting = waits(space.oracle)
-    results = run_jobs(_Draw(space, plan), spawn(rng, n), n_jobs=n_jobs, progress=progress, waiting=waiting)
-    rows = np.array([row for row, _ in results], dtype=np.bool_).reshape(n, space.n_hash)
-    return rows, sum((info for _, info in results), Info())
+    # Misses them all once in 10^9 draws at half the acceptance that is expected.
+    most = math.ceil(math.log(1e-9) / math.log1p(-min(plan.acceptance, 1.0) / 2.0))
+    first = _first_read(plan.cap, plan.points_per_weight)
+    advice = "the plan does not fit this space. Bound Z again with bound_partition and solve for a new plan."
+    return Attempts(space, plan.m, plan.cap, first, most, plan.acceptance, advice).draw(n, rng)
 
 
 @dataclass(frozen=True)
-class _Draw:
-    """Attempts with fresh matrices until one succeeds."""
+class Attempts:
+    """Attempts with fresh matrices of m parities until one succeeds, `most` of them; see `possible_draws`.
+
+    `acceptance`: the share of cells that is expected to give a sample; `advice`: what to do where none does.
+    """
 
     space: Space
-    plan: CellPlan
+    m: int
+    cap: float
+    first: int
+    most: int
+    acceptance: float
+    advice: str
+
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[Bits, Info]:
+        """n independent samples (n, n_hash), and what they cost."""
+        results = run_jobs(self, spawn(rng, n), waiting=waits(self.space.oracle))
+        rows = np.array([row for row, _ in results], dtype=np.bool_).reshape(n, self.space.n_hash)
+        return rows, sum((info for _, info in results), Info())
 
     def __call__(self, rng: np.random.Generator, attempt: int) -> tuple[Bits, Info]:
-        space, plan = self.space.patient(attempt), self.plan
-        queries, points = space.oracle.n_queries, 0
-        # Misses them all once in 10^9 draws at half the acceptance that is expected.
-        most = math.ceil(math.log(1e-9) / math.log1p(-min(plan.acceptance, 1.0) / 2.0))
-        for failures in range(most):
-            parities = Parities.dense(plan.m, space.n_hash, rng)
-            rows, probabilities, n_points = possible_draws(space, parities, plan.cap, plan.points_per_weight)
+        space, points = self.space.patient(attempt), 0
+        queries = space.oracle.n_queries
+        for failures in range(self.most):
+            parities = Parities.dense(self.m, space.n_hash, rng)
+            rows, probabilities, n_points = possible_draws(space, parities, self.cap, self.first)
             points += n_points
             choice = pick(probabilities, rng)
             if choice is not None:
                 return rows[choice], Info(failures + 1, points, space.oracle.n_queries - queries, failures)
         raise EngineError(
-            f"no sample in {most} cells of {plan.m} parities, where one in {1 / plan.acceptance:.0f} was expected to "
-            "give one: the plan does not fit this space. Bound Z again with bound_partition and solve for a new plan."
+            f"no sample in {self.most} cells of {self.m} parities, where one in {1 / self.acceptance:.0f} was expected "
+            f"to give one: {self.advice}"
         )
 
 

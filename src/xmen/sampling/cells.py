@@ -26,11 +26,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.special import stdtrit
 
 from xmen.errors import EngineError
 from xmen.oracles.formula import Bits, Parities
-from xmen.sampling.jobs import Progress, UnfinishedError, run_jobs, spawn
+from xmen.sampling.jobs import UnfinishedError, run_jobs, spawn
 from xmen.sampling.space import Floats, Info, Space, read_cell, waits
 
 Function: TypeAlias = Callable[[Bits], Floats]
@@ -63,19 +62,6 @@ class CellEstimate:
     n_empty: int
     info: Info
 
-    def log_partition_interval(self, level: float = 0.95) -> tuple[float, float]:
-        """A confidence interval for log Z, by Student's t with N - 1 degrees of freedom."""
-        half = self._quantile(level) * self.log_partition_std
-        return self.log_partition - half, self.log_partition + half
-
-    def expectation_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Confidence intervals for each component of the expectation, two arrays (d,)."""
-        half = self._quantile(level) * self.expectation_std
-        return self.expectation - half, self.expectation + half
-
-    def _quantile(self, level: float) -> float:
-        return float(stdtrit(max(self.n_cells - 1, 1), 0.5 + level / 2.0))
-
 
 def estimate(
     space: Space,
@@ -83,16 +69,13 @@ def estimate(
     n_cells: int,
     rng: np.random.Generator,
     function: Function | None = None,
-    *,
-    n_jobs: int | None = None,
-    progress: Progress | None = None,
 ) -> CellEstimate:
     """Estimates from n_cells fresh matrices of m parities; `function` maps rows (k, n_hash) to (k, d).
 
     Choose m without looking at these cells (`choose_parities` does), or the estimate is no longer unbiased. It costs
     the enumeration of n_cells Z / (w_mean 2^m) solutions on average.
     """
-    return combine(read_sums(space, m, n_cells, rng, function, n_jobs=n_jobs, progress=progress), m)
+    return combine(read_sums(space, m, n_cells, rng, function), m)
 
 
 def read_sums(
@@ -101,16 +84,13 @@ def read_sums(
     n_cells: int,
     rng: np.random.Generator,
     function: Function | None = None,
-    *,
-    n_jobs: int | None = None,
-    progress: Progress | None = None,
 ) -> list[CellSum]:
     """The sums of n_cells complete cells of m fresh parities each; of one when m = 0, where all are the same."""
     if m < 0 or n_cells < 2:
         raise EngineError(f"an estimate needs m >= 0 parities and at least 2 cells, not m = {m} and {n_cells} cells")
     job, seeds = _SumCell(space, m, function), spawn(rng, n_cells if m > 0 else 1)
     try:
-        return run_jobs(job, seeds, n_jobs=n_jobs, progress=progress, waiting=waits(space.oracle))
+        return run_jobs(job, seeds, waiting=waits(space.oracle))
     except UnfinishedError as error:
         message = f"{error}{_so_far(list(error.finished.values()), m)}"
         raise UnfinishedError(message, error.finished, error.n_asked) from error

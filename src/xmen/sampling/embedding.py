@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from xmen.errors import EngineError
 from xmen.oracles.formula import Bits, Formula
 from xmen.oracles.protocol import Oracle
 from xmen.sampling.space import Floats, LogWeight, Space
+
+if TYPE_CHECKING:
+    from xmen.sampling.numbered import NumberedLevels
 
 Integers: TypeAlias = NDArray[np.int64]
 Depth: TypeAlias = Callable[[Bits], Integers]
@@ -127,34 +130,8 @@ def embed(formula: Formula, below_literals: Sequence[int], bits_per_level: int) 
     )
 
 
-class AnyLevels(Protocol):
-    """Thresholds, and how many copies the weights between them have: `Levels`, or `NumberedLevels`."""
-
-    @property
-    def log_max(self) -> float:
-        """The largest log weight."""
-
-    @property
-    def n_levels(self) -> int:
-        """The number of thresholds."""
-
-    @property
-    def n_bits(self) -> int:
-        """The number of extra hash bits."""
-
-    @property
-    def thresholds(self) -> Floats:
-        """Their logs, descending."""
-
-    @property
-    def slack(self) -> float:
-        """By how many nats a weight per copy may be above w_max / 2^n_bits."""
-
-    def depth(self, log_weights: Floats) -> Integers:
-        """How many thresholds each weight is at or below."""
-
-    def log_copies(self, depth: Integers) -> Floats:
-        """log of the number of copies at each depth."""
+AnyLevels: TypeAlias = "Levels | NumberedLevels"
+"""Thresholds, and how many copies the weights between them have."""
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from functools import partial
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import joblib
 import numpy as np
@@ -30,7 +30,6 @@ from xmen.workers import Held, n_workers
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-Progress: TypeAlias = Callable[[int, int], None]  # jobs done, jobs in all
 
 ATTEMPTS = 4  # of a job that times out: 1, 2, 4 and 8 times the limit
 DEATHS = 3  # of workers that a job was alone on, before it is given up
@@ -63,12 +62,10 @@ def run_jobs(
     job: Job[T],
     seeds: Sequence[np.random.SeedSequence],
     *,
-    n_jobs: int | None = None,
-    progress: Progress | None = None,
     attempts: int = ATTEMPTS,
     waiting: bool = False,
 ) -> list[T]:
-    """One result per seed, in order. n_jobs=None: what `joblib.parallel_config` says, else one process.
+    """One result per seed, in order, on as many processes as `joblib.parallel_config` says, else one.
 
     `waiting`: these jobs do little but wait for processes of their own, so that one process can run several.
 
@@ -80,7 +77,7 @@ def run_jobs(
     late: dict[int, str] = {}
     deaths: Counter[int] = Counter()  # of workers that had no other job at the time
     n_lost_pools = 0
-    asked, threads = _workers(n_jobs, waiting)
+    asked, threads = _workers(waiting)
 
     def run(todo: list[int], largest_chunk: int) -> bool:
         """Runs jobs and keeps what they give; false when a worker died on the way."""
@@ -91,8 +88,6 @@ def run_jobs(
                 else:
                     finished[index] = outcome
                 tell(f"{len(finished):,} of {len(seeds):,} hash cells, {len(late)} of them too slow so far")
-                if progress is not None:
-                    progress(len(finished), len(seeds))
         except Exception as error:
             if not _is_lost_worker(error):
                 raise
@@ -110,7 +105,7 @@ def run_jobs(
         n_lost_pools += 1
         if n_lost_pools > 1:
             # joblib hands out two jobs per worker ahead: one of the first that are not back is to blame.
-            n_suspects = 2 * n_workers(n_jobs) + 1
+            n_suspects = 2 * n_workers(asked) + 1
             for index in [i for i in todo if i not in finished and i not in late][:n_suspects]:
                 run_alone(index)
     for index in list(deaths):
@@ -152,12 +147,12 @@ def _run(
         yield from outcomes
 
 
-def _workers(n_jobs: int | None, waiting: bool) -> tuple[int | None, bool]:
-    """How many to ask joblib for, and whether threads: for jobs that wait, where neither call nor config says more."""
+def _workers(waiting: bool) -> tuple[int | None, bool]:
+    """How many to ask joblib for, and whether threads: for jobs that wait, where no configuration says more."""
     backend, configured = get_active_backend()
-    if waiting and n_jobs is None and configured is None and not backend.nesting_level:
+    if waiting and configured is None and not backend.nesting_level:
         return min(joblib.cpu_count(), _MOST_THREADS), True
-    return n_jobs, False
+    return None, False
 
 
 def _what_is_missing(finished: dict[int, T], late: dict[int, str], n_asked: int, attempts: int) -> str:

@@ -15,7 +15,7 @@ from xmen.errors import EngineError, InfeasibleError
 from xmen.oracles.formula import Parities
 from xmen.sampling.bounds import best_grouping, interval_of_mean, require_probability
 from xmen.sampling.cells import read_sums
-from xmen.sampling.jobs import Progress, run_jobs, spawn
+from xmen.sampling.jobs import run_jobs, spawn
 from xmen.sampling.space import Info, Space, growing_reads, waits
 
 MAX_POINTS = 50_000  # in one cell of the search; weights that need more are too unequal for plain cells
@@ -45,8 +45,6 @@ def choose_parities(
     *,
     start: int = 0,
     max_points: int = MAX_POINTS,
-    n_jobs: int | None = None,
-    progress: Progress | None = None,
 ) -> tuple[int, Info]:
     """An m whose cells have about `cell_size` weight-equivalents, and the cost of finding it.
 
@@ -59,9 +57,7 @@ def choose_parities(
     m, info = min(max(start, 0), space.n_hash + 1), Info()
     while True:
         probe = _Probe(space, m, _CEILING * cell_size, max_points)
-        results = run_jobs(
-            probe, spawn(rng, _PROBES if m > 0 else 1), n_jobs=n_jobs, progress=progress, waiting=waits(space.oracle)
-        )
+        results = run_jobs(probe, spawn(rng, _PROBES if m > 0 else 1), waiting=waits(space.oracle))
         info = sum((spent for _, spent in results), info)
         size = float(np.median([size for size, _ in results]))
         if m == 0 and size <= cell_size:
@@ -94,8 +90,6 @@ def bound_partition(
     *,
     cell_size: float = 32.0,
     precision: float = 0.2,
-    n_jobs: int | None = None,
-    progress: Progress | None = None,
 ) -> PartitionBound:
     """Bounds on Z that hold with probability 1 - failure each, from fresh cells of m parities; see `interval_of_mean`.
 
@@ -109,7 +103,7 @@ def bound_partition(
     grouping, log_max = best_grouping(failure), float(space.log_max)
     per_group = math.ceil((grouping.deviation / precision) ** 2 / cell_size)
     n_cells = max(2, per_group * grouping.n_groups)
-    sums = read_sums(space, m, n_cells, rng, n_jobs=n_jobs, progress=progress)
+    sums = read_sums(space, m, n_cells, rng)
     info = sum((one.info for one in sums), Info())
     totals = np.exp(np.array([one.log_total for one in sums]) - log_max)  # in weight-equivalents
     total = float(totals.sum())

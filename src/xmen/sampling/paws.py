@@ -42,10 +42,11 @@ import numpy as np
 from xmen.errors import EngineError, InfeasibleError
 from xmen.oracles.formula import Bits, Parities
 from xmen.oracles.protocol import Oracle
+from xmen.sampling.cell_sampler import Attempts
 from xmen.sampling.embedding import Embedding
-from xmen.sampling.jobs import Progress, run_jobs, spawn
+from xmen.sampling.jobs import run_jobs, spawn
 from xmen.sampling.paws_plan import PawsPlan
-from xmen.sampling.space import Floats, Info, patient, pick, read_cell, waits
+from xmen.sampling.space import Info, Space, UniformWeight, patient, read_cell, waits
 
 _LONGEST_STEP = 4  # further jumps could land on far too many parities, where solvers suffer
 
@@ -59,28 +60,12 @@ class FoundLevel:
     info: Info
 
 
-def possible_draws(oracle: Oracle, parities: Parities, pivot: int) -> tuple[Bits, Floats, int]:
-    """All that an attempt in this cell can return, with its probabilities, and the number of points read.
-
-    The probabilities add up to |C| / (P - 1), or to 0 when the cell has P points or more; the rest is failure.
-    """
-    rows = read_cell(oracle, parities, pivot)
-    return rows, keep_probabilities(len(rows), pivot), len(rows)
-
-
-def keep_probabilities(n_points: int, pivot: int) -> Floats:
-    """The probability with which each point of a cell is returned: 1 / (P - 1), or 0 from P points on."""
-    return np.full(n_points, 1.0 / (pivot - 1) if n_points < pivot else 0.0)
-
-
 def find_level(
     embedding: Embedding,
     plan: PawsPlan,
     rng: np.random.Generator,
     *,
     start: int | None = None,
-    n_jobs: int | None = None,
-    progress: Progress | None = None,
 ) -> FoundLevel:
     """The smallest k that passes next to a k - 1 that does not, from a warm `start` or from 0.
 
@@ -94,7 +79,7 @@ def find_level(
     def passes(k: int) -> bool:
         nonlocal info
         if k not in passed:
-            passed[k], spent = _test_level(embedding, plan, k, rng, n_jobs, progress)
+            passed[k], spent = _test_level(embedding, plan, k, rng)
             info += spent
         return passed[k]
 
@@ -127,8 +112,6 @@ def sample_paws(
     rng: np.random.Generator,
     *,
     spared: float = 0.0,
-    n_jobs: int | None = None,
-    progress: Progress | None = None,
 ) -> tuple[Bits, Info]:
     """n independent samples (n, n_hash of the space), each from fresh matrices, within plan.delta of their probability.
 
@@ -142,37 +125,13 @@ def sample_paws(
             raise InfeasibleError("there is nothing to sample: the formula has no model")
         drawn = rows[rng.integers(len(rows), size=n)]
         return embedding.project(drawn), Info(1, len(rows), oracle.n_queries - queries)
-    n_parities = k + plan.extra
-    job, waiting = _Draw(embedding, plan, n_parities, spared), waits(embedding.oracle)
-    results = run_jobs(job, spawn(rng, n), n_jobs=n_jobs, progress=progress, waiting=waiting)
-    rows = np.array([row for row, _ in results], dtype=np.bool_).reshape(n, embedding.oracle.formula.n_hash)
-    return embedding.project(rows), sum((info for _, info in results), Info())
-
-
-@dataclass(frozen=True)
-class _Draw:
-    """Attempts with fresh matrices until one succeeds."""
-
-    embedding: Embedding
-    plan: PawsPlan
-    n_parities: int
-    spared: float
-
-    def __call__(self, rng: np.random.Generator, attempt: int) -> tuple[Bits, Info]:
-        oracle = patient(self.embedding.oracle, attempt)
-        queries, points = oracle.n_queries, 0
-        for failures in range(round(self.plan.max_attempts * 2.0**self.spared)):
-            parities = Parities.dense(self.n_parities, oracle.formula.n_hash, rng)
-            rows, probabilities, n_points = possible_draws(oracle, parities, self.plan.pivot)
-            points += n_points
-            choice = pick(probabilities, rng)
-            if choice is not None:
-                return rows[choice], Info(failures + 1, points, oracle.n_queries - queries, failures)
-        raise EngineError(
-            f"no sample in {self.plan.max_attempts} cells of {self.n_parities} parities, where a success was expected "
-            f"every {1 / self.plan.success:.0f} cells: the number of parities does not fit this space. Search for it "
-            "again with find_level."
-        )
+    # A cell of P points or more is above the cap, and a copy of one of fewer is returned with probability 1 / (P - 1).
+    copies = Space(embedding.oracle, UniformWeight(), 0.0)
+    most = round(plan.max_attempts * 2.0**spared)
+    advice = "the number of parities does not fit this space. Search for it again with find_level."
+    attempts = Attempts(copies, k + plan.extra, plan.pivot - 1.0, plan.pivot, most, plan.success, advice)
+    rows, info = attempts.draw(n, rng)
+    return embedding.project(rows), info
 
 
 @dataclass(frozen=True)
@@ -195,15 +154,13 @@ def _test_level(
     plan: PawsPlan,
     k: int,
     rng: np.random.Generator,
-    n_jobs: int | None,
-    progress: Progress | None,
 ) -> tuple[bool, Info]:
     """Whether the median of T cells has fewer than P points; a unanimous first half decides it."""
     job, waiting = _Count(embedding.oracle, k, plan.pivot), waits(embedding.oracle)
     seeds = spawn(rng, plan.n_repeats if k > 0 else 1)  # without parities all cells are the same
     majority = len(seeds) // 2 + 1
-    votes = run_jobs(job, seeds[:majority], n_jobs=n_jobs, progress=progress, waiting=waiting)
+    votes = run_jobs(job, seeds[:majority], waiting=waiting)
     if len({small for small, _ in votes}) > 1:
-        votes += run_jobs(job, seeds[majority:], n_jobs=n_jobs, progress=progress, waiting=waiting)
+        votes += run_jobs(job, seeds[majority:], waiting=waiting)
     small = sum(vote for vote, _ in votes) >= majority
     return small, sum((info for _, info in votes), Info())
