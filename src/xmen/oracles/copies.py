@@ -8,10 +8,8 @@ shows. Parities that are left without extra columns are tested on the models alo
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +27,19 @@ LARGEST_BATCH = 4096
 STEPS = 10_000_000
 
 
-class Copies(ABC):
-    """Which extra bits each listed model may have."""
+class Copies:
+    """Which extra bits each listed model may have; subclasses say so in terms that the search reads.
+
+    The first `forced` bits of a model, in groups of b, are not all zero in any group. Read as one number, highest bit
+    first, its extra bits are at most the largest that its depth allows, which begins with `zeros` of that depth.
+    """
 
     n_bits: int  # of every model
+    forced: Indices  # (N,)
+    b: int
+    depth: Indices  # (N,)
+    last: Words  # (n, n_words) the largest number of each depth
+    zeros: Indices  # (n,)
 
     def cut(self, parities: Parities, width: int) -> Cell:
         """The cell of parities over (model bits, extra bits)."""
@@ -50,15 +57,14 @@ class Copies(ABC):
         extra, models = np.ascontiguousarray(rows[:rank, :n_words]), np.ascontiguousarray(on_models[:rank])
         return Cell(self, on_rows, extra, models, rhs[:rank], row_of_column)
 
-    @property
-    @abstractmethod
-    def kernel(self) -> tuple[Callable[..., int], tuple[Any, ...]]:
-        """The compiled depth-first search, and what it has to know of these copies.
+    def light(self, cell: Cell, width: int, most: int) -> tuple[Parities, int]:
+        """Up to so many parities on the models alone that hold where a copy's first bits are 0, and how many bits.
 
-        It fills `found` and `bits` with further copies and returns how many there were. `state` (the extra bits so
-        far), `sides` (the parities' values on the model) and `place` (position in `numbers`, and what the search keeps)
-        let the next call go on from there.
+        A parity with its pivot among bits that are all 0 has nothing else of them in it.
         """
+        columns = np.flatnonzero(cell.row_of_column >= 0)[:most]
+        rows = cell.row_of_column[columns]
+        return Parities(unpack(cell.models[rows], width), cell.rhs[rows]), int(columns[-1]) + 1 if len(columns) else 0
 
 
 @dataclass(frozen=True)
@@ -74,11 +80,12 @@ class Cell:
 
     def search(self, words: Words, numbers: Indices, watch: Stopwatch) -> Iterator[tuple[Indices, Bits]]:
         """All copies of the numbered models in batches: numbers (k,) and extra bits (k, n_extra)."""
-        walk, about = self.copies.kernel
-        parts, batch = (self.extra, self.models, self.rhs, self.row_of_column), FIRST_BATCH
+        copies, batch = self.copies, FIRST_BATCH
+        about = (copies.forced, copies.b, copies.depth, copies.last, copies.zeros)
+        parts = (self.extra, self.models, self.rhs, self.row_of_column)
         state = np.zeros(self.extra.shape[1], dtype=np.uint64)
         sides = np.zeros(len(self.rhs), dtype=np.bool_)
-        place = np.zeros(4, dtype=np.int64)
+        place = np.zeros(5, dtype=np.int64)
         while place[0] < len(numbers):
             found = np.empty(batch, dtype=np.int64)
             bits = np.empty((batch, self.extra.shape[1]), dtype=np.uint64)
@@ -86,7 +93,7 @@ class Cell:
                 _ = watch.left
                 n = walk(words, numbers, *about, *parts, state, sides, place, found, bits, STEPS)
             if n:
-                yield found[:n], unpack(bits[:n], self.copies.n_bits)
+                yield found[:n], unpack(bits[:n], copies.n_bits)
                 batch = min(2 * batch, LARGEST_BATCH)
 
 
@@ -103,16 +110,13 @@ class LevelCopies(Copies):
             raise OracleError(
                 f"buckets from {buckets.min()} to {buckets.max()} for levels 0 to {n_levels - 1} (-1 forces none)"
             )
-        self.buckets: Indices = buckets.astype(np.int64)
-        self.n_levels, self.b = n_levels, b
-        self.n_bits = n_levels * b
+        self.n_levels, self.b, self.n_bits = n_levels, b, n_levels * b
+        self.forced = (buckets.astype(np.int64) + 1) * b
+        self.depth, self.zeros = np.zeros(n_models, np.int64), np.zeros(1, np.int64)
+        self.last = pack(np.ones((1, self.n_bits), dtype=np.bool_))  # no limit
 
     def __repr__(self) -> str:
         return f"{self.n_levels} levels of {self.b} bits"
-
-    @property
-    def kernel(self) -> tuple[Callable[..., int], tuple[Any, ...]]:
-        return walk_levels, (self.buckets, self.b)
 
 
 class NumberCopies(Copies):
@@ -124,105 +128,20 @@ class NumberCopies(Copies):
             raise OracleError(f"{n_models} models need as many whole depths, not {depth.dtype} {depth.shape}")
         if len(depth) and not (depth.min() >= 0 and depth.max() < len(last)):
             raise OracleError(f"depths from {depth.min()} to {depth.max()} for {len(last)} largest numbers")
-        self.depth: Indices = depth.astype(np.int64)
-        self.last = pack(last)
-        self.n_bits = last.shape[1]
-        self.zeros: Indices = np.where(last.any(axis=1), last.argmax(axis=1) if self.n_bits else 0, self.n_bits)
-        self.n_zeros: Indices = self.zeros[self.depth]  # leading zeros of each model's largest number
-
-    def light(self, cell: Cell, width: int, most: int) -> tuple[Parities, int]:
-        """Up to so many parities on the models alone that hold where a copy's first bits are 0, and how many bits.
-
-        A parity with its pivot among bits that are all 0 has nothing else of them in it.
-        """
-        columns = np.flatnonzero(cell.row_of_column >= 0)[:most]
-        rows = cell.row_of_column[columns]
-        return Parities(unpack(cell.models[rows], width), cell.rhs[rows]), int(columns[-1]) + 1 if len(columns) else 0
+        self.forced, self.b, self.n_bits = np.zeros(n_models, np.int64), 1, last.shape[1]
+        self.depth, self.last = depth.astype(np.int64), pack(last)
+        self.zeros = np.where(last.any(axis=1), last.argmax(axis=1) if self.n_bits else 0, self.n_bits)
 
     def __repr__(self) -> str:
         return f"numbers of {self.n_bits} bits"
 
-    @property
-    def kernel(self) -> tuple[Callable[..., int], tuple[Any, ...]]:
-        return walk_numbers, (self.depth, self.last, self.zeros)
-
 
 @compiled
-def walk_levels(
+def walk(
     words: Words,
     numbers: Indices,
-    buckets: Indices,
+    forced: Indices,
     b: int,
-    extra: Words,
-    models: Words,
-    rhs: Bits,
-    row_of_column: Indices,
-    state: Words,
-    sides: Bits,
-    place: Indices,
-    found: Indices,
-    bits: Words,
-    steps: int,
-) -> int:
-    """`Copies.kernel`; `place` has the position in `numbers`, the column, whether to step back, and how many columns
-    have their side known."""
-    n_extra, n = len(row_of_column), 0
-    one = np.uint64(1)
-    while place[0] < len(numbers) and steps > 0 and n < len(found):
-        number = numbers[place[0]]
-        column, back, known = place[1], place[2], place[3]
-        forced = (buckets[number] + 1) * b
-        while steps > 0:
-            steps -= 1
-            if back:
-                # To the last free bit that is still 0; clear everything after it.
-                column -= 1
-                if column < 0:
-                    break
-                word, bit = column >> 6, one << np.uint64(column & 63)
-                if state[word] & bit:
-                    state[word] ^= bit
-                elif row_of_column[column] < 0:
-                    state[word] |= bit
-                    column += 1
-                    back = 0
-                continue
-            if column == n_extra:
-                found[n] = number
-                bits[n] = state
-                n += 1
-                back = 1
-                if n == len(found):
-                    break
-                continue
-            row = row_of_column[column]
-            if row >= 0:
-                if column >= known:
-                    sides[row] = odd(words[number], models[row]) != rhs[row]
-                if odd(extra[row], state) != sides[row]:
-                    state[column >> 6] |= one << np.uint64(column & 63)
-            column += 1
-            known = max(known, column)
-            if column % b == 0 and column <= forced:
-                empty = True
-                for c in range(column - b, column):
-                    if state[c >> 6] >> np.uint64(c & 63) & one:
-                        empty = False
-                        break
-                if empty:
-                    back = 1
-        if back and column < 0:
-            place[0] += 1
-            place[1], place[2], place[3] = 0, 0, 0
-        else:
-            place[1], place[2], place[3] = column, back, known
-    return n
-
-
-@compiled
-def walk_numbers(
-    words: Words,
-    numbers: Indices,
     depth: Indices,
     lasts: Words,
     zeros: Indices,
@@ -237,20 +156,25 @@ def walk_numbers(
     bits: Words,
     steps: int,
 ) -> int:
-    """`Copies.kernel`; `place` has the position in `numbers`, the column, whether to step back, and the first column at
-    which the number is below the largest one (n_extra: none yet) plus 1 (0: a model not begun)."""
+    """Depth-first through the extra bits: fills `found` and `bits` with further copies, returns how many there were.
+
+    `state` (the extra bits so far), `sides` (the parities' values on the model) and `place` let the next call go on
+    from there. `place` has the position in `numbers`; the column; whether to step back; the first column at which the
+    number is below the largest one (n_extra: none yet) plus 1 (0: a model not begun); and how many columns have their
+    side known.
+    """
     n_extra, n = len(row_of_column), 0
     one, none, first = np.uint64(1), len(row_of_column), 0
     while first < n_extra and row_of_column[first] < 0:
         first += 1
     while place[0] < len(numbers) and steps > 0 and n < len(found):
         number = numbers[place[0]]
-        last = lasts[depth[number]]
+        last, in_groups = lasts[depth[number]], forced[number]
         # Free bits that the largest number has as 0 stay 0.
         base = min(first, zeros[depth[number]])
-        column, back, below = place[1], place[2], place[3] - 1
+        column, back, below, known = place[1], place[2], place[3] - 1, place[4]
         if below < 0:
-            column, back, below = base, 0, none
+            column, back, below, known = base, 0, none, 0
         while steps > 0:
             steps -= 1
             if back:
@@ -278,7 +202,13 @@ def walk_numbers(
                 continue
             word, bit = column >> 6, one << np.uint64(column & 63)
             row = row_of_column[column]
-            if row >= 0 and (odd(words[number], models[row]) != odd(extra[row], state)) != rhs[row]:
+            one_here = False
+            if row >= 0:
+                if column >= known:
+                    sides[row] = odd(words[number], models[row]) != rhs[row]
+                    known = column + 1
+                one_here = odd(extra[row], state) != sides[row]
+            if one_here:
                 if below > column and not last[word] & bit:
                     back = 1  # above the largest number
                     continue
@@ -286,9 +216,17 @@ def walk_numbers(
             elif below > column and last[word] & bit:
                 below = column
             column += 1
+            if column <= in_groups and column % b == 0:
+                empty = True
+                for c in range(column - b, column):
+                    if state[c >> 6] >> np.uint64(c & 63) & one:
+                        empty = False
+                        break
+                if empty:
+                    back = 1
         if back and column < base:
             place[0] += 1
             place[3] = 0
         else:
-            place[1], place[2], place[3] = column, back, below + 1
+            place[1], place[2], place[3], place[4] = column, back, below + 1, known
     return n

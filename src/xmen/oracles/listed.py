@@ -179,15 +179,16 @@ class ListedOracle:
     def _candidates(self, cell: Cell) -> Indices:
         """The models that may have copies in the cell."""
         copies, on_all = cell.copies, cell.on_rows
-        if isinstance(copies, NumberCopies) and on_all.m < PARITIES_BY_COLUMN:
+        if on_all.m < PARITIES_BY_COLUMN:
             light, n_zeros = copies.light(cell, self.width, PARITIES_BY_COLUMN - on_all.m)
-            heavy = np.flatnonzero(copies.n_zeros < n_zeros)
+            own = copies.zeros[copies.depth]  # leading zeros of each model's largest number
+            heavy = np.flatnonzero(own < n_zeros)
             if 2 * len(heavy) < self.n_models:
                 found = self.members(
                     Parities(np.vstack([on_all.matrix, light.matrix]), np.concatenate([on_all.rhs, light.rhs]))
                 )
                 heavy = refine(self._words, heavy, pack(on_all.matrix), on_all.rhs)
-                return np.concatenate([found[copies.n_zeros[found] >= n_zeros], heavy])
+                return np.concatenate([found[own[found] >= n_zeros], heavy])
         return self.members(on_all) if on_all.m else self._all
 
     def _cell_of_copies(self, parities: Parities, limit: int | None) -> Bits:

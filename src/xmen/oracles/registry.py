@@ -30,6 +30,10 @@ _ORACLES = {
     "gurobi": _Entry("gurobi", "GurobiOracle", "gurobipy"),
 }
 ORACLE_NAMES = ("auto", *_ORACLES)
+# However many parities questions have. A crossing was looked for (benchmarks/oracles.py, cells of 64 solutions) and not
+# found: CaDiCaL takes 0.7 to 2 times as long without parities, 1.1 to 2.8 times with 4, 2 to 6 times with 8, 3 to 15
+# times with 12, and does not end within 10 s on 20x20 with 16.
+AUTO = "cryptominisat"
 
 
 def installed_oracles() -> dict[str, bool | str]:
@@ -37,14 +41,9 @@ def installed_oracles() -> dict[str, bool | str]:
     return {name: _version(entry.distribution) for name, entry in _ORACLES.items()}
 
 
-def make_oracle(name: str, formula: Formula, time_limit: float | None = None, n_parities: int | None = None) -> Oracle:
-    """The oracle of that name for the formula.
-
-    time_limit: seconds for one `solve`, or for one enumeration as a whole. n_parities: how many parities questions will
-    have, as far as known; it only helps "auto" to choose.
-    """
-    if name == "auto":
-        name = choose(n_parities)
+def make_oracle(name: str, formula: Formula, time_limit: float | None = None) -> Oracle:
+    """The oracle of that name for the formula; time_limit: seconds for one `solve`, or for one whole enumeration."""
+    name = AUTO if name == "auto" else name
     if name not in _ORACLES:
         raise EngineError(f"there is no oracle {name!r}: choose one of {', '.join(map(repr, ORACLE_NAMES))}")
     entry = _ORACLES[name]
@@ -53,16 +52,6 @@ def make_oracle(name: str, formula: Formula, time_limit: float | None = None, n_
         return made.from_formula(formula, time_limit=time_limit)  # type: ignore[no-any-return]
     oracle = made(formula, time_limit=time_limit)
     return KillableOracle(oracle) if entry.apart else oracle
-
-
-def choose(n_parities: int | None) -> str:
-    """The solver for questions with that many parities: CryptoMiniSat, however many they are.
-
-    A crossing was looked for (benchmarks/oracles.py, cells of 64 solutions) and not found. CaDiCaL takes 0.7 to 2 times
-    as long without parities, 1.1 to 2.8 times with 4, 2 to 6 times with 8, 3 to 15 times with 12, and does not end
-    within 10 s on 20x20 with 16.
-    """
-    return "cryptominisat"
 
 
 def _version(distribution: str | None) -> bool | str:
