@@ -18,7 +18,7 @@ from xmen.product import relaxed_search
 from xmen.product.factor import Factor, Pattern
 from xmen.product.graph import Product
 from xmen.product.messages import Flow, entropy_of, start_law
-from xmen.product.timeless import walk_timeless
+from xmen.product.timeless import timeless_log_weights, walk_timeless
 from xmen.worlds.edge_weights import EdgeWeights, Floats
 
 TRUSTED = 1e-6  # a solution that misses its equation by more than this share is no solution
@@ -29,7 +29,7 @@ class HorizonFree:
 
     def __init__(self, product: Product, weights: EdgeWeights) -> None:
         self._product = product
-        log_weight = (weights.log_dynamics + weights.reward)[product.edge]
+        log_weight = timeless_log_weights(product, weights)
         self._best, _ = relaxed_search.best_completions(product, log_weight)
         degrees: NDArray[np.int64] = (product.indptr[1:] - product.indptr[:-1]).astype(np.int64)
         self._source = np.repeat(np.arange(product.n_nodes), degrees)

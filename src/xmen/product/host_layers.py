@@ -14,6 +14,7 @@ from xmen.product import sweeps
 from xmen.product.graph import Product
 from xmen.product.layer_operations import Base, Made, Nodes, Scale
 from xmen.product.messages import NO_EDGE
+from xmen.product.timeless import timeless_log_weights
 from xmen.sharing import once
 from xmen.worlds.edge_weights import EdgeWeights, Floats
 
@@ -50,11 +51,7 @@ class HostLayers:
         return self._product.accepting.astype(np.float64)
 
     def first_potential(self) -> Floats:
-        product, weights = self._product, self._weights
-        discount = weights.discount ** product.depth.astype(np.float64)
-        log_weight = sweeps.edge_log_weights(
-            product.indptr, product.edge, weights.log_dynamics, discount, weights.reward
-        )
+        product, log_weight = self._product, timeless_log_weights(self._product, self._weights)
         potential = np.where(product.accepting, 0.0, -np.inf)
         sweeps.log_sweep(product.outwards, product.distance, product.indptr, product.target, log_weight, potential)
         return potential

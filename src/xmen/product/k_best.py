@@ -16,10 +16,10 @@ import numpy as np
 from xmen.errors import EngineError
 from xmen.limits import require_horizon
 from xmen.machines.watch import Seen, Watch
-from xmen.product import sweeps
 from xmen.product.graph import Product
 from xmen.product.host_layers import HostLayers
 from xmen.product.relaxed_search import best_completions
+from xmen.product.timeless import timeless_log_weights
 from xmen.worlds.edge_weights import EdgeWeights, Floats
 from xmen.worlds.walks import Walks
 
@@ -88,20 +88,8 @@ def _unwind(product: Product, node: int, path: Path) -> tuple[int, list[int]]:
 
 def _guide(product: Product, weights: EdgeWeights) -> tuple[Callable[[int], Floats], Callable[[int], Floats]]:
     """The best completion of each node after t actions, and the log-weight of each product edge as action t."""
-    if product.timeless(weights.discount):
-        discount = weights.discount ** product.depth.astype(np.float64)
-        log_weight = sweeps.edge_log_weights(
-            product.indptr, product.edge, weights.log_dynamics, discount, weights.reward
-        )
-        assert product.topological is not None
-        value = np.where(product.stops, 0.0, -np.inf)
-        choice = np.zeros(product.n_nodes, dtype=np.uint32)
-        sweeps.best_sweep(
-            product.topological[0][::-1].copy(), product.indptr, product.target, log_weight, value, choice
-        )
-        return (lambda t: value), (lambda t: log_weight)
-    if product.world.unbounded:
-        log_weight = (weights.log_dynamics + weights.reward)[product.edge]
+    if product.world.unbounded or product.timeless(weights.discount):
+        log_weight = timeless_log_weights(product, weights)
         best = best_completions(product, log_weight)[0]
         return (lambda t: best), (lambda t: log_weight)
     layers = _layers(product, weights)

@@ -7,15 +7,13 @@ follows from it: log Z, expected uses of every edge, samples, the mode.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xmen.product.graph import Product
 from xmen.worlds.edge_weights import EdgeWeights, Floats
-
-Edges: TypeAlias = NDArray[np.uint32]
 
 NO_EDGE = np.uint32(0xFFFFFFFF)
 

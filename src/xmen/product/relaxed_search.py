@@ -1,4 +1,4 @@
-"""The best completion of every node of a product without a horizon, by relaxing edges until nothing improves.
+"""The best completion of every node of a product where time plays no role, by relaxing edges until nothing improves.
 
 A cycle whose weights multiply to more than 1 would improve for ever: then nothing has a best completion, and the
 weights of ever longer trajectories do not add up either.
@@ -27,8 +27,11 @@ def best_completions(product: Product, log_weight: Floats) -> tuple[Floats, NDAr
     """
     value = np.where(product.stops, 0.0, -np.inf)
     choice = np.full(product.n_nodes, -1, dtype=np.int64)
-    scale = 1e-12 * (1.0 + float(np.abs(log_weight).max(initial=0.0)))
-    node = _relax(product.outwards, product.indptr, product.target, log_weight, value, choice, scale)
+    if product.topological is not None:  # each node after all that follow it: once is enough, and exact
+        order, least = product.topological[0][::-1].copy(), 0.0
+    else:
+        order, least = product.outwards, 1e-12 * (1.0 + float(np.abs(log_weight).max(initial=0.0)))
+    node = _relax(order, product.indptr, product.target, log_weight, value, choice, least)
     if node >= 0:
         raise DivergenceError(_message(product, _follow(product, choice, int(node))))
     return value, choice

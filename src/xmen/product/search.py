@@ -48,6 +48,14 @@ def allowed_nodes(max_nodes: int, n_columns: int) -> int:
     return max_nodes if n_columns <= COLUMNS_PER_NODE else max(1, max_nodes * COLUMNS_PER_NODE // n_columns)
 
 
+def first_rows(compiled: CompiledConstraint, starts: NDArray[np.int32], only_alive: bool = True) -> NDArray[np.int32]:
+    """The rows in which trajectories start; those that may still be saved, if only these are asked for."""
+    machines = [table.start for table in compiled.tables]
+    rows = np.column_stack([starts, np.tile(np.array(machines, dtype=np.int32), (len(starts), 1))]).astype(np.int32)
+    alive = compiled.settle(rows)
+    return np.ascontiguousarray(rows[alive]) if only_alive else rows
+
+
 def explore(
     compiled: CompiledConstraint,
     max_nodes: int,
@@ -64,14 +72,7 @@ def explore(
     starts = np.flatnonzero(world.start > 0).astype(np.int32)
     if to_end is not None:
         starts = starts[to_end[starts] <= horizon]
-    rows = np.empty((len(starts), 1 + len(compiled.tables)), dtype=np.int32)
-    rows[:, 0] = starts
-    for i, table in enumerate(compiled.tables):
-        rows[:, 1 + i] = table.start
-    alive = compiled.settle(rows)
-    if to_end is not None:
-        rows = np.ascontiguousarray(rows[alive])
-
+    rows = first_rows(compiled, starts, only_alive=to_end is not None)
     nodes = Nodes(rows.shape[1])
     start_nodes = nodes.add(rows)
     layer_ends = [nodes.n]

@@ -8,7 +8,7 @@ import numpy as np
 
 from xmen.machines.tables import CompiledConstraint
 from xmen.product.nodes import Nodes, expand
-from xmen.product.search import allowed_nodes, ends_of
+from xmen.product.search import allowed_nodes, ends_of, first_rows
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 
 MOST_NODES = 200_000  # looked at for a better message
@@ -29,11 +29,7 @@ def shortest_valid(compiled: CompiledConstraint, max_nodes: int = MOST_NODES) ->
     world, ends = compiled.world, ends_of(compiled.world)
     to_end = distance_to(ends, world.source, world.target)
     starts = np.flatnonzero((world.start > 0) & (to_end < UNREACHABLE)).astype(np.int32)
-    rows = np.empty((len(starts), 1 + len(compiled.tables)), dtype=np.int32)
-    rows[:, 0] = starts
-    for i, table in enumerate(compiled.tables):
-        rows[:, 1 + i] = table.start
-    rows = np.ascontiguousarray(rows[compiled.settle(rows)])
+    rows = first_rows(compiled, starts)
     nodes, limit = Nodes(rows.shape[1]), allowed_nodes(max_nodes, rows.shape[1])
     nodes.add(rows)
     begin, length = 0, 0

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from xmen.product import sweeps
 from xmen.product.graph import Product
 from xmen.product.messages import Flow, entropy_of, start_law
-from xmen.product.timeless import walk_timeless
+from xmen.product.timeless import timeless_log_weights, walk_timeless
 from xmen.worlds.edge_weights import EdgeWeights, Floats
 
 
@@ -21,9 +21,7 @@ class SinglePass:
         self._order, longest = product.topological
         self._backwards = self._order[::-1].copy()
         self._discount = weights.discount ** product.depth.astype(np.float64)
-        self._log_weight = sweeps.edge_log_weights(
-            product.indptr, product.edge, weights.log_dynamics, self._discount, weights.reward
-        )
+        self._log_weight = timeless_log_weights(product, weights)
         self._value = np.where(product.stops, 0.0, -np.inf)
         sweeps.log_sweep(self._backwards, -longest, product.indptr, product.target, self._log_weight, self._value)
         self.log_partition, self._starts = start_law(product, weights, self._value[product.starts])

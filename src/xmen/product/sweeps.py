@@ -244,15 +244,3 @@ def best_layer(
                 best, arg = x, e - indptr[node]
         out[node] = best
         choice[node] = arg
-
-
-@compiled
-def best_sweep(order: Any, indptr: Any, target: Any, log_weight: Any, value: Any, choice: Any) -> None:
-    """`best_layer` in place over an acyclic graph, in this order; log_weight is per product edge."""
-    for i in range(len(order)):
-        node = order[i]
-        for e in range(indptr[node], indptr[node + 1]):
-            x = log_weight[e] + value[target[e]]
-            if x > value[node]:
-                value[node] = x
-                choice[node] = e - indptr[node]

@@ -1,4 +1,4 @@
-"""Samples where one probability per product edge is enough, whatever the number of actions before it."""
+"""Where one number per product edge is enough, whatever the number of actions before it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from numpy.typing import NDArray
 from xmen.product import sweeps
 from xmen.product.graph import Product
 from xmen.product.messages import NO_EDGE, as_columns, draw_starts
-from xmen.worlds.edge_weights import Floats
+from xmen.worlds.edge_weights import EdgeWeights, Floats
+
+
+def timeless_log_weights(product: Product, weights: EdgeWeights) -> Floats:
+    """The log-weight of each product edge as the action after so many as its node has depth."""
+    discount = weights.discount ** product.depth.astype(np.float64)
+    log_weight: Floats = sweeps.edge_log_weights(
+        product.indptr, product.edge, weights.log_dynamics, discount, weights.reward
+    )
+    return log_weight
 
 
 def walk_timeless(
