@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix, issparse
 from xmen.errors import RewardError
 from xmen.limits import MEMORY
 from xmen.rewards import Floats, LinearReward, real_array
-from xmen.rewards.sparse import read_sparse
+from xmen.rewards.sparse import SparseFeatures, read_sparse
 from xmen.worlds.transitions import Transitions
 
 SMALLEST = 1e-150  # of the largest value of a feature
@@ -71,28 +71,13 @@ class DenseFeatures:
         return LinearReward(self.array, weights)
 
 
-class StateFeatures:
-    """One-hot states, f(s, a)[k] = 1 where k = s, without the array: a large world would not hold it."""
+class StateFeatures(SparseFeatures):
+    """One-hot states, f(s, a)[k] = 1 where k = s: what there is where nobody chose features."""
 
     def __init__(self, world: Transitions) -> None:
-        self.d = world.n_states
-        self.scale: Floats = np.ones(self.d)
-        self._shape = (world.n_states, world.n_actions)
-
-    def contract(self, visits: Any) -> Floats:
-        if not issparse(visits):
-            contracted: Floats = visits.sum(axis=1)
-            return contracted
-        pairs = np.arange(self._shape[0] * self._shape[1])
-        states = (np.ones(len(pairs)), (pairs, pairs // self._shape[1]))
-        by_state: Floats = (visits @ csr_matrix(states, shape=(len(pairs), self.d))).toarray()
-        return by_state
-
-    def table(self, weights: Floats) -> Floats:
-        return np.repeat(weights[:, None], self._shape[1], axis=1)
-
-    def rows(self, states: NDArray[Any], actions: NDArray[Any]) -> csr_matrix:
-        return csr_matrix((np.ones(len(states)), states, np.arange(len(states) + 1)), shape=(len(states), self.d))
+        pairs = np.arange(world.n_states * world.n_actions)
+        rows = (np.ones(len(pairs)), pairs // world.n_actions, np.arange(len(pairs) + 1))
+        super().__init__(csr_matrix(rows, shape=(len(pairs), world.n_states)), world.n_states, world.n_actions)
 
     def reward(self, weights: Floats) -> LinearReward:
         return StateReward(weights, self._shape[1])

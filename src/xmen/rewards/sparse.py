@@ -41,7 +41,7 @@ class SparseFeatures:
         """f(s, a) of each pair, as sparse rows."""
         return self.matrix[states.astype(np.int64) * self._shape[1] + actions]
 
-    def reward(self, weights: Floats) -> SparseReward:
+    def reward(self, weights: Floats) -> LinearReward:
         """The reward with these weights."""
         return SparseReward(self.matrix, weights, self._shape[1])
 
