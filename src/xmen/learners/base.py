@@ -120,7 +120,7 @@ class Learner(Estimator, ABC):
 
     def _gather(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None) -> Demonstrations:
         """The demonstrations, checked against world and rules."""
-        return gather(self._single_world(), self._rule(), demos, sample_weight)
+        return gather(self.world.any_task, self._rule(), demos, sample_weight)
 
     @abstractmethod
     def _fit(self, demos: Demonstrations) -> None:
@@ -134,10 +134,6 @@ class Learner(Estimator, ABC):
         check_discount(self.discount)
         check_given(self.given)
         require_engine(self._engine_settings().engine)
-
-    def _single_world(self) -> MDP:
-        """The world of all demonstrations: the learner's own, or that of every trip through its network."""
-        return self.world.any_task if isinstance(self.world, Network) else self.world
 
     def _rule(self, also: Rules = None) -> Constraint | None:
         """The constraint of the learner and `also`, together."""
@@ -293,7 +289,7 @@ class Learner(Estimator, ABC):
             In nats; -inf with a demonstration that is impossible or forbidden.
         """
         self._require_fitted()
-        found = gather(self._single_world(), self._rule(), demos, sample_weight, refuse_invalid=False)
+        found = gather(self.world.any_task, self._rule(), demos, sample_weight, refuse_invalid=False)
         if not found.valid[found.weights > 0].all():
             return -np.inf
         return found.mean(self._log_likelihoods(found).values)
@@ -312,7 +308,7 @@ class Learner(Estimator, ABC):
             Shape (n,), in nats; -inf where one is impossible or forbidden.
         """
         self._require_fitted()
-        return self._log_likelihoods(gather(self._single_world(), self._rule(), demos, refuse_invalid=False)).values
+        return self._log_likelihoods(gather(self.world.any_task, self._rule(), demos, refuse_invalid=False)).values
 
     def _log_likelihoods(self, found: Demonstrations) -> Likelihoods:
         return log_likelihoods(self, found)
@@ -364,7 +360,7 @@ class Learner(Estimator, ABC):
 
     def _information(self, demos: Demonstrations, features: Features, weights: Floats) -> Information:
         """Curvature and scores at these weights, from demonstrations."""
-        law = self._law(self._single_world(), None)
+        law = self._law(self.world.any_task, None)
         task = Task(demos, features, law.constraint, law.discount, law.given, law.policy)
         settings = FitSettings(
             l2=getattr(self, "l2", 0.0), engine=self._engine_settings(), fixed=getattr(self, "fixed", None)

@@ -37,7 +37,7 @@ from xmen.methods.validation import DEFAULT_PATIENCE
 from xmen.notices import UnboundedWarning, notify
 from xmen.options import require_number, require_whole
 from xmen.policies.allowed import ever_allowed, restricted
-from xmen.policies.behaviour import BEST, SURE, Aim, Behaviour
+from xmen.policies.behaviour import BEST, Behaviour, aim_of
 from xmen.policies.explanation import refuse
 from xmen.policies.following import walk_log_probs
 from xmen.policies.planning import best_chance, find_behaviour, is_sure, make_game, read_validity
@@ -160,7 +160,7 @@ class CausalXMEN(GradientLearner):
         if self.validity == "sure":
             return super()._gather(demos, sample_weight)
         trajectories = listed(demos)
-        found = gather(self._single_world(), self._rule(), trajectories, sample_weight, refuse_invalid=False)
+        found = gather(self.world.any_task, self._rule(), trajectories, sample_weight, refuse_invalid=False)
         require_episodes(found, trajectories)
         return found
 
@@ -178,8 +178,8 @@ class CausalXMEN(GradientLearner):
     def _loss(self, demos: Demonstrations) -> CausalLoss:
         """What is to be made least: the game that the promise leaves, and the visits that are wanted."""
         validity, rule = read_validity(self.validity), self._rule()
-        game = make_game(self._single_world(), rule, self.max_nodes, self.device)
-        promise = self._promise(Behaviour.unrewarded(game, _aim(validity)), validity)
+        game = make_game(self.world.any_task, rule, self.max_nodes, self.device)
+        promise = self._promise(Behaviour.unrewarded(game, aim_of(validity)), validity)
         choices = demonstrated_choices(game, demos)
         require_allowed(promise, choices, demos, self.max_nodes)
         shares = np.bincount(demos.walks.starts, weights=demos.weights, minlength=self.world.n_states).astype(
@@ -287,7 +287,7 @@ class CausalXMEN(GradientLearner):
         -inf with one that the world makes impossible, or with a step that the policy never takes.
         """
         self._require_fitted()
-        found = gather(self._single_world(), None, demos, sample_weight, refuse_invalid=False)
+        found = gather(self.world.any_task, None, demos, sample_weight, refuse_invalid=False)
         return found.mean(self._log_likelihoods(found).values)
 
     def _log_likelihoods(self, found: Demonstrations) -> Likelihoods:
@@ -295,7 +295,7 @@ class CausalXMEN(GradientLearner):
 
     def _likelihoods_under(self, found: Demonstrations) -> Callable[[Floats], Floats]:
         validity = read_validity(self.validity)
-        game = make_game(self._single_world(), self._rule(), self.max_nodes, self.device)
+        game = make_game(self.world.any_task, self._rule(), self.max_nodes, self.device)
 
         def under(table: Floats) -> Floats:
             behaviour = find_behaviour(game, table, self.discount, validity, game.start_probability)
@@ -309,7 +309,3 @@ class CausalXMEN(GradientLearner):
 def _of_choices(behaviour: Behaviour, walks: Walks) -> Floats:
     """sum_t log pi(a_t | history) of each walk (n,)."""
     return walk_log_probs(behaviour, walks.starts, walks.as_rows(walks.edges, fill=-1), walks.lengths)
-
-
-def _aim(validity: str | float) -> Aim:
-    return SURE if validity == "sure" else BEST if validity == "best" else Aim("bonus", 0.0)

@@ -64,7 +64,7 @@ class GradientLearner(Learner):
                 raise EngineError(
                     "l2 of a network's parameters is one number, 0 or more; one per feature is for features."
                 )
-            return check_network(self.reward, self._single_world(), self.features)
+            return check_network(self.reward, self.world.any_task, self.features)
         if isinstance(self.features, Reward):
             raise RewardError(
                 f"features are arrays, and here a {type(self.features).__name__}: a network to be trained is given as "

@@ -231,7 +231,7 @@ class XMEN(GradientLearner):
             self._keep(None, answering)
 
     def _warn_of_luck(self) -> None:
-        world = self._single_world()
+        world = self.world.any_task
         if world.deterministic:
             return
         astray = int(np.flatnonzero(world.probability < 1.0)[0])

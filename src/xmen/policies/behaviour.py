@@ -35,6 +35,11 @@ class Aim(NamedTuple):
 SURE, BEST = Aim("sure"), Aim("best")
 
 
+def aim_of(validity: str | float) -> Aim:
+    """What a promise leaves open: "sure", "best", or a probability, without a price for it yet."""
+    return SURE if validity == "sure" else BEST if validity == "best" else Aim("bonus", 0.0)
+
+
 class Layer(NamedTuple):
     """One number of actions t: value and chance of keeping the rules per node, and the shares of all choices.
 

@@ -12,7 +12,7 @@ from xmen.engines.place import find_device
 from xmen.engines.settings import EngineSettings
 from xmen.errors import EngineError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
-from xmen.policies.behaviour import BEST, SURE, Aim, Behaviour
+from xmen.policies.behaviour import BEST, Aim, Behaviour, aim_of
 from xmen.policies.game import Game, game_of
 from xmen.policies.operations import Floats
 from xmen.product.graph import build_complete_product
@@ -72,7 +72,7 @@ def find_behaviour(
     """
     if isinstance(validity, float):
         return with_probability(game, table, discount, validity, starts, guess)
-    behaviour = Behaviour(game, table, discount, SURE if validity == "sure" else BEST)
+    behaviour = Behaviour(game, table, discount, aim_of(validity))
     return behaviour if validity == "best" or is_sure(behaviour, starts) else None
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Seed
 from xmen.errors import EngineError, MissingExtraError
-from xmen.policies.behaviour import BEST, SURE, Behaviour
+from xmen.policies.behaviour import Behaviour, aim_of
 from xmen.policies.explanation import refuse
 from xmen.policies.operations import Bools
 from xmen.policies.planning import is_sure, make_game, read_rule
@@ -123,7 +123,7 @@ def shield(
     if validity not in ("sure", "best"):
         raise EngineError(f"a shield's validity is 'sure' or 'best'; got {validity!r}.")
     game = make_game(world, rule, max_nodes)
-    behaviour = Behaviour.unrewarded(game, SURE if validity == "sure" else BEST)
+    behaviour = Behaviour.unrewarded(game, aim_of(validity))
     if validity == "sure" and not is_sure(behaviour, game.start_probability):
         raise refuse(game, "sure", max_nodes)
     return Shield(behaviour)

@@ -134,7 +134,7 @@ class RuleInference(Estimator):
         self._check_settings()
         known = as_constraint(self.known)
         listed = list(demos) if isinstance(demos, Iterator) else demos
-        weights = gather(self._single_world(), known, listed, sample_weight).weights
+        weights = gather(self.world.any_task, known, listed, sample_weight).weights
         self.__dict__.pop("stability_", None)  # of an earlier fit
         self._search = self._prepare(list(listed), weights, known)
         self._found = self._search.run()
@@ -147,7 +147,7 @@ class RuleInference(Estimator):
                 f"RuleInference(world, ...) takes an MDP, a GridWorld or a Network; got {type(self.world).__name__}."
             )
         check_discount(self.discount)
-        read_features(self.features, self._single_world())
+        read_features(self.features, self.world.any_task)
         chosen_templates(self.templates)
         require_whole("max_rules", self.max_rules, least=0)
         require_number("min_gain", self.min_gain, least=0.0)
@@ -159,13 +159,9 @@ class RuleInference(Estimator):
                 raise EngineError(f"{name} is a share, below 1; got {getattr(self, name)!r}.")
         require_number("level", self.level, above=0.0)
 
-    def _single_world(self) -> MDP:
-        """The world of all demonstrations: the world itself, or that of every trip through a network."""
-        return self.world.any_task if isinstance(self.world, Network) else self.world
-
     def _prepare(self, demos: Sequence[Trajectory], weights: Floats, known: Constraint | None) -> Search:
         """The candidates that these demonstrations suggest, and which of the demonstrations keep each."""
-        world = self._single_world()
+        world = self.world.any_task
         batch = batch_of(world, demos)
         tried = candidates(words(self.events, world), View(batch, weights, self.tolerance), self.templates)
         keeps = np.array([batch.keeps(one.tabled) for one in tried], dtype=np.bool_).reshape(len(tried), len(demos))

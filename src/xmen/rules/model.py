@@ -51,11 +51,6 @@ class SearchSettings:
     max_nodes: int | None
     seed: int
 
-    @property
-    def single_world(self) -> MDP:
-        """The world of all demonstrations: the world itself, or that of every trip through a network."""
-        return self.world.any_task if isinstance(self.world, Network) else self.world
-
 
 @dataclass
 class Shared:

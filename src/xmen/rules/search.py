@@ -52,7 +52,6 @@ class Taken:
     scored: Scored
     level: Level
     instead_of: Scored | None
-    runner_up: Scored | None
 
     @property
     def candidate(self) -> Candidate:
@@ -122,7 +121,7 @@ class Search:
 
     @cached_property
     def _shared(self) -> Shared:
-        return Shared(Machines(self.setting.single_world))
+        return Shared(Machines(self.setting.world.any_task))
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -153,9 +152,8 @@ class Search:
         near = [one for one in ranking[1:] if level.passes(one.sure) and not level.decides(best.sure - one.sure)]
         pool = [best, *(one for one in near if self._implies(model, best, one))]
         choice = min(pool, key=lambda one: one.candidate.simplicity)
-        others = [one for one in ranking if abs(one.sure - choice.sure) > EQUAL]
         stronger = best if best.sure > choice.sure + EQUAL else None
-        return Taken(choice, level, stronger, others[0] if others else None)
+        return Taken(choice, level, stronger)
 
     def _implies(self, model: Model, strong: Scored, weak: Scored) -> bool:
         """Whether every trajectory of the model that keeps the one keeps the other."""

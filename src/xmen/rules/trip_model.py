@@ -36,7 +36,7 @@ class TripModel(Model):
 
     def with_trips(self, demos: Sequence[Trajectory], weights: Floats) -> TripModel:
         """The demonstrations whose pairs count, with weights."""
-        self.trips, self.weights = Walks.of(self.setting.single_world, demos), weights / weights.sum()
+        self.trips, self.weights = Walks.of(self.setting.world.any_task, demos), weights / weights.sum()
         return self
 
     def _compile(self) -> None:
@@ -66,7 +66,7 @@ class TripModel(Model):
     @property
     def _budget(self) -> int:
         """Nodes of a product for one candidate: a machine without an end, such as a share, would go on for ever."""
-        least = 2 * self.setting.single_world.n_states * max(1, len(self.multiplied))
+        least = 2 * self.setting.world.any_task.n_states * max(1, len(self.multiplied))
         return min(EngineSettings(max_nodes=self.setting.max_nodes).node_budget, max(CANDIDATE_NODES, least))
 
     def _exactly(self, constraint: Constraint) -> Kept | None:
@@ -103,4 +103,4 @@ class TripModel(Model):
         for (start, goal), n in zip(pairs[chosen].tolist(), numbers.tolist(), strict=True):
             pair = {"start": network.name_of(start), "goal": network.name_of(goal)}
             drawn += self.fitted.sample(n, seed=self.setting.seed, **pair)
-        return batch_of(self.setting.single_world, drawn)
+        return batch_of(self.setting.world.any_task, drawn)

@@ -35,7 +35,7 @@ class WorldModel(Model):
         _ = self._chain
 
     def _draw(self) -> Positions:
-        return batch_of(self.setting.single_world, self._exact.sample(N_DRAWS, seed=self.setting.seed))
+        return batch_of(self.setting.world.any_task, self._exact.sample(N_DRAWS, seed=self.setting.seed))
 
     def _exactly(self, constraint: Constraint) -> Kept | None:
         return self._by_chain(constraint) or self._by_product(constraint)
@@ -59,7 +59,7 @@ class WorldModel(Model):
         rules = conjunction([*self.multiplied, constraint])
         most = CANDIDATE_NODES if self.setting.max_nodes is None else min(CANDIDATE_NODES, self.setting.max_nodes)
         try:
-            product = multiply(self.setting.single_world, rules, max(most, self._exact.product.n_nodes))
+            product = multiply(self.setting.world.any_task, rules, max(most, self._exact.product.n_nodes))
         except ProductTooLargeError:
             self.shared.too_large.add(constraint)
             return None

@@ -181,6 +181,11 @@ class MDP(Transitions):
         other._measure()
         return other
 
+    @property
+    def any_task(self) -> MDP:
+        """The world of all demonstrations: itself, where a network has that of every trip through it."""
+        return self
+
     @cached_property
     def episode_length(self) -> int | None:
         """The largest number of actions that an episode can have, whether it arrives or not; None: no limit.
