@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from safetensors.numpy import save as save_arrays
 
 from xmen import __version__
 from xmen.errors import FileFormatError, MissingExtraError, NotFittedError, StorageError, XmenError
@@ -20,7 +21,7 @@ from xmen.files import NUMBERS, as_path, half_written, read_whole, settle, write
 from xmen.progress.monitor import Record
 from xmen.rewards import reward_table
 from xmen.storage.codec import Decoder, Encoder
-from xmen.storage.sealing import check_seal, pack_arrays, read_document, sealed_json, sha256, unpack_arrays
+from xmen.storage.sealing import check_seal, read_document, sealed_json, sha256, unpack_arrays
 from xmen.worlds.mdp import MDP
 
 FORMAT = "xmen model"
@@ -94,7 +95,7 @@ def _write(
     encoder = Encoder(parts)
     settings = {key: encoder.encode(_as_plain(value), key) for key, value in settings.items()}
     learned = {key: encoder.encode(value, key) for key, value in learned.items()}
-    files = {ARRAYS: pack_arrays(encoder.arrays), **beside}
+    files = {ARRAYS: save_arrays(encoder.arrays), **beside}
     document = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,

@@ -55,11 +55,6 @@ def check_seal(data: bytes, file: Path) -> None:
         raise StorageError(f"{file} is damaged, or was changed by hand: its checksum is not that of its content.")
 
 
-def pack_arrays(arrays: Arrays) -> bytes:
-    """The arrays in the safetensors format."""
-    return save(arrays)
-
-
 def unpack_arrays(data: bytes, file: Path) -> Arrays:
     """The arrays of a safetensors file, or a StorageError."""
     try:
