@@ -102,10 +102,10 @@ class RejectTrips:
         engine = self.engine
         n_valid = np.zeros(engine.n_pairs, dtype=np.int64)
         pairs, rows = [np.empty(0, dtype=np.int64)], [csr_matrix((0, len(reward)))]
-        for pair, edges, lengths, valid in self._checked(reward, wanted, rng):
+        for pair, walks, valid in self._checked(reward, wanted, rng):
             np.add.at(n_valid, pair[valid], 1)
             pairs.append(pair[~valid])
-            rows.append(self._uses(edges, lengths, ~valid))
+            rows.append(_uses(walks[~valid]))
         pair, uses = np.concatenate(pairs), vstack(rows, format="csr")
         log_z = engine.value(reward, with_visits=False).log_z
         return _sorted(wanted, n_valid, pair, uses, uses @ (self._log_dynamics + reward) - log_z[pair])
@@ -121,7 +121,7 @@ class RejectTrips:
         n_valid = np.zeros(self.engine.n_pairs, dtype=np.int64)
         for piece in range(n_pieces):
             now = wanted // n_pieces + (piece < wanted % n_pieces)
-            for pair, _, _, valid in self._checked(reward, now, rng):
+            for pair, _, valid in self._checked(reward, now, rng):
                 n_valid += np.bincount(pair[valid], minlength=len(n_valid))
         acceptance = np.maximum(n_valid, 1) / wanted  # the pilot saw valid ones of every pair
         log_z = self.engine.value(reward, with_visits=False).log_z
@@ -143,8 +143,8 @@ class RejectTrips:
         means = np.zeros((engine.n_pairs, features.shape[1]))
         variance = np.zeros((features.shape[1],) * 2)
         wanted = np.full(engine.n_pairs, n_draws, dtype=np.int64)
-        for pair, edges, lengths, valid in self._checked(reward, wanted, rng):
-            rows = np.asarray((self._uses(edges, lengths, valid) @ features).todense())
+        for pair, walks, valid in self._checked(reward, wanted, rng):
+            rows = np.asarray((_uses(walks[valid]) @ features).todense())
             own = pair[valid]
             n = np.bincount(own, minlength=engine.n_pairs)
             share = 1.0 / np.maximum(n, 1)
@@ -160,11 +160,13 @@ class RejectTrips:
         """
         out: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64) for _ in range(self.engine.n_pairs)]
         wanted = np.full(self.engine.n_pairs, n_draws, dtype=np.int64)
-        for pair, edges, lengths, valid in self._checked(reward, wanted, rng):
-            begins = np.cumsum(lengths) - lengths
+        for pair, walks, valid in self._checked(reward, wanted, rng):
+            begins, edges = walks.offsets[:-1], walks.edges
             for one in np.unique(pair[valid]).tolist():
                 rows, taken = np.flatnonzero(valid & (pair == one)), list[int]()
-                while len(taken) < most and lengths[rows[0]] > len(taken):  # all are where they are, or at the goal
+                while len(taken) < most and walks.lengths[rows[0]] > len(
+                    taken
+                ):  # all are where they are, or at the goal
                     moves, counts = np.unique(edges[begins[rows] + len(taken)], return_counts=True)
                     best = int(moves[np.argmax(counts)])
                     rows = rows[edges[begins[rows] + len(taken)] == best]
@@ -172,32 +174,26 @@ class RejectTrips:
                 out[one] = np.array(taken, dtype=np.int64)
         return out
 
-    def _checked(self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator) -> Iterator[Checked]:
-        """Draws of pairs in batches, all of a pair's in one, and which of them keep the rules."""
-        engine = self.engine
+    def _checked(
+        self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator
+    ) -> Iterator[tuple[NDArray[np.int64], Walks, NDArray[np.bool_]]]:
+        """Draws in batches, all of a pair's in one: the pair of each, the walks, and which of them keep the rules."""
+        for pair, edges, lengths in self._drawn(reward, wanted, rng):
+            offsets = np.concatenate([[0], np.cumsum(lengths)])
+            walks = Walks(self.network.any_task, self.engine.start[pair], edges, offsets)
+            yield pair, walks, self.compiled.check(walks)
+
+    def _drawn(self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator) -> Iterator[Batch]:
+        """Draws of the goals that share a system, then of each pair that it could not serve."""
+        engine, log_weight = self.engine, self._log_dynamics + reward
         served = np.zeros(engine.n_pairs, dtype=np.bool_)
-        log_weight = self._log_dynamics + reward
-        shared = iter(()) if engine.shared is None else engine.shared.draw(log_weight, wanted, rng)
-        for pair, edges, lengths in _gathered(shared):
-            served[pair] = True
-            yield pair, edges, lengths, self._valid(pair, edges, lengths)
+        for batch in _gathered(iter(()) if engine.shared is None else engine.shared.draw(log_weight, wanted, rng)):
+            served[batch[0]] = True
+            yield batch
         for left in np.flatnonzero(~served & (wanted > 0)).tolist():
             walks = engine.alone(left, reward).draw(int(wanted[left]), rng)
             kept = np.flatnonzero(self.network.source != engine.goal[left])
-            pair, edges, lengths = np.full(len(walks), left), kept[walks.edges], walks.lengths.astype(np.int64)
-            yield pair, edges, lengths, self._valid(pair, edges, lengths)
-
-    def _valid(
-        self, pair: NDArray[np.int64], edges: NDArray[np.int64], lengths: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        return self.compiled.check(Walks(self.network.any_task, self.engine.start[pair], edges, offsets))
-
-    def _uses(self, edges: NDArray[np.int64], lengths: NDArray[np.int64], which: NDArray[np.bool_]) -> csr_matrix:
-        """How often each of these walks uses each world edge, as sparse rows."""
-        owner, mine = np.repeat(np.cumsum(which) - 1, lengths), np.repeat(which, lengths)
-        shape = (int(which.sum()), len(self.network.source))
-        return csr_matrix((np.ones(int(mine.sum())), (owner[mine], edges[mine])), shape=shape)
+            yield np.full(len(walks), left), kept[walks.edges], walks.lengths.astype(np.int64)
 
     def _refuse_hopeless(self, draws: TripDraws) -> None:
         hopeless = np.flatnonzero(draws.acceptance < LEAST_ACCEPTANCE)
@@ -212,15 +208,10 @@ class RejectTrips:
                 "loosen a rule, or leave these trips out."
             )
 
-    def log_weights(self, draws: TripDraws, reward: Floats) -> Floats:
-        """R + log of the transitions of every invalid draw (K,)."""
-        total: Floats = draws.uses @ (self._log_dynamics + reward)
-        return total
-
     def value(self, reward: Floats, draws: TripDraws, with_visits: bool = True) -> RejectValue:
         """log Z of every pair and the uses of edges, from draws that were made under a reward near this one."""
         engine = self.engine
-        log_weight = self.log_weights(draws, reward)
+        log_weight = draws.uses @ (self._log_dynamics + reward)  # of every invalid draw (K,)
         invalid = np.zeros(engine.n_pairs)
         spread = np.zeros(engine.n_pairs)
         acceptance = np.ones(engine.n_pairs)
@@ -294,8 +285,11 @@ class TripPartitions:
 Batch = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 """Walks in a row: the pair of each, their world edges one after the other, their lengths."""
 
-Checked = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]
-"""The same, and which of them are valid."""
+
+def _uses(walks: Walks) -> csr_matrix:
+    """How often each of these walks uses each world edge, as sparse rows."""
+    shape = (len(walks), len(walks.world.source))
+    return csr_matrix((np.ones(len(walks.edges)), (walks.owner, walks.edges)), shape=shape)
 
 
 def _gathered(walks: Iterator[Batch]) -> Iterator[Batch]:
