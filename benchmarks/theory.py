@@ -24,7 +24,7 @@ from xmen.experiments.notebook import Table
 from xmen.experiments.theory_runs import COMMON, compare, start_run
 from xmen.experiments.theory_tasks import slippery, straight
 from xmen.methods.paper_bounds import largest_step
-from xmen.methods.proposal import effective_sample_size, self_normalised_mean, split_mean
+from xmen.methods.proposal import effective_sample_size, self_normalised_shares, split_shares
 from xmen.notices import GuaranteeWarning, UnboundedWarning
 from xmen.sampling import PawsPlan
 from xmen.sampling.embedding import log_ratio
@@ -69,16 +69,16 @@ def bias_of_the_gradient(images: Path, repeats: int = 20_000) -> None:
     q /= q.sum()
     spread = np.sqrt(p @ (rows - p @ rows) ** 2)
     estimators = {
-        "split sample, as in the paper": (split_mean, rows, RED, "o"),
-        "split sample, f from the demonstrations' mean": (split_mean, centred, ORANGE, "v"),
-        "self-normalised": (self_normalised_mean, rows, BLUE, "s"),
+        "split sample, as in the paper": (split_shares, rows, RED, "o"),
+        "split sample, f from the demonstrations' mean": (split_shares, centred, ORANGE, "v"),
+        "self-normalised": (self_normalised_shares, rows, BLUE, "s"),
     }
     sizes, found = [8, 32, 128, 512], {name: [] for name in estimators}
     print(f"  slippery grid at theta* / 2: {len(rows)} valid trajectories, log D spans {np.ptp(log_d):.1f} nats")
     for m2 in sizes:
         draws = rng.choice(len(rows), size=(repeats, 2 * m2), p=q)
-        for name, (estimate, f, _, _) in estimators.items():
-            values = np.array([estimate(f[i], log_d[i]) for i in draws]) / spread
+        for name, (shares, f, _, _) in estimators.items():
+            values = np.array([shares(log_d[i]) @ f[i] for i in draws]) / spread
             bias, error = values.mean(axis=0) - p @ f / spread, values.std(axis=0) / np.sqrt(repeats)
             found[name].append((np.linalg.norm(bias), np.linalg.norm(error)))
             print(f"  M2 = {m2}: {name}: bias {found[name][-1][0]:.4f} +- {found[name][-1][1]:.4f} deviations of f")

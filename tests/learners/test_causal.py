@@ -14,8 +14,8 @@ from policies.histories import Tree, best_chance, solve
 from policies.test_plan import drawn
 from strategies import cases
 from xmen.learners.causal import CausalXMEN
-from xmen.methods.causal import CausalObjective
 from xmen.methods.coordinates import Coordinates
+from xmen.methods.objective import Objective
 from xmen.rewards.features import read_features
 
 N_FEATURES = 3
@@ -48,10 +48,10 @@ class Drawn:
             self.world, self.rule, self.features, validity=self.validity, discount=self.discount, **settings
         )
 
-    def objective(self) -> CausalObjective:
+    def objective(self) -> Objective:
         model = self.model()
         demos = model._gather(self.demos, self.weights)
-        return CausalObjective(
+        return Objective(
             model._loss(demos), read_features(self.features, self.world), Coordinates(N_FEATURES, None, np.zeros(()))
         )
 

@@ -50,12 +50,9 @@ def test_a_carried_level_leaves_cells_no_larger_than_a_searched_one(seed):
         assert n / 2.0**carried <= largest_mean(plan.pivot, plan.faithful) * (1 + 1e-9)
 
 
-def test_a_certificate_comes_back():
+def test_what_a_drift_costs():
     certificate = Certificate(1.5, np.array([1.0, 2.0]), np.array([0.5, 0.25]))
-    again = Certificate.from_dict(certificate.as_dict())
-    assert again is not None
-    assert again.paid(np.array([2.0, 2.0]), 0.5 + math.log(2.0)) == pytest.approx(1.0)
-    assert Certificate.from_dict({}) is None
+    assert certificate.paid(np.array([2.0, 2.0]), 0.5 + math.log(2.0)) == pytest.approx(1.0)
     assert PATIENCE >= 1.0
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import xmen as xm
+from learners.exact_loss import exact_loss
 from learners.tasks import grid_task
 from xmen.learners.xmen import XMEN
 from xmen.methods.cell_draws import CellReader
@@ -13,7 +14,6 @@ from xmen.methods.demonstrations import gather
 from xmen.methods.descent import RESTRAINTS, Descent
 from xmen.methods.doubt import doubts
 from xmen.methods.drawn_loss import DrawnLoss
-from xmen.methods.objective import Objective
 from xmen.rewards.features import DenseFeatures, StateFeatures
 
 
@@ -81,7 +81,7 @@ def test_weights_do_not_run_away():
     loss, grid, rule, _ = drawn_loss(4, 8, size=8)
     weights = np.zeros(loss.features.d)
     descent = Descent(loss.features, 0.0)
-    exact = Objective(xm.distribution(grid, rule, None), loss.features, loss.demo_features, 0.0)
+    exact = exact_loss(xm.distribution(grid, rule, None), loss.features, loss.demo_features)
     loose, _ = descent(loss, weights)
     loss.doubt(doubts(loss, weights))
     restraint, begin = descent.restraint(loss, weights)

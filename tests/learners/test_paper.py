@@ -17,7 +17,7 @@ from xmen.learners.xmen import XMEN
 from xmen.methods.demonstrations import gather
 from xmen.methods.paper import PaperRun
 from xmen.methods.paper_bounds import compute_bounds, gradient_factor, largest_step
-from xmen.methods.proposal import Proposal, effective_sample_size, self_normalised_mean, split_mean
+from xmen.methods.proposal import Proposal, effective_sample_size, self_normalised_shares, split_shares
 from xmen.methods.runs import FitSettings, Task
 from xmen.notices import ConvergenceWarning, GuaranteeWarning
 from xmen.rewards.features import DenseFeatures
@@ -128,7 +128,7 @@ def test_where_features_have_their_zero_does_not_matter():
     draws = rng.choice(len(rows), size=(400, 16), p=q)
     pools = [SimpleNamespace(features=rows[i], log_weights=log_d[i]) for i in draws]
     centred = np.array([run.estimate(pool) for pool in pools]) - p @ rows
-    plain = np.array([split_mean(pool.features, pool.log_weights) for pool in pools]) - p @ rows
+    plain = np.array([split_shares(pool.log_weights) @ pool.features for pool in pools]) - p @ rows
     assert np.sqrt((centred**2).mean()) < 0.25 * np.sqrt((plain**2).mean())
 
 
@@ -247,11 +247,11 @@ def test_bad_settings(settings, message):
 
 def test_estimates_agree_where_weights_are_equal():
     rows = np.random.default_rng(0).normal(size=(10, 2))
-    np.testing.assert_allclose(split_mean(rows, np.full(10, -700.0)), rows[:5].mean(axis=0))
-    np.testing.assert_allclose(self_normalised_mean(rows, np.full(10, -700.0)), rows.mean(axis=0))
+    np.testing.assert_allclose(split_shares(np.full(10, -700.0)) @ rows, rows[:5].mean(axis=0))
+    np.testing.assert_allclose(self_normalised_shares(np.full(10, -700.0)) @ rows, rows.mean(axis=0))
     assert effective_sample_size(np.full(10, -700.0)) == pytest.approx(10.0)
     assert effective_sample_size(np.array([0.0, -800.0])) == pytest.approx(1.0)
-    assert np.isfinite(split_mean(rows, np.r_[np.zeros(5), np.full(5, -2000.0)])).all()
+    assert np.isfinite(split_shares(np.r_[np.zeros(5), np.full(5, -2000.0)])).all()
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5])

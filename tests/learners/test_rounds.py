@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import xmen as xm
+from learners.exact_loss import exact_loss
 from learners.quiet import quiet_fit
 from learners.tasks import grid_task, small_task
 from xmen.errors import OracleError
@@ -18,7 +19,6 @@ from xmen.methods.demonstrations import gather
 from xmen.methods.drawn_loss import DrawnLoss
 from xmen.methods.draws import Draws
 from xmen.methods.judge import Metric, judge, largest_decrement
-from xmen.methods.objective import Objective
 from xmen.methods.reject_draws import RejectSource
 from xmen.methods.rounds import RoundsRun
 from xmen.methods.runs import FitSettings, Task, drive
@@ -80,7 +80,7 @@ def test_noise_is_what_it_is_said_to_be(tilt):
     table = features.table(tilt * theta) if tilt else None
     space = reader.plain if table is None else reader.tilted(table)
     m = 4 if table is None else 6
-    exact = Objective(xm.distribution(grid, rule, None), features, np.zeros(4), 0.0)(theta)
+    exact = exact_loss(xm.distribution(grid, rule, None), features, np.zeros(4))(theta)
     ratios, losses = [], []
     for seed in range(100):
         batch = reader.read(space, table, 8, m, np.random.default_rng(seed))
@@ -106,7 +106,7 @@ def test_the_judge_knows_nothing_but_its_draws():
     features = DenseFeatures(array)
     best = XMEN(grid, rule, array).fit(demos).weights_
     mean = features.contract(gather(grid, rule, demos).visits())
-    objective = Objective(xm.distribution(grid, rule, None), features, mean, 0.0)
+    objective = exact_loss(xm.distribution(grid, rule, None), features, mean)
     reader = CellReader(xm.distribution(grid, rule, None, engine="xor", oracle="listed"), gather(grid, rule, demos))
     space, table = reader.tilted(features.table(best)), features.table(best)
     for away, within in ((np.zeros(4), True), (np.array([0.3, 0.0, 0.0, 0.0]), False)):
@@ -193,7 +193,7 @@ def test_rounds_of_exact_samples_by_rejection():
         run = RoundsRun(task, FitSettings(seed=0, tol=0.01), base, RejectSource(base, task.features))
         outcome = drive(run, Monitor(None), None)
     mean = task.demo_features
-    objective = Objective(xm.distribution(grid, rule, None), task.features, mean, 0.0)
+    objective = exact_loss(xm.distribution(grid, rule, None), task.features, mean)
     best = XMEN(grid, rule, features).fit(demos).weights_
     gap = objective(outcome.answer).loss - objective(best).loss
     assert outcome.converged
@@ -217,5 +217,5 @@ def test_draws_from_paws_minimise_to_the_optimum():
     state = optimiser.start(theta)
     while not state.finished:
         state = optimiser.step(state)
-    objective = Objective(xm.distribution(grid, rule, None), features, mean, 0.0)
+    objective = exact_loss(xm.distribution(grid, rule, None), features, mean)
     assert -1e-9 < objective(state.weights).loss - objective(best).loss < 0.05

@@ -14,6 +14,9 @@ from learners.tasks import grid_task, small_task
 from reference import holds, positions
 from strategies import VERIFY, cases, random_formula
 from xmen.learners.xmen import XMEN
+from xmen.methods.coordinates import Coordinates
+from xmen.methods.demonstrations import gather
+from xmen.methods.likelihood import likelihood_of
 from xmen.methods.objective import Objective
 from xmen.notices import InterruptedWarning
 from xmen.rewards.features import DenseFeatures
@@ -51,7 +54,9 @@ def test_gradient_by_finite_differences():
         task = small_task(seed)
         features = DenseFeatures(task.features)
         base = xm.distribution(task.world, task.constraint, None, discount=task.discount)
-        objective = Objective(base, features, task.demo_features, l2=0.3)
+        demos = gather(task.world, task.constraint, task.demos, task.weights)
+        likelihood = likelihood_of(base, demos.visits(task.discount))
+        objective = Objective(likelihood, features, Coordinates(features.d, None, np.array(0.3)))
         theta = rng.normal(size=features.d)
         value = objective(theta)
         assert value.loss == pytest.approx(task.loss(theta, 0.3), abs=1e-9)

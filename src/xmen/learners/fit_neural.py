@@ -7,7 +7,6 @@ once, and backpropagates visits_model - visits_demo through the network.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint
 from xmen.engines.choose import distribution
-from xmen.engines.distribution import Distribution, as_constraint
+from xmen.engines.distribution import as_constraint
 from xmen.learners.likelihoods import world_likelihoods
 from xmen.methods.demonstrations import gather
 from xmen.methods.likelihood import likelihood_of
@@ -24,9 +23,8 @@ from xmen.methods.network_training import NeuralTraining, Optimiser, Training
 from xmen.methods.runs import Run, drive
 from xmen.methods.validation import DEFAULT_PATIENCE, Validation, check_patience, validated
 from xmen.progress.monitor import Callback, Monitor, Record
-from xmen.rewards import Floats
 from xmen.rewards.neural import NeuralReward
-from xmen.worlds import MDP, Trajectory, Walks
+from xmen.worlds import MDP, Trajectory
 
 
 def fit_neural(
@@ -122,11 +120,9 @@ def fit_neural(
     if validation is not None:
         check_patience(patience)
         watched = gather(world, rule, validation)
-        under = partial(_likelihoods, compiled, watched.walks)
-        run = validated(run, None, Validation(watched, under, patience))
+        validation_of = Validation(
+            watched, lambda table: world_likelihoods(compiled.with_reward(table), watched.walks), patience
+        )
+        run = validated(run, None, validation_of)
     drive(run, monitor, None)
     return monitor.history
-
-
-def _likelihoods(compiled: Distribution, walks: Walks, table: Floats) -> Floats:
-    return world_likelihoods(compiled.with_reward(table), walks)

@@ -16,15 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from xmen.methods.coordinates import Coordinates, Value
+from xmen.methods.coordinates import Coordinates
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.identify import at_an_end
 from xmen.methods.information import Information, curvature, one_by_one
 from xmen.methods.lbfgs import DEFAULT_MAX_ITER, LbfgsRun, LbfgsState, memory_of
 from xmen.methods.likelihood import LossEstimate
+from xmen.methods.objective import Objective
 from xmen.methods.runs import Outcome
 from xmen.notices import PromiseWarning, UnboundedWarning, notify
-from xmen.policies.behaviour import BEST, Aim, Behaviour
+from xmen.policies.behaviour import BEST, Behaviour, aim_of
 from xmen.policies.game import Game
 from xmen.policies.planning import best_chance, find_behaviour
 from xmen.progress.monitor import Monitor
@@ -73,18 +74,6 @@ class CausalLoss:
         return LossEstimate(loss, visits - self.visits, 0.0, 0.0, {})
 
 
-class CausalObjective:
-    """The loss of the weights of a linear reward, with its penalty, and the gradient along those that move."""
-
-    def __init__(self, loss: CausalLoss, features: Features, coordinates: Coordinates) -> None:
-        self.loss, self.features, self.coordinates = loss, features, coordinates
-
-    def __call__(self, moved: Floats) -> Value:
-        weights = self.coordinates.full(moved)
-        found = self.loss(self.features.table(weights))
-        return self.coordinates.penalised(weights, found.loss, self.features.contract(found.difference))
-
-
 class CausalRun(LbfgsRun):
     """L-BFGS on the causal loss; ends at the optimum, or where a loss below 0 proves that there is none."""
 
@@ -98,7 +87,7 @@ class CausalRun(LbfgsRun):
         first: Floats | None = None,
         memory: Mapping[str, Any] | None = None,
     ) -> None:
-        objective = CausalObjective(loss, features, coordinates)
+        objective = Objective(loss, features, coordinates)
         most = DEFAULT_MAX_ITER if max_iter is None else max_iter
         super().__init__(objective, features, coordinates, most, tol, first, memory)
 
@@ -196,7 +185,7 @@ def unbounded_features(loss: CausalLoss, features: Features, low: Floats, high: 
     """
 
     def reached() -> Floats:
-        free = Behaviour(loss.game, np.zeros(loss.visits.shape), loss.discount, _aim(loss))
+        free = Behaviour(loss.game, np.zeros(loss.visits.shape), loss.discount, aim_of(loss.validity))
         return features.contract(free.visits(free.occupancy(loss.starts)))
 
     def extremes(k: int, table: Floats) -> tuple[float, float, float]:
@@ -207,13 +196,8 @@ def unbounded_features(loss: CausalLoss, features: Features, low: Floats, high: 
     return at_an_end(features, low, high, reached, extremes)
 
 
-def _aim(loss: CausalLoss) -> Aim:
-    """What the promise leaves open, without a price for it."""
-    return Aim(loss.validity) if isinstance(loss.validity, str) else Aim("bonus", 0.0)  # type: ignore[arg-type]
-
-
 def _largest(loss: CausalLoss, table: Floats) -> float:
     """The largest expected discounted sum of a table, up to 1e-6 or so."""
-    behaviour = Behaviour(loss.game, LARGE * table, loss.discount, _aim(loss))
+    behaviour = Behaviour(loss.game, LARGE * table, loss.discount, aim_of(loss.validity))
     counted = loss.starts > 0
     return float(behaviour.start_values[counted] @ loss.starts[counted]) / LARGE

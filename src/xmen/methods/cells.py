@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xmen.engines.choose import Chooser
-from xmen.engines.law import Law
 from xmen.engines.settings import DEFAULT_CELL_SIZE
 from xmen.engines.xor import XorDistribution
 from xmen.errors import EngineError
@@ -60,7 +59,7 @@ class Cells(Method):
         size = None if self.cell_size is None else float(self.cell_size)
 
         def make(part: Task) -> tuple[XorDistribution, CellSource]:
-            base = self._hash(part, settings)
+            base = Chooser(part.joint_law(), settings.engine).joint_xor()
             return base, CellSource(CellReader(base, part.demos), part.features, int(self.n_cells), size)
 
         return rounds(task, settings, make)
@@ -73,9 +72,6 @@ class Cells(Method):
             )
         visits = task.demos.visits(task.discount)
         size = DEFAULT_CELL_SIZE if self.cell_size is None else float(self.cell_size)
-        likelihood = CellsLikelihood(self._hash(task, settings), visits, self.n_cells, size)
+        base = Chooser(task.joint_law(), settings.engine).joint_xor()
+        likelihood = CellsLikelihood(base, visits, self.n_cells, size)
         return train(likelihood, reward, training, settings, None)
-
-    def _hash(self, task: Task, settings: FitSettings) -> XorDistribution:
-        law = Law(task.demos.seen_world(task.given), task.constraint, None, task.discount)
-        return Chooser(law, settings.engine).joint_xor()

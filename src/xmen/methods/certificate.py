@@ -15,7 +15,7 @@ which make draws fail more often; after PATIENCE bits of drift a fresh search is
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,15 +35,6 @@ class Certificate(NamedTuple):
     log_mass: float
     place: Floats
     centre: Floats
-
-    def as_dict(self) -> dict[str, Any]:
-        """To be stored."""
-        return self._asdict()
-
-    @classmethod
-    def from_dict(cls, stored: dict[str, Any]) -> Self | None:
-        """The certificate that was stored; None of an empty dictionary."""
-        return cls(**stored) if stored else None
 
     def paid(self, place: Floats, drift: float) -> float:
         """The bits by which the bound has moved away from what Z is likely to have done."""

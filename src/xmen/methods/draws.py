@@ -40,6 +40,8 @@ from scipy.sparse import csr_matrix, vstack
 
 from xmen.rewards import Floats
 
+OF_DRAWS, OF_BATCHES = ("log_measure", "log_dynamics", "known", "batch"), ("noise", "part")  # what arrays are of
+
 
 @dataclass(frozen=True)
 class Draws:
@@ -97,70 +99,39 @@ class Draws:
 
     def joined(self, other: Draws) -> Draws:
         """These batches, and the other's after them."""
-        return Draws(
-            csr_matrix(vstack([self.visits, other.visits])),
-            np.concatenate([self.log_measure, other.log_measure]),
-            np.concatenate([self.log_dynamics, other.log_dynamics]),
-            np.concatenate([self.known, other.known]),
-            np.concatenate([self.batch, other.batch + self.n_batches]),
-            np.concatenate([self.noise, other.noise]),
-            np.concatenate([self.part, other.part]),
-        )
+        after = replace(other, batch=other.batch + self.n_batches)
+        both = {name: np.concatenate([getattr(self, name), getattr(after, name)]) for name in (*OF_DRAWS, *OF_BATCHES)}
+        return Draws(csr_matrix(vstack([self.visits, other.visits])), **both)
+
+    def _some(self, which: NDArray[Any]) -> Draws:
+        """Only these draws, a mask or numbers, of all batches."""
+        own = {name: getattr(self, name)[which] for name in OF_DRAWS}
+        return replace(self, visits=self.visits[which], **own)
 
     def keeping(self, batches: NDArray[np.bool_]) -> Draws:
         """Only these batches (B,)."""
         if batches.all():
             return self
-        kept = batches[self.batch]
-        number = np.cumsum(batches) - 1
-        return Draws(
-            self.visits[kept],
-            self.log_measure[kept],
-            self.log_dynamics[kept],
-            self.known[kept],
-            number[self.batch[kept]],
-            self.noise[batches],
-            self.part[batches],
-        )
+        kept, number = self._some(batches[self.batch]), np.cumsum(batches) - 1
+        return replace(kept, batch=number[kept.batch], noise=self.noise[batches], part=self.part[batches])
 
     def halves(self) -> tuple[Draws, Draws]:
         """Every other draw, each standing for twice as much, beside all that is known; and the rest likewise."""
-        number = np.cumsum(~self.known)
-        parts = [np.flatnonzero(self.known | (number % 2 == k)) for k in (0, 1)]
-        one, other = (
-            Draws(
-                self.visits[part],
-                (self.log_measure + math.log(2.0))[part],
-                self.log_dynamics[part],
-                self.known[part],
-                self.batch[part],
-                self.noise,
-                self.part,
-            )
-            for part in parts
-        )
+        number, doubled = np.cumsum(~self.known), replace(self, log_measure=self.log_measure + math.log(2.0))
+        one, other = (doubled._some(np.flatnonzero(self.known | (number % 2 == k))) for k in (0, 1))
         return one, other
 
     def as_arrays(self) -> dict[str, NDArray[Any]]:
         """Plain arrays by name, to be stored."""
-        return {
-            "data": self.visits.data,
-            "indices": self.visits.indices.astype(np.int32),
-            "indptr": self.visits.indptr.astype(np.int64),
-            "n_columns": np.array(self.visits.shape[1]),
-            "log_measure": self.log_measure,
-            "log_dynamics": self.log_dynamics,
-            "known": self.known,
-            "batch": self.batch,
-            "noise": self.noise,
-            "part": self.part,
-        }
+        visits = self.visits
+        sparse = {"indices": visits.indices.astype(np.int32), "indptr": visits.indptr.astype(np.int64)}
+        plain = {name: getattr(self, name) for name in (*OF_DRAWS, *OF_BATCHES)}
+        return {"data": visits.data, **sparse, "n_columns": np.array(visits.shape[1]), **plain}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
         """The draws that `as_arrays` told of."""
         shape = (len(arrays["log_measure"]), int(arrays["n_columns"]))
         visits = csr_matrix((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)
-        names = ("log_measure", "log_dynamics", "known", "batch", "noise", "part")
         arrays = {"part": np.zeros(len(arrays["noise"]), dtype=np.int64), **arrays}  # of a time when all was one
-        return cls(visits, *(arrays[name] for name in names))
+        return cls(visits, *(arrays[name] for name in (*OF_DRAWS, *OF_BATCHES)))

@@ -73,7 +73,7 @@ class ExactRun(LbfgsRun):
     def __init__(self, task: Task, method: Exact, settings: FitSettings, base: ExactDistribution) -> None:
         self.task, self.base, self.settings = task, base, settings
         features, coordinates = task.features, settings.coordinates(task.features.d)
-        objective = Objective(base, features, task.demo_features, coordinates=coordinates)
+        objective = Objective(likelihood_of(base, task.demos.visits(task.discount)), features, coordinates)
         max_iter = settings.most_iterations(method.default_max_iter)
         tol, start, memory = settings.tolerance(), settings.start, settings.memory
         super().__init__(objective, features, coordinates, max_iter, tol, start, memory)

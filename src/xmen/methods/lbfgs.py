@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from xmen.notices import ConvergenceWarning, notify
 from xmen.progress.monitor import Monitor
 from xmen.rewards import Floats
 from xmen.rewards.features import Features
+from xmen.storage.checkpoint import RunState
 
 MEMORY = 20  # pairs kept
 MOST_CHANGE = 10.0  # no reward r(s, a) changes by more than this in one step, however flat the loss is
@@ -23,7 +25,8 @@ DEFAULT_MAX_ITER = 1000
 ROUNDING = 1e-13  # relative; differences of the loss below this say nothing
 
 
-class LbfgsState(NamedTuple):
+@dataclass(frozen=True)
+class LbfgsState(RunState):
     """Where a run stands. `steps` and `changes` (k, d): the last moves and what they did to the gradient."""
 
     weights: Floats
@@ -35,9 +38,12 @@ class LbfgsState(NamedTuple):
     n_calls: int
     iteration: int
 
-    def forgetting(self) -> LbfgsState:
+    def forgetting(self) -> Self:
         """The same without the moves that it remembers."""
-        return self._replace(steps=self.steps[:0], changes=self.changes[:0])
+        return replace(self, steps=self.steps[:0], changes=self.changes[:0])
+
+
+Moved = TypeVar("Moved", bound=LbfgsState)
 
 
 def memory_of(state: LbfgsState) -> dict[str, Any]:
@@ -77,28 +83,28 @@ class Lbfgs:
         """Whether a gradient meets the tolerance."""
         return float(np.abs(gradient / self.scale).max(initial=0.0)) <= self.tol
 
-    def step(self, state: LbfgsState) -> LbfgsState:
-        """One step down."""
-        state = state._replace(iteration=state.iteration + 1)
+    def step(self, state: Moved) -> Moved:
+        """One step down; whatever else a state has stays."""
+        state = replace(state, iteration=state.iteration + 1)
         direction = -self._inverse_hessian(state) / self.metric
         if state.gradient @ direction >= 0.0:  # rounding has spoilt the memory
             state = state.forgetting()
             direction = -state.gradient / self.metric**2
         slope, reach = float(state.gradient @ direction), self.reach(direction)
         if slope == 0.0 or reach == 0.0 or abs(slope) <= ROUNDING**1.5:
-            return state._replace(finished=True)
+            return replace(state, finished=True)
         first = 1.0 if len(state.steps) else FIRST_CHANGE / reach
         weights, value, n_calls = self._search(state, direction, slope, min(first, MOST_CHANGE / reach), reach)
         if weights is None or value is None:
-            return state._replace(finished=True, n_calls=state.n_calls + n_calls)
+            return replace(state, finished=True, n_calls=state.n_calls + n_calls)
         move, change = (weights - state.weights) * self.metric, (value.gradient - state.gradient) / self.metric
         steps, changes = state.steps, state.changes
         if move @ change > 1e-12 * np.linalg.norm(move) * np.linalg.norm(change):
             steps = np.concatenate([steps, move[None]])[-MEMORY:]
             changes = np.concatenate([changes, change[None]])[-MEMORY:]
-        finished = self.small(value.gradient)
-        n_calls += state.n_calls
-        return LbfgsState(weights, value.loss, value.gradient, steps, changes, finished, n_calls, state.iteration)
+        finished, n_calls = self.small(value.gradient), n_calls + state.n_calls
+        moved = replace(state, weights=weights, loss=value.loss, gradient=value.gradient)
+        return replace(moved, steps=steps, changes=changes, finished=finished, n_calls=n_calls)
 
     def _inverse_hessian(self, state: LbfgsState) -> Floats:
         """The two-loop recursion: an approximate inverse Hessian times the (scaled) gradient."""

@@ -1,7 +1,6 @@
-"""The loss L = -mean R + log Z as a function of the reward table, and dL/dr: what a network is trained on.
+"""The loss L = -mean R + log Z as a function of the reward table, and dL/dr: what every reward is trained on.
 
-For a table every reward r(s, a) is a weight of its own, whose feature is the (s, a) visit. So the objectives of linear
-rewards serve networks too, and dL/dr = expected visits - the demonstrations' visits.
+dL/dr = expected visits - the demonstrations' visits. A linear reward takes its gradient from there, too (`objective`).
 """
 
 from __future__ import annotations
@@ -9,15 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.sparse import csr_matrix, identity
 
 from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
+from xmen.engines.hashed import WalkFunction
 from xmen.engines.xor import XorDistribution
-from xmen.methods.cell_objective import CellObjective
+from xmen.product.best import score_range
 from xmen.rewards import Floats
 from xmen.rewards.neural import NeuralReward
-from xmen.rewards.sparse import SparseFeatures
+from xmen.sampling import choose_parities, estimate
 
 if TYPE_CHECKING:
     from xmen.product.device.run import OnDevice
@@ -98,23 +97,29 @@ def likelihood_of(base: Distribution, demo_visits: Floats) -> DistributionLikeli
 
 
 class CellsLikelihood:
-    """By `n_cells` fresh hash cells of about `cell_size` trajectories: where the product is too large."""
+    """By `n_cells` fresh hash cells of about `cell_size` trajectories: where the product is too large.
+
+    A cell is enumerated completely and weighed exactly, D(tau) included, so no importance weights are left: dL/dr is a
+    ratio of unbiased sums, its bias and error by the jackknife over fresh matrices.
+    """
 
     exact = False
 
     def __init__(self, base: XorDistribution, demo_visits: Floats, n_cells: int, cell_size: float) -> None:
-        self._shape, self.parities = demo_visits.shape, 0
-        # The weights are the reward table, row by row: the features of an action in a state are one-hot.
-        table = SparseFeatures(csr_matrix(identity(demo_visits.size)), *demo_visits.shape)
-        self._objective = CellObjective(base, table, demo_visits.ravel(), 0.0, n_cells, cell_size)
-        self._rng = np.random.default_rng(0)
+        self._base, self._demo_visits, self._n_cells, self._cell_size = base, demo_visits, n_cells, cell_size
+        self._rng, self.parities = np.random.default_rng(0), 0
 
     def begin(self, rng: np.random.Generator, parities: int) -> None:
         self._rng, self.parities = rng, parities
 
     def __call__(self, table: Floats) -> LossEstimate:
-        found = self._objective(table.ravel(), self._rng, self.parities)
-        self.parities = found.m
-        details = {"parities": float(found.m), "solutions": float(found.n_points)}
-        visits_std = float(np.linalg.norm(found.gradient_std))
-        return LossEstimate(found.loss, found.gradient.reshape(self._shape), found.loss_std, visits_std, details)
+        base, shape = self._base, self._demo_visits.shape
+        weights = base.weights.with_table(base.world, table)
+        space = base.hashed.space(weights, score_range(base.relaxation.product, weights))
+        self.parities, _ = choose_parities(space, self._cell_size, self._rng, start=self.parities)
+        found = estimate(space, self.parities, self._n_cells, self._rng, WalkFunction(base.hashed.decoder, weights))
+        visits, visits_std = (x[: self._demo_visits.size] for x in (found.expectation, found.expectation_std))
+        loss = found.log_partition - float(np.sum(self._demo_visits * table))
+        details = {"parities": float(self.parities), "solutions": float(found.info.n_points)}
+        difference, std = visits.reshape(shape) - self._demo_visits, float(np.linalg.norm(visits_std))
+        return LossEstimate(loss, difference, found.log_partition_std, std, details)

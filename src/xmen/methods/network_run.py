@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,14 @@ from xmen.notices import ConvergenceWarning, notify
 from xmen.progress.monitor import Monitor, Record
 from xmen.rewards.neural import NeuralReward
 from xmen.rewards.torch_backend import seeded
+from xmen.storage.checkpoint import RunState
 
 DEFAULT_MAX_ITER = 300
 STILL_FALLING = 0.01  # nats per demonstration over the last tenth of the steps: more of them would help
 
 
-class NeuralState(NamedTuple):
+@dataclass(frozen=True)
+class NeuralState(RunState):
     """Where a run stands: what `NeuralTraining.state` gives, and the seed, of which step t uses the t-th child."""
 
     arrays: dict[str, NDArray[Any]]
@@ -83,12 +86,12 @@ class NeuralRun(Run[NeuralState]):
             # The error of dL/dw is not known: that of dL/dr is.
             entry |= {"loss_std": found.estimate.loss_std, "gradient_std": np.nan}
             entry["visits_std"] = found.estimate.visits_std
-        after = state._replace(iteration=state.iteration + 1, parities=likelihood.parities)
+        after = replace(state, iteration=state.iteration + 1, parities=likelihood.parities)
         if found.gradient_norm <= self.tol:
-            return after._replace(finished=True), entry  # where the gradient vanishes, and not one step away
+            return replace(after, finished=True), entry  # where the gradient vanishes, and not one step away
         arrays = self.training.state()
         stuck = likelihood.exact and _same_network(arrays, state.arrays)
-        return self._at(after._replace(arrays=arrays, finished=stuck)), entry
+        return self._at(replace(after, arrays=arrays, finished=stuck)), entry
 
     def answer(self, state: NeuralState) -> NeuralReward:
         self._go_to(state)

@@ -27,12 +27,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from xmen.engines.choose import Chooser
-from xmen.engines.law import Law
 from xmen.engines.settings import EngineSettings
 from xmen.engines.xor import XorDistribution
 from xmen.errors import EngineError
@@ -48,8 +48,8 @@ from xmen.methods.proposal import (
     Pool,
     Proposal,
     effective_sample_size,
-    self_normalised_mean,
-    split_mean,
+    self_normalised_shares,
+    split_shares,
     variance_descent,
 )
 from xmen.methods.runs import FitSettings, Outcome, Run, Task
@@ -60,6 +60,7 @@ from xmen.progress.monitor import Monitor
 from xmen.rewards import Floats
 from xmen.rewards.neural import NeuralReward
 from xmen.sampling.bounds import require_delta, require_probability
+from xmen.storage.checkpoint import RunState
 
 DEFAULT_DELTA_WEIGHTED = 1.05  # c = delta^2 = 1.1025: a step 1.6 times that of 1.1
 DEFAULT_DELTA = 1.1  # c = delta; smaller ones allow little larger steps
@@ -68,7 +69,8 @@ PROPOSALS = ("fixed", "appendix", "adaptive", "dynamics")
 LEAST_AVERAGED = 20  # iterates, below which noise hides any drift
 
 
-class PaperState(NamedTuple):
+@dataclass(frozen=True)
+class PaperState(RunState):
     """Where a run stands; `weights` and `average` are theta times the features' spans (d,).
 
     `shift` is theta-hat less theta in the same units, then beta times the span of log D (d + 1,). Iteration k draws
@@ -167,25 +169,24 @@ class Paper(Method):
                 "for linear rewards. Leave them out, and set training=xm.Training(...)."
             )
 
+    def accuracy(self, weighted: bool, n_iterations: int) -> tuple[float, float]:
+        """delta, and the failure that each iteration may have so that all together have `failure` (union bound)."""
+        delta = (DEFAULT_DELTA_WEIGHTED if weighted else DEFAULT_DELTA) if self.delta is None else float(self.delta)
+        return delta, (DEFAULT_FAILURE if self.failure is None else float(self.failure)) / n_iterations
+
+    def shares(self, log_weights: Floats, weighted: bool) -> Floats:
+        """What each draw counts in E_P[f] (n,): as its weight says, or all alike where Q is P."""
+        if not weighted:
+            return np.full(len(log_weights), 1.0 / len(log_weights))
+        return (self_normalised_shares if self.self_normalised else split_shares)(log_weights)
+
     def run(self, task: Task, settings: FitSettings) -> PaperRun:
-        base = Chooser(Law(task.demos.walks.world, task.constraint, None, task.discount), settings.engine).joint_xor()
-        return PaperRun(task, self, settings, base)
+        return PaperRun(task, self, settings, Chooser(task.joint_law(), settings.engine).joint_xor())
 
     def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:
-        base = Chooser(Law(task.demos.walks.world, task.constraint, None, task.discount), settings.engine).joint_xor()
-        deterministic = base.world.deterministic
-        default_delta = DEFAULT_DELTA if deterministic else DEFAULT_DELTA_WEIGHTED
-        failure = DEFAULT_FAILURE if self.failure is None else float(self.failure)
-        likelihood = PaperLikelihood(
-            base,
-            task.demos,
-            int(self.n_samples),
-            self.n_demonstrations,
-            default_delta if self.delta is None else float(self.delta),
-            failure / settings.most_iterations(NETWORK_MAX_ITER),
-            self.self_normalised,
-        )
-        return train(likelihood, reward, training, settings, None)
+        base = Chooser(task.joint_law(), settings.engine).joint_xor()
+        accuracy = self.accuracy(not base.world.deterministic, settings.most_iterations(NETWORK_MAX_ITER))
+        return train(PaperLikelihood(base, task.demos, self, *accuracy), reward, training, settings, None)
 
 
 class PaperRun(Run[PaperState]):
@@ -206,12 +207,9 @@ class PaperRun(Run[PaperState]):
         self.bounds = compute_bounds(
             self.proposal, self.demo_rows, task.demos.weights, None if letter else self.max_iter
         )
-        default_delta = DEFAULT_DELTA_WEIGHTED if self.weighted else DEFAULT_DELTA
-        self.delta = default_delta if method.delta is None else float(method.delta)
-        failure = DEFAULT_FAILURE if method.failure is None else float(method.failure)
+        self.delta, self.failure = method.accuracy(self.weighted, self.max_iter)
         if method.start is not None and len(method.start) != features.d:
             raise EngineError(f"start has {len(method.start)} numbers, and there are {features.d} features: one each.")
-        self.failure = failure / self.max_iter  # union bound
         self.factor = gradient_factor(self.delta, self.weighted)
         # A step in the basis B moves theta by B B^T g; the penalty's curvature in these units is l2 |B / span|^2.
         basis, span = self.bounds.basis, self.bounds.span
@@ -255,7 +253,7 @@ class PaperRun(Run[PaperState]):
             average,
             self._move(state.shift, pool),
             pool.log2_mass,
-            pool.certificate.as_dict(),
+            pool.certificate._asdict(),
             k,
             state.seed,
             state.slopes + (slope if n_averaged >= 1 else 0.0),
@@ -292,31 +290,24 @@ class PaperRun(Run[PaperState]):
             self.failure,
             rng,
             log2_mass=state.log2_mass,
-            certificate=Certificate.from_dict(state.certificate),
+            certificate=Certificate(**state.certificate) if state.certificate else None,
         )
 
     def estimate(self, pool: Pool) -> Floats:
         """E_P[f] from draws of Q, inside the range of f (d,)."""
-        away = pool.features - self.centre
-        if not self.weighted:
-            mean: Floats = away.mean(axis=0)
-        elif self.method.self_normalised:
-            mean = self_normalised_mean(away, pool.log_weights)
-        else:
-            mean = split_mean(away, pool.log_weights)
-        return np.clip(self.centre + mean, self.bounds.low, self.bounds.high)
+        shares = self.method.shares(pool.log_weights, self.weighted)
+        mean = self.centre + shares @ (pool.features - self.centre)
+        return np.clip(mean, self.bounds.low, self.bounds.high)
 
     def _beta(self, shift: Floats) -> float:
         return min(1.0, max(0.0, float(shift[-1]) / self._dynamics_span))
 
-    @property
+    @cached_property
     def _dynamics_span(self) -> float:
         """The span of log D, in nats."""
-        if "_log_d" not in vars(self):
-            zero = np.zeros((self.proposal.world.n_states, self.proposal.world.n_actions))
-            low, high = self.proposal.range_of(zero, 1.0)
-            self._log_d = max(high - low, 1e-12)
-        return self._log_d
+        zero = np.zeros((self.proposal.world.n_states, self.proposal.world.n_actions))
+        low, high = self.proposal.range_of(zero, 1.0)
+        return max(high - low, 1e-12)
 
     def _move(self, shift: Floats, pool: Pool) -> Floats:
         """The next theta-hat: one step down log E_Q[(P/Q)^2], or log E_Q[|f|^2 (P/Q)^2], the appendix's.

@@ -9,6 +9,7 @@ here.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -20,9 +21,12 @@ from xmen.methods.proposal import Proposal, effective_sample_size
 from xmen.rewards import Floats
 from xmen.rewards.features import DenseFeatures
 
+if TYPE_CHECKING:
+    from xmen.methods.paper import Paper
+
 
 class PaperLikelihood:
-    """dL/dr by `n_draws` PAWS draws and `n_demonstrations` demonstrations; the loss itself is not known."""
+    """dL/dr by PAWS draws and demonstrations, as many of each as the method says; the loss itself is not known."""
 
     exact = False
 
@@ -30,15 +34,12 @@ class PaperLikelihood:
         self,
         base: XorDistribution,
         demos: Demonstrations,
-        n_draws: int,
-        n_demonstrations: int | None,
+        method: Paper,
         delta: float,
         failure: float,
-        self_normalised: bool,
     ) -> None:
-        self.base, self.demos, self.n_draws, self.n_demonstrations = base, demos, n_draws, n_demonstrations
-        self.delta, self.failure, self.self_normalised, self.parities = delta, failure, self_normalised, 0
-        self._rng = np.random.default_rng(0)
+        self.base, self.demos, self.method, self.delta, self.failure = base, demos, method, delta, failure
+        self._rng, self.parities = np.random.default_rng(0), 0
 
     def begin(self, rng: np.random.Generator, parities: int) -> None:
         self._rng, self.parities = rng, parities
@@ -46,14 +47,11 @@ class PaperLikelihood:
     def __call__(self, table: Floats) -> LossEstimate:
         proposal = Proposal(self.base, DenseFeatures(table[:, :, None]))
         start = float(self.parities) if self.parities else math.nan
-        pool = proposal.draw(
-            np.ones(1), np.zeros(1), 0.0, self.n_draws, self.delta, self.failure, self._rng, log2_mass=start
-        )
+        n, one = int(self.method.n_samples), np.ones(1)
+        pool = proposal.draw(one, 0.0 * one, 0.0, n, self.delta, self.failure, self._rng, log2_mass=start)
         self.parities = max(1, round(pool.log2_mass))
-        rows, weights = pool.walks.visit_rows(self.base.discount), np.full(self.n_draws, 1.0 / self.n_draws)
-        if not proposal.constant_dynamics:
-            weights = self._weights(pool.log_weights)
-        visits, spread = _mean(rows, weights)
+        shares = self.method.shares(pool.log_weights, weighted=not proposal.constant_dynamics)
+        visits, spread = _mean(pool.walks.visit_rows(self.base.discount), shares)
         spent = pool.search + pool.draws
         details = {
             "parities": float(pool.k),
@@ -64,23 +62,13 @@ class PaperLikelihood:
         difference = visits.reshape(table.shape) - self._demonstrated()
         return LossEstimate(math.nan, difference, math.nan, spread, details)
 
-    def _weights(self, log_weights: Floats) -> Floats:
-        """Of each draw in E_P[f]: the paper's split sample, or one ratio over all draws."""
-        w = np.exp(log_weights - log_weights.max())
-        if self.self_normalised:
-            shares: Floats = w / w.sum()
-            return shares
-        half = len(w) // 2
-        split: Floats = np.where(np.arange(len(w)) < half, w / half / w[half:].mean(), 0.0)
-        return split
-
     def _demonstrated(self) -> Floats:
         """Mean visits of M1 demonstrations, drawn by their weights; of all for None."""
-        if self.n_demonstrations is None:
+        n = self.method.n_demonstrations
+        if n is None:
             return self.demos.visits(self.base.discount)
-        chosen = self._rng.choice(len(self.demos), size=self.n_demonstrations, p=self.demos.weights)
-        shares = np.full(self.n_demonstrations, 1.0 / self.n_demonstrations)
-        return self.demos.walks[chosen].visits(self.base.discount, shares)
+        chosen = self._rng.choice(len(self.demos), size=n, p=self.demos.weights)
+        return self.demos.walks[chosen].visits(self.base.discount, np.full(n, 1.0 / n))
 
 
 def _mean(rows: csr_matrix, weights: Floats) -> tuple[Floats, float]:

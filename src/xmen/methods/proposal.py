@@ -174,28 +174,26 @@ def _solve(delta: float, failure: float, log_span: float, n_hash: int, rounding:
     return PawsPlan.solve(delta, failure, log_span=log_span, n_hash=n_hash, rounding=rounding)
 
 
-def split_mean(features: Floats, log_weights: Floats) -> Floats:
-    """Algorithm 1's estimate of E_P[f]: mean of w f over the first half, over the mean of w of the second half.
+def split_shares(log_weights: Floats) -> Floats:
+    """What each draw counts in Algorithm 1's E_P[f]: mean of w f over the first half, over the mean of w of the second.
 
     A ratio of two independent means: biased by O(1/M2) unless w is constant, and without a bound of its own.
     """
-    half = len(features) // 2
+    half = len(log_weights) // 2
     w = np.exp(np.minimum(log_weights - log_weights[half:].max(), LARGEST_LOG))
-    ratio: Floats = w[:half] @ features[:half] / half / w[half:].mean()
-    return ratio
+    return np.where(np.arange(len(w)) < half, w / half / w[half:].mean(), 0.0)
 
 
-def self_normalised_mean(features: Floats, log_weights: Floats) -> Floats:
-    """sum of w f over sum of w, all draws in both: biased by O(1/n) too, but a mean of features that were drawn."""
+def self_normalised_shares(log_weights: Floats) -> Floats:
+    """w over the sum of w, all draws in both: biased by O(1/n) too, but a mean of features that were drawn."""
     w = np.exp(log_weights - log_weights.max())
-    mean: Floats = w @ features / w.sum()
-    return mean
+    shares: Floats = w / w.sum()
+    return shares
 
 
 def effective_sample_size(log_weights: Floats) -> float:
     """(sum w)^2 / sum w^2: how many draws from P the weighted draws from Q are worth."""
-    w = np.exp(log_weights - log_weights.max())
-    return float(w.sum() ** 2 / (w**2).sum())
+    return float(1.0 / (self_normalised_shares(log_weights) ** 2).sum())
 
 
 def variance_descent(rows: Floats, log_weights: Floats) -> Floats:
@@ -203,6 +201,5 @@ def variance_descent(rows: Floats, log_weights: Floats) -> Floats:
 
     E_Q[w^2] = E_P[P/Q] has the gradient -E_P[(P/Q)(f - E_Q[f])] in theta-hat; both means are of the draws at hand.
     """
-    squared = np.exp(2.0 * (log_weights - log_weights.max()))
-    direction: Floats = squared @ rows / squared.sum() - rows.mean(axis=0)
+    direction: Floats = self_normalised_shares(2.0 * log_weights) @ rows - rows.mean(axis=0)
     return direction

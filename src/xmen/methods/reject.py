@@ -7,21 +7,20 @@ on or the loss of these draws is at its optimum. It ends when fresh draws see no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmen.engines.choose import Chooser
-from xmen.engines.law import Law
 from xmen.engines.reject import RejectDistribution
 from xmen.engines.reject_trips import RejectTrips, TripDraws
 from xmen.engines.trips import trip_budget
 from xmen.errors import DivergenceError, EngineError
 from xmen.methods.by_start import rounds
 from xmen.methods.coordinates import Value
-from xmen.methods.lbfgs import Lbfgs, LbfgsState, entry_of
+from xmen.methods.lbfgs import Lbfgs, entry_of
 from xmen.methods.method import Method
 from xmen.methods.network_run import NeuralRun
 from xmen.methods.network_training import Training
@@ -79,8 +78,7 @@ class Reject(Method):
             raise EngineError("method='reject' does not go with fixed weights: use method='exact', or leave them out.")
 
         def make(part: Task) -> tuple[RejectDistribution, RejectSource]:
-            law = Law(part.demos.walks.world, part.constraint, None, part.discount)
-            base = Chooser(law, settings.engine).joint_reject()
+            base = Chooser(part.joint_law(), settings.engine).joint_reject()
             return base, RejectSource(base, part.features)
 
         return rounds(task, settings, make)
@@ -144,32 +142,14 @@ class RejectObjective:
         return scale
 
 
-class RejectState(NamedTuple):
+@dataclass(frozen=True)
+class RejectState(TripState):
     """Where a run stands: a TripState, the round (0: the rules that fit), and where and how long ago it drew."""
 
-    weights: Floats
-    loss: float
-    gradient: Floats
-    steps: Floats
-    changes: Floats
-    finished: bool
-    n_calls: int
-    iteration: int
-    offset: float
-    stuck: int
     round: int
     anchor: Floats
     since: int
     seed: dict[str, Any]
-
-    @property
-    def trip(self) -> TripState:
-        """The state of the fit to the rules that fit."""
-        return TripState(*self[:10])
-
-    def moved(self, inner: LbfgsState, **changes: Any) -> RejectState:
-        """The same run after a step of its optimiser."""
-        return self._replace(**inner._asdict())._replace(**changes)
 
 
 class RejectRun(Run[RejectState]):
@@ -192,7 +172,7 @@ class RejectRun(Run[RejectState]):
 
     def start(self) -> RejectState:
         state, seed = self.relaxed.start(), stored_seed(seed_sequence(self.seed))
-        return RejectState(*state, round=0, anchor=state.weights, since=0, seed=seed)
+        return RejectState(**state.parts(), round=0, anchor=state.weights, since=0, seed=seed)
 
     def finished(self, state: RejectState) -> bool:
         return state.finished or state.iteration >= self.max_iter
@@ -208,16 +188,14 @@ class RejectRun(Run[RejectState]):
 
     def step(self, state: RejectState) -> tuple[RejectState, dict[str, float]]:
         if state.round == 0:
-            trip, entry = self.relaxed.step(state.trip)
-            state = state._replace(**trip._asdict())
-            return (self._redraw(state, judge=False)[0] if trip.finished else state), entry
-        optimiser = self._optimiser(self.objective(state))
-        inner = optimiser.step(LbfgsState(*state[:8]))
-        far = self._too_far(state, inner.weights)
+            state, entry = self.relaxed.step(state)
+            return (self._redraw(state, judge=False)[0] if state.finished else state), entry
+        after = self._optimiser(self.objective(state)).step(state)
+        far = self._too_far(state, after.weights)
         if far is not None:
-            return self._redraw(state.moved(inner.forgetting(), weights=far), judge=False)
-        state = state.moved(inner, finished=False, since=state.since + 1)
-        if inner.finished or state.since >= self.method.redraw_every:
+            return self._redraw(replace(after.forgetting(), weights=far), judge=False)
+        state = replace(after, finished=False, since=after.since + 1)
+        if after.finished or state.since >= self.method.redraw_every:
             return self._redraw(state, judge=True)
         return state, self._entry(state)
 
@@ -240,10 +218,10 @@ class RejectRun(Run[RejectState]):
     def _redraw(self, state: RejectState, judge: bool) -> tuple[RejectState, dict[str, float]]:
         """The next round: fresh draws at the present weights, which also judge them."""
         expected = state.loss
-        state = state._replace(round=state.round + 1, anchor=state.weights, since=0)
+        state = replace(state, round=state.round + 1, anchor=state.weights, since=0)
         objective = self.objective(state)
         value = objective(state.weights)
-        state = state._replace(**value._asdict(), finished=False)
+        state = replace(state, **value._asdict(), finished=False)
         entry = self._entry(state)
         if judge and state.round >= LEAST_ROUNDS:
             scale, tol = self.relaxed.optimiser.scale, self.relaxed.optimiser.tol
@@ -251,7 +229,7 @@ class RejectRun(Run[RejectState]):
             noise = float(np.sqrt(np.sum(self._gradient_variance(state) / scale**2)))
             # The last draws and these agree: on where the optimum is, and on how much loss there is.
             same = abs(value.loss - expected) <= NOISE * np.sqrt(2.0) * entry["loss_std"] + tol
-            state = state._replace(finished=bool(same and size <= NOISE * noise + tol))
+            state = replace(state, finished=bool(same and size <= NOISE * noise + tol))
         return state, entry
 
     def _gradient_variance(self, state: RejectState) -> Floats:
@@ -286,7 +264,7 @@ class RejectRun(Run[RejectState]):
                 f"fit ({', '.join(map(repr, self.trips.multiplied)) or 'none'}). Raise max_iter.",
                 ConvergenceWarning,
             )
-            return self.relaxed.conclude(state.trip, monitor)
+            return self.relaxed.conclude(state, monitor)
         if not (state.finished or monitor.stopped or monitor.interrupted):
             notify(
                 f"stopped after max_iter = {self.max_iter} iterations with a gradient norm of "

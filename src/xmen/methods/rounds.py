@@ -13,7 +13,8 @@ as one over their number. Where they come from, and how, is the source's busines
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -26,12 +27,13 @@ from xmen.methods.draws import Draws
 from xmen.methods.identify import warn_undetermined
 from xmen.methods.judge import Judgement, Metric, expected_distance, judge
 from xmen.methods.runs import FitSettings, Outcome, Run, Task
-from xmen.methods.seeds import seed_sequence
+from xmen.methods.seeds import child_seed, seed_sequence, stored_seed
 from xmen.methods.sources import Batch, Plan, Source
 from xmen.notices import ConvergenceWarning, GuaranteeWarning, notify
 from xmen.progress.monitor import Monitor
 from xmen.rewards import Floats
 from xmen.sampling import Info
+from xmen.storage.checkpoint import RunState
 
 DEFAULT_MAX_ITER = 20  # rounds
 DEFAULT_TOL = 0.005  # nats
@@ -48,7 +50,8 @@ PASSES = 1  # further minimisations per round, by shares at the weights that the
 ROUNDING = 1e-9  # nats: what an exact answer may be off
 
 
-class RoundsState(NamedTuple):
+@dataclass(frozen=True)
+class RoundsState(RunState):
     """Where a run stands: the weights, all draws so far, and what to draw next.
 
     `distance` and `bound` are of `weights`, in nats; infinite where the draws were too few to reach a minimum. `seed`
@@ -92,27 +95,25 @@ class RoundsRun(Run[RoundsState]):
 
     def start(self) -> RoundsState:
         first, zeros = self.settings.first_weights(self.features.d), np.zeros(self.features.d)
-        seeds = seed_sequence(self.settings.seed)
-        seed = {"entropy": seeds.entropy, "spawn_key": list(seeds.spawn_key)}
+        seed = stored_seed(seed_sequence(self.settings.seed))
         return RoundsState(first, zeros, {}, {}, 0, math.inf, math.inf, 0, seed)
 
     def finished(self, state: RoundsState) -> bool:
         return state.finished or state.iteration >= self.max_iter
 
     def step(self, state: RoundsState) -> tuple[RoundsState, dict[str, float]]:
-        key = (*state.seed["spawn_key"], state.iteration)
-        rng = np.random.default_rng(np.random.SeedSequence(state.seed["entropy"], spawn_key=key))
+        rng = np.random.default_rng(child_seed(state.seed, state.iteration))
         plan, spent = (state.plan, Info()) if state.plan else self.source.first(self._wanted(), rng)
         batch = self.source.read(plan, state.weights, rng)
         spent += batch.info
-        state = state._replace(plan=plan, iteration=state.iteration + 1, n_lost=state.n_lost + batch.n_lost)
+        state = replace(state, plan=plan, iteration=state.iteration + 1, n_lost=state.n_lost + batch.n_lost)
         first, exact = not state.draws, not batch.draws.noise.any()
         judged = None if first or exact else self._judge(state, batch.draws)
         if judged is not None:
             near = max(judged.distance, state.distance, judged.bound / LOOSE) <= self.tol
             agreed = judged.enough and near and (judged.within_noise or judged.bound <= self.tol)
             if agreed or state.iteration >= self.max_iter:
-                ended = state._replace(finished=agreed, converged=agreed, distance=judged.distance, bound=judged.bound)
+                ended = replace(state, finished=agreed, converged=agreed, distance=judged.distance, bound=judged.bound)
                 return ended, _entry(ended, judged, batch, spent)
         draws = batch.draws if first or exact else Draws.from_arrays(state.draws).joined(batch.draws)
         after, own = self._minimise(state, draws, 0.0 if judged is None else judged.distance)
@@ -163,7 +164,8 @@ class RoundsRun(Run[RoundsState]):
         distance = left + expected_distance(spread, metric) if reached else math.inf
         own = judge(weights, loss, metric, spread.noise, self.least_seen)
         exact = not loss.draws.noise.any()
-        state = state._replace(
+        state = replace(
+            state,
             weights=weights,
             weights_std=metric.weights_std(spread.noise),
             draws=loss.draws.as_arrays(),
@@ -171,12 +173,12 @@ class RoundsRun(Run[RoundsState]):
             bound=distance + ROUNDING if exact else max(own.bound, distance),
         )
         if exact:
-            return state._replace(finished=True, converged=distance <= max(self.tol, ROUNDING)), own
+            return replace(state, finished=True, converged=distance <= max(self.tol, ROUNDING)), own
         judging = max(JUDGING, min(1.0, FEW / self.features.d))
         expected = max(distance, BELIEVED * was)
         growth = min(max(expected / max(AIMED * self.tol, LEAST_TOL) - 1.0, judging), MOST_GROWTH)
         effective = growth * max(loss.seen(weights), self.least_seen)
-        return state._replace(plan=self.source.next(state.plan, weights, loss, effective)), own
+        return replace(state, plan=self.source.next(state.plan, weights, loss, effective)), own
 
     def answer(self, state: RoundsState) -> Floats:
         return state.weights

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,12 +23,10 @@ from xmen.options import Options, require_number, require_whole
 from xmen.progress.monitor import Monitor
 from xmen.rewards import Floats, Reward
 from xmen.rewards.features import Features
-from xmen.storage.checkpoint import Checkpoint
+from xmen.storage.checkpoint import Checkpoint, RunState, State
 from xmen.storage.models import FOREIGN
 
 DEFAULT_TOL = 1e-7  # of a gradient; a method that measures otherwise has its own in place of it
-
-State = TypeVar("State", bound=tuple[Any, ...])
 
 
 class Outcome(NamedTuple):
@@ -59,6 +57,10 @@ class Task:
         """What is fitted, before there is a reward: given the start, from where the demonstrations start."""
         world = self.demos.seen_world(self.given)
         return Law(world, self.constraint, None, self.discount, self.given, self.policy)
+
+    def joint_law(self) -> Law:
+        """The same as one distribution: without `given`, which is for laws of several starts."""
+        return replace(self.law(), given=None)
 
     def by_start(self) -> list[tuple[float, Task]]:
         """This task alone; given the start, one for each start of the demonstrations, with the share that it has."""
@@ -119,7 +121,7 @@ class FitSettings(Options):
 
 
 class Run(ABC, Generic[State]):
-    """A method of fitting. States are named tuples of arrays, numbers and plain dictionaries: they can be stored."""
+    """A method of fitting, by steps from state to state."""
 
     state_type: type[State]
     stores_every_step: bool = False  # steps so long that a checkpoint is due after each, whatever was asked for
@@ -197,10 +199,11 @@ def drive(run: Run[State], monitor: Monitor, checkpoint: Checkpoint | None) -> O
     return run.conclude(state, monitor)
 
 
-def _unlike(state: tuple[Any, ...], fresh: tuple[Any, ...]) -> str:
+def _unlike(state: RunState, fresh: RunState) -> str:
     """What makes a stored state none of this run; '' for nothing. Only the rows of matrices come and go."""
-    for name, value, known in zip(fresh._fields, state, fresh, strict=True):  # type: ignore[attr-defined]
-        if isinstance(known, tuple) and type(value) is type(known):
+    for name, known in fresh.parts().items():
+        value = getattr(state, name)
+        if isinstance(known, RunState) and type(value) is type(known):
             if wrong := _unlike(value, known):
                 return wrong
             continue

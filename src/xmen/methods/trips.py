@@ -8,7 +8,8 @@ Points outside are +inf, and a line search backs off from them.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -57,24 +58,15 @@ class TripObjective:
         return self.coordinates.penalised(weights, loss - self.offset * self._demo_length, gradient)
 
 
-class TripState(NamedTuple):
+@dataclass(frozen=True)
+class TripState(LbfgsState):
     """Where a run stands: that of its L-BFGS, the offset, and how long the offset has hardly moved."""
 
-    weights: Floats
-    loss: float
-    gradient: Floats
-    steps: Floats
-    changes: Floats
-    finished: bool
-    n_calls: int
-    iteration: int
     offset: float
     stuck: int
 
-    @property
-    def inner(self) -> LbfgsState:
-        """The optimiser's part."""
-        return LbfgsState(*self[:8])
+
+Moved = TypeVar("Moved", bound=TripState)
 
 
 class TripRun(Run[TripState]):
@@ -94,7 +86,7 @@ class TripRun(Run[TripState]):
         first = self.coordinates.values if self.first is None else self.first
         weights = first[self.coordinates.free]
         self.objective.offset = offset = self._first_offset(self.coordinates.full(weights))
-        return TripState(*self.optimiser.start(weights), offset=offset, stuck=0)
+        return TripState(**self.optimiser.start(weights).parts(), offset=offset, stuck=0)
 
     def _first_offset(self, weights: Floats) -> float:
         if self.engine.shared is None:
@@ -105,29 +97,28 @@ class TripRun(Run[TripState]):
     def finished(self, state: TripState) -> bool:
         return state.finished or state.iteration >= self.max_iter
 
-    def step(self, state: TripState) -> tuple[TripState, dict[str, float]]:
-        inner, offset, stuck = state.inner, state.offset, state.stuck
-        self.objective.offset = offset
-        if offset < 0.0:
-            inner, offset, stuck = self._less_offset(inner, offset, stuck)
-        after = self.optimiser.step(inner)
-        if offset < 0.0:  # the optimum of a loss with an offset is not yet the answer
-            after = after._replace(finished=False)
+    def step(self, state: Moved) -> tuple[Moved, dict[str, float]]:
+        self.objective.offset = state.offset
+        after = self.optimiser.step(self._less_offset(state) if state.offset < 0.0 else state)
         entry = entry_of(after.loss, after.gradient)
-        return TripState(*after, offset=offset, stuck=stuck), entry if offset == 0.0 else {**entry, "offset": offset}
+        if after.offset == 0.0:
+            return after, entry
+        # The optimum of a loss with an offset is not yet the answer.
+        return replace(after, finished=False), {**entry, "offset": after.offset}
 
-    def _less_offset(self, inner: LbfgsState, offset: float, stuck: int) -> tuple[LbfgsState, float, int]:
+    def _less_offset(self, state: Moved) -> Moved:
         """The same weights under as little of an offset as they bear."""
         for share in SHARES:
-            self.objective.offset = offset * share
-            value = self.objective(inner.weights)
+            self.objective.offset = offset = state.offset * share
+            value = self.objective(state.weights)
             if value.loss < np.inf:
-                fresh = inner.forgetting()._replace(**value._asdict(), finished=False, n_calls=inner.n_calls + 1)
-                return fresh, offset * share, 0 if share < SHARES[-1] else stuck + 1
-        self.objective.offset = offset
-        if stuck >= PATIENCE:
-            self._require_feasible(inner.weights, stuck=True)
-        return inner._replace(finished=False), offset, stuck + 1
+                stuck = 0 if share < SHARES[-1] else state.stuck + 1
+                fresh = replace(state.forgetting(), **value._asdict(), offset=offset, stuck=stuck)
+                return replace(fresh, finished=False, n_calls=state.n_calls + 1)
+        self.objective.offset = state.offset
+        if state.stuck >= PATIENCE:
+            self._require_feasible(state.weights, stuck=True)
+        return replace(state, finished=False, stuck=state.stuck + 1)
 
     def _require_feasible(self, moved: Floats, stuck: bool) -> None:
         """Raise where the weights of ever longer trips do not add up at these weights, without an offset."""

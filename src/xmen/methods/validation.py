@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 from xmen.errors import DivergenceError
 from xmen.methods.demonstrations import Demonstrations
@@ -17,6 +17,7 @@ from xmen.options import require_whole
 from xmen.progress.monitor import Monitor
 from xmen.rewards import Floats, Reward
 from xmen.rewards.features import Features
+from xmen.storage.checkpoint import RunState
 
 DEFAULT_PATIENCE = 10
 VALIDATION_LOSS = "validation_loss"  # among the details of a record
@@ -41,7 +42,8 @@ class Validation:
             return math.inf
 
 
-class ValidatedState(NamedTuple):
+@dataclass(frozen=True)
+class ValidatedState(RunState):
     """Where the run inside stands, and where it stood after the step that was best."""
 
     inner: Any
@@ -66,7 +68,7 @@ class ValidatedRun(Run[ValidatedState]):
 
     def restored(self, state: ValidatedState) -> ValidatedState:
         inner, best = (self.run.state_type(*part) for part in (state.inner, state.best))
-        return state._replace(inner=inner, best=inner if state.best_iteration == state.iteration else best)
+        return replace(state, inner=inner, best=inner if state.best_iteration == state.iteration else best)
 
     def _out_of_patience(self, state: ValidatedState) -> bool:
         patience = self.validation.patience
@@ -79,9 +81,9 @@ class ValidatedRun(Run[ValidatedState]):
     def step(self, state: ValidatedState) -> tuple[ValidatedState, dict[str, float]]:
         inner, entry = self.run.step(state.inner)
         loss = self.validation.loss(self._table(self.run.answer(inner))) if self.run.may_end(inner) else math.inf
-        after = state._replace(inner=inner, iteration=state.iteration + 1)
+        after = replace(state, inner=inner, iteration=state.iteration + 1)
         if loss < state.best_loss:
-            after = after._replace(best=inner, best_loss=loss, best_iteration=after.iteration)
+            after = replace(after, best=inner, best_loss=loss, best_iteration=after.iteration)
         return after, {**entry, VALIDATION_LOSS: loss}
 
     def _table(self, answer: Floats | Reward | None) -> Floats:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +20,17 @@ from xmen.storage.sealing import DOCUMENT, Arrays, check_seal, read_document, se
 FORMAT = "xmen checkpoint"
 FORMAT_VERSION = 2  # version 1 had no checksum
 
-State = TypeVar("State", bound=tuple[Any, ...])
+
+@dataclass(frozen=True)
+class RunState:
+    """Where a run stands: a record of arrays, numbers and plain dictionaries, which can be stored."""
+
+    def parts(self) -> dict[str, Any]:
+        """All fields by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+State = TypeVar("State", bound=RunState)
 
 
 class Checkpoint:
@@ -33,16 +44,15 @@ class Checkpoint:
         """Whether this iteration is one to store."""
         return iteration % self.every == 0
 
-    def save(self, state: tuple[Any, ...], history: list[Record]) -> None:
+    def save(self, state: RunState, history: list[Record]) -> None:
         """Replace the stored state."""
         encoder = Encoder()
-        fields = state._asdict()  # type: ignore[attr-defined]
         document = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "identity": self.identity,
             "state_type": type(state).__name__,
-            "state": {name: encoder.encode(value, name) for name, value in fields.items()},
+            "state": {name: encoder.encode(_plain(value), name) for name, value in state.parts().items()},
             "history": encoder.encode(history, "history"),
         }
         try:
@@ -60,7 +70,7 @@ class Checkpoint:
             raise self._older("without a checksum: nothing says that it is whole")
         self._require_same(document, state_type.__name__)
         stored = document.get("state")
-        if isinstance(stored, dict) and (other := {*stored} ^ {*state_type._fields}):  # type: ignore[attr-defined]
+        if isinstance(stored, dict) and (other := {*stored} ^ {field.name for field in fields(state_type)}):
             raise self._older(f"whose states have other parts ({', '.join(sorted(other))})")
         try:
             decoder = Decoder(arrays)
@@ -128,6 +138,11 @@ def read_checkpoint(file: Path, whole: bool = True) -> tuple[dict[str, Any], Arr
     if whole and document["format_version"] > 1:
         check_seal(data, file)
     return document, arrays
+
+
+def _plain(value: Any) -> Any:
+    """A state inside a state as the list of its parts."""
+    return list(value.parts().values()) if isinstance(value, RunState) else value
 
 
 def _is_record(value: object) -> bool:
