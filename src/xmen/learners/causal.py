@@ -16,7 +16,6 @@ from xmen.learners.base import Rules
 from xmen.learners.gradient import GradientLearner
 from xmen.learners.identity import PROGRESS
 from xmen.learners.likelihoods import Likelihoods
-from xmen.learners.warm_start import earlier_memory, earlier_network, earlier_weights
 from xmen.methods.causal import CausalLoss, CausalRun, causal_information, unbounded_features, warn_of_promise
 from xmen.methods.causal_demonstrations import (
     demonstrated_choices,
@@ -206,14 +205,12 @@ class CausalXMEN(GradientLearner):
         return free
 
     def _run(self, loss: CausalLoss) -> Run[Any]:
-        memory = earlier_memory(self) if self.warm_start else None
+        first, reward, memory = self._begin()
         if self.reward is None:
             features = self._read_features()
             coordinates = Coordinates(features.d, self.fixed, read_l2(self.l2, features.d))
-            first = earlier_weights(self, features.d) if self.warm_start else None
             return CausalRun(loss, features, coordinates, self.max_iter, float(self.tol), first, memory)
         penalty = float(read_l2(self.l2, 1).reshape(()))
-        reward = earlier_network(self, self.reward) if self.warm_start else self.reward
         assert reward is not None
         training = NeuralTraining(loss, reward.copy(), self.training, penalty)
         max_iter = NETWORK_MAX_ITER if self.max_iter is None else int(self.max_iter)

@@ -12,14 +12,13 @@ from numpy.typing import ArrayLike
 from xmen.errors import EngineError, RewardError
 from xmen.learners.base import Learner
 from xmen.learners.identity import run_identity
-from xmen.learners.warm_start import remembered
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.network_training import Training, check_network
 from xmen.methods.runs import Outcome, Run, drive
 from xmen.methods.validation import check_patience, validated
 from xmen.options import Options, require_whole
 from xmen.progress.monitor import Callback, Monitor
-from xmen.rewards import Reward
+from xmen.rewards import Floats, Reward
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.checkpoint import Checkpoint
 
@@ -39,6 +38,7 @@ class GradientLearner(Learner):
     checkpoint_every: int
     resume: bool
     callback: Callback | None
+    warm_start: bool
     patience: int | None
 
     def _record(self, name: str) -> Options:
@@ -77,6 +77,18 @@ class GradientLearner(Learner):
                 "training out. A linear reward has its own."
             )
 
+    def _begin(self) -> tuple[Floats | None, NeuralReward | None, dict[str, Any] | None]:
+        """Weights, network and memory of the optimiser that a fit begins with; for a warm start, the last fit's."""
+        last = vars(self) if self.warm_start else {}
+        weights, reward, d = last.get("weights_"), last.get("reward_"), self._read_features().d
+        if self.reward is None and weights is not None and len(weights) != d:
+            raise EngineError(
+                f"warm_start=True begins with the last fit's weights, {len(weights)} of them, and now there are {d} "
+                "features: give the same features, or a new learner."
+            )
+        network = reward if isinstance(reward, NeuralReward) else self.reward
+        return weights, network, last.get("optimiser_state_")
+
     def _drive(self, run: Run[Any], identity: Mapping[str, Any], demos: Demonstrations) -> Outcome:
         """Take the run to its end, and keep what was learned; `identity`: the settings that make it this run."""
         features, monitor, checkpoint = self._read_features(), Monitor(self.callback), None
@@ -88,5 +100,7 @@ class GradientLearner(Learner):
         self._learned(answer if isinstance(answer, Reward) else features.reward(answer), monitor, outcome.converged)
         for name in ESTIMATES:  # of an earlier fit
             self.__dict__.pop(name, None)
-        vars(self).update(remembered(self, outcome.learned))
+        # The optimiser's state can be as large as the model: it is kept for a warm start only.
+        kept = outcome.learned.items()
+        vars(self).update({name: value for name, value in kept if name != "optimiser_state_" or self.warm_start})
         return outcome

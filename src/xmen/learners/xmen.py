@@ -18,7 +18,6 @@ from xmen.learners.flat_settings import with_records
 from xmen.learners.gradient import GradientLearner
 from xmen.learners.identity import PROGRESS
 from xmen.learners.traffic import Closure, Demand, Flows, closure, flows
-from xmen.learners.warm_start import earlier_memory, earlier_network, earlier_weights
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.method import Method
 from xmen.methods.network_training import Training
@@ -296,10 +295,8 @@ class XMEN(GradientLearner):
         chosen = read_method(self.method)
         network = self.world if isinstance(self.world, Network) else None
         candidates = [kind() for kind in (AUTO if network is None else AUTO_TRIPS)] if chosen is None else [chosen]
-        settings, reward = self._fit_settings(), self.reward
-        if self.warm_start and "reward_" in vars(self):
-            first, memory = earlier_weights(self, task.features.d), earlier_memory(self)
-            settings, reward = settings.changed(start=first, memory=memory), earlier_network(self, reward)
+        first, reward, memory = self._begin()
+        settings = self._fit_settings().changed(start=first, memory=memory)
         for method in candidates:
             try:
                 if network is not None:
