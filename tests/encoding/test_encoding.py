@@ -35,7 +35,7 @@ def all_models(formula, most):
 
 
 def trajectories_of(encoding, bits):
-    walks, world = encoding.decode(bits), encoding.world
+    walks, world = encoding.decoder.decode(np.ascontiguousarray(bits)), encoding.world
     found = []
     for start, begin, end in zip(walks.starts, walks.offsets[:-1], walks.offsets[1:], strict=True):
         path = walks.edges[begin:end]
@@ -56,7 +56,7 @@ def check(world, description, constraint, timed):
     assert len(found) == len(set(found)), "two models for one trajectory"
     assert set(found) == set(truth)
     if len(models):
-        np.testing.assert_array_equal(encoding.encode_walks(walks), bits)
+        np.testing.assert_array_equal(encoding.decoder.encode(walks), bits)
     return len(models)
 
 
@@ -155,7 +155,7 @@ def test_thresholds_on_integer_sums():
         of_start = dict(zip(places.state[places.starts].tolist(), start_values.tolist(), strict=True))
         models = all_models(formula, most=10_000)
         bits = np.array([[m[v] for v in formula.hash_variables] for m in models], dtype=bool)
-        walks = encoding.decode(bits.reshape(len(models), formula.n_hash))
+        walks = encoding.decoder.decode(np.ascontiguousarray(bits.reshape(len(models), formula.n_hash)))
         for i, model in enumerate(models):
             path = walks.edges[walks.offsets[i] : walks.offsets[i + 1]].tolist()
             total = of_start[int(walks.starts[i])]

@@ -172,6 +172,12 @@ class ClauseBuilder:
             out = self.any_of([greater, self.all_of([equal, out])])
         return out
 
+    def number_of(self, values: Iterable[tuple[int, int]]) -> list[int]:
+        """In binary, lowest bit first, the value whose literal holds, of which at most one does; below 0 it is 0."""
+        shown = [(value, literal) for value, literal in values if value > 0]
+        n_bits = max((value.bit_length() for value, _ in shown), default=0)
+        return [self.any_of([literal for value, literal in shown if value >> bit & 1]) for bit in range(n_bits)]
+
     def constant(self, value: int) -> list[int]:
         """A non-negative whole number in binary, lowest bit first."""
         return [self.TRUE if value >> i & 1 else self.FALSE for i in range(value.bit_length())]

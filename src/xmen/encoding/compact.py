@@ -20,12 +20,17 @@ from xmen.encoding.walks import WalkLiterals
 from xmen.events import NO_ACTION
 
 
+def _symbols(walk: WalkLiterals, leaf: Leaf) -> tuple[np.ndarray, np.ndarray]:
+    """What a leaf reads on each place edge, and at each end place."""
+    places, world = walk.places, walk.places.world
+    ends = places.state[places.ends]
+    on_edges = leaf.symbols(places.state[places.source], world.action[places.edge].astype(np.int64))
+    return on_edges, leaf.symbols(ends, np.full(len(ends), NO_ACTION))
+
+
 def no_state_twice(builder: ClauseBuilder, walk: WalkLiterals, leaf: NoRevisit) -> int:
     """For each world state: no second visit while the event holds, by a running "seen before"."""
-    places, world = walk.places, walk.places.world
-    edge_symbols = leaf.symbols(places.state[places.source], world.action[places.edge].astype(np.int64))
-    ends = places.state[places.ends]
-    end_symbols = leaf.symbols(ends, np.full(len(ends), NO_ACTION))
+    places, (edge_symbols, end_symbols) = walk.places, _symbols(walk, leaf)
     visits: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for station, symbol, literal in zip(
         places.station[places.source].tolist(), edge_symbols.tolist(), walk.used, strict=True
@@ -46,11 +51,7 @@ def no_state_twice(builder: ClauseBuilder, walk: WalkLiterals, leaf: NoRevisit) 
 
 def compare_sum(builder: ClauseBuilder, walk: WalkLiterals, leaf: LinearComparison) -> int:
     """The sum in binary, positive and negative parts apart, compared at the end."""
-    places, world = walk.places, walk.places.world
-    edge_values = leaf.symbols(places.state[places.source], world.action[places.edge].astype(np.int64))
-    ends = places.state[places.ends]
-    end_values = leaf.symbols(ends, np.full(len(ends), NO_ACTION))
-    plus, minus = signed_sums(builder, walk, edge_values, end_values)
+    plus, minus = signed_sums(builder, walk, *_symbols(walk, leaf))
     if leaf.bound >= 0:
         minus = builder.sum_of([minus, builder.constant(leaf.bound)])
     else:
@@ -85,11 +86,7 @@ def signed_sums(
     for sign in (1, -1):
         numbers = []
         for station in sorted(values):
-            shown = [(sign * value, literal) for value, literal in values[station] if sign * value > 0]
-            n_bits = max((value.bit_length() for value, _ in shown), default=0)
-            numbers.append(
-                [builder.any_of([literal for value, literal in shown if value >> bit & 1]) for bit in range(n_bits)]
-            )
+            numbers.append(builder.number_of([(sign * value, literal) for value, literal in values[station]]))
         sums.append(builder.sum_of(numbers))
     return sums[0], sums[1]
 

@@ -13,9 +13,9 @@ from xmen.encoding.machines import encode_tree
 from xmen.encoding.walks import Places, WalkLiterals, encode_walks, find_places
 from xmen.errors import ProductTooLargeError
 from xmen.limits import READINGS
-from xmen.oracles.formula import Bits, Formula
+from xmen.oracles.formula import Formula
 from xmen.sharing import once
-from xmen.worlds import MDP, Walks
+from xmen.worlds import MDP
 
 
 class Encoding:
@@ -73,9 +73,7 @@ class Encoding:
             for p in places.starts.tolist()
         ]
         for sign, sums in ((1, plus), (-1, minus)):
-            shown = [(sign * v, b) for v, b in zip(start_values.tolist(), begins, strict=True) if sign * v > 0]
-            n_bits = max((value.bit_length() for value, _ in shown), default=0)
-            number = [builder.any_of([b for v, b in shown if v >> bit & 1]) for bit in range(n_bits)]
+            number = builder.number_of([(sign * v, b) for v, b in zip(start_values.tolist(), begins, strict=True)])
             sums[:] = builder.sum_of([list(sums), number])
         literals = []
         for threshold in thresholds:
@@ -83,14 +81,6 @@ class Encoding:
             less = builder.sum_of([plus, builder.constant(-threshold)]) if threshold < 0 else plus
             literals.append(builder.at_least_number(more, less))
         return Formula(builder.n_variables, builder.clauses, self._hash_variables), literals
-
-    def decode(self, bits: Bits) -> Walks:
-        """The trajectories that rows of hash bits (n, n_hash) stand for."""
-        return self.decoder.decode(np.ascontiguousarray(bits))
-
-    def encode_walks(self, walks: Walks) -> Bits:
-        """The hash bits of trajectories of this world: the inverse of `decode`."""
-        return self.decoder.encode(walks)
 
     def _choose_hash_variables(self) -> tuple[WalkDecoder, tuple[int, ...]]:
         places, walk = self.places, self.walk

@@ -96,7 +96,7 @@ class HashedWorld:
         self.encoding = Encoding(world, None if self.walks is not None else constraint, timed)
         if self.walks is not None:
             self.oracle_name = "listed"
-            self.bits = self.encoding.encode_walks(self.walks)
+            self.bits = self.decoder.encode(self.walks)
             self.oracle: Oracle = ListedOracle(self.bits, formula=self.encoding.formula)
         else:
             self._require_feasible(constraint)
