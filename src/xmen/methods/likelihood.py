@@ -16,6 +16,7 @@ from xmen.engines.xor import XorDistribution
 from xmen.product.best import score_range
 from xmen.rewards import Floats
 from xmen.rewards.neural import NeuralReward
+from xmen.rewards.torch_backend import torch
 from xmen.sampling import choose_parities, estimate
 
 if TYPE_CHECKING:
@@ -70,16 +71,12 @@ class DeviceLikelihood(DistributionLikelihood):
     """The same where the engine computes on a device: a network's table and dL/dr do not leave it."""
 
     def __init__(self, base: ExactDistribution, place: OnDevice, demo_visits: Floats) -> None:
-        import torch
-
         super().__init__(base, demo_visits)
         self._gradient = place.gradient(base.weights)
         self._demo_visits = torch.as_tensor(demo_visits, device=place.device)
 
     def through(self, reward: NeuralReward) -> LossEstimate:
         """The estimate at the table of a network, and the gradient of its parameters by one pass through it."""
-        import torch
-
         with torch.enable_grad():
             table = reward.forward()
         log_partition, visits = self._gradient(table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,8 @@ from xmen.methods.likelihood import DeviceLikelihood, Likelihood, LossEstimate
 from xmen.methods.optimiser_state import load_optimiser, optimiser_arrays
 from xmen.options import Options, Unsaved, listed, require_number, require_whole
 from xmen.rewards.neural import NeuralReward
-from xmen.rewards.torch_backend import threads
+from xmen.rewards.torch_backend import threads, torch
 from xmen.worlds.mdp import MDP
-
-if TYPE_CHECKING:
-    import torch
 
 Optimiser: TypeAlias = "str | Unsaved | Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer]"
 
@@ -73,8 +70,6 @@ class Training(Options):
 
     def make(self, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
         """The torch optimiser of these parameters."""
-        import torch
-
         if callable(self.optimiser):
             made = self.optimiser(parameters)
             if not isinstance(made, torch.optim.Optimizer):
@@ -171,8 +166,6 @@ class NeuralTraining:
 
     def evaluate(self) -> Evaluation:
         """The loss and its gradient, which is left in the parameters; one estimate of the likelihood."""
-        import torch
-
         self.optimiser.zero_grad(set_to_none=True)
         found = self._through_network()
         loss, terms = found.loss, []
@@ -205,8 +198,6 @@ class NeuralTraining:
 
         When anything goes wrong (the network gives NaN, Ctrl-C), the parameters are as they were before the step.
         """
-        import torch
-
         found: list[Evaluation] = []
 
         def closure() -> float:
@@ -228,8 +219,6 @@ class NeuralTraining:
         return found[0]
 
     def _put_back(self, values: list[torch.Tensor]) -> None:
-        import torch
-
         with torch.no_grad():
             for parameter, value in zip(self.parameters, values, strict=True):
                 parameter.copy_(value)

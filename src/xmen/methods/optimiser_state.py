@@ -13,15 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import RewardError
-from xmen.rewards.torch_backend import as_array
+from xmen.rewards.torch_backend import as_array, torch
 
 Arrays = dict[str, NDArray[Any]]
 
 
 def flatten(value: Any, name: str) -> Arrays:
     """The arrays that a value is made of; RewardError for what is not made of numbers."""
-    import torch
-
     if isinstance(value, torch.Tensor):
         return {name: as_array(value)}
     if value is None:
@@ -38,8 +36,6 @@ def flatten(value: Any, name: str) -> Arrays:
 
 def unflatten(arrays: Mapping[str, NDArray[Any]], name: str) -> Any:
     """The value that `flatten` took apart."""
-    import torch
-
     if name in arrays:
         return torch.as_tensor(np.array(arrays[name]))
     if f"{name}?none" in arrays:

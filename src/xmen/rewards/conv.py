@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,11 +11,8 @@ from numpy.typing import ArrayLike
 from xmen.errors import RewardError
 from xmen.rewards import real_array
 from xmen.rewards.neural import NeuralReward
-from xmen.rewards.torch_backend import as_floats, require_torch, seeded
+from xmen.rewards.torch_backend import as_floats, require_torch, seeded, torch
 from xmen.worlds.grid import GridWorld
-
-if TYPE_CHECKING:
-    import torch
 
 
 class ConvReward(NeuralReward):
@@ -65,7 +62,7 @@ class ConvReward(NeuralReward):
         seed: int | None = None,
         device: str | torch.device | None = None,
     ) -> None:
-        torch = require_torch("ConvReward")
+        require_torch("ConvReward")
         if not isinstance(grid, GridWorld):
             raise RewardError(f"ConvReward needs a GridWorld; got {type(grid).__name__}. NeuralReward takes any world.")
         given = real_array(as_floats(maps) if isinstance(maps, torch.Tensor) else maps, "maps")
@@ -108,8 +105,6 @@ class ConvReward(NeuralReward):
         return [self.inputs, self.grid, self._available]
 
     def _arrange(self, output: Any) -> torch.Tensor:
-        import torch
-
         height, width = self.grid.height, self.grid.width
         wanted: list[tuple[int, ...]] = [(1, self.n_actions, height, width), (1, 1, height, width)]
         if not isinstance(output, torch.Tensor) or tuple(output.shape) not in wanted:
@@ -121,13 +116,11 @@ class ConvReward(NeuralReward):
 
 
 def _network(n_maps: int, channels: Sequence[int], kernel_size: int, n_outputs: int) -> torch.nn.Module:
-    from torch import nn
-
     if kernel_size < 1 or kernel_size % 2 == 0:
         raise RewardError(f"kernel_size must be odd, so that a window has a middle cell; got {kernel_size}.")
     if any(width < 1 for width in channels):
         raise RewardError(f"channels are numbers of maps, 1 or more; got {tuple(channels)}.")
-    layers: list[nn.Module] = []
+    layers: list[torch.nn.Module] = []
     for before, after in zip([n_maps, *channels], channels, strict=False):
-        layers += [nn.Conv2d(before, after, kernel_size, padding="same"), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Conv2d(channels[-1] if channels else n_maps, n_outputs, 1))
+        layers += [torch.nn.Conv2d(before, after, kernel_size, padding="same"), torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers, torch.nn.Conv2d(channels[-1] if channels else n_maps, n_outputs, 1))

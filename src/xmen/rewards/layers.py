@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
+from xmen.rewards.torch_backend import torch
 
 LAYERS: dict[str, tuple[str, ...]] = {
     "Linear": ("in_features", "out_features", "bias"),
@@ -30,14 +29,12 @@ LAYERS: dict[str, tuple[str, ...]] = {
 
 def describe(module: torch.nn.Module) -> dict[str, Any] | None:
     """The settings that `build` makes the same layers from; None when one of them is not torch's own."""
-    from torch import nn
-
     name = type(module).__name__
-    if type(module) is nn.Sequential:
+    if type(module) is torch.nn.Sequential:
         parts = [(key, describe(part)) for key, part in module.named_children()]
         whole = all(part is not None for _, part in parts) and len(parts) == len(module)
         return {"layer": "Sequential", "parts": parts} if whole else None
-    if name not in LAYERS or type(module) is not getattr(nn, name, None):
+    if name not in LAYERS or type(module) is not getattr(torch.nn, name, None):
         return None
     settings = {key: getattr(module, key) for key in LAYERS[name] if key != "bias"}
     if "bias" in LAYERS[name]:
@@ -47,11 +44,9 @@ def describe(module: torch.nn.Module) -> dict[str, Any] | None:
 
 def build(description: dict[str, Any]) -> torch.nn.Module:
     """Layers with fresh parameters. ValueError, KeyError or TypeError for what is no description."""
-    from torch import nn
-
     name = description["layer"]
     if name == "Sequential":
-        network = nn.Sequential()
+        network = torch.nn.Sequential()
         for key, part in description["parts"]:
             network.add_module(key, build(part))
         return network
@@ -59,7 +54,7 @@ def build(description: dict[str, Any]) -> torch.nn.Module:
         raise ValueError(f"unknown layer {name!r}")
     settings = {key: description[key] for key in LAYERS[name]}
     try:
-        layer: torch.nn.Module = getattr(nn, name)(
+        layer: torch.nn.Module = getattr(torch.nn, name)(
             **{k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
         )
     except (RuntimeError, AssertionError) as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,10 +24,8 @@ from xmen.rewards.torch_backend import (
     repeatable,
     require_torch,
     seeded,
+    torch,
 )
-
-if TYPE_CHECKING:
-    import torch
 
 
 class NeuralReward:
@@ -95,7 +93,7 @@ class NeuralReward:
     def _hold(
         self, module: torch.nn.Module, inputs: ArrayLike | torch.Tensor, device: str | torch.device | None
     ) -> None:
-        torch = require_torch(type(self).__name__)
+        require_torch(type(self).__name__)
         if not isinstance(module, torch.nn.Module):
             raise RewardError(f"{type(self).__name__} needs a torch.nn.Module; got {type(module).__name__}.")
         self.device = choose_device(device)
@@ -111,8 +109,6 @@ class NeuralReward:
         NDArray
             Shape (n_states, n_actions).
         """
-        import torch
-
         with torch.no_grad():
             return as_floats(self.forward())
 
@@ -160,8 +156,6 @@ class NeuralReward:
                 f"backward takes visits_model - visits_demo of shape {(self.n_states, self.n_actions)} "
                 f"(n_states, n_actions); got shape {given.shape}."
             )
-        import torch
-
         with torch.enable_grad():
             table = self.forward()
         self.differentiate(table, torch.as_tensor(given))
@@ -179,8 +173,6 @@ class NeuralReward:
 
     def load_state(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Put back what `state` gave."""
-        import torch
-
         tensors = {name: torch.as_tensor(np.array(array)) for name, array in arrays.items()}
         try:
             self.module.load_state_dict(tensors)
@@ -214,8 +206,6 @@ class NeuralReward:
 
     def _arrange(self, output: Any) -> torch.Tensor:
         """The network's output as (n_states, n_actions)."""
-        import torch
-
         per_state = self.inputs.ndim == 2
         whole, column = (self.n_states, self.n_actions), (self.n_states, 1)
         if isinstance(output, torch.Tensor):
@@ -228,8 +218,6 @@ class NeuralReward:
         raise self._misfit(output, list(map(str, wanted)))
 
     def _misfit(self, output: Any, wanted: list[str]) -> RewardError:
-        import torch
-
         is_tensor = isinstance(output, torch.Tensor)
         got = f"shape {tuple(output.shape)}" if is_tensor else f"a {type(output).__name__}"
         return RewardError(
@@ -238,8 +226,6 @@ class NeuralReward:
         )
 
     def _check_finite(self, table: torch.Tensor) -> None:
-        import torch
-
         wrong = ~torch.isfinite(table.detach())
         if wrong.any():
             state, action = (int(i) for i in torch.nonzero(wrong)[0])
@@ -282,7 +268,7 @@ class FeatureReward(NeuralReward):
         seed: int | None = None,
         device: str | torch.device | None = None,
     ) -> None:
-        torch = require_torch("FeatureReward")
+        require_torch("FeatureReward")
         self._hold(body, inputs, device)
         with torch.no_grad():
             features = self._read(body)
@@ -307,8 +293,6 @@ class FeatureReward(NeuralReward):
         NDArray
             Shape (n_states, n_actions, k).
         """
-        import torch
-
         with torch.no_grad():
             features = as_floats(self._read(self.body))
         if features.ndim == 2:

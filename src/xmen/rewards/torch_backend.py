@@ -16,7 +16,16 @@ from xmen.errors import MissingExtraError, RewardError
 from xmen.rewards import Floats, real_array
 
 if TYPE_CHECKING:
-    import torch
+    import torch as torch
+else:
+
+    class _Torch:
+        """Torch, loaded when something of it is first asked for: `import xmen` goes without."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(import_module("torch"), name)
+
+    torch = _Torch()
 
 
 def require_torch(needed_for: str, extra: str = "neural") -> ModuleType:
@@ -29,8 +38,6 @@ def require_torch(needed_for: str, extra: str = "neural") -> ModuleType:
 
 def choose_device(device: str | torch.device | None) -> torch.device:
     """The device asked for; without a wish the GPU if there is one, else the CPU."""
-    import torch
-
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -44,8 +51,6 @@ def choose_device(device: str | torch.device | None) -> torch.device:
 
 def as_tensor(values: Any, what: str, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Finite numbers as a tensor of this type; a tensor of whole numbers keeps its own, for embeddings."""
-    import torch
-
     if isinstance(values, torch.Tensor):
         real_array(values.detach().cpu().to(torch.float64).numpy(), what)
         return values.detach().to(device=device, dtype=dtype if values.is_floating_point() else values.dtype)
@@ -54,15 +59,11 @@ def as_tensor(values: Any, what: str, dtype: torch.dtype, device: torch.device) 
 
 def as_floats(tensor: torch.Tensor) -> Floats:
     """A copy of the numbers of a tensor, wherever it lives."""
-    import torch
-
     return as_array(tensor.detach().cpu().to(torch.float64))
 
 
 def as_array(tensor: torch.Tensor) -> NDArray[Any]:
     """A copy of a tensor in its own type."""
-    import torch
-
     if tensor.dtype is torch.bfloat16:
         raise RewardError("numbers of type bfloat16 cannot be saved: numpy does not have them. Use float32 or float16.")
     array: NDArray[Any] = np.array(tensor.detach().cpu().numpy())
@@ -72,8 +73,6 @@ def as_array(tensor: torch.Tensor) -> NDArray[Any]:
 @contextmanager
 def repeatable() -> Iterator[None]:
     """Convolutions on a GPU take the same way every time, so that equal seeds give equal results."""
-    import torch
-
     with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
         yield
 
@@ -92,8 +91,6 @@ def quiet_on_gpus(device: torch.device) -> Iterator[None]:
 @contextmanager
 def seeded(seed: int | None) -> Iterator[None]:
     """Torch's random numbers start from `seed` inside, and go on outside as if nothing had happened."""
-    import torch
-
     if seed is None:
         yield
         return
@@ -107,8 +104,6 @@ def seeded(seed: int | None) -> Iterator[None]:
 @contextmanager
 def threads(n: int | None) -> Iterator[None]:
     """Torch uses n threads inside; None leaves it as it is."""
-    import torch
-
     before = torch.get_num_threads()
     if n is not None:
         torch.set_num_threads(n)

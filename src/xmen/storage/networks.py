@@ -14,11 +14,9 @@ from xmen.errors import RewardError, StorageError
 from xmen.rewards.conv import ConvReward
 from xmen.rewards.layers import build, describe
 from xmen.rewards.neural import FeatureReward, NeuralReward
-from xmen.rewards.torch_backend import as_array, require_torch, seeded
+from xmen.rewards.torch_backend import as_array, require_torch, seeded, torch
 
 if TYPE_CHECKING:
-    import torch
-
     from xmen.storage.codec import Decoder, Encoder
 
 
@@ -94,8 +92,6 @@ def _given(reward: NeuralReward) -> torch.nn.Module:
 
 
 def _around(module: torch.nn.Module, decoder: Decoder, fields: dict[str, Any]) -> NeuralReward:
-    import torch
-
     inputs = torch.as_tensor(np.array(decoder.decode(fields["inputs"])))
     kind, n_actions = KINDS[fields["kind"]], fields["n_actions"]
     if kind is ConvReward:
@@ -106,8 +102,6 @@ def _around(module: torch.nn.Module, decoder: Decoder, fields: dict[str, Any]) -
 
 def _made(fields: dict[str, Any], n_saved: int) -> torch.nn.Module:
     """Fresh layers, if as many numbers as they have were saved: a line of settings can ask for any number of them."""
-    import torch
-
     with torch.device("meta"):  # shapes without memory
         n_numbers = sum(parameter.numel() for parameter in build(fields["layers"]).parameters())
     if n_numbers > n_saved:
@@ -119,8 +113,6 @@ def _made(fields: dict[str, Any], n_saved: int) -> torch.nn.Module:
 
 def _layers(reward: NeuralReward, part: torch.nn.Module) -> dict[str, Any] | None:
     """The settings of the layers, if a network made from them is the same network."""
-    import torch
-
     described = describe(part)
     if described is None:
         return None
