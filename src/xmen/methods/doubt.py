@@ -25,7 +25,7 @@ def doubts(loss: DrawnLoss, weights: Floats) -> Floats:
     batches = np.bincount(draws.part, minlength=len(loss.parts))[draws.part[draws.batch]]
     worth = loss.worth(weights) + draws.known / batches  # every batch of a part has all that is known of it
     mean = worth @ draws.visits / worth.sum()
-    centre = features.contract(np.asarray(mean).reshape(features.table(weights).shape))
+    centre = features.contract(np.asarray(mean))
     seen, step = np.zeros((features.d, features.d)), max(1, CHUNK // features.d)
     for first in range(0, len(draws), step):
         rows = slice(first, first + step)

@@ -7,7 +7,6 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from xmen.methods.coordinates import Value
 from xmen.methods.draws import Draws
@@ -90,10 +89,9 @@ class DrawnLoss:
     def __call__(self, weights: Floats) -> Value:
         look = self.look(weights)
         visits = (look.probability * self.shares[self.draws.batch]) @ self.draws.visits
-        pairs = self.features.table(weights).shape
         log_z = float(self.shares @ look.log_partition)
         loss = log_z - float(weights @ self.demo_features) + 0.5 * float(np.sum(self.l2 * weights**2))
-        gradient = self.features.contract(np.asarray(visits).reshape(pairs)) - self.demo_features + self.l2 * weights
+        gradient = self.features.contract(np.asarray(visits)) - self.demo_features + self.l2 * weights
         return Value(loss, gradient)
 
     def sizes(self, weights: Floats) -> Floats:
@@ -165,7 +163,7 @@ class DrawnLoss:
             end = draws.begins[k + 1] if k + 1 < draws.n_batches else len(draws)
             if self.shares[k] == 0.0:
                 continue
-            mean = self._mean(look.probability[begin:end], draws.visits[begin:end])
+            mean = self.features.contract(np.asarray(look.probability[begin:end] @ draws.visits[begin:end]))
             for first in range(begin, end, step):
                 rows = slice(first, min(first + step, end))
                 p = look.probability[rows]
@@ -175,10 +173,6 @@ class DrawnLoss:
         hessian[np.diag_indices(d)] += self.l2
         log_noise = float(np.sqrt((fixed * look.probability**2).sum()))
         return Spread(hessian, noise, log_noise)
-
-    def _mean(self, p: Floats, visits: csr_matrix) -> Floats:
-        pairs = self.features.table(np.zeros(self.features.d)).shape
-        return self.features.contract(np.asarray(p @ visits).reshape(pairs))
 
 
 class Spread(NamedTuple):

@@ -2,76 +2,75 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, issparse
 
 from xmen.errors import RewardError
-from xmen.limits import MEMORY
 from xmen.rewards import Floats, LinearReward, real_array
-from xmen.rewards.sparse import SparseFeatures, read_sparse
+from xmen.rewards.sparse import SparseReward, StateReward
 from xmen.worlds.transitions import Transitions
 
 SMALLEST = 1e-150  # of the largest value of a feature
 
 
-class Features(Protocol):
-    """f(s, a) in R^d for every state and action."""
+class Features(ABC):
+    """f(s, a) in R^d for every state and action: a matrix (n_states * n_actions, d), row s * n_actions + a."""
 
-    @property
-    def d(self) -> int:
-        """The number of features."""
-
-    @property
-    def scale(self) -> Floats:
-        """The largest |f_k(s, a)| of each feature (d,); 1 where that is 0."""
+    def __init__(self, matrix: Any, n_states: int, n_actions: int) -> None:
+        self.matrix, self.d = matrix, int(matrix.shape[1])
+        self._shape = (n_states, n_actions)
+        largest = _dense(abs(matrix).max(axis=0)).ravel()
+        self.scale: Floats = np.where(largest > 0, largest, 1.0)  # the largest |f_k(s, a)| (d,), 1 where that is 0
 
     def contract(self, visits: Any) -> Floats:
         """sum over (s, a) of visits times features, (d,).
 
-        Visits are (n_states, n_actions), or n of them as sparse rows (n, n_states * n_actions), which gives (n, d).
+        Visits are (n_states, n_actions), flat or not; or n of them as sparse rows, which gives (n, d).
         """
+        return _dense(visits @ self.matrix if issparse(visits) else self.matrix.T @ visits.reshape(-1))
 
     def table(self, weights: Floats) -> Floats:
         """The reward table (n_states, n_actions) of weights (d,)."""
+        table: Floats = (self.matrix @ weights).reshape(self._shape)
+        return table
 
     def rows(self, states: NDArray[Any], actions: NDArray[Any]) -> csr_matrix:
         """f(s, a) of each pair, as sparse rows (n, d)."""
+        return csr_matrix(self.matrix[states.astype(np.int64) * self._shape[1] + actions])
 
+    @abstractmethod
     def reward(self, weights: Floats) -> LinearReward:
         """The reward with these weights."""
 
 
-class DenseFeatures:
+def _dense(values: Any) -> Floats:
+    found: Floats = values.toarray() if issparse(values) else values
+    return found
+
+
+class DenseFeatures(Features):
     """Features given as an array (n_states, n_actions, d)."""
 
     def __init__(self, features: Floats) -> None:
-        self.array = features
-        self.d = features.shape[2]
-        largest = np.abs(features).max(axis=(0, 1))
-        self.scale: Floats = np.where(largest > 0, largest, 1.0)
-        self._matrix = features.reshape(-1, self.d)
-
-    def contract(self, visits: Any) -> Floats:
-        contracted: Floats = (visits if issparse(visits) else visits.reshape(-1)) @ self._matrix
-        return contracted
-
-    def table(self, weights: Floats) -> Floats:
-        table: Floats = self.array @ weights
-        return table
-
-    def rows(self, states: NDArray[Any], actions: NDArray[Any]) -> csr_matrix:
-        return csr_matrix(self.array[states, actions])
+        super().__init__(features.reshape(-1, features.shape[2]), *features.shape[:2])
 
     def reward(self, weights: Floats) -> LinearReward:
-        return LinearReward(self.array, weights)
+        return LinearReward(self.matrix.reshape(*self._shape, self.d), weights)
 
 
-class StateFeatures(SparseFeatures):
+class SparseFeatures(Features):
+    """Features given as a scipy.sparse matrix: most entries are 0, as in a weight per turn of a city."""
+
+    def reward(self, weights: Floats) -> LinearReward:
+        return SparseReward(self.matrix, weights, self._shape[1])
+
+
+class StateFeatures(Features):
     """One-hot states, f(s, a)[k] = 1 where k = s: what there is where nobody chose features."""
 
     def __init__(self, world: Transitions) -> None:
@@ -81,27 +80,6 @@ class StateFeatures(SparseFeatures):
 
     def reward(self, weights: Floats) -> LinearReward:
         return StateReward(weights, self._shape[1])
-
-
-class StateReward(LinearReward):
-    """r(s, a) = weights[s]: a linear reward whose features are the states themselves, made only when looked at."""
-
-    def __init__(self, weights: ArrayLike, n_actions: int) -> None:
-        self.weights = real_array(weights, "weights")
-        self.n_actions = n_actions
-
-    @cached_property
-    def features(self) -> Floats:  # type: ignore[override]
-        """One-hot states (n_states, n_actions, n_states)."""
-        n = len(self.weights)
-        MEMORY.require(8 * n * n * self.n_actions, f"an array of one feature for each of {n:,} states", RewardError)
-        return np.repeat(np.eye(len(self.weights))[:, None, :], self.n_actions, axis=1)
-
-    def table(self) -> Floats:
-        return np.repeat(self.weights[:, None], self.n_actions, axis=1)
-
-    def __repr__(self) -> str:
-        return f"StateReward({len(self.weights)} states, {self.n_actions} actions)"
 
 
 def _hint(shape: tuple[int, ...], world: Transitions) -> str:
@@ -143,3 +121,25 @@ def _not_too_small(features: Features) -> Features:
             f"weight would have to be that large. Give features of size 1 or so, and {SMALLEST:g} or more."
         )
     return features
+
+
+def read_sparse(features: Any, world: Transitions) -> SparseFeatures:
+    """A scipy.sparse matrix of features, checked against the world."""
+    rows = world.n_states * world.n_actions
+    if features.ndim != 2 or features.shape[0] != rows or not features.shape[1]:
+        raise RewardError(
+            f"sparse features have shape {features.shape}, but the world has {world.n_states} states and "
+            f"{world.n_actions} actions: give a matrix of shape ({rows}, d), row s * {world.n_actions} + a, with d "
+            "of 1 or more."
+        )
+    matrix = csr_matrix(features, dtype=np.float64)
+    wrong = np.flatnonzero(~np.isfinite(matrix.data))
+    if len(wrong):
+        row = int(np.searchsorted(matrix.indptr, wrong[0], side="right")) - 1
+        state, action = divmod(row, world.n_actions)
+        raise RewardError(
+            f"features must be finite, but feature {matrix.indices[wrong[0]]} is {matrix.data[wrong[0]]} for "
+            f"{world.describe_action(action)} in {world.describe_state(state)} (row {row}). To forbid something write "
+            "a constraint, such as never(at(state) & doing(action))."
+        )
+    return SparseFeatures(matrix, world.n_states, world.n_actions)

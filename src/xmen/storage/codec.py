@@ -23,9 +23,8 @@ from xmen.events import Event
 from xmen.options import Options, Unsaved
 from xmen.progress.monitor import Record
 from xmen.rewards import LinearReward
-from xmen.rewards.features import StateReward
 from xmen.rewards.neural import NeuralReward
-from xmen.rewards.sparse import SparseReward
+from xmen.rewards.sparse import SparseReward, StateReward
 from xmen.storage.networks import decode_reward, encode_reward
 from xmen.storage.sealing import Arrays
 from xmen.worlds import MDP, GridWorld, Network, Trajectory
