@@ -232,10 +232,10 @@ def test_stopping_early_is_reported():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_samples": 0}, "n_samples must be a whole number"),
-        ({"max_iter": 1.5}, "max_iter must be a whole number"),
-        ({"confidence": 1.0}, "0 <= confidence < 1"),
-        ({"tol": 0}, "tol must be positive"),
+        ({"n_samples": 0}, "n_samples is a whole number"),
+        ({"max_iter": 1.5}, "max_iter is a whole number"),
+        ({"confidence": 1.0}, "confidence is a finite number, 0 or more and below 1"),
+        ({"tol": 0}, "tol is a finite number, above 0"),
         ({"epsilon": -1}, "epsilon must be one number or 1"),
         ({"epsilon": [1, 2]}, "epsilon must be one number or 1"),
         ({"epsilon": "small"}, "epsilon must be"),

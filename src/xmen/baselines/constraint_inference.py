@@ -25,6 +25,7 @@ from xmen.errors import ConstraintError, EngineError
 from xmen.events import Event, at, doing, require_event
 from xmen.learners.base import Learner, Rules
 from xmen.methods.demonstrations import Demonstrations
+from xmen.options import require_whole
 from xmen.progress.monitor import Callback, Monitor
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.storage.models import storable
@@ -152,9 +153,7 @@ class ConstraintInference(Learner):
             raise EngineError("nothing to infer: give candidates or events.")
         if not isinstance(self.kl_threshold, int | float | np.number) or not self.kl_threshold >= 0:
             raise EngineError(f"kl_threshold must be a number of nats, 0 or more; got {self.kl_threshold!r:.60}.")
-        most = self.max_constraints
-        if most is not None and (isinstance(most, bool) or not hasattr(most, "__index__") or most < 0):
-            raise EngineError(f"max_constraints must be a whole number, 0 or more, or None; got {most!r:.60}.")
+        require_whole("max_constraints", self.max_constraints, least=0, optional=True)
         if self.events is not None and not isinstance(self.events, Mapping):
             raise ConstraintError(f"events must be a mapping from names to events; got {type(self.events).__name__}.")
         for name, event in (self.events or {}).items():

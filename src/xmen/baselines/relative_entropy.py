@@ -26,6 +26,7 @@ from xmen.errors import EngineError, InvalidDemonstrationError
 from xmen.learners.base import Learner, Rules
 from xmen.methods.demonstrations import Demonstrations
 from xmen.notices import ConvergenceWarning, LearningWarning, UnboundedWarning, notify
+from xmen.options import require_number, require_whole
 from xmen.progress.monitor import Callback, Monitor
 from xmen.rewards import Floats
 from xmen.rewards.features import Features
@@ -110,14 +111,10 @@ class RelativeEntropyIRL(Learner):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        for name in ("n_samples", "max_iter"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
-                raise EngineError(f"{name} must be a whole number, 1 or more; got {value!r}.")
-        if not 0 <= self.confidence < 1:
-            raise EngineError(f"confidence is a probability with 0 <= confidence < 1; got {self.confidence!r}.")
-        if not self.tol > 0:
-            raise EngineError(f"tol must be positive; got {self.tol!r}.")
+        require_whole("n_samples", self.n_samples, least=1)
+        require_whole("max_iter", self.max_iter, least=1)
+        require_number("confidence", self.confidence, least=0.0, below=1.0)
+        require_number("tol", self.tol, above=0.0)
 
     def _policies(self, demos: Demonstrations) -> tuple[Floats, Floats]:
         """The base and the sampling policy, checked against each other and against the demonstrations."""
