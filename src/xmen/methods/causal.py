@@ -126,15 +126,10 @@ def causal_information(
     for place in np.flatnonzero(loss.starts > 0).tolist():
         alone = behaviour.visits(behaviour.occupancy(np.eye(1, len(starts), place)[0]))
         expected[demos.walks.starts == states[place]] = features.contract(alone)
-    free = coordinates.free
-    deterministic = loss.game.product.world.deterministic
-    return (Information if deterministic else CausalInformation)(
-        free=free,
-        hessian=curvature(one_by_one(mean), weights, features.scale, coordinates)[np.ix_(free, free)],
-        penalty=np.array(coordinates.l2[free]),
-        scores=(features.contract(demos.walks.visit_rows(loss.discount)) - expected)[:, free],
-        weights=demos.weights,
-    )
+    kind = Information if loss.game.product.world.deterministic else CausalInformation
+    scores = features.contract(demos.walks.visit_rows(loss.discount)) - expected
+    hessian = curvature(one_by_one(mean), weights, features.scale, coordinates)
+    return kind.along(coordinates, hessian, scores, demos.weights)
 
 
 def _out_of_reach(gradient: Floats, scale: Floats) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,6 +42,12 @@ class Information:
     penalty: Floats  # (k,)
     scores: Floats  # (n, k)
     weights: Floats  # (n,) of the demonstrations, summing to 1
+
+    @classmethod
+    def along(cls, coordinates: Coordinates, hessian: Floats, scores: Floats, weights: Floats) -> Self:
+        """What a Hessian (d, d) and scores (n, d) say along the weights that were learned."""
+        free = coordinates.free
+        return cls(free, hessian[np.ix_(free, free)], np.array(coordinates.l2[free]), scores[:, free], weights)
 
     @property
     def n(self) -> float:
@@ -90,15 +97,8 @@ def information(task: Task, settings: FitSettings, weights: Floats) -> Informati
             expected, hessian = _trip_moments(task, settings, world.network, weights)
         else:
             expected, hessian = _world_moments(task, settings, weights)
-        free = coordinates.free
         rows = task.features.contract(task.demos.walks.visit_rows(task.discount))
-        return Information(
-            free=free,
-            hessian=hessian[np.ix_(free, free)],
-            penalty=np.array(coordinates.l2[free]),
-            scores=(rows - expected)[:, free],
-            weights=task.demos.weights,
-        )
+        return Information.along(coordinates, hessian, rows - expected, task.demos.weights)
 
 
 Moments = tuple[Floats, Floats]
