@@ -355,11 +355,13 @@ def conjunction(constraints: Sequence[Constraint]) -> Constraint | None:
     return None if not constraints else constraints[0] if len(constraints) == 1 else And(tuple(constraints))
 
 
-def units(constraint: Constraint, above: str | None = None) -> list[tuple[str, Constraint]]:
-    """The parts of a conjunction that a user would name, each with its label.
+def units(constraint: Constraint | None, above: str | None = None) -> list[tuple[str, Constraint]]:
+    """The parts of a conjunction that a user would name, each with its label; none of no constraint.
 
     Conjunctions are opened, except one that carries a name while nothing inside it does.
     """
+    if constraint is None:
+        return []
     named_inside = any(_has_name(child) for child in constraint.children)
     if isinstance(constraint, And) and (constraint.name is None or named_inside):
         inner = constraint.name or above

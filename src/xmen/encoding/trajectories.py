@@ -35,7 +35,7 @@ class Encoding:
         READINGS.require(n_leaves * len(self.places.edge), what, ProductTooLargeError, "Shorten the horizon")
         self._builder = ClauseBuilder()
         self.walk: WalkLiterals = encode_walks(self._builder, self.places)
-        for _, unit in units(constraint) if constraint is not None else ():
+        for _, unit in units(constraint):
             self._builder.add([encode_tree(self._builder, self.walk, unit, required=True)])
         self.decoder, self._hash_variables = self._choose_hash_variables()
 
@@ -53,8 +53,7 @@ class Encoding:
         """The world and the machines, and a literal per constraint (as `units` has them) that may be assumed or not."""
         builder = ClauseBuilder()
         walk = encode_walks(builder, self.places)
-        parts = [] if self.constraint is None else units(self.constraint)
-        literals = [encode_tree(builder, walk, part) for _, part in parts]
+        literals = [encode_tree(builder, walk, part) for _, part in units(self.constraint)]
         return Formula(builder.n_variables, builder.clauses, ()), literals
 
     def with_thresholds(

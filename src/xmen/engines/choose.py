@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -44,17 +44,11 @@ RELAXED_SHARE = 8  # the relaxations of rejection may cost this fraction of the 
 class Chooser:
     """One problem, and the engines that can be tried on it."""
 
-    def __init__(
-        self,
-        law: Law,
-        settings: EngineSettings,
-        seed: Seed = None,
-    ) -> None:
+    def __init__(self, law: Law, settings: EngineSettings, seed: Seed = None) -> None:
         self.law, self.seed = law, seed
         self.settings, self.max_nodes = settings, settings.node_budget
         if law.world.unbounded and settings.max_nodes is None:
             self.max_nodes = max(FEWEST_NODES, COPIES * law.world.n_states)
-        self._relaxation: Relaxation | None = None
         if law.discount < 1.0:
             self._require_horizon(f"discount = {law.discount:g}")
 
@@ -65,11 +59,10 @@ class Chooser:
                 "horizon the exact and the reject engine answer, with discount = 1."
             )
 
+    @cached_property
     def relaxation(self) -> Relaxation:
         """What can be multiplied within a fraction of the budget."""
-        if self._relaxation is None:
-            self._relaxation = relax(self.law.world, self.law.constraint, max(1, self.max_nodes // RELAXED_SHARE))
-        return self._relaxation
+        return relax(self.law.world, self.law.constraint, max(1, self.max_nodes // RELAXED_SHARE))
 
     def exact(self) -> ExactDistribution:
         """The exact engine; ProductTooLargeError past the node budget."""
@@ -102,21 +95,18 @@ class Chooser:
         rng = generator(self.seed)
         parts = []
         for start in starts.tolist():
-            part = copy(self)
-            part.law = replace(self.law, world=self.law.world.with_start(start), given=None)
-            part.seed = rng.spawn(1)[0]
-            part._relaxation = None
+            law = replace(self.law, world=self.law.world.with_start(start), given=None)
             try:
-                parts.append(make(part))
+                parts.append(make(Chooser(law, self.settings, rng.spawn(1)[0])))
             except InfeasibleError as error:
                 raise from_start(self.law.world, start, error) from None
         return GivenStart(self.law, parts, rng)
 
     def joint_reject(self) -> RejectDistribution:
         """The reject engine for all starts together."""
-        relaxation = self.relaxation()
+        relaxation = self.relaxation
         if not relaxation.product.feasible():
-            parts = [] if self.law.constraint is None else units(self.law.constraint)
+            parts = units(self.law.constraint)
             suspects = [i for i, (label, _) in enumerate(parts) if label in relaxation.multiplied]
             raise explain_conflict(self.law.world, parts, self.max_nodes, suspects)
         compiled = CompiledConstraint(self.law.constraint, self.law.world)
@@ -131,7 +121,7 @@ class Chooser:
         timed = None if self.law.discount == 1.0 else True
         hashed = HashedWorld(self.law.world, self.law.constraint, self.settings.oracle, timed, self.settings.time_limit)
         compiled = CompiledConstraint(self.law.constraint, self.law.world)
-        d = XorDistribution(hashed, self.relaxation(), compiled, self.law, self.seed, self.settings)
+        d = XorDistribution(hashed, self.relaxation, compiled, self.law, self.seed, self.settings)
         d.reason = f"asked for; the oracle is {d.oracle}"
         return d
 

@@ -34,7 +34,7 @@ def feasible_product(world: MDP, constraint: Constraint | None, max_nodes: int) 
     product = multiply(world, constraint, max_nodes)
     if product.feasible():
         return product
-    raise explain_conflict(world, [] if constraint is None else units(constraint), max_nodes)
+    raise explain_conflict(world, units(constraint), max_nodes)
 
 
 def explain_conflict(
@@ -54,8 +54,7 @@ def require_every_start(product: Product, max_nodes: int) -> None:
     without = np.setdiff1d(np.flatnonzero(world.start > 0), _feasible_starts(product))
     if len(without):
         start = int(without[0])
-        parts = [] if constraint is None else units(constraint)
-        raise from_start(world, start, explain_conflict(world.with_start(start), parts, max_nodes))
+        raise from_start(world, start, explain_conflict(world.with_start(start), units(constraint), max_nodes))
 
 
 def from_start(world: MDP, start: int, error: InfeasibleError) -> InfeasibleError:

@@ -62,11 +62,7 @@ class Distribution(ABC):
     guarantee: Guarantee
     reason: str = ""  # why this engine was chosen
 
-    def __init__(
-        self,
-        law: Law,
-        seed: Seed,
-    ) -> None:
+    def __init__(self, law: Law, seed: Seed) -> None:
         self.law = law
         self.world, self.constraint, self.reward = law.world, law.constraint, law.reward
         self.discount, self.given, self.weights = law.discount, law.given, law.weights

@@ -40,13 +40,7 @@ class ExactDistribution(Distribution):
     engine = "exact"
     guarantee = Guarantee(delta=1.0, failure=0.0)
 
-    def __init__(
-        self,
-        product: Product,
-        law: Law,
-        seed: Seed,
-        place: OnDevice | None = None,
-    ) -> None:
+    def __init__(self, product: Product, law: Law, seed: Seed, place: OnDevice | None = None) -> None:
         super().__init__(law, seed)
         self.product, self.place = product, place
 
@@ -95,8 +89,7 @@ class ExactDistribution(Distribution):
     def _log_normaliser(self, start: int) -> float:
         if self.given is None:
             return float(self.log_partition())
-        starts = self.product.state[self.product.starts]
-        return float(self._start_partitions[np.flatnonzero(starts == start)[0]])
+        return float(self.start_partitions(np.array([start]))[0])
 
     def visits(self, return_std: bool = False) -> Any:
         world = self.world

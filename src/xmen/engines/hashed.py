@@ -123,8 +123,7 @@ class HashedWorld:
         def can_hold(kept: list[int]) -> bool:
             return solver.solve([literals[i] for i in kept]).bits is not None
 
-        parts = [] if constraint is None else units(constraint)
-        raise explain_infeasible(self.world, parts, can_hold, suspects or None)
+        raise explain_infeasible(self.world, units(constraint), can_hold, suspects or None)
 
     @property
     def rounding(self) -> float:

@@ -77,7 +77,7 @@ class RejectTrips:
         self.rejecting: list[str] = []
         chosen: list[Constraint] = []
         self.engine = TripEngine(network, None, starts, goals, weights, max_nodes)
-        for label, part in [] if constraint is None else units(constraint):
+        for label, part in units(constraint):
             try:
                 self.engine = TripEngine(network, conjunction([*chosen, part]), starts, goals, weights, max_nodes)
             except ProductTooLargeError:

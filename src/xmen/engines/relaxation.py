@@ -49,12 +49,11 @@ def relax(world: MDP, constraint: Constraint | None, max_nodes: int) -> Relaxati
     """
     product = multiply(world, None, DEFAULT_MAX_NODES)
     budget = max(max_nodes, product.n_nodes)
-    parts = [] if constraint is None else units(constraint)
     chosen: list[Constraint] = []
     multiplied: list[str] = []
     rejecting: list[str] = []
     n_failures = 0
-    for group in _groups(world, parts, budget):
+    for group in _groups(world, units(constraint), budget):
         whole = conjunction(group.parts)
         candidates = [whole] if group.size is not None and n_failures < MOST_FAILURES else []
         taken = None

@@ -177,9 +177,8 @@ class TripEngine:
         """Why no valid trip leads from this pair's start to its goal."""
         network, start, goal = self.network, int(self.start[pair]), int(self.goal[pair])
         where = f"from {network.describe_state(start)} to {network.describe_state(goal)}"
-        parts = [] if self.constraint is None else units(self.constraint)
         try:
-            error = explain_conflict(NetworkTask(network, start, goal), parts, self.max_nodes)
+            error = explain_conflict(NetworkTask(network, start, goal), units(self.constraint), self.max_nodes)
         except ProductTooLargeError:
             return InfeasibleError(f"{where} there is no valid trip")
         return InfeasibleError(f"{where}: {error}", conflict=error.conflict)

@@ -23,7 +23,7 @@ from xmen.product.graph import DEFAULT_MAX_NODES, build_complete_product
 def rules_of(constraint: Constraint | None) -> dict[str, Constraint]:
     """The parts of a conjunction that a user would name, by name; those of one name are taken together."""
     parts: dict[str, list[Constraint]] = {}
-    for label, unit in [] if constraint is None else units(constraint):
+    for label, unit in units(constraint):
         parts.setdefault(label, []).append(unit)
     return _together(parts)
 

@@ -131,7 +131,7 @@ def _too_large(
     """Say which of the user's constraints multiplies the most, and what to do."""
     world, n_states, n_columns = compiled.world, _distinct(rows[:, :1]), rows.shape[1]
     lines, leaf = [], 1
-    for label, unit in units(compiled.constraint) if compiled.constraint is not None else []:
+    for label, unit in units(compiled.constraint):
         width = sum(1 for _ in unit.leaves())
         lines.append((_distinct(rows[:, leaf : leaf + width]), in_world_words(label, world)))
         leaf += width
