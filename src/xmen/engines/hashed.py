@@ -92,7 +92,7 @@ class HashedWorld:
         self.oracle_name = oracle
         self.time_limit = time_limit
         self.walks = _try_to_list(world, constraint, oracle)
-        # A listed support needs only the hash variables of paths, no machines.
+        # A listed support needs only the hash variables of trajectories, no machines.
         self.encoding = Encoding(world, None if self.walks is not None else constraint, timed)
         if self.walks is not None:
             self.oracle_name = "listed"

@@ -30,11 +30,11 @@ def best_walk(
         completions, edge_of = _by_layers(product, operations or HostLayers(product, weights))
     values = weights.log_start[product.state[product.starts]] + completions
     best = int(np.argmax(values))
-    node, path = int(product.starts[best]), list[int]()
-    while (edge := edge_of(len(path), node)) >= 0:
-        path.append(edge)
+    node, taken = int(product.starts[best]), list[int]()
+    while (edge := edge_of(len(taken), node)) >= 0:
+        taken.append(edge)
         node = int(product.target[edge])
-    edges = product.edge[np.array(path, dtype=np.int64)].astype(np.int32)
+    edges = product.edge[np.array(taken, dtype=np.int64)].astype(np.int32)
     start = product.state[product.starts[best : best + 1]]
     return float(values[best]), Walks(product.world, start, edges, np.array([0, len(edges)]))
 

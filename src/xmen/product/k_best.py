@@ -23,7 +23,7 @@ from xmen.product.timeless import timeless_log_weights
 from xmen.worlds.edge_weights import EdgeWeights, Floats
 from xmen.worlds.walks import Walks
 
-Path = tuple["Path", int] | None
+Taken = tuple["Taken", int] | None
 """The product edges taken so far, the last one first."""
 
 
@@ -37,7 +37,7 @@ def best_walks(product: Product, weights: EdgeWeights, k: int, watch: Watch | No
     """
     value, step = _guide(product, weights)
     tie = count()  # equal ones come out in the order in which they went in
-    heap: list[tuple[float, int, int, int, float, Path, Seen]] = []
+    heap: list[tuple[float, int, int, int, float, Taken, Seen]] = []
     for node in product.starts.tolist():
         begun = float(weights.log_start[product.state[node]])
         guess = begun + value(0)[node]
@@ -52,10 +52,10 @@ def best_walks(product: Product, weights: EdgeWeights, k: int, watch: Watch | No
                 f"{len(found)} of the {k} most likely trajectories were found in {MOST_STEPS:,} steps of a search. Ask "
                 "for fewer, raise max_nodes so that more rules are multiplied in, or draw samples and keep the best."
             )
-        _, _, t, node, so_far, path, seen = heapq.heappop(heap)
+        _, _, t, node, so_far, taken, seen = heapq.heappop(heap)
         if _ends(product, t, node):
             if watch is None or watch.accepts(seen, int(product.state[node])):
-                found.append(_unwind(product, node, path))
+                found.append(_unwind(product, node, taken))
             continue
         after, weight = value(t + 1), step(t)
         for e in range(int(product.indptr[node]), int(product.indptr[node + 1])):
@@ -63,21 +63,21 @@ def best_walks(product: Product, weights: EdgeWeights, k: int, watch: Watch | No
             guess = reached + after[target]
             moved = seen if watch is None else watch.move(seen, int(product.edge[e]))
             if guess > -np.inf and moved is not None:
-                heapq.heappush(heap, (-guess, next(tie), t + 1, target, reached, (path, e), moved))
+                heapq.heappush(heap, (-guess, next(tie), t + 1, target, reached, (taken, e), moved))
     lengths = [len(edges) for _, edges in found]
-    taken = product.edge[np.array([e for _, edges in found for e in edges], dtype=np.int64)].astype(np.int32)
+    all_edges = product.edge[np.array([e for _, edges in found for e in edges], dtype=np.int64)].astype(np.int32)
     starts = product.state[np.array([start for start, _ in found], dtype=np.int64)]
-    return Walks(product.world, starts, taken, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
+    return Walks(product.world, starts, all_edges, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
 
 
 def _ends(product: Product, t: int, node: int) -> bool:
     return t == product.horizon if product.fixed_length else bool(product.accepting[node])
 
 
-def _unwind(product: Product, node: int, path: Path) -> tuple[int, list[int]]:
+def _unwind(product: Product, node: int, taken: Taken) -> tuple[int, list[int]]:
     edges: list[int] = []
-    while path is not None:
-        path, edge = path
+    while taken is not None:
+        taken, edge = taken
         edges.append(edge)
     edges.reverse()
     if not edges:

@@ -58,12 +58,12 @@ def _relax(order: Any, indptr: Any, target: Any, log_weight: Any, value: Any, ch
 def _follow(product: Product, choice: NDArray[np.int64], node: int) -> list[int]:
     """The cycle that choices lead into from a node."""
     seen: dict[int, int] = {}
-    path: list[int] = []
+    passed: list[int] = []
     while node not in seen and choice[node] >= 0:
-        seen[node] = len(path)
-        path.append(node)
+        seen[node] = len(passed)
+        passed.append(node)
         node = int(product.target[choice[node]])
-    return path[seen.get(node, 0) :]
+    return passed[seen.get(node, 0) :]
 
 
 def divergence_message(product: Product, source: NDArray[np.int64], relative: Floats) -> str:
