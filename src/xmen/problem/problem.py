@@ -37,8 +37,27 @@ from xmen.worlds.words import in_world_words
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A world, named events, named rules, a reward, settings, and the files with the demonstrations.
+    """Everything that one run needs, as a problem file has it.
 
+    Parameters
+    ----------
+    world
+        The MDP.
+    events, rules
+        By name.
+    reward
+        A reward, an array (n_states, n_actions), or None.
+    settings
+        How it is to be answered: the arguments of `xm.distribution` and `xm.plan`.
+    spelling
+        How a file said it, which writing keeps.
+    demonstrations, validation
+        Files; they are opened when they are asked for.
+    costs
+        Arrays, or events with weights, for `total(name)` in rules; by name.
+
+    Examples
+    --------
     >>> import xmen as xm
     >>> grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
     >>> problem = Problem(grid, events={"key": grid.at((1, 2))}, rules={"fetch the key": xm.visit(grid.at((1, 2)))})

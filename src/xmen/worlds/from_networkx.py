@@ -19,17 +19,24 @@ from xmen.worlds.trajectory import Trajectory
 
 
 class GraphWorld(MDP):
-    """Walks through a graph from `source` until they first reach `target`.
+    """Trajectories through a graph, from one node until they first reach another; made by `MDP.from_networkx`.
 
-    Nodes are states, numbered in the graph's order. Action i in a node is its i-th out-edge, in the
-    graph's order; undirected edges go both ways, and parallel edges of a multigraph are different
-    actions. `n_actions` is the largest out-degree.
+    Nodes are states, numbered in the graph's order. Action i in a node is its i-th out-edge, in the graph's order;
+    undirected edges go both ways, and parallel edges of a multigraph are different actions. `n_actions` is the largest
+    out-degree. An attribute that only some edges have as a number is refused.
 
-    Numeric edge attributes (numbers and truth values) become `features`, shape (n_states, n_actions,
-    d), named by `feature_names` in order of first appearance, 0 where an action is not available. An
-    attribute that only some edges have is refused. Attributes without any number (street names,
-    geometries) are left out and named by `ignored_attributes`.
+    Attributes
+    ----------
+    features
+        The numeric attributes of edges (numbers and truth values), shape (n_states, n_actions, d); 0 where an action is
+        not available.
+    feature_names
+        The attributes in `features`, in order of first appearance.
+    ignored_attributes
+        Those without any number (street names, geometries), which are left out.
 
+    Examples
+    --------
     >>> import networkx as nx
     >>> roads = nx.DiGraph()
     >>> roads.add_edge("home", "park", length=2.0)

@@ -22,15 +22,22 @@ STRAIGHT, AROUND = 45.0, 160.0  # degrees: up to the one a move goes straight on
 
 
 class RoadNetwork(Network):
-    """A network made from a graph; see `Network.from_networkx`.
+    """A network made from a graph by `Network.from_networkx`.
 
-    - `names`: the link (u, v) or (u, v, key), or the node, of each state; `state(name)` is the inverse.
-    - `features`: scipy.sparse (n_states * n_actions, d), of what is entered by each move, named by `feature_names`;
-      `select("length", "u-turn")` has some of them.
-    - `attributes`: what was done with each attribute of the graph, in words.
-    - `lines` (n_states, 2, 2): where each link begins and ends, or where each node is; None without places.
-    - `shapes`: the points of each link (k, 2), as its "geometry" has them, else its ends; None without places.
-    - `turn_class` (E,): the class of each transition among "straight", "left", "right", "u-turn"; None without places.
+    Attributes
+    ----------
+    names
+        The link (u, v) or (u, v, key), or the node, of each state; `state(name)` is the inverse.
+    features, feature_names
+        Of what is entered by each move, scipy.sparse (n_states * n_actions, d); `select("length", "u-turn")` has some.
+    attributes
+        What was done with each attribute of the graph, in words.
+    lines
+        Where each link begins and ends, or where each node is, (n_states, 2, 2); None without places.
+    shapes
+        The points of each link (k, 2), as its "geometry" has them, else its ends; None without places.
+    turn_class
+        The class of each transition among "straight", "left", "right", "u-turn", (E,); None without places.
     """
 
     names: tuple[Hashable, ...]
