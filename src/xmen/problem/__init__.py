@@ -47,32 +47,16 @@ the state to a terminal one), "move up" or "action 3" (1 for that action), the n
 numeric attribute of a graph's edges. A table [studio] holds what only Studio shows, such as the colours of events.
 """
 
-from xmen.problem._demonstrations import demo_weights
-from xmen.problem._document import read_values
-from xmen.problem._reading import FORMAT, Mistake, Settings
-from xmen.problem._rewards import known_features
-from xmen.problem._toml import toml_text
+from xmen.problem._demonstrations import demo_weights as demo_weights
+from xmen.problem._document import read_values as read_values
+from xmen.problem._reading import FORMAT as FORMAT, Mistake as Mistake, Settings as Settings
+from xmen.problem._rewards import known_features as known_features
+from xmen.problem._toml import toml_text as toml_text
 from xmen.problem.problem import (
-    Problem,
-    problem_files,
-    problem_or_mistakes,
-    problem_parts,
-    read_problem,
-    write_problem,
+    Problem as Problem,
+    problem_files as problem_files,
+    problem_or_mistakes as problem_or_mistakes,
+    problem_parts as problem_parts,
+    read_problem as read_problem,
+    write_problem as write_problem,
 )
-
-__all__ = [
-    "FORMAT",
-    "Mistake",
-    "Problem",
-    "Settings",
-    "demo_weights",
-    "known_features",
-    "problem_files",
-    "problem_or_mistakes",
-    "problem_parts",
-    "read_problem",
-    "read_values",
-    "toml_text",
-    "write_problem",
-]

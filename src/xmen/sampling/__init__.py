@@ -4,39 +4,16 @@ PAWS is the paper's sampler (`paws_plan`, `paws`); cells are ours (`cells` estim
 samples). All take a `Space`; weights that differ much go through an `Embedding` first.
 """
 
-from xmen.sampling.cell_sampler import CellPlan, sample_cells
-from xmen.sampling.cells import CellEstimate, estimate
-from xmen.sampling.embedding import Embedding, Levels, WeightDepth, embed
-from xmen.sampling.jobs import Job, UnfinishedError, run_jobs, spawn
-from xmen.sampling.numbered import NumberedLevels, embed_numbers
-from xmen.sampling.partition import PartitionBound, bound_partition, choose_parities
-from xmen.sampling.paws import FoundLevel, find_level, sample_paws
-from xmen.sampling.paws_plan import PawsPlan
-from xmen.sampling.space import Info, Space, UniformWeight
-
-__all__ = [
-    "CellEstimate",
-    "CellPlan",
-    "Embedding",
-    "FoundLevel",
-    "Info",
-    "Job",
-    "Levels",
-    "NumberedLevels",
-    "PartitionBound",
-    "PawsPlan",
-    "Space",
-    "UnfinishedError",
-    "UniformWeight",
-    "WeightDepth",
-    "bound_partition",
-    "choose_parities",
-    "embed",
-    "embed_numbers",
-    "estimate",
-    "find_level",
-    "run_jobs",
-    "sample_cells",
-    "sample_paws",
-    "spawn",
-]
+from xmen.sampling.cell_sampler import CellPlan as CellPlan, sample_cells as sample_cells
+from xmen.sampling.cells import CellEstimate as CellEstimate, estimate as estimate
+from xmen.sampling.embedding import Embedding as Embedding, Levels as Levels, WeightDepth as WeightDepth, embed as embed
+from xmen.sampling.jobs import Job as Job, UnfinishedError as UnfinishedError, run_jobs as run_jobs, spawn as spawn
+from xmen.sampling.numbered import NumberedLevels as NumberedLevels, embed_numbers as embed_numbers
+from xmen.sampling.partition import (
+    PartitionBound as PartitionBound,
+    bound_partition as bound_partition,
+    choose_parities as choose_parities,
+)
+from xmen.sampling.paws import FoundLevel as FoundLevel, find_level as find_level, sample_paws as sample_paws
+from xmen.sampling.paws_plan import PawsPlan as PawsPlan
+from xmen.sampling.space import Info as Info, Space as Space, UniformWeight as UniformWeight
