@@ -19,11 +19,13 @@ from xmen.constraints.constraint import Constraint, conjunction, require_constra
 from xmen.displays import facts_html
 from xmen.engines.law import Law
 from xmen.errors import EngineError, RewardError
+from xmen.options import require_whole
 from xmen.rewards import Floats, LinearReward, Reward
 from xmen.worlds import Trajectory, Walks
 
 GIVEN = (None, "start")
 
+Rules = Constraint | Mapping[str, Constraint] | Iterable[Constraint]
 Seed = int | np.random.SeedSequence | np.random.Generator | None
 
 
@@ -175,6 +177,57 @@ class Distribution(ABC):
             f"the {self.engine} engine does not search for the {k} most likely trajectories: engine='exact' does; "
             "draw samples and keep the best for good ones."
         )
+
+    @overload
+    def probability(self, rules: Rules, return_std: Literal[False] = ..., n: int = ..., seed: Seed = ...) -> float: ...
+    @overload
+    def probability(
+        self, rules: Rules, return_std: Literal[True], n: int = ..., seed: Seed = ...
+    ) -> tuple[float, float]: ...
+    def probability(self, rules: Rules, return_std: bool = False, n: int = 1000, seed: Seed = None) -> Any:
+        """The probability that a trajectory keeps further rules, too.
+
+        By the exact engine it is exact: the mass of what keeps both, over Z. Other engines take the share of n draws.
+
+        Parameters
+        ----------
+        rules
+            A constraint, or several, all of which have to hold.
+        return_std
+            Also return a standard error, which is 0 where the engine is exact.
+        n, seed
+            How many draws, where the engine takes them, and their seed.
+
+        Returns
+        -------
+        float | tuple[float, float]
+            The probability, or the pair of it and its standard error, which leaves out the factor `delta` by which the
+            xor engine's draws may be off.
+
+        Raises
+        ------
+        ProductTooLargeError
+            When the exact engine cannot multiply these rules as well.
+
+        Examples
+        --------
+        >>> import xmen as xm
+        >>> grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
+        >>> round(xm.distribution(grid, None).probability(xm.visit(grid.at((1, 1)))), 6)  # 4 of 6 ways
+        0.666667
+        """
+        rule = self._further(rules)
+        require_whole("n of probability(rules, n=...)", n, least=1)
+        share = sum(map(rule.accepts, self.sample(n, seed=seed))) / n
+        return (share, float(np.sqrt(share * (1.0 - share) / n))) if return_std else share
+
+    def _further(self, rules: object) -> Constraint:
+        """The rules of a question, together, checked against the world."""
+        rule = as_constraint(rules)
+        if rule is None:
+            raise EngineError("probability(rules) takes a constraint, or a list of them; got none.")
+        rule.check_world(self.world)
+        return rule
 
     @abstractmethod
     def entropy(self) -> float:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xmen.engines.distribution import Distribution, Guarantee, Seed
+from xmen.engines.diagnosis import multiply
+from xmen.engines.distribution import Distribution, Guarantee, Rules, Seed
 from xmen.engines.law import Law
 from xmen.errors import DivergenceError
 from xmen.machines.release import as_trajectories, release, require_valid
 from xmen.options import require_whole
 from xmen.product.best import best_walk, score_range
-from xmen.product.graph import Product
+from xmen.product.graph import DEFAULT_MAX_NODES, Product
 from xmen.product.inference import pass_messages
 from xmen.product.k_best import best_walks
 from xmen.product.messages import NO_EDGE, Flow, Messages
@@ -114,6 +115,16 @@ class ExactDistribution(Distribution):
         """The sum of the entropies of all choices along the way, which large rewards cannot cancel out."""
         return max(0.0, float(self._messages.flow(with_entropy=True).entropy))
 
+    def probability(self, rules: Rules, return_std: bool = False, n: int = 1000, seed: Seed = None) -> Any:
+        further = self._further(rules)
+        both = further if self.constraint is None else self.constraint & further
+        product = multiply(self.world, both, max(DEFAULT_MAX_NODES, self.product.n_nodes))
+        share = 0.0
+        if product.feasible():
+            log_mass = pass_messages(product, self._joint_weights()).log_partition
+            share = min(1.0, float(np.exp(log_mass - (0.0 if self.given else self.log_partition()))))
+        return (share, 0.0) if return_std else share
+
     def mode(self) -> Trajectory:
         weights = self._joint_weights()
         operations = None if self.place is None else self.place.operations(weights)
@@ -140,7 +151,7 @@ class ExactDistribution(Distribution):
             return self.weights
         log_start = self.weights.log_start.copy()
         log_start[self.product.state[self.product.starts]] -= self._start_partitions
-        return replace(self.weights, log_start=log_start)
+        return replace(self.weights, log_start=log_start, given_start=False)
 
     def score_range(self) -> tuple[float, float]:
         """The least and the largest R + log D of a valid trajectory."""

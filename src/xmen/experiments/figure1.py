@@ -23,7 +23,6 @@ from xmen.constraints.shares import share
 from xmen.engines.choose import distribution
 from xmen.engines.distribution import Distribution
 from xmen.events import at
-from xmen.experiments.methods import probability
 from xmen.experiments.notebook import Notebook
 from xmen.plots import canvas
 from xmen.rewards import Floats
@@ -87,7 +86,7 @@ def run(book: Notebook) -> None:
         for name, d in found.items():
             mode = d.mode()
             keeps = min(1.0, np.exp(d.log_partition() - free))
-            row = (name, counts[name], keeps, probability(d, visit(grid.at(*RIGHT))), d.score(mode), d.log_prob(mode))
+            row = (name, counts[name], keeps, d.probability(visit(grid.at(*RIGHT))), d.score(mode), d.log_prob(mode))
             rows.append((*row, _shaded(grid, mode)))
 
     with book.stage("no list of forbidden cells is this rule"):

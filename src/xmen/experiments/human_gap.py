@@ -12,7 +12,7 @@ from xmen.constraints.occurrence import visit
 from xmen.engines.choose import distribution
 from xmen.experiments.human_figures import draw_trajectories
 from xmen.experiments.human_tasks import BEFORE_GAP, GAP, GAP_OBSTACLES, choke_task, n_kept
-from xmen.experiments.methods import Effort, fit_all, probability
+from xmen.experiments.methods import Effort, fit_all
 from xmen.experiments.notebook import Notebook
 from xmen.registry import LOOKS
 
@@ -32,7 +32,7 @@ def gap(book: Notebook) -> None:
     found = {LOOKS[name].label: model.distribution() for name, model in fitted.items()}
     without_runs = reduce(and_, task.parts[:-1])
     found["X-MEN's reward without the run rule"] = distribution(task.grid, without_runs, fitted["exact"].reward_)
-    rows = [(label, *(probability(d, rule) for rule in (task.rules, up_first))) for label, d in found.items()]
+    rows = [(label, *(d.probability(rule) for rule in (task.rules, up_first))) for label, d in found.items()]
     drawn = {"demonstrations": task.demos} | {
         name: model.sample(N_SHOWN, seed=book.seed) for name, model in fitted.items()
     }

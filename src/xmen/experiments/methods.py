@@ -21,10 +21,8 @@ from xmen.baselines.constraint_inference import ConstraintInference
 from xmen.baselines.maxent import MaxEntIRL
 from xmen.baselines.relative_entropy import RelativeEntropyIRL
 from xmen.baselines.rollouts import read_policy
-from xmen.engines.choose import answering
-from xmen.engines.distribution import Distribution, as_constraint
-from xmen.engines.settings import EngineSettings
-from xmen.errors import InfeasibleError, XmenError
+from xmen.constraints.constraint import Constraint
+from xmen.errors import XmenError
 from xmen.experiments.notebook import Notebook
 from xmen.learners.base import Learner, Rules
 from xmen.learners.xmen import XMEN
@@ -177,20 +175,9 @@ def sampling_policy(world: MDP, features: ArrayLike | None, demos: Iterable[Traj
     return (1.0 - PROPOSAL_UNIFORM) * policy + PROPOSAL_UNIFORM * uniform
 
 
-def valid_probability(model: Learner, rules: Rules) -> float:
+def valid_probability(model: Learner, rules: Constraint | Iterable[Constraint]) -> float:
     """The probability that a trajectory of the model keeps the rules, exact."""
-    return probability(model.distribution(), rules)
-
-
-def probability(d: Distribution, rules: Rules) -> float:
-    """The probability that a trajectory keeps these rules too, exact: exp(log Z under them as well - log Z)."""
-    more = as_constraint(rules)
-    both = more if d.constraint is None else d.constraint if more is None else d.constraint & more
-    try:
-        kept = answering(d.law.under(both), EngineSettings(engine="exact")).log_partition()
-    except InfeasibleError:
-        return 0.0
-    return min(1.0, float(np.exp(kept - d.log_partition())))
+    return float(model.distribution().probability(rules))
 
 
 @contextmanager
