@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import ConstraintError, MisuseError
+from xmen.options import as_int
 from xmen.trees import join_texts, levels_above
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -139,15 +140,10 @@ def _numbers(values: tuple[object, ...], function: str, what: str) -> tuple[int,
 
 def whole_number(value: Any, where: str, what: str, least: int = 0) -> int:
     """The value as a Python int that is at least `least`, or a ConstraintError that shows what was given."""
-    try:
-        if isinstance(value, bool | np.bool_):
-            raise TypeError
-        number = int(value.__index__())
-    except (AttributeError, TypeError):
+    number = as_int(value)
+    if number is None:
         hint = " (several are given one by one: f(1, 2), or f(*list))" if hasattr(value, "__len__") else ""
-        raise ConstraintError(
-            f"{where}: each {what} is a whole number; got {value!r} ({type(value).__name__}){hint}."
-        ) from None
+        raise ConstraintError(f"{where}: each {what} is a whole number; got {value!r} ({type(value).__name__}){hint}.")
     if number < least:
         raise ConstraintError(f"{where}: each {what} is {least} or more; got {number}.")
     if number > LARGEST:

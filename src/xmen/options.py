@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
@@ -89,11 +90,22 @@ def is_number(value: Any) -> bool:
         return False
 
 
+def as_int(value: Any) -> int | None:
+    """A whole number as Python has it; None for anything else, truth values too."""
+    if isinstance(value, bool | np.bool_):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
 def require_whole(name: str, value: Any, *, least: int, optional: bool = False) -> None:
     """Refuse a setting that is not a whole number, `least` or more; None passes if `optional`."""
     if value is None and optional:
         return
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+    number = as_int(value)
+    if number is None or number < least:
         raise EngineError(f"{name} is a whole number, {least} or more; got {value!r}.")
 
 

@@ -25,6 +25,7 @@ from xmen.constraints.verdict import Sure
 from xmen.constraints.words import word
 from xmen.errors import ConstraintError, MisuseError
 from xmen.events import LARGEST, PRECEDENCE, Event, Ints, require_event
+from xmen.options import as_int
 from xmen.worlds.costs import read_costs
 from xmen.worlds.mdp import MDP
 from xmen.worlds.transitions import Transitions
@@ -99,15 +100,12 @@ class Comparable(ABC):
 
 def integer(value: object, where: str) -> int:
     """The value as a Python int, or a ConstraintError that shows what was given."""
-    try:
-        if isinstance(value, bool | np.bool_):
-            raise TypeError
-        number = int(operator.index(value))  # type: ignore[arg-type]
-    except TypeError:
+    number = as_int(value)
+    if number is None:
         raise ConstraintError(
             f"{where} works with whole numbers; got {value!r} ({type(value).__name__}). For fractions of the "
             "visited states write share(e) >= 0.5, or multiply out: 2*count(e) >= length()."
-        ) from None
+        )
     if abs(number) > LARGEST:
         raise ConstraintError(f"{where} works with numbers up to {LARGEST}; got a larger one.")
     return number

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import WorldError
+from xmen.options import as_int
 
 SUM_TOLERANCE = 1e-9  # how far probabilities may be from summing to 1 before it counts as a mistake
 LARGEST = 2**31 - 1  # states and actions are stored as 32-bit integers
@@ -17,7 +17,7 @@ LARGEST = 2**31 - 1  # states and actions are stored as 32-bit integers
 
 def whole_number(value: Any, name: str, *, at_least: int) -> int:
     """`value` as a Python int between `at_least` and `LARGEST`; truth values are refused."""
-    number = _as_int(value)
+    number = as_int(value)
     if number is None:
         raise WorldError(f"{name} must be an integer, got {_shown(value)}")
     if number < at_least:
@@ -33,7 +33,7 @@ def read_horizon(value: Any) -> int | None:
 
 def read_start(start: Any, n_states: int) -> NDArray[np.float64]:
     """A start state, or a probability vector, as a probability vector of shape (n_states,)."""
-    state = _as_int(start)
+    state = as_int(start)
     if state is not None:
         _in_range(state, n_states, "start state")
         vector = np.zeros(n_states)
@@ -68,25 +68,16 @@ def read_terminal(terminal: Any, n_states: int) -> NDArray[np.bool_]:
             )
         return terminal.copy()
     mask = np.zeros(n_states, dtype=np.bool_)
-    single = _as_int(terminal)
+    single = as_int(terminal)
     if single is None and (isinstance(terminal, str | bytes | dict) or not isinstance(terminal, Iterable)):
         raise WorldError(f"terminal must be states (integers), got {_shown(terminal)}")
     for value in terminal if single is None else (single,):
-        state = _as_int(value)
+        state = as_int(value)
         if state is None:
             raise WorldError(f"terminal must be states (integers), got {_shown(value)} among them")
         _in_range(state, n_states, "terminal state")
         mask[state] = True
     return mask
-
-
-def _as_int(value: Any) -> int | None:
-    if isinstance(value, bool | np.bool_):
-        return None
-    try:
-        return operator.index(value)
-    except TypeError:
-        return None
 
 
 def _in_range(state: int, n_states: int, what: str) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from xmen.errors import EngineError
 from xmen.limits import MEMORY
+from xmen.options import as_int
 from xmen.worlds.kernels import distance_to
 from xmen.worlds.mdp import MDP
 
@@ -16,9 +15,9 @@ TRAJECTORY_BYTES, ACTION_BYTES = 300, 16  # of a trajectory, and for each of its
 
 def require_count(n: Any, world: MDP) -> int:
     """`n` as an int, if so many of the world's shortest trajectories fit in memory."""
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
+    number = as_int(n)
+    if number is None or number < 0:
         raise EngineError(f"sample(n) takes a whole number of trajectories, 0 or more; got {n!r:.60}.")
-    number = int(n)
     if number * (TRAJECTORY_BYTES + ACTION_BYTES * world.max_length) > MEMORY.most:
         require_room(number, world)
     return number
