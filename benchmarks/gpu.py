@@ -147,6 +147,15 @@ def batch(device: str) -> Results:
         results[str(n)] = timed(all_visits)
         say(f"batch of {n:2d} rewards: {1e3 * results[str(n)]:.2f} ms, {results[str(n)] / results['1']:.2f} times one")
     say("  (wanted: 16 at most 8 times one)")
+    features = np.random.default_rng(2).normal(0, 0.3, (d.world.n_states, d.world.n_actions, 6))
+    demos = d.with_reward(a_reward(d.world)).sample(200, seed=0)
+    model = xm.XMEN(d.world, d.constraint, features, l2=1e-3, device=device)
+    results["fit"] = timed(lambda: model.fit(demos), 1)
+    results["bootstrap"] = timed(lambda: model.bootstrap(32, seed=0), 1)
+    say(
+        f"a fit of 6 weights: {results['fit']:.2f} s, {model.n_iter_} iterations, with the product; 32 resamples of "
+        f"its 200 demonstrations in the same passes: {results['bootstrap']:.2f} s, with the product"
+    )
     return results
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from xmen.product.best import best_walk, score_range
 from xmen.product.graph import DEFAULT_MAX_NODES, Product
 from xmen.product.inference import pass_messages
 from xmen.product.k_best import best_walks
+from xmen.product.layer_operations import SIDE_BY_SIDE
 from xmen.product.messages import NO_EDGE, Flow, Messages
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
@@ -167,6 +168,12 @@ class ExactDistribution(Distribution):
             for d, messages in zip(found, self.place.messages([d.weights for d in found]), strict=True):
                 vars(d)["_messages"] = messages
         return found
+
+    def under_each(self, rewards: Iterable[Reward | ArrayLike | None]) -> Iterator[ExactDistribution]:
+        """`with_rewards` of any number: those that are worked out together leave their memory to the next ones."""
+        left = list(rewards)
+        for begin in range(0, len(left), SIDE_BY_SIDE):
+            yield from self.with_rewards(left[begin : begin + SIDE_BY_SIDE])
 
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
         """n independent trajectories, each checked against the constraint by running its machines.

@@ -20,12 +20,14 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from xmen.engines.choose import Chooser
+from xmen.engines.exact import ExactDistribution
 from xmen.engines.reject_trips import RejectTrips
 from xmen.engines.trips import TripEngine, trip_budget
 from xmen.errors import DivergenceError, ProductTooLargeError, TrajectoryError
 from xmen.methods.coordinates import Coordinates
 from xmen.methods.runs import FitSettings, Task
 from xmen.rewards import Floats
+from xmen.rewards.features import Features
 from xmen.worlds.network import AnyTask, Network
 
 LEAST_DRAWS, LEAST_IN_ALL = 200, 20_000  # of every pair and of all together, where rules have to reject
@@ -114,6 +116,15 @@ def one_by_one(mean: Callable[[Floats], Floats]) -> Means:
     return lambda points: [mean(at) for at in points]
 
 
+def world_means(base: ExactDistribution, features: Features) -> Means:
+    """The means of weights over one product, many in a pass."""
+
+    def means(points: list[Floats]) -> list[Floats]:
+        return [features.contract(d.visits()) for d in base.under_each(features.table(at) for at in points)]
+
+    return means
+
+
 def curvature(means: Means, weights: Floats, scale: Floats, coordinates: Coordinates) -> Floats:
     """The derivative of the mean of E[f] along every weight that was learned, by central differences."""
     free, step = coordinates.free, STEP / scale
@@ -172,9 +183,7 @@ def _world_moments(task: Task, settings: FitSettings, weights: Floats) -> Moment
     demos, features = task.demos, task.features
     base = Chooser(task.law(), settings.engine).exact()
 
-    def means(points: list[Floats]) -> list[Floats]:
-        return [features.contract(d.visits()) for d in base.with_rewards(features.table(at) for at in points)]
-
+    means = world_means(base, features)
     hessian = curvature(means, weights, features.scale, settings.coordinates(features.d))
     if task.given is None:
         return means([weights])[0], hessian

@@ -17,6 +17,8 @@ from xmen.worlds.edge_weights import Floats
 
 Array = TypeVar("Array")
 
+SIDE_BY_SIDE = 16  # rewards that are answered together; more go one batch after the other
+
 Nodes = NDArray[np.uint32]
 Scale = float | Floats  # one number, or one per column where several rewards are answered together
 

@@ -16,6 +16,7 @@ from xmen.product.device.plain import row_sums
 from xmen.product.device.walks import WalkChecker
 from xmen.product.device.workspace import Workspaces
 from xmen.product.graph import Product
+from xmen.product.layer_operations import SIDE_BY_SIDE
 from xmen.product.layered import Layered
 from xmen.product.messages import Flow, as_columns
 from xmen.sharing import Lock, once
@@ -23,7 +24,6 @@ from xmen.worlds.edge_weights import EdgeWeights, Floats
 from xmen.worlds.walks import Walks
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
-MOST_COLUMNS = 16  # rewards side by side; more go one batch after the other
 
 
 class RoundingError(NamedTuple):
@@ -76,8 +76,8 @@ class OnDevice:
 
     def messages(self, laws: Sequence[EdgeWeights]) -> list[Column]:
         """Messages of several laws, worked out together when one of them is first asked."""
-        shared = [Together(self, laws[i : i + MOST_COLUMNS]) for i in range(0, len(laws), MOST_COLUMNS)]
-        return [Column(shared[i // MOST_COLUMNS], i % MOST_COLUMNS) for i in range(len(laws))]
+        shared = [Together(self, laws[i : i + SIDE_BY_SIDE]) for i in range(0, len(laws), SIDE_BY_SIDE)]
+        return [Column(shared[i // SIDE_BY_SIDE], i % SIDE_BY_SIDE) for i in range(len(laws))]
 
     def __reduce__(self) -> tuple[type[OnDevice], tuple[Product, torch.device, str]]:
         return OnDevice, (self.product, self.device, self.precision)

@@ -1,0 +1,70 @@
+"""The bootstrap of linear weights against one fit per resample, on the host and on a device."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+import xmen as xm
+from learners.test_trips import city
+
+DEVICE = os.environ.get("XMEN_TEST_DEVICE", "cpu")
+
+
+def task():
+    grid = xm.GridWorld(5, 5, start=(0, 0), goal=(4, 4), moves=("up", "right", "down", "left"), horizon=14)
+    rules = xm.visit(grid.at((1, 3))) & (xm.count(grid.at((2, 2), (3, 3))) <= 1)
+    features = np.random.default_rng(0).normal(size=(grid.n_states, grid.n_actions, 3))
+    demos = xm.distribution(grid, rules, features @ [0.8, -0.5, 0.3], seed=0).sample(60)
+    return grid, rules, features, demos
+
+
+@pytest.mark.parametrize("device", [None, DEVICE])
+@pytest.mark.parametrize("choices", [{}, {"l2": 0.02, "fixed": {1: -0.4}, "discount": 0.9}])
+def test_every_resample_is_what_a_fit_to_it_gives(device, choices):
+    grid, rules, features, demos = task()
+    weights = np.random.default_rng(1).integers(0, 3, len(demos)) + 0.5
+    model = xm.XMEN(grid, rules, features, device=device, **choices).fit(demos, weights)
+    found = model.bootstrap(18, seed=5)  # one batch is full, one is not
+    drawn = np.random.default_rng(5).multinomial(len(demos), weights / weights.sum(), size=18)
+    assert found.shape == (18, 3)
+    for k in (0, 7, 17):
+        again = xm.XMEN(grid, rules, features, **choices).fit(demos, drawn[k])
+        np.testing.assert_allclose(found[k], again.weights_, atol=1e-5)
+    assert np.array_equal(found, model.bootstrap(18, demos, weights, seed=5))
+
+
+def test_its_spread_is_that_of_robust_errors():
+    """Of 300 resamples the spread is within 15 % of its expectation, and the two errors agree up to 1/sqrt(n)."""
+    grid, rules, features, demos = task()
+    model = xm.XMEN(grid, rules, features).fit(demos)
+    np.testing.assert_allclose(model.bootstrap(300, seed=0).std(axis=0), model.summary().robust_errors, rtol=0.25)
+
+
+def test_what_it_cannot_do_is_said(tmp_path):
+    grid, rules, features, demos = task()
+    model = xm.XMEN(grid, rules, features)
+    with pytest.raises(xm.NotFittedError):
+        model.bootstrap()
+    model.fit(demos)
+    with pytest.raises(xm.EngineError, match=r"n of bootstrap\(n\) is a whole number, 1 or more; got 0"):
+        model.bootstrap(0)
+    model.save(tmp_path / "model")
+    with pytest.raises(xm.NotFittedError, match="give bootstrap"):
+        xm.load(tmp_path / "model").bootstrap(2)
+    network, of_streets, trips = city(11, n_trips=20)
+    with pytest.raises(xm.EngineError, match="each resample has other tasks"):
+        xm.XMEN(network, features=of_streets).fit(trips).bootstrap(2)
+    with pytest.raises(xm.EngineError, match="each resample has other tasks"):
+        xm.XMEN(grid, rules, features, given="start").fit(demos).bootstrap(2)
+
+
+def test_resamples_without_an_optimum_are_counted():
+    fork = xm.MDP(3, 2, [(0, 0, 1, 1.0), (0, 1, 2, 1.0)], start=0, terminal=[1, 2])
+    demos = [xm.Trajectory([0, 1], [0])] * 3 + [xm.Trajectory([0, 2], [1])]
+    features = np.zeros((3, 2, 1))
+    features[0, 0] = 1.0
+    with pytest.warns(xm.ConvergenceWarning, match=r"\d+ of 40 resamples did not come to an optimum"):
+        xm.XMEN(fork, None, features).fit(demos).bootstrap(40, seed=0)
