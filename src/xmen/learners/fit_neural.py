@@ -120,9 +120,9 @@ def fit_neural(
     if validation is not None:
         check_patience(patience)
         watched = gather(world, rule, validation)
-        validation_of = Validation(
+        watch = Validation(
             watched, lambda table: world_likelihoods(compiled.with_reward(table), watched.walks), patience
         )
-        run = validated(run, None, validation_of)
+        run = validated(run, None, watch)
     drive(run, monitor, None)
     return monitor.history

@@ -21,7 +21,7 @@ from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.identify import at_an_end
 from xmen.methods.information import Information, curvature, one_by_one
 from xmen.methods.lbfgs import DEFAULT_MAX_ITER, LbfgsRun, LbfgsState, memory_of
-from xmen.methods.likelihood import LossEstimate
+from xmen.methods.likelihood import Likelihood, LossEstimate
 from xmen.methods.objective import Objective
 from xmen.methods.runs import Outcome
 from xmen.notices import PromiseWarning, UnboundedWarning, notify
@@ -38,8 +38,8 @@ MOST_ERRORS = 3.0  # standard errors between how often rules are kept, by demons
 SHARE_NAMED = 0.1  # features whose gradient is this share of the largest are named as out of reach
 
 
-@dataclass(frozen=True)
-class CausalLoss:
+@dataclass
+class CausalLoss(Likelihood):
     """Loss and dL/dr of reward tables: one backward and one forward sweep, more where a bonus is searched for.
 
     `starts` are the demonstrations' shares of the game's start nodes; `visits` their mean discounted visits.
@@ -52,10 +52,6 @@ class CausalLoss:
     validity: str | float
 
     exact = True
-    parities = 0
-
-    def begin(self, rng: np.random.Generator, parities: int) -> None:
-        """Nothing is random here."""
 
     def behaviour(self, table: Floats) -> Behaviour:
         """The behaviour of maximum causal entropy under a reward table (n_states, n_actions)."""

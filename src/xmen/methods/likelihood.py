@@ -5,7 +5,8 @@ dL/dr = expected visits - the demonstrations' visits. A linear reward takes its 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -36,28 +37,27 @@ class LossEstimate(NamedTuple):
     details: dict[str, float]
 
 
-class Likelihood(Protocol):
+class Likelihood(ABC):
     """Finds loss and dL/dr of tables; `exact` where they carry no noise."""
 
-    exact: bool
-    parities: int  # how finely the last estimate cut the trajectories; where the next one starts to search
+    exact: bool = False
+    parities: int = 0  # how finely the last estimate cut the trajectories; where the next one starts to search
+    _rng: np.random.Generator
 
     def begin(self, rng: np.random.Generator, parities: int) -> None:
         """Estimates from here on depend on these and on the table, and on nothing else."""
+        self._rng, self.parities = rng, parities
 
+    @abstractmethod
     def __call__(self, table: Floats) -> LossEstimate:
         """The estimate at a table (n_states, n_actions)."""
 
 
-class DistributionLikelihood:
+class DistributionLikelihood(Likelihood):
     """By a distribution's own log Z and expected visits: one dynamic program where the engine is exact."""
 
     def __init__(self, base: Distribution, demo_visits: Floats) -> None:
-        self.base, self.demo_visits = base, demo_visits
-        self.exact, self.parities = base.engine == "exact", 0
-
-    def begin(self, rng: np.random.Generator, parities: int) -> None:
-        pass
+        self.base, self.demo_visits, self.exact = base, demo_visits, base.engine == "exact"
 
     def __call__(self, table: Floats) -> LossEstimate:
         present = self.base.with_reward(table)
@@ -93,21 +93,15 @@ def likelihood_of(base: Distribution, demo_visits: Floats) -> DistributionLikeli
     return DistributionLikelihood(base, demo_visits)
 
 
-class CellsLikelihood:
+class CellsLikelihood(Likelihood):
     """By `n_cells` fresh hash cells of about `cell_size` trajectories: where the product is too large.
 
     A cell is enumerated completely and weighed exactly, D(tau) included, so no importance weights are left: dL/dr is a
     ratio of unbiased sums, its bias and error by the jackknife over fresh matrices.
     """
 
-    exact = False
-
     def __init__(self, base: XorDistribution, demo_visits: Floats, n_cells: int, cell_size: float) -> None:
         self._base, self._demo_visits, self._n_cells, self._cell_size = base, demo_visits, n_cells, cell_size
-        self._rng, self.parities = np.random.default_rng(0), 0
-
-    def begin(self, rng: np.random.Generator, parities: int) -> None:
-        self._rng, self.parities = rng, parities
 
     def __call__(self, table: Floats) -> LossEstimate:
         base, shape = self._base, self._demo_visits.shape

@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix
 
 from xmen.engines.xor import XorDistribution
 from xmen.methods.demonstrations import Demonstrations
-from xmen.methods.likelihood import LossEstimate
+from xmen.methods.likelihood import Likelihood, LossEstimate
 from xmen.methods.proposal import Proposal, effective_sample_size
 from xmen.rewards import Floats
 from xmen.rewards.features import DenseFeatures
@@ -25,24 +25,13 @@ if TYPE_CHECKING:
     from xmen.methods.paper import Paper
 
 
-class PaperLikelihood:
+class PaperLikelihood(Likelihood):
     """dL/dr by PAWS draws and demonstrations, as many of each as the method says; the loss itself is not known."""
 
-    exact = False
-
     def __init__(
-        self,
-        base: XorDistribution,
-        demos: Demonstrations,
-        method: Paper,
-        delta: float,
-        failure: float,
+        self, base: XorDistribution, demos: Demonstrations, method: Paper, delta: float, failure: float
     ) -> None:
         self.base, self.demos, self.method, self.delta, self.failure = base, demos, method, delta, failure
-        self._rng, self.parities = np.random.default_rng(0), 0
-
-    def begin(self, rng: np.random.Generator, parities: int) -> None:
-        self._rng, self.parities = rng, parities
 
     def __call__(self, table: Floats) -> LossEstimate:
         proposal = Proposal(self.base, DenseFeatures(table[:, :, None]))

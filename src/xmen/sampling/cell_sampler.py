@@ -126,7 +126,7 @@ def possible_draws(space: Space, parities: Parities, cap: float, first: int | No
     """All that an attempt in this cell can return, with its probabilities, and the number of solutions read.
 
     The probabilities add up to W / cap, or to 0 as soon as the weights read are above the cap; the rest is failure.
-    So many solutions are read at `first`; the reads then double.
+    The first read is of `first` solutions, and every further one twice as long.
     """
     for rows, complete in growing_reads(space.oracle, parities, first or _first_read(cap)):
         weights = np.exp(space.log_weights(rows) - space.log_max)
@@ -145,12 +145,7 @@ def keep_probabilities(weights: Floats, cap: float) -> Floats:
     return weights / cap if weights.sum() <= cap else np.zeros(len(weights))
 
 
-def sample_cells(
-    space: Space,
-    plan: CellPlan,
-    n: int,
-    rng: np.random.Generator,
-) -> tuple[Bits, Info]:
+def sample_cells(space: Space, plan: CellPlan, n: int, rng: np.random.Generator) -> tuple[Bits, Info]:
     """n independent samples (n, n_hash), each from fresh matrices, within plan.delta of their probability."""
     if plan.m == 0:  # the whole space is one cell: draw from its list
         queries = space.oracle.n_queries
