@@ -204,7 +204,7 @@ def test_demonstrations_that_break_rules_are_a_no(folder):
         ("fit bare.toml", "names no demonstrations"),
         ("fit p.toml --learner xman", "did you mean 'xmen'?"),
         ("fit p.toml --method exakt", "did you mean 'exact'?"),
-        ("fit p.toml --method newton", "unknown method. Choose one of auto"),
+        ("fit p.toml --method newton", "unknown method 'newton': choose one of 'auto'"),
         ("fit p.toml --learner maxent --method cells", "--method is no option of --learner maxent"),
         ("fit p.toml --learner relative-entropy --l2 1", "--l2 is no option of --learner relative-entropy"),
         ("fit p.toml --learner constraint-inference --resume", "--resume is no option"),

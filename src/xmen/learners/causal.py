@@ -34,7 +34,7 @@ from xmen.methods.runs import Run
 from xmen.methods.seeds import seed_sequence
 from xmen.methods.validation import DEFAULT_PATIENCE
 from xmen.notices import UnboundedWarning, notify
-from xmen.options import require_number, require_whole
+from xmen.options import require_choice, require_number, require_whole
 from xmen.policies.allowed import ever_allowed, restricted
 from xmen.policies.behaviour import BEST, Behaviour, aim_of
 from xmen.policies.explanation import refuse
@@ -148,8 +148,7 @@ class CausalXMEN(GradientLearner):
     def _check_settings(self) -> None:
         super()._check_settings()
         read_validity(self.validity)
-        if self.outcomes not in OUTCOMES:
-            raise EngineError(f"unknown outcomes {self.outcomes!r}: choose {' or '.join(map(repr, OUTCOMES))}.")
+        require_choice("outcomes", self.outcomes, OUTCOMES)
         self._check_reward()
         read_l2(self.l2)
         require_number("tol", self.tol, least=0.0)

@@ -55,7 +55,7 @@ from xmen.methods.proposal import (
 from xmen.methods.runs import FitSettings, Outcome, Run, Task
 from xmen.methods.seeds import seed_sequence
 from xmen.notices import ConvergenceWarning, notify
-from xmen.options import require_number, require_whole
+from xmen.options import require_choice, require_number, require_whole
 from xmen.progress.monitor import Monitor
 from xmen.rewards import Floats
 from xmen.rewards.neural import NeuralReward
@@ -148,10 +148,7 @@ class Paper(Method):
         if self.failure is not None:
             require_number("failure", self.failure)
             require_probability(self.failure)
-        if self.proposal not in PROPOSALS:
-            raise EngineError(
-                f"unknown proposal {self.proposal!r}: choose 'appendix', 'fixed', 'adaptive' or 'dynamics'."
-            )
+        require_choice("proposal", self.proposal, PROPOSALS)
         require_number("burn_in", self.burn_in, least=0.0, below=1.0)
         require_number("learning_rate", self.learning_rate, above=0.0, optional=True)
         if self.start is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from difflib import get_close_matches
 
 from xmen.errors import EngineError
 from xmen.methods.cells import Cells
@@ -11,7 +10,7 @@ from xmen.methods.exact import Exact
 from xmen.methods.method import Method
 from xmen.methods.paper import Paper
 from xmen.methods.reject import Reject
-from xmen.options import listed
+from xmen.options import listed, require_choice
 
 METHODS: dict[str, type[Method]] = {"exact": Exact, "cells": Cells, "paper": Paper, "reject": Reject}
 """Every way to the gradient of XMEN, by its name."""
@@ -47,10 +46,7 @@ def parse_method(text: str) -> str | Method:
     """
     name, bracket, _ = text.partition("(")
     name = name.strip().lower()
-    if name not in METHODS and name != "auto":
-        close = get_close_matches(name, ("auto", *METHODS), n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
-        raise EngineError(f"unknown method{hint} Choose one of {', '.join(('auto', *METHODS))}.")
+    require_choice("method", name, ("auto", *METHODS))
     if name == "auto":
         return name
     if not bracket:
