@@ -7,7 +7,7 @@ from .new import run_new as run_new
 from .plan import read_promise as read_promise, run_plan as run_plan
 from .plot import run_plot as run_plot
 from .reproduce import run_reproduce as run_reproduce
-from .rules import Wanted as Wanted, run_rules as run_rules
+from .rules import run_rules as run_rules
 from .sample import run_sample as run_sample
 from .studio import run_studio as run_studio
 

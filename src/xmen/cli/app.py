@@ -324,8 +324,8 @@ def rules(
 
     Example:  xmen rules --write grid.toml
     """
-    wanted = cli.Wanted(write, max_rules, min_gain, tolerance, level, bootstrap, held_out, out)
-    raise typer.Exit(cli.run_rules(problem, demos, wanted, as_json))
+    limits = {"max_rules": max_rules, "min_gain": min_gain, "tolerance": tolerance, "level": level}
+    raise typer.Exit(cli.run_rules(problem, demos, as_json, write, bootstrap, held_out, out, **limits))
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,43 +22,37 @@ from xmen.worlds import Trajectory, read_demos
 MOST_SHOWN = 6  # candidates of each kind; --json has all of them
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What the user asked of a search, beside the problem."""
-
-    write: bool
-    max_rules: int
-    min_gain: float
-    tolerance: float
-    level: float
-    bootstrap: int
-    held_out: Path | None
-    out: Path | None
-
-
-def run_rules(path: Path, demos: Path | None, wanted: Wanted, as_json: bool) -> int:
+def run_rules(
+    path: Path,
+    demos: Path | None,
+    as_json: bool,
+    write: bool,
+    bootstrap: int,
+    held_out: Path | None,
+    out: Path | None,
+    **limits: float,
+) -> int:
     """Search, report, and add what was found to the problem file if asked to."""
-    if wanted.out is not None:
-        check_target(wanted.out, SUFFIXES, "pictures")
+    if out is not None:
+        check_target(out, SUFFIXES, "pictures")
     problem = open_problem(path, demos)
     trajectories = problem.demos()
-    held_out = None if wanted.held_out is None else read_demos(wanted.held_out, problem.world)
-    limits = {"min_gain": wanted.min_gain, "tolerance": wanted.tolerance, "level": wanted.level}
-    model = rule_search(problem, max_rules=wanted.max_rules, **limits)
+    others = None if held_out is None else read_demos(held_out, problem.world)
+    model = rule_search(problem, **limits)
     with working("trying rules"):
         model.fit(trajectories, sample_weight=demo_weights(trajectories))
-    if wanted.bootstrap and model.rules_:
+    if bootstrap and model.rules_:
         with working("trying again on bootstrap samples"):
-            model.stability(wanted.bootstrap)
-    report = _report(path, problem, model, trajectories, held_out)
-    if wanted.write and model.rules_:
+            model.stability(bootstrap)
+    report = _report(path, problem, model, trajectories, others)
+    if write and model.rules_:
         report["written"] = append_rules(
             path, problem, [_new(one, model, len(trajectories)) for one in report["rules"]]
         )
-    if wanted.out is not None and model.rules_:
-        report["picture"] = str(_draw(model, held_out, wanted.out))
+    if out is not None and model.rules_:
+        report["picture"] = str(_draw(model, others, out))
     print_json(report) if as_json else _print(report, model)
-    if wanted.out is not None and not model.rules_:
+    if out is not None and not model.rules_:
         print_notes(["no rule was found, so there is no picture"])
     return YES
 

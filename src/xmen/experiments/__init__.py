@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from xmen.errors import XmenError
-from xmen.experiments.notebook import Findings, Notebook, Tell
+from xmen.experiments.notebook import Findings, Notebook
 from xmen.progress.monitor import all_or_nothing
 
 __all__ = ["EXPERIMENTS", "Findings", "Notebook", "reproduce"]
@@ -21,26 +22,17 @@ WITH_DATA = ("roads",)
 """Experiments on data that the user brings: not part of `all`."""
 
 
-def reproduce(
-    name: str,
-    folder: Path,
-    *,
-    quick: bool = False,
-    seed: int = 0,
-    data: Path | None = None,
-    tell: Tell | None = None,
-    resume: bool = False,
-) -> Findings:
+def reproduce(name: str, folder: Path, **settings: Any) -> Findings:
     """Run one experiment: figures and a JSON record go to `folder`, and the record is returned.
 
-    Ctrl-C ends it without a record, also in the middle of a fit; `resume` goes on after the last long stage that such
-    a run has finished.
+    Settings are those of `Notebook`. Ctrl-C ends it without a record, also in the middle of a fit; `resume` goes on
+    after the last long stage that such a run has finished.
     """
     if name not in (*EXPERIMENTS, *WITH_DATA):
         known = ", ".join((*EXPERIMENTS, *WITH_DATA))
         raise XmenError(f"there is no experiment {name!r}: choose one of {known}, or all.")
     folder.mkdir(parents=True, exist_ok=True)
-    book = Notebook(name, folder, quick=quick, seed=seed, data=data, tell=tell, resume=resume)
+    book = Notebook(name, folder, **settings)
     with all_or_nothing():
         import_module(f"xmen.experiments.{name}").run(book)
     return book.finish()

@@ -18,7 +18,7 @@ import { makeTiles } from "./tiles.js";
  * @typedef {import("./heat.js").Heat} Heat
  */
 
-const GRID_EDGE = { left: 62, right: 14, top: 14, bottom: 52 }; // for the numbers of columns and rows, per 16 cells
+const GRID_EDGES = [62, 14, 14, 52]; // free on the left, right, above and below a grid, for the numbers of its cells
 
 /** The place of a world; a graph needs the server's layout. @returns {Place} */
 export function placeOf(/** @type {Document} */ { problem }, /** @type {Layout | null} */ layout) {
@@ -50,13 +50,10 @@ export function makeMap(svg, document, layout) {
     const redraw = oncePerFrame(() => {
         const { problem } = document.get();
         const here = place.get();
-        const around = here.kind === "grid" ? edges(here) : { left: 0, right: 0, top: 0, bottom: 0 };
-        const box = [
-            -around.left,
-            -around.top,
-            here.width + around.left + around.right,
-            here.height + around.top + around.bottom,
-        ].join(" ");
+        // Larger grids are drawn smaller, and their numbers larger.
+        const free = here.kind === "grid" ? GRID_EDGES.map((edge) => edge * here.scale) : [];
+        const [left = 0, right = 0, top = 0, bottom = 0] = free;
+        const box = [-left, -top, here.width + left + right, here.height + top + bottom].join(" ");
         if (box !== frame) svg.setAttribute("viewBox", (frame = box));
         svg.style.setProperty("--scale", String(here.scale));
         const plan = layout.get();
@@ -112,17 +109,6 @@ export function makeMap(svg, document, layout) {
             const { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(matrix.inverse());
             return place.get().under(x, y);
         },
-    };
-}
-
-/** Free space around a grid; larger grids are drawn smaller, and their numbers larger. */
-function edges(/** @type {Place} */ place) {
-    const { left, right, top, bottom } = GRID_EDGE;
-    return {
-        left: left * place.scale,
-        right: right * place.scale,
-        top: top * place.scale,
-        bottom: bottom * place.scale,
     };
 }
 

@@ -83,15 +83,13 @@ export function drawTool(map, add, say) {
             else if (key === "Backspace") {
                 back();
                 map.cursor.set(drawing.get()?.states.at(-1) ?? state);
-            } else if (key === ".")
-                extend(
-                    place
-                        .get()
-                        .steps(state)
-                        .filter((step) => step.target === state)
-                        .slice(0, 1),
-                );
-            else return false;
+            } else if (key === ".") {
+                const stay = place
+                    .get()
+                    .steps(state)
+                    .find((step) => step.target === state);
+                extend(stay ? [stay] : []);
+            } else return false;
             return true;
         },
         walk(state, dx, dy) {
