@@ -187,10 +187,12 @@ class DeviceGame:
         choosing, falling = (uniforms(rng, len(players), self.device) for _ in range(2))
         chosen, rows = players.clone(), Rows(self._first, self._numbers, self._numbers, 0)
         going = self._pick(rows, shares[:, None], choosing, chosen) >= 0
-        there = torch.where(going, chosen, torch.zeros_like(chosen))
+        if not bool(going.any()):
+            return None
+        there = torch.where(going, chosen, torch.zeros_like(chosen))  # who has arrived looks at the first choice of all
         taken = self._pick(self._outcomes, self._probability, falling, there)
         players.copy_(torch.where(going, there, players))
-        return torch.where(going, taken, torch.full_like(taken, -1)) if bool(going.any()) else None
+        return torch.where(going, taken, torch.full_like(taken, -1))
 
     def _pick(self, rows: Rows, weights: Tensor, uniforms: Tensor, at: Tensor) -> Tensor:
         """The entry of its row that each takes, in proportion to weights; moves `at` to the other end of it."""
