@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from xmen import cli
+from xmen import __version__, cli
 from xmen.answers.plain import error_record
 from xmen.cli._loading import NOTHING_KEPT, end_loading
 from xmen.cli._output import MISTAKE, NO, STOPPED, fail, leave_unread, print_json
@@ -99,8 +99,6 @@ Validity = Annotated[
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from xmen import __version__
-
         typer.echo(f"xmen {__version__}")
         raise typer.Exit
 
