@@ -157,7 +157,7 @@ class System:
         flows = np.zeros(len(product.edge))
         if served:
             weights = [trips.weight[g.pairs] if reweigh is None else reweigh(g.pairs, g.log_z(trips)) for g in served]
-            sources = [goal.sources(trips, its) for goal, its in zip(served, weights, strict=True)]
+            sources = [goal.sources(trips.origin[goal.pairs], its) for goal, its in zip(served, weights, strict=True)]
             x = self.factor.solve_transposed(np.stack(sources, axis=1))
             for k, goal in enumerate(served):
                 x[goal.nodes, k] = 0.0  # exactly: a trip ends where it enters its goal
@@ -213,20 +213,10 @@ class Goal(NamedTuple):
         """log z of each pair's origin."""
         return np.log(self.z[trips.origin[self.pairs]])
 
-    def sources(self, trips: Trips, weights: Floats) -> Floats:
-        """q - E_T y for all pairs of this goal together."""
+    def sources(self, origin: NDArray[np.int64], weights: Floats | float) -> Floats:
+        """q - E_T y for trips from these nodes together."""
         q = np.zeros(len(self.z))
-        origin = trips.origin[self.pairs]
         np.add.at(q, origin, weights / self.z[origin])
-        return self._ending(q)
-
-    def source_of(self, origin: int, weight: float) -> Floats:
-        """q - E_T y for one origin."""
-        q = np.zeros(len(self.z))
-        q[origin] = weight / self.z[origin]
-        return self._ending(q)
-
-    def _ending(self, q: Floats) -> Floats:
         q[self.nodes] = 0.0  # who starts at the goal goes nowhere
         q[self.nodes] -= np.linalg.solve(self.corner.T, self.columns.T @ q)
         return q

@@ -157,9 +157,8 @@ class ManyGoals:
                 where = np.arange(goal.pairs.start, goal.pairs.stop)
                 for begin in range(0, len(where), BATCH):
                     pairs = where[begin : begin + BATCH]
-                    x = system.factor.solve_transposed(
-                        np.stack([goal.source_of(trips.origin[p], 1.0) for p in pairs.tolist()], axis=1)
-                    )
+                    alone = [goal.sources(trips.origin[p : p + 1], 1.0) for p in pairs.tolist()]
+                    x = system.factor.solve_transposed(np.stack(alone, axis=1))
                     x[goal.nodes] = 0.0
                     out[pairs] = (weighed @ (x[product.source] * goal.z[product.target][:, None])).T
         return out, left
