@@ -130,8 +130,8 @@ class DeviceLayers:
         rows = self._graph.entering if entering else self._graph.leaving
         weights, fresh = self._space.weights(entering, (base.epoch, base.t))
         if fresh:
-            before, there = base.weights, base.room[0] if base.epoch < 0 else base.weights
-            self._rows.relative(rows, self._weights.at(base.t), before, there, entering, weights)
+            ends = base.weights, base.room[0] if base.epoch < 0 else base.weights
+            self._rows.relative(rows, self._weights.at(base.t), ends, entering, weights)
         return weights
 
     def _moves(self, t: int, base: Base[Tensor], weights: Tensor, entering: bool) -> Moves:

@@ -58,15 +58,10 @@ class PlainRows:
     records = False  # whether a sequence of these may be recorded and replayed
 
     def relative(
-        self,
-        rows: Rows,
-        log_weight: torch.Tensor,
-        before: torch.Tensor,
-        there: torch.Tensor,
-        entering: bool,
-        out: torch.Tensor,
+        self, rows: Rows, log_weight: torch.Tensor, ends: tuple[torch.Tensor, ...], entering: bool, out: torch.Tensor
     ) -> None:
-        """exp(log_weight + there[target] - before[source]) of each entry."""
+        """exp(log_weight + there[target] - before[source]) of each entry; `ends` are before and there."""
+        before, there = ends
         source, target = (rows.other, rows.row) if entering else (rows.row, rows.other)
         step = there[target] - before[source]
         torch.exp(log_weight[rows.edge] + step, out=step)
