@@ -24,7 +24,9 @@ RESTRAINTS = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5, 1e-6)  # tried in turn
 MOST_STEPS = 500  # of L-BFGS
 FLAT_GRADIENT = 1e-6  # where L-BFGS ends, in units of the features' scale
 EXACT_GRADIENT = 1e-7  # ... over all valid trajectories
-WAY_BACK = 0.5  # of the draws that carry the weight at the start of a descent
+# Of the draws that carry the weight at the start of a descent. At 0.25 and 1, on the tasks of `rounds`: no change with
+# one weight per state; with four features 56 and 58 of 60 bounds cover, and 10,544 and 5,557 solutions are read.
+WAY_BACK = 0.5
 HALVINGS = 10  # of a step of L-BFGS that goes too far
 
 
