@@ -164,15 +164,16 @@ class FileFormatError(XmenError, ValueError):
 class MissingFileError(FileFormatError, FileNotFoundError):
     """A file that is not there; a name without a folder is looked for where the program runs."""
 
-    def __init__(self, file: str) -> None:
-        self.errno, self.strerror, self.filename = errno.ENOENT, os.strerror(errno.ENOENT), file
-        super().__init__(f"{file}: {self.strerror}{'' if os.path.isabs(file) else f' in {os.getcwd()}'}")
+    def __init__(self, file: str, role: str = "") -> None:
+        self.errno, self.strerror, self.filename, self.role = errno.ENOENT, os.strerror(errno.ENOENT), file, role
+        where = "" if os.path.isabs(file) else f" in {os.getcwd()}"
+        super().__init__(f"{file}: {self.strerror}{where}{role and f', asked for as {role}'}")
 
     def __str__(self) -> str:
         return str(self.args[0])  # errors of the system put their number in front
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.filename,)
+        return type(self), (self.filename, self.role)
 
 
 class PathError(FileFormatError, TypeError):

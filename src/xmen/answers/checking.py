@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.never import why_never
 from xmen.errors import EngineError, InfeasibleError, InvalidDemonstrationError, ProductTooLargeError
+from xmen.events import NO_ACTION
 from xmen.methods import identify
 from xmen.methods.demonstrations import gather
 from xmen.policies.explanation import explain
@@ -120,6 +122,23 @@ def never_notes(problem: Problem) -> list[str]:
     """Events of the problem that no trajectory of its world can ever have."""
     found = ((name, why_never(event, problem.world)) for name, event in problem.events.items())
     return [f"the event {name!r} can never happen: {why}" for name, why in found if why]
+
+
+def cost_notes(problem: Problem) -> list[str]:
+    """Costs that leave out some of the places where trajectories can be: they are 0 there, meant or not."""
+    world = problem.world
+    open_states = np.flatnonzero(world.available.any(axis=1) | world.terminal)
+    notes = []
+    for name, costs in problem.costs.items():
+        if isinstance(costs, Mapping):
+            actions = (NO_ACTION, *range(world.n_actions))
+            found = [event.holds(open_states, np.full_like(open_states, a)) for event in costs for a in actions]
+            named = np.any(found, axis=0)
+        else:
+            named = np.any(costs.reshape(world.n_states, -1) != 0, axis=1)[open_states]
+        if not named.all():
+            notes.append(f"the costs {name!r} are 0 in {np.count_nonzero(~named):,} of {len(named):,} states")
+    return notes
 
 
 def check_demonstrations(problem: Problem, demos: list[Trajectory]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from xmen.answers.checking import (
     check_demonstrations,
     check_promise,
     check_rules,
+    cost_notes,
     count_text,
     failure_notes,
     learning_notes,
@@ -41,7 +42,7 @@ def run_check(path: Path, demos: Path | None, as_json: bool) -> int:
     broken = bool(report.get("demonstrations", {}).get("violations"))
     with working("looking at the features"):
         report["notes"] = [] if d is None else learning_notes(problem, d, [] if broken else trajectories)
-    report["notes"] += never_notes(problem)
+    report["notes"] += never_notes(problem) + cost_notes(problem)
     if broken:
         report["notes"] += failure_notes(problem, report["demonstrations"])
     print_json(report) if as_json else _print(report)

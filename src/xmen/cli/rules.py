@@ -45,10 +45,9 @@ def run_rules(
         with working("trying again on bootstrap samples"):
             model.stability(bootstrap)
     report = _report(path, problem, model, trajectories, others)
-    if write and model.rules_:
-        report["written"] = append_rules(
-            path, problem, [_new(one, model, len(trajectories)) for one in report["rules"]]
-        )
+    if write:
+        new = [_new(one, model, len(trajectories)) for one in report["rules"]]
+        report["written"] = append_rules(path, problem, new) if new else []
     if out is not None and model.rules_:
         report["picture"] = str(_draw(model, others, out))
     print_json(report) if as_json else _print(report, model)
@@ -142,7 +141,10 @@ def _print(report: dict[str, Any], model: RuleInference) -> None:
             print_table(title, ["rule", "what is known"], [_row(one) for one in some], most=MOST_SHOWN)
     print_notes([one["message"] for one in report["undecided"]])
     if "written" in report:
-        print_facts({"written": f"{len(report['written'])} rules to {report['problem']}"})
+        n = len(report["written"])
+        print_facts(
+            {"written": f"{n} rules to {report['problem']}" if n else f"nothing: {report['problem']} is as it was"}
+        )
     if "picture" in report:
         print_facts({"picture": report["picture"]})
 

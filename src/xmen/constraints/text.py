@@ -386,7 +386,7 @@ class _Reader:
         for side, written in zip((left, right), sides, strict=True):
             if isinstance(side, COSTS) and isinstance(written, ast.Name):
                 name = written.id
-                self.source.fail(f"{name} are costs of places, and a trajectory has their total({name})", offset)
+                self.source.fail(f"{name} is a table of costs: compare their sum along the way, total({name})", offset)
             if isinstance(side, Event):
                 self.source.fail(f"cannot compare {kind_of(side)}: count it, as in count({side}) >= 1", offset)
             if isinstance(side, Constraint):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from xmen.errors import FileFormatError, TrajectoryError
+from xmen.errors import FileFormatError, MissingFileError, TrajectoryError
 from xmen.problem.fence import within_fence
 from xmen.worlds import Trajectory, read_demos
 from xmen.worlds.names import is_missing
@@ -24,7 +24,12 @@ def read_demonstrations(file: Path | None, world: Any = None, key: str = "demons
             f'this problem names no {key}: write {key} = "{SHORT[key]}.csv" at the top of the problem file, or give '
             "the file itself"
         )
-    demos = read_demos(within_fence(file), world)
+    try:
+        demos = read_demos(within_fence(file), world)
+    except MissingFileError as error:
+        raise MissingFileError(
+            error.filename, {"validation": "demonstrations to validate with"}.get(key, key)
+        ) from None
     if not demos:
         raise TrajectoryError(f"{file}: there are no demonstrations in this file")
     return demos

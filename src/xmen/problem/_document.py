@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
-from xmen.errors import ConstraintSyntaxError, FileFormatError, MissingExtraError, XmenError, in_words
+from xmen.errors import ConstraintSyntaxError, FileFormatError, MissingExtraError, MissingFileError, XmenError, in_words
 from xmen.files import read_text
 from xmen.problem.fence import within_fence
 
@@ -69,6 +69,8 @@ class TomlTable:
         """What the library says about a value gets the place where the user wrote it."""
         try:
             yield
+        except MissingFileError as error:
+            raise MissingFileError(error.filename, f"{key} in {self.where()}") from None
         except (MissingExtraError, FileFormatError):
             raise
         except ConstraintSyntaxError as error:

@@ -17,6 +17,7 @@ from xmen.engines.distribution import check_discount
 from xmen.engines.settings import EngineSettings
 from xmen.errors import XmenError, caret_lines
 from xmen.events import Event
+from xmen.methods.validation import check_patience
 from xmen.policies.planning import read_validity
 from xmen.problem._costs import Costs, cost_file, read_cost
 from xmen.problem._document import PlacedError, PlacedSyntaxError, TomlTable
@@ -31,11 +32,12 @@ FORMAT = 1
 
 @dataclass(frozen=True, repr=False)
 class Settings(EngineSettings):
-    """How a problem is to be answered; the arguments of `xmen.distribution` and `xmen.plan` of the same names."""
+    """How a problem is to be answered; arguments of `xmen.distribution`, `xmen.plan` and learners of the same names."""
 
     discount: float = 1.0
     seed: int | None = None
     validity: str | float = "sure"
+    patience: int | None = None  # the learner's own
 
 
 @dataclass(frozen=True)
@@ -223,8 +225,11 @@ def _read_settings(table: TomlTable) -> Settings:
     validity = table.text_or_number("validity", default.validity, '"sure", "best" or a probability')
     with table.explaining("validity"):
         read_validity(validity)
+    patience = table.integer("patience", None)
+    with table.explaining("patience"):
+        check_patience(patience)
     seed = table.integer("seed", None)
     table.finish()
     if seed is not None and seed < 0:
         table.fail("seed", f"a seed is 0 or more, got {seed}")
-    return Settings(**found, discount=discount, seed=seed, validity=validity)
+    return Settings(**found, discount=discount, seed=seed, validity=validity, patience=patience)

@@ -97,7 +97,8 @@ class Problem:
 
     def distribution(self, also: Constraint | Iterable[Constraint] | None = None, **changes: Any) -> Distribution:
         """`xmen.distribution` of this problem under its settings, some of them changed, and under extra rules."""
-        chosen = {name: value for name, value in self.settings.chosen().items() if name != "validity"} | changes
+        others = ("validity", "patience")  # of policies and of learners
+        chosen = {name: value for name, value in self.settings.chosen().items() if name not in others} | changes
         with self.speaking():
             return distribution(self.world, self._with(also), self.reward, **chosen)
 

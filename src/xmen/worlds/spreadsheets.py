@@ -35,10 +35,23 @@ def point(text: str, delimiter: str) -> str:
     return text.replace(",", ".") if delimiter != "," and text.count(",") == 1 and "." not in text else text
 
 
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def read_table(file: Path) -> dict[str, list[str]]:
     """The columns of a file by the names in its first line."""
     with open_table(file) as (reader, delimiter):
         header = [name.strip() for name in next(reader, [])]
+        if header and all(map(_is_number, header)):
+            raise FileFormatError(
+                f"{file}, line 1: these are numbers, {delimiter.join(header)!r:.60}, and the first line has to "
+                "name the columns: put a line with their names above it"
+            )
         if len({name.lower() for name in header}) < len(header):
             raise FileFormatError(f"{file}, line 1: two columns have the same name: {delimiter.join(header)!r:.120}")
         columns: dict[str, list[str]] = {name: [] for name in header}
