@@ -19,19 +19,22 @@ from xmen.sampling.paws_plan import largest_mean
 DELTA, FAILURE = 1.18, 0.01
 
 
-def copies(proposal: Proposal, theta: np.ndarray, beta: float) -> tuple[int, PawsPlan, object]:
-    """All copies at theta, counted from the list of trajectories."""
+def copies(proposal: Proposal, theta: np.ndarray, beta: float) -> tuple[float, PawsPlan, float]:
+    """The size of all copies at theta, from the list of trajectories, and the log weight that counts for 1."""
     values = proposal.listed_features @ theta + beta * proposal.log_dynamics(proposal.hashed.walks)
     span = 0.25 * math.ceil(np.ptp(values) / 0.25)
-    plan = PawsPlan.solve(DELTA, FAILURE, log_span=span, n_hash=proposal.hashed.decoder.width)
+    plan = PawsPlan.solve(DELTA, FAILURE, log_span=span, n_hash=proposal.hashed.decoder.width, thinned=True)
     levels = plan.embedding_levels(float(values.max()))
-    return round(np.exp(levels.log_copies(levels.depth(values))).sum()), plan, levels
+    log_unit = levels.log_max - levels.n_bits * math.log(2.0)
+    per_copy = values - levels.log_copies(levels.depth(values))
+    assert per_copy.max() <= log_unit + 1e-9
+    return float(np.exp(values - log_unit).sum()), plan, log_unit
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_carried_level_leaves_cells_no_larger_than_a_searched_one(seed):
     """From the smallest level that could have passed, to other theta-hat and beta: the mean of a cell stays within
-    the plan's bound, whatever the drift; and the bound is not loose by more than the drift and a few bits."""
+    the plan's bound, whatever the drift; and without a drift the level stays."""
     task = small_task(seed, spellable=True, least_valid=20)
     features = DenseFeatures(task.features)
     base = xm.distribution(task.world, task.constraint, None, discount=task.discount, engine="xor", oracle="listed")
@@ -39,15 +42,16 @@ def test_a_carried_level_leaves_cells_no_larger_than_a_searched_one(seed):
     for _ in range(10):
         place, moved = rng.normal(size=features.d + 1), 0.2 * rng.normal(size=features.d + 1)
         place[-1] = abs(place[-1]) % 1.0
-        n, plan, levels = copies(proposal, place[:-1], place[-1])
-        k = max(0, math.ceil(math.log2(n / largest_mean(plan.pivot, plan.faithful))))
-        log_mass = certify(plan, levels, k, 0.0)
+        size, plan, log_unit = copies(proposal, place[:-1], place[-1])
+        k = max(0, math.ceil(math.log2(size / largest_mean(plan.pivot, plan.faithful))))
+        log_mass = certify(plan, log_unit, k)
         exact = proposal.listed_features @ place[:-1] + place[-1] * proposal.log_dynamics(base.hashed.walks)
         assert np.logaddexp.reduce(exact) <= log_mass + 1e-9
+        assert parities_for(log_mass - 1e-9, plan, log_unit) == k
         drift = proposal.range_of(features.table(moved[:-1]), moved[-1])[1]
-        n, plan, levels = copies(proposal, (place + moved)[:-1], (place + moved)[-1])
-        carried = parities_for(log_mass + drift, plan, levels, 0.0)
-        assert n / 2.0**carried <= largest_mean(plan.pivot, plan.faithful) * (1 + 1e-9)
+        size, plan, log_unit = copies(proposal, (place + moved)[:-1], (place + moved)[-1])
+        carried = parities_for(log_mass + drift, plan, log_unit)
+        assert size / 2.0**carried <= largest_mean(plan.pivot, plan.faithful) * (1 + 1e-9)
 
 
 def test_what_a_drift_costs():

@@ -17,9 +17,10 @@ from sampling.exact_hash import (
     table_space,
     worst_factor,
 )
-from sampling.supports import SUPPORTS, WEIGHTS, paws_draws, project, uniform
+from sampling.supports import SUPPORTS, WEIGHTS, cell_draws, paws_draws, project, uniform
 from xmen.oracles.formula import Bits, Parities
 from xmen.sampling import (
+    Embedding,
     Levels,
     PawsPlan,
     cell_sampler,
@@ -78,6 +79,44 @@ def test_paws_with_rounded_weights_is_within_delta() -> None:
     for k in good_levels(len(embedded), plan):
         found = output(paws_draws(embedded, plan.pivot), k + plan.extra, 4 + plan.n_levels)
         assert worst_factor(project(found), true) <= plan.delta
+
+
+@pytest.mark.parametrize("rounding", [0.0, 0.125])
+@pytest.mark.parametrize("weights", ["within a factor 2", "exponential", "one heavy"])
+def test_thinned_copies_have_exact_weights(weights: str, rounding: float) -> None:
+    """One threshold and weights over a factor 3: neither the factor 2 between copies nor rounding counts in delta.
+
+    Without thinning the same cells break that bound.
+    """
+    bits = all_bits(4)[3:]
+    log_weights = np.asarray(WEIGHTS[weights](len(bits)))
+    log_weights *= math.log(3.0) / (log_weights.max() - log_weights.min())
+    space, true = table_space(bits, log_weights)
+    span = float(log_weights.max() - log_weights.min())
+    plan = PawsPlan(1, 8, 3, span, 0.01, 4, rounding=rounding, thinned=True)
+    assert plan.delta == 1.0 / plan.uniformity < 1.1
+    levels = plan.levels(float(log_weights.max()))
+    tested = np.round(log_weights / (2 * rounding)) * 2 * rounding if rounding else log_weights
+    embedded = copies(bits, levels.depth(tested), plan.n_levels, 1)
+    depth = TableDepth(bits, levels.depth(tested))
+    residual = Embedding(space, BatchedRows(embedded), levels, depth, rounding).residual()
+    size = float(np.exp(residual.log_weights(embedded) - residual.log_max).sum())
+    first = max(1, math.ceil(math.log2(size / largest_mean(plan.pivot, plan.faithful))))
+    for k in range(first, first + 2):
+        thinned = output(cell_draws(residual, plan.pivot - 1.0), k + plan.extra, 4 + plan.n_levels)
+        assert worst_factor(project(thinned), true) <= plan.delta
+    plain = output(paws_draws(embedded, plan.pivot), first + plan.extra, 4 + plan.n_levels)
+    assert worst_factor(project(plain), true) > plan.delta
+
+
+class TableDepth:
+    """The depth of each of these rows."""
+
+    def __init__(self, bits: Bits, depth: np.ndarray) -> None:
+        self.table = dict(zip(map(tuple, bits.tolist()), depth.tolist(), strict=True))
+
+    def __call__(self, rows: Bits) -> np.ndarray:
+        return np.array([self.table[tuple(row)] for row in rows.tolist()], dtype=np.int64)
 
 
 def test_paws_is_exact_on_weights_that_are_thresholds() -> None:

@@ -12,7 +12,7 @@ from xmen.engines.law import Law
 from xmen.errors import EngineError
 from xmen.learners.base import Learner, Rules
 from xmen.machines.release import release
-from xmen.methods.paper import DEFAULT_DELTA_WEIGHTED, DEFAULT_FAILURE
+from xmen.methods.paper import DEFAULT_DELTA, DEFAULT_FAILURE
 from xmen.methods.proposal import Proposal, effective_sample_size
 from xmen.methods.seeds import seed_sequence
 from xmen.rewards import LinearReward
@@ -33,7 +33,7 @@ def resample(
     pool_size: int = 200,
     also: Rules = None,
     seed: Seed = None,
-    delta: float = DEFAULT_DELTA_WEIGHTED,
+    delta: float = DEFAULT_DELTA,
     failure: float = DEFAULT_FAILURE,
 ) -> Resampled:
     """n trajectories from a pool of PAWS draws from exp(R) I_C, each picked in proportion to D: about P.

@@ -1,9 +1,12 @@
-"""The constants of the theorems, computed: the range of f(tau), sigma1 and sigma2, and the largest step.
+"""The constants of the theorems, computed: the range of f(tau), sigma1 and sigma2, smoothness, and the largest step.
 
 Everything is in units in which each feature spans 1 over the valid trajectories: f_k(tau) / (max f_k - min f_k). That
-is Algorithm 1 on rescaled features; theta is multiplied by the same spans. A basis (d, d) goes further: the features
-are then the columns of (f / span) @ basis. Where features nearly depend on each other, no step that is safe for their
-sum moves their difference; in the basis of the demonstrations' covariance all directions take about as many steps.
+is Algorithm 1 on rescaled features; theta is multiplied by the same spans. A basis (d, r) goes further: the features
+are then the columns of (f / span) @ basis, and no theorem minds. Where features nearly depend on each other, no step
+that is safe for their sum moves their difference; in a basis in which all directions are alike it does.
+
+Theorem 4 asks for a loss whose gradient is L-smooth, and Theorem 3 gives it sigma2^2, a sum of variances. The largest
+eigenvalue of the Hessian is enough, and much smaller where there are many features.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from xmen.methods.ellipsoid import enclosing_shape, inverse_root, largest_variance, radius_squared
 from xmen.methods.proposal import Proposal
 from xmen.notices import GuaranteeWarning, notify
 from xmen.rewards import Floats
@@ -29,8 +33,8 @@ class Bounds:
 
     low, high: the range of f_k(tau) over valid trajectories (d,), in the user's units. span: high - low, 1 where that
     is 0. sigma1_squared: sum of the variances of f / span over the demonstrations. sigma2_squared: a bound on the
-    same sum under P for *every* theta, and so on the largest eigenvalue of the Hessian Cov_P(f / span). Both are of
-    (f / span) @ basis where there is one.
+    same sum under P for *every* theta. smoothness: a bound on the largest eigenvalue of Cov_P(f / span) for every
+    theta, the Hessian of log Z. All are of (f / span) @ basis where there is one.
     """
 
     low: Floats
@@ -38,16 +42,28 @@ class Bounds:
     span: Floats
     sigma1_squared: float
     sigma2_squared: float
+    smoothness: float
     basis: Floats | None = None
 
+    @property
+    def metric(self) -> Floats | None:
+        """B B^T: a gradient step in the basis moves theta by this times the gradient; None where there is no basis."""
+        return None if self.basis is None else self.basis @ self.basis.T
 
-def compute_bounds(proposal: Proposal, demo_rows: Floats, demo_weights: Floats, n_steps: int | None = None) -> Bounds:
-    """Ranges from the list of trajectories, or two dynamic programs per feature over the relaxation.
+    def penalty_smoothness(self, l2: Floats) -> float:
+        """The largest curvature that l2/2 theta^2 of each feature has in these units."""
+        root = np.sqrt(l2) / self.span
+        if self.basis is None:
+            return float(root.max()) ** 2
+        return float(np.linalg.norm(root[:, None] * self.basis, 2)) ** 2
 
-    For any distribution, the variances of f add up to E|f - E f|^2 <= E|f - m|^2 for every point m. With m in the
-    middle of the ranges this is at most the largest |f(tau) - m|^2 in the list, or d/4 from the ranges alone.
 
-    With `n_steps`, in the basis that serves a run of so many steps best; see `_with_basis`.
+def letter_bounds(proposal: Proposal, demo_rows: Floats, demo_weights: Floats) -> Bounds:
+    """In units of the spans, with Theorem 3's sigma2^2 in the place of smoothness.
+
+    Ranges come from the list of trajectories, or from two dynamic programs per feature over the relaxation. For any
+    distribution, the variances of f add up to E|f - E f|^2 <= E|f - m|^2 for every point m. With m in the middle of
+    the ranges this is at most the largest |f(tau) - m|^2 in the list, or d/4 from the ranges alone.
     """
     listed = proposal.listed_features
     if listed is not None:
@@ -60,48 +76,84 @@ def compute_bounds(proposal: Proposal, demo_rows: Floats, demo_weights: Floats, 
     span = np.where(varies, high - low, 1.0)
     sigma2_squared = float(np.count_nonzero(varies)) / 4.0
     if listed is not None:
-        away = ((listed - (low + high) / 2.0) / span)[:, varies]
-        sigma2_squared = float((away**2).sum(axis=1).max(initial=0.0))
+        sigma2_squared = radius_squared((listed / span)[:, varies])
     scaled = demo_rows / span
     sigma1_squared = float(demo_weights @ ((scaled - demo_weights @ scaled) ** 2).sum(axis=1))
-    plain = Bounds(low, high, span, sigma1_squared, sigma2_squared)
-    if n_steps is None or len(span) > MOST_FEATURES:
+    return Bounds(low, high, span, sigma1_squared, sigma2_squared, sigma2_squared)
+
+
+def compute_bounds(proposal: Proposal, demo_rows: Floats, demo_weights: Floats, n_steps: int, l2: Floats) -> Bounds:
+    """In the units that serve a run of so many steps best, with the smoothness that is certain there.
+
+    Where the trajectories, or those of the relaxation, are few enough to be listed: in units in which they fill a
+    ball, with half of their largest distance, squared. Elsewhere in units of the spans, or of the demonstrations.
+    """
+    plain = letter_bounds(proposal, demo_rows, demo_weights)
+    few, points = len(plain.span) <= MOST_FEATURES, proposal.points
+    scaled = demo_rows / plain.span
+    if points is None:
+        plain = replace(plain, smoothness=_smoothness_by_sums(plain, proposal))
+        return _with_basis(plain, proposal, scaled, demo_weights, n_steps) if few else plain
+    points = points / plain.span
+    if not few:
+        return replace(plain, smoothness=min(plain.smoothness, largest_variance(points)))
+    # A penalty curves the loss everywhere: counted in, no direction is so long that its curvature sets the step.
+    shape = enclosing_shape(points)
+    shape += np.diag(l2 / plain.span**2) / max(np.linalg.matrix_rank(shape), 1)
+    if not shape.any():
         return plain
-    return _with_basis(plain, proposal, scaled, demo_weights, n_steps)
+    basis = inverse_root(shape)
+    ball, shown = points @ basis, scaled @ basis
+    sigma1_squared = float(demo_weights @ ((shown - demo_weights @ shown) ** 2).sum(axis=1))
+    return replace(
+        plain,
+        sigma1_squared=sigma1_squared,
+        sigma2_squared=radius_squared(ball),
+        smoothness=largest_variance(ball),
+        basis=basis,
+    )
+
+
+def _smoothness_by_sums(plain: Bounds, proposal: Proposal) -> float:
+    """A bound on any direction's variance, where trajectories are not listed; one dynamic program.
+
+    It is at most a quarter of the largest |f - f'|^2. With every f_k in units of its span, counted from its least
+    value, (f_k - f'_k)^2 <= |f_k - f'_k| <= f_k + f'_k: half of the largest sum of f_k over a trajectory is enough. So
+    is half of the largest sum of 1 - f_k, and the sum of squared spans over 4.
+    """
+    varies = plain.high > plain.low
+    unit = np.where(varies, 1.0 / plain.span, 0.0)
+    least, most = proposal.range_of(proposal.features.table(unit), 0.0)
+    lows = float(unit @ plain.low)
+    return min(plain.smoothness, (most - lows) / 2.0, (np.count_nonzero(varies) - (least - lows)) / 2.0)
 
 
 def _with_basis(plain: Bounds, proposal: Proposal, scaled: Floats, demo_weights: Floats, n_steps: int) -> Bounds:
     """The bounds in the basis V / sqrt(max(e, flat e_max)) of the demonstrations' covariance V e V^T.
 
-    Near the optimum the Hessian is about that covariance. A direction in which it is l takes about sigma2^2 / l steps,
-    and one that takes more than the run has takes all of them; `flat` is the one with the fewest steps in all. The
-    spans' own units, without a basis, are one of the candidates.
+    Near the optimum the Hessian is about that covariance. A direction in which it is l takes about smoothness / l
+    steps, and one that takes more than the run has takes all of them; `flat` is the one with the fewest steps in all.
+    The spans' own units, without a basis, are one of the candidates.
     """
     away = scaled - demo_weights @ scaled
     spread, vectors = np.linalg.eigh(away.T @ (away * demo_weights[:, None]))
     spread = np.maximum(spread, 0.0)
     if spread[-1] <= 0.0:
         return plain
-    listed = proposal.listed_features
-    if listed is not None:
-        rows = listed / plain.span @ vectors
-        squares = (rows - (rows.min(axis=0) + rows.max(axis=0)) / 2.0) ** 2
-    else:
-        pairs = [proposal.range_of(proposal.features.table(v / plain.span), 0.0) for v in vectors.T]
-        squares = np.array([[(high - low) ** 2 / 4.0 for low, high in pairs]])
+    pairs = [proposal.range_of(proposal.features.table(v / plain.span), 0.0) for v in vectors.T]
+    squares = np.array([(high - low) ** 2 / 4.0 for low, high in pairs])
 
-    def steps(sigma2_squared: float, curvature: Floats) -> float:
-        return float(np.minimum(sigma2_squared / np.maximum(curvature, 1e-300), n_steps).sum())
+    def steps(smoothness: float, curvature: Floats) -> float:
+        return float(np.minimum(smoothness / np.maximum(curvature, 1e-300), n_steps).sum())
 
-    best, fewest = plain, steps(plain.sigma2_squared, spread)
+    best, fewest = plain, steps(plain.smoothness, spread)
     for flat in FLAT:
         size = np.maximum(spread, flat * spread[-1])
-        sigma2_squared = float((squares / size).sum(axis=1).max(initial=0.0))
-        needed = steps(sigma2_squared, spread / size)
+        largest = float((squares / size).sum())
+        needed = steps(largest, spread / size)
         if needed < fewest:
             sigma1_squared = float((spread / size).sum())
-            basis = vectors / np.sqrt(size)
-            best = replace(plain, sigma1_squared=sigma1_squared, sigma2_squared=sigma2_squared, basis=basis)
+            best = Bounds(plain.low, plain.high, plain.span, sigma1_squared, largest, largest, vectors / np.sqrt(size))
             fewest = needed
     return best
 

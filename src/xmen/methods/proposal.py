@@ -17,15 +17,17 @@ from xmen.errors import EngineError
 from xmen.methods.certificate import PATIENCE, Certificate, certify, parities_for, place_of
 from xmen.oracles.formula import Bits
 from xmen.product.best import score_range
+from xmen.product.listing import list_walks
 from xmen.rewards import Floats
 from xmen.rewards.features import Features
-from xmen.sampling import Info, Levels, NumberedLevels, PawsPlan, find_level, sample_paws
+from xmen.sampling import Info, PawsPlan, find_level, sample_paws
 from xmen.worlds import EdgeWeights, Walks
 
 SPAN_STEP = 0.25  # nats; spans are rounded up to multiples of it, so that plans are solved once for many rewards
 LARGEST_LOG = 300.0  # of a ratio of weights, far from overflow
 CARRIED_BITS = 3.0  # by which a carried level may be above the one that a search would find
-ROUNDING_SHARE = 0.1  # of log delta, which integer weights in a solver's adder may use up
+MOST_RELAXED = 20_000  # trajectories of the relaxation that are listed for the constants of the theorems
+ROUNDING = 0.05  # nats by which a solver's adder may misjudge a weight; it costs draws, and nothing of delta
 
 
 class Pool(NamedTuple):
@@ -63,6 +65,14 @@ class Proposal:
     def listed_features(self) -> Floats | None:
         """f(tau) of all valid trajectories (n, d), where they are listed."""
         walks = self.hashed.walks
+        return None if walks is None else self.rows(walks)
+
+    @cached_property
+    def points(self) -> Floats | None:
+        """f(tau) (n, d) of trajectories that all valid ones are among: of their list, else of a short relaxation's."""
+        if self.listed_features is not None:
+            return self.listed_features
+        walks = list_walks(self.product, MOST_RELAXED)
         return None if walks is None else self.rows(walks)
 
     @cached_property
@@ -119,17 +129,18 @@ class Proposal:
         """
         table, listed = self.features.table(weights + shift), self._listed_scores(weights + shift, beta)
         low, high = self.range_of(table, beta) if listed is None else (float(listed.min()), float(listed.max()))
-        hashed, rounding = self.hashed, 0.0 if self.hashed.walks is not None else ROUNDING_SHARE * math.log(delta)
+        hashed, rounding = self.hashed, 0.0 if self.hashed.walks is not None else ROUNDING
         span = SPAN_STEP * math.ceil((high - low) / SPAN_STEP)
         plan = _solve(delta, failure, span, hashed.decoder.width, rounding)
         levels = plan.embedding_levels(high)
         space = hashed.plain_space(self._edge_weights(table, beta), high)
         embedding = hashed.embedding(space, levels, listed, rounding)
-        # Copies number 2^n_bits Z / w_max, and k leaves about P of them.
-        offset = math.log2(plan.pivot) - levels.n_bits + high / math.log(2.0)
+        # Copies have a size of Z / u in all, and k leaves about P of it.
+        log_unit = embedding.residual().log_max
+        offset = math.log2(plan.pivot) + log_unit / math.log(2.0)
         start = None if math.isnan(log2_mass) else max(0, round(log2_mass - offset))
         place = place_of(weights + shift, beta)
-        k, search = self._carried(certificate, place, plan, levels, rounding), Info()
+        k, search = self._carried(certificate, place, plan, log_unit), Info()
         bits: Bits | None = None
         if k is not None:
             try:
@@ -145,20 +156,13 @@ class Proposal:
         log_weights = (1.0 - beta) * log_dynamics - rows @ shift
         if certificate is None:
             centre = np.append(rows.mean(axis=0), log_dynamics.mean())
-            certificate = Certificate(certify(plan, levels, k, rounding), place, centre)
+            certificate = Certificate(certify(plan, log_unit, k), place, centre)
         # What the cells held on average says where to search next; they were cut by the plan's extra parities too.
         held = math.log2(max(draws.n_points, 1) / max(draws.n_cells, 1)) + plan.extra - math.log2(plan.pivot)
         mass = k + offset + (held if search == Info() else 0.0)
         return Pool(walks, rows, log_dynamics, log_weights, k, mass, search, draws, certificate)
 
-    def _carried(
-        self,
-        certificate: Certificate | None,
-        place: Floats,
-        plan: PawsPlan,
-        levels: Levels | NumberedLevels,
-        rounding: float,
-    ) -> int | None:
+    def _carried(self, certificate: Certificate | None, place: Floats, plan: PawsPlan, log_unit: float) -> int | None:
         """The parities that a certificate still vouches for; None where a search is due."""
         if certificate is None:
             return None
@@ -166,12 +170,12 @@ class Proposal:
         drift = self.range_of(self.features.table(moved[:-1]), float(moved[-1]))[1]
         if certificate.paid(place, drift) > PATIENCE:
             return None
-        return parities_for(certificate.log_mass + drift, plan, levels, rounding)
+        return parities_for(certificate.log_mass + drift, plan, log_unit)
 
 
 @lru_cache(maxsize=256)
 def _solve(delta: float, failure: float, log_span: float, n_hash: int, rounding: float) -> PawsPlan:
-    return PawsPlan.solve(delta, failure, log_span=log_span, n_hash=n_hash, rounding=rounding)
+    return PawsPlan.solve(delta, failure, log_span=log_span, n_hash=n_hash, rounding=rounding, thinned=True)
 
 
 def split_shares(log_weights: Floats) -> Floats:

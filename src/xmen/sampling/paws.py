@@ -31,6 +31,13 @@ about ten times cheaper and its failure probability does not grow with n_hash.
 **How weights enter.** Copies number v(x) with w / v within a factor rho = r e^(2 rounding), and p'(x) / p(x) lies in
 [c / rho, rho / c]: the ratio is (v / w) / E_p[v / w] up to c. Nothing is left out (eps = 0): the levels reach below a
 lower bound on w, which is required. Weights that span less than r have no need of levels, and rho is their span.
+
+**Thinning** (ours). Let every copy count by its exact weight w / v over the largest possible one, a number in
+(1 / rho, 1], in the place of 1: a cell's size is the sum of these, it is given up above P - 1, and a copy is returned
+with its number over P - 1. Sizes have a variance of at most their mean, as counts do, so all of the above holds, with
+P - 2 - mu in the place of P - 1 - mu. A model is then returned in proportion to its exact weight times a_x: neither r
+nor rounding counts, and delta = 1 / c. Thresholds may be a factor 2 apart: in place of a hundred comparisons in the
+formula there are five, and solutions come five to ten times as fast.
 """
 
 from __future__ import annotations
@@ -41,12 +48,11 @@ import numpy as np
 
 from xmen.errors import EngineError, InfeasibleError
 from xmen.oracles.formula import Bits, Parities
-from xmen.oracles.protocol import Oracle
-from xmen.sampling.cell_sampler import Attempts
+from xmen.sampling.cell_sampler import Attempts, possible_draws
 from xmen.sampling.embedding import Embedding
 from xmen.sampling.jobs import run_jobs, spawn
 from xmen.sampling.paws_plan import PawsPlan
-from xmen.sampling.space import Info, Space, UniformWeight, patient, read_cell, waits
+from xmen.sampling.space import Info, Space, UniformWeight, read_cell, waits
 
 _LONGEST_STEP = 4  # further jumps could land on far too many parities, where solvers suffer
 
@@ -70,7 +76,7 @@ def find_level(
     """The smallest k that passes next to a k - 1 that does not, from a warm `start` or from 0.
 
     Steps grow to 4 away from the start and are then bisected (they stay at 1 when the plan is faithful): about
-    |k - start| / 4 + 3 levels of at most T cells each, and at most P solutions are read from a cell.
+    |k - start| / 4 + 3 levels of at most T cells each, and at most P solutions are read from a cell (2 P if thinned).
     """
     n_hash = embedding.oracle.formula.n_hash
     passed: dict[int, bool] = {}
@@ -123,30 +129,41 @@ def sample_paws(
         rows = read_cell(oracle, Parities.dense(0, oracle.formula.n_hash, rng))
         if len(rows) == 0:
             raise InfeasibleError("there is nothing to sample: the formula has no model")
-        drawn = rows[rng.integers(len(rows), size=n)]
+        log_sizes = copies_of(embedding, plan)[0].log_weights(rows)
+        sizes = np.exp(log_sizes - log_sizes.max())
+        drawn = rows[rng.choice(len(rows), size=n, p=sizes / sizes.sum())]
         return embedding.project(drawn), Info(1, len(rows), oracle.n_queries - queries)
-    # A cell of P points or more is above the cap, and a copy of one of fewer is returned with probability 1 / (P - 1).
-    copies = Space(embedding.oracle, UniformWeight(), 0.0)
+    # A cell above the cap is given up: of P copies that count for 1, or of more that are thinned.
+    copies, first = copies_of(embedding, plan)
     most = round(plan.max_attempts * 2.0**spared)
     advice = "the number of parities does not fit this space. Search for it again with find_level."
-    attempts = Attempts(copies, k + plan.extra, plan.pivot - 1.0, plan.pivot, most, plan.success, advice)
+    attempts = Attempts(copies, k + plan.extra, plan.pivot - 1.0, first, most, plan.success, advice)
     rows, info = attempts.draw(n, rng)
     return embedding.project(rows), info
 
 
+def copies_of(embedding: Embedding, plan: PawsPlan) -> tuple[Space, int]:
+    """The copies, each counting for 1 or by its exact weight, and how many are read at first: mostly above P - 1."""
+    if plan.thinned:
+        return embedding.residual(), 2 * plan.pivot
+    return Space(embedding.oracle, UniformWeight(), 0.0), plan.pivot
+
+
 @dataclass(frozen=True)
 class _Count:
-    """Whether one cell of k parities has fewer than P points."""
+    """Whether one cell of k parities is not above P - 1."""
 
-    oracle: Oracle
+    copies: Space
+    first: int
     k: int
     pivot: int
 
     def __call__(self, rng: np.random.Generator, attempt: int) -> tuple[bool, Info]:
-        oracle = patient(self.oracle, attempt)
-        queries = oracle.n_queries
-        rows = read_cell(oracle, Parities.dense(self.k, oracle.formula.n_hash, rng), self.pivot)
-        return len(rows) < self.pivot, Info(1, len(rows), oracle.n_queries - queries)
+        copies = self.copies.patient(attempt)
+        queries = copies.oracle.n_queries
+        parities = Parities.dense(self.k, copies.n_hash, rng)
+        rows, kept, _ = possible_draws(copies, parities, self.pivot - 1.0, self.first)
+        return len(rows) == 0 or bool(kept.any()), Info(1, len(rows), copies.oracle.n_queries - queries)
 
 
 def _test_level(
@@ -156,7 +173,7 @@ def _test_level(
     rng: np.random.Generator,
 ) -> tuple[bool, Info]:
     """Whether the median of T cells has fewer than P points; a unanimous first half decides it."""
-    job, waiting = _Count(embedding.oracle, k, plan.pivot), waits(embedding.oracle)
+    job, waiting = _Count(*copies_of(embedding, plan), k, plan.pivot), waits(embedding.oracle)
     seeds = spawn(rng, plan.n_repeats if k > 0 else 1)  # without parities all cells are the same
     majority = len(seeds) // 2 + 1
     votes = run_jobs(job, seeds[:majority], waiting=waiting)

@@ -15,11 +15,14 @@ from xmen.errors import EngineError
 from xmen.sampling.bounds import cantelli, require_delta, require_probability, wrong_majority
 from xmen.sampling.embedding import Levels, log_ratio
 from xmen.sampling.numbered import NumberedLevels
-from xmen.sampling.space import CELL_OVERHEAD, Floats
+from xmen.sampling.space import Floats
 
 _MOST_BITS_PER_LEVEL = 12  # r = 1.0002
 _PIVOTS = tuple(int(p) for p in np.unique(np.geomspace(2, 8192, 60).round().astype(int)))
 _MOST_EXTRA = 12
+# To a solver, opening a cell of copies costs about as much as this many solutions: CryptoMiniSat on the 9x9 memory map
+# takes 4.5 ms and then 0.9 ms per solution with 5 thresholds, 30 and 6 ms with 139.
+OPENING = 5.0
 THRESHOLD = 0.25  # of what a hash bit costs a solver, for one more comparison of weights
 
 
@@ -38,6 +41,7 @@ class PawsPlan:
     n_hash: int  # before the embedding
     rounding: float = 0.0
     faithful: bool = False  # the published constants, looser but the paper's
+    thinned: bool = False  # copies count by their exact weights
 
     def __post_init__(self) -> None:
         require_probability(self.failure)
@@ -66,8 +70,11 @@ class PawsPlan:
         pivot: int | None = None,
         extra: int | None = None,
         faithful: bool = False,
+        thinned: bool = False,
     ) -> PawsPlan:
         """The cheapest settings with rho / c <= delta, among those that agree with the settings given.
+
+        Thinned ones have rho = 1, and thresholds a factor 2 apart unless bits_per_level says otherwise.
 
         >>> plan = PawsPlan.solve(1.19, 0.01, log_span=3.0, n_hash=40)
         >>> plan.delta <= 1.19
@@ -75,24 +82,23 @@ class PawsPlan:
         """
         require_delta(delta)
         require_probability(failure)
-        all_bits = range(1, _MOST_BITS_PER_LEVEL + 1) if bits_per_level is None else (bits_per_level,)
-        for b in all_bits:
-            if log_density_span(b, log_span, rounding) < math.log(delta):
-                break
-        else:
+        most = 1 if thinned else _MOST_BITS_PER_LEVEL
+        all_bits = range(1, most + 1) if bits_per_level is None else (bits_per_level,)
+        spans = {b: 0.0 if thinned else log_density_span(b, log_span, rounding) for b in all_bits}
+        if min(spans.values()) >= math.log(delta):
             raise EngineError(_too_coarse(delta, log_span, rounding, bits_per_level))
-        pairs, uniform, cost = _settings(pivot, extra, faithful)
+        pairs, uniform, cost = _settings(pivot, extra, faithful, thinned)
         if pivot is not None and extra is not None:
-            cls(all_bits[0], pivot, extra, log_span, failure, n_hash, rounding, faithful)  # refuses what is void
+            cls(all_bits[0], pivot, extra, log_span, failure, n_hash, rounding, faithful, thinned)  # refuses void ones
         best, least = None, math.inf
         for b in all_bits:
-            log_least = log_density_span(b, log_span, rounding) - math.log(delta)
+            log_least = spans[b] - math.log(delta)
             enough = np.flatnonzero(uniform >= math.exp(log_least)) if log_least < 0.0 else ()
             if len(enough) == 0:
                 continue
             first = enough[np.argmin(cost[enough])]
             p, a = pairs[first]
-            plan = cls(b, int(p), int(a), log_span, failure, n_hash, rounding, faithful)
+            plan = cls(b, int(p), int(a), log_span, failure, n_hash, rounding, faithful, thinned)
             if plan.cost < least:
                 best, least = plan, plan.cost
         if best is None:
@@ -119,8 +125,8 @@ class PawsPlan:
         return Levels.covering(log_max, log_max - self.log_span, self.bits_per_level)
 
     def embedding_levels(self, log_max: float) -> Levels | NumberedLevels:
-        """What to embed with: `levels` where the plan is faithful, else as many copies spelled as numbers."""
-        if self.faithful:
+        """What to embed with: `levels` where these are the published or few, else as many copies spelled as numbers."""
+        if self.faithful or self.thinned:
             return self.levels(log_max)
         return NumberedLevels.covering(log_max, log_max - self.log_span, log_ratio(self.bits_per_level))
 
@@ -132,7 +138,7 @@ class PawsPlan:
     @cached_property
     def uniformity(self) -> float:
         """c: copies are returned with probabilities within [c, 1/c] of uniform."""
-        return uniformity(self.pivot, self.extra, self.faithful)
+        return uniformity(self.pivot, self.extra, self.faithful, self.thinned)
 
     @cached_property
     def mean_points(self) -> float:
@@ -141,8 +147,13 @@ class PawsPlan:
 
     @cached_property
     def delta(self) -> float:
-        """rho / c: every probability is within this factor of the true one."""
-        return math.exp(log_density_span(self.bits_per_level, self.log_span, self.rounding)) / self.uniformity
+        """rho / c: every probability is within this factor of the true one; 1 / c where copies are thinned."""
+        return (1.0 if self.thinned else self.density_span) / self.uniformity
+
+    @cached_property
+    def density_span(self) -> float:
+        """rho: within what factor weights per copy are the same."""
+        return math.exp(log_density_span(self.bits_per_level, self.log_span, self.rounding))
 
     @cached_property
     def n_repeats(self) -> int:
@@ -156,11 +167,13 @@ class PawsPlan:
     def success(self) -> float:
         """A lower bound on the probability that a cell gives a sample, once the level is found.
 
-        k - 1 failed its test. Where mu + sqrt(3 mu) <= P, one cell has P points or more with probability at most 1/4
-        (Cantelli), so a level with such a mu fails as rarely as a bad level passes. But for that, mu_{k-1} is larger,
-        the cells of k + alpha parities have mean mu_{k-1} / 2^(alpha + 1), and c mean / (P - 1) bounds the success.
+        k - 1 failed its test. Where mu + sqrt(3 mu) <= P (P - 1 for thinned copies), one cell is too large with
+        probability at most 1/4 (Cantelli), so a level with such a mu fails as rarely as a bad level passes. But for
+        that, mu_{k-1} is larger, the cells of k + alpha parities have mean mu_{k-1} / 2^(alpha + 1), and
+        c mean / (P - 1) bounds the success.
         """
-        smallest = ((math.sqrt(3.0 + 4.0 * self.pivot) - math.sqrt(3.0)) / 2.0) ** 2
+        largest = self.pivot - self.thinned
+        smallest = ((math.sqrt(3.0 + 4.0 * largest) - math.sqrt(3.0)) / 2.0) ** 2
         return self.uniformity * smallest / 2.0 ** (self.extra + 1) / (self.pivot - 1)
 
     @cached_property
@@ -179,16 +192,18 @@ class PawsPlan:
 def _cost_of_draw(pivot: Any, extra: Any) -> Any:
     """The solutions to read per sample, cell overheads included, for numbers or arrays."""
     mean = 0.7 * pivot / 2.0**extra  # the median test ends where mu_k is between P/2 and P
-    return (pivot - 1) / mean * (mean + 1.0 + CELL_OVERHEAD)
+    return (pivot - 1) / mean * (mean + 1.0 + OPENING)
 
 
 @lru_cache(maxsize=64)
-def _settings(pivot: int | None, extra: int | None, faithful: bool) -> tuple[NDArray[np.int64], Floats, Floats]:
+def _settings(
+    pivot: int | None, extra: int | None, faithful: bool, thinned: bool
+) -> tuple[NDArray[np.int64], Floats, Floats]:
     """Pairs (P, alpha) (n, 2) that agree with those given, their c (n,) and what a draw costs without weights (n,)."""
     pivots = _PIVOTS if pivot is None else (pivot,)
     extras = range(_MOST_EXTRA + 1) if extra is None else (extra,)
     pairs = np.array([(p, a) for p in pivots for a in extras], dtype=np.int64)
-    uniform = np.array([uniformity(int(p), int(a), faithful) if p > 1 else 0.0 for p, a in pairs])
+    uniform = np.array([uniformity(int(p), int(a), faithful, thinned) if p > 1 else 0.0 for p, a in pairs])
     return pairs, uniform, _cost_of_draw(pairs[:, 0], pairs[:, 1].astype(np.float64))
 
 
@@ -205,14 +220,14 @@ def largest_mean(pivot: int, faithful: bool) -> float:
     return ((math.sqrt(3.0) + math.sqrt(4.0 * pivot - 1.0)) / 2.0) ** 2
 
 
-def uniformity(pivot: int, extra: int, faithful: bool) -> float:
+def uniformity(pivot: int, extra: int, faithful: bool, thinned: bool = False) -> float:
     """c, or 0 where the bound is void.
 
     >>> round(1 / uniformity(32, 2, faithful=True), 4), uniformity(8, 1, faithful=True)
     (1.0304, 0.0)
     """
     mean = largest_mean(pivot, faithful) / 2.0**extra
-    distance = pivot - 1.0 - mean
+    distance = pivot - (2.0 if thinned else 1.0) - mean
     if distance <= 0.0:
         return 0.0
     return max(0.0, 1.0 - mean / distance**2) if faithful else 1.0 - cantelli(mean, distance)
