@@ -88,7 +88,7 @@ def test_a_route_is_compared_with_all_routes_of_its_pair():
 def test_cloning_learns_frequencies(folder):
     city = read_city(folder)
     train = city.trips("train_CV0_size1000")
-    cloning = Cloning(city.network, city.lengths, epochs=60, seed=0).fit(train, train)
+    cloning = Cloning(city, epochs=60, seed=0).fit(train, train)
     assert cloning.score_samples(train).mean() > -0.2
     assert cloning.routes(train[:2], 10) == [[0, 1, 2, 3], [1, 3, 5]]
 

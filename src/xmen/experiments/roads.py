@@ -78,7 +78,7 @@ def run(book: Notebook) -> None:
         results += [
             study.fit(RICHEST, rule, less, every, f"all {len(every):,} training trips") for rule in (None, TWICE)
         ]
-    results += [study.clone(train, book.pick(4, 25)), study.shortest()]
+    results += [study.clone(train, book.pick(3, 8)), study.shortest()]
     curves = {name: study.curve(name, penalties[name], train) for name in KINDS}
     _show(book, city, test, fits, curves, [n for n in SIZES if n <= len(train)])
     _tables(book, results, apart, fits["14 features", None])
@@ -179,7 +179,7 @@ class Study:
 
         def work(stage: Stage) -> Result:
             clock, held = Clock(), max(1, len(train) // 20)
-            cloning = Cloning(self.city.network, self.city.lengths, epochs, self.book.seed)
+            cloning = Cloning(self.city, epochs, self.book.seed)
             cloning.fit(train[held:], train[:held], stage.done)
             times = clock.read()
             scores = score_routes(self.observed, cloning.routes(self.test, MOST))
