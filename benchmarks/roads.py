@@ -53,7 +53,7 @@ def measure(size: int, n_goals: int, n_counts: int) -> dict[str, float]:
     engine.value(reward)  # compiled loops
     gradient = timed(lambda: engine.value(reward))
     shared = engine.shared
-    factor = Factor(shared.pattern, np.exp(reward[shared.product.edge]))
+    factor = Factor(shared.product.pattern, np.exp(reward[shared.product.edge]))
     columns = [batch.width for batch in shared.batches]
 
     def unavoidable() -> None:

@@ -135,3 +135,19 @@ def test_a_pair_without_a_valid_trip_is_named():
     rule = xm.visit(xm.at(3)).named("over the bridge")
     with pytest.raises(xm.InfeasibleError, match=r"from state 0 to state 2.*over the bridge"):
         TripEngine(network, rule, [0], [2], [1.0], max_nodes=100).value(np.full(3, -1.0))
+
+
+def test_what_lies_behind_a_goal_is_zero_in_every_level_of_a_counter():
+    """From a dead end one gets on only through the goal: exactly 0, which rounding of differences must not hide."""
+    rows = [(0, 0, 1), (1, 0, 2), (2, 0, 0), (1, 1, 3), (3, 0, 1), (0, 1, 0), (2, 1, 2)]  # 3 leads back to 1 alone
+    network = xm.Network(4, 2, [(*row, 1.0) for row in rows])
+    reward = np.full(len(network.source), -1.3)
+    engine = TripEngine(network, xm.count(xm.doing(1)) >= 3, [0, 0, 2], [1, 2, 3], np.ones(3), 10**4)
+    shared = engine.value(reward)
+    assert engine.shared.solve(np.log(network.probability) + reward).left == []
+    visits = np.zeros(len(reward))
+    for pair in range(3):
+        alone = engine.alone(pair, reward)
+        assert shared.log_z[pair] == pytest.approx(alone.log_partition(), abs=1e-10)
+        visits[network.source != engine.goal[pair]] += alone.edge_visits()
+    np.testing.assert_allclose(shared.visits, visits, atol=1e-10)

@@ -24,24 +24,34 @@ from xmen.compiled import compiled
 from xmen.worlds.kernels import topological_order
 
 Floats: TypeAlias = NDArray[np.float64]
+_Arrays: TypeAlias = tuple[Any, Any, Any]
+"""A sparse matrix: where its rows or columns begin, indices, entries."""
 
 
 class Pattern:
     """Where the entries of M are: node order by levels, and the slot of each edge. Made once, used for every M.
 
-    `source` and `target` (E,) are the nodes of each edge; parallel edges add up.
+    `source` and `target` (E,) are the nodes of each edge; parallel edges add up. Inside a level nodes are in an order
+    of little fill, which depends on the pattern alone; `arranged`: their numbers are in such an order already.
     """
 
-    def __init__(self, n_nodes: int, source: NDArray[Any], target: NDArray[Any]) -> None:
+    def __init__(self, n_nodes: int, source: NDArray[Any], target: NDArray[Any], arranged: bool = False) -> None:
         self.n_nodes = n_nodes
         level = _levels(n_nodes, source, target)
-        self.order = np.argsort(level, kind="stable")  # position -> node
+        bounds = np.searchsorted(np.sort(level), np.arange(level.max(initial=0) + 2)).tolist()
+        self._settle(np.argsort(level, kind="stable"), source, target, bounds)
+        if not arranged:
+            inside = [begin + block.little_fill() for begin, block in zip(bounds, self.blocks, strict=False)]
+            self._settle(self.order[np.concatenate(inside)], source, target, bounds)
+
+    def _settle(self, order: NDArray[Any], source: NDArray[Any], target: NDArray[Any], bounds: list[int]) -> None:
+        n_nodes = self.n_nodes
+        self.order = order  # position -> node
         self.place = np.empty(n_nodes, dtype=np.int64)  # node -> position
-        self.place[self.order] = np.arange(n_nodes)
+        self.place[order] = np.arange(n_nodes)
         row, column = self.place[source], self.place[target]
         keys, self._slot = np.unique(row * max(1, n_nodes) + column, return_inverse=True)
         row, column = np.divmod(keys, max(1, n_nodes))
-        bounds = np.searchsorted(level[self.order], np.arange(level.max(initial=0) + 2)).tolist()
         ends = np.searchsorted(row, bounds).tolist()
         self.blocks = [
             _Block(begin, end, n_nodes, slice(first, last), row[first:last] - begin, column[first:last])
@@ -54,51 +64,46 @@ class Pattern:
 
 
 class _Block:
-    """The rows of one level, `begin` to `end`: where I - M has entries among them, and M in later levels.
-
-    An order of little fill is chosen once, and depends on the pattern alone.
-    """
+    """The rows of one level, `begin` to `end`: where I - M has entries among them, and M in later levels."""
 
     def __init__(
         self, begin: int, end: int, n_nodes: int, slots: slice, row: NDArray[np.int64], column: NDArray[np.int64]
     ) -> None:
         self.begin, self.end, self._slots = begin, end, slots
+        size = end - begin
         inside = column < end  # none leads to an earlier level
-        self._inside, self._row, self._column = inside, row[inside], column[inside] - begin
-        self._later = csr_matrix(
-            (np.ones(int((~inside).sum())), (row[~inside], column[~inside])), (end - begin, n_nodes)
-        )
-        self._order: NDArray[np.int64] = np.arange(end - begin)  # a node's place in the matrix that is factorised
-        self._arrange()
-        if not self.empty:
-            some = np.bincount(self._row, minlength=end - begin)[self._row]
-            self._order = self._superlu(-0.5 / some, "COLAMD").perm_c.astype(np.int64)
-            self._arrange()
+        self._inside, self._row, own = inside, row[inside], column[inside] - begin
+        self._later = csr_matrix((np.ones(int((~inside).sum())), (row[~inside], column[~inside])), (size, n_nodes))
+        entries, diagonal = own * size + self._row, np.arange(size) * (size + 1)
+        keys = np.union1d(entries, diagonal)
+        self._indices = (keys % size).astype(np.int32)
+        self._indptr = np.searchsorted(keys, np.arange(size + 1) * size).astype(np.int32)
+        self._own, self._diagonal = np.searchsorted(keys, entries), np.searchsorted(keys, diagonal)
 
     @property
     def empty(self) -> bool:
         """Whether there are single nodes without loops only: I - M is the identity here."""
         return not len(self._row)
 
-    def _arrange(self) -> None:
-        """Where each entry goes in the columns of I - M, in the order at hand."""
-        size = self.end - self.begin
-        own = self._order[self._column] * size + self._order[self._row]
-        diagonal = np.arange(size) * (size + 1)
-        keys = np.union1d(own, diagonal)
-        self._indices = (keys % size).astype(np.int32)
-        self._indptr = np.searchsorted(keys, np.arange(size + 1) * size).astype(np.int32)
-        self._own, self._diagonal = np.searchsorted(keys, own), np.searchsorted(keys, diagonal)
+    def little_fill(self) -> NDArray[np.int64]:
+        """The rows in an order in which factors have few entries."""
+        if self.empty:
+            return np.arange(self.end - self.begin)
+        some = np.bincount(self._row, minlength=self.end - self.begin)[self._row]
+        return np.argsort(self._superlu(-0.5 / some, "COLAMD").perm_c)
 
-    def later(self, entries: Floats) -> csr_matrix:
-        """M from this level to later ones, (size, n_nodes)."""
+    def factorise(self, entries: Floats) -> Level:
+        """L U = I - M among these rows; LinAlgError where a pivot is 0."""
         found = self._later
-        return csr_matrix((entries[self._slots][~self._inside], found.indices, found.indptr), shape=found.shape)
-
-    def factorise(self, entries: Floats) -> tuple[Any, NDArray[np.int64], NDArray[np.int64]]:
-        """SuperLU's factors of I - M, and the place of each row and of each column in them."""
+        later = (found.indptr, found.indices, entries[self._slots][~self._inside])
+        if self.empty:
+            return Level(self.begin, self.end, None, later)
         lu = self._superlu(-entries[self._slots][self._inside], "NATURAL")
-        return lu, lu.perm_r[self._order], lu.perm_c[self._order]
+        lower, upper = lu.L, lu.U
+        if not np.array_equal(lu.perm_r, lu.perm_c):  # another pivot than the diagonal had to be taken
+            raise np.linalg.LinAlgError("a pivot is 0")
+        _diagonal_last(upper.indptr, upper.indices, upper.data)
+        return Level(self.begin, self.end, (_arrays(lower), _arrays(upper)), later)
 
     def _superlu(self, own: Floats, order: str) -> Any:
         data, size = np.zeros(len(self._indices)), self.end - self.begin
@@ -125,16 +130,46 @@ def _levels(n_nodes: int, source: NDArray[Any], target: NDArray[Any]) -> NDArray
 
 
 @dataclass(frozen=True)
-class _Level:
-    """One diagonal block of I - M as L U, both by columns, and the entries of M that lead out of it."""
+class Level:
+    """One diagonal block of I - M as L U, both by columns (None: the identity), and the entries that lead out of it.
+
+    `x` and `block` are rows by position, one problem per column; a block is the level's part of x, solved in place.
+    """
 
     begin: int
     end: int
-    lower: tuple[Any, Any, Any]
-    upper: tuple[Any, Any, Any]
-    rows: NDArray[np.integer[Any]]  # the place of each of the block's rows in the factors
-    columns: NDArray[np.integer[Any]]
-    later: csr_matrix  # (size, n_nodes): entries in later levels
+    factors: tuple[_Arrays, _Arrays] | None
+    later: _Arrays  # by rows: entries of M in later levels
+
+    @property
+    def last(self) -> bool:
+        """Whether nothing leads on from here."""
+        return not len(self.later[2])
+
+    def solve(self, block: Floats) -> None:
+        """(I - M)^-1 within the level."""
+        if self.factors is not None:
+            lower, upper = self.factors
+            _lower_solve(*lower, block)
+            _upper_solve(*upper, block)
+
+    def solve_transposed(self, block: Floats) -> None:
+        """The same with the transpose."""
+        if self.factors is not None:
+            lower, upper = self.factors
+            _upper_solve_transposed(*upper, block)
+            _lower_solve_transposed(*lower, block)
+
+    def gather(self, x: Floats) -> Floats:
+        """The level's part of x, to which M x of later levels has been added."""
+        if not self.last:
+            _gather(*self.later, self.begin, x)
+        return x[self.begin : self.end]
+
+    def scatter(self, x: Floats) -> None:
+        """Add M^T of the level's part of x to later levels."""
+        if not self.last:
+            _scatter(*self.later, self.begin, x)
 
 
 class Factor:
@@ -146,57 +181,60 @@ class Factor:
     def __init__(self, pattern: Pattern, weights: Floats) -> None:
         self._pattern = pattern
         entries = pattern.entries(weights)
-        self._levels = [_factorise(block, entries) for block in pattern.blocks]
+        self.levels = [block.factorise(entries) for block in pattern.blocks]
 
     def solve(self, right: Floats) -> Floats:
         """X with (I - M) X = right, shape (n_nodes, k), rows by node."""
-        pattern = self._pattern
-        out = np.ascontiguousarray(right[pattern.order])
-        for level in reversed(self._levels):
-            block = out[level.begin : level.end]
-            if level.later.nnz:
-                block += level.later @ out
-            work = np.empty_like(block)
-            work[level.rows] = block
-            _lower_solve(*level.lower, work)
-            _upper_solve(*level.upper, work)
-            out[level.begin : level.end] = work[level.columns]
-        return out[pattern.place]
+        x = np.ascontiguousarray(right[self._pattern.order])
+        for level in reversed(self.levels):
+            level.solve(level.gather(x))
+        return x[self._pattern.place]
 
     def solve_transposed(self, right: Floats) -> Floats:
         """X with (I - M)^T X = right, shape (n_nodes, k), rows by node."""
-        pattern = self._pattern
-        out = np.ascontiguousarray(right[pattern.order])
-        for level in self._levels:
-            work = np.empty_like(out[level.begin : level.end])
-            work[level.columns] = out[level.begin : level.end]
-            _upper_solve_transposed(*level.upper, work)
-            _lower_solve_transposed(*level.lower, work)
-            block = work[level.rows]
-            out[level.begin : level.end] = block
-            if level.later.nnz:
-                out += level.later.T @ block
-        return out[pattern.place]
+        x = np.ascontiguousarray(right[self._pattern.order])
+        for level in self.levels:
+            level.solve_transposed(x[level.begin : level.end])
+            level.scatter(x)
+        return x[self._pattern.place]
 
 
-def _factorise(block: _Block, entries: Floats) -> _Level:
-    begin, end, later = block.begin, block.end, block.later(entries)
-    if block.empty:
-        size, same = end - begin, np.arange(end - begin)
-        ones = csc_matrix((np.ones(size), same, np.arange(size + 1)), (size, size))
-        return _Level(begin, end, _arrays(csc_matrix((size, size))), _arrays(ones), same, same, later)
-    lu, rows, columns = block.factorise(entries)
-    lower, upper = csc_matrix(lu.L), csc_matrix(lu.U)
-    upper.sort_indices()
-    lower.sort_indices()
-    return _Level(begin, end, _arrays(lower), _arrays(upper), rows, columns, later)
-
-
-def _arrays(matrix: csc_matrix) -> tuple[Any, Any, Any]:
+def _arrays(matrix: csc_matrix) -> _Arrays:
     return matrix.indptr, matrix.indices, matrix.data
 
 
 # The loops below run over whole rows of right-hand sides, which the compiler turns into vector instructions.
+
+
+@compiled
+def _gather(indptr: Any, indices: Any, data: Any, begin: int, x: Any) -> None:
+    """x[begin + i] += sum over entries of row i of value x[column]."""
+    for i in range(len(indptr) - 1):
+        for p in range(indptr[i], indptr[i + 1]):
+            j, value = indices[p], data[p]
+            for k in range(x.shape[1]):
+                x[begin + i, k] += value * x[j, k]
+
+
+@compiled
+def _scatter(indptr: Any, indices: Any, data: Any, begin: int, x: Any) -> None:
+    """x[column] += value x[begin + i], over the entries of every row i."""
+    for i in range(len(indptr) - 1):
+        for p in range(indptr[i], indptr[i + 1]):
+            j, value = indices[p], data[p]
+            for k in range(x.shape[1]):
+                x[j, k] += value * x[begin + i, k]
+
+
+@compiled
+def _diagonal_last(indptr: Any, indices: Any, data: Any) -> None:
+    """Move the diagonal to the end of each column, where the loops below look for it."""
+    for j in range(len(indptr) - 1):
+        last = indptr[j + 1] - 1
+        for p in range(indptr[j], last):
+            if indices[p] == j:
+                indices[p], indices[last] = indices[last], indices[p]
+                data[p], data[last] = data[last], data[p]
 
 
 @compiled

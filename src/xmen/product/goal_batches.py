@@ -1,6 +1,9 @@
 """One batch of goals in the shared system: z of every goal, certified, and the flows of its pairs.
 
-See `many_goals` for the equations. A batch is a piece of work of its own: what it finds depends on nothing but the
+See `many_goals` for the equations. They are solved level by level: within a level l, with what later levels give to it
+as right-hand side b, z = G_l b + G_l E_T c, where c makes z what it has to be at the level's own nodes T of the goal.
+So each level costs a column for b and one for each of its nodes of goals, not one column through all levels for each
+node of a goal in any of them. A batch is a piece of work of its own: what it finds depends on nothing but the
 weights, so that batches may be solved anywhere, in any order.
 """
 
@@ -13,14 +16,14 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from xmen.product import trip_kernels
-from xmen.product.factor import Factor, Pattern
+from xmen.product.factor import Factor, Level
 from xmen.product.open_product import OpenProduct
 from xmen.worlds.edge_weights import Floats
 
 SMALLEST = 1e-250  # of z at an origin; below it 1 / z and its products come near the ends of a double
+CANCELLED = 1e-13  # of the larger of two numbers: a difference below it is rounding
 TRUSTED = 1e-6  # a solution that misses its equation by more than this share is no solution
 
 
@@ -56,20 +59,29 @@ class Batch:
         """All pairs of the batch, which stand in a row."""
         return slice(self.pairs[0].start, self.pairs[-1].stop)
 
-    @cached_property
+    @property
     def width(self) -> int:
-        """The number of columns: one per node of a goal."""
-        return sum(map(len, self.nodes))
-
-    @cached_property
-    def ends(self) -> NDArray[np.int64]:
-        """The node of each column."""
-        return np.concatenate(self.nodes)
+        """The number of columns: one per goal."""
+        return len(self.states)
 
     @cached_property
     def goal_of(self) -> NDArray[np.int64]:
         """The goal of each pair, by its number in the batch."""
-        return np.repeat(np.arange(len(self.states)), [its.stop - its.start for its in self.pairs])
+        return np.repeat(np.arange(self.width), [its.stop - its.start for its in self.pairs])
+
+    @cached_property
+    def _ends(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The nodes of all goals in ascending order, and the goal of each."""
+        nodes, owner = np.concatenate(self.nodes), np.repeat(np.arange(self.width), list(map(len, self.nodes)))
+        order = np.argsort(nodes, kind="stable")
+        return nodes[order], owner[order]
+
+    def within(self, begin: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The nodes of goals among these, counted from the first, and the goal of each, goal by goal."""
+        nodes, owner = self._ends
+        here = slice(*np.searchsorted(nodes, [begin, end]).tolist())
+        order = np.argsort(owner[here], kind="stable")
+        return nodes[here][order] - begin, owner[here][order]
 
 
 class Piece(NamedTuple):
@@ -86,36 +98,20 @@ class Piece(NamedTuple):
 class System:
     """I - M in factors, under one set of weights of product edges (E,); LinAlgError where a pivot is 0."""
 
-    def __init__(self, product: OpenProduct, pattern: Pattern, trips: Trips, weight: Floats) -> None:
+    def __init__(self, product: OpenProduct, trips: Trips, weight: Floats) -> None:
         self.product, self.trips, self.weight = product, trips, weight
-        self.factor = Factor(pattern, weight)
+        self.factor = Factor(product.pattern, weight)
 
-    @cached_property
-    def matrix(self) -> csr_matrix:
-        """M by rows, as the edges of a product come."""
-        shape = (self.product.n_nodes,) * 2
-        return csr_matrix((self.weight, self.product.target, self.product.indptr), shape=shape)
+    def reach(self, batch: Batch) -> Reached:
+        """z of every goal of a batch, each certified or not."""
+        return Reached(self, batch)
 
     def solve(self, batch: Batch, with_visits: bool, reweigh: Reweigh | None) -> Piece:
         """log z, and with `with_visits` flows, of one batch."""
-        one_each = batch.width == len(batch.states)
-        return (self._solve_single if one_each else self._solve_several)(batch, with_visits, reweigh)
-
-    def _solve_single(self, batch: Batch, with_visits: bool, reweigh: Reweigh | None) -> Piece:
-        """Goals of one node each, as all are without rules: whole columns at once, no loop over goals."""
-        product, trips = self.product, self.trips
-        nodes, numbers, column, whole = batch.ends, np.arange(batch.width), batch.goal_of, batch.whole
-        unit = np.zeros((product.n_nodes, batch.width))
-        unit[nodes, numbers] = 1.0
-        columns = self.factor.solve(unit)
-        accepts = product.accepting[nodes].astype(np.float64)
-        z, certain = trip_kernels.completions(
-            product.indptr, product.target, self.weight, columns, nodes, accepts, TRUSTED
-        )
-        origin = trips.origin[whole]
-        at_origin = z[origin, column]
-        certain[column[~(at_origin > SMALLEST)]] = False
-        sure = certain[column]
+        product, trips, column, whole = self.product, self.trips, batch.goal_of, batch.whole
+        reached = self.reach(batch)
+        origin, z, certain = trips.origin[whole], reached.z, reached.certain
+        at_origin, sure = z[origin, column], certain[column]
         log_z = np.full(len(origin), np.nan)
         log_z[sure] = np.log(at_origin[sure])
         left = [batch.states[k] for k in np.flatnonzero(~certain).tolist()]
@@ -131,92 +127,108 @@ class System:
                 found = [reweigh(its, log_z[own]) for (its, own), ok in zip(parts, certain, strict=True) if ok]
                 weights = np.zeros(len(origin))
                 weights[sure] = np.concatenate(found)
-            goes = sure & (origin != nodes[column])  # who starts at the goal goes nowhere
-            share = np.divide(weights, at_origin, out=np.zeros(len(origin)), where=goes)
             q = np.zeros_like(z)
-            q[origin, column] = share
-            ending = np.bincount(column, weights=share * columns[origin, column], minlength=batch.width)
-            q[nodes, numbers] = -ending / np.where(certain, columns[nodes, numbers], 1.0)
-            x = self.factor.solve_transposed(q)
-            x[nodes, numbers] = 0.0  # exactly: a trip ends where it enters its goal
+            q[origin, column] = np.divide(weights, at_origin, out=np.zeros(len(origin)), where=sure)
+            x = reached.flow(q)
             if left:
                 x[:, ~certain], z[:, ~certain] = 0.0, 0.0
             trip_kernels.add_flows(product.source, product.target, x, z, flows)
         return Piece(log_z, flows, left)
 
-    def _solve_several(self, batch: Batch, with_visits: bool, reweigh: Reweigh | None) -> Piece:
-        product, trips, first = self.product, self.trips, batch.whole.start
-        goals = self.completions(batch)
-        served = [goal for goal in goals if goal.certain]
-        log_z = np.full(batch.whole.stop - first, np.nan)
-        for goal in served:
-            log_z[goal.pairs.start - first : goal.pairs.stop - first] = goal.log_z(trips)
-        left = [goal.state for goal in goals if not goal.certain]
-        if not with_visits:
-            return Piece(log_z, None, left)
-        flows = np.zeros(len(product.edge))
-        if served:
-            weights = [trips.weight[g.pairs] if reweigh is None else reweigh(g.pairs, g.log_z(trips)) for g in served]
-            sources = [goal.sources(trips.origin[goal.pairs], its) for goal, its in zip(served, weights, strict=True)]
-            x = self.factor.solve_transposed(np.stack(sources, axis=1))
-            for k, goal in enumerate(served):
-                x[goal.nodes, k] = 0.0  # exactly: a trip ends where it enters its goal
-            z = np.stack([goal.z for goal in served], axis=1)
-            trip_kernels.add_flows(product.source, product.target, x, z, flows)
-        return Piece(log_z, flows, left)
 
-    def completions(self, batch: Batch) -> list[Goal]:
-        """z of every goal of a batch, each certified or not."""
-        product = self.product
-        unit = np.zeros((product.n_nodes, batch.width))
-        unit[batch.ends, np.arange(batch.width)] = 1.0
-        columns, at = self.factor.solve(unit), 0
-        goals = []
-        for state, pairs, nodes in zip(batch.states, batch.pairs, batch.nodes, strict=True):
-            own = columns[:, at : at + len(nodes)]
-            at += len(nodes)
-            goals.append(Goal.found(state, pairs, nodes, own, product.accepting[nodes].astype(np.float64)))
-        z = np.stack([goal.z for goal in goals], axis=1)
-        onward = self.matrix @ z
-        for k, goal in enumerate(goals):
-            onward[goal.nodes, k] = product.accepting[goal.nodes]
-        with np.errstate(invalid="ignore"):
-            close = np.all((z >= 0.0) & (np.abs(onward - z) <= TRUSTED * z), axis=0)
-        return [
-            goal._replace(certain=bool(ok and np.all(z[self.trips.origin[goal.pairs], k] > SMALLEST)))
-            for k, (goal, ok) in enumerate(zip(goals, close, strict=True))
-        ]
+class _Met(NamedTuple):
+    """Where a batch meets one level of the factors: nodes of goals, the goal of each, and (I - M_l)^-1 for them."""
+
+    level: Level
+    rows: NDArray[np.int64]
+    owner: NDArray[np.int64]  # ascending
+    columns: Floats  # (size of the level, nodes)
+
+    def one_each(self, n_goals: int) -> bool:
+        """Whether each goal has exactly one node here, as all have without rules."""
+        return bool(np.array_equal(self.owner, np.arange(n_goals)))
+
+    def of(self, goal: int) -> slice:
+        """The nodes of one goal."""
+        return slice(*np.searchsorted(self.owner, [goal, goal + 1]).tolist())
 
 
-class Goal(NamedTuple):
-    """One goal: its pairs, its product nodes, the columns of G for these, G_TT, and z."""
+class Reached:
+    """z of the goals of a batch (n, k), and which of them are certain."""
 
-    state: int
-    pairs: slice
-    nodes: NDArray[np.int64]
-    columns: Floats
-    corner: Floats
-    z: Floats
-    certain: bool
+    def __init__(self, system: System, batch: Batch) -> None:
+        product, self._levels = system.product, system.factor.levels
+        self._met: dict[int, _Met] = {}
+        self.z = np.zeros((product.n_nodes, batch.width))
+        for level in reversed(self._levels):
+            block = level.gather(self.z)
+            if not level.last:
+                level.solve(block)
+            rows, owner = batch.within(level.begin, level.end)
+            if len(rows):
+                columns = np.zeros((level.end - level.begin, len(rows)))
+                columns[rows, np.arange(len(rows))] = 1.0
+                level.solve(columns)
+                met = self._met[level.begin] = _Met(level, rows, owner, columns)
+                _hold(met, block, product.accepting[level.begin + rows].astype(np.float64))
+        state, goals = product.state, np.array(batch.states)
+        graph = (product.indptr, product.target, system.weight)
+        self.certain: NDArray[np.bool_] = trip_kernels.certain(*graph, self.z, state, goals, TRUSTED)
+        at_origin = self.z[system.trips.origin[batch.whole], batch.goal_of]
+        self.certain[batch.goal_of[~(at_origin > SMALLEST)]] = False
 
-    @classmethod
-    def found(cls, state: int, pairs: slice, nodes: NDArray[np.int64], columns: Floats, accepts: Floats) -> Goal:
-        corner = columns[nodes]
-        try:
-            z = columns @ np.linalg.solve(corner, accepts)
-        except np.linalg.LinAlgError:
-            z = np.full(len(columns), np.nan)
-        z[nodes] = accepts
-        return cls(state, pairs, nodes, columns, corner, z, False)
-
-    def log_z(self, trips: Trips) -> Floats:
-        """log z of each pair's origin."""
-        return np.log(self.z[trips.origin[self.pairs]])
-
-    def sources(self, origin: NDArray[np.int64], weights: Floats | float) -> Floats:
-        """q - E_T y for trips from these nodes together."""
-        q = np.zeros(len(self.z))
-        np.add.at(q, origin, weights / self.z[origin])
-        q[self.nodes] = 0.0  # who starts at the goal goes nowhere
-        q[self.nodes] -= np.linalg.solve(self.corner.T, self.columns.T @ q)
+    def flow(self, q: Floats, goal: int | None = None) -> Floats:
+        """x from q (n, m), in place: one column for each goal, or as many as you like for one goal."""
+        for level in self._levels:
+            block, met = q[level.begin : level.end], self._met.get(level.begin)
+            if met is not None:
+                _absorb(met, block, goal)
+            level.solve_transposed(block)
+            if met is not None and goal is None:  # exactly: a trip ends where it enters its goal
+                block[met.rows, met.owner] = 0.0
+            elif met is not None and goal is not None:
+                block[met.rows[met.of(goal)]] = 0.0
+            level.scatter(q)
         return q
+
+
+def _hold(met: _Met, block: Floats, accepts: Floats) -> None:
+    """Make the block, which solves its level without goals, what it is where nodes of goals have these values."""
+    rows, owner, columns = met.rows, met.owner, met.columns
+    missing = accepts - block[rows, owner]
+    before = None if met.level.last else block.copy()
+    if met.one_each(block.shape[1]):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            block += columns * (missing / columns[rows, owner])
+    else:
+        for goal in np.unique(owner).tolist():
+            its = met.of(goal)
+            block[:, goal] += columns[:, its] @ _solve(columns[rows[its], its], missing[its])
+    if before is not None:  # what only leads through a goal is 0, and not what rounding leaves of a difference
+        block[np.abs(block) <= CANCELLED * before] = 0.0
+    block[rows, owner] = accepts
+
+
+def _absorb(met: _Met, block: Floats, goal: int | None) -> None:
+    """Take from what begins in a level that which ends at its nodes of goals: y with G_TT^T y = (G^T q)_T."""
+    rows, owner, columns = met.rows, met.owner, met.columns
+    if goal is not None:
+        its = met.of(goal)
+        block[rows[its]] = 0.0  # who starts at the goal goes nowhere
+        block[rows[its]] -= _solve(columns[rows[its], its].T, columns[:, its].T @ block)
+        return
+    block[rows, owner] = 0.0
+    if met.one_each(block.shape[1]):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            block[rows, owner] -= np.einsum("ij,ij->j", columns, block) / columns[rows, owner]
+        return
+    for each in np.unique(owner).tolist():
+        its = met.of(each)
+        block[rows[its], each] -= _solve(columns[rows[its], its].T, columns[:, its].T @ block[:, each])
+
+
+def _solve(corner: Floats, right: Floats) -> Floats:
+    try:
+        return np.asarray(np.linalg.solve(corner, right))
+    except np.linalg.LinAlgError:
+        return np.full(right.shape, np.nan)

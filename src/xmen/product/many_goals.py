@@ -11,6 +11,7 @@ q = sum c_o e_o / z(o), the expected uses of edge (i, j) are x(i) M_ij z(j) with
     x = G^T (q - E_T y),    G_TT^T y = (G^T q)_T = (G E_T)^T q.
 
 So all goals together cost one factorisation, one solve with a column per goal node, and one with a column per goal.
+Machine states that lead only forward make levels, of which each sees only its own nodes of a goal (`goal_batches`).
 Goals go through in batches of columns that fit the cache: memory is bounded by the batch, not by goals times nodes.
 
 z is what it should be where it is non-negative and solves its equations: each node that reaches the goal is then
@@ -29,7 +30,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from xmen.product import trip_kernels
-from xmen.product.factor import Pattern
 from xmen.product.goal_batches import Batch, Piece, Reweigh, System, Trips
 from xmen.product.open_product import OpenProduct
 from xmen.workers import Held, n_workers
@@ -52,7 +52,6 @@ class ManyGoals:
 
     def __init__(self, product: OpenProduct, trips: Trips) -> None:
         self.product, self.trips = product, trips
-        self.pattern = Pattern(product.n_nodes, product.source, product.target)
         self.batches = self._cut(trips.by_goal())
 
     @cached_property
@@ -64,25 +63,27 @@ class ManyGoals:
         return {name: value for name, value in vars(self).items() if name != "held"}  # it holds this
 
     def _cut(self, goals: list[tuple[int, slice]]) -> list[Batch]:
-        """Goals in batches of about `BATCH` columns."""
+        """Goals in batches of at most `BATCH` columns in every level of the factors, or of one goal."""
         ends = np.argsort(self.product.state, kind="stable")
         bounds = np.searchsorted(self.product.state[ends], np.arange(self.product.world.n_states + 1))
-        batches, width = [Batch([], [], [])], 0
+        begins = np.array([block.begin for block in self.product.pattern.blocks])
+        batches, widths = list[Batch](), np.zeros(len(begins), dtype=np.int64)
         for state, pairs in goals:
             nodes = ends[bounds[state] : bounds[state + 1]]
-            if width and width + len(nodes) > BATCH:
+            here = np.bincount(np.searchsorted(begins, nodes, side="right") - 1, minlength=len(begins))
+            if not batches or len(batches[-1].states) == BATCH or (widths + here).max() > BATCH:
                 batches.append(Batch([], [], []))
-                width = 0
+                widths[:] = 0
             batches[-1].states.append(state)
             batches[-1].pairs.append(pairs)
             batches[-1].nodes.append(nodes)
-            width += len(nodes)
+            widths += here
         return batches
 
     def _system(self, log_weight: Floats) -> System | None:
         """The system under these log-weights of world edges (E,); None where it has no solution."""
         try:
-            return System(self.product, self.pattern, self.trips, np.exp(log_weight[self.product.edge]))
+            return System(self.product, self.trips, np.exp(log_weight[self.product.edge]))
         except np.linalg.LinAlgError:
             return None
 
@@ -150,17 +151,19 @@ class ManyGoals:
         weighed = csr_matrix(features[product.edge].multiply(system.weight[:, None])).T.tocsr()
         left: list[int] = []
         for batch in self.batches:
-            for goal in system.completions(batch):
-                if not goal.certain:
-                    left.append(goal.state)
+            reached = system.reach(batch)
+            for goal, (state, its) in enumerate(zip(batch.states, batch.pairs, strict=True)):
+                if not reached.certain[goal]:
+                    left.append(state)
                     continue
-                where = np.arange(goal.pairs.start, goal.pairs.stop)
-                for begin in range(0, len(where), BATCH):
-                    pairs = where[begin : begin + BATCH]
-                    alone = [goal.sources(trips.origin[p : p + 1], 1.0) for p in pairs.tolist()]
-                    x = system.factor.solve_transposed(np.stack(alone, axis=1))
-                    x[goal.nodes] = 0.0
-                    out[pairs] = (weighed @ (x[product.source] * goal.z[product.target][:, None])).T
+                z = reached.z[:, goal]
+                for begin in range(its.start, its.stop, BATCH):
+                    pairs = slice(begin, min(begin + BATCH, its.stop))
+                    origin = trips.origin[pairs]
+                    q = np.zeros((product.n_nodes, len(origin)))
+                    q[origin, np.arange(len(origin))] = 1.0 / z[origin]
+                    x = reached.flow(q, goal)
+                    out[pairs] = (weighed @ (x[product.source] * z[product.target][:, None])).T
         return out, left
 
     def greedy(self, log_weight: Floats, most: int) -> list[NDArray[np.int64]]:
@@ -173,14 +176,10 @@ class ManyGoals:
         system = self._system(log_weight)
         if system is None:
             return out
-        for batch in self.batches:
-            for goal in system.completions(batch):
-                ends = np.zeros(product.n_nodes, dtype=np.bool_)
-                ends[goal.nodes] = True
-                graph = (product.indptr, product.target, system.weight)
-                for pair in range(goal.pairs.start, goal.pairs.stop) if goal.certain else ():
-                    taken = trip_kernels.greedy(*graph, goal.z, ends, trips.origin[pair], most)
-                    out[pair] = product.edge[taken]
+        graph = (product.indptr, product.target, system.weight)
+        for its, z, ends in self._certain(system, self.batches):
+            for pair in range(its.start, its.stop):
+                out[pair] = product.edge[trip_kernels.greedy(*graph, z, ends, trips.origin[pair], most)]
         return out
 
     def draw(
@@ -194,25 +193,21 @@ class ManyGoals:
         system = self._system(log_weight)
         if system is None:
             return
-        for batch in self.batches:
-            if not n_draws[batch.whole].any():
-                continue
-            for goal in system.completions(batch):
-                pairs = np.repeat(np.arange(goal.pairs.start, goal.pairs.stop), n_draws[goal.pairs])
-                if not goal.certain or not len(pairs):
-                    continue
-                ends = np.zeros(product.n_nodes, dtype=np.bool_)
-                ends[goal.nodes] = True
-                taken, lengths = trip_kernels.walk(
-                    product.indptr,
-                    product.target,
-                    system.weight,
-                    np.ascontiguousarray(goal.z),
-                    ends,
-                    trips.origin[pairs],
-                    rng,
-                )
+        graph = (product.indptr, product.target, system.weight)
+        wanted = [batch for batch in self.batches if n_draws[batch.whole].any()]
+        for its, z, ends in self._certain(system, wanted):
+            pairs = np.repeat(np.arange(its.start, its.stop), n_draws[its])
+            if len(pairs):
+                taken, lengths = trip_kernels.walk(*graph, z, ends, trips.origin[pairs], rng)
                 yield pairs, product.edge[taken], lengths
+
+    def _certain(self, system: System, batches: Iterable[Batch]) -> Iterator[tuple[slice, Floats, NDArray[np.bool_]]]:
+        """Every goal that is served: where its pairs are, z, and which nodes are its ends."""
+        for batch in batches:
+            reached = system.reach(batch)
+            for goal in np.flatnonzero(reached.certain).tolist():
+                state, z = batch.states[goal], np.ascontiguousarray(reached.z[:, goal])
+                yield batch.pairs[goal], z, self.product.state == state
 
 
 def _solve_batches(shared: ManyGoals, task: tuple[Floats, list[int], bool]) -> list[Piece]:

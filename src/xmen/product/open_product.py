@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.machines.tables import CompiledConstraint
+from xmen.product.factor import Pattern
 from xmen.product.search import explore
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.mdp import MDP
@@ -18,7 +19,8 @@ from xmen.worlds.mdp import MDP
 class OpenProduct:
     """The product of a network and machines for all tasks at once: every node may be where a trip ends.
 
-    Kept are the nodes on a way from an origin to an accepting node of one of the goals.
+    Kept are the nodes on a way from an origin to an accepting node of one of the goals, numbered in the order in which
+    I - M is factorised.
     """
 
     world: MDP
@@ -29,6 +31,7 @@ class OpenProduct:
     target: NDArray[np.int64]
     edge: NDArray[np.int64]  # the world edge below each product edge
     start_of: NDArray[np.int64]  # the start node of each state, -1 where there is none
+    pattern: Pattern
 
     @property
     def n_nodes(self) -> int:
@@ -52,16 +55,21 @@ def build_open_product(compiled: CompiledConstraint, goals: NDArray[np.int64], m
     ends = found.accepting & wanted[found.rows[:, 0]]
     kept = distance_to(ends, source.astype(np.uint32), found.target) < UNREACHABLE
     number = np.where(kept, np.cumsum(kept) - 1, -1)
-    inside = kept[source] & kept[found.target]
+    inside = np.flatnonzero(kept[source] & kept[found.target])
+    pattern = Pattern(int(kept.sum()), number[source[inside]], number[found.target[inside]])
+    number[kept] = pattern.place
+    inside = inside[np.argsort(number[source[inside]], kind="stable")]
     start_of = np.full(world.n_states, -1, dtype=np.int64)
     start_of[found.rows[found.starts, 0]] = number[found.starts]
+    source, target = number[source[inside]], number[found.target[inside]]
     return OpenProduct(
         world=world,
         compiled=compiled,
-        state=np.ascontiguousarray(found.rows[kept, 0]),
-        accepting=found.accepting[kept],
-        source=number[source[inside]],
-        target=number[found.target[inside]],
+        state=np.ascontiguousarray(found.rows[kept, 0][pattern.order]),
+        accepting=found.accepting[kept][pattern.order],
+        source=source,
+        target=target,
         edge=found.edge[inside].astype(np.int64),
         start_of=start_of,
+        pattern=Pattern(pattern.n_nodes, source, target, arranged=True),
     )

@@ -62,19 +62,10 @@ def greedy(indptr: Any, target: Any, weight: Any, z: Any, ends: Any, origin: int
 
 
 @compiled
-def completions(indptr: Any, target: Any, weight: Any, columns: Any, ends: Any, accepts: Any, trusted: float) -> Any:
-    """z (n, k) from columns of G for goals of one node each, and which of them solve their equations and are >= 0."""
-    n, k = columns.shape
-    z, scale, onward = np.empty((n, k)), np.empty(k), np.empty(k)
-    for j in range(k):
-        corner = columns[ends[j], j]
-        scale[j] = accepts[j] / corner if corner > 0.0 else np.nan
-    for i in range(n):
-        for j in range(k):
-            z[i, j] = columns[i, j] * scale[j]
-    for j in range(k):
-        z[ends[j], j] = accepts[j]
-    certain = np.ones(k, dtype=np.bool_)
+def certain(indptr: Any, target: Any, weight: Any, z: Any, state: Any, goals: Any, trusted: float) -> Any:
+    """Which columns of z (n, k) solve their equations, outside the nodes of their goal, and are nowhere negative."""
+    n, k = z.shape
+    onward, found = np.empty(k), np.ones(k, dtype=np.bool_)
     for i in range(n):
         onward[:] = 0.0
         for e in range(indptr[i], indptr[i + 1]):
@@ -82,9 +73,9 @@ def completions(indptr: Any, target: Any, weight: Any, columns: Any, ends: Any, 
             for j in range(k):
                 onward[j] += w * z[after, j]
         for j in range(k):
-            if not (z[i, j] >= 0.0 and abs(onward[j] - z[i, j]) <= trusted * z[i, j]) and ends[j] != i:
-                certain[j] = False
-    return z, certain
+            if not (z[i, j] >= 0.0 and abs(onward[j] - z[i, j]) <= trusted * z[i, j]) and goals[j] != state[i]:
+                found[j] = False
+    return found
 
 
 @compiled
