@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import networkx
 import numpy as np
 import pytest
 from scipy.stats import chi2
@@ -176,3 +177,25 @@ def test_baselines_have_them_too():
     assert np.isfinite(maxent.standard_errors_).all()
     entropy = xm.RelativeEntropyIRL(grid, features, seed=0).fit(demos)
     assert entropy.standard_errors_.shape == (4,)
+
+
+def test_features_go_by_the_names_that_the_world_has():
+    """Columns of the world's own, in any order and beside others; a weight per state by the state."""
+    graph = networkx.DiGraph()
+    for source, target, minutes, toll in (
+        ("a", "b", 3, 0),
+        ("b", "d", 1, 1),
+        ("a", "c", 2, 2),
+        ("c", "d", 4, 0),
+        ("a", "d", 6, 1),
+    ):
+        graph.add_edge(source, target, minutes=minutes, toll=toll)
+    world = xm.MDP.from_networkx(graph, "a", "d")
+    demos = xm.distribution(world, None).sample(60, seed=0)
+    mixed = np.concatenate([world.features[:, :, ::-1], world.features[:, :, :1] + world.features[:, :, 1:]], axis=2)
+    model = xm.XMEN(world, features=mixed[:, :, [0, 1]], l2=0.1).fit(demos)
+    assert model.summary().names == tuple(reversed(world.feature_names))
+    assert model.summary(names=["one", "two"]).names == ("one", "two")
+    assert xm.XMEN(world, features=mixed, l2=0.1).fit(demos).summary().names[2] == "feature 2"
+    per_state = xm.XMEN(world, l2=0.1).fit(demos).summary()
+    assert per_state.names[0] == world.describe_state(0)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import csc_matrix
 
 from xmen.constraints.constraint import And, Constraint
 from xmen.errors import NotFittedError
 from xmen.learners.summary import Summary, feature_names
 from xmen.methods.demonstrations import Demonstrations
 from xmen.rewards import Floats
-from xmen.rewards.features import read_features
+from xmen.rewards.features import Features, StateFeatures, read_features
 from xmen.worlds.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -48,9 +50,11 @@ def summarise(
             model.log_likelihood_ = {"sum": found.sum, "n": found.n, "error": found.error}
     weights = model.weights_
     fixed = np.isin(np.arange(len(weights)), list(getattr(model, "fixed", None) or ()))
-    errors = [np.sqrt(np.diag(covariance)) for covariance in (found.covariance, found.robust_covariance)]
+    # What demonstrations determine exactly has variance 0, which rounding may leave just below it.
+    variances = [np.maximum(np.diag(covariance), 0.0) for covariance in (found.covariance, found.robust_covariance)]
+    errors = [np.sqrt(variance) for variance in variances]
     return Summary(
-        names=feature_names(names, len(weights)),
+        names=feature_names(_known_names(model) if names is None else names, len(weights)),
         weights=weights,
         standard_errors=np.where(fixed, np.nan, errors[0]),
         robust_errors=np.where(fixed, np.nan, errors[1]),
@@ -64,6 +68,33 @@ def summarise(
         rules=_spelled(model._rule()),
         mean_uses=None if asked is None else _mean_uses(asked),
     )
+
+
+def _known_names(model: Learner) -> list[str] | None:
+    """What the world calls the model's features: its own columns by their names, weights of states by these.
+
+    None where it has no names for features; a column that is not one of the world's goes by its number.
+    """
+    world: Any = model.world
+    own = read_features(vars(model).get("features"), world)
+    if isinstance(own, StateFeatures):
+        return [world.describe_state(state) for state in range(own.d)]
+    if not hasattr(world, "feature_names"):
+        return None
+    columns = _columns(read_features(world.features, world))
+    named = {
+        column: name for column, name in zip(columns, world.feature_names, strict=True) if columns.count(column) == 1
+    }
+    return [named.get(column, f"feature {k}") for k, column in enumerate(_columns(own))]
+
+
+def _columns(features: Features) -> list[tuple[bytes, bytes]]:
+    """Each column in a form that can be compared: the places where it is not 0, and what it is there."""
+    matrix = csc_matrix(features.matrix, dtype=np.float64, copy=True)
+    matrix.eliminate_zeros()
+    matrix.sort_indices()
+    ends = list(pairwise(matrix.indptr.tolist()))
+    return [(matrix.indices[i:j].astype(np.int64).tobytes(), matrix.data[i:j].tobytes()) for i, j in ends]
 
 
 def _spelled(rule: Constraint | None) -> frozenset[str]:
