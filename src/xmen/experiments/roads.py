@@ -70,7 +70,7 @@ def run(book: Notebook) -> None:
     study = Study(book, city, test)
     penalties = {name: study.penalty(name, train) for name in KINDS}
     fits = {(name, rule): study.fit(name, rule, penalties[name], train) for name in KINDS for rule in (None, TWICE)}
-    apart = [study.fit("14 features", LONG, SMALL, train)]
+    apart = [study.fit(name, LONG, penalties[name], train) for name in KINDS]
     results = list(fits.values())
     if not book.quick:
         every = city.all_training_trips()
