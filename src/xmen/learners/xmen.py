@@ -12,24 +12,24 @@ from numpy.typing import ArrayLike
 
 from xmen.engines.distribution import Seed, generator
 from xmen.engines.settings import DEFAULT_TIME_LIMIT
-from xmen.errors import EngineError, NotFittedError, ProductTooLargeError
+from xmen.errors import EngineError, ProductTooLargeError
 from xmen.learners.base import Rules
 from xmen.learners.flat_settings import with_records
 from xmen.learners.gradient import GradientLearner
 from xmen.learners.identity import PROGRESS
+from xmen.learners.refits import read_folds, refit_task
 from xmen.learners.traffic import Closure, Demand, Flows, closure, flows
-from xmen.methods.bootstrap import bootstrap
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.method import Method
 from xmen.methods.network_training import Training
+from xmen.methods.refits import bootstrap, cross_validation
 from xmen.methods.runs import FitSettings, Run, Task
 from xmen.methods.table import AUTO, AUTO_TRIPS, read_method
 from xmen.methods.validation import DEFAULT_PATIENCE
 from xmen.notices import LuckWarning, notify
 from xmen.options import Options, require_whole
 from xmen.progress.monitor import Callback
-from xmen.rewards import Floats, LinearReward
-from xmen.rewards.features import read_features
+from xmen.rewards import Floats
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
 from xmen.worlds import MDP, Network, Trajectory
@@ -286,21 +286,43 @@ class XMEN(GradientLearner):
         >>> spread.shape, round(float(spread.std()), 1)  # sqrt(1/30 + 1/20) = 0.29
         ((500, 1), 0.3)
         """
-        self._require_fitted()
         require_whole("n of bootstrap(n)", n, least=1)
-        if not isinstance(self.reward_, LinearReward):
-            raise EngineError(f"the bootstrap is of linear weights; this reward is a {type(self.reward_).__name__}.")
-        if isinstance(self.world, Network) or self.given is not None:
-            raise EngineError(
-                "the bootstrap shares one product among resamples, and here each resample has other tasks: fit(demos, "
-                "sample_weight=counts) fits one of them, and summary() has robust standard errors."
-            )
-        found = vars(self).get("_fitted_on") if demos is None else self._gather(demos, sample_weight)
-        if found is None:
-            raise NotFittedError("the demonstrations of this model are not at hand: give bootstrap(n, demos).")
-        task = Task(found, read_features(self.features, self.world), self._rule(), self.discount)
+        task = refit_task(self, "bootstrap(n, demos)", demos, sample_weight)
         rng = generator(self.seed if seed is None else seed)
         return bootstrap(task, self._fit_settings(), self.weights_, int(n), rng)
+
+    def cross_validate(
+        self,
+        l2: Sequence[ArrayLike],
+        folds: int | ArrayLike = 5,
+        demos: Iterable[Trajectory] | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Floats:
+        """How well each penalty tells held-out demonstrations, all its fits in the same passes over one product.
+
+        The same numbers as `GridSearchCV(model, {"l2": l2}, cv=folds)`, which makes a product and a fit for each.
+
+        Parameters
+        ----------
+        l2
+            Penalties to compare, each a number or one per feature.
+        folds
+            Into how many parts the demonstrations are cut, in their order; or the part of each, such as its traveller.
+        demos, sample_weight
+            As in `bootstrap`.
+
+        Returns
+        -------
+        NDArray
+            Shape (len(l2), folds): the mean log-likelihood of each part under a fit to the others, as `score` has it.
+
+        Raises
+        ------
+        EngineError
+            Where `bootstrap` raises it, and for folds that leave nothing to learn from or nothing to judge by.
+        """
+        task = refit_task(self, "cross_validate(l2, folds, demos)", demos, sample_weight)
+        return cross_validation(task, self._fit_settings(), self.weights_, list(l2), read_folds(folds, task.demos))
 
     def flows(self, demand: Demand, also: Rules = None) -> Flows:
         """Expected flows of many trips through a network, under `also`.

@@ -1,4 +1,4 @@
-"""The bootstrap of linear weights against one fit per resample, on the host and on a device."""
+"""Bootstrap and cross-validation of linear weights against one fit after the other, on the host and on a device."""
 
 from __future__ import annotations
 
@@ -43,6 +43,46 @@ def test_its_spread_is_that_of_robust_errors():
     np.testing.assert_allclose(model.bootstrap(300, seed=0).std(axis=0), model.summary().robust_errors, rtol=0.25)
 
 
+@pytest.mark.parametrize("device", [None, DEVICE])
+@pytest.mark.parametrize("choices", [{}, {"fixed": {1: -0.4}, "discount": 0.9}])
+def test_cross_validation_is_a_grid_search_in_one_product(device, choices):
+    selection = pytest.importorskip("sklearn.model_selection")
+    grid, rules, features, demos = task()
+    penalties = [0.003, 0.1, 2.0]
+    found = xm.XMEN(grid, rules, features, l2=0.05, device=device, **choices).fit(demos).cross_validate(penalties, 4)
+    search = selection.GridSearchCV(xm.XMEN(grid, rules, features, **choices), {"l2": penalties}, cv=4).fit(demos)
+    expected = np.stack([search.cv_results_[f"split{k}_test_score"] for k in range(4)], axis=1)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert np.ptp(found.mean(axis=1)) > 0.01
+
+
+def test_cross_validation_by_labels_weighs_demonstrations_and_takes_a_penalty_per_feature():
+    grid, rules, features, demos = task()
+    rng = np.random.default_rng(2)
+    traveller, weights, penalty = rng.integers(0, 3, len(demos)), rng.uniform(0.1, 2.0, len(demos)), [0.0, 0.5, 0.01]
+    model = xm.XMEN(grid, rules, features).fit(demos, weights)
+    found = model.cross_validate([penalty], np.array(["ann", "ben", "cy"])[traveller])
+    for k in range(3):
+        others = xm.XMEN(grid, rules, features, l2=penalty).fit(demos, weights * (traveller != k))
+        held_out = [demo for demo, who in zip(demos, traveller, strict=True) if who == k]
+        assert found[0, k] == pytest.approx(others.score(held_out, weights[traveller == k]), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("folds", "said"),
+    [
+        (1, "folds is a whole number, 2 or more; got 1"),
+        (61, "folds makes 61 of 60 demonstrations, 60 of them with any weight"),
+        ([0, 1], r"folds has shape \(2,\), but there are 60 demonstrations"),
+        ([7] * 60, "folds makes 1 of 60 demonstrations"),
+    ],
+)
+def test_folds_that_cannot_be_are_refused(folds, said):
+    grid, rules, features, demos = task()
+    with pytest.raises(xm.EngineError, match=said):
+        xm.XMEN(grid, rules, features).fit(demos).cross_validate([0.1], folds)
+
+
 def test_what_it_cannot_do_is_said(tmp_path):
     grid, rules, features, demos = task()
     model = xm.XMEN(grid, rules, features)
@@ -54,10 +94,12 @@ def test_what_it_cannot_do_is_said(tmp_path):
     model.save(tmp_path / "model")
     with pytest.raises(xm.NotFittedError, match="give bootstrap"):
         xm.load(tmp_path / "model").bootstrap(2)
+    with pytest.raises(xm.EngineError, match="l2 is a number, 0 or more"):
+        model.cross_validate([-1.0])
     network, of_streets, trips = city(11, n_trips=20)
-    with pytest.raises(xm.EngineError, match="each resample has other tasks"):
+    with pytest.raises(xm.EngineError, match="each of them has other tasks"):
         xm.XMEN(network, features=of_streets).fit(trips).bootstrap(2)
-    with pytest.raises(xm.EngineError, match="each resample has other tasks"):
+    with pytest.raises(xm.EngineError, match="each of them has other tasks"):
         xm.XMEN(grid, rules, features, given="start").fit(demos).bootstrap(2)
 
 
@@ -66,5 +108,5 @@ def test_resamples_without_an_optimum_are_counted():
     demos = [xm.Trajectory([0, 1], [0])] * 3 + [xm.Trajectory([0, 2], [1])]
     features = np.zeros((3, 2, 1))
     features[0, 0] = 1.0
-    with pytest.warns(xm.ConvergenceWarning, match=r"\d+ of 40 resamples did not come to an optimum"):
+    with pytest.warns(xm.ConvergenceWarning, match=r"\d+ of 40 fits did not come to an optimum"):
         xm.XMEN(fork, None, features).fit(demos).bootstrap(40, seed=0)
