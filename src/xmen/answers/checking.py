@@ -108,7 +108,7 @@ def learning_notes(problem: Problem, d: Distribution, demos: list[Trajectory]) -
 
 def failure_notes(problem: Problem, checked: dict[str, Any]) -> list[str]:
     """With chance episodes may fail, and a learner can take them: which one, and what it should be asked to promise."""
-    failed = {one["demonstration"] for one in checked["violations"] if one["constraint"] or one["unfinished"]}
+    failed = {one["demonstration"] for one in checked["violations"] if one["constraint"] or one.get("unfinished")}
     if problem.world.deterministic or not failed:
         return []
     episodes = checked["valid"] + len(failed)
@@ -165,7 +165,7 @@ def count_broken(violations: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
         {
             "constraint": name,
-            **({"unfinished": unfinished} if name is None else {}),
+            **({"unfinished": True} if unfinished else {}),
             "demonstrations": len(found),
             "first": found[0]["demonstration"],
             "position": found[0]["position"],
@@ -186,7 +186,7 @@ def _violations(problem: Problem, index: int, demo: Trajectory) -> list[dict[str
     impossible = problem.world.problem(demo)
     if impossible is not None:
         found = {"demonstration": index, "constraint": None, "position": impossible[0], "message": impossible[1]}
-        return [found | {"unfinished": problem.world.unfinished(demo)}]
+        return [found | ({"unfinished": True} if problem.world.unfinished(demo) else {})]
     explained = [(name, rule.explain(demo)) for name, rule in problem.rules.items()]
     return [
         {

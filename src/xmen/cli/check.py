@@ -114,4 +114,4 @@ def _print_violations(demos: dict[str, Any]) -> None:
 
 def _what(broken: dict[str, Any]) -> str:
     """What a demonstration breaks: a rule by its name, or what the world asks of it."""
-    return broken["constraint"] or ("arriving in time" if broken["unfinished"] else "the world")
+    return broken["constraint"] or ("arriving in time" if broken.get("unfinished") else "the world")

@@ -120,7 +120,7 @@ def _broken(problem: Problem, demos: list[Trajectory], failures_belong: bool) ->
     Episodes that failed are what a promise of some probability is learned from.
     """
     found: list[dict[str, Any]] = check_demonstrations(problem, demos)["violations"]
-    return [one for one in found if not failures_belong or (one["constraint"] is None and not one["unfinished"])]
+    return [one for one in found if not failures_belong or (one["constraint"] is None and not one.get("unfinished"))]
 
 
 def _validated(model: Learner) -> dict[str, Any]:
