@@ -163,7 +163,7 @@ def test_what_cannot_be_read_is_named(tmp_path, text, message):
 
 def test_what_is_no_source_is_named():
     deep = {"demo": [0], "state": [[2, []]]}
-    for wrong, message in ((3, "expected a file, a frame"), ([3], "demonstration 0: this is a int")):
+    for wrong, message in ((3, "expected a file, a frame"), ([3], "demonstration 0: got int")):
         with pytest.raises(TrajectoryError, match=message):
             xm.read_demos(wrong)
     with pytest.raises(FileFormatError, match="is no state"):

@@ -159,9 +159,8 @@ def _from_episode(episode: Any, names: Names) -> tuple[Trajectory, dict[str, Any
     actions = getattr(episode, "acts", getattr(episode, "actions", None))
     if states is None or actions is None or isinstance(states, Mapping):
         raise TrajectoryError(
-            f"this is a {type(episode).__name__}: expected a Trajectory, a dict with states and actions, or something "
-            "with obs and acts (imitation) or observations and actions (Minari) that are states and actions of the "
-            "world"
+            f"got {type(episode).__name__}: expected a Trajectory, a dict with states and actions, or something with "
+            "obs and acts (imitation) or observations and actions (Minari) that are states and actions of the world"
         )
     found = {"id": getattr(episode, "id", None), "rewards": getattr(episode, "rewards", None)}
     trajectory = Trajectory(map(names.state, states), map(names.action, actions))
