@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from contextlib import ExitStack, contextmanager
 
@@ -73,8 +74,10 @@ def dask():
 @contextmanager
 def ray():
     module = pytest.importorskip("ray", reason="the Ray cluster needs the extra ray")
+    from joblib.pool import PicklingPool
     from ray.util.joblib import register_ray
 
+    bases = PicklingPool.__bases__
     module.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
     try:
         register_ray()
@@ -82,6 +85,9 @@ def ray():
             yield
     finally:
         module.shutdown()
+        # Ray makes joblib's own pools its own, for the rest of the process; those that there are have to be gone first.
+        gc.collect()
+        PicklingPool.__bases__ = bases
 
 
 @pytest.mark.parametrize("cluster", [dask, ray])
