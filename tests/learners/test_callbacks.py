@@ -241,6 +241,21 @@ def test_a_ctrl_c_that_a_finaliser_swallows_is_not_lost(monkeypatch):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.parametrize("module", ["numba.core.compiler", "llvmlite.binding.executionengine"])
+def test_a_ctrl_c_while_loops_are_compiled_waits_for_the_next_record(module):
+    """The compiler calls Python from machine code: an exception that is raised there ends the process."""
+    compile_something = eval("lambda: signal.raise_signal(signal.SIGINT)", {"__name__": module, "signal": signal})
+
+    def fit():
+        with Monitor(None) as monitor:
+            compile_something()
+            assert monitor.record(loss=1.0, gradient_norm=0.5)
+        return monitor
+
+    with pytest.warns(InterruptedWarning, match="after 1 iterations"):
+        assert fit().interrupted
+
+
 class Counting(Run):
     """Five steps; the state is how many were made."""
 

@@ -170,7 +170,8 @@ class Monitor:
 
     def _on_ctrl_c(self, number: int, frame: FrameType | None) -> None:
         self._heard = True
-        signal.default_int_handler(number, frame)
+        if not _compiles(frame):
+            signal.default_int_handler(number, frame)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -190,6 +191,15 @@ class Monitor:
             InterruptedWarning,
         )
         return True
+
+
+def _compiles(frame: FrameType | None) -> bool:
+    """Whether numba is at work: it calls Python from machine code, where an exception ends the process."""
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] in ("numba", "llvmlite"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _shown(entry: Record, answer: Any) -> Record:
