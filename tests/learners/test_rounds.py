@@ -15,6 +15,7 @@ from learners.tasks import grid_task, small_task
 from xmen.errors import OracleError
 from xmen.learners.xmen import XMEN
 from xmen.methods.cell_draws import CellReader
+from xmen.methods.cell_plan import CellSource
 from xmen.methods.demonstrations import gather
 from xmen.methods.drawn_loss import DrawnLoss
 from xmen.methods.draws import Draws
@@ -120,6 +121,62 @@ def test_the_judge_knows_nothing_but_its_draws():
         assert abs(seen.distance - truth) < 0.3 * truth + 0.005
 
 
+def test_what_plain_draws_never_met_is_met_by_the_last_ones():
+    """One trajectory in 10,000 gets a third of the weight: of 20 batches of plain cells few meet it, of copies all do.
+
+    Plain ones then see no more weight than there is without it, which is what a fit must not end by.
+    """
+    grid = xm.GridWorld(7, 7, start=(0, 0), goal=(6, 6), moves=("up", "right", "up-right"))
+    array = np.eye(grid.n_states)[:, None, :].repeat(grid.n_actions, axis=1)
+    features = DenseFeatures(array)
+    hidden, *demos = xm.distribution(grid, None, None, seed=1).sample(30)
+    base = xm.distribution(grid, None, None, engine="xor", oracle="listed")
+    gathered = gather(grid, None, [demo for demo in demos if demo != hidden])
+    source = CellSource(CellReader(base, gathered), features, 4, 32.0)
+    theta = np.zeros(grid.n_states)
+    theta[list(hidden.states)] = 1.0
+    # Scaled so that the heavy trajectory has a third of the weight.
+    low, high = 0.0, 5.0
+    for _ in range(50):
+        middle = (low + high) / 2.0
+        share = np.exp(xm.distribution(grid, None, array @ (middle * theta)).log_prob(hidden))
+        low, high = (middle, high) if share < 1 / 3 else (low, middle)
+    theta *= low
+    log_z = xm.distribution(grid, None, array @ theta).log_partition()
+    mean = features.contract(gathered.visits())
+    met_by_plain, met_by_last = [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        plan, _ = source.first(128.0, rng)
+        plain = source.read(plan, theta, rng)
+        loss = DrawnLoss(plain.draws, features, mean, 0.0)
+        last = source.read(source.next(plan, theta, loss, 100.0, last=True), theta, rng)
+        assert not plain.sees_all
+        met_by_plain.append(loss.look(theta).log_partition[0] > log_z - 0.2)
+        if last.sees_all:  # else plain ones were misleading, and one more round follows
+            met_by_last.append(abs(DrawnLoss(last.draws, features, mean, 0.0).look(theta).log_partition[0] - log_z))
+    assert np.mean(met_by_plain) < 0.3
+    assert len(met_by_last) >= 15
+    assert max(met_by_last) < 0.25
+
+
+def test_draws_that_may_miss_something_end_no_fit():
+    """The same rounds as of rejection's exact samples, which end a fit, but said to be others: all rounds are taken."""
+
+    class Unsure(RejectSource):
+        def read(self, plan, weights, rng):
+            return super().read(plan, weights, rng)._replace(sees_all=False)
+
+    grid, rule, features, demos = grid_task(6)
+    task = Task(gather(grid, rule, demos), DenseFeatures(features), rule)
+    base = xm.distribution(grid, rule, None, engine="reject", max_nodes=800)
+    for source, ends in ((RejectSource, True), (Unsure, False)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            run = RoundsRun(task, FitSettings(seed=0, tol=0.05, max_iter=6), base, source(base, task.features))
+            assert drive(run, Monitor(None), None).converged == ends
+
+
 def test_the_stated_bound_covers_the_distance():
     """30 fits by noisy cells: 27 bounds or more lie above the true distance, and the mean estimate is near the mean."""
     grid, rule, features, demos = grid_task(7)
@@ -138,7 +195,7 @@ def test_the_stated_bound_covers_the_distance():
 
 def test_the_standard_error_of_the_weights():
     """The weights of 30 fits to different cells spread as their stated standard errors say, within a factor 2."""
-    grid, rule, features, demos = grid_task(7)
+    grid, rule, features, demos = grid_task(8)
     models = [quiet_fit(XMEN(grid, rule, features, seed=s, tol=0.01, **HASHED), demos) for s in range(20)]
     best = XMEN(grid, rule, features).fit(demos).weights_
     ratios = np.array([(model.weights_ - best) / model.weights_std_ for model in models])

@@ -64,14 +64,15 @@ class PartSources:
         for part, batch in enumerate(batches[1:], start=1):
             draws = draws.joined(batch.draws.of_part(part))
         info = sum((batch.info for batch in batches), Info())
-        return Batch(draws, info, sum(one.n_lost for one in batches), max(one.parities for one in batches))
+        n_lost, parities = sum(one.n_lost for one in batches), max(one.parities for one in batches)
+        return Batch(draws, info, n_lost, parities, all(one.sees_all for one in batches))
 
-    def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float) -> Plan:
+    def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float, last: bool) -> Plan:
         after = Plan()
         for part, source in enumerate(self.sources):
             own = _own(plan, part)
             if part not in self._whole:
-                own = source.next(own, weights, loss.of_part(part), self.shares[part] * effective)
+                own = source.next(own, weights, loss.of_part(part), self.shares[part] * effective, last)
             after |= _named(own, part)
         return after
 

@@ -58,6 +58,10 @@ class CellReader:
         weights = EdgeWeights.of(self.world, table, self.discount)
         return self.hashed.space(weights, score_range(self.base.relaxation.product, weights))
 
+    def highest(self, table: Floats) -> float:
+        """A bound on the log weight of any trajectory under a reward table."""
+        return score_range(self.base.relaxation.product, EdgeWeights.of(self.world, table, self.discount))[1]
+
     def count(self, space: Space, guess: float, rng: np.random.Generator) -> tuple[float, Info]:
         """About log2 of the number of solutions, near enough to choose parities by; `guess` saves probes."""
         start = max(0, round(guess - math.log2(PROBED)))

@@ -1,14 +1,20 @@
 """Which cells a round draws: how many, of how many parities, of the trajectories as they are or of copies by weight.
 
 The draws at hand tell what a plain solution is worth at the weights they led to, and what a copy drawn in proportion to
-exp(share * R) D would be. Copies take a larger formula. What a solution costs is taken to grow as the cube of its
-number of variables, as measured with CryptoMiniSat on grids from 9x9 to 14x14: a rule and not a stopwatch, so that the
-same seed gives the same answer on every machine.
+exp(tilt * R) D would be. Copies take a larger formula. A cell is taken to cost the root of its size times a power of
+its number of variables, as measured with CryptoMiniSat on 14x14 and 16x16 grids: a rule and not a stopwatch, so that
+the same seed gives the same answer on every machine.
+
+What draws tell is of what they met. Where weights differ much, a few hundred trajectories of 10^7 can have a third of
+the weight, and none of 50,000 plain solutions is one of them: on a 14x14 grid such a fit ended 0.36 nats from the
+optimum, and stated 0.02. Copies at the weights themselves are drawn from P there, so that what has weight is met: a fit
+ends only when these agree, or plain solutions of which none could have more than a small share of the weight.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,16 +26,19 @@ from xmen.rewards import Floats
 from xmen.rewards.features import Features
 from xmen.sampling import Info, Space
 
-LEAST_CELL = 256.0  # solutions: 14x14, CryptoMiniSat, a cell of 126 takes 0.9 s, one of 500 takes 1.5 s
-LARGEST_CELL = 2048.0  # solutions: beyond, a cell's own clauses slow the solver
+# Solutions. CryptoMiniSat, 14x14: cells of 119, 528, 1,997 take 1.2, 2.5, 5.6 s; 16x16: of 222, 914, 3,802 7, 14, 29 s.
+LEAST_CELL, LARGEST_CELL = 256.0, 4096.0
 MOST_TIMES = 8  # that cells of a given size read the whole space, before it is read as one
 TILTS = (0.5, 1.0)  # shares of theta at which copies may be drawn
 COPY = 0.9  # of a draw's worth is what a copy has: weights per copy differ by up to a factor 2
 HALF_A_BUCKET = 0.5  # bits: weights per copy lie between the largest and half of it
-LEAST_GAIN = 2.0
+LEAST_GAIN = 2.0  # in worth, for which the formula of copies is made
 GOOD_ENOUGH = 0.5  # effective solutions per plain solution, above which nothing else is tried
+MOST_SHARE = (
+    0.01  # of Z-hat in one trajectory: of 5 % of the weight in such ones all are missed once in e^5 = 148 times
+)
 MOST_MORE = 16.0  # times as many solutions as there are, in one round
-WORK = 3.0  # the power of the number of variables that a solution costs
+WORK = 1.6  # the power of the number of variables: copies on 14x14 and 16x16 take 4.4 and 5 times as long as solutions
 
 
 class CellSource:
@@ -48,9 +57,13 @@ class CellSource:
         tilted = plan["tilt"] * weights
         table = self.features.table(tilted) if plan["tilt"] else None
         space = self.reader.plain if table is None else self._tilted(tilted)
-        return self.reader.read(space, table, int(plan["cells"]), int(plan["parities"]), rng)
+        batch = self.reader.read(space, table, int(plan["cells"]), int(plan["parities"]), rng)
+        draws = batch.draws
+        scores = draws.visits @ self.features.table(weights).ravel() + draws.log_dynamics
+        log_z = log_sum(np.where(draws.known, 0.0, draws.log_measure) + scores) if len(draws) else -math.inf
+        return batch._replace(sees_all=self._largest_share(plan, weights, log_z) <= MOST_SHARE)
 
-    def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float) -> Plan:
+    def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float, last: bool) -> Plan:
         draws, log2_plain = loss.draws, plan["log2_count"]
         drawn = np.flatnonzero(~draws.known)
         if not len(drawn):  # nothing but demonstrations was met
@@ -58,19 +71,36 @@ class CellSource:
         logs = draws.log_measure[drawn] + np.log(loss.shares[draws.batch[drawn]])
         reward, dynamics = draws.visits[drawn] @ self.features.table(weights).ravel(), draws.log_dynamics[drawn]
         worth = efficiency(logs, reward + dynamics, np.zeros(len(drawn)))
-        best, tilt, log2_count = worth, 0.0, log2_plain
-        for share in TILTS if worth < GOOD_ENOUGH else ():
-            copies = share * reward + dynamics
-            of_copy = COPY * efficiency(logs, reward + dynamics, copies)
-            if of_copy <= LEAST_GAIN * best:  # what the larger formula costs, at the very least
-                continue
-            space = self._tilted(share * weights)
-            if of_copy / self._work(space) > best:
-                best, tilt, worth = of_copy / self._work(space), share, of_copy
-                log2_count = (log_sum(logs + copies) - space.log_max) / math.log(2.0) + HALF_A_BUCKET
         # A few draws that happen to have all the weight say little of what a draw is worth.
-        wanted = min(effective / worth, MOST_MORE * len(drawn))
-        return self._sized(log2_plain, log2_count, wanted, tilt)
+        most = MOST_MORE * len(drawn)
+        best = self._sized(log2_plain, log2_plain, min(effective / worth, most), 0.0)
+        least = self._cost(best, log2_plain, self.reader.plain)
+        tilts: Sequence[float] = TILTS if worth < GOOD_ENOUGH else ()
+        if last:
+            tilts, effective = TILTS[-1:], max(effective, 2.0 / MOST_SHARE)
+            if 2.0 * self._largest_share(best, weights, log_sum(logs + reward + dynamics)) > MOST_SHARE:
+                least, worth = math.inf, 0.0
+        for tilt in tilts:
+            if COPY * efficiency(logs, reward + dynamics, tilt * reward + dynamics) <= LEAST_GAIN * worth:
+                continue
+            space = self._tilted(tilt * weights)
+            # Trajectories of little weight have a copy each.
+            copies = np.maximum(tilt * reward + dynamics - space.log_max + HALF_A_BUCKET * math.log(2.0), 0.0)
+            log2_count = log_sum(logs + copies) / math.log(2.0)
+            of_copy = COPY * efficiency(logs, reward + dynamics, copies)
+            other = self._sized(log2_plain, log2_count, min(effective / of_copy, most), tilt)
+            cost = self._cost(other, log2_count, space)
+            if cost < least:
+                best, least = other, cost
+        return best
+
+    def _largest_share(self, plan: Plan, weights: Floats, log_z: float) -> float:
+        """The most that any one solution of a plan's cells could have of Z-hat, whether it was met or not."""
+        if plan["parities"] == 0 or 0.0 < plan["tilt"] < 1.0:
+            return float(plan["parities"] > 0)
+        log_measure = plan["parities"] * math.log(2.0) - math.log(plan["cells"])
+        highest = self._tilted(weights).log_max if plan["tilt"] else self.reader.highest(self.features.table(weights))
+        return math.exp(min(log_measure + highest - log_z, 0.0))
 
     def _sized(self, log2_plain: float, log2_count: float, wanted: float, tilt: float) -> Plan:
         """The cells that hold about `wanted` of 2^log2_count solutions.
@@ -86,18 +116,19 @@ class CellSource:
             n_cells, m, tilt = 1, 0, 0.0
         return {"cells": n_cells, "parities": m, "tilt": tilt, "log2_count": log2_plain}
 
+    def _cost(self, plan: Plan, log2_count: float, space: Space) -> float:
+        """What reading these cells of 2^log2_count solutions takes, in some unit."""
+        size = 2.0 ** (log2_count - plan["parities"])
+        if self.reader.listed:
+            return float(plan["cells"] * size)
+        ratio = space.oracle.formula.n_variables / self.reader.plain.oracle.formula.n_variables
+        return float(plan["cells"] * math.sqrt(size) * ratio**WORK)
+
     def _tilted(self, weights: Floats) -> Space:
         """The copies at some weights; the last one is kept, as the plan and the draw both need it."""
         if self._kept is None or not np.array_equal(self._kept[0], weights):
             self._kept = weights, self.reader.tilted(self.features.table(weights))
         return self._kept[1]
-
-    def _work(self, space: Space) -> float:
-        """What a solution of this space costs, in solutions of the plain one."""
-        if self.reader.listed:
-            return 1.0
-        ratio = space.oracle.formula.n_variables / self.reader.plain.oracle.formula.n_variables
-        return float(ratio**WORK)
 
 
 def efficiency(log_measure: Floats, log_weights: Floats, log_copies: Floats) -> float:

@@ -20,6 +20,9 @@ from xmen.methods.runs import FitSettings, Task
 from xmen.options import require_number, require_whole
 from xmen.rewards.neural import NeuralReward
 
+LEAST_CELLS = 4  # in a round: a cell of four times as many solutions takes a solver twice as long
+CELLS_PER_STEP = 16  # of a network
+
 
 @dataclass(frozen=True, repr=False)
 class Cells(Method):
@@ -31,8 +34,8 @@ class Cells(Method):
 
     Parameters
     ----------
-    n_cells : int
-        The least number of cells in a round, 2 or more; per step for a network.
+    n_cells : int, optional
+        The least number of cells in a round, 2 or more; per step for a network. If not given, 4 and 16.
     cell_size : float, optional
         The expected number of solutions in a cell. If not given, as suits: where cells would hold everything, all is
         read as one. For a network 48.
@@ -44,7 +47,7 @@ class Cells(Method):
     Cells(n_cells=64)
     """
 
-    n_cells: int = 16
+    n_cells: int | None = None
     cell_size: float | None = None
 
     name = "cells"
@@ -52,7 +55,7 @@ class Cells(Method):
     plans_with_max_iter = True  # the last round only judges
 
     def __post_init__(self) -> None:
-        require_whole("n_cells", self.n_cells, least=2)
+        require_whole("n_cells", self.n_cells, least=2, optional=True)
         require_number("cell_size", self.cell_size, above=0.0, optional=True)
 
     def run(self, task: Task, settings: FitSettings) -> RoundsRun:
@@ -60,7 +63,8 @@ class Cells(Method):
 
         def make(part: Task) -> tuple[XorDistribution, CellSource]:
             base = Chooser(part.joint_law(), settings.engine).joint_xor()
-            return base, CellSource(CellReader(base, part.demos), part.features, int(self.n_cells), size)
+            n_cells = LEAST_CELLS if self.n_cells is None else int(self.n_cells)
+            return base, CellSource(CellReader(base, part.demos), part.features, n_cells, size)
 
         return rounds(task, settings, make)
 
@@ -73,5 +77,6 @@ class Cells(Method):
         visits = task.demos.visits(task.discount)
         size = DEFAULT_CELL_SIZE if self.cell_size is None else float(self.cell_size)
         base = Chooser(task.joint_law(), settings.engine).joint_xor()
-        likelihood = CellsLikelihood(base, visits, self.n_cells, size)
+        n_cells = CELLS_PER_STEP if self.n_cells is None else int(self.n_cells)
+        likelihood = CellsLikelihood(base, visits, n_cells, size)
         return train(likelihood, reward, training, settings, None)

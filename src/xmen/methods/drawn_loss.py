@@ -142,7 +142,7 @@ class DrawnLoss:
         for part, (newest, whole) in enumerate(zip(self.newest.tolist(), self.parts.tolist(), strict=True)):
             own = self.draws.part == part
             least = whole * counts[newest] / max(counts[own].sum(), 1.0)
-            if self.shares[newest] < least:
+            if self.shares[newest] < min(least, whole):  # least is whole where the part has one batch, up to rounding
                 self.shares[own] *= (whole - least) / (whole - self.shares[newest])
                 self.shares[newest] = least
 

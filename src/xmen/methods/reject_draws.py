@@ -30,7 +30,7 @@ class RejectSource:
     def first(self, wanted: float, rng: np.random.Generator) -> tuple[Plan, Info]:
         return {"draws": math.ceil(wanted)}, Info()
 
-    def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float) -> Plan:
+    def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float, last: bool) -> Plan:
         return {"draws": math.ceil(effective)}
 
     def read(self, plan: Plan, weights: Floats, rng: np.random.Generator) -> Batch:

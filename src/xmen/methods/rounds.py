@@ -1,10 +1,10 @@
 """Rounds of weighted draws: each is minimised over by L-BFGS, and judged by the next one's draws.
 
 Draws serve every theta (`draws`), so that fresh ones for every step would be waste. A round's draws first *judge* the
-weights at hand, which were not fitted to them, and end the fit when the gradient is within its noise and the distance
-from the optimum is within `tol` nats. Else they join the others, and L-BFGS finds the minimum over all of them: a
-convex, deterministic problem without a step size. It goes only as far as the draws can be trusted (`descent`), and the
-next round draws from where it came to.
+weights at hand, which were not fitted to them, and end the fit when the gradient is within its noise, the distance from
+the optimum is within `tol` nats, and they cannot have missed anything of weight. Else they join the others, and L-BFGS
+finds the minimum over all of them: a convex, deterministic problem without a step size. It goes only as far as draws
+can be trusted (`descent`), and the next round draws from where it came to.
 
 How many draws the next round needs follows from the distance that their number lets expect, tr(H^+ V) / 2, which falls
 as one over their number. Where they come from, and how, is the source's business (`sources`).
@@ -37,12 +37,12 @@ from xmen.storage.checkpoint import RunState
 
 DEFAULT_MAX_ITER = 20  # rounds
 DEFAULT_TOL = 0.005  # nats
-# Measured on 7x7 grids that nothing was chosen on, 30 fits with one weight per state to tol = 0.02, and 60 with four
-# features to 0.01: as they stand 30 and 58 bounds cover the distance, 28 and 60 answers are within tol, and a fit reads
-# 3,456 and 8,771 solutions. One weight per state: with AIMED at 0.5 or 1, 29 and 29 cover, 30 and 29 are within tol,
-# 4,563 and 3,154 solutions; JUDGING at 0.2 or 0.7: 28 and 29 cover, 29 and 29 within, 3,606 and 4,388; LOOSE at 1: 29
-# cover, 30 within, 5,319, in 4.0 rounds instead of 2.4. Four features, 60 within tol in each case: without FEW 58
-# cover, 6,593 solutions; BELIEVED at 0 or 1: 57 and 57 cover, 7,998 and 10,217.
+# Measured before draws had to see all, on 7x7 grids that nothing was chosen on, 30 fits with one weight per state to
+# tol = 0.02, and 60 with four features to 0.01: as they stand 30 and 58 bounds cover the distance, 28 and 60 answers
+# are within tol, and a fit reads 3,456 and 8,771 solutions. One weight per state: with AIMED at 0.5 or 1, 29 and 29
+# cover, 30 and 29 are within tol, 4,563 and 3,154 solutions; JUDGING at 0.2 or 0.7: 28 and 29 cover, 29 and 29 within,
+# 3,606 and 4,388; LOOSE at 1: 29 cover, 30 within, 5,319, in 4.0 rounds instead of 2.4. Four features, 60 within tol in
+# each case: without FEW 58 cover, 6,593 solutions; BELIEVED at 0 or 1: 57 and 57 cover, 7,998 and 10,217.
 AIMED = 0.7  # of tol: the expected distance that rounds aim at, so that the judge agrees
 LEAST_TOL = 1e-12  # what a tol of 0 is taken for
 MOST_GROWTH = 4.0  # times as many draws as there are, in one round
@@ -117,7 +117,8 @@ class RoundsRun(Run[RoundsState]):
         judged = None if first or exact else self._judge(state, batch.draws)
         if judged is not None:
             near = max(judged.distance, state.distance, judged.bound / LOOSE) <= self.tol
-            agreed = judged.enough and near and (judged.within_noise or judged.bound <= self.tol)
+            quiet = judged.within_noise or judged.bound <= self.tol
+            agreed = judged.enough and near and quiet and batch.sees_all
             if agreed or state.iteration >= self.max_iter:
                 ended = replace(state, finished=agreed, converged=agreed, distance=judged.distance, bound=judged.bound)
                 return ended, _entry(ended, judged, batch, spent)
@@ -182,9 +183,9 @@ class RoundsRun(Run[RoundsState]):
             return replace(state, finished=True, converged=distance <= max(self.tol, ROUNDING)), own
         judging = max(JUDGING, min(1.0, FEW / self.features.d))
         expected = max(distance, BELIEVED * was)
-        growth = min(max(expected / max(AIMED * self.tol, LEAST_TOL) - 1.0, judging), MOST_GROWTH)
-        effective = growth * max(loss.seen(weights), self.least_seen)
-        return replace(state, plan=self.source.next(state.plan, weights, loss, effective)), own
+        missing = expected / max(AIMED * self.tol, LEAST_TOL) - 1.0
+        effective = min(max(missing, judging), MOST_GROWTH) * max(loss.seen(weights), self.least_seen)
+        return replace(state, plan=self.source.next(state.plan, weights, loss, effective, missing <= judging)), own
 
     def answer(self, state: RoundsState) -> Floats:
         return state.weights

@@ -16,12 +16,17 @@ Plan: TypeAlias = dict[str, float]
 
 
 class Batch(NamedTuple):
-    """Draws, what they cost, how many cells were lost on the way, and how many parities cut them (0: none)."""
+    """Draws, what they cost, how many cells were lost on the way, and how many parities cut them (0: none).
+
+    `sees_all`: nothing that has much weight at the weights they were drawn at can have been missed, which draws from P
+    there do not, while others tell nothing of what they never met.
+    """
 
     draws: Draws
     info: Info
     n_lost: int = 0
     parities: int = 0
+    sees_all: bool = True
 
 
 class Source(Protocol):
@@ -33,5 +38,8 @@ class Source(Protocol):
     def read(self, plan: Plan, weights: Floats, rng: np.random.Generator) -> Batch:
         """One batch, drawn as planned when the weights were found."""
 
-    def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float) -> Plan:
-        """The plan of the next round, to be worth `effective` draws from P at these weights."""
+    def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float, last: bool) -> Plan:
+        """The plan of the next round, to be worth `effective` draws from P at these weights.
+
+        `last`: they are expected to confirm these weights, for which they have to see all.
+        """
