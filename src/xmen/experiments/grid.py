@@ -16,10 +16,18 @@ from xmen.engines.choose import distribution
 from xmen.engines.exact import ExactDistribution
 from xmen.experiments import grid_figures as figures
 from xmen.experiments.grid_maps import MARKOV, MEMORY, ONE_TRIANGLE, GridMap
-from xmen.experiments.methods import ALL, Effort, fit_all, fit_one, fit_within, noticed, valid_probability
+from xmen.experiments.methods import (
+    ALL,
+    Effort,
+    fit_all,
+    fit_one,
+    fit_within,
+    generate,
+    noticed,
+    valid_probability,
+)
 from xmen.experiments.notebook import Notebook
 from xmen.learners.base import Learner
-from xmen.learners.resampling import resample
 from xmen.learners.xmen import XMEN
 from xmen.machines.release import release
 from xmen.product.listing import list_walks
@@ -78,8 +86,7 @@ def run(book: Notebook) -> None:
         models = fit_all(world, rules, None, case.demos, seed=book.seed, book=book, effort=effort, names=names)
         solved = fit_solved(book, case, effort)
         with book.stage("what the models say"):
-            drawn = {key: model.sample(n_drawn, seed=book.seed) for key, model in models.items()}
-            drawn["paper"] = resample(models["paper"], n_drawn, pool_size=n_drawn, seed=book.seed).trajectories
+            drawn = {key: generate(key, model, n_drawn, book.seed) for key, model in models.items()}
             types = {"demonstrations": case.demonstrated_types}
             types |= {key: case.types_of(model) for key, model in models.items()}
             valid = {key: valid_probability(model, case.map.rules) for key, model in models.items()}
@@ -88,7 +95,7 @@ def run(book: Notebook) -> None:
                 for key, model in models.items()
             ]
             for key, model in solved.items():
-                some = model.sample(n_drawn, seed=book.seed)
+                some = generate(key, model, n_drawn, book.seed)
                 rows[name].append(
                     case.row(key, SOLVER, model, some, valid_probability(model, rules), case.types_of(model))
                 )

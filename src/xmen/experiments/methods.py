@@ -25,6 +25,7 @@ from xmen.constraints.constraint import Constraint
 from xmen.errors import XmenError
 from xmen.experiments.notebook import Notebook
 from xmen.learners.base import Learner, Rules
+from xmen.learners.resampling import resample
 from xmen.learners.xmen import XMEN
 from xmen.methods.cells import Cells
 from xmen.methods.paper import Paper
@@ -173,6 +174,16 @@ def sampling_policy(world: MDP, features: ArrayLike | None, demos: Iterable[Traj
     passed = visits.sum(axis=1, keepdims=True)
     policy: Floats = np.where(passed > 0, visits / np.where(passed > 0, passed, 1.0), uniform)
     return (1.0 - PROPOSAL_UNIFORM) * policy + PROPOSAL_UNIFORM * uniform
+
+
+def generate(name: str, model: Learner, n: int, seed: int) -> list[Trajectory]:
+    """n trajectories of a fitted method, the paper's as the paper draws them: from a pool, by importance weights.
+
+    The pool has n draws from Q (the paper does not give its size), by the oracle that the fit had.
+    """
+    if name == "paper":
+        return resample(model, n, pool_size=n, seed=seed).trajectories
+    return model.sample(n, seed=seed)
 
 
 def valid_probability(model: Learner, rules: Constraint | Iterable[Constraint]) -> float:
