@@ -121,10 +121,19 @@ def run(book: Notebook) -> None:
         compared = [row for case in both.values() for row in feature_rows(case, effort.l2)]
     book.table(
         "what features can say",
-        {"map": "", "features": "", "method": "", "P(valid)": ".1%", "upper": ".1%", "KL, arms": ".4f"},
+        {
+            "map": "",
+            "features": "",
+            "method": "",
+            "P(valid)": ".1%",
+            "upper": ".1%",
+            "KL, arms": ".4f",
+            "KL+, arms": ".4f",
+        },
         compared,
-        note="""Upper: the share of the upper arm among valid paths; 70 % in the demonstrations. MaxEnt with one weight
-        per state and move is the likeliest of all Markov policies. MLCI on the true reward: as its authors use it.""",
+        note="""Upper: the share of the upper arm among valid paths; 70 % in the demonstrations. KL and KL+ are those of
+        the tables below. MaxEnt with one weight per state and move is the likeliest of all Markov policies. MLCI on the
+        true reward: as its authors use it.""",
     )
     columns = {"method": "", "valid": ".1%", "oracle": "", "P(valid)": ".1%", "P(triangle)": ".1%"}
     columns |= dict.fromkeys(("KL, arms", "KL, types", "KL+, arms", "KL+, types"), ".4f")
@@ -194,8 +203,8 @@ class Case:
     ) -> tuple[object, ...]:
         """What the table says of a method, with its exact P(valid)."""
         valid = np.mean([all(rule.accepts(tau) for rule in self.map.rules) for tau in drawn])
-        given, shares = self.demonstrated_types, (among_valid(self.demonstrated_types), among_valid(types))
-        kl = [divergence(merge(shares[0]), merge(shares[1])), divergence(*shares)]
+        given = self.demonstrated_types
+        kl = [divergence_among_valid(merge(given), merge(types)), divergence_among_valid(given, types)]
         kl += [divergence(merge(given), merge(types)), divergence(given, types)]
         triangle = visit(self.map.world.at(*self.map.symbols["triangle"]))
         scores = [model.score(demos) for demos in (self.demos, self.held_out)]
@@ -230,10 +239,15 @@ def fit_solved(book: Notebook, case: Case, effort: Effort) -> dict[str, Learner]
 
 
 def divergence(p: Floats, q: Floats) -> float:
-    """KL(p || q) in nats; inf where q has no mass and p has."""
+    """KL(p || q) in nats; inf where q has no mass and p has. Over types with "not valid" among them it is our KL+."""
     some = p > 0
     with np.errstate(divide="ignore"):
         return float(np.sum(p[some] * (np.log(p[some]) - np.log(q[some]))))
+
+
+def divergence_among_valid(p: Floats, q: Floats) -> float:
+    """The paper's KL: over types of path among valid paths alone."""
+    return divergence(among_valid(p), among_valid(q))
 
 
 def feature_rows(case: Case, l2: float) -> list[tuple[object, ...]]:
@@ -259,8 +273,9 @@ def feature_rows(case: Case, l2: float) -> list[tuple[object, ...]]:
     for (name, key), model in learners.items():
         with noticed():
             types = merge(case.types_of(model.fit(case.demos)))
-        kl = divergence(merge(case.demonstrated_types), types)
-        rows.append((case.map.name, name, LOOKS[key].label, 1 - types[2], types[0] / types[:2].sum(), kl))
+        given = merge(case.demonstrated_types)
+        kl = divergence_among_valid(given, types), divergence(given, types)
+        rows.append((case.map.name, name, LOOKS[key].label, 1 - types[2], types[0] / types[:2].sum(), *kl))
     return rows
 
 
