@@ -233,7 +233,7 @@ def test_same_seed_same_files(tmp_path, monkeypatch):
         for row in tables[title].rows:
             keeps = row[0].startswith(("X-MEN", "their"))
             assert (row[2] == 1.0 and row[3] == pytest.approx(1.0)) == keeps
-    assert [row[-1] for row in tables["choke point: all methods"].rows] == [1.0] * 7  # shortest, all of them
+    assert [row[-1] for row in tables["choke point: all methods"].rows] == [1.0] * 8  # shortest, all of them
     assert [row[2] for row in tables["choke point with four moves"].rows][-1] == 1.0
     for row in tables["choke point: equal time"].rows:
         assert (row[3] == pytest.approx(1.0)) == row[0].startswith("X-MEN")

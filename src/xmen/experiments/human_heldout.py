@@ -120,6 +120,8 @@ def words(name: str, effort: Effort) -> str:
     """A setting, for a table."""
     if name == "relative-entropy":
         return f"eps {effort.epsilon:g}"
+    if name == "constraint-inference":
+        return "KL > 0.1"
     threshold = f", KL > {effort.kl_threshold:g}" if name == "constraint-inference-maxent" else ""
     return f"l2 {effort.l2:g}{threshold}"
 
