@@ -23,6 +23,7 @@ from xmen.experiments import convergence
 from xmen.experiments.notebook import Table
 from xmen.experiments.theory_runs import COMMON, compare, start_run
 from xmen.experiments.theory_tasks import slippery, straight
+from xmen.methods.paper import DEFAULT_DELTA
 from xmen.methods.paper_bounds import largest_step
 from xmen.methods.proposal import effective_sample_size, self_normalised_shares, split_shares
 from xmen.notices import GuaranteeWarning, UnboundedWarning
@@ -110,7 +111,7 @@ def constants(images: Path) -> None:
     ax.set(xlabel=r"$\delta$", ylabel=r"largest step $\eta$, times $\sigma_2^2$", xlim=(1, 2**0.5), ylim=(0, 1.02))
     ax.legend(frameon=False)
     save(figure, images / "theory_step.png")
-    for d in (1.05, 1.1, 1.18, 2**0.25, 1.35):
+    for d in (DEFAULT_DELTA, 1.05, 1.1, 1.18, 2**0.25, 1.35):
         print(
             f"  delta = {d:.4f}: step * sigma2^2 <= {largest_step(d**2, 1.0):.3f} with weights, "
             f"{largest_step(d, 1.0):.3f} without"
@@ -195,6 +196,7 @@ def main() -> None:
     warnings.simplefilter("ignore", UnboundedWarning)  # item 9 is about such a fit
     began = time.perf_counter()
     parts = {
+        "constants": theory_numbers.constants,
         "1. signs": lambda: signs(given.images),
         "2. bias of the gradient": lambda: bias_of_the_gradient(given.images),
         "3. the largest step": lambda: constants(given.images),

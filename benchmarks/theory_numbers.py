@@ -1,4 +1,4 @@
-"""What theory.py prints without a figure: items 7 to 12, the cost of searches, proposals."""
+"""What theory.py prints without a figure: constants, items 7 to 12, the cost of searches, proposals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from xmen.experiments.theory_runs import Setting, theorem5_cells
 from xmen.experiments.theory_tasks import ListedProblem, slippery, straight
 from xmen.learners.xmen import XMEN
 from xmen.machines.release import release
-from xmen.methods.paper import Paper
+from xmen.methods.ellipsoid import largest_variance
+from xmen.methods.paper import PROPOSALS, Paper
+from xmen.methods.paper_bounds import letter_bounds
 from xmen.methods.proposal import Proposal
 from xmen.rewards.features import DenseFeatures
 
@@ -24,6 +26,16 @@ GRID = MEMORY.world
 def size(rules: object) -> float:
     """The number of valid trajectories on the 9x9 grid."""
     return float(np.exp(xm.distribution(GRID, rules, None).log_partition()))
+
+
+def constants() -> None:
+    """What bounds the curvature of the loss on the memory map for every theta, with one weight per state."""
+    per_state = np.repeat(np.eye(GRID.n_states)[:, None, :], GRID.n_actions, axis=1)
+    base = xm.distribution(GRID, MEMORY.rules, None, engine="xor", oracle="listed")
+    proposal = Proposal(base, DenseFeatures(per_state))
+    bounds = letter_bounds(proposal, np.zeros((1, GRID.n_states)), np.ones(1))
+    spread = largest_variance(proposal.listed_features / bounds.span)
+    print(f"  memory map: sigma2^2 = {bounds.sigma2_squared:.1f}, a quarter of the largest |f - f'|^2 is {spread:.1f}")
 
 
 def counting() -> None:
@@ -130,7 +142,7 @@ def cost() -> None:
 def proposals(n_seeds: int, n_iter: int = 40) -> None:
     """The effective sample size of 16 draws in the second half of a fit, by proposal."""
     problem = slippery()
-    for proposal in ("fixed", "adaptive", "dynamics"):
+    for proposal in PROPOSALS:
         sizes, gaps = [], []
         for seed in range(n_seeds):
             model = XMEN(
