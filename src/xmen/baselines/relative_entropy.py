@@ -66,7 +66,7 @@ class RelativeEntropyIRL(Learner):
         Thresholds, a number or one per feature. None takes Hoeffding's bound at `confidence`, epsilon_i = range(f_i)
         sqrt(-log(1 - confidence) / (2 m)) with m demonstrations and the range seen.
     confidence
-        Of that bound.
+        Of that bound. The default makes thresholds nearly 0: features are matched as closely as rollouts allow.
     max_iter, tol
         When to stop.
     engine, seed, callback, given

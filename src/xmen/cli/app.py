@@ -349,7 +349,11 @@ def studio(
 @app.command()
 def reproduce(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="figure1, grid, human, convergence, rules, all, or roads.")
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="The paper's figure1, grid, human; ours: convergence, rules, roads. all: these but roads.",
+        ),
     ],
     quick: Annotated[bool, typer.Option("--quick", help="The same code on less of everything.")] = False,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where figures and tables go.")] = Path("reproduction"),
@@ -363,7 +367,7 @@ def reproduce(
     resume: Annotated[bool, typer.Option("--resume", help="Keep what an earlier run has finished.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the paper's figures and tables again; `all` also writes report.html.
+    """Make the paper's figures and tables again, and ours beside them; `all` also writes report.html.
 
     Example:  xmen reproduce grid --quick --out report
     """
