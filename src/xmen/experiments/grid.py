@@ -60,12 +60,12 @@ def run(book: Notebook) -> None:
         On a third, every valid path passes one triangle, as on the paper's map."""
     )
     book.say(
-        """All methods learn one weight per state. The paper gives every state and action a distance feature, which
-        encourages short trajectories: we read it as the length of the step, 1 or the square root of 2. Alone it cannot
-        tell the two arms of a mirror-symmetric map apart (see the table of features). X-MEN is given the rules; its
-        rivals are given what they can use. Rollouts of relative entropy IRL follow what MaxEnt has learned, mixed with
-        uniform choices, and its thresholds are those of a confidence of 0.01, nearly 0: that favours this baseline.
-        """
+        """Rewards that are learned have one weight per state. The paper gives every state and action a distance
+        feature, which encourages short trajectories: we read it as the length of the step, 1 or the square root of 2.
+        Alone it cannot tell the two arms of a mirror-symmetric map apart (see the table of features). X-MEN is given
+        the rules; its rivals are given what they can use. Rollouts of relative entropy IRL follow what MaxEnt has
+        learned, mixed with uniform choices, and its thresholds are those of a confidence of 0.01, nearly 0: that
+        favours this baseline."""
     )
     n_demos, n_drawn, n_shown = 1000, 1000, 100
     cases = {one.name: Case(one, n_demos, book.seed) for one in (MEMORY, MARKOV, ONE_TRIANGLE)}
