@@ -12,6 +12,7 @@ from xmen.learners.base import Learner
 from xmen.learners.causal import CausalXMEN
 from xmen.learners.xmen import XMEN
 from xmen.problem import problem_parts, read_problem
+from xmen.rules.inference import RuleInference  # noqa: F401  (its models are loaded here too)
 from xmen.storage.models import load_model
 
 
@@ -94,7 +95,7 @@ def load(path: str | os.PathLike[str], module: Any = None) -> Any:
 
     Returns
     -------
-    Learner | PlannedPolicy
+    Learner | RuleInference | Policy
         What was saved, with its settings and everything it had learned.
 
     Raises

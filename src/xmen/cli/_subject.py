@@ -16,6 +16,7 @@ from xmen.learners.base import Learner
 from xmen.policies.policy import Policy
 from xmen.problem import Problem, read_problem
 from xmen.registry import load
+from xmen.rules.inference import RuleInference
 from xmen.storage.models import PROBLEM, has_model
 from xmen.worlds import Network, Trajectory
 
@@ -89,6 +90,12 @@ def open_subject(path: Path, demos: Path | None = None) -> Subject:
         raise StorageError(
             f"{path} is a policy, as xmen plan --out wrote it: it acts step by step, in Python by xm.load. This "
             "command takes a problem file or a model's folder."
+        )
+    if isinstance(model, RuleInference):
+        found = "; ".join(model.texts_) or "none"
+        raise StorageError(
+            f"{path} holds rules that RuleInference found: {found}. It is for Python: xm.load reads it, and its model_ "
+            "samples. This command takes a problem file or a model's folder; xmen rules --write adds to the former."
         )
     if (path / CHECKPOINT).exists():
         print_notes(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from os import PathLike
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,17 +17,21 @@ from xmen.errors import EngineError, NotFittedError
 from xmen.events import Event
 from xmen.learners.base import Rules
 from xmen.learners.estimator import Estimator
+from xmen.learners.xmen import XMEN
 from xmen.methods.demonstrations import gather
 from xmen.options import require_number, require_whole
 from xmen.rewards import Floats
 from xmen.rewards.features import read_features
+from xmen.rules.evidence import Level
 from xmen.rules.model import SearchSettings
 from xmen.rules.positions import batch_of
-from xmen.rules.report import Decision, Verdict, decisions, table_text, verdicts
-from xmen.rules.search import Found, Search
+from xmen.rules.report import Decision, Report, Verdict, decisions, report_of, table_text
+from xmen.rules.saving import pack_model, pack_report, saved_settings, unpack_model, unpack_report
+from xmen.rules.search import Search
 from xmen.rules.stability import shares_found_again
 from xmen.rules.templates import View, candidates, chosen_templates
 from xmen.rules.words import words
+from xmen.storage.models import restores, write_model
 from xmen.worlds import MDP, Network, Trajectory
 
 
@@ -132,13 +137,17 @@ class RuleInference(Estimator):
             For a demonstration that the world makes impossible or `known` forbids.
         """
         self._check_settings()
+        chosen_templates(self.templates)
         known = as_constraint(self.known)
         listed = list(demos) if isinstance(demos, Iterator) else demos
         weights = gather(self.world.any_task, known, listed, sample_weight).weights
-        self.__dict__.pop("stability_", None)  # of an earlier fit
+        for earlier in ("stability_", "_report"):
+            self.__dict__.pop(earlier, None)
         self._search = self._prepare(list(listed), weights, known)
-        self._found = self._search.run()
-        self._learned(self._found, known)
+        self._found = found = self._search.run()
+        rules = [one.candidate.rule for one in found.taken]
+        texts = [one.candidate.text for one in found.taken]
+        self._learned(rules, texts, [one.scored.gain for one in found.taken], found.level, found.model.fitted)
         return self
 
     def _check_settings(self) -> None:
@@ -148,7 +157,6 @@ class RuleInference(Estimator):
             )
         check_discount(self.discount)
         read_features(self.features, self.world.any_task)
-        chosen_templates(self.templates)
         require_whole("max_rules", self.max_rules, least=0)
         require_number("min_gain", self.min_gain, least=0.0)
         require_number("l2", self.l2, least=0.0)
@@ -179,24 +187,32 @@ class RuleInference(Estimator):
             n_jobs=self.n_jobs,
         )
 
-    def _learned(self, found: Found, known: Constraint | None) -> None:
-        rules = [one.candidate for one in found.taken]
-        self.rules_ = [one.rule for one in rules]
-        self.texts_ = [one.text for one in rules]
-        self.gains_ = np.array([one.scored.gain for one in found.taken], dtype=np.float64)
-        named = [one.rule.named(one.text) for one in rules]
+    def _learned(
+        self, rules: list[Constraint], texts: list[str], gains: list[float], level: Level, model: XMEN
+    ) -> None:
+        known = as_constraint(self.known)
+        self.rules_, self.texts_ = rules, texts
+        self.gains_ = np.array(gains, dtype=np.float64)
+        named = [rule.named(text) for rule, text in zip(rules, texts, strict=True)]
         self.constraint_ = conjunction(([] if known is None else [known]) + named)
-        self.model_ = found.model.fitted
-        self.least_gain_ = found.level.least
-        self.n_candidates_ = len(self._search.candidates)
+        self.model_ = model
+        self.least_gain_, self.n_candidates_ = level.least, level.m
 
-    def _require_fitted(self) -> tuple[Search, Found]:
-        if "_found" not in vars(self):
-            raise NotFittedError("this RuleInference has not seen any demonstrations yet: call fit(demos) first.")
-        return self._search, self._found
+    def _require_fitted(self) -> None:
+        if "rules_" not in vars(self):
+            raise NotFittedError(
+                "this RuleInference has not seen any demonstrations yet: call fit(demos) first, or xm.load(path)."
+            )
 
     def __sklearn_is_fitted__(self) -> bool:
-        return "_found" in vars(self)
+        return "rules_" in vars(self)
+
+    def _reported(self) -> Report:
+        """What became of every candidate, worked out when it is first asked for."""
+        self._require_fitted()
+        if "_report" not in vars(self):
+            self._report = report_of(self._search, self._found)
+        return self._report
 
     def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
         """The mean log-likelihood under `model_`, in nats; -inf with a demonstration that breaks a rule."""
@@ -209,11 +225,12 @@ class RuleInference(Estimator):
         A broken candidate comes with the shortest demonstration that breaks it, and where; one that is equivalent to a
         rule found says to which.
         """
-        return verdicts(*self._require_fitted())
+        return list(self._reported().verdicts)
 
     def undecided(self, most: int = 3) -> list[Decision]:
         """The candidates next in line, how many more demonstrations could decide for them, and one against."""
-        return list(decisions(*self._require_fitted(), most))
+        report = self._reported()
+        return list(decisions(report, self.model_, self.constraint_, most))
 
     def table(self, most: int = 10) -> str:
         """All candidates as text, at most so many rows of each kind but the rules found.
@@ -222,18 +239,57 @@ class RuleInference(Estimator):
         much by chance, the share of demonstrations that keep the rule, and of bootstrap samples that find it again
         (after `stability`).
         """
-        search, found = self._require_fitted()
         again = vars(self).get("stability_")
-        return table_text(search, found, None if again is None else again.tolist(), most)
+        return table_text(self._reported(), self.undecided(), None if again is None else again.tolist(), most)
 
     def stability(self, n_samples: int = 20) -> Floats:
         """The share of bootstrap samples of the demonstrations whose rules imply each rule, kept as `stability_`.
 
-        Every sample is a whole search of its own: n_samples times the cost of `fit`.
+        Every sample is a whole search of its own: n_samples times the cost of `fit`. It needs the demonstrations, which
+        are not saved with a model.
         """
         require_whole("n_samples", n_samples, least=1)
-        search, found = self._require_fitted()
-        rules = [one.candidate for one in found.taken]
+        self._require_fitted()
+        if "_search" not in vars(self):
+            raise NotFittedError(
+                "stability() searches again on the demonstrations, and this RuleInference was loaded without them: "
+                "call fit(demos) first."
+            )
+        search = self._search
+        rules = [one.candidate for one in self._found.taken]
         make = partial(self._prepare, search.demos, known=conjunction(search.known))
         self.stability_ = shares_found_again(make, rules, search.weights, n_samples, search.setting.seed, self.n_jobs)
         return self.stability_
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write what was found as one folder; read it with `xm.load`.
+
+        The demonstrations are not in it: a loaded RuleInference answers everything but `stability`. Templates that are
+        functions leave their names behind.
+
+        Parameters
+        ----------
+        path
+            Where the folder will be, exactly. An earlier one of the same class that is there is replaced as a whole.
+
+        Raises
+        ------
+        StorageError
+            When an event or a rule has no stored form (`when`, `monitor`), or something else is there.
+        NotFittedError
+            Before `fit`.
+        """
+        report, settings = self._reported(), self.get_params(deep=False)
+        found = {"rules": self.rules_, "report": pack_report(report), "model": pack_model(self.model_, settings)}
+        learned = {name: value for name, value in vars(self).items() if name == "stability_"}
+        write_model(path, "RuleInference", {**saved_settings(settings), "found": found}, learned)
+
+
+@restores("RuleInference")
+def _restored(found: Mapping[str, Any], **settings: Any) -> RuleInference:
+    """What `RuleInference.save` wrote."""
+    search = RuleInference(**settings)
+    report = search._report = unpack_report(found["report"])
+    texts, gains = [one.rule for one in report.found], [one.gain or 0.0 for one in report.found]
+    search._learned(found["rules"], texts, gains, report.level, unpack_model(found["model"], settings))
+    return search

@@ -11,7 +11,8 @@ import numpy as np
 from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.choose import distribution
 from xmen.errors import InfeasibleError, ProductTooLargeError
-from xmen.rules.evidence import EQUAL
+from xmen.learners.xmen import XMEN
+from xmen.rules.evidence import EQUAL, Level
 from xmen.rules.search import Found, Scored, Search
 from xmen.worlds import MDP, Network, Trajectory
 from xmen.worlds.network import NetworkTask
@@ -47,6 +48,40 @@ class Verdict:
     note: str
     demonstration: int | None = None
     position: int | None = None
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A candidate that was not significant, and that further demonstrations could decide for."""
+
+    text: str
+    gain: float
+    rule: Constraint
+
+
+@dataclass(frozen=True)
+class Report:
+    """What there is to say once a search is over: all of it without the demonstrations and the search's own models."""
+
+    verdicts: list[Verdict]
+    level: Level
+    contenders: list[Contender]
+    pairs: list[tuple[int, int]]  # of a network: start and goal of some demonstrations, where an example is looked for
+
+    @property
+    def found(self) -> list[Verdict]:
+        """The rules of the demonstrator, in the order found."""
+        return [one for one in self.verdicts if one.status == "found"]
+
+
+def report_of(search: Search, found: Found) -> Report:
+    """What became of every candidate, and who is next in line."""
+    least = max(EQUAL, search.min_gain)
+    next_ones = [one for one in found.last if one.gain > least and one.share == 1.0]
+    contenders = [Contender(one.candidate.text, one.gain, one.candidate.rule) for one in next_ones]
+    pairs = [(tau.states[0], tau.states[-1]) for tau in search.demos[:MOST_PAIRS]]
+    on_network = isinstance(search.setting.world, Network)
+    return Report(verdicts(search, found), found.level, contenders, pairs if on_network else [])
 
 
 def verdicts(search: Search, found: Found) -> list[Verdict]:
@@ -131,47 +166,40 @@ class Decision:
         )
 
 
-def decisions(search: Search, found: Found, most: int) -> Iterator[Decision]:
-    """The runners-up: candidates with the largest gains that are left, as far as they reach `min_gain`."""
-    rules = [*search.known, *(one.candidate.rule for one in found.taken)]
-    open_ones = [one for one in found.last if one.gain > max(EQUAL, search.min_gain) and one.share == 1.0]
-    for one in open_ones[:most]:
-        example = _example(search, found, conjunction([*rules, ~one.candidate.rule]))
-        more = found.level.demonstrations_for(one.gain) - found.level.n
-        yield Decision(one.candidate.text, one.gain, more, example)
+def decisions(report: Report, model: XMEN, rules: Constraint | None, most: int) -> Iterator[Decision]:
+    """What would decide for the first contenders, next to the rules found and the model fitted under them."""
+    for one in report.contenders[:most]:
+        broken = conjunction([~one.rule] if rules is None else [rules, ~one.rule])
+        more = report.level.demonstrations_for(one.gain) - report.level.n
+        yield Decision(one.text, one.gain, more, _example(report, model, broken))
 
 
-def _example(search: Search, found: Found, constraint: Constraint | None) -> Trajectory | None:
+def _example(report: Report, model: XMEN, constraint: Constraint | None) -> Trajectory | None:
     """The likeliest trajectory under a constraint; on a network, that of the first pair that has one."""
-    setting, reward = search.setting, found.model.fitted.reward_
-    pairs: list[MDP] = [setting.world] if isinstance(setting.world, MDP) else []
-    if isinstance(setting.world, Network):
-        pairs = [NetworkTask(setting.world, tau.states[0], tau.states[-1]) for tau in search.demos[:MOST_PAIRS]]
-    for world in pairs:
+    world = model.world
+    worlds: list[MDP] = [world] if isinstance(world, MDP) else [NetworkTask(world, *pair) for pair in report.pairs]
+    for one in worlds:
         try:
-            d = distribution(
-                world, constraint, reward, discount=setting.discount, engine="exact", max_nodes=setting.max_nodes
-            )
+            d = distribution(one, constraint, model.reward_, model.discount, "exact", max_nodes=model.max_nodes)
         except (ProductTooLargeError, InfeasibleError):
             continue
         return d.mode()
     return None
 
 
-def table_text(search: Search, found: Found, stability: list[float] | None, most: int) -> str:
+def table_text(report: Report, undecided: list[Decision], stability: list[float] | None, most: int) -> str:
     """All of it as aligned text, at most so many rows of each kind but the rules found."""
-    level = found.level
-    rows = verdicts(search, found)
+    level = report.level
     lines = [
-        f"{len(found.taken)} of {level.m} candidates are rules of the demonstrator: {level.n:.0f} demonstrations, "
+        f"{len(report.found)} of {level.m} candidates are rules of the demonstrator: {level.n:.0f} demonstrations, "
         f"level {level.level:g}, a gain of {level.least:.4g} nats or more",
         f"{'gain':>8}  {'chance':>8}  {'kept':>6}  {'again':>6}  rule",
     ]
-    for i, one in enumerate(row for row in rows if row.status == "found"):
+    for i, one in enumerate(report.found):
         again = "" if stability is None else f"{stability[i]:.0%}"
         lines.append(f"{_gain(one):>8}  {one.chance:>8.1e}  {one.kept:>6.0%}  {again:>6}  {_rule(one)}")
     for status in STATUSES[1:]:
-        some = [row for row in rows if row.status == status]
+        some = [row for row in report.verdicts if row.status == status]
         if not some:
             continue
         more = f" ({len(some)}, of which {most} are shown)" if len(some) > most else ""
@@ -180,7 +208,6 @@ def table_text(search: Search, found: Found, stability: list[float] | None, most
             gain = "" if status != "not significant" else _gain(one)
             chance = "" if status != "not significant" else f"{one.chance:.1e}"
             lines.append(f"{gain:>8}  {chance:>8}  {one.kept:>6.0%}  {'':>6}  {_rule(one)}")
-    undecided = list(decisions(search, found, 3))
     if undecided:
         lines += ["", "what more demonstrations could decide:", *(f"  {one}" for one in undecided)]
     return "\n".join(line.rstrip() for line in lines)

@@ -169,7 +169,7 @@ class Encoder:
         if isinstance(value, np.random.Generator):
             return _generator_state(value, name)
         if isinstance(value, Options):
-            chosen = {key: _saveable(part) for key, part in value.chosen().items()}
+            chosen = {key: saveable(part) for key, part in value.chosen().items()}
             return {"is": type(value).__name__, **{key: self.encode(p, f"{name}.{key}") for key, p in chosen.items()}}
         for kind, (type_, fields, _, exact) in KINDS.items():
             if isinstance(value, type_) and (type(value) is type_ or not exact):
@@ -224,7 +224,7 @@ def _text(value: Constraint | Event, parse: Callable[[str], Constraint | Event],
     return text
 
 
-def _saveable(value: Any) -> Any:
+def saveable(value: Any) -> Any:
     """A function leaves its name behind."""
     return Unsaved(str(getattr(value, "__qualname__", type(value).__name__))) if callable(value) else value
 

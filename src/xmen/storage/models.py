@@ -58,15 +58,15 @@ def restores(name: str) -> Callable[[Maker], Maker]:
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted model as a folder, exactly at `path`; replaces an earlier one of its class and nothing else."""
-    write_model(path, *_content(model))
+    write_model(path, *content(model))
 
 
 def save_with_problem(model: Any, folder: Path, files: Mapping[str, bytes], parts: Parts) -> None:
     """Write a fitted model and its problem into a folder that may hold other things; `parts` are in the files."""
-    _write(folder, *_content(model), files, parts)
+    _write(folder, *content(model), files, parts)
 
 
-def _content(model: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def content(model: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """The class of a fitted model, its settings, and what it has learned."""
     name = type(model).__name__
     if CLASSES.get(name) is not type(model):
@@ -135,16 +135,22 @@ def load_model(path: str | os.PathLike[str], module: Any, parts_of: Callable[[Pa
         decoder = Decoder(unpack_arrays(arrays, folder / ARRAYS), module, parts)
         settings = {key: decoder.decode(value) for key, value in document["settings"].items()}
         learned = {key: decoder.decode(value) for key, value in document["learned"].items()}
-        # A class whose settings had other names before reads those itself.
-        model = getattr(CLASSES[name], "from_settings", CLASSES[name])(**settings)
-        _check(settings, learned)
-        getattr(model, "_check_settings", lambda: None)()  # as `fit` does: nothing else would, before it answers
+        model = make(name, settings, learned)
     except (StorageError, MissingExtraError):
         raise
     except FOREIGN as error:
         raise StorageError(f"{folder / MODEL} is damaged: {type(error).__name__}: {error}") from error
     if module is not None and not decoder.module_taken:
         raise StorageError(f"{folder} has no neural reward: leave out module={type(module).__name__}.")
+    return model
+
+
+def make(name: str, settings: dict[str, Any], learned: dict[str, Any]) -> Any:
+    """The model of a class with these settings, checked, and with what it had learned."""
+    # A class whose settings had other names before reads those itself.
+    model = getattr(CLASSES[name], "from_settings", CLASSES[name])(**settings)
+    _check(settings, learned)
+    getattr(model, "_check_settings", lambda: None)()  # as `fit` does: nothing else would, before it answers
     vars(model).update(learned)
     return model
 
