@@ -14,6 +14,8 @@ from scipy.stats import t as student_t
 import xmen as xm
 from reference import exact_distribution
 from strategies import cases, random_formula, random_world
+from xmen.engines import hashed
+from xmen.oracles.cryptominisat import CryptoMiniSatOracle
 
 
 def paper_grid():
@@ -231,8 +233,6 @@ def test_settings_without_a_guarantee_are_refused(options, words):
 
 
 def test_listed_refuses_what_it_cannot_list(monkeypatch):
-    from xmen.engines import hashed
-
     monkeypatch.setattr(hashed, "MAX_LISTED", 3)
     grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
     with pytest.raises(xm.EngineError, match="more than 3"):
@@ -246,3 +246,22 @@ def test_what_xor_cannot_answer_names_the_engine_that_can():
         d.mode()
     assert d.guarantee.delta > 1
     assert d.sample(0) == []
+
+
+def test_the_time_limit_is_of_one_call_and_a_slow_cell_gets_more(monkeypatch):
+    """Every cell is too slow: each is tried with 1, 2, 4 and 8 times the limit, and then the question ends."""
+    asked = []
+
+    class Slow(CryptoMiniSatOracle):
+        def solutions(self, parities=None):
+            asked.append(self.time_limit)
+            raise xm.OracleTimeoutError(f"stopped after {self.time_limit:g} s")
+
+    monkeypatch.setattr(hashed, "make_oracle", lambda name, formula, time_limit: Slow(formula, time_limit))
+    grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
+    d = xm.distribution(grid, None, None, engine="xor", oracle="cryptominisat", time_limit=5.0, seed=0)
+    with pytest.raises(xm.XmenError, match=r"limit 4 times \(with 1, 2, 4, 8 times the time_limit .* after 40 s"):
+        d.log_partition()
+    assert asked[:4] == [5.0, 10.0, 20.0, 40.0]
+    assert asked == asked[:4] * (len(asked) // 4)
+    assert d.hashed.oracle.time_limit == 5.0

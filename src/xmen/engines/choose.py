@@ -229,8 +229,9 @@ def distribution(
     failure
         For "xor": the probability with which `delta` may fail.
     time_limit
-        For "xor": seconds per call of the oracle. For "reject": seconds without a valid draw, after which it says
-        that it is hopeless. None is no limit.
+        For "xor": seconds per call of the oracle, not per question, which opens many cells. One that is too slow is
+        opened again with 2, 4 and 8 times the limit, and then the question ends in an error. For "reject": seconds
+        without a valid draw, after which it says that it is hopeless. None is no limit.
     given
         "start": starts are drawn as the world says, and P(tau) = d0(s_0) P(tau | s_0). None: P is joint, in which a
         start with many valid completions becomes more likely. They differ where there are several starts.

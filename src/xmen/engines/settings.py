@@ -23,9 +23,9 @@ class EngineSettings(Options):
 
     engine: "auto" or the name of an engine; `xmen.engines.table` knows which there are. max_nodes: the budget of the
     product. The rest is for hashing: oracle; delta and failure, of the sampling guarantee; cell_size, the expected
-    number of solutions in a cell; time_limit, seconds per call of the oracle, or of rejection without a valid draw,
-    None for no limit. device, precision: where the exact engine computes, and in which numbers. Elsewhere None is the
-    engine's own default.
+    number of solutions in a cell; time_limit, seconds per call of the oracle (cells that are too slow are tried again
+    with more), or of rejection without a valid draw, None for no limit. device, precision: where the exact engine
+    computes, and in which numbers. Elsewhere None is the engine's own default.
     """
 
     engine: str = "auto"

@@ -38,7 +38,7 @@
     discount = 1.0
     engine = "auto"
     seed = 0
-    time_limit = 60.0                # seconds per question to the oracle of the xor engine; inf for none
+    time_limit = 60.0                # seconds per call of the oracle of the xor engine; inf for none
 
 A table world has `transitions = "file.csv"` (columns state,action,next_state,probability; relative to the problem
 file), n_states, n_actions, start, terminal and horizon; a graphml world has file, source, target and horizon, and its

@@ -158,10 +158,11 @@ def _workers(waiting: bool) -> tuple[int | None, bool]:
 def _what_is_missing(finished: dict[int, T], late: dict[int, str], n_asked: int, attempts: int) -> str:
     message = f"{len(finished)} of {n_asked} jobs are finished."
     if late:
+        times = ", ".join(f"{2**attempt}" for attempt in range(attempts))
         message += (
-            f" {len(late)} met the oracle's time limit {attempts} times, doubled each time, or lost its process:"
-            f" {next(iter(late.values()))}. Give the oracle more time, or make its cells easier: more parities make"
-            " smaller cells, fewer make a solver's work lighter."
+            f" {len(late)} met the oracle's time limit {attempts} times (with {times} times the time_limit that was"
+            f" given), or lost its process: {next(iter(late.values()))}. Give the oracle more time, or make its cells"
+            " easier: more parities make smaller cells, fewer make a solver's work lighter."
         )
     if n_deadly := n_asked - len(finished) - len(late):
         message += (
