@@ -176,7 +176,7 @@ WRONG_FILES = {
     "cost\n3\n": "there is no column for the state",
     "state,day,night\n0,1,2\n": "which column has the costs",
     "state,cost\n": "there are no costs",
-    "from,to,cost\n0,8,1\n": "no actions lead from cell (0, 0) to cell (2, 2)",
+    "from,to,cost\n0,8,1\n": "no move leads from cell (0, 0) to cell (2, 2), expected exactly one",
 }
 
 

@@ -147,7 +147,7 @@ def test_trajectories_for_other_libraries(library):
         ("demo,state\n0,nowhere\n", "demonstration '0': 'nowhere' is no state: expected a number or a cell"),
         ("demo,state,move\n0,0,fly\n0,3,\n", "'fly' is no action: expected a number or one of up, right"),
         ("demo,cell\n0,9 9\n", r"cell \(9, 9\)"),
-        ("demo,state\n0,0\n0,5\n", r"position 0: no actions lead from cell \(0, 0\) to cell \(2, 1\)"),
+        ("demo,state\n0,0\n0,5\n", r"position 0: no move leads from cell \(0, 0\) to cell \(2, 1\)"),
         ("demo,state\n0,77\n0,5\n", "state 77 does not exist"),
         ("demo,state,action\n0,0,0\n0,3,1\n", "its last row has the action '1'"),
         ("demo,state,action\n0,0,0\n0,3,\n0,4,1\n0,5,\n", "position 1 has no action, and is not its last"),

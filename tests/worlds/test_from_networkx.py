@@ -61,7 +61,9 @@ def test_undirected_edges_go_both_ways_and_parallel_edges_are_different_actions(
     world = MDP.from_networkx(graph, 0, 2, horizon=2)
     assert len(complete_trajectories(world)) == 2
     assert world.edge(0, 1) == (0, 1, 1)
-    with pytest.raises(TrajectoryError, match="position 0: 2 edges lead from node 0 to node 1, expected exactly one; "):
+    with pytest.raises(
+        TrajectoryError, match=r"2 edges lead from node 0 to node 1 \(out-edge 0, out-edge 1\), expected"
+    ):
         world.trajectory([0, 1, 2])
 
 
@@ -126,7 +128,10 @@ def test_questions_that_have_no_answer() -> None:
         world.state("z")
     with pytest.raises(WorldError, match="node 'a' has 1 out-edges, got action 1"):
         world.edge(0, 1)
-    with pytest.raises(TrajectoryError, match="position 0: 0 edges lead from node 'a' to node 'c', expected exactly"):
+    with pytest.raises(
+        TrajectoryError,
+        match="no edge leads from node 'a' to node 'c', expected exactly one; from there one gets to node 'b'",
+    ):
         world.trajectory(["a", "c"])
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worlds.worlds_by_hand import ByHand, worlds_by_hand
-from xmen import MDP, Trajectory, WorldError
+from xmen import MDP, Trajectory, TrajectoryError, WorldError
 
 CHAIN = [(0, 0, 1, 1.0), (1, 0, 2, 1.0)]
 
@@ -291,3 +291,30 @@ def test_unfinished_episodes_are_told_from_impossible_ones():
     endless = MDP(3, 2, rows, start=0, horizon=3)
     assert not endless.unfinished(late)
     assert endless.unfinished(stuck)
+
+
+@given(worlds_by_hand())
+def test_the_action_between_two_states_is_the_only_one_there_is(hand: ByHand) -> None:
+    world = hand.build()
+    for state, after in itertools.product(range(hand.n_states), repeat=2):
+        fitting = [
+            action
+            for (source, action), outcomes in hand.table.items()
+            if source == state and after in outcomes and state not in hand.terminal
+        ]
+        if len(fitting) == 1:
+            assert world.along([state, after]) == Trajectory([state, after], fitting)
+            continue
+        with pytest.raises(TrajectoryError, match="expected exactly one") as caught:
+            world.along([state, after])
+        number = f"{len(fitting)} actions lead" if fitting else "no action leads"
+        assert f"position 0: {number} from state {state} to state {after}" in str(caught.value)
+
+
+def test_states_that_are_not_there_are_named_with_their_position() -> None:
+    world = MDP(3, 1, CHAIN, 0, [2])
+    assert world.along([0, 1, 2]) == Trajectory([0, 1, 2], [0, 0])
+    with pytest.raises(TrajectoryError, match="position 1: state 7 does not exist: there are states 0 to 2"):
+        world.along([0, 1, 7])
+    with pytest.raises(TrajectoryError, match="state 2 to state 1, expected exactly one; nothing leads on from there"):
+        world.along([0, 1, 2, 1])

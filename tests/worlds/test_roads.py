@@ -171,7 +171,11 @@ def test_trips_from_files_and_tables(town, tmp_path):
 @pytest.mark.parametrize(
     ("row", "error", "match"),
     [
-        ("a,d,a_b_d", xm.InvalidDemonstrationError, r"row 1: position 1: 0 moves lead from 'b' to 'd'.*not connected"),
+        (
+            "a,d,a_b_d",
+            xm.InvalidDemonstrationError,
+            r"row 1: position 1: no move leads from 'b' to 'd', expected exactly one",
+        ),
         ("a,c,a_c_d", xm.FileFormatError, r"row 1: goal is 'c', but the path has 'd'"),
         ("a,z,a_z", xm.InvalidDemonstrationError, r"row 1: 'z' is not"),
         ("a,a,a_b_a", xm.InvalidDemonstrationError, r"row 1: moves although it starts at its goal"),

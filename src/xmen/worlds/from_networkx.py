@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable
-from itertools import pairwise
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.errors import TrajectoryError, WorldError
+from xmen.errors import WorldError
 from xmen.worlds._checks import whole_number
 from xmen.worlds.graph_files import require_graph
 from xmen.worlds.mdp import MDP
@@ -53,6 +52,7 @@ class GraphWorld(MDP):
     features: NDArray[np.float64]
     feature_names: tuple[str, ...]
     ignored_attributes: tuple[str, ...]
+    step_word = "edge"
 
     def __init__(self, graph: Any, source: Hashable, target: Hashable, *, horizon: int | None = None) -> None:
         require_graph(graph, "MDP.from_networkx")
@@ -112,18 +112,11 @@ class GraphWorld(MDP):
 
     def trajectory(self, nodes: Iterable[Hashable]) -> Trajectory:
         """The trajectory along a path of nodes; in a multigraph each step must be the only edge there."""
-        states = [self.state(node) for node in nodes]
-        actions = []
-        for position, (state, successor) in enumerate(pairwise(states)):
-            fitting = [a for a, edge in enumerate(self._edges[state]) if edge[1] == self._nodes[successor]]
-            if len(fitting) != 1:
-                raise TrajectoryError(
-                    f"position {position}: {len(fitting)} edges lead from {self.describe_state(state)} to "
-                    f"{self.describe_state(successor)}, expected exactly one"
-                    + ("; write xmen.Trajectory(states, actions)" if fitting else "")
-                )
-            actions += fitting
-        return Trajectory(states, actions)
+        return self.along([self.state(node) for node in nodes])
+
+    def _steps_from(self, state: int) -> list[tuple[int, int]]:
+        # The edges that leave the target too: no trajectory takes them, and events may name them.
+        return [(action, self._states[edge[1]]) for action, edge in enumerate(self._edges[state])]
 
     def describe_state(self, state: int) -> str:
         return f"node {self._nodes[state]!r}"

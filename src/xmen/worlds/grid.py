@@ -84,6 +84,8 @@ class GridWorld(MDP):
     (1, "move 'right' in cell (0, 1) never leads to cell (2, 1) (it leads to cell (1, 1))")
     """
 
+    step_word = "move"
+
     def __init__(
         self,
         width: int,

@@ -72,20 +72,9 @@ class Names:
 
     def between(self, state: int, successor: int, position: int) -> int:
         """The one action that leads from a state to the next, where only states were written down."""
-        world = self.world
-        if world is None:
+        if self.world is None:
             raise TrajectoryError("actions are missing: world= is needed to find those that lead from state to state")
-        for number in (state, successor):
-            if number >= world.n_states:
-                raise TrajectoryError(f"state {number} does not exist: the world has states 0 to {world.n_states - 1}")
-        rows = slice(world.row_start[state], world.row_start[state + 1])
-        fitting = np.unique(np.asarray(world.action[rows])[np.asarray(world.target[rows]) == successor])
-        if len(fitting) != 1:
-            raise TrajectoryError(
-                f"position {position}: {len(fitting) or 'no'} actions lead from {world.describe_state(state)} to "
-                f"{world.describe_state(successor)}" + ("; write down which one was taken" if len(fitting) else "")
-            )
-        return int(fitting[0])
+        return int(self.world.action_between(state, successor, position))
 
     def state_columns(self) -> tuple[tuple[str, ...], Callable[[int], tuple[Any, ...]]]:
         """The names of the columns that hold a state, and their values for a state."""

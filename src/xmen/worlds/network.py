@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xmen.errors import TrajectoryError, WorldError
+from xmen.errors import WorldError
 from xmen.worlds._checks import read_horizon, read_start, whole_number
 from xmen.worlds._table import Columns, read_rows
 from xmen.worlds.mdp import MDP, UNBOUNDED
@@ -48,6 +47,8 @@ class Network(Transitions):
     >>> ring.problem(Trajectory([1, 2, 0, 1], [0, 0, 0]))
     (0, 'moves although it starts at its goal, state 1: a trip ends the first time it enters its goal')
     """
+
+    step_word = "move"
 
     def __init__(
         self,
@@ -103,21 +104,6 @@ class Network(Transitions):
             An MDP. Without a horizon it may have cycles: the exact and the reject engine serve it, xor asks for one.
         """
         return NetworkTask(self, self.number(start), self.number(goal), horizon)
-
-    def along(self, states: Sequence[int]) -> Trajectory:
-        """The trajectory through these states; TrajectoryError where a step is not possible by exactly one action."""
-        actions = []
-        for position, (state, after) in enumerate(pairwise(states)):
-            row = slice(*self.row_start[[state, state + 1]].tolist()) if 0 <= state < self.n_states else slice(0)
-            fitting = self.action[row][self.target[row] == after].tolist()
-            if len(fitting) != 1:
-                raise TrajectoryError(
-                    f"position {position}: {len(fitting)} moves lead from {self.describe_state(state)} to "
-                    f"{self.describe_state(after)}, expected exactly one"
-                    + ("; write xmen.Trajectory(states, actions)" if fitting else ": the trip is not connected there")
-                )
-            actions += fitting
-        return Trajectory(states, actions)
 
     @staticmethod
     def from_networkx(graph: Any, states: str = "links", horizon: int | None = None) -> RoadNetwork:
@@ -190,6 +176,7 @@ class NetworkTask(MDP):
     """One trip through a network: from `origin`, until `goal` is entered for the first time."""
 
     may_last_for_ever: ClassVar[bool] = True
+    step_word = "move"
 
     def __init__(self, network: Network, start: int, goal: int, horizon: int | None = None) -> None:
         self.network = network
@@ -229,6 +216,7 @@ class AnyTask(MDP):
     """
 
     may_last_for_ever: ClassVar[bool] = True
+    step_word = "move"
 
     def __init__(self, network: Network) -> None:
         self.network = network

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xmen.errors import WorldError
+from xmen.errors import TrajectoryError, WorldError
 from xmen.limits import MEMORY
 from xmen.worlds._checks import LARGEST
 from xmen.worlds._table import Columns, normalise
 from xmen.worlds.trajectory import Trajectory
 
 STATE_BYTES, PAIR_BYTES = 36, 9  # of a table while it is made: per state, and per state and action
+MOST_SHOWN = 4  # places or actions that a message names
 
 
 class Transitions:
@@ -32,6 +35,7 @@ class Transitions:
     row_start: NDArray[np.int64]
     available: NDArray[np.bool_]
     deterministic: bool
+    step_word = "action"  # what messages call one step
 
     def _build_table(self, n_states: int, n_actions: int, columns: Columns, terminal: NDArray[np.bool_]) -> None:
         """Set all arrays from checked columns; rows that leave a terminal state are dropped."""
@@ -103,6 +107,38 @@ class Transitions:
             actions = tuple(min(action, LARGEST) for action in actions)
         return self.find_transitions(states[:-1], actions, states[1:])
 
+    def action_between(self, state: int, successor: int, position: int) -> int:
+        """The one action that leads from a state to the next; TrajectoryError where there is none, or a choice."""
+        for number in (state, successor):
+            if not 0 <= number < self.n_states:
+                raise TrajectoryError(
+                    f"position {position}: state {number} does not exist: there are states 0 to {self.n_states - 1}"
+                )
+        steps, word = self._steps_from(state), self.step_word
+        fitting = [action for action, after in steps if after == successor]
+        if len(fitting) == 1:
+            return fitting[0]
+        ends = f"from {self.describe_state(state)} to {self.describe_state(successor)}"
+        if fitting:
+            raise TrajectoryError(
+                f"position {position}: {len(fitting)} {word}s lead {ends} "
+                f"({_some(map(self.describe_action, fitting))}), expected exactly one: write down which one was taken, "
+                "as xm.Trajectory(states, actions) does"
+            )
+        reached = _some(map(self.describe_state, sorted({after for _, after in steps})))
+        rest = f"; from there one gets to {reached}" if reached else "; nothing leads on from there"
+        raise TrajectoryError(f"position {position}: no {word} leads {ends}, expected exactly one{rest}")
+
+    def _steps_from(self, state: int) -> list[tuple[int, int]]:
+        """The actions of a state with where they may lead."""
+        row = slice(self.row_start[state], self.row_start[state + 1])
+        return list(zip(self.action[row].tolist(), self.target[row].tolist(), strict=True))
+
+    def along(self, states: Sequence[int]) -> Trajectory:
+        """The trajectory through these states; TrajectoryError where a step is not possible by exactly one action."""
+        pairs = enumerate(pairwise(states))
+        return Trajectory(states, [self.action_between(*pair, position) for position, pair in pairs])
+
     @cached_property
     def _keys(self) -> NDArray[np.int64]:
         return self._key(self.source, self.action, self.target)
@@ -110,6 +146,11 @@ class Transitions:
     def _key(self, source: NDArray[Any], action: NDArray[Any], target: NDArray[Any]) -> NDArray[np.int64]:
         key: NDArray[np.int64] = (source.astype(np.int64) * self.n_actions + action) * self.n_states + target
         return key
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:MOST_SHOWN]) + (", ..." if len(listed) > MOST_SHOWN else "")
 
 
 def require_size(n_states: int, n_actions: int) -> None:
