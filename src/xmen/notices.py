@@ -1,6 +1,7 @@
-"""Warnings of the learners: the fit went through, and something about it is worth knowing.
+"""Warnings: what was asked for was done, and something about it is worth knowing.
 
-LearningWarning (UserWarning)
+CostsWarning (UserWarning)      a file of costs does not name all states
+LearningWarning (UserWarning)   the fit went through
 ├── IdentifiabilityWarning      weights that no set of demonstrations can tell apart
 ├── UnboundedWarning            the best weights are infinitely large
 ├── StartsWarning               demonstrations start elsewhere than the joint model does
@@ -15,6 +16,10 @@ from __future__ import annotations
 
 import sys
 import warnings
+
+
+class CostsWarning(UserWarning):
+    """A file of costs leaves out states where trajectories can be: they cost 0 there, meant or not."""
 
 
 class LearningWarning(UserWarning):
@@ -53,7 +58,7 @@ class InterruptedWarning(LearningWarning):
     """The fit was stopped by Ctrl-C and kept what it had learned."""
 
 
-def notify(message: str, category: type[LearningWarning]) -> None:
+def notify(message: str, category: type[Warning]) -> None:
     """Warn at the line outside xmen that set this off, however deep inside we are."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "xmen":

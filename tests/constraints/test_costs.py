@@ -5,6 +5,7 @@ The truth is the reference's own sum over the array that the file was written fr
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import xmen as xm
 from cli.commands import report, run
 from problem.files import grid_problem
 from reference import OPERATORS, enumerate_trajectories, happens, positions, quantity
+from xmen.answers.checking import cost_notes
+from xmen.notices import CostsWarning
 from xmen.problem import Problem, read_problem, write_problem
 
 GRID = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
@@ -68,7 +71,11 @@ KINDS = ["numbers", "cells, spreadsheet", "x and y", "pairs", "moves", "edges", 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_is_the_array_it_was_written_from(kind, tmp_path, monkeypatch):
     file, array = written(tmp_path, kind)
-    rule = xm.total(file, GRID) <= BOUNDS.get(kind, 10)
+    said = (
+        pytest.warns(CostsWarning, match=r"'energy\.csv' are 0 in 8 of 9 states") if kind == "some" else nullcontext()
+    )
+    with said:
+        rule = xm.total(file, GRID) <= BOUNDS.get(kind, 10)
     assert rule == (xm.total(array) <= BOUNDS.get(kind, 10))
     assert accepted(rule) == expected(array, "<=", BOUNDS.get(kind, 10))
     assert 0 < sum(accepted(rule)) < len(LISTED)
@@ -76,6 +83,24 @@ def test_a_file_is_the_array_it_was_written_from(kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if kind in ("numbers", "pairs"):
         assert (xm.total("energy.csv") <= BOUNDS.get(kind, 10)) == rule
+
+
+def test_costs_that_leave_out_places_are_noted_in_the_words_of_the_command_line(tmp_path):
+    """Once, with as many states as have no cost; naming every state, with 0 or not, is no news."""
+    walled = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"), walls=[(1, 1)])
+    file = tmp_path / "toll.csv"
+    file.write_text("x,y,cost\n0,1,3\n2,0,0\n")
+    with pytest.warns(CostsWarning) as caught:
+        rule = xm.total(file, walled) <= 3
+    assert [str(one.message) for one in caught] == ["the costs 'toll.csv' are 0 in 7 of 8 states"]
+    assert caught[0].filename == __file__
+    problem = Problem(walled, rules={"cheap": rule}, costs={"toll": np.eye(9, dtype=int)[3] * 3})
+    assert cost_notes(problem) == ["the costs 'toll' are 0 in 7 of 8 states"]
+    file.write_text("state,cost\n" + "".join(f"{s},0\n" for s in range(9) if s != 4))
+    xm.total(file, walled)
+    edges = zip(walled.source, walled.target, strict=True)  # none leaves the goal: an end costs nothing by itself
+    file.write_text("from,to,cost\n" + "".join(f"{s},{t},1\n" for s, t in edges))
+    xm.total(file, walled)
 
 
 def test_events_with_weights():

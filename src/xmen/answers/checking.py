@@ -23,6 +23,7 @@ from xmen.problem import Problem
 from xmen.product.inference import pass_messages
 from xmen.rewards.features import read_features
 from xmen.worlds import EdgeWeights, Trajectory
+from xmen.worlds.costs import cost_note, unnamed_note
 
 MOST_COUNTED = 2.0**53  # above this a float no longer holds every whole number
 
@@ -133,12 +134,12 @@ def cost_notes(problem: Problem) -> list[str]:
         if isinstance(costs, Mapping):
             actions = (NO_ACTION, *range(world.n_actions))
             found = [event.holds(open_states, np.full_like(open_states, a)) for event in costs for a in actions]
-            named = np.any(found, axis=0)
+            named = np.zeros(world.n_states, dtype=np.bool_)
+            named[open_states] = np.any(found, axis=0)
+            notes.append(unnamed_note(name, named, world))
         else:
-            named = np.any(costs.reshape(world.n_states, -1) != 0, axis=1)[open_states]
-        if not named.all():
-            notes.append(f"the costs {name!r} are 0 in {np.count_nonzero(~named):,} of {len(named):,} states")
-    return notes
+            notes.append(cost_note(name, costs, world))
+    return [note for note in notes if note is not None]
 
 
 def check_demonstrations(problem: Problem, demos: list[Trajectory]) -> dict[str, Any]:

@@ -25,8 +25,9 @@ from xmen.constraints.verdict import Sure
 from xmen.constraints.words import word
 from xmen.errors import ConstraintError, MisuseError
 from xmen.events import LARGEST, PRECEDENCE, Event, Ints, require_event
+from xmen.notices import CostsWarning, notify
 from xmen.options import as_int
-from xmen.worlds.costs import read_costs
+from xmen.worlds.costs import read_noted_costs
 from xmen.worlds.mdp import MDP
 from xmen.worlds.transitions import Transitions
 
@@ -303,7 +304,7 @@ def total(
         L. Or events with what each adds wherever it holds, as in {aisle: 3, dock: 5}. Or the name of a .csv file with a
         column for the state (and for the action, or for the next state), and one for the cost.
     world
-        For a file: whose cells, moves and nodes the table names. What it does not name costs 0.
+        For a file: whose cells, moves and nodes the table names. What it does not name costs 0, with a warning.
 
     Returns
     -------
@@ -326,7 +327,9 @@ def total(
     if isinstance(weights, Mapping):
         return _total_of_events(weights)
     if isinstance(weights, str | os.PathLike):
-        weights = read_costs(Path(weights), world)
+        weights, note = read_noted_costs(Path(weights), world)
+        if note is not None:
+            notify(note, CostsWarning)
     _require_weights(weights)
     try:
         table = np.array(weights)

@@ -22,6 +22,7 @@ STATE, ACTION, NEXT = ("state", "cell", "node", "from"), ("action", "move"), ("n
 COST = ("cost", "weight", "total")
 
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 def read_costs(file: Path, world: Transitions | None = None) -> Ints:
@@ -29,6 +30,11 @@ def read_costs(file: Path, world: Transitions | None = None) -> Ints:
 
     Without a world only numbers are understood, and each of them has to be there.
     """
+    return read_noted_costs(file, world)[0]
+
+
+def read_noted_costs(file: Path, world: Transitions | None = None) -> tuple[Ints, str | None]:
+    """The same, and what to say where trajectories can be in states that the table does not name."""
     table = {name.lower(): values for name, values in read_table(file).items()}
     state, action, successor, cost = _columns(file, table)
     names = Names(world)
@@ -41,7 +47,28 @@ def read_costs(file: Path, world: Transitions | None = None) -> Ints:
         if place in entries:
             raise FileFormatError(f"{file}, row {row + 1}: there is already a cost for this place")
         entries[place] = _whole(file, row, cost, text)
-    return _array(file, entries, world)
+    costs = _array(file, entries, world)
+    if world is None or not unnamed_note("", _named(entries, world), world, costs.ndim == 2):
+        return costs, None
+    return costs, cost_note(file.name, costs, world)
+
+
+def cost_note(name: str, costs: Ints, world: Transitions) -> str | None:
+    """What to say of costs that are 0 in some of the states where trajectories can be, meant or not."""
+    named = np.any(costs.reshape(world.n_states, -1) != 0, axis=1)
+    return unnamed_note(name, named, world, costs.ndim == 2)
+
+
+def unnamed_note(name: str, named: Bools, world: Transitions, of_actions: bool = False) -> str | None:
+    """The same of costs in the states `named` (n_states,) alone; an end has no action that could cost something."""
+    acting = world.available.any(axis=1)
+    counted = acting if of_actions else acting | world.terminal
+    missing = np.count_nonzero(counted & ~named)
+    return f"the costs {name!r} are 0 in {missing:,} of {np.count_nonzero(counted):,} states" if missing else None
+
+
+def _named(entries: dict[tuple[int, ...], int], world: Transitions) -> Bools:
+    return np.isin(np.arange(world.n_states), [place[0] for place in entries])
 
 
 def _columns(file: Path, table: dict[str, list[str]]) -> tuple[tuple[str, ...], str | None, str | None, str]:
