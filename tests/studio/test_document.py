@@ -51,6 +51,47 @@ def test_what_is_saved_is_what_python_reads(window, tmp_path):
     assert again["problem"]["constraints"] == rules
 
 
+def test_a_file_with_rules_that_cannot_be_read_is_opened_and_mended(tmp_path, worker):
+    path = write_problem(tmp_path)
+    demos = read_problem(path).demos()
+    broken = path.read_text().replace('"count(mud) <= 1"', '"count(mudd) <= 1"')
+    path.write_text(broken + '\n[[constraints]]\nname = "fetch the key"\nrule = "never("\n')
+    with pytest.raises(xm.XmenError, match="mudd"):
+        read_problem(path)
+    window = window_of(Desk.opened(path), worker)
+    now = window.get("document")
+    assert now["problem"]["constraints"][1] == {"name": "hardly any mud", "rule": "count(mudd) <= 1"}
+    assert len(now["demonstrations"]) == len(demos)
+    first, second = window.check()["errors"]
+    assert (first["part"], first["index"], first["offset"]) == ("rule", 1, 6)
+    assert "mudd" in first["message"]
+    assert (second["part"], second["index"]) == ("rule", 2)
+    assert "rule 2: " in str(window.save(422))
+    rules = [now["problem"]["constraints"][0], {"name": "hardly any mud", "rule": "count(mud) <= 1"}]
+    window.put(changed(now["problem"], constraints=rules))
+    assert window.check()["errors"] == []
+    window.save()
+    assert list(read_problem(path).rules) == ["fetch the key", "hardly any mud"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ('rule = "visit(key)"', "rule = 3", "expected a text in quotes, got 3"),
+        ('rule = "visit(key)"', 'rul = "visit(key)"', "the key 'rule' is missing"),
+        ('rule = "visit(key)"', 'rule = "visit(key)"\nwhy = "it is dark"', "unknown key 'why'"),
+        ("horizon = 8", "horizon = -8", "horizon"),
+        ("cells = [[0, 2], [2, 0]]", "cells = [[0, 9]]", "key"),
+    ],
+)
+def test_what_the_page_has_no_field_for_is_refused_in_the_words_of_the_file(tmp_path, before, after, words):
+    path = write_problem(tmp_path)
+    assert before in path.read_text()
+    path.write_text(path.read_text().replace(before, after))
+    with pytest.raises(xm.XmenError, match=words):
+        Desk.opened(path)
+
+
 def test_comments_of_a_hand_are_kept_once(window, tmp_path):
     before = (tmp_path / "p.toml").read_bytes()
     window.save()

@@ -45,14 +45,29 @@ class Document:
 
 
 def open_document(path: Path) -> Document:
-    """What a problem file and its demonstrations say; all files have to lie in its folder."""
+    """What a problem file and its demonstrations say; all files have to lie in its folder.
+
+    Rules that cannot be read are no reason to refuse it: the page shows what is wrong in them, and they can be mended
+    there.
+    """
     values = read_values(path)
     check_size(values, [])
     with fenced(path.parent):
-        problem = read_problem(path)  # with its own words for what is wrong
+        problem, mistakes = problem_or_mistakes(values, path)
+        if problem is None or not all(_can_be_mended(one, values) for one in mistakes):
+            problem = read_problem(path)  # with its own words for what is wrong
         _check_states(problem.world)
         named = problem.demonstrations is not None and problem.demonstrations.exists()
         return Document(values, described(problem.demos(), problem.world) if named else [])
+
+
+def _can_be_mended(mistake: Mistake, values: Mapping[str, Any]) -> bool:
+    """Whether the page has a field for it: a rule of which only the name or the text is wrong."""
+    if mistake.part != "rule" or mistake.index is None:
+        return False
+    rule = values["constraints"][mistake.index]
+    kinds = {"name": str, "rule": str, "off": bool}
+    return {*rule} >= {"name", "rule"} and all(type(value) is kinds.get(key) for key, value in rule.items())
 
 
 def described(demos: list[Trajectory], world: MDP) -> list[Record]:
