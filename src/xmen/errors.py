@@ -206,13 +206,13 @@ class MissingExtraError(XmenError, ImportError):
         return _rebuild, (type(self), str(self), self.__dict__.copy())
 
 
-def extra_module(module: str, needed_for: str) -> Any:
-    """A module that an extra of the same name brings; MissingExtraError where it is not installed."""
+def extra_module(module: str, needed_for: str, extra: str | None = None) -> Any:
+    """A module that an extra brings, by default one of its name; MissingExtraError where it is not installed."""
     try:
         return import_module(module)
     except ImportError:
         package = module.partition(".")[0]
-        raise MissingExtraError(package, extra=package, needed_for=needed_for) from None
+        raise MissingExtraError(package, extra=extra or package, needed_for=needed_for) from None
 
 
 def _rebuild(cls: type[Exception], message: str, attributes: dict[str, object]) -> Exception:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xmen.errors import EngineError
 from xmen.options import require_choice
@@ -35,7 +35,7 @@ def find_device(device: str | None) -> Device | None:
     if device is None:
         return None
     try:
-        torch: Any = require_torch(f"device={device!r}", extra="gpu")
+        torch = require_torch(f"device={device!r}", extra="gpu")
     except ImportError:
         if device == "auto":
             return None

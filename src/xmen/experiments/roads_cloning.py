@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
-from xmen.errors import MissingExtraError
 from xmen.experiments.roads_data import City
 from xmen.rewards import Floats
+from xmen.rewards.torch_backend import require_torch
 from xmen.worlds import Network, Trajectory
 
 WIDTH, HIDDEN, BATCH, RATE = 64, 128, 512, 3e-3
@@ -31,10 +31,7 @@ class Cloning:
     """
 
     def __init__(self, city: City, epochs: int, seed: int) -> None:
-        try:
-            import torch
-        except ImportError:
-            raise MissingExtraError("torch", extra="neural", needed_for="the behaviour-cloning baseline") from None
+        torch = require_torch("the behaviour-cloning baseline")
         network = self.network = city.network
         self.epochs, self._torch, self._rng = epochs, torch, np.random.default_rng(seed)
         torch.manual_seed(seed)
@@ -120,7 +117,7 @@ class Cloning:
         goals = np.array([tau.states[-1] for tau in demos for _ in tau.actions], dtype=np.int64)
         actions = np.array([a for tau in demos for a in tau.actions], dtype=np.int64)
         taken = self._slot[states, actions]
-        return tuple(map(self._torch.from_numpy, (states, goals, taken)))  # type: ignore[return-value]
+        return tuple(map(self._torch.from_numpy, (states, goals, taken)))
 
     def score_samples(self, demos: Sequence[Trajectory]) -> Floats:
         """log P(tau | start, goal) = sum of log pi of each trip."""

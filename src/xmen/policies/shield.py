@@ -9,7 +9,7 @@ import numpy as np
 
 from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Seed
-from xmen.errors import EngineError, MissingExtraError
+from xmen.errors import EngineError, extra_module
 from xmen.policies.behaviour import Behaviour, aim_of
 from xmen.policies.explanation import refuse
 from xmen.policies.operations import Bools
@@ -71,12 +71,9 @@ class Shield(Tracker):
         `info["action_mask"]` says what is allowed. An action that is not is replaced by one of those, at random, and
         `info["shielded"]` is then true.
         """
-        try:
-            from xmen.policies.shielded import ShieldedEnv
-        except ImportError as error:
-            if error.name != "gymnasium":
-                raise
-            raise MissingExtraError("gymnasium", extra="gymnasium", needed_for="shield.wrap") from None
+        extra_module("gymnasium", "shield.wrap")
+        from xmen.policies.shielded import ShieldedEnv
+
         return ShieldedEnv(env, self, seed)
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import os
 import time
-from importlib import import_module
 from typing import Any
 
-from xmen.errors import MissingExtraError, StorageError
+from xmen.errors import StorageError, extra_module
 from xmen.files import as_path
 from xmen.progress.monitor import Record
 
@@ -40,10 +39,7 @@ class TensorBoard:
         self.folder = as_path(folder, "TensorBoard(folder)")
         if self.folder.exists() and not self.folder.is_dir():
             raise StorageError(f"{self.folder} is a file: TensorBoard(folder) takes a folder, which may be a new one.")
-        try:
-            import_module("tensorboard.summary")
-        except ImportError:
-            raise MissingExtraError("tensorboard", extra="tensorboard", needed_for="TensorBoard") from None
+        extra_module("tensorboard.summary", "TensorBoard")
         self._writer: Any = None
         self._last = 0
 

@@ -6,13 +6,12 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.errors import MissingExtraError, RewardError
+from xmen.errors import RewardError, extra_module
 from xmen.rewards import Floats, real_array
 
 if TYPE_CHECKING:
@@ -28,12 +27,9 @@ else:
     torch = _Torch()
 
 
-def require_torch(needed_for: str, extra: str = "neural") -> ModuleType:
+def require_torch(needed_for: str, extra: str = "neural") -> Any:
     """The module torch, or an error that says which extra brings it."""
-    try:
-        return import_module("torch")
-    except ImportError:
-        raise MissingExtraError("torch", extra=extra, needed_for=needed_for) from None
+    return extra_module("torch", needed_for, extra)
 
 
 def choose_device(device: str | torch.device | None) -> torch.device:
