@@ -109,6 +109,21 @@ def test_a_causal_fit_is_sampled_and_planned(slippery: Path, tmp_path: Path) -> 
         assert "policy is a policy" in refused.stderr
 
 
+def test_a_fit_without_an_optimum_is_not_told_to_go_on(slippery: Path) -> None:
+    """Diagonals only, which never slipped: no policy has as few steps. Another, stopped early, is told how to go on."""
+    xm.write_demos([xm.Trajectory([0, 5, 10, 15], [2, 2, 2])] * 10, "lucky.csv")
+    endless = run("fit p.toml lucky.csv --learner causal --validity 0.5 --out endless")
+    assert endless.exit_code == 0
+    said = " ".join(endless.output.split())
+    assert "not converged" in said
+    assert "weights run to infinity" in said
+    assert "--resume" not in said
+    assert not Path("endless/last_state.safetensors").exists()
+    early = run("fit p.toml --learner causal --validity 0.6 --l2 0.01 --max-iter 1 --out early")
+    assert "--resume and a larger --max-iter goes on" in " ".join(early.output.split())
+    assert Path("early/last_state.safetensors").exists()
+
+
 def test_failed_episodes_belong_to_a_causal_fit(slippery: Path) -> None:
     """`--drop-invalid` leaves out what cannot happen, and no failure; what ran out of time is called so."""
     slippery.write_text(slippery.read_text().replace("slip = 0.2", "slip = 0.2\nhorizon = 5"))

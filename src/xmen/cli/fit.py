@@ -24,7 +24,7 @@ from xmen.learners.base import Learner
 from xmen.learners.held_out import VALIDATION
 from xmen.methods.table import read_method
 from xmen.methods.validation import VALIDATION_LOSS
-from xmen.notices import InterruptedWarning
+from xmen.notices import ConvergenceWarning, InterruptedWarning, UnboundedWarning
 from xmen.problem import Problem, demo_weights
 from xmen.worlds import Trajectory
 
@@ -58,7 +58,7 @@ def run_fit(
     if choice.resume:
         checkpoint = continued(checkpoint)
     try:
-        model, notes, interrupted = _learn(problem, trajectories, weights, replace(choice, checkpoint=checkpoint))
+        model, notes, told = _learn(problem, trajectories, weights, replace(choice, checkpoint=checkpoint))
     except InvalidDemonstrationError as error:
         release(folder)
         held_out = str(error).startswith(VALIDATION)
@@ -75,8 +75,10 @@ def run_fit(
         raise
     inferred = isinstance(model, ConstraintInference)  # its reward was given, not learned
     save_model(model, problem if inferred else replace(problem, reward=model.reward_), folder)
+    interrupted = InterruptedWarning in told
+    endless = UnboundedWarning in told and ConvergenceWarning not in told  # more iterations would find no optimum
     if not interrupted:
-        put_away(checkpoint, bool(model.converged_) or not goes_on(model))
+        put_away(checkpoint, bool(model.converged_) or endless or not goes_on(model))
     report: dict[str, Any] = {
         "problem": str(path),
         "model": str(folder),
@@ -139,8 +141,8 @@ def goes_on(model: Learner) -> bool:
 
 def _learn(
     problem: Problem, demos: list[Trajectory], weights: list[float] | None, choice: Choice
-) -> tuple[Learner, list[str], bool]:
-    """The fitted model, what it has to say, and whether Ctrl-C ended it."""
+) -> tuple[Learner, list[str], set[type[Warning]]]:
+    """The fitted model, what it has to say, and the kinds of its warnings."""
     assert choice.checkpoint is not None
     folder = choice.checkpoint.parent
     if choice.checkpoint.exists() and not choice.resume:
@@ -156,9 +158,9 @@ def _learn(
     for setting in ("checkpoint", "resume", "callback", "validation"):
         if hasattr(model, setting):
             model.set_params(**{setting: False if setting == "resume" else None})
-    interrupted = any(issubclass(warning.category, InterruptedWarning) for warning in caught)
     told = [str(warning.message) for warning in caught if not issubclass(warning.category, InterruptedWarning)]
-    return model, [problem.in_words(with_names(text, names)) for text in dict.fromkeys(told)], interrupted
+    notes = [problem.in_words(with_names(text, names)) for text in dict.fromkeys(told)]
+    return model, notes, {warning.category for warning in caught}
 
 
 def keep_valid(
