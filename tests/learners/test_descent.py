@@ -102,7 +102,7 @@ def test_more_draws_bear_less_restraint():
 @pytest.mark.parametrize("seed", range(3))
 def test_states_that_no_demonstration_visits(seed):
     """Twenty demonstrations, an optimum at infinity, few draws: the answer is within tol, and within its bound."""
-    grid, rule, _, demos = grid_task(7, 20, seed)
+    grid, rule, _, demos = grid_task(8, 20, seed)
     settings = {"method": xm.Cells(n_cells=4, cell_size=64.0), "oracle": "listed", "engine": "exact", "tol": 0.05}
     model = XMEN(grid, rule, seed=seed, **settings).fit(demos)
     gap = XMEN(grid, rule).fit(demos).score(demos) - model.score(demos)

@@ -16,8 +16,8 @@ CELLS = {"method": xm.Cells(n_cells=8, cell_size=48.0), "oracle": "listed", "eng
 def task_of(kind, number):
     """Four random features, or one weight per state and a taste of spread 0.4."""
     if kind == "features":
-        return grid_task(7, 60, seed=500 + number)
-    grid, rule, _, _ = grid_task(7)
+        return grid_task(8, 60, seed=500 + number)
+    grid, rule, _, _ = grid_task(8)
     taste = np.random.default_rng([number, 77]).normal(scale=0.4, size=(grid.n_states, 1))
     demos = xm.distribution(grid, rule, np.repeat(taste, grid.n_actions, axis=1), seed=number).sample(100)
     return grid, rule, None, demos
