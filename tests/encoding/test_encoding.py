@@ -10,10 +10,13 @@ import xmen as xm
 from reference import exact_distribution
 from strategies import cases, random_formula, random_world
 from xmen.constraints.arithmetic import LinearComparison
+from xmen.constraints.constraint import conjunction
 from xmen.constraints.repetition import NoRecentRevisit, NoRevisit
 from xmen.encoding import machines
 from xmen.encoding.compact import COMPACT
+from xmen.encoding.machines import list_machine
 from xmen.encoding.trajectories import Encoding
+from xmen.encoding.walks import WalkLiterals
 
 
 def all_models(formula, most):
@@ -109,6 +112,21 @@ def test_compact_encodings_agree_with_their_machines(monkeypatch):
             tried.add(type(constraint))
             check(world, description, constraint, timed=None)
     assert tried == set(COMPACT) == {NoRevisit, LinearComparison}
+
+
+def test_a_counter_of_one_place_does_not_go_over_all_moves(monkeypatch):
+    """Thousands of them on a large world are written in seconds: each asks for the moves that it counts."""
+    monkeypatch.setattr(machines, "COMPACT_ABOVE", 10)
+    asked = []
+    between = WalkLiterals.between
+    monkeypatch.setattr(WalkLiterals, "between", lambda *call: asked.append(call[2:]) or between(*call))
+    grid = xm.GridWorld(8, 8, start=(0, 0), goal=(7, 7), moves=("up", "right"))
+    rules = [xm.count(grid.at(grid.cell(state))) <= 1 for state in range(63)]
+    without, encoding = Encoding(grid, None).formula, Encoding(grid, conjunction(rules)).formula
+    assert encoding.n_clauses - without.n_clauses < 10 * len(rules)
+    assert not asked
+    assert list_machine(Encoding(grid, None).walk, rules[0], 63) is None  # one state at each of 64 stations: too many
+    assert list_machine(Encoding(grid, None).walk, rules[0], 200) is not None
 
 
 def test_a_weaker_rule_past_the_cap_is_not_encoded_as_the_stronger(monkeypatch):

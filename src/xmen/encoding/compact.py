@@ -78,7 +78,7 @@ def signed_sums(
     """
     letters = Letters(builder, walk)
     values: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for (station, value, _), literal in letters.steps(edge_values).items():
+    for (station, value, _), literal in letters.steps(edge_values, unread=0).items():
         values[station].append((value, literal))
     for (station, value), literal in letters.lasts(end_values).items():
         values[station].append((value, literal))

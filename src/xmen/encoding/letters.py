@@ -21,11 +21,12 @@ class Letters:
     builder: ClauseBuilder
     walk: WalkLiterals
 
-    def steps(self, symbols: np.ndarray) -> dict[tuple[int, int, int], int]:
+    def steps(self, symbols: np.ndarray, unread: int | None = None) -> dict[tuple[int, int, int], int]:
         """(station, symbol, next station) -> literal, given the symbol of each place edge.
 
         Most leaves see the same symbol nearly everywhere: that one is shown where the walk goes from station to station
-        and shows no other, so that a leaf costs as many literals as it has edges that mean something to it.
+        and shows no other, so that a leaf costs as many literals as it has edges that mean something to it. If it is
+        the one that nobody reads, it is left out: thousands of counters would go over all moves for nothing.
         """
         places = self.walk.places
         if not len(symbols):
@@ -41,6 +42,8 @@ class Letters:
             literal = self.builder.any_of(literals)
             others[number].append(-literal)
             shown[pairs[number][0], int(values[kind]), pairs[number][1]] = literal
+        if int(values[usual]) == unread:
+            return shown
         for number in np.unique(index[kinds == usual]).tolist():
             station, following = pairs[number]
             passes = self.walk.between(self.builder, station, following)

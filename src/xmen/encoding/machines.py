@@ -73,6 +73,8 @@ class ListedMachine:
 def list_machine(walk: WalkLiterals, leaf: Leaf, cap: int) -> ListedMachine | None:
     """Every row the machine can be in at every station; None past the cap."""
     places = walk.places
+    if len(np.unique(places.station)) > cap:
+        return None  # at every station it is in one row at least
     table = MachineTable(leaf, places.world)
     edge_letters = table.edge_letters[places.edge]
     end_letters = table.letters[places.state[places.ends], places.world.n_actions]
