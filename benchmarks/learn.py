@@ -119,7 +119,7 @@ def compare(side: int, n_demos: int, limit: float) -> list[dict[str, Any]]:
     methods += ["MaxEnt", "relative entropy", "constraint inference"]
     rows: list[dict[str, Any]] = []
     for method in methods:
-        # The same seed draws the same from the solver as from the list: so many iterations will do.
+        # The algorithm is the same with the list: the solver's first try is what that needed.
         first = rows[-1]["iterations"] if method == "paper, SAT" else 5
         with console.status(f"{side}x{side}: {method}"):
             rows.append(time_to_near(method, side, n_demos, limit, first))
