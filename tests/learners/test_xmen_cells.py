@@ -119,7 +119,7 @@ def test_auto_uses_cells_where_the_product_does_not_fit():
 
 
 def test_stopping_early_is_announced():
-    grid, rule, features, demos = grid_task(6)
+    grid, rule, features, demos = grid_task(8)
     settings = {"method": xm.Cells(4, 24.0), "oracle": "listed", "seed": 2, "max_iter": 2}
     with pytest.warns(LearningWarning, match="max_iter = 2"):
         model = XMEN(grid, rule, features, **settings).fit(demos)
