@@ -14,6 +14,7 @@ from xmen.methods.demonstrations import gather
 from xmen.methods.descent import RESTRAINTS, Descent
 from xmen.methods.doubt import doubts
 from xmen.methods.drawn_loss import DrawnLoss
+from xmen.methods.spread import Spread
 from xmen.rewards.features import DenseFeatures, StateFeatures
 
 
@@ -58,10 +59,10 @@ def test_a_doubt_counts_as_that_share_of_a_draw():
     expected = np.where(draws.known, 1.0 + np.exp(draws.log_measure), np.exp(draws.log_measure))
     expected *= np.exp(draws.log_dynamics)
     look = loss.look(np.zeros(loss.features.d))
-    np.testing.assert_allclose(look.probability, expected / expected.sum())
-    p = look.probability * np.exp(draws.log_measure + draws.log_dynamics) / expected
-    spread = loss.spread(np.zeros(loss.features.d))
-    assert spread.log_partition_std == pytest.approx(np.sqrt(draws.noise[0] * np.sum(p**2)))
+    np.testing.assert_allclose(look.valid, expected / expected.sum())
+    p = look.valid * np.exp(draws.log_measure + draws.log_dynamics) / expected
+    seen = Spread(loss, np.zeros(loss.features.d))
+    assert seen.log_partition_std == pytest.approx(np.sqrt(draws.noise[0] * np.sum(p**2)))
 
 
 def test_halves_are_the_draws_once_each():

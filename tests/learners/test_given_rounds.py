@@ -12,6 +12,7 @@ from xmen.methods.cells import Cells
 from xmen.methods.demonstrations import gather
 from xmen.methods.drawn_loss import DrawnLoss
 from xmen.methods.runs import FitSettings, Task
+from xmen.methods.spread import Spread
 from xmen.rewards.features import read_features
 
 RULE, SPELLED = xm.visit(xm.at(6)) | xm.visit(xm.at(8)), ("or", ("visit", ("at", (6,))), ("visit", ("at", (8,))))
@@ -100,9 +101,9 @@ def test_noise_of_parts_is_that_of_independent_cells():
     rng = np.random.default_rng(3)
     plan, _ = run.source.first(100.0, rng)
     for _ in range(60):
-        loss = DrawnLoss(run.source.read(plan, theta, rng).draws, run.features, np.zeros(3), 0.0, run.parts)
+        loss = DrawnLoss(run.source.read(plan, theta, rng).draws, run.features, np.zeros(3), 0.0, run.source.parts)
         gradients.append(loss(theta).gradient)
-        said.append(np.sqrt(loss.spread(theta).noise.diagonal()))
+        said.append(np.sqrt(Spread(loss, theta).noise.diagonal()))
     seen, expected = np.std(gradients, axis=0), np.mean(said, axis=0)
     np.testing.assert_allclose(seen, expected, rtol=0.4)
     assert np.all(np.abs(np.mean(gradients, axis=0) - exact) < 4 * seen / np.sqrt(60) + 0.15 * expected)

@@ -23,6 +23,7 @@ from xmen.methods.judge import Metric, judge, largest_decrement
 from xmen.methods.reject_draws import RejectSource
 from xmen.methods.rounds import RoundsRun
 from xmen.methods.runs import FitSettings, Task, drive
+from xmen.methods.spread import Spread
 from xmen.notices import GuaranteeWarning
 from xmen.oracles import ListedOracle
 from xmen.progress.monitor import Monitor
@@ -53,7 +54,7 @@ def test_the_loss_over_all_trajectories_is_the_loss(seed):
         for k, unit in enumerate(1e-5 * np.eye(features.d)):
             slope = (task.loss(theta + unit, 0.3) - task.loss(theta - unit, 0.3)) / 2e-5
             assert value.gradient[k] == pytest.approx(slope, abs=1e-6)
-        curvature = loss.spread(theta).hessian
+        curvature = Spread(loss, theta).hessian
         steps = [loss(theta + unit).gradient - loss(theta - unit).gradient for unit in 1e-5 * np.eye(features.d)]
         np.testing.assert_allclose(curvature, np.array(steps) / 2e-5, atol=1e-6)
 
@@ -86,9 +87,9 @@ def test_noise_is_what_it_is_said_to_be(tilt):
     for seed in range(100):
         batch = reader.read(space, table, 8, m, np.random.default_rng(seed))
         loss = DrawnLoss(batch.draws, features, np.zeros(4), 0.0)
-        value, spread = loss(theta), loss.spread(theta)
-        ratios.append((value.gradient - exact.gradient) / np.sqrt(spread.noise.diagonal()))
-        losses.append((value.loss - exact.loss) / spread.log_partition_std)
+        value, seen = loss(theta), Spread(loss, theta)
+        ratios.append((value.gradient - exact.gradient) / np.sqrt(seen.noise.diagonal()))
+        losses.append((value.loss - exact.loss) / seen.log_partition_std)
     for each in (np.array(ratios), np.array(losses)[:, None]):
         assert 0.67 < np.mean(each**2) < 1.5
         assert np.abs(each.mean(axis=0)).max() < 0.4
@@ -113,7 +114,7 @@ def test_the_judge_knows_nothing_but_its_draws():
     for away, within in ((np.zeros(4), True), (np.array([0.3, 0.0, 0.0, 0.0]), False)):
         weights = best + away
         fresh = DrawnLoss(reader.read(space, table, 40, 8, np.random.default_rng(1)).draws, features, mean, 0.0)
-        metric = Metric(fresh.spread(weights).hessian, features.scale)
+        metric = Metric(Spread(fresh, weights).hessian, features.scale)
         seen = judge(weights, fresh, metric, np.zeros((4, 4)), 50.0)
         truth = objective(weights).loss - objective(best).loss
         assert seen.within_noise == within
@@ -152,9 +153,9 @@ def test_what_plain_draws_never_met_is_met_by_the_last_ones():
         loss = DrawnLoss(plain.draws, features, mean, 0.0)
         last = source.read(source.next(plan, theta, loss, 100.0, last=True), theta, rng)
         assert not plain.sees_all
-        met_by_plain.append(loss.look(theta).log_partition[0] > log_z - 0.2)
+        met_by_plain.append(loss.look(theta).log_sum[0] > log_z - 0.2)
         if last.sees_all:  # else plain ones were misleading, and one more round follows
-            met_by_last.append(abs(DrawnLoss(last.draws, features, mean, 0.0).look(theta).log_partition[0] - log_z))
+            met_by_last.append(abs(DrawnLoss(last.draws, features, mean, 0.0).look(theta).log_sum[0] - log_z))
     assert np.mean(met_by_plain) < 0.3
     assert len(met_by_last) >= 15
     assert max(met_by_last) < 0.25
@@ -173,7 +174,8 @@ def test_draws_that_may_miss_something_end_no_fit():
     for source, ends in ((RejectSource, True), (Unsure, False)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            run = RoundsRun(task, FitSettings(seed=0, tol=0.05, max_iter=6), base, source(base, task.features))
+            settings = FitSettings(seed=0, tol=0.05, max_iter=6)
+            run = RoundsRun(task, settings, source(base, task.features), lambda: None)
             assert drive(run, Monitor(None), None).converged == ends
 
 
@@ -247,7 +249,7 @@ def test_rounds_of_exact_samples_by_rejection():
     assert base.relaxation.rejecting
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        run = RoundsRun(task, FitSettings(seed=0, tol=0.01), base, RejectSource(base, task.features))
+        run = RoundsRun(task, FitSettings(seed=0, tol=0.01), RejectSource(base, task.features), lambda: None)
         outcome = drive(run, Monitor(None), None)
     mean = task.demo_features
     objective = exact_loss(xm.distribution(grid, rule, None), task.features, mean)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from xmen.engines.distribution import Distribution, Guarantee, Seed
 from xmen.engines.exact import SAMPLE_CELLS, ExactDistribution
@@ -87,6 +87,11 @@ class RejectDistribution(Distribution):
 
     def _accepted(self, rng: np.random.Generator) -> Iterator[tuple[int, Walks]]:
         """Batches of relaxed draws without end: how many were drawn, and the valid ones among them."""
+        for walks, valid in self.checked(rng):
+            yield len(walks), walks[valid]
+
+    def checked(self, rng: np.random.Generator) -> Iterator[tuple[Walks, NDArray[np.bool_]]]:
+        """Batches of relaxed draws without end, and which of them are valid."""
         size, largest = FIRST_DRAWS, max(1, SAMPLE_CELLS // (self.relaxation.product.usual_length + 1))
         n_drawn, n_valid, since, began = 0, 0, 0, time.perf_counter()
         while True:
@@ -101,7 +106,7 @@ class RejectDistribution(Distribution):
                 since, began = (0, time.perf_counter()) if kept[piece].any() else (since + len(piece), began)
                 tell(f"rejection: {n_valid:,} of {n_drawn:,} draws are valid")
                 self._refuse_hopeless(since, time.perf_counter() - began)
-            yield n, walks[kept]
+            yield walks, kept
             size *= 2
 
     def _refuse_hopeless(self, n_in_vain: int, seconds: float) -> None:
@@ -116,20 +121,10 @@ class RejectDistribution(Distribution):
                 "Use engine='xor', raise max_nodes so that more is multiplied in, or loosen a constraint."
             )
 
-    def accepted(self, n: int, rng: np.random.Generator) -> tuple[list[Walks], int]:
-        """Batches with at least n valid walks in all, not checked again, and how many relaxed draws they took."""
-        batches, n_drawn = list[Walks](), 0
-        for drawn, valid in self._accepted(rng):
-            batches.append(valid)
-            n_drawn += drawn
-            if sum(map(len, batches)) >= n:
-                break
-        return batches, n_drawn
-
     @property
-    def relaxed_log_partition(self) -> float:
-        """log Z of the relaxation, exactly: that of all draws, refused ones included."""
-        return float(self._relaxed.log_partition())
+    def relaxed(self) -> ExactDistribution:
+        """What is drawn from, before anything is refused."""
+        return self._relaxed
 
     @once
     def _moments(self) -> WalkMoments:

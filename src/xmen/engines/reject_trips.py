@@ -1,13 +1,7 @@
-"""Trips under rules that do not fit the product: draws from the relaxation, and what the invalid ones take away.
+"""Trips under rules that do not fit the product: draws from the relaxation, of which those are kept that are valid.
 
 With z the exact weight of a pair's trips under the rules that fit, and A the share of these that keep the rest too,
-log Z = log z + log A. Draws tau_i made under a reward r_0 serve other rewards r near it:
-
-    1 - A(r) = mean over draws of w_i [tau_i is invalid],    w_i = exp((r - r_0)(tau_i)) z(r_0) / z(r)
-    E[f | valid] = (E[f] - mean of w_i f(tau_i) [tau_i is invalid]) / A
-
-with E[f] exact. Only what is invalid is estimated: where most draws are valid, that has a fraction of the variance of
-a mean over the valid ones. The gradient of sum c (log z + log A) is then exactly that of this estimate.
+log Z = log z + log A: only A is estimated.
 """
 
 from __future__ import annotations
@@ -20,15 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix, vstack
 
 from xmen.constraints.constraint import Constraint, conjunction, units
-from xmen.engines.trips import TripEngine, trip_budget
+from xmen.engines.trips import TripEngine, TripValue, trip_budget
 from xmen.errors import EngineError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
 from xmen.rewards import Floats
 from xmen.worlds import Network, Walks
 
-MORE = ((10, 0.2), (100, 0.02))  # so many times as many draws for pairs with a smaller share of valid ones
-LEAST_ACCEPTANCE = 0.001  # below this a pair is hopeless
-FLOOR = 0.25  # of the acceptance of the draws: what is left of 1 says nothing further away from them
+TRIES = ((1, 0.2), (10, 0.02), (100, 0.001))  # times as many draws, and the share of valid ones that is enough then
+FEW = 64  # draws of which a number of times are made again, at the least
 PILOT_DRAWS = 100  # of every pair, which say only how many it takes to know log A well
 LEAST_DRAWS, MOST_DRAWS = 300, 500_000  # behind a likelihood: of every pair, and of all together beyond these
 PIECE = 50_000  # draws to one goal that are made at once for it
@@ -36,27 +29,23 @@ CELLS = 4_000_000  # edges held at once while draws are checked
 
 
 class TripDraws(NamedTuple):
-    """How many were drawn of each pair, and the invalid ones in the order of their pairs."""
+    """How many were drawn of each pair and how many of these are valid; and all of them, in the order of their pairs.
+
+    log_prob (n,) is that of each under the rules that fit and the reward of the draws; `visits` as `Walks.visit_rows`.
+    """
 
     n: NDArray[np.int64]  # (P,)
     n_valid: NDArray[np.int64]  # (P,)
-    pair: NDArray[np.int64]  # (K,) of each invalid draw
-    uses: csr_matrix  # (K, E) of world edges
-    log_prob: Floats  # (K,) under the reward of the draws
+    pair: NDArray[np.int64]  # (n,)
+    valid: NDArray[np.bool_]  # (n,)
+    visits: csr_matrix  # (n, n_states * n_actions)
+    log_dynamics: Floats  # (n,)
+    log_prob: Floats  # (n,)
 
     @property
     def acceptance(self) -> Floats:
         """The share of valid draws of each pair."""
         return self.n_valid / self.n
-
-
-class RejectValue(NamedTuple):
-    """Estimates at one reward, and the variance of log Z of each pair."""
-
-    log_z: Floats  # (P,)
-    acceptance: Floats  # (P,)
-    visits: Floats  # (E,) summed with the weights of the pairs
-    variance: Floats  # (P,)
 
 
 class RejectTrips:
@@ -87,28 +76,49 @@ class RejectTrips:
             self.multiplied.append(label)
         self._log_dynamics = np.log(network.probability)
 
-    def draw(self, reward: Floats, n_draws: int, rng: np.random.Generator) -> TripDraws:
-        """n_draws of every pair under rewards of world edges (E,), ten times as many where few are valid."""
-        draws = self._draw(reward, np.full(self.engine.n_pairs, n_draws, dtype=np.int64), rng)
-        for times, enough in MORE:
-            few = draws.n_valid < enough * draws.n
-            if not few.any():
-                return draws
-            draws = _joined(draws, self._draw(reward, np.where(few, times * n_draws, 0), rng))
-        self._refuse_hopeless(draws)
-        return draws
+    def draw(self, reward: Floats, wanted: NDArray[np.int64] | int, rng: np.random.Generator) -> TripDraws:
+        """So many of every pair (P,) under rewards of world edges (E,), ten times as many where few are valid."""
+        found = list(self._tried(reward, wanted, rng))
+        pair, valid = (np.concatenate([each[k] for each in found]) for k in (0, 2))
+        dynamics = np.concatenate([walks.totals(self._log_dynamics) for _, walks, _ in found])
+        gained = np.concatenate([walks.totals(reward) for _, walks, _ in found])
+        visits = vstack([walks.visit_rows() for _, walks, _ in found], format="csr")
+        log_z = self.engine.value(reward, with_visits=False).log_z
+        order = np.argsort(pair, kind="stable")
+        rows = (each[order] for each in (pair, valid, visits, dynamics, dynamics + gained - log_z[pair]))
+        return TripDraws(*self._counts(pair, valid), *rows)
 
-    def _draw(self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator) -> TripDraws:
-        engine = self.engine
-        n_valid = np.zeros(engine.n_pairs, dtype=np.int64)
-        pairs, rows = [np.empty(0, dtype=np.int64)], [csr_matrix((0, len(reward)))]
-        for pair, walks, valid in self._checked(reward, wanted, rng):
-            np.add.at(n_valid, pair[valid], 1)
-            pairs.append(pair[~valid])
-            rows.append(_uses(walks[~valid]))
-        pair, uses = np.concatenate(pairs), vstack(rows, format="csr")
-        log_z = engine.value(reward, with_visits=False).log_z
-        return _sorted(wanted, n_valid, pair, uses, uses @ (self._log_dynamics + reward) - log_z[pair])
+    def value(self, reward: Floats, n_draws: int, rng: np.random.Generator) -> TripValue:
+        """log Z of every pair and the uses of edges, summed with the pairs' weights, by so many draws of each pair.
+
+        Both are exact under the rules that fit; draws only say what the others change.
+        """
+        found, known = list(self._tried(reward, n_draws, rng)), self.engine.value(reward)
+        n, n_valid = np.sum([self._counts(pair, valid) for pair, _, valid in found], axis=0)
+        visits, weight = known.visits, self.engine.weight
+        for pair, walks, valid in found:
+            visits = visits + walks.edge_uses(weights=weight[pair] * (valid / n_valid[pair] - 1.0 / n[pair]))
+        return TripValue(known.log_z + np.log(n_valid / n), visits)
+
+    def _tried(self, reward: Floats, wanted: NDArray[np.int64] | int, rng: np.random.Generator) -> Iterator[Checked]:
+        """`_checked`, and again for pairs of which few were valid; an error where that does not help."""
+        n, n_valid = np.zeros((2, self.engine.n_pairs), dtype=np.int64)
+        few = np.ones(self.engine.n_pairs, dtype=np.bool_)
+        for times, enough in TRIES:
+            now = wanted if times == 1 else times * np.maximum(wanted, FEW)
+            for pair, walks, valid in self._checked(reward, np.where(few, now, 0), rng):
+                drawn, good = self._counts(pair, valid)
+                n, n_valid = n + drawn, n_valid + good
+                yield pair, walks, valid
+            few = n_valid < enough * n
+            if not few.any():
+                return
+        self._refuse_hopeless(np.flatnonzero(few), n, n_valid)
+
+    def _counts(self, pair: NDArray[np.int64], valid: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many of each pair there are, and how many valid ones."""
+        n_pairs = self.engine.n_pairs
+        return np.bincount(pair, minlength=n_pairs), np.bincount(pair[valid], minlength=n_pairs)
 
     def partitions(self, reward: Floats, error: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """log Z of every pair and its variance (P,), the sum of all with their weights to this standard error.
@@ -116,24 +126,28 @@ class RejectTrips:
         That takes MOST_DRAWS at the most: with more trips than these can serve, the variance is larger. The draws that
         chose the numbers are not counted again, which would favour acceptances that they saw too high.
         """
-        wanted = self._enough(self.draw(reward, PILOT_DRAWS, rng), error)
+        n, n_valid = np.zeros((2, self.engine.n_pairs), dtype=np.int64)
+        for pair, _, valid in self._tried(reward, PILOT_DRAWS, rng):
+            drawn, good = self._counts(pair, valid)
+            n, n_valid = n + drawn, n_valid + good
+        wanted = self._enough(n, n_valid, error)
         n_pieces = -(-int(np.bincount(self.engine.goal, weights=wanted).max()) // PIECE)
         n_valid = np.zeros(self.engine.n_pairs, dtype=np.int64)
         for piece in range(n_pieces):
             now = wanted // n_pieces + (piece < wanted % n_pieces)
             for pair, _, valid in self._checked(reward, now, rng):
-                n_valid += np.bincount(pair[valid], minlength=len(n_valid))
+                n_valid += self._counts(pair, valid)[1]
         acceptance = np.maximum(n_valid, 1) / wanted  # the pilot saw valid ones of every pair
         log_z = self.engine.value(reward, with_visits=False).log_z
         return log_z + np.log(acceptance), (1.0 - acceptance) / (acceptance * wanted)
 
-    def _enough(self, pilot: TripDraws, error: float) -> NDArray[np.int64]:
+    def _enough(self, n: NDArray[np.int64], n_valid: NDArray[np.int64], error: float) -> NDArray[np.int64]:
         """Draws of each pair (P,): the fewest for this error are in proportion to weight times deviation."""
-        n_invalid = pilot.n - pilot.n_valid + 0.5  # one that saw no invalid draw may still have some
-        deviation = self.engine.weight * np.sqrt(n_invalid / np.maximum(pilot.n_valid, 1))
+        n_invalid = n - n_valid + 0.5  # one that saw no invalid draw may still have some
+        deviation = self.engine.weight * np.sqrt(n_invalid / np.maximum(n_valid, 1))
         total = float(deviation.sum())
-        n = np.ceil(deviation * min(total / error**2, MOST_DRAWS / max(total, 1e-300)))
-        return np.maximum(n.astype(np.int64), np.maximum(pilot.n, LEAST_DRAWS))
+        wanted = np.ceil(deviation * min(total / error**2, MOST_DRAWS / max(total, 1e-300)))
+        return np.maximum(wanted.astype(np.int64), np.maximum(n, LEAST_DRAWS))
 
     def valid_moments(
         self, reward: Floats, features: csr_matrix, n_draws: int, rng: np.random.Generator
@@ -174,9 +188,7 @@ class RejectTrips:
                 out[one] = np.array(taken, dtype=np.int64)
         return out
 
-    def _checked(
-        self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator
-    ) -> Iterator[tuple[NDArray[np.int64], Walks, NDArray[np.bool_]]]:
+    def _checked(self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator) -> Iterator[Checked]:
         """Draws in batches, all of a pair's in one: the pair of each, the walks, and which of them keep the rules."""
         for pair, edges, lengths in self._drawn(reward, wanted, rng):
             offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -195,52 +207,15 @@ class RejectTrips:
             kept = np.flatnonzero(self.network.source != engine.goal[left])
             yield np.full(len(walks), left), kept[walks.edges], walks.lengths.astype(np.int64)
 
-    def _refuse_hopeless(self, draws: TripDraws) -> None:
-        hopeless = np.flatnonzero(draws.acceptance < LEAST_ACCEPTANCE)
-        if len(hopeless):
-            pair, network = int(hopeless[np.argmin(draws.acceptance[hopeless])]), self.network
-            more = f" ({len(hopeless) - 1} more such pairs)" if len(hopeless) > 1 else ""
-            raise EngineError(
-                f"rejection is hopeless for trips from {network.describe_state(int(self.engine.start[pair]))} to "
-                f"{network.describe_state(int(self.engine.goal[pair]))}{more}: {draws.n_valid[pair]} of "
-                f"{draws.n[pair]} draws also kept {', '.join(map(repr, self.rejecting))}. Raise max_nodes so that more "
-                "is multiplied in, give the network a horizon (a share or a sum without bound fits only with one), "
-                "loosen a rule, or leave these trips out."
-            )
-
-    def value(self, reward: Floats, draws: TripDraws, with_visits: bool = True) -> RejectValue:
-        """log Z of every pair and the uses of edges, from draws that were made under a reward near this one."""
-        engine = self.engine
-        log_weight = draws.uses @ (self._log_dynamics + reward)  # of every invalid draw (K,)
-        invalid = np.zeros(engine.n_pairs)
-        spread = np.zeros(engine.n_pairs)
-        acceptance = np.ones(engine.n_pairs)
-        shares = np.zeros(len(draws.pair))
-        drawn = draws.acceptance
-
-        def accept(pairs: slice | NDArray[np.int64], log_z: Floats) -> Floats:
-            """The weights of some goals' pairs, which stand in a row, over their acceptance."""
-            chosen = np.arange(engine.n_pairs)[pairs]
-            first, size = int(chosen[0]), len(chosen)
-            here = slice(*np.searchsorted(draws.pair, [first, first + size]).tolist())
-            own = draws.pair[here] - first
-            ratio = np.exp(log_weight[here] - log_z[own] - draws.log_prob[here])
-            shares[here] = ratio / draws.n[draws.pair[here]]
-            invalid[chosen] = np.bincount(own, weights=shares[here], minlength=size)
-            spread[chosen] = np.bincount(own, weights=shares[here] * ratio, minlength=size)
-            acceptance[chosen] = np.maximum(1.0 - invalid[chosen], FLOOR * drawn[chosen])
-            return np.asarray(engine.weight[chosen] / acceptance[chosen])
-
-        found = engine.value(reward, with_visits, accept) if with_visits else engine.value(reward, False)
-        if not with_visits:
-            accept(slice(None), found.log_z)
-        taken = shares * (engine.weight / acceptance)[draws.pair]
-        variance = np.maximum(spread - invalid**2, 0.0) / (draws.n * acceptance**2)
-        return RejectValue(
-            found.log_z + np.log(acceptance),
-            acceptance,
-            found.visits - draws.uses.T @ taken if with_visits else found.visits,
-            variance,
+    def _refuse_hopeless(self, hopeless: NDArray[np.int64], n: NDArray[np.int64], n_valid: NDArray[np.int64]) -> None:
+        pair, network = int(hopeless[np.argmin((n_valid / n)[hopeless])]), self.network
+        more = f" ({len(hopeless) - 1} more such pairs)" if len(hopeless) > 1 else ""
+        raise EngineError(
+            f"rejection is hopeless for trips from {network.describe_state(int(self.engine.start[pair]))} to "
+            f"{network.describe_state(int(self.engine.goal[pair]))}{more}: {n_valid[pair]} of {n[pair]} draws also "
+            f"kept {', '.join(map(repr, self.rejecting))}. Raise max_nodes so that more is multiplied in, give the "
+            "network a horizon (a share or a sum without bound fits only with one), loosen a rule, or leave these "
+            "trips out."
         )
 
 
@@ -282,6 +257,9 @@ class TripPartitions:
         return log_z[pair_of], np.sqrt(variance[pair_of])
 
 
+Checked = tuple[NDArray[np.int64], Walks, NDArray[np.bool_]]
+"""Draws: the pair of each, the walks, and which of them keep the rules."""
+
 Batch = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 """Walks in a row: the pair of each, their world edges one after the other, their lengths."""
 
@@ -304,20 +282,3 @@ def _gathered(walks: Iterator[Batch]) -> Iterator[Batch]:
             kept, longest, n = [], 0, 0
     if kept:
         yield tuple(np.concatenate(parts) for parts in zip(*kept, strict=True))  # type: ignore[misc]
-
-
-def _joined(first: TripDraws, second: TripDraws) -> TripDraws:
-    return _sorted(
-        first.n + second.n,
-        first.n_valid + second.n_valid,
-        np.concatenate([first.pair, second.pair]),
-        vstack([first.uses, second.uses], format="csr"),
-        np.concatenate([first.log_prob, second.log_prob]),
-    )
-
-
-def _sorted(
-    n: NDArray[np.int64], n_valid: NDArray[np.int64], pair: NDArray[np.int64], uses: csr_matrix, log_prob: Floats
-) -> TripDraws:
-    order = np.argsort(pair, kind="stable")
-    return TripDraws(n, n_valid, pair[order], uses[order], log_prob[order])

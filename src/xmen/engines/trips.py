@@ -115,6 +115,8 @@ class TripEngine:
                 visits[self.network.source != goal] += self.weight[pairs].sum() * d.edge_visits()
             elif with_visits and reweigh is not None:
                 weights = reweigh(pairs, log_z[pairs])
+                if not weights.any():
+                    continue
                 shares = np.zeros(self.network.n_states)
                 shares[self.start[pairs]] = weights / weights.sum()
                 product = replace(self._alone[goal], world=self._alone[goal].world.with_start(shares))

@@ -127,7 +127,8 @@ def _estimate(model: Learner, demos: Demonstrations, groups: ArrayLike | None) -
     at = np.ix_(found.free, found.free)
     covariances = np.zeros((2, len(model.weights_), len(model.weights_)))
     noise = vars(model).get("gradient_noise_")
-    added = 0.0 if noise is None else found.spread(noise[at])
+    # Of many features only the variances were kept.
+    added = 0.0 if noise is None else found.spread(noise[at] if noise.ndim == 2 else np.diag(noise[found.free]))
     covariances[0][at] = found.covariance() + added
     covariances[1][at] = found.robust_covariance(groups) + added
     likelihoods = model._log_likelihoods(demos)

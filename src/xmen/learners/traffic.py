@@ -116,9 +116,8 @@ def _flows(model: Learner, starts: NDArray[np.int64], goals: NDArray[np.int64], 
         log_z, visits = engine.value(reward)
     except ProductTooLargeError:
         trips = RejectTrips(*problem, budget)
-        draws = trips.draw(reward, FLOW_DRAWS, np.random.default_rng(0))
-        engine, found = trips.engine, trips.value(reward, draws)
-        log_z, visits = found.log_z, found.visits
+        engine = trips.engine
+        log_z, visits = trips.value(reward, FLOW_DRAWS, np.random.default_rng(0))
     states = np.bincount(network.target, weights=visits, minlength=network.n_states).astype(np.float64)
     np.add.at(states, starts, amounts)
     return Flows(visits, states, log_z[engine.pair_of])

@@ -84,7 +84,7 @@ class XMEN(GradientLearner):
         The largest number of iterations; None is the method's own.
     tol
         When to stop; None is the method's own. "exact": no component of the gradient above it, in units of the largest
-        value of its feature. "cells": nats to the optimum. A network: the norm of the gradient.
+        value of its feature. "cells" and "reject": nats to the optimum. A network: the norm of the gradient.
     cell_size, delta, failure, time_limit
         Of the engine that answers, as in `xm.distribution`.
     max_nodes
@@ -128,13 +128,15 @@ class XMEN(GradientLearner):
         The number of iterations.
     converged_
         What the method can know of it: the gradient met `tol` ("exact"), the answer is within `tol` of the optimum or
-        its noise ("cells"), the gradient was within its noise on average ("paper"). Otherwise a ConvergenceWarning says
-        why not.
+        its noise ("cells", "reject"), the gradient was within its noise on average ("paper"). Otherwise a
+        ConvergenceWarning says why not.
     method_
         The method that was used.
     weights_std_, distance_, distance_bound_
-        After "cells": the standard errors that its draws leave in the weights, how far the answer is from the optimum
-        in nats, and a number above the true distance 95 times in 100.
+        After "cells" and "reject": the standard errors that its draws leave in the weights, how far the answer is from
+        the optimum in nats, and a number above the true distance 95 times in 100.
+    acceptance_
+        After "reject" on a Network: start, goal and share of valid draws of every pair.
 
     Examples
     --------

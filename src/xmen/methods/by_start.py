@@ -7,6 +7,7 @@ that start there (see `draws`). Draws are divided in the same shares.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from xmen.engines.choose import Chooser
 from xmen.engines.reject import RejectDistribution
 from xmen.engines.xor import XorDistribution
 from xmen.methods.drawn_loss import DrawnLoss
+from xmen.methods.identify import warn_undetermined
 from xmen.methods.rounds import RoundsRun
 from xmen.methods.runs import FitSettings, Task
 from xmen.methods.sources import Batch, Plan, Source
@@ -26,26 +28,26 @@ MakeSource = Callable[[Task], tuple[XorDistribution | RejectDistribution, Source
 
 def rounds(task: Task, settings: FitSettings, make: MakeSource) -> RoundsRun:
     """Rounds over one source, or over one per start."""
-    parts = task.by_start()
+    parts = settings.learned(task).by_start()
     made = [make(part) for _, part in parts]
-    if len(made) == 1:
-        return RoundsRun(task, settings, *made[0])
-    shares = np.array([share for share, _ in parts])
-    base = Chooser(task.law(), settings.engine).joint_reject()  # for questions about all valid trajectories
-    return RoundsRun(task, settings, base, PartSources([source for _, source in made], shares), shares)
+    base, source = made[0]
+    if len(made) > 1:
+        base = Chooser(task.law(), settings.engine).joint_reject()  # for questions about all valid trajectories
+        source = PartSources([one for _, one in made], np.array([share for share, _ in parts]))
+    return RoundsRun(task, settings, source, lambda: warn_undetermined(base, task, settings, "where its steps did"))
 
 
 class PartSources:
     """Sources side by side as one: batches of all parts in every round."""
 
     def __init__(self, sources: Sequence[Source], shares: Floats) -> None:
-        self.sources, self.shares = sources, shares
+        self.sources, self.parts = sources, shares
         self._whole: dict[int, Batch] = {}  # parts that were read as a whole, which are the same every time
 
     def first(self, wanted: float, rng: np.random.Generator) -> tuple[Plan, Info]:
         plan, info = Plan(), Info()
         for part, source in enumerate(self.sources):
-            own, spent = source.first(self.shares[part] * wanted, rng)
+            own, spent = source.first(self.parts[part] * wanted, rng)
             plan |= _named(own, part)
             info += spent
         return plan, info
@@ -64,17 +66,30 @@ class PartSources:
         for part, batch in enumerate(batches[1:], start=1):
             draws = draws.joined(batch.draws.of_part(part))
         info = sum((batch.info for batch in batches), Info())
-        n_lost, parities = sum(one.n_lost for one in batches), max(one.parities for one in batches)
-        return Batch(draws, info, n_lost, parities, all(one.sees_all for one in batches))
+        n_lost, sees_all = sum(one.n_lost for one in batches), all(one.sees_all for one in batches)
+        details = {name: max(one.details[name] for one in batches) for name in batches[0].details}
+        return Batch(draws, info, n_lost, sees_all, details)
+
+    def relaxed(self, weights: Floats, shares: Floats) -> tuple[Floats, Floats]:
+        log_z, mean = np.zeros(len(shares)), np.zeros(len(weights))
+        for part in np.flatnonzero(shares).tolist():
+            known = self.sources[part].relaxed
+            assert known is not None
+            log_z[part : part + 1], own = known(weights, shares[part : part + 1])
+            mean += own
+        return log_z, mean
 
     def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float, last: bool) -> Plan:
         after = Plan()
         for part, source in enumerate(self.sources):
             own = _own(plan, part)
             if part not in self._whole:
-                own = source.next(own, weights, loss.of_part(part), self.shares[part] * effective, last)
+                own = source.next(own, weights, loss.of_part(part), self.parts[part] * effective, last)
             after |= _named(own, part)
         return after
+
+    def learned(self, loss: DrawnLoss, weights: Floats) -> dict[str, Any]:
+        return {}
 
 
 def _named(plan: Plan, part: int) -> Plan:

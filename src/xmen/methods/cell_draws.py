@@ -90,7 +90,7 @@ class CellReader:
         info = sum((cell.info for cell in found.values()), Info())
         rows = np.concatenate([cell.rows for cell in cells if cell.rows is not None])
         draws = self._weighed(space, table, rows, m, len(cells))
-        return Batch(draws, info, len(seeds) - len(cells), m)
+        return Batch(draws, info, len(seeds) - len(cells), details={"parities": m})
 
     def _weighed(self, space: Space, table: Floats | None, rows: Bits, m: int, n_cells: int) -> Draws:
         width = self.hashed.decoder.width
@@ -114,9 +114,11 @@ class CellReader:
             np.concatenate([of_known, measure]),
             np.concatenate([each.scores(dynamics) for each in both]),
             np.arange(n) < n_known,
+            np.ones(n, dtype=np.bool_),
             np.zeros(n, dtype=np.int64),
             np.array([1.0 - 2.0**-m]),
             np.zeros(1, dtype=np.int64),
+            np.zeros(1),
         )
 
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from xmen.engines.settings import DEFAULT_CELL_SIZE
 from xmen.methods.cell_draws import CellReader
-from xmen.methods.drawn_loss import DrawnLoss
+from xmen.methods.drawn_loss import ALL, DrawnLoss
 from xmen.methods.sources import Batch, Plan
 from xmen.rewards import Floats
 from xmen.rewards.features import Features
@@ -43,6 +44,8 @@ WORK = 1.6  # the power of the number of variables: copies on 14x14 and 16x16 ta
 
 class CellSource:
     """Whole cells as a source of draws; at least `n_cells` of them a round, of about `cell_size` solutions if given."""
+
+    parts, relaxed = ALL, None
 
     def __init__(self, reader: CellReader, features: Features, n_cells: int, cell_size: float | None) -> None:
         self.reader, self.features, self.n_cells, self.cell_size = reader, features, n_cells, cell_size
@@ -101,6 +104,9 @@ class CellSource:
         log_measure = plan["parities"] * math.log(2.0) - math.log(plan["cells"])
         highest = self._tilted(weights).log_max if plan["tilt"] else self.reader.highest(self.features.table(weights))
         return math.exp(min(log_measure + highest - log_z, 0.0))
+
+    def learned(self, loss: DrawnLoss, weights: Floats) -> dict[str, Any]:
+        return {}
 
     def _sized(self, log2_plain: float, log2_count: float, wanted: float, tilt: float) -> Plan:
         """The cells that hold about `wanted` of 2^log2_count solutions.

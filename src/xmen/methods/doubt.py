@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from xmen.methods.drawn_loss import CHUNK, DrawnLoss
+from xmen.methods.drawn_loss import DrawnLoss
 from xmen.methods.judge import Metric
+from xmen.methods.spread import CHUNK, gram
 from xmen.rewards import Floats
 
 
@@ -26,14 +27,17 @@ def doubts(loss: DrawnLoss, weights: Floats) -> Floats:
     worth = loss.worth(weights) + draws.known / batches  # every batch of a part has all that is known of it
     mean = worth @ draws.visits / worth.sum()
     centre = features.contract(np.asarray(mean))
-    seen, step = np.zeros((features.d, features.d)), max(1, CHUNK // features.d)
-    for first in range(0, len(draws), step):
-        rows = slice(first, first + step)
-        away = features.contract(draws.visits[rows]) - centre
-        seen += away.T @ (away * worth[rows, None])
+    step = max(1, CHUNK // features.d)
+    blocks = [slice(first, first + step) for first in range(0, len(draws), step)]
+    seen = np.sum([_around(loss, rows, centre, worth) for rows in blocks], axis=0)
     metric = Metric(seen, features.scale)
     for first in range(0, len(known), step):
         some = known[first : first + step]
         away = features.contract(draws.visits[some]) - centre
         share[some] = np.minimum(np.square(metric.vector(away)).sum(axis=1), 1.0)
     return share
+
+
+def _around(loss: DrawnLoss, rows: slice, centre: Floats, worth: Floats) -> Floats:
+    away = loss.features.contract(loss.draws.visits[rows]) - centre
+    return gram(away, away, worth[rows])

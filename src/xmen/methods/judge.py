@@ -16,13 +16,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtrc, chndtrinc
 
-from xmen.methods.drawn_loss import DrawnLoss, Spread
+from xmen.methods.drawn_loss import DrawnLoss
+from xmen.methods.spread import Spread
 from xmen.rewards import Floats
 
 LEVEL = 0.95  # of the bound
 SURPRISE = 0.01  # a gradient that noise exceeds less often than this is above its noise
+ROUNDING = 1e-9  # nats: what an exact answer may be off
 FLAT = 1e-10  # share of the largest curvature below which a direction has none
-MOST_FEATURES = 1500  # decomposed; beyond, features count as if each stood alone
 
 
 class Judgement(NamedTuple):
@@ -44,17 +45,19 @@ class Judgement(NamedTuple):
 
 
 class Metric:
-    """H^+ of a Hessian: the inverse on the directions that have curvature, in units of the features' scale."""
+    """H^+ of a Hessian: the inverse on the directions that have curvature, in units of the features' scale.
+
+    Of a diagonal alone, (d,), features count as if each stood alone; so do covariances of these, which come as (d,).
+    """
 
     def __init__(self, hessian: Floats, scale: Floats) -> None:
         self.scale = scale
-        scaled = hessian / scale / scale[:, None]
-        if len(scale) > MOST_FEATURES:
-            values = scaled.diagonal()
+        if hessian.ndim == 1:
+            values = hessian / scale**2
             kept = values > FLAT * max(values.max(initial=0.0), 0.0)
             self.root: Floats = np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
             return
-        values, vectors = np.linalg.eigh(scaled)
+        values, vectors = np.linalg.eigh(hessian / scale / scale[:, None])
         kept = values > FLAT * max(values[-1], 0.0)
         self.root = vectors[:, kept] / np.sqrt(values[kept])
 
@@ -66,47 +69,59 @@ class Metric:
 
     def matrix(self, noise: Floats) -> Floats:
         """The covariance of `vector` of a gradient with this covariance."""
-        scaled = noise / self.scale / self.scale[:, None]
         if self.root.ndim == 1:
-            return np.diag(scaled.diagonal() * self.root**2)
-        whitened: Floats = self.root.T @ scaled @ self.root
+            alone: Floats = noise / self.scale**2 * self.root**2
+            return alone
+        whitened: Floats = self.root.T @ (noise / self.scale / self.scale[:, None]) @ self.root
         return whitened
 
     def weights_std(self, noise: Floats) -> Floats:
         """The standard errors (d,) of weights that minimise a loss with this noise: sqrt diag H^+ V H^+."""
         middle = self.matrix(noise)
         if self.root.ndim == 1:
-            alone: Floats = np.sqrt(middle.diagonal()) * self.root / self.scale
+            alone: Floats = np.sqrt(np.maximum(middle, 0.0)) * self.root / self.scale
             return alone
-        variances = np.einsum("ij,jk,ik->i", self.root, middle, self.root)
+        variances = np.sum((self.root @ middle) * self.root, axis=1)
         std: Floats = np.sqrt(np.maximum(variances, 0.0)) / self.scale
         return std
 
 
-def expected_distance(spread: Spread, metric: Metric) -> float:
+def trace(covariance: Floats) -> float:
+    """The sum of the variances."""
+    return float(variances(covariance).sum())
+
+
+def expected_distance(noise: Floats, metric: Metric) -> float:
     """tr(H^+ V) / 2: how far a fit to draws with this noise ends from the optimum, on average."""
-    return 0.5 * float(metric.matrix(spread.noise).trace())
+    return 0.5 * trace(metric.matrix(noise))
 
 
-def judge(weights: Floats, fresh: DrawnLoss, metric: Metric, fitted_noise: Floats, least_seen: float) -> Judgement:
-    """Look at weights with draws they were not fitted to; `fitted_noise` (d, d) is that of the draws they were.
+def judge(
+    weights: Floats,
+    fresh: DrawnLoss,
+    metric: Metric,
+    fitted_noise: Floats,
+    least_seen: float,
+    known: Spread | None = None,
+) -> Judgement:
+    """Look at weights with draws they were not fitted to; `fitted_noise` is that of the draws they were.
 
-    At least `least_seen` of the fresh ones have to carry the weight.
+    At least `least_seen` of the fresh ones have to carry the weight. `known` is their spread, if it is.
     """
     fresh.share_by_size(weights)
-    value, spread = fresh(weights), fresh.spread(weights)
+    value, seen = fresh(weights), known or Spread(fresh, weights)
     y = metric.vector(value.gradient)
-    here, there = metric.matrix(spread.noise), metric.matrix(fitted_noise)
-    q, expected = float(y @ y), 0.5 * float(there.trace())
-    distance = max(0.5 * (q - float(here.trace())), 0.0)
-    bound = max(0.5 * largest_decrement(q, here), expected, 0.5 * q if not here.any() else 0.0)
+    here, there = metric.matrix(seen.noise), metric.matrix(fitted_noise)
+    q, expected = float(y @ y), 0.5 * trace(there)
+    distance = max(0.5 * (q - trace(here)), 0.0)
+    bound = max(0.5 * largest_decrement(q, here), expected, 0.5 * q if not here.any() else 0.0) + ROUNDING
     scale, freedom = moments(here + there)
     quiet = freedom == 0.0 or float(chdtrc(freedom, q / scale)) > SURPRISE
     return Judgement(
         value.loss,
-        spread.log_partition_std,
+        seen.log_partition_std,
         value.gradient,
-        np.sqrt(np.maximum(spread.noise.diagonal(), 0.0)),
+        np.sqrt(np.maximum(variances(seen.noise), 0.0)),
         distance,
         bound,
         quiet,
@@ -114,10 +129,15 @@ def judge(weights: Floats, fresh: DrawnLoss, metric: Metric, fitted_noise: Float
     )
 
 
+def variances(covariance: Floats) -> Floats:
+    """The diagonal (d,)."""
+    return covariance if covariance.ndim == 1 else covariance.diagonal()
+
+
 def moments(covariance: Floats) -> tuple[float, float]:
     """s and nu of the chi-square that y . y is like, for y of this covariance: (0, 0) where there is no noise."""
-    trace, square = float(covariance.trace()), float((covariance**2).sum())
-    return (square / trace, trace**2 / square) if trace > 0.0 and square > 0.0 else (0.0, 0.0)
+    total, square = trace(covariance), float((covariance**2).sum())
+    return (square / total, total**2 / square) if total > 0.0 and square > 0.0 else (0.0, 0.0)
 
 
 def largest_decrement(q: float, noise: Floats) -> float:

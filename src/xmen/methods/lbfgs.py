@@ -83,6 +83,10 @@ class Lbfgs:
         """Whether a gradient meets the tolerance."""
         return float(np.abs(gradient / self.scale).max(initial=0.0)) <= self.tol
 
+    def decrement(self, state: LbfgsState) -> float:
+        """How much less the loss would be at its minimum, as far as the moves so far have shown its curvature."""
+        return 0.5 * float(self._inverse_hessian(state) @ (state.gradient / self.metric))
+
     def step(self, state: Moved) -> Moved:
         """One step down; whatever else a state has stays."""
         state = replace(state, iteration=state.iteration + 1)

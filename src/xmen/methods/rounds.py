@@ -13,22 +13,21 @@ as one over their number. Where they come from, and how, is the source's busines
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from xmen.engines.reject import RejectDistribution
-from xmen.engines.xor import XorDistribution
 from xmen.methods.descent import Descent
 from xmen.methods.doubt import doubts
-from xmen.methods.drawn_loss import ALL, DrawnLoss
+from xmen.methods.drawn_loss import DrawnLoss
 from xmen.methods.draws import Draws
-from xmen.methods.identify import warn_undetermined
-from xmen.methods.judge import Judgement, Metric, expected_distance, judge
+from xmen.methods.judge import ROUNDING, Judgement, Metric, expected_distance, judge
 from xmen.methods.runs import FitSettings, Outcome, Run, Task
 from xmen.methods.seeds import child_seed, seed_sequence, stored_seed
 from xmen.methods.sources import Batch, Plan, Source
+from xmen.methods.spread import Spread
 from xmen.notices import ConvergenceWarning, GuaranteeWarning, notify
 from xmen.progress.monitor import Monitor
 from xmen.rewards import Floats
@@ -46,23 +45,24 @@ DEFAULT_TOL = 0.005  # nats
 AIMED = 0.7  # of tol: the expected distance that rounds aim at, so that the judge agrees
 LEAST_TOL = 1e-12  # what a tol of 0 is taken for
 MOST_GROWTH = 4.0  # times as many draws as there are, in one round
+MOST_DRAWS = 2_000_000  # at hand, beyond which no more are made however small tol is; a quarter of them in one round
 JUDGING, FEW = 0.35, 10.0  # times as many, where they are only expected to agree; few features need more for a bound
 LOOSE = 2.0  # times tol: the bound of an answer that is good enough
+LEFT = 0.03  # of tol may be left to gain where L-BFGS ends
 BELIEVED = 0.5  # of the distance that was judged is still expected after the judges have joined
 HELPING = 0.01  # share of a batch in the estimate below which it is dropped
 SEEN_PER_FEATURE, LEAST_SEEN = 2.0, 50.0  # draws that have to carry the weight, wherever L-BFGS may go
 FIRST_PER_SEEN = 4.0  # times as many are drawn in the first round, from which it has to move away
 PASSES = 1  # further minimisations per round, by shares at the weights that the one before has found
-ROUNDING = 1e-9  # nats: what an exact answer may be off
 
 
 @dataclass(frozen=True)
 class RoundsState(RunState):
     """Where a run stands: the weights, all draws so far, and what to draw next.
 
-    `distance` and `bound` are of `weights`, in nats; infinite where the draws were too few to reach a minimum. `seed`
-    is the entropy and key of the run's SeedSequence: round t uses its t-th child. `judged`: by draws that the weights
-    were not fitted to.
+    `weights` are those that are learned; `distance` and `bound` are of them, in nats, and infinite where the draws were
+    too few to reach a minimum. `seed` is the entropy and key of the run's SeedSequence: round t uses its t-th child.
+    `opening` is where the run before the first round stands, empty where there is none or it is over.
     """
 
     weights: Floats
@@ -74,12 +74,34 @@ class RoundsState(RunState):
     bound: float
     n_lost: int
     seed: dict[str, Any]
+    opening: dict[str, Any]
     finished: bool = False
     converged: bool = False
 
 
+class Opening(Protocol):
+    """What finds the weights that rounds begin with, step by step, from states that can be stored.
+
+    `metric` (d,) is about the root of the curvature of each weight.
+    """
+
+    metric: Floats
+
+    def start(self) -> dict[str, Any]:
+        """The state before the first step."""
+
+    def step(self, state: dict[str, Any]) -> tuple[dict[str, Any], Floats, dict[str, float], bool]:
+        """The state after a step, the weights there, what to record of it, and whether it was the last one."""
+
+    def conclude(self, state: dict[str, Any], monitor: Monitor) -> Outcome:
+        """The answer of a run that was stopped before its first round."""
+
+
 class RoundsRun(Run[RoundsState]):
-    """Rounds until the answer is within `tol` nats of the optimum, as draws that it was not fitted to see it."""
+    """Rounds until the answer is within `tol` nats of the optimum, as draws that it was not fitted to see it.
+
+    `warn` says what the demonstrations cannot tell.
+    """
 
     state_type = RoundsState
     stores_every_step = True
@@ -88,58 +110,76 @@ class RoundsRun(Run[RoundsState]):
         self,
         task: Task,
         settings: FitSettings,
-        base: XorDistribution | RejectDistribution,
         source: Source,
-        parts: Floats = ALL,
+        warn: Callable[[], None],
+        opening: Opening | None = None,
     ) -> None:
-        self.task, self.settings, self.base, self.source, self.parts = task, settings, base, source, parts
-        self.l2, self.tol = settings.penalty(task.features.d), settings.tolerance(DEFAULT_TOL)
+        self.settings, self.source, self.warn, self.opening = settings, source, warn, opening
+        self.coordinates, learned = settings.coordinates(task.features.d), settings.learned(task)
+        self.l2, self.tol = self.coordinates.l2[self.coordinates.free], settings.tolerance(DEFAULT_TOL)
         self.max_iter = settings.most_iterations(DEFAULT_MAX_ITER)
-        self.features, self.demo_features = task.features, task.demo_features
+        self.features, self.demo_features = learned.features, learned.demo_features
+        # What fixed weights add to the loss wherever the others are.
+        self.constant = self.coordinates.penalised(self.coordinates.values, 0.0, np.zeros(task.features.d)).loss
+        self.constant -= float(self.coordinates.values @ task.demo_features)
         self.least_seen = max(SEEN_PER_FEATURE * self.features.d, LEAST_SEEN)
-        self.descent = Descent(self.features, self.least_seen)
+        metric = None if opening is None else opening.metric
+        self.descent = Descent(self.features, self.least_seen, LEFT * self.tol, metric)
 
     def start(self) -> RoundsState:
-        first, zeros = self.settings.first_weights(self.features.d), np.zeros(self.features.d)
-        seed = stored_seed(seed_sequence(self.settings.seed))
-        return RoundsState(first, zeros, {}, {}, 0, math.inf, math.inf, 0, seed)
+        first = self.settings.first_weights(len(self.coordinates.values))[self.coordinates.free]
+        seed, opening = stored_seed(seed_sequence(self.settings.seed)), self.opening.start() if self.opening else {}
+        return RoundsState(first, np.zeros(len(first)), {}, {}, 0, math.inf, math.inf, 0, seed, opening)
 
     def finished(self, state: RoundsState) -> bool:
         return state.finished or state.iteration >= self.max_iter
 
+    def may_end(self, state: RoundsState) -> bool:
+        return not state.opening
+
     def step(self, state: RoundsState) -> tuple[RoundsState, dict[str, float]]:
+        if state.opening:
+            assert self.opening is not None
+            opening, weights, entry, over = self.opening.step(state.opening)
+            return replace(state, weights=weights, opening={} if over else opening), entry
         rng = np.random.default_rng(child_seed(state.seed, state.iteration))
         plan, spent = (state.plan, Info()) if state.plan else self.source.first(self._wanted(), rng)
         batch = self.source.read(plan, state.weights, rng)
         spent += batch.info
         state = replace(state, plan=plan, iteration=state.iteration + 1, n_lost=state.n_lost + batch.n_lost)
         first, exact = not state.draws, not batch.draws.noise.any()
-        judged = None if first or exact else self._judge(state, batch.draws)
+        # Draws of a relaxation that weights have left behind would tell little of the next ones.
+        left_behind = math.isinf(state.distance) and batch.draws.relaxed.any()
+        judged = None if first or exact or left_behind else self._judge(state, batch.draws)
         if judged is not None:
             near = max(judged.distance, state.distance, judged.bound / LOOSE) <= self.tol
             quiet = judged.within_noise or judged.bound <= self.tol
             agreed = judged.enough and near and quiet and batch.sees_all
-            if agreed or state.iteration >= self.max_iter:
-                ended = replace(state, finished=agreed, converged=agreed, distance=judged.distance, bound=judged.bound)
-                return ended, _entry(ended, judged, batch, spent)
-        draws = batch.draws if first or exact else Draws.from_arrays(state.draws).joined(batch.draws)
+            enough = len(state.draws["log_measure"]) + len(batch.draws) > MOST_DRAWS
+            if agreed or enough or state.iteration >= self.max_iter:
+                ended = replace(state, distance=judged.distance, bound=judged.bound)
+                ended = replace(ended, finished=agreed or enough, converged=agreed)
+                return ended, self._entry(ended, judged, batch, spent)
+        alone = first or exact or left_behind
+        draws = batch.draws if alone else Draws.from_arrays(state.draws).joined(batch.draws)
         after, own = self._minimise(state, draws, 0.0 if judged is None else judged.distance)
-        return after, _entry(after, judged or own, batch, spent)
+        return after, self._entry(after, judged or own, batch, spent)
 
     def _wanted(self) -> float:
         """Draws of the first round: as many as would do if each were a draw from P at the optimum."""
-        return max(0.5 * self.features.d / max(AIMED * self.tol, LEAST_TOL), FIRST_PER_SEEN * self.least_seen)
+        wanted = max(0.5 * self.features.d / max(AIMED * self.tol, LEAST_TOL), FIRST_PER_SEEN * self.least_seen)
+        return min(wanted, MOST_DRAWS / 4)
 
     def _loss(self, draws: Draws) -> DrawnLoss:
-        return DrawnLoss(draws, self.features, self.demo_features, self.l2, self.parts)
+        return DrawnLoss(draws, self.features, self.demo_features, self.l2, self.source.parts, self.source.relaxed)
 
     def _judge(self, state: RoundsState, fresh: Draws) -> Judgement:
         draws = Draws.from_arrays(state.draws)
         fitted, both = self._loss(draws), self._loss(draws.joined(fresh))
         fitted.share_by_size(state.weights)
         both.share_by_size(state.weights)
-        metric = Metric(both.spread(state.weights).hessian, self.features.scale)
-        noise = fitted.spread(state.weights).noise
+        metric = Metric(Spread(both, state.weights).hessian, self.features.scale)
+        noise = Spread(fitted, state.weights).noise
         return judge(state.weights, self._loss(fresh), metric, noise, self.least_seen)
 
     def _minimise(self, state: RoundsState, draws: Draws, was: float) -> tuple[RoundsState, Judgement]:
@@ -156,7 +196,7 @@ class RoundsRun(Run[RoundsState]):
         loss.doubt(doubts(loss, weights))
         restraint, weights = self.descent.restraint(loss, weights)
         weights, reached = self.descent(loss.restrained(restraint), weights)
-        for _ in range(PASSES):
+        for _ in range(PASSES if reached or not loss.draws.relaxed.any() else 0):
             loss.share_by_size(weights)
             helping = loss.helping(HELPING)
             if not helping.all():
@@ -165,16 +205,20 @@ class RoundsRun(Run[RoundsState]):
             loss.doubt(doubts(loss, weights))
             weights, reached = self.descent(loss.restrained(restraint), weights)
         loss.share_by_size(weights)
-        value, spread = loss(weights), loss.spread(weights)
-        metric = Metric(spread.hessian, self.features.scale)
+        if not reached and loss.draws.relaxed.any():  # as many again, from where these have led
+            value = loss(weights)
+            own = Judgement(value.loss, 0.0, value.gradient, np.zeros(1), math.inf, math.inf, False, False)
+            return replace(state, weights=weights, draws=loss.draws.as_arrays(), distance=math.inf, bound=math.inf), own
+        value, found = loss(weights), Spread(loss, weights)
+        metric = Metric(found.hessian, self.features.scale)
         left = 0.5 * float(np.square(metric.vector(value.gradient)).sum())  # by L-BFGS
-        distance = left + expected_distance(spread, metric) if reached else math.inf
-        own = judge(weights, loss, metric, spread.noise, self.least_seen)
+        distance = left + expected_distance(found.noise, metric) if reached else math.inf
+        own = judge(weights, loss, metric, found.noise, self.least_seen, found)
         exact = not loss.draws.noise.any()
         state = replace(
             state,
             weights=weights,
-            weights_std=metric.weights_std(spread.noise),
+            weights_std=metric.weights_std(found.noise),
             draws=loss.draws.as_arrays(),
             distance=distance,
             bound=distance + ROUNDING if exact else max(own.bound, distance),
@@ -184,18 +228,24 @@ class RoundsRun(Run[RoundsState]):
         judging = max(JUDGING, min(1.0, FEW / self.features.d))
         expected = max(distance, BELIEVED * was)
         missing = expected / max(AIMED * self.tol, LEAST_TOL) - 1.0
-        effective = min(max(missing, judging), MOST_GROWTH) * max(loss.seen(weights), self.least_seen)
+        growth = min(max(missing, judging), MOST_GROWTH)
+        effective = min(growth * max(loss.seen(weights), self.least_seen), MOST_DRAWS / 4)
         return replace(state, plan=self.source.next(state.plan, weights, loss, effective, missing <= judging)), own
 
     def answer(self, state: RoundsState) -> Floats:
-        return state.weights
+        return self.coordinates.full(state.weights)
 
     def conclude(self, state: RoundsState, monitor: Monitor) -> Outcome:
+        if state.opening:
+            assert self.opening is not None
+            return self.opening.conclude(state.opening, monitor)
         if not (state.converged or monitor.stopped or monitor.interrupted):
             notify(
-                f"after max_iter = {self.max_iter} rounds the answer is about {state.distance:.2g} nats from the "
-                f"optimum, and not surely within tol = {self.tol:g}. Raise max_iter or tol; if weights keep growing "
-                "the optimum may be infinite, and l2 > 0 makes it finite.",
+                f"after {'' if state.finished else 'max_iter = '}{state.iteration} rounds the answer is about "
+                f"{state.distance:.2g} nats from the optimum, and not surely within tol = {self.tol:g}"
+                f"{' (no more draws are made)' if state.finished else ''}. Raise "
+                f"{'' if state.finished else 'max_iter or '}tol; if weights keep growing the optimum may be infinite, "
+                "and l2 > 0 makes it finite.",
                 ConvergenceWarning,
             )
         if state.n_lost:
@@ -205,22 +255,27 @@ class RoundsRun(Run[RoundsState]):
                 GuaranteeWarning,
             )
         if not monitor.stopped:  # short of the optimum, weights are finite whatever they are
-            warn_undetermined(self.base, self.task, self.settings, "where its steps did")
-        learned = {"weights_std_": state.weights_std, "distance_": state.distance, "distance_bound_": state.bound}
-        return Outcome(state.weights, state.converged, None, learned)
+            self.warn()
+        learned: dict[str, Any] = {"distance_": state.distance, "distance_bound_": state.bound}
+        learned["weights_std_"] = self.coordinates.direction(state.weights_std)
+        if state.draws:
+            loss = self._loss(Draws.from_arrays(state.draws))
+            loss.share_by_size(state.weights)
+            learned |= self.source.learned(loss, state.weights)
+        return Outcome(self.answer(state), state.converged, None, learned)
 
-
-def _entry(state: RoundsState, seen: Judgement, batch: Batch, spent: Info) -> dict[str, float]:
-    return {
-        "loss": seen.loss,
-        "loss_std": seen.loss_std,
-        "gradient_norm": float(np.linalg.norm(seen.gradient)),
-        "gradient_std": float(np.linalg.norm(seen.gradient_std)),
-        "parities": batch.parities,
-        "cells": batch.info.n_cells,
-        "solutions": spent.n_points,
-        "queries": spent.n_queries,
-        "lost": batch.n_lost,
-        "distance": state.distance,
-        "distance_bound": state.bound,
-    }
+    def _entry(self, state: RoundsState, seen: Judgement, batch: Batch, spent: Info) -> dict[str, float]:
+        return {
+            "loss": seen.loss + self.constant,
+            "loss_std": seen.loss_std,
+            "gradient_norm": float(np.linalg.norm(seen.gradient)),
+            "gradient_std": float(np.linalg.norm(seen.gradient_std)),
+            "round": state.iteration,
+            "solutions": spent.n_points,
+            "queries": spent.n_queries,
+            "cells": batch.info.n_cells,
+            "lost": batch.n_lost,
+            **batch.details,
+            "distance": state.distance,
+            "distance_bound": state.bound,
+        }

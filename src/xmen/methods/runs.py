@@ -22,7 +22,7 @@ from xmen.methods.demonstrations import Demonstrations
 from xmen.options import Options, require_number, require_whole
 from xmen.progress.monitor import Monitor
 from xmen.rewards import Floats, Reward
-from xmen.rewards.features import Features
+from xmen.rewards.features import Features, LearnedFeatures
 from xmen.storage.checkpoint import Checkpoint, RunState, State
 from xmen.storage.models import FOREIGN
 
@@ -106,6 +106,13 @@ class FitSettings(Options):
     def coordinates(self, d: int) -> Coordinates:
         """Which of d weights are learned, and what large ones cost."""
         return Coordinates(d, self.fixed, self.penalty(d))
+
+    def learned(self, task: Task) -> Task:
+        """The same task with only those features whose weights are learned."""
+        if not self.fixed:
+            return task
+        coordinates = self.coordinates(task.features.d)
+        return replace(task, features=LearnedFeatures(task.features, coordinates.free, coordinates.values))
 
     def first_weights(self, d: int) -> Floats:
         """Where a fit of d weights begins."""

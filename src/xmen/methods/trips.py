@@ -120,6 +120,11 @@ class TripRun(Run[TripState]):
             self._require_feasible(state.weights, stuck=True)
         return replace(state, finished=False, stuck=state.stuck + 1)
 
+    def require_feasible(self, state: TripState) -> None:
+        """Raise where a run has ended with an offset that its weights cannot do without."""
+        if state.offset < 0.0:
+            self._require_feasible(state.weights, stuck=False)
+
     def _require_feasible(self, moved: Floats, stuck: bool) -> None:
         """Raise where the weights of ever longer trips do not add up at these weights, without an offset."""
         try:
@@ -139,8 +144,7 @@ class TripRun(Run[TripState]):
         return state.offset == 0.0
 
     def conclude(self, state: TripState, monitor: Monitor) -> Outcome:
-        if state.offset < 0.0:
-            self._require_feasible(state.weights, stuck=False)
+        self.require_feasible(state)
         if not (state.finished or monitor.stopped or monitor.interrupted):
             warn_of_max_iter(self.max_iter, state.gradient, self.optimiser.tol)
         self.warn_undetermined()

@@ -39,6 +39,10 @@ class Features(ABC):
         table: Floats = (self.matrix @ weights).reshape(self._shape)
         return table
 
+    def reach(self, direction: Floats) -> float:
+        """The largest change of a reward along a direction of the weights."""
+        return float(np.abs(self.matrix @ direction).max(initial=0.0))
+
     def rows(self, states: NDArray[Any], actions: NDArray[Any]) -> csr_matrix:
         """f(s, a) of each pair, as sparse rows (n, d)."""
         return csr_matrix(self.matrix[states.astype(np.int64) * self._shape[1] + actions])
@@ -80,6 +84,20 @@ class StateFeatures(Features):
 
     def reward(self, weights: Floats) -> LinearReward:
         return StateReward(weights, self._shape[1])
+
+
+class LearnedFeatures(Features):
+    """Some columns of other features, beside the reward that fixed weights give to the others."""
+
+    def __init__(self, whole: Features, learned: NDArray[np.int64], fixed: Floats) -> None:
+        super().__init__(whole.matrix[:, learned], *whole._shape)
+        self.fixed = whole.table(fixed)  # (n_states, n_actions)
+
+    def table(self, weights: Floats) -> Floats:
+        return super().table(weights) + self.fixed
+
+    def reward(self, weights: Floats) -> LinearReward:
+        raise NotImplementedError
 
 
 def _hint(shape: tuple[int, ...], world: Transitions) -> str:
