@@ -32,6 +32,9 @@ def python_command(module: str, function: str) -> list[str]:
     return [sys.executable, "-P", "-c", code]
 
 
+ROOM = 4096  # bytes that every system's pipe takes from a writer whom nobody reads
+
+
 class Child:
     """One child process, which runs `module.function()` and in it `questions()`; it ends with this object.
 
@@ -67,7 +70,7 @@ class Child:
 
     def send(self, question: Any) -> None:
         """Ask without waiting; OSError when the child is gone."""
-        _write(self._process.stdin, question)
+        _write(self._process.stdin, _packed(question))
 
     def receive(self, seconds: float | None = None) -> Any:
         """The next message; raises queue.Empty when the time is up, EOFError when the child is gone."""
@@ -78,9 +81,24 @@ class Child:
         return answer
 
     def ask(self, question: Any, seconds: float | None = None) -> Any:
-        """The child's answer; raises as `send` and `receive`."""
-        self.send(question)
-        return self.receive(seconds)
+        """The child's answer; raises as `send` and `receive`, and queue.Empty where it does not read the question."""
+        data = _packed(question)
+        if seconds is None or len(data) <= ROOM:
+            _write(self._process.stdin, data)
+            return self.receive(seconds)
+        began = time.monotonic()
+        # A child that was stopped reads nothing, and the write would wait for ever.
+        late = threading.Timer(seconds, self._process.kill)
+        late.start()
+        try:
+            _write(self._process.stdin, data)
+        except OSError:
+            if late.finished.is_set():
+                raise queue.Empty from None
+            raise
+        finally:
+            late.cancel()
+        return self.receive(max(seconds - (time.monotonic() - began), 0.0))
 
 
 def _pump(pipe: BinaryIO, answers: queue.SimpleQueue[Any]) -> None:
@@ -124,7 +142,7 @@ def listening() -> Iterator[Line]:
                 yield _read(questions)
 
     with contextlib.suppress(BrokenPipeError):
-        yield Line(asked(), lambda message: _write(answers, message))
+        yield Line(asked(), lambda message: _write(answers, _packed(message)))
 
 
 def _outlive_no_parent(parent: int) -> None:
@@ -134,9 +152,13 @@ def _outlive_no_parent(parent: int) -> None:
     os._exit(1)
 
 
-def _write(pipe: Any, message: Any) -> None:
+def _packed(message: Any) -> bytes:
     data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
-    pipe.write(struct.pack("<Q", len(data)) + data)
+    return struct.pack("<Q", len(data)) + data
+
+
+def _write(pipe: Any, data: bytes) -> None:
+    pipe.write(data)
     pipe.flush()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from oracles.formulas import as_set, formula_of
+from xmen.children import Child
 from xmen.errors import OracleError, OracleTimeoutError
 from xmen.oracles.cryptominisat import CryptoMiniSatOracle
 from xmen.oracles.formula import Bits
@@ -95,3 +97,14 @@ def test_children_are_used_again_and_replaced_when_lost(monkeypatch: pytest.Monk
     assert len(list(oracle.solutions())) == 3
     assert idle != [child]
     assert np.array_equal(oracle.solve([-1]).bits, [False, True])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="stops a process")
+def test_a_child_that_was_stopped_keeps_nobody_waiting_for_a_long_question():
+    """A pipe takes some 64 KB from a writer whom nobody reads; the write of more waited for ever."""
+    child = Child("xmen.oracles.killable")
+    os.kill(child.pid, signal.SIGSTOP)
+    with pytest.raises(queue.Empty):
+        child.ask(bytes(1_000_000), 0.2)
+    child.kill()
+    assert not child.alive
