@@ -35,9 +35,8 @@ COPY = 0.9  # of a draw's worth is what a copy has: weights per copy differ by u
 HALF_A_BUCKET = 0.5  # bits: weights per copy lie between the largest and half of it
 LEAST_GAIN = 2.0  # in worth, for which the formula of copies is made
 GOOD_ENOUGH = 0.5  # effective solutions per plain solution, above which nothing else is tried
-MOST_SHARE = (
-    0.01  # of Z-hat in one trajectory: of 5 % of the weight in such ones all are missed once in e^5 = 148 times
-)
+# Of Z-hat in one solution: 5 % of the weight in such ones is missed as a whole once in e^5 = 148 times.
+MOST_SHARE = 0.01
 MOST_MORE = 16.0  # times as many solutions as there are, in one round
 WORK = 1.6  # the power of the number of variables: copies on 14x14 and 16x16 take 4.4 and 5 times as long as solutions
 
