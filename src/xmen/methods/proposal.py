@@ -26,7 +26,8 @@ from xmen.worlds import EdgeWeights, Walks
 SPAN_STEP = 0.25  # nats; spans are rounded up to multiples of it, so that plans are solved once for many rewards
 LARGEST_LOG = 300.0  # of a ratio of weights, far from overflow
 CARRIED_BITS = 3.0  # by which a carried level may be above the one that a search would find
-MOST_RELAXED = 20_000  # trajectories of the relaxation that are listed for the constants of the theorems
+# Trajectories of the relaxation that are listed for the constants of the theorems, and numbers in their features.
+MOST_RELAXED, MOST_NUMBERS = 300_000, 10_000_000
 ROUNDING = 0.05  # nats by which a solver's adder may misjudge a weight; it costs draws, and nothing of delta
 
 
@@ -72,7 +73,7 @@ class Proposal:
         """f(tau) (n, d) of trajectories that all valid ones are among: of their list, else of a short relaxation's."""
         if self.listed_features is not None:
             return self.listed_features
-        walks = list_walks(self.product, MOST_RELAXED)
+        walks = list_walks(self.product, min(MOST_RELAXED, MOST_NUMBERS // max(self.features.d, 1)))
         return None if walks is None else self.rows(walks)
 
     @cached_property
