@@ -37,7 +37,7 @@ def test_the_bound_covers_the_distance_in_90_of_100_fits(kind, tol):
             model = XMEN(grid, rule, features, seed=seed, tol=tol, **CELLS).fit(demos)
             assert all(record.details["parities"] > 0 for record in model.history_)
             gap = best - model.score(demos)
-            covered += gap <= model.distance_bound_
+            covered += gap <= model.distance_bound_ < np.inf
             near += gap <= tol
     assert covered >= 90
     assert near >= 95

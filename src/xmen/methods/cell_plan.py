@@ -123,6 +123,8 @@ class CellSource:
 
     def _cost(self, plan: Plan, log2_count: float, space: Space) -> float:
         """What reading these cells of 2^log2_count solutions takes, in some unit."""
+        if not plan["tilt"]:  # also where copies would have been more than the trajectories themselves
+            log2_count, space = plan["log2_count"], self.reader.plain
         size = 2.0 ** (log2_count - plan["parities"])
         if self.reader.listed:
             return float(plan["cells"] * size)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc, chndtrinc
+from scipy.special import chdtrc, chndtrinc, chndtrix
 
 from xmen.methods.drawn_loss import DrawnLoss
 from xmen.methods.spread import Spread
@@ -22,6 +22,8 @@ from xmen.rewards import Floats
 
 LEVEL = 0.95  # of the bound
 SURPRISE = 0.01  # a gradient that noise exceeds less often than this is above its noise
+AGREED = 0.9  # of judges are to find weights good enough that are
+JUDGES = 2.0 ** np.arange(-6.0, 0.25, 0.25)  # times as many draws as weights were fitted to, from which to choose
 ROUNDING = 1e-9  # nats: what an exact answer may be off
 FLAT = 1e-10  # share of the largest curvature below which a direction has none
 
@@ -127,6 +129,22 @@ def judge(
         quiet,
         freedom == 0.0 or fresh.seen(weights) >= least_seen,
     )
+
+
+def judges_needed(noise: Floats, distance: float, tol: float, bound: float) -> float:
+    """The fewest draws that are expected to agree, in units of those that weights were fitted to, 1 or less.
+
+    They agree 9 times in 10 that weights `distance` nats from the optimum are within `tol`, and surely within `bound`.
+    `noise` is that of the draws fitted to, as `Metric.matrix` has it; that of others falls as one over their number.
+    """
+    scale, freedom = moments(noise)
+    if freedom == 0.0:
+        return float(JUDGES[0])
+    scales = scale / JUDGES
+    q = chndtrix(AGREED, freedom, 2.0 * distance / scales)
+    near, sure = q - freedom <= 2.0 * tol / scales, chndtrinc(q, freedom, 1.0 - LEVEL) <= 2.0 * bound / scales
+    enough = np.flatnonzero(near & sure)
+    return float(JUDGES[enough[0]]) if len(enough) else 1.0
 
 
 def variances(covariance: Floats) -> Floats:

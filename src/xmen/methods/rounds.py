@@ -23,7 +23,7 @@ from xmen.methods.descent import Descent
 from xmen.methods.doubt import doubts
 from xmen.methods.drawn_loss import DrawnLoss
 from xmen.methods.draws import Draws
-from xmen.methods.judge import ROUNDING, Judgement, Metric, expected_distance, judge
+from xmen.methods.judge import ROUNDING, Judgement, Metric, expected_distance, judge, judges_needed
 from xmen.methods.runs import FitSettings, Outcome, Run, Task
 from xmen.methods.seeds import child_seed, seed_sequence, stored_seed
 from xmen.methods.sources import Batch, Plan, Source
@@ -36,22 +36,17 @@ from xmen.storage.checkpoint import RunState
 
 DEFAULT_MAX_ITER = 20  # rounds
 DEFAULT_TOL = 0.005  # nats
-# Measured before draws had to see all, on 7x7 grids that nothing was chosen on, 30 fits with one weight per state to
-# tol = 0.02, and 60 with four features to 0.01: as they stand 30 and 58 bounds cover the distance, 28 and 60 answers
-# are within tol, and a fit reads 3,456 and 8,771 solutions. One weight per state: with AIMED at 0.5 or 1, 29 and 29
-# cover, 30 and 29 are within tol, 4,563 and 3,154 solutions; JUDGING at 0.2 or 0.7: 28 and 29 cover, 29 and 29 within,
-# 3,606 and 4,388; LOOSE at 1: 29 cover, 30 within, 5,319, in 4.0 rounds instead of 2.4. Four features, 60 within tol in
-# each case: without FEW 58 cover, 6,593 solutions; BELIEVED at 0 or 1: 57 and 57 cover, 7,998 and 10,217.
+# With these, of 100 fits to 8x8 grids that nothing was chosen on: four features to tol = 0.01, 99 answers within it and
+# 99 bounds above the distance, 2,709 solutions a fit; one weight per state to 0.02, 98 and 96, 4,746 solutions.
 AIMED = 0.7  # of tol: the expected distance that rounds aim at, so that the judge agrees
 LEAST_TOL = 1e-12  # what a tol of 0 is taken for
 MOST_GROWTH = 4.0  # times as many draws as there are, in one round
 MOST_DRAWS = 2_000_000  # at hand, beyond which no more are made however small tol is; a quarter of them in one round
-JUDGING, FEW = 0.35, 10.0  # times as many, where they are only expected to agree; few features need more for a bound
 LOOSE = 2.0  # times tol: the bound of an answer that is good enough
 LEFT = 0.03  # of tol may be left to gain where L-BFGS ends
-BELIEVED = 0.5  # of the distance that was judged is still expected after the judges have joined
 HELPING = 0.01  # share of a batch in the estimate below which it is dropped
 SEEN_PER_FEATURE, LEAST_SEEN = 2.0, 50.0  # draws that have to carry the weight, wherever L-BFGS may go
+SEEING = 1.5  # times as many are aimed at, so that they do
 FIRST_PER_SEEN = 4.0  # times as many are drawn in the first round, from which it has to move away
 PASSES = 1  # further minimisations per round, by shares at the weights that the one before has found
 
@@ -60,8 +55,9 @@ PASSES = 1  # further minimisations per round, by shares at the weights that the
 class RoundsState(RunState):
     """Where a run stands: the weights, all draws so far, and what to draw next.
 
-    `weights` are those that are learned; `distance` and `bound` are of them, in nats, and infinite where the draws were
-    too few to reach a minimum. `seed` is the entropy and key of the run's SeedSequence: round t uses its t-th child.
+    `weights` are those that are learned; `distance` and `bound` are of them, in nats. `distance` is infinite where the
+    draws were too few to reach a minimum, `bound` until draws have judged that the weights were not fitted to and that
+    cannot have missed anything. `seed` is the entropy and key of the run's SeedSequence: round t uses its t-th child.
     `opening` is where the run before the first round stands, empty where there is none or it is over.
     """
 
@@ -157,12 +153,12 @@ class RoundsRun(Run[RoundsState]):
             agreed = judged.enough and near and quiet and batch.sees_all
             enough = len(state.draws["log_measure"]) + len(batch.draws) > MOST_DRAWS
             if agreed or enough or state.iteration >= self.max_iter:
-                ended = replace(state, distance=judged.distance, bound=judged.bound)
+                ended = replace(state, distance=judged.distance, bound=judged.bound if batch.sees_all else math.inf)
                 ended = replace(ended, finished=agreed or enough, converged=agreed)
                 return ended, self._entry(ended, judged, batch, spent)
         alone = first or exact or left_behind
         draws = batch.draws if alone else Draws.from_arrays(state.draws).joined(batch.draws)
-        after, own = self._minimise(state, draws, 0.0 if judged is None else judged.distance)
+        after, own = self._minimise(state, draws)
         return after, self._entry(after, judged or own, batch, spent)
 
     def _wanted(self) -> float:
@@ -182,11 +178,10 @@ class RoundsRun(Run[RoundsState]):
         noise = Spread(fitted, state.weights).noise
         return judge(state.weights, self._loss(fresh), metric, noise, self.least_seen)
 
-    def _minimise(self, state: RoundsState, draws: Draws, was: float) -> tuple[RoundsState, Judgement]:
+    def _minimise(self, state: RoundsState, draws: Draws) -> tuple[RoundsState, Judgement]:
         """The state at the minimum over all draws, with the plan of the next round; and what the draws say of it.
 
-        `was` is how far the weights before were from the optimum, as seen by draws they were not fitted to. Batches are
-        shared by their sizes at the minimum, and those that no longer help are left out.
+        Batches are shared by their sizes at the minimum, and those that no longer help are left out.
         """
         loss, weights = self._loss(draws), state.weights
         # The weights were fitted to the older batches, which look better at them than they are: before anything is
@@ -221,16 +216,17 @@ class RoundsRun(Run[RoundsState]):
             weights_std=metric.weights_std(found.noise),
             draws=loss.draws.as_arrays(),
             distance=distance,
-            bound=distance + ROUNDING if exact else max(own.bound, distance),
+            bound=distance + ROUNDING if exact else math.inf,  # what these draws missed, they cannot tell
         )
         if exact:
             return replace(state, finished=True, converged=distance <= max(self.tol, ROUNDING)), own
-        judging = max(JUDGING, min(1.0, FEW / self.features.d))
-        expected = max(distance, BELIEVED * was)
-        missing = expected / max(AIMED * self.tol, LEAST_TOL) - 1.0
-        growth = min(max(missing, judging), MOST_GROWTH)
-        effective = min(growth * max(loss.seen(weights), self.least_seen), MOST_DRAWS / 4)
-        return replace(state, plan=self.source.next(state.plan, weights, loss, effective, missing <= judging)), own
+        needed = distance / max(AIMED * self.tol, LEAST_TOL) - 1.0  # times as many draws as there are
+        last = distance <= max(self.tol, LEAST_TOL)
+        judges = judges_needed(metric.matrix(found.noise), distance, self.tol, LOOSE * self.tol) if last else 0.0
+        growth = min(max(needed, judges), MOST_GROWTH)
+        effective = max(growth * max(loss.seen(weights), self.least_seen), SEEING * self.least_seen)
+        plan = self.source.next(state.plan, weights, loss, min(effective, MOST_DRAWS / 4), last)
+        return replace(state, plan=plan), own
 
     def answer(self, state: RoundsState) -> Floats:
         return self.coordinates.full(state.weights)
