@@ -28,18 +28,24 @@ ROUNDING = 1e-9  # nats: what an exact answer may be off
 FLAT = 1e-10  # share of the largest curvature below which a direction has none
 
 
-class Judgement(NamedTuple):
-    """What fresh draws say of weights.
-
-    gradient, gradient_std (d,): at the weights, with its standard error. distance: the estimated distance from the
-    optimum in nats; bound: above the true one 95 times in 100. within_noise: no sign that the weights were fitted to
-    their own draws' accidents more than draws of that number have to be. enough: these draws are enough to tell.
-    """
+class Estimate(NamedTuple):
+    """The loss and its gradient (d,) at some weights, as draws have them, with their standard errors."""
 
     loss: float
     loss_std: float
     gradient: Floats
     gradient_std: Floats
+
+
+class Judgement(NamedTuple):
+    """What fresh draws say of weights.
+
+    distance: the estimated distance from the optimum in nats; bound: above the true one 95 times in 100. within_noise:
+    no sign that the weights were fitted to their own draws' accidents more than draws of that number have to be.
+    enough: these draws are enough to tell.
+    """
+
+    estimate: Estimate
     distance: float
     bound: float
     within_noise: bool
@@ -98,37 +104,28 @@ def expected_distance(noise: Floats, metric: Metric) -> float:
     return 0.5 * trace(metric.matrix(noise))
 
 
-def judge(
-    weights: Floats,
-    fresh: DrawnLoss,
-    metric: Metric,
-    fitted_noise: Floats,
-    least_seen: float,
-    known: Spread | None = None,
-) -> Judgement:
+def estimate(loss: DrawnLoss, weights: Floats, spread: Spread) -> Estimate:
+    """The loss and its gradient at weights where this is its spread."""
+    value, std = loss(weights), np.sqrt(np.maximum(variances(spread.noise), 0.0))
+    return Estimate(value.loss, spread.log_partition_std, value.gradient, std)
+
+
+def judge(weights: Floats, fresh: DrawnLoss, metric: Metric, fitted_noise: Floats, least_seen: float) -> Judgement:
     """Look at weights with draws they were not fitted to; `fitted_noise` is that of the draws they were.
 
-    At least `least_seen` of the fresh ones have to carry the weight. `known` is their spread, if it is.
+    At least `least_seen` of the fresh ones have to carry the weight.
     """
     fresh.share_by_size(weights)
-    value, seen = fresh(weights), known or Spread(fresh, weights)
-    y = metric.vector(value.gradient)
-    here, there = metric.matrix(seen.noise), metric.matrix(fitted_noise)
+    spread = Spread(fresh, weights)
+    seen = estimate(fresh, weights, spread)
+    y = metric.vector(seen.gradient)
+    here, there = metric.matrix(spread.noise), metric.matrix(fitted_noise)
     q, expected = float(y @ y), 0.5 * trace(there)
     distance = max(0.5 * (q - trace(here)), 0.0)
     bound = max(0.5 * largest_decrement(q, here), expected, 0.5 * q if not here.any() else 0.0) + ROUNDING
     scale, freedom = moments(here + there)
     quiet = freedom == 0.0 or float(chdtrc(freedom, q / scale)) > SURPRISE
-    return Judgement(
-        value.loss,
-        seen.log_partition_std,
-        value.gradient,
-        np.sqrt(np.maximum(variances(seen.noise), 0.0)),
-        distance,
-        bound,
-        quiet,
-        freedom == 0.0 or fresh.seen(weights) >= least_seen,
-    )
+    return Judgement(seen, distance, bound, quiet, freedom == 0.0 or fresh.seen(weights) >= least_seen)
 
 
 def judges_needed(noise: Floats, distance: float, tol: float, bound: float) -> float:

@@ -23,7 +23,16 @@ from xmen.methods.descent import Descent
 from xmen.methods.doubt import doubts
 from xmen.methods.drawn_loss import DrawnLoss
 from xmen.methods.draws import Draws
-from xmen.methods.judge import ROUNDING, Judgement, Metric, expected_distance, judge, judges_needed
+from xmen.methods.judge import (
+    ROUNDING,
+    Estimate,
+    Judgement,
+    Metric,
+    estimate,
+    expected_distance,
+    judge,
+    judges_needed,
+)
 from xmen.methods.runs import FitSettings, Outcome, Run, Task
 from xmen.methods.seeds import child_seed, seed_sequence, stored_seed
 from xmen.methods.sources import Batch, Plan, Source
@@ -155,11 +164,11 @@ class RoundsRun(Run[RoundsState]):
             if agreed or enough or state.iteration >= self.max_iter:
                 ended = replace(state, distance=judged.distance, bound=judged.bound if batch.sees_all else math.inf)
                 ended = replace(ended, finished=agreed or enough, converged=agreed)
-                return ended, self._entry(ended, judged, batch, spent)
+                return ended, self._entry(ended, judged.estimate, batch, spent)
         alone = first or exact or left_behind
         draws = batch.draws if alone else Draws.from_arrays(state.draws).joined(batch.draws)
         after, own = self._minimise(state, draws)
-        return after, self._entry(after, judged or own, batch, spent)
+        return after, self._entry(after, own if judged is None else judged.estimate, batch, spent)
 
     def _wanted(self) -> float:
         """Draws of the first round: as many as would do if each were a draw from P at the optimum."""
@@ -178,7 +187,7 @@ class RoundsRun(Run[RoundsState]):
         noise = Spread(fitted, state.weights).noise
         return judge(state.weights, self._loss(fresh), metric, noise, self.least_seen)
 
-    def _minimise(self, state: RoundsState, draws: Draws) -> tuple[RoundsState, Judgement]:
+    def _minimise(self, state: RoundsState, draws: Draws) -> tuple[RoundsState, Estimate]:
         """The state at the minimum over all draws, with the plan of the next round; and what the draws say of it.
 
         Batches are shared by their sizes at the minimum, and those that no longer help are left out.
@@ -202,13 +211,13 @@ class RoundsRun(Run[RoundsState]):
         loss.share_by_size(weights)
         if not reached and loss.draws.relaxed.any():  # as many again, from where these have led
             value = loss(weights)
-            own = Judgement(value.loss, 0.0, value.gradient, np.zeros(1), math.inf, math.inf, False, False)
+            own = Estimate(value.loss, 0.0, value.gradient, np.zeros(1))
             return replace(state, weights=weights, draws=loss.draws.as_arrays(), distance=math.inf, bound=math.inf), own
-        value, found = loss(weights), Spread(loss, weights)
+        found = Spread(loss, weights)
+        own = estimate(loss, weights, found)
         metric = Metric(found.hessian, self.features.scale)
-        left = 0.5 * float(np.square(metric.vector(value.gradient)).sum())  # by L-BFGS
+        left = 0.5 * float(np.square(metric.vector(own.gradient)).sum())  # by L-BFGS
         distance = left + expected_distance(found.noise, metric) if reached else math.inf
-        own = judge(weights, loss, metric, found.noise, self.least_seen, found)
         exact = not loss.draws.noise.any()
         state = replace(
             state,
@@ -260,7 +269,7 @@ class RoundsRun(Run[RoundsState]):
             learned |= self.source.learned(loss, state.weights)
         return Outcome(self.answer(state), state.converged, None, learned)
 
-    def _entry(self, state: RoundsState, seen: Judgement, batch: Batch, spent: Info) -> dict[str, float]:
+    def _entry(self, state: RoundsState, seen: Estimate, batch: Batch, spent: Info) -> dict[str, float]:
         return {
             "loss": seen.loss + self.constant,
             "loss_std": seen.loss_std,
