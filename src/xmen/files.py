@@ -1,7 +1,7 @@
 """Files that are read within a limit, and written whole or not at all.
 
 A kill, Ctrl-C or a full disk leaves what was there before, or the new. Whatever is half done is called `.xmen-...`: it
-is never taken for anything else, and never in the way.
+is never taken for anything else, and never in the way. Reading changes nothing on disk.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ import contextlib
 import errno
 import gzip
 import io
+import itertools
 import os
+import re
 import secrets
-import shutil
 import stat
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from xmen.errors import FileFormatError, MissingFileError, PathError, XmenError, foreign_errors
+from xmen.errors import FileFormatError, MissingFileError, PathError, StorageError, XmenError, foreign_errors
 from xmen.limits import MEMORY
 
-OURS = ".xmen-"
-PENDING = ".xmen-saved"  # files that were written together, on their way to their places
+_SCRATCH = re.compile(r"\.xmen-[0-9a-f]{16}")
 FORGOTTEN = 3600.0  # seconds after which half of a file belongs to nobody any more
 TEXT, XML, NUMBERS = 25, 60, 4  # bytes of memory for each byte of a table or document, of a graph, of numbers
+FilesAt = Callable[[Path], Mapping[Path, bytes]]
 _PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 
 
@@ -95,7 +96,7 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
             with target.open("wb", buffering=0) as stream:
                 stream.write(data)
             return
-        scratch = target.with_name(f"{OURS}{secrets.token_hex(8)}")
+        scratch = target.with_name(f".xmen-{secrets.token_hex(8)}")
         try:
             _write(scratch, data)
             with contextlib.suppress(FileNotFoundError):
@@ -109,50 +110,63 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
         raise
 
 
-def write_together(folder: Path, files: Mapping[str, bytes], instead_of: Iterable[str] = ()) -> None:
-    """Write files of one folder by one rename: whoever calls `settle` first sees all of them, or none.
+def write_together(target: Path, files_at: FilesAt) -> None:
+    """Write a file and those that it names, so that whoever reads it at any moment finds the old or the new.
 
-    They are written into a folder of their own inside, which then gets the name of the one that `settle` empties.
-    Files named in `instead_of` that are not among the new ones are removed afterwards.
+    `files_at(path)` has all of them, the file itself last, if it is called `path`: the names of the others follow from
+    that. Every step is one rename. Where both the file and others change, it names copies of the others for a moment;
+    a kill just then leaves it so, whole, and nothing is put over anything later.
     """
-    _forget(folder)
-    scratch = folder / f"{OURS}{secrets.token_hex(8)}"
-    try:
-        scratch.mkdir()
-        for name, data in files.items():
-            _write(scratch / name, data)
-        while True:
-            settle(folder)
-            try:
-                scratch.rename(folder / PENDING)
-                break
-            except FileExistsError:  # another save was quicker: it goes first
-                continue
-            except OSError:
-                if not (folder / PENDING).exists():
-                    raise
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
-    settle(folder)
-    for name in set(instead_of) - set(files):
-        (folder / name).unlink(missing_ok=True)
+    files, copies = files_at(target), dict[Path, bytes]()
+    changed = [file for file, data in files.items() if _content(file) != data]
+    if len(changed) > 1 and any(file.exists() for file in changed if file != target):
+        spare, copies = spare_files(target, files_at)
+        naming_copies = copies.pop(spare)
+        try:
+            for file, data in copies.items():
+                write_whole(file, data)
+            write_whole(target, naming_copies)  # from here on the new is read
+        except BaseException:
+            if _content(target) != naming_copies:
+                _remove(copies)
+            raise
+    for file, data in files.items():
+        if _content(file) != data:
+            write_whole(file, data)
+    _remove(copies)
 
 
-def settle(folder: Path) -> None:
-    """Put files that were written together into their places, if a save was stopped before it had done so itself."""
-    pending = folder / PENDING
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        for file in list(pending.iterdir()):
-            with contextlib.suppress(FileNotFoundError):  # another process does the same
-                os.replace(file, folder / file.name)
-        with contextlib.suppress(OSError):
-            pending.rmdir()
+def spare_files(target: Path, files_at: FilesAt) -> tuple[Path, dict[Path, bytes]]:
+    """A name for the file under which neither it nor any that it names is there, and what they are then."""
+    for number in itertools.count(2):
+        spare = target.with_stem(f"{target.stem}-{number}")
+        files = dict(files_at(spare))
+        if not any(map(os.path.lexists, files)):
+            return spare, files
+    raise AssertionError
+
+
+def _content(file: Path) -> bytes | None:
+    return file.read_bytes() if file.is_file() else None
+
+
+def _remove(files: Iterable[Path]) -> None:
+    for file in files:
+        file.unlink(missing_ok=True)
+
+
+def not_a_link(file: Path) -> Path:
+    """The file, if the folder of a model holds it itself: where a link leads, nothing is read or written."""
+    if file.is_symlink():
+        raise StorageError(
+            f"{file} is a link, and a model's folder holds its files itself: put the file in place of the link."
+        )
+    return file
 
 
 def half_written(name: str) -> bool:
     """Whether a file of this name is what a killed run may have left behind."""
-    return name.startswith(OURS) or (name.startswith(".") and name.endswith(".tmp"))
+    return _SCRATCH.fullmatch(name) is not None
 
 
 def _write(file: Path, data: bytes) -> None:
@@ -162,13 +176,10 @@ def _write(file: Path, data: bytes) -> None:
         os.fsync(stream.fileno())
 
 
-def _forget(folder: Path) -> None:
-    """Remove what killed runs have left in the folder."""
-    for entry in folder.iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.startswith(OURS) and entry.name != PENDING:
-                old = time.time() - entry.stat().st_mtime > FORGOTTEN or entry.name == f"{OURS}saving"  # of version 0.1
-                if old and entry.is_dir():
-                    shutil.rmtree(entry)
-                elif old:
-                    entry.unlink()
+def forget_half_written(folder: Path) -> None:
+    """Remove the halves of files that killed runs have left in the folder."""
+    for entry in os.scandir(folder):
+        if half_written(entry.name) and entry.is_file(follow_symlinks=False):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - entry.stat().st_mtime > FORGOTTEN:
+                    os.unlink(entry)

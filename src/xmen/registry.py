@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from xmen.baselines.constraint_inference import ConstraintInference
@@ -11,7 +13,8 @@ from xmen.baselines.relative_entropy import RelativeEntropyIRL
 from xmen.learners.base import Learner
 from xmen.learners.causal import CausalXMEN
 from xmen.learners.xmen import XMEN
-from xmen.problem import problem_parts, read_problem
+from xmen.problem import Problem, problem_parts, read_problem
+from xmen.problem.fence import fenced, within_fence
 from xmen.rules.inference import RuleInference  # noqa: F401  (its models are loaded here too)
 from xmen.storage.models import load_model
 
@@ -103,4 +106,19 @@ def load(path: str | os.PathLike[str], module: Any = None) -> Any:
     StorageError
         When there is no model, or something is wrong with it; the message says what.
     """
-    return load_model(path, module, lambda file: problem_parts(read_problem(file)))
+    return load_with_problem(path, module)[0]
+
+
+def load_with_problem(path: str | os.PathLike[str], module: Any = None) -> tuple[Any, Problem | None]:
+    """A model that was saved, and the problem that `xmen fit` learned it for; no file outside its folder is read."""
+    found: list[Problem] = []
+
+    def parts_of(file: Path) -> Mapping[str, Any]:
+        with fenced(file.parent):
+            found.append(read_problem(file))
+            for named in (found[0].demonstrations, found[0].validation):
+                if named is not None:
+                    within_fence(named)
+        return problem_parts(found[0])
+
+    return load_model(path, module, parts_of), next(iter(found), None)

@@ -34,8 +34,7 @@ def test_the_command_is_the_library(folder):
 def test_the_folder_is_a_model_and_a_problem_with_the_learned_weights(folder):
     weights = report("fit p.toml --out model")["weights"]
     assert {path.name for path in (folder / "model").iterdir()} == {
-        "model.json",
-        "arrays.safetensors",
+        "model.safetensors",
         "problem.toml",
         "problem_demos.csv",
     }
@@ -211,7 +210,7 @@ def test_demonstrations_that_break_rules_are_a_no(folder):
         ("fit p.toml --out p.toml", "this is a file; a model is a folder"),
         ("fit p.toml --out no/where", "there is no folder 'no'"),
         ("fit unknown.toml", "unknown feature 'stps'; did you mean 'steps'?"),
-        ("sample empty", "model.json cannot be read"),
+        ("sample empty", "model.safetensors cannot be read"),
         ("sample nowhere", "nowhere: No such file"),
     ],
 )

@@ -100,7 +100,7 @@ def test_problem_files(folder, name):
     for command in COMMANDS:
         assert expected(f"{command} p.toml") == 2
     (folder / "model").mkdir()
-    (folder / "model" / "model.json").write_bytes(FILES[name])
+    (folder / "model" / "model.safetensors").write_bytes(FILES[name])
     for command in ("sample", "plan", "plot"):
         assert expected(f"{command} model") == 2
 

@@ -15,7 +15,7 @@ import pytest
 
 import xmen as xm
 from cli.commands import PROBLEM, run, write_problem
-from xmen.storage.sealing import seal
+from storage.resealed import opened, put
 
 DIGITS = "9" * 5000
 HEXADECIMAL = "0x" + "f" * 400
@@ -98,18 +98,17 @@ def test_a_full_device_and_names_that_are_no_text(folder):
 
 
 def test_values_of_the_wrong_type_in_a_model(folder):
-    """Every value of model.json in turn is replaced, under the right checksum: an answer or a message."""
+    """Every value of a model's document in turn is replaced, under the right checksum: an answer or a message."""
     assert run("fit p.toml --l2 0.1 --out model").exit_code == 0
-    file = folder / "model" / "model.json"
-    original = json.loads(file.read_text())
-    places = [(key,) for key in original if key != "sha256"]
+    original, arrays = opened(folder / "model")
+    places = [(key,) for key in original]
     places += [(part, key) for part in ("settings", "learned", "files") for key in original[part]]
     for place in places:
         for wrong in ("x", [], {}, None, -1, 10**30, [[1]], {"is": []}, {"is": "array", "key": 3}):
             document = json.loads(json.dumps(original))
             inner = document if len(place) == 1 else document[place[0]]
             inner[place[-1]] = wrong
-            file.write_bytes(seal(json.dumps(document).encode()))
+            put(folder / "model", document, arrays)
             result = run("sample model -n 1 --seed 0")
             assert result.exit_code in (0, 2), (place, wrong, result.output)
             assert "did not expect" not in result.stderr, (place, wrong, result.stderr)

@@ -96,10 +96,11 @@ def test_resume_without_a_checkpoint_starts_and_says_so(folder):
 
 
 def test_what_a_killed_run_left_half_written_is_no_obstacle(folder):
-    (folder / "p_model" / ".xmen-saving").mkdir(parents=True)
-    (folder / "p_model" / ".checkpoint.safetensors.123.tmp").write_bytes(b"half")
+    (folder / "p_model").mkdir()
+    for name in (".xmen-0123456789abcdef", "problem-2.toml"):
+        (folder / "p_model" / name).write_bytes(b"half")
     assert run("fit p.toml --l2 0.1").exit_code == 0
-    assert not (folder / "p_model" / ".xmen-saving").exists()
+    assert (folder / "p_model" / "problem-2.toml").read_bytes() == b"half"
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +12,6 @@ from sklearn.model_selection import GridSearchCV
 import xmen as xm
 from learners.tasks import grid_task
 from xmen.methods.table import parse_method, read_method
-
-BEFORE = Path(__file__).parent / "saved_before"  # models of the time when XMEN had every method's settings
 
 
 def fitted(model, demos):
@@ -132,17 +129,6 @@ def test_theta_0_is_where_the_iterates_begin():
     np.testing.assert_allclose(model.weights_, best, atol=1e-6)
     with pytest.raises(xm.EngineError, match="start has 5 numbers, and there are 4 features"):
         xm.XMEN(grid, rule, features, method=xm.Paper(start=[0.0] * 5), oracle="listed").fit(demos)
-
-
-def test_models_saved_before_there_were_records():
-    paper, cells, network = (xm.load(BEFORE / name) for name in ("paper", "cells", "network"))
-    assert paper.method == xm.Paper(8, None, delta=1.08, failure=0.1, burn_in=0.25)
-    assert (paper.delta, paper.failure, paper.oracle) == (1.08, 0.1, "listed")
-    assert cells.method == xm.Cells(4, 8.0)
-    assert cells.cell_size == 8.0
-    assert (network.method, network.training) == ("auto", xm.Training("sgd", 0.05))
-    for model in (paper, cells, network):
-        assert all(model.constraint.accepts(tau) for tau in model.sample(5, seed=0))
 
 
 @pytest.mark.parametrize("method", [xm.Exact(), xm.Cells(cell_size=24.0), xm.Paper(learning_rate=1e-9)])

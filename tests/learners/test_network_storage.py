@@ -14,7 +14,7 @@ import pytest
 
 import xmen as xm
 from learners.tasks import grid_task
-from xmen.storage.sealing import seal
+from storage.resealed import opened, put
 
 torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen-irl[neural]")
 nn = torch.nn
@@ -100,7 +100,7 @@ def test_inputs_are_stored_once(tmp_path):
     fitted(xm.NeuralReward(layers(), task[2]), task).save(tmp_path / "m")
     from safetensors.numpy import load_file
 
-    shapes = [array.shape for array in load_file(tmp_path / "m" / "arrays.safetensors").values()]
+    shapes = [array.shape for array in load_file(tmp_path / "m" / "model.safetensors").values()]
     assert shapes.count((16, 3, 4)) == 1
     assert shapes.count((6, 4)) == 2  # the network as given, and as trained
 
@@ -186,15 +186,14 @@ def test_any_wrong_value_is_a_storage_error(tmp_path):
     """Every field of the stored reward is removed or replaced in turn: a StorageError, and nothing else."""
     task = grid_task(4)
     fitted(xm.ConvReward(task[0], np.ones((1, 4, 4)), channels=(2,), seed=0), task).save(tmp_path / "m")
-    file = tmp_path / "m" / "model.json"
-    original = json.loads(file.read_text())
+    original, arrays = opened(tmp_path / "m")
     for field in original["learned"]["reward_"]:
         if field in ("network", "n_actions"):  # the first is only shown, and a grid knows its moves
             continue
         for nonsense in (3, {"is": "magic"}, [{}], "x", {"layer": "Sequential", "parts": [["0", {"layer": "exec"}]]}):
             document = json.loads(json.dumps(original))
             document["learned"]["reward_"][field] = nonsense
-            file.write_bytes(seal(json.dumps(document).encode()))
+            put(tmp_path / "m", document, arrays)
             with pytest.raises(xm.StorageError):
                 xm.load(tmp_path / "m")
 
@@ -213,6 +212,7 @@ import sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 import xmen as xm
 from learners.tasks import grid_task
+from storage.resealed import opened, put
 grid, rule, features, demos = grid_task(4)
 xm.XMEN(grid, rule, features, l2=0.1, checkpoint={str(tmp_path / "c")!r}).fit(demos).save({str(tmp_path / "m")!r})
 xm.load({str(tmp_path / "m")!r}).sample(1)

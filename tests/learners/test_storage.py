@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import signal
@@ -17,12 +16,12 @@ import pytest
 
 import xmen as xm
 from learners.tasks import grid_task, small_task
+from storage.resealed import edit, opened, put
 from strategies import cases
 from xmen.errors import NotFittedError, StorageError
 from xmen.learners.xmen import XMEN
 from xmen.notices import LearningWarning
 from xmen.registry import load
-from xmen.storage.sealing import seal
 
 
 def quiet_fit(model, *args):
@@ -39,7 +38,7 @@ def model():
 
 def test_round_trip_on_a_grid(model, tmp_path):
     model.save(tmp_path / "taste")
-    assert sorted(p.name for p in (tmp_path / "taste").iterdir()) == ["arrays.safetensors", "model.json"]
+    assert sorted(p.name for p in (tmp_path / "taste").iterdir()) == ["model.safetensors"]
     assert [p.name for p in tmp_path.iterdir()] == ["taste"]
     loaded = load(tmp_path / "taste")
     assert type(loaded) is XMEN
@@ -150,52 +149,35 @@ def test_another_kind_of_model_is_not_overwritten(model, tmp_path):
     model.save(tmp_path / "model")
 
 
-def edit(folder: Path, **changes) -> None:
-    """Change `model.json` as one who knows how it is sealed."""
-    document = json.loads((folder / "model.json").read_text())
-    document.update(changes)
-    (folder / "model.json").write_bytes(seal(json.dumps(document).encode()))
-
-
 def test_damaged_and_foreign_models(model, tmp_path):
     folder = tmp_path / "m"
-
-    def fresh() -> Path:
-        model.save(folder)
-        return folder
-
     with pytest.raises(StorageError, match="does not exist"):
         load(tmp_path / "nowhere")
     (tmp_path / "file").write_text("{}")
     with pytest.raises(StorageError, match="is a file, not a folder"):
         load(tmp_path / "file")
     (tmp_path / "void").mkdir()
-    with pytest.raises(StorageError, match=r"model\.json cannot be read"):
+    with pytest.raises(StorageError, match=r"model\.safetensors cannot be read"):
         load(tmp_path / "void")
 
-    data = (fresh() / "arrays.safetensors").read_bytes()
-    for damaged in (data[:-5], b"", data[:-1] + bytes([data[-1] ^ 1]), pickle.dumps({"weights": 1})):
-        (folder / "arrays.safetensors").write_bytes(damaged)
-        with pytest.raises(StorageError, match=r"arrays\.safetensors is damaged"):
+    model.save(folder)
+    file = folder / "model.safetensors"
+    data = file.read_bytes()
+    for damaged in (data[:-5], b"", data[:-1] + bytes([data[-1] ^ 1]), pickle.dumps({"weights": 1}), b"{}"):
+        file.write_bytes(damaged)
+        with pytest.raises(StorageError, match=r"model\.safetensors is damaged"):
             load(folder)
-    (folder / "arrays.safetensors").unlink()
-    with pytest.raises(StorageError, match=r"arrays\.safetensors cannot be read"):
-        load(folder)
-    (folder / "arrays.safetensors").write_bytes(data)
+    file.write_bytes(data)
 
-    text = (folder / "model.json").read_text()
-    (folder / "model.json").write_text(text[: len(text) // 2])
-    with pytest.raises(StorageError, match="damaged, or not JSON"):
-        load(folder)
-    (folder / "model.json").write_text(text)
-
-    edit(folder, format="somebody else's")
+    edit(folder, lambda document: document.update(format="somebody else's"))
     with pytest.raises(StorageError, match="was not written by xmen"):
         load(folder)
-    edit(folder, format="xmen model", format_version=3, versions={"xmen": "9.9"})
-    with pytest.raises(StorageError, match=r"format version 3, written by xmen 9\.9.*upgrade"):
+    file.write_bytes(data)
+    edit(folder, lambda document: document.update(format_version=9, versions={"xmen": "9.9"}))
+    with pytest.raises(StorageError, match=r"format version 9, written by xmen 9\.9.*upgrade"):
         load(folder)
-    edit(folder, format_version=2, **{"class": "os.system"})
+    file.write_bytes(data)
+    edit(folder, lambda document: document.update({"class": "os.system"}))
     with pytest.raises(StorageError, match=r"unknown class 'os\.system'"):
         load(folder)
 
@@ -204,15 +186,13 @@ def test_damaged_and_foreign_models(model, tmp_path):
 def test_any_wrong_value_is_a_storage_error(model, tmp_path, part):
     """Each value in turn is removed or replaced by nonsense: a model, or a StorageError, and nothing else."""
     model.save(tmp_path / "m")
-    original = json.loads((tmp_path / "m" / "model.json").read_text())
+    original, arrays = opened(tmp_path / "m")
     for key in original[part]:
         for nonsense in ({"is": "array", "key": "none"}, {"is": "magic"}, {}, [{}], {"is": "constraint", "text": "x("}):
-            document = json.loads(json.dumps(original))
-            document[part][key] = nonsense
-            (tmp_path / "m" / "model.json").write_bytes(seal(json.dumps(document).encode()))
+            put(tmp_path / "m", {**original, part: {**original[part], key: nonsense}}, arrays)
             with pytest.raises(StorageError):
                 load(tmp_path / "m")
-    (tmp_path / "m" / "model.json").write_bytes(seal(json.dumps({**original, part: 3}).encode()))
+    put(tmp_path / "m", {**original, part: 3}, arrays)
     with pytest.raises(StorageError):
         load(tmp_path / "m")
 

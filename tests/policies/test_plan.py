@@ -231,12 +231,12 @@ def test_save_and_load(tmp_path: Path, validity: object) -> None:
 def test_a_damaged_policy_is_refused(tmp_path: Path) -> None:
     grid = xm.GridWorld(2, 2, start=(0, 0), goal=(1, 1), moves=("up", "right"))
     xm.plan(grid).save(tmp_path / "policy")
-    file = tmp_path / "policy" / "model.json"
-    file.write_text(file.read_text().replace('"sure"', '"lucky"'))
+    file = tmp_path / "policy" / "model.safetensors"
+    file.write_bytes(file.read_bytes().replace(b'"sure"', b'"luck"'))
     with pytest.raises(xm.StorageError, match="damaged, or was changed by hand"):
         xm.load(tmp_path / "policy")
     file.write_bytes(seal(file.read_bytes()))
-    with pytest.raises(xm.StorageError, match=r"damaged.*lucky"):
+    with pytest.raises(xm.StorageError, match=r"damaged.*luck"):
         xm.load(tmp_path / "policy")
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import numpy as np
 import pytest
 
 import xmen as xm
 from cli.commands import run
+from storage.resealed import edit
 from storage.test_checksums import every_flip_is_found
-from xmen.storage.sealing import seal
 
 GRID = xm.GridWorld(5, 5, start=(0, 0), goal=(4, 4), moves=("up", "right"))
 EVENTS = {"lamp": GRID.at((0, 2), (1, 1), (2, 3), (1, 4)), "a puddle": GRID.at((3, 3), (2, 0))}
@@ -50,7 +49,7 @@ def test_what_was_found_comes_back(found, demos, tmp_path):
     assert found.texts_ == ["count(lamp) == 1"]
     assert {one.status for one in found.verdicts()} >= {"found", "implied", "broken"}
     found.save(tmp_path / "rules")
-    assert sorted(path.name for path in (tmp_path / "rules").iterdir()) == ["arrays.safetensors", "model.json"]
+    assert sorted(path.name for path in (tmp_path / "rules").iterdir()) == ["model.safetensors"]
     loaded = xm.load(tmp_path / "rules")
     same_answers(loaded, found, demos)
     assert loaded.events == EVENTS
@@ -129,13 +128,6 @@ def test_any_flipped_bit_is_found(found, tmp_path):
     every_flip_is_found(tmp_path / "rules")
 
 
-def edit(folder, change) -> None:
-    """Change `model.json` as one who knows how it is sealed."""
-    document = json.loads((folder / "model.json").read_text())
-    change(document)
-    (folder / "model.json").write_bytes(seal(json.dumps(document).encode()))
-
-
 def test_newer_versions_and_wrong_values_are_refused(found, tmp_path):
     folders = (tmp_path / f"rules {number}" for number in itertools.count())
 
@@ -149,7 +141,7 @@ def test_newer_versions_and_wrong_values_are_refused(found, tmp_path):
     def report(document, part):
         return document["settings"]["found"]["items"]["report"]["items"][part]["items"]
 
-    refused(lambda d: d.update(format_version=3, versions={"xmen": "9.9"}), r"format version 3, .*upgrade")
+    refused(lambda d: d.update(format_version=9, versions={"xmen": "9.9"}), r"format version 9, .*upgrade")
     refused(lambda d: d["settings"].pop("found"), "damaged")
     refused(lambda d: d["settings"]["found"]["items"].update(rules=[]), "damaged")
     refused(lambda d: d["settings"]["found"]["items"]["model"]["items"].update({"class": "MaxEntIRL"}), "damaged")

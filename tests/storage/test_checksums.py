@@ -1,21 +1,22 @@
-"""Any changed bit of what is stored is found, and what older versions stored is still read."""
+"""Any changed bit of what is stored is found, and whatever it says under the right checksum is checked."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 import xmen as xm
 from cli.commands import run, write_problem
 from learners.tasks import grid_task
+from storage.resealed import opened, put
 from strategies import cases
 from xmen.storage.checkpoint import read_checkpoint
 from xmen.storage.sealing import DOCUMENT, check_seal, seal, sealed_arrays, sealed_json, unpack_arrays
-
-OLD = Path(__file__).parent / "format_1"
 
 
 def flips(data: bytes, n: int, seed: int):
@@ -64,9 +65,9 @@ def test_a_horizon_that_was_edited_is_refused(tmp_path):
     grid = xm.GridWorld(3, 3, (0, 0), (2, 2), horizon=20)
     model = xm.MaxEntIRL(grid, l2=1.0).fit(xm.distribution(grid, seed=0).sample(20))
     model.save(tmp_path / "m")
-    file = tmp_path / "m" / "model.json"
-    assert '"horizon": 20' in file.read_text()
-    file.write_text(file.read_text().replace('"horizon": 20', '"horizon": 19'))
+    file = tmp_path / "m" / "model.safetensors"
+    assert b'"horizon": 20' in file.read_bytes()
+    file.write_bytes(file.read_bytes().replace(b'"horizon": 20', b'"horizon": 19'))
     with pytest.raises(xm.StorageError, match="was changed by hand"):
         xm.load(tmp_path / "m")
 
@@ -76,7 +77,7 @@ def test_wrong_shapes_under_the_right_checksum_are_storage_errors(tmp_path):
     folder, file = tmp_path / "m", tmp_path / "c"
     model = xm.XMEN(grid, rule, features, checkpoint=file, callback=lambda r: r.iteration == 3).fit(demos)
     model.set_params(checkpoint=None).save(folder)
-    original = json.loads((folder / "model.json").read_text())
+    original, numbers = opened(folder)
     for learned in (
         {"weights_": [1.0]},
         {"reward_": {"is": "StateReward", "weights": {"is": "array", "key": "weights_"}, "n_actions": 3}},
@@ -85,8 +86,7 @@ def test_wrong_shapes_under_the_right_checksum_are_storage_errors(tmp_path):
         {"n_iter_": "many"},
         {"converged_": 1.5},
     ):
-        document = {**original, "learned": {**original["learned"], **learned}}
-        (folder / "model.json").write_bytes(sealed_json({k: v for k, v in document.items() if k != "sha256"}))
+        put(folder, {**original, "learned": {**original["learned"], **learned}}, numbers)
         with pytest.raises(xm.StorageError):
             xm.load(folder)
     arrays = unpack_arrays(file.read_bytes(), file)
@@ -96,6 +96,85 @@ def test_wrong_shapes_under_the_right_checksum_are_storage_errors(tmp_path):
             file.write_bytes(sealed_arrays({**arrays, key: np.asarray(wrong)}, stored))
             with pytest.raises(xm.StorageError):
                 xm.XMEN(grid, rule, features, checkpoint=file, resume=True).fit(demos)
+
+
+def tampered(folder, key, wrong):
+    """Load a model whose arrays of this name are replaced, under the right checksum."""
+    document, arrays = opened(folder)
+    assert key in arrays, sorted(arrays)
+    put(folder, document, {**arrays, key: np.asarray(wrong(arrays[key].copy()))})
+    with pytest.raises(xm.StorageError, match=r"model\.safetensors is damaged"):
+        xm.load(folder)
+    put(folder, document, arrays)
+    return xm.load(folder)
+
+
+def replaced(place, value):
+    def change(array):
+        array[place] = value
+        return array
+
+    return change
+
+
+SPARSE = {
+    "a column that is not there": ("indices", replaced(0, 10**6)),
+    "a column below 0": ("indices", replaced(-1, -1)),
+    "columns that are no whole numbers": ("indices", lambda array: array.astype(np.float64)),
+    "columns that are too few": ("indices", lambda array: array[:-1]),
+    "numbers that are too many": ("data", lambda array: np.append(array, 1.0)),
+    "a row that begins before the last": ("indptr", replaced(3, 10**6)),
+    "no numbers, and rows that have some": ("indptr", replaced(-1, 0)),
+    "rows that are too few": ("indptr", lambda array: array[:-1]),
+    "rows that do not begin at 0": ("indptr", replaced(0, -5)),
+}
+
+
+@pytest.mark.parametrize("what", SPARSE)
+@pytest.mark.parametrize("world", ["grid", "network"])
+def test_sparse_features_are_checked_before_they_are_used(tmp_path, what, world):
+    """Compiled code would follow wrong columns anywhere, and end the process."""
+    grid, rule, features, demos = grid_task(4)
+    if world == "network":
+        grid, rule, features, demos = ring_task()
+    sparse = csr_matrix(features.reshape(-1, features.shape[2]))
+    xm.XMEN(grid, rule, sparse, l2=0.1).fit(demos).save(tmp_path / "m")
+    part, wrong = SPARSE[what]
+    tampered(tmp_path / "m", f"features.{part}", wrong)
+
+
+def ring_task():
+    ring = xm.Network(3, 2, [(0, 0, 1, 1.0), (1, 0, 2, 1.0), (2, 0, 0, 1.0), (0, 1, 2, 1.0)])
+    trips = [xm.Trajectory([0, 1, 2], [0, 0]), xm.Trajectory([0, 2], [1])]
+    return ring, None, np.random.default_rng(0).normal(size=(3, 2, 2)), trips
+
+
+def test_a_networks_model_has_as_many_weights_as_features(tmp_path):
+    ring, rule, features, trips = ring_task()
+    model = xm.XMEN(ring, rule, features, l2=0.1).fit(trips)
+    model.summary()
+    model.save(tmp_path / "m")
+    for wrong in (lambda w: w[:-1], lambda w: np.append(w, 0.0), lambda w: w[None], lambda w: w[0]):
+        tampered(tmp_path / "m", "reward_.weights", wrong)
+    for key in ("features", "reward_.features", "covariance_"):
+        if key in opened(tmp_path / "m")[1]:
+            tampered(tmp_path / "m", key, lambda array: array[..., :-1])
+    xm.XMEN(ring, rule, l2=0.1).fit(trips).save(tmp_path / "states")  # a weight per state
+    tampered(tmp_path / "states", "reward_.weights", lambda w: np.append(w, 0.0))
+
+
+def test_a_road_network_is_checked_in_full(tmp_path):
+    graph = nx.MultiDiGraph()
+    for number, (u, v) in enumerate([(0, 1), (1, 2), (2, 3), (3, 0), (1, 3), (2, 0)]):
+        graph.add_edge(u, v, length=1.0 + number)
+    nx.set_node_attributes(graph, {node: {"x": node % 2, "y": node // 2} for node in graph})
+    roads = xm.Network.from_networkx(graph)
+    trips = [xm.Trajectory([int(roads.source[0]), int(roads.target[0])], [int(roads.action[0])])]
+    xm.XMEN(roads, None, roads.features, l2=0.1).fit(trips).save(tmp_path / "m")
+    keys = sorted(key for key in opened(tmp_path / "m")[1] if key.startswith("world."))
+    assert len(keys) > 6
+    for key in keys:
+        tampered(tmp_path / "m", key, lambda array: array[:-1])
 
 
 def test_seals():
@@ -108,35 +187,13 @@ def test_seals():
         check_seal(b"{}", Path("it"))
 
 
-# --- what version 0.1 stored ---
-
-
-@pytest.mark.parametrize("name", ["chance", "inferred", "states"])
-def test_models_of_format_1_are_read_as_they_were(name):
-    expected = json.loads((OLD / "expected.json").read_text())[name]
-    model = xm.load(OLD / name)
-    assert [[list(t.states), list(t.actions)] for t in model.sample(5, seed=3)] == expected["samples"]
-    demos = [xm.Trajectory(*demo) for demo in expected["demos"]]
-    assert model.score(demos) == pytest.approx(expected["ten"], abs=1e-9)
-
-
-def test_a_folder_of_the_command_line_of_format_1_is_read_and_replaced(tmp_path):
-    before = {path.name for path in (OLD / "command").iterdir()}
-    assert run(f"sample {OLD / 'command'} -n 4 --also 'never(corner)'").exit_code == 0
-    assert {path.name for path in (OLD / "command").iterdir()} == before
-    for file in (OLD / "command").iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    assert run(f"fit {tmp_path / 'problem.toml'} --l2 0.2 --out {tmp_path}").exit_code == 0
-    assert json.loads((tmp_path / "model.json").read_text())["format_version"] == 2
-    assert xm.load(tmp_path).l2 == 0.2
-
-
 def test_a_model_of_the_command_line_says_nothing_that_its_problem_says(tmp_path, monkeypatch):
     write_problem(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert run("fit p.toml --l2 0.1 --out model").exit_code == 0
-    text = (tmp_path / "model" / "model.json").read_text()
-    assert not unpack_arrays((tmp_path / "model" / "arrays.safetensors").read_bytes(), Path("arrays"))
+    document, arrays = opened(tmp_path / "model")
+    text = json.dumps(document)
+    assert not arrays
     assert "visit(" not in text
     assert "up-right" not in text
     for weight in xm.load("model").weights_.tolist():
@@ -166,7 +223,7 @@ def test_checkpoints_of_other_versions_are_refused_with_what_to_do(tmp_path):
     assert "start the fit anew, without resume" in said
     fewer = {name: value for name, value in whole["state"].items() if name != "n_calls"}
     assert "whose states have other parts (n_calls)" in refusal(state=fewer)
-    assert "without a checksum" in refusal(format_version=1)
+    assert "has format version 1, " in refusal(format_version=1)
 
 
 def test_any_flipped_bit_of_newer_models_is_found(tmp_path):

@@ -1,8 +1,9 @@
 """The folder that `xmen fit` writes: the model, the problem it answers, its demonstrations, and a checkpoint.
 
 problem.toml                        the problem with the learned weights, a problem file like any other
-model.json, arrays.safetensors      the model, which refers to the problem file: `xm.load(folder)` reads both
+model.safetensors                   the model, which refers to the problem file: `xm.load(folder)` reads both
 problem_demos.csv, ...              what the problem file names
+problem-2.toml, ...                 copies of them, while a save is at work: a kill may leave them
 checkpoint.safetensors              while a fit is not finished: `xmen fit --resume` goes on from it
 last_state.safetensors              of a fit that ended before it converged: `xmen fit --resume --max-iter MORE` goes on
 """
@@ -10,17 +11,21 @@ last_state.safetensors              of a fit that ended before it converged: `xm
 from __future__ import annotations
 
 import os
+import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from xmen.answers.names import named_features
 from xmen.errors import StorageError, XmenError
-from xmen.files import half_written
+from xmen.files import half_written, not_a_link, spare_files
 from xmen.learners.base import Learner
-from xmen.problem import Problem, problem_files, problem_parts, read_problem
+from xmen.problem import Problem, problem_files, problem_parts, read_problem, write_problem
+from xmen.problem.fence import fenced
 from xmen.storage.checkpoint import read_checkpoint
-from xmen.storage.models import PROBLEM, has_model, save_with_problem
+from xmen.storage.models import MODEL, PROBLEM, has_model, model_files, remove_files, save_with_problem
+from xmen.storage.sealing import sha256
 from xmen.worlds import MDP, GridWorld
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -39,12 +44,15 @@ def claim(folder: Path, path: Path, problem: Problem, force: bool = False) -> Pa
         if not folder.parent.is_dir():
             raise StorageError(f"--out {folder}: there is no folder {str(folder.parent)!r}; make it first")
         folder.mkdir()
-    elif not (_is_free(folder) or has_model(folder) or _has_checkpoint(folder)):
+    for entry in folder.iterdir():
+        if entry.name in (MODEL, CHECKPOINT, LAST_STATE) or entry.name.startswith("problem"):
+            not_a_link(entry)
+    if not (_is_free(folder) or has_model(folder) or _has_checkpoint(folder)):
         raise StorageError(
             f"--out {folder}: this folder holds other things and no xmen model: nothing is written there. "
             "Choose another folder."
         )
-    elif not force and has_model(folder) and (reason := _other_problem(folder, path, problem)):
+    if not force and has_model(folder) and (reason := _other_problem(folder, path, problem)):
         raise StorageError(
             f"--out {folder}: {reason}. Choose another folder with --out, or replace the model with --force."
         )
@@ -55,11 +63,12 @@ def claim(folder: Path, path: Path, problem: Problem, force: bool = False) -> Pa
 
 def _other_problem(folder: Path, path: Path, problem: Problem) -> str:
     """Why the model in the folder answers another problem than the one at `path`; '' if it is the same."""
-    stored = folder / PROBLEM
-    if not stored.is_file():
+    stored = folder / next(reversed(model_files(folder)), "")
+    if stored == folder:
         return f"the model there was not written by xmen fit, so that it may answer another problem than {path}"
     try:
-        other = read_problem(stored)
+        with fenced(folder):
+            other = read_problem(stored)
     except (OSError, XmenError) as error:
         return f"whether the model there answers {path} cannot be told ({error})"
     which = differences(problem, other)
@@ -110,14 +119,30 @@ def release(folder: Path) -> None:
 
 
 def save_model(model: Learner, problem: Problem, folder: Path) -> None:
-    """Write model and problem by one rename: whatever happens, the old model is there or the new one."""
-    files = {file.name: content for file, content in problem_files(problem, folder / PROBLEM).items()}
-    save_with_problem(model, folder, files, problem_parts(problem))
+    """Write model and problem: whatever happens, the old model is there or the new one, each with its own problem.
+
+    First the model gets copies of the problem's files, under names that are free, and then the files themselves.
+    """
+    before, (spare, copies) = model_files(folder), spare_files(folder / PROBLEM, partial(problem_files, problem))
+    for file in problem_files(problem, folder / PROBLEM):
+        not_a_link(file)
+    try:
+        for target in (spare, folder / PROBLEM):
+            write_problem(problem, target)
+            files = {file.name: content for file, content in problem_files(problem, target).items()}
+            save_with_problem(model, folder, files, problem_parts(problem))
+    finally:
+        now = model_files(folder)
+        unused = {file.name: sha256(content) for file, content in copies.items()}
+        if PROBLEM in now:
+            named = (folder / PROBLEM).read_text(encoding="utf-8")
+            unused |= {name: checksum for name, checksum in before.items() if name not in named}
+        remove_files(folder, {name: checksum for name, checksum in unused.items() if name not in now})
 
 
 def _is_free(folder: Path) -> bool:
-    """Whether nothing is there but what a killed run of xmen may have left half written."""
-    return all(half_written(entry.name) for entry in folder.iterdir())
+    """Whether nothing is there but what a killed run of xmen may have left: halves of files, and copies."""
+    return all(half_written(entry.name) or re.match(r"problem-\d+[._]", entry.name) for entry in folder.iterdir())
 
 
 def _has_checkpoint(folder: Path) -> bool:

@@ -15,7 +15,7 @@ from xmen.errors import ConstraintError, ConstraintSyntaxError, EngineError, Fil
 from xmen.learners.base import Learner
 from xmen.policies.policy import Policy
 from xmen.problem import Problem, read_problem
-from xmen.registry import load
+from xmen.registry import load_with_problem
 from xmen.rules.inference import RuleInference
 from xmen.storage.models import PROBLEM, has_model
 from xmen.worlds import Network, Trajectory
@@ -85,7 +85,7 @@ def open_subject(path: Path, demos: Path | None = None) -> Subject:
         raise StorageError(
             f"{path}: the fit in this folder is not finished. The same xmen fit command with --resume goes on."
         )
-    model = load(path)
+    model, problem = load_with_problem(path)
     if isinstance(model, Policy):
         raise StorageError(
             f"{path} is a policy, as xmen plan --out wrote it: it acts step by step, in Python by xm.load. This "
@@ -104,8 +104,8 @@ def open_subject(path: Path, demos: Path | None = None) -> Subject:
                 "The same xmen fit command with --resume goes on."
             ]
         )
-    if (path / PROBLEM).is_file():
-        return Subject(path, open_problem(path / PROBLEM, demos), model)
+    if problem is not None:
+        return Subject(path, problem if demos is None else replace(problem, demonstrations=demos), model)
     if isinstance(model.world, Network):
         raise StorageError(f"{path} is a model of a Network: its trips need a start and a goal. Use it from Python.")
     rule = model._rule()

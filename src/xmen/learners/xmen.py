@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +14,6 @@ from xmen.engines.distribution import Seed, generator
 from xmen.engines.settings import DEFAULT_TIME_LIMIT
 from xmen.errors import EngineError, ProductTooLargeError
 from xmen.learners.base import Rules
-from xmen.learners.flat_settings import with_records
 from xmen.learners.gradient import GradientLearner
 from xmen.learners.identity import PROGRESS
 from xmen.learners.refits import read_folds, refit_task
@@ -182,11 +181,6 @@ class XMEN(GradientLearner):
     patience: int | None = DEFAULT_PATIENCE
     device: str | None = None
     precision: str = "float64"
-
-    @classmethod
-    def from_settings(cls, **settings: Any) -> Self:
-        """The learner with settings as `save` stores them, and as it stored them while all methods shared them."""
-        return cls(**with_records(settings))
 
     def _check_settings(self) -> None:
         super()._check_settings()

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from xmen.engines.choose import distribution
 from xmen.engines.distribution import Distribution, as_constraint
 from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError, XmenError
 from xmen.events import Event, require_event
-from xmen.files import as_path, write_whole
+from xmen.files import as_path, write_together
 from xmen.policies.plan import plan
 from xmen.policies.policy import Policy
 from xmen.problem._costs import Costs, write_costs
@@ -196,10 +197,9 @@ def write_problem(problem: Problem, path: str | PathLike[str]) -> None:
     What was read keeps its spelling while it means the same. A world that is no grid goes to STEM.transitions.csv
     (a graph that was read, to a copy of its file), a reward without named features to STEM.reward.csv, large costs to
     STEM.NAME.csv, and demonstrations from another folder to STEM_demos.csv, all beside the file. Nothing is written
-    when a part has no text form.
+    when a part has no text form. Whatever stops it leaves the old problem or the new one.
     """
-    for file, content in problem_files(problem, as_path(path, "write_problem(problem, path)")).items():
-        write_whole(file, content)
+    write_together(as_path(path, "write_problem(problem, path)"), partial(problem_files, problem))
 
 
 def problem_files(problem: Problem, target: Path) -> dict[Path, bytes]:

@@ -15,10 +15,9 @@ from xmen.files import NUMBERS, read_whole, write_whole
 from xmen.progress.monitor import Record
 from xmen.storage.codec import Decoder, Encoder
 from xmen.storage.models import FOREIGN
-from xmen.storage.sealing import DOCUMENT, Arrays, check_seal, read_document, sealed_arrays, unpack_arrays
+from xmen.storage.sealing import Arrays, read_sealed, sealed_arrays
 
 FORMAT = "xmen checkpoint"
-FORMAT_VERSION = 2  # version 1 had no checksum
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,6 @@ class Checkpoint:
         encoder = Encoder()
         document = {
             "format": FORMAT,
-            "format_version": FORMAT_VERSION,
             "identity": self.identity,
             "state_type": type(state).__name__,
             "state": {name: encoder.encode(_plain(value), name) for name, value in state.parts().items()},
@@ -66,8 +64,6 @@ class Checkpoint:
             self._require_ours()
             return None
         document, arrays = read_checkpoint(self.file)
-        if document["format_version"] == 1:
-            raise self._older("without a checksum: nothing says that it is whole")
         self._require_same(document, state_type.__name__)
         stored = document.get("state")
         if isinstance(stored, dict) and (other := {*stored} ^ {field.name for field in fields(state_type)}):
@@ -131,13 +127,7 @@ def read_checkpoint(file: Path, whole: bool = True) -> tuple[dict[str, Any], Arr
         data = read_whole(file, NUMBERS, StorageError)
     except OSError as error:
         raise StorageError(f"the checkpoint {file} cannot be read: {error.strerror}.") from None
-    arrays = unpack_arrays(data, file)
-    if DOCUMENT not in arrays:
-        raise StorageError(f"{file} was not written by xmen: it does not say that it is an {FORMAT}.")
-    document = read_document(arrays.pop(DOCUMENT).tobytes(), file, FORMAT, FORMAT_VERSION)
-    if whole and document["format_version"] > 1:
-        check_seal(data, file)
-    return document, arrays
+    return read_sealed(data, file, FORMAT, whole)
 
 
 def _plain(value: Any) -> Any:

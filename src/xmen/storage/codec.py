@@ -57,9 +57,7 @@ def _grid(start_probability: Any = None, **fields: Any) -> GridWorld:
     return grid if start_probability is None else grid.with_start(start_probability)
 
 
-def _world(
-    n_states: int, n_actions: int, horizon: int | None, start: Any, terminal: Any, made_as: str = "", **rows: Any
-) -> MDP:
+def _world(n_states: int, n_actions: int, horizon: int | None, start: Any, terminal: Any, **rows: Any) -> MDP:
     world = MDP(n_states, n_actions, _rows(rows), start, terminal=np.flatnonzero(terminal), horizon=horizon)
     # Dividing by sums that are 1 up to rounding changes last digits: put back what was saved.
     for name, saved in (("probability", rows["probability"]), ("start", start)):
@@ -86,8 +84,18 @@ def _roads(
     n_states: int, n_actions: int, horizon: int | None, points: Any = None, sizes: Any = None, **known: Any
 ) -> RoadNetwork:
     rows = _rows({name: known.pop(name) for name in ROWS})
-    shapes = None if points is None else tuple(np.split(points, np.cumsum(sizes)[:-1]))
     known["feature_names"] = tuple(known["feature_names"])
+    shapes = None if points is None else tuple(np.split(points, np.cumsum(sizes)[:-1]))
+    ends = [] if points is None else [len(shapes or ()) == n_states, sizes.sum() == len(points), sizes.min() >= 0]
+    turns, lines = known["turn_class"], known["lines"]
+    fitting = [
+        len(known["names"]) == n_states,
+        known["features"].shape == (n_states * n_actions, len(known["feature_names"])),
+        turns is None or len(turns) == len(rows),
+        lines is None or len(lines) == n_states,
+    ]
+    if not all(fitting + ends):
+        raise ValueError(f"these are not the names, features, turns and lines of {n_states} places")
     return RoadNetwork.restored(n_states, n_actions, rows, horizon, shapes=shapes, **known)
 
 
@@ -100,7 +108,13 @@ def _sparse_fields(matrix: Any) -> Mapping[str, Any]:
 
 
 def _sparse(data: Any, indices: Any, indptr: Any, shape: list[int]) -> csr_matrix:
-    return csr_matrix((data, indices, indptr), shape=tuple(shape))
+    n_rows, n_columns = shape
+    whole = indices.dtype.kind == indptr.dtype.kind == "i" and data.ndim == indices.ndim == indptr.ndim == 1
+    sizes = len(indptr) == n_rows + 1 and indptr[0] == 0 and indptr[-1] == len(indices) == len(data)
+    # scipy looks at the rest of them in compiled code, without asking.
+    if not (whole and sizes and np.all(indptr[:-1] <= indptr[1:]) and np.all((indices >= 0) & (indices < n_columns))):
+        raise ValueError(f"no sparse matrix of shape {shape} has these rows and columns")
+    return csr_matrix((data, indices, indptr), shape=(n_rows, n_columns))
 
 
 def _seeds(entropy: Any, spawn_key: list[int]) -> np.random.SeedSequence:

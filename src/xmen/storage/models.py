@@ -1,8 +1,8 @@
-"""A model as one folder: `model.json` (settings, constraint as text, history) and `arrays.safetensors`, no pickle.
+"""A model as one folder with one file, `model.safetensors`: arrays, and JSON with settings, rules as text and history.
 
-`model.json` has the checksum of every other file of the model, and one of its own. All of them are put in place by one
-rename. The folder of a model of the command line holds a problem file as well, and the model refers to it for what both
-have: the world, the rules, the features and their weights.
+It is replaced by one rename, so that there is the old model or the new one. The folder of a model of the command line
+holds a problem file as well, which says what both have: the world, the rules, the features and their weights. The model
+names it and the files that it names, with their checksums.
 """
 
 from __future__ import annotations
@@ -13,22 +13,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from safetensors.numpy import save as save_arrays
 
-from xmen import __version__
 from xmen.errors import FileFormatError, MissingExtraError, NotFittedError, StorageError, XmenError
-from xmen.files import NUMBERS, as_path, half_written, read_whole, settle, write_together
+from xmen.files import NUMBERS, as_path, forget_half_written, half_written, not_a_link, read_whole, write_whole
 from xmen.progress.monitor import Record
 from xmen.rewards import reward_table
 from xmen.storage.codec import Decoder, Encoder
-from xmen.storage.sealing import check_seal, read_document, sealed_json, sha256, unpack_arrays
-from xmen.worlds.mdp import MDP
+from xmen.storage.sealing import read_sealed, sealed_arrays, sha256
+from xmen.worlds import MDP, Network
 
 FORMAT = "xmen model"
-FORMAT_VERSION = 2  # in version 1 the checksum was that of the arrays alone
-MODEL, ARRAYS, PROBLEM = "model.json", "arrays.safetensors", "problem.toml"
+MODEL, PROBLEM = "model.safetensors", "problem.toml"
 NOT_SAVED = ("callback", "validation")  # a function, and demonstrations: None after loading
-ATTEMPTS = 3  # at reading a folder into which another process is saving
 FOREIGN = (XmenError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
 """What code raises when it is given values that no model has: taken as a sign of a damaged file."""
 
@@ -62,7 +58,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
 
 def save_with_problem(model: Any, folder: Path, files: Mapping[str, bytes], parts: Parts) -> None:
-    """Write a fitted model and its problem into a folder that may hold other things; `parts` are in the files."""
+    """Write a fitted model beside its problem's files, in a folder that may hold other things; `parts` are in them."""
     _write(folder, *content(model), files, parts)
 
 
@@ -85,31 +81,21 @@ def write_model(path: str | os.PathLike[str], name: str, settings: dict[str, Any
 
 
 def _write(
-    folder: Path,
-    name: str,
-    settings: dict[str, Any],
-    learned: dict[str, Any],
-    beside: Mapping[str, bytes],
-    parts: Parts,
+    folder: Path, name: str, settings: dict[str, Any], learned: dict[str, Any], files: Mapping[str, bytes], parts: Parts
 ) -> None:
     encoder = Encoder(parts)
-    settings = {key: encoder.encode(_as_plain(value), key) for key, value in settings.items()}
-    learned = {key: encoder.encode(value, key) for key, value in learned.items()}
-    files = {ARRAYS: save_arrays(encoder.arrays), **beside}
     document = {
         "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "versions": {"xmen": __version__, "numpy": np.__version__},
         "class": name,
         "files": {file: sha256(data) for file, data in files.items()},
-        "settings": settings,
-        "learned": learned,
+        "settings": {key: encoder.encode(_as_plain(value), key) for key, value in settings.items()},
+        "learned": {key: encoder.encode(value, key) for key, value in learned.items()},
     }
     made = not folder.exists()
     try:
         folder.mkdir(exist_ok=True)
-        settle(folder)
-        write_together(folder, {**files, MODEL: sealed_json(document)}, instead_of=_files(folder))
+        forget_half_written(folder)
+        write_whole(not_a_link(folder / MODEL), sealed_arrays(encoder.arrays, document))
     except OSError as error:
         raise StorageError(f"cannot save to {folder}: {error}") from error
     finally:
@@ -125,14 +111,21 @@ def load_model(path: str | os.PathLike[str], module: Any, parts_of: Callable[[Pa
     folder = as_path(path, "load(path)")
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "does not exist"
-        raise StorageError(f"{folder} {what}: a model is a folder with {MODEL} and {ARRAYS}.")
-    document, arrays = _read_together(folder)
+        raise StorageError(f"{folder} {what}: a model is a folder with {MODEL}.")
+    document, arrays = read_sealed(_read_own(folder / MODEL), folder / MODEL, FORMAT)
+    files = _files(document, folder)
+    wrong = [name for name, checksum in files.items() if sha256(_read_own(folder / name)) != checksum]
+    if wrong:
+        raise StorageError(
+            f"{folder / wrong[0]} is damaged, was changed by hand, or is from another model: its checksum is not that "
+            f"in {MODEL}."
+        )
     name = document.get("class")
     if not isinstance(name, str) or name not in CLASSES:
         raise StorageError(f"{folder / MODEL}: unknown class {name!r}; known are {', '.join(CLASSES)}.")
     try:
-        parts = parts_of(folder / PROBLEM) if PROBLEM in document.get("files", {}) else {}
-        decoder = Decoder(unpack_arrays(arrays, folder / ARRAYS), module, parts)
+        problems = [folder / name for name in files if name.endswith(".toml")]
+        decoder = Decoder(arrays, module, parts_of(problems[0]) if problems else {})
         settings = {key: decoder.decode(value) for key, value in document["settings"].items()}
         learned = {key: decoder.decode(value) for key, value in document["learned"].items()}
         model = make(name, settings, learned)
@@ -147,8 +140,7 @@ def load_model(path: str | os.PathLike[str], module: Any, parts_of: Callable[[Pa
 
 def make(name: str, settings: dict[str, Any], learned: dict[str, Any]) -> Any:
     """The model of a class with these settings, checked, and with what it had learned."""
-    # A class whose settings had other names before reads those itself.
-    model = getattr(CLASSES[name], "from_settings", CLASSES[name])(**settings)
+    model = CLASSES[name](**settings)
     _check(settings, learned)
     getattr(model, "_check_settings", lambda: None)()  # as `fit` does: nothing else would, before it answers
     vars(model).update(learned)
@@ -158,10 +150,17 @@ def make(name: str, settings: dict[str, Any], learned: dict[str, Any]) -> Any:
 def _check(settings: dict[str, Any], learned: dict[str, Any]) -> None:
     """Refuse learned values that no fit leaves behind; otherwise they would fail later, or answer wrongly."""
     world, reward, history = settings.get("world"), learned.get("reward_"), learned.get("history_", [])
-    if isinstance(world, MDP) and reward is not None:
-        reward_table(reward, world)
-    if "weights_" in learned and not np.array_equal(learned["weights_"], getattr(reward, "weights", ())):
-        raise ValueError("weights_ are not those of reward_")
+    if isinstance(world, MDP | Network) and reward is not None:
+        reward_table(reward, world.any_task)
+    if (weights := learned.get("weights_")) is not None:
+        if not np.array_equal(weights, getattr(reward, "weights", ())):
+            raise ValueError("weights_ are not those of reward_")
+        of_weights = ("weights_std_", "covariance_", "robust_covariance_")
+        shapes = {key: np.shape(learned.get(key, weights)) for key in of_weights}
+        shapes["features"] = getattr(settings.get("features"), "shape", weights.shape)[-1:]
+        for key, shape in shapes.items():
+            if {*shape} != {len(weights)}:
+                raise ValueError(f"{key} has the shape {shape}, and there are {len(weights)} weights")
     if not isinstance(history, list) or not all(isinstance(record, Record) for record in history):
         raise TypeError("history_ is a list of records")
     for key, kind in (("n_iter_", int), ("converged_", bool)):
@@ -169,56 +168,46 @@ def _check(settings: dict[str, Any], learned: dict[str, Any]) -> None:
             raise TypeError(f"{key} is {learned[key]!r}")
 
 
-def _read_together(folder: Path) -> tuple[dict[str, Any], bytes]:
-    """`model.json` and the arrays of one and the same save, all checksums right."""
-    for attempt in range(ATTEMPTS):
-        try:
-            settle(folder)
-        except OSError as error:
-            raise StorageError(f"the last save to {folder} cannot be finished: {error}") from None
-        text = _read(folder / MODEL)
-        document = read_document(text, folder / MODEL, FORMAT, FORMAT_VERSION)
-        data = {ARRAYS: _read(folder / ARRAYS)}
-        if document["format_version"] == 1:
-            sums: Any = {ARRAYS: document.get("arrays_sha256")}
-        else:
-            check_seal(text, folder / MODEL)
-            sums = document.get("files")
-            if not isinstance(sums, dict) or not all(Path(name).name == name for name in sums):
-                raise StorageError(f"{folder / MODEL} is damaged: its files are {sums!r:.60}.")
-            data |= {name: _read(folder / name) for name in sums if name not in data}
-        wrong = [name for name in {*sums, ARRAYS} if name not in data or sha256(data[name]) != sums.get(name)]
-        if not wrong:
-            return document, data[ARRAYS]
-        if attempt == ATTEMPTS - 1:
-            raise StorageError(
-                f"{folder / min(wrong)} is damaged, was changed by hand, or is from another model: its checksum is not "
-                f"that in {MODEL}."
-            )
-    raise AssertionError
+def _read_own(file: Path) -> bytes:
+    """A file that the folder of a model holds itself."""
+    try:
+        return read_whole(not_a_link(file), NUMBERS, StorageError)
+    except OSError as error:
+        raise StorageError(f"{file} cannot be read ({error.strerror}): a model is a folder with {MODEL}.") from None
+
+
+def _files(document: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The files beside the model, which lie in its folder, and their checksums."""
+    files = document.get("files", {})
+    if not isinstance(files, dict) or not all(Path(name).name == name != ".." for name in files):
+        raise StorageError(f"{folder / MODEL} is damaged: its files are {files!r:.60}.")
+    return files
 
 
 def has_model(folder: Path) -> bool:
-    """Whether the folder holds a model of this xmen or an older one, whole or not."""
-    try:
-        settle(folder)
-    except OSError:
-        return False
+    """Whether the folder holds a model, whole or not."""
     return bool(_document(folder))
+
+
+def model_files(folder: Path) -> dict[str, Any]:
+    """The files beside the model that is in the folder now, the problem file last, with their checksums."""
+    return _files(_document(folder), folder)
+
+
+def remove_files(folder: Path, files: Mapping[str, Any]) -> None:
+    """Remove those files of a folder that have these checksums."""
+    for file, checksum in ((folder / name, checksum) for name, checksum in files.items()):
+        if not file.is_symlink() and file.is_file() and sha256(file.read_bytes()) == checksum:
+            file.unlink()
 
 
 def _document(folder: Path) -> dict[str, Any]:
     """What the model in the folder says of itself now; nothing where there is none."""
     try:
-        return read_document(read_whole(folder / MODEL), folder / MODEL, FORMAT, FORMAT_VERSION)
+        file = not_a_link(folder / MODEL)
+        return read_sealed(read_whole(file, NUMBERS), file, FORMAT, whole=False)[0]
     except (OSError, FileFormatError):
         return {}
-
-
-def _files(folder: Path) -> list[str]:
-    """The files of the model that is in the folder now."""
-    named = _document(folder).get("files", {})
-    return [name for name in named if Path(name).name == name] if isinstance(named, dict) else []
 
 
 def _as_plain(value: Any) -> Any:
@@ -234,8 +223,8 @@ def _as_plain(value: Any) -> Any:
 
 def _require_free(folder: Path, name: str) -> None:
     inside = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
-    strangers = sorted(name for name in inside - {MODEL, ARRAYS} if not half_written(name))
-    if folder.is_dir() and not strangers and not inside & {MODEL, ARRAYS}:
+    strangers = sorted(name for name in inside - {MODEL} if not half_written(name))
+    if folder.is_dir() and not strangers and MODEL not in inside:
         return
     if (folder.exists() or folder.is_symlink()) and (strangers or not has_model(folder)):
         holds = f"holds {', '.join(strangers[:3])}" if strangers else "is not an xmen model"
@@ -248,10 +237,3 @@ def _require_free(folder: Path, name: str) -> None:
         )
     if not folder.parent.is_dir():
         raise StorageError(f"cannot save to {folder}: the folder {folder.parent} does not exist.")
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return read_whole(file, NUMBERS, StorageError)
-    except OSError as error:
-        raise StorageError(f"{file} cannot be read ({error.strerror}): a model is {MODEL} and {ARRAYS}.") from None

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from xmen import __version__
 from xmen.errors import StorageError
 
 Arrays = dict[str, NDArray[Any]]
 
 DOCUMENT = "document"  # the array that holds the JSON, as bytes
+FORMAT_VERSION = 3  # of models and checkpoints; no earlier one was ever released
 _ZEROS = "0" * 64
 _SEAL = re.compile(rb'"sha256": ?"([0-9a-f]{64})"')
 
@@ -37,7 +39,9 @@ def sealed_json(document: dict[str, Any]) -> bytes:
 
 def sealed_arrays(arrays: Arrays, document: dict[str, Any]) -> bytes:
     """Arrays and a document as one safetensors file with its checksum."""
-    text = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
+    versions = {"xmen": __version__, "numpy": np.__version__}
+    about = {"format_version": FORMAT_VERSION, "versions": versions, **document}
+    text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
     return seal(save({**arrays, DOCUMENT: text}, metadata={"sha256": _ZEROS}))
 
 
@@ -63,21 +67,23 @@ def unpack_arrays(data: bytes, file: Path) -> Arrays:
         raise StorageError(f"{file} is damaged, or not a safetensors file: {error}") from error
 
 
-def read_document(text: bytes, file: Path, kind: str, version: int) -> dict[str, Any]:
-    """The JSON object, if it is of this kind and not newer than `version`."""
+def read_sealed(data: bytes, file: Path, kind: str, whole: bool = True) -> tuple[dict[str, Any], Arrays]:
+    """The document and the arrays of a file of this kind; if `whole`, only with the right checksum."""
+    arrays = unpack_arrays(data, file)
     try:
-        document = json.loads(text)
+        document = json.loads(arrays.pop(DOCUMENT, np.zeros(0, np.uint8)).tobytes() or b"{}")
     except (ValueError, RecursionError) as error:
-        raise StorageError(f"{file} is damaged, or not JSON: {error}") from None
+        raise StorageError(f"{file} is damaged: {error}") from None
     if not isinstance(document, dict) or document.get("format") != kind:
         raise StorageError(f"{file} was not written by xmen: it does not say that it is an {kind}.")
-    found = document.get("format_version")
-    if type(found) is not int or found < 1:
-        raise StorageError(f"{file} is damaged: its format_version is {found!r}, not a whole number.")
-    if found > version:
-        written = document.get("versions", {})
-        by = written.get("xmen", "a newer version") if isinstance(written, dict) else "a newer version"
+    found, versions = document.get("format_version"), document.get("versions")
+    if found != FORMAT_VERSION:
+        by = versions.get("xmen", "?") if isinstance(versions, dict) else "?"
+        advice = "upgrade xmen" if isinstance(found, int) and found > FORMAT_VERSION else "make it again"
         raise StorageError(
-            f"{file} has format version {found}, written by xmen {by}; this xmen reads up to {version}: upgrade xmen."
+            f"{file} has format version {found!r:.60}, written by xmen {by!s:.60}; this xmen reads version "
+            f"{FORMAT_VERSION}: {advice}."
         )
-    return document
+    if whole:
+        check_seal(data, file)
+    return document, arrays

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xmen.errors import FileFormatError
-from xmen.files import settle, write_together, write_whole
+from xmen.files import write_together, write_whole
 from xmen.problem import toml_text
 from xmen.problem.fence import fenced, within_fence
 from xmen.studio.document import Document, open_document
@@ -43,7 +44,6 @@ class Desk:
     @classmethod
     def opened(cls, path: Path) -> Desk:
         """The desk of a problem file."""
-        settle(path.resolve().parent)  # a save that was killed in the middle is finished first
         return cls(path, open_document(path), saved=True)
 
     def _read(self, name: str) -> bytes | None:
@@ -73,33 +73,36 @@ class Desk:
             return self._version
 
     def save(self, force: bool = False) -> list[str]:
-        """Write problem file and demonstrations by one rename; returns the names of the files."""
+        """Write problem file and demonstrations, the old or the new at every moment; returns the names of the files."""
         with self._lock:
             files = saved_files(self._document, self.path)
             changed = [name for name in files if self._read(name) != self._seen.get(name)]
             if changed and not force:
                 words = f"{changed[0]} was written by another program since the problem was opened here"
                 raise Conflict(words, self._version, on_disk=True)
-            before, backup = self._read(self.path.name), f"{self.path.name}.bak"
-            if before is not None and _COMMENT.search(before) and self._read(backup) is None:
-                files[backup] = before  # comments do not come back from a page
-            below = {name: content for name, content in files.items() if "/" in name}
-            for name, content in below.items():
-                write_whole(self.path.parent / name, content)
-            write_together(self.path.parent, {name: data for name, data in files.items() if name not in below})
+            before, backup = self._read(self.path.name), self.path.with_name(f"{self.path.name}.bak")
+            kept = before is not None and _COMMENT.search(before) and not os.path.lexists(backup)
+            if before is not None and kept:
+                write_whole(backup, before)  # comments do not come back from a page
+            write_together(self.path, self._files_at)
             self._seen |= files
             self._saved_version = self._version
-            return list(files)
+            return [*files, backup.name] if kept else [*files]
+
+    def _files_at(self, path: Path) -> dict[Path, bytes]:
+        """The files of the document; with demonstrations called after `path` where that is not its own."""
+        name = None if path == self.path else f"{path.stem}_demos.csv"
+        return {path.parent / name: data for name, data in saved_files(self._document, path, name).items()}
 
 
-def saved_files(document: Document, path: Path) -> dict[str, bytes]:
+def saved_files(document: Document, path: Path, demonstrations: str | None = None) -> dict[str, bytes]:
     """The files of a document by their names in its folder; FileFormatError where something is wrong in it."""
     problem = document.problem_at(path)
     read_settings(document.problem.get("studio", {}))
     values = _in_order(document.problem)
     files: dict[str, bytes] = {}
     if document.demonstrations:
-        name = values.get("demonstrations", "")
+        name = demonstrations or values.get("demonstrations", "")
         name = name if name.lower().endswith(".csv") else f"{path.stem}_demos.csv"
         values["demonstrations"] = name
         with fenced(path.parent):
