@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import queue
 import runpy
+import threading
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +16,12 @@ import pytest
 import xmen as xm
 from studio.problems import changed
 from xmen.problem import read_problem
+from xmen.studio import jobs as jobs_module
+from xmen.studio import limits, workers
+from xmen.studio.document import Document
+from xmen.studio.jobs import Jobs
+from xmen.studio.worker import Question
+from xmen.studio.workers import Worker
 
 
 def wait_for(condition) -> None:
@@ -209,3 +219,106 @@ def test_the_python_that_is_shown_does_the_same(window, tmp_path, features, held
     assert names["model"].weights_.tolist() == pytest.approx([row["weight"] for row in learned["weights"]], abs=1e-5)
     assert len(names["demos"]) == learned["demonstrations"]
     assert capsys.readouterr().out.count("Trajectory(") == 5
+
+
+class Process:
+    """A process that is only said to be one: what it was asked, and the answers that a test gives for it."""
+
+    made: list[Process]
+    arrivals: queue.SimpleQueue[str]  # kinds of questions, as any of them was asked
+
+    def __init__(self, module: str) -> None:
+        self.asked: list[str] = []
+        self.alive, self._answers = True, queue.SimpleQueue()
+        Process.made.append(self)
+
+    def send(self, question: Question) -> None:
+        if not self.alive:
+            raise BrokenPipeError
+        self.asked.append(question.kind)
+        self.arrivals.put(question.kind)
+        self.say("begun")
+
+    def say(self, *message: object) -> None:
+        self._answers.put(message)
+
+    def receive(self, seconds: float | None = None) -> tuple[object, ...]:
+        message = self._answers.get(timeout=20)
+        if message == ("gone",):
+            raise EOFError
+        return message
+
+    def kill(self) -> None:
+        self.alive = False
+        self.say("gone")
+
+
+@pytest.fixture
+def processes(monkeypatch):
+    monkeypatch.setattr(Process, "made", [], raising=False)
+    monkeypatch.setattr(Process, "arrivals", queue.SimpleQueue(), raising=False)
+    monkeypatch.setattr(workers, "Child", Process)
+    return Process.made
+
+
+def question(kind: str) -> Question:
+    return Question(kind, Document({}, []), Path("p.toml"))
+
+
+def test_a_job_that_begins_in_the_middle_of_a_cancel_gets_a_process_of_its_own(processes):
+    second_is_there = threading.Event()  # at the lock, or beyond it
+
+    class Turn:
+        def __init__(self) -> None:
+            self._lock = threading.Lock()
+
+        def __enter__(self) -> None:
+            if not self._lock.acquire(blocking=False):
+                second_is_there.set()
+                self._lock.acquire()
+
+        def __exit__(self, *error: object) -> None:
+            self._lock.release()
+
+    class Stopping(Worker):
+        def stop(self) -> None:
+            rival.start()
+            assert second_is_there.wait(20)
+            super().stop()
+
+    jobs = Jobs(Stopping(), lambda event, record: None)
+    jobs._lock = Turn()
+    first, second = jobs.start(1, question("learn")), []
+
+    def begin() -> None:
+        second.append(jobs.start(1, question("generate")))
+        assert Process.arrivals.get(timeout=20) == "generate"
+        second_is_there.set()
+
+    rival = threading.Thread(target=begin)
+    assert Process.arrivals.get(timeout=20) == "learn"
+    assert jobs.cancel(first.name).state == "cancelled"
+    rival.join(20)
+    assert [process.asked for process in processes] == [["learn"], ["generate"]]
+    processes[1].say("done", {"n": 1}, {})
+    assert second[0].ended.wait(20)
+    assert (second[0].state, second[0].result) == ("done", {"n": 1})
+
+
+def test_a_job_whose_thread_begins_after_its_cancel_asks_nobody_else(processes, monkeypatch):
+    held = []
+
+    def thread(target, args, daemon):
+        held.append(lambda: target(*args))
+        return SimpleNamespace(start=lambda: None)
+
+    monkeypatch.setattr(jobs_module, "threading", SimpleNamespace(Thread=thread, Lock=threading.Lock))
+    monkeypatch.setattr(limits, "WAIT", 0.0)
+    jobs = Jobs(Worker(), lambda event, record: None)
+    first = jobs.start(1, question("learn"))
+    jobs.cancel(first.name)
+    second = jobs.start(1, question("generate"))
+    processes[-1].say("done", {"n": 1}, {})
+    held[0]()
+    assert not any("learn" in process.asked for process in processes)
+    assert (first.state, second.state) == ("cancelled", "running")

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from xmen.children import Child
 from xmen.studio import limits
 from xmen.studio.document import Document
 from xmen.studio.worker import Question
-from xmen.studio.workers import Worker
+from xmen.studio.workers import Worker, work
 
 Record = dict[str, Any]
 
@@ -75,14 +76,16 @@ class Jobs:
             finished = [name for name, other in self._jobs.items() if other.state != "running"]
             for name in finished[:-MOST_FINISHED]:
                 del self._jobs[name]
-        threading.Thread(target=self._run, args=(job, question), daemon=True).start()
+            child = self._worker.warm()  # of this job, however late its thread begins
+        threading.Thread(target=self._run, args=(job, child, question), daemon=True).start()
         return job
 
-    def _run(self, job: Job, question: Question) -> None:
+    def _run(self, job: Job, child: Child, question: Question) -> None:
         try:
-            kind, *rest = self._worker.work(question, lambda record: self._note(job, record))
+            kind, *rest = work(child, question, lambda record: self._note(job, record))
         except (EOFError, queue.Empty):
             kind, rest = "gone", []
+            child.kill()  # what it still says is nobody's answer
         with self._lock:
             if kind == "done":
                 job.result, models = rest
@@ -111,7 +114,7 @@ class Jobs:
             if job is None or job.state != "running":
                 return job
             job.state = "cancelled"
-        self._worker.stop()
+            self._worker.stop()  # before another job can be given this process
         job.ended.wait(limits.WAIT)
         return job
 

@@ -36,12 +36,15 @@ class Question:
 
 
 def serve() -> None:
-    """The process: messages are ("part", record) while it works, then ("done", result, models) or ("failed", error)."""
+    """The process: for each question it says ("begun",), any number of ("part", record), and how it ended.
+
+    That is ("done", result, models), or ("failed", error).
+    """
     worker = _Worker()
     with listening() as (questions, say):
         _warm_up()
-        say(("ready",))
         for question in questions:
+            say(("begun",))
             try:
                 result, models = worker.answer(question, lambda part: say(("part", part)))
                 say(("done", result, {name: pickle.dumps(model) for name, model in models.items()}))

@@ -24,7 +24,6 @@ class Worker:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._child: Child | None = None
-        self._ready: Child | None = None  # the process that has loaded
 
     def warm(self) -> Child:
         """The process, which is started if there is none; it loads while nobody waits."""
@@ -38,29 +37,27 @@ class Worker:
         """The number of the process."""
         return None if self._child is None else self._child.pid
 
-    def work(self, question: Question, heard: Callable[[Record], None], seconds: float | None = None) -> Any:
-        """The last message of an answer; queue.Empty when the time was up, EOFError when the process was ended."""
-        child = self.warm()
-        if self._ready is not child:
-            child.receive(START)
-            self._ready = child
-        try:
-            child.send(question)
-        except OSError:
-            raise EOFError from None
-        end = None if seconds is None else time.monotonic() + seconds
-        while True:
-            message = child.receive(None if end is None else max(0.0, end - time.monotonic()))
-            if message[0] != "part":
-                return message
-            heard(message[1])
-
     def stop(self) -> None:
         """End the process, whatever it is doing."""
         with self._lock:
             if self._child is not None:
                 self._child.kill()
                 self._child = None
+
+
+def work(child: Child, question: Question, heard: Callable[[Record], None], seconds: float | None = None) -> Any:
+    """The last message of an answer; queue.Empty when the time was up, EOFError when the process was ended."""
+    try:
+        child.send(question)
+    except (OSError, ValueError):  # its end of the pipe is gone, or this one
+        raise EOFError from None
+    child.receive(START)  # it has loaded, and begins
+    end = None if seconds is None else time.monotonic() + seconds
+    while True:
+        message = child.receive(None if end is None else max(0.0, end - time.monotonic()))
+        if message[0] != "part":
+            return message
+        heard(message[1])
 
 
 class LiveStatus:
@@ -79,7 +76,7 @@ class LiveStatus:
                 return report
             began = time.perf_counter()
             try:
-                kind, *rest = self._worker.work(question, report.update, limits.CHECK)
+                kind, *rest = work(self._worker.warm(), question, report.update, limits.CHECK)
                 if kind == "failed":
                     report["message"] = rest[0]["error"]
             except (queue.Empty, EOFError):
