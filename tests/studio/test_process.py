@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import sys
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -84,6 +86,34 @@ def test_from_the_first_address_to_a_crash_a_restart_and_ctrl_c(tmp_path):
         wait_for_the_end(workers)
         assert "Traceback" not in server.log.read_text()
         assert "Studio has ended" in server.log.read_text()
+    finally:
+        server.kill()
+
+
+def test_the_token_is_not_among_the_arguments_of_the_browser(tmp_path, monkeypatch):
+    """The browser is a script here: it notes its arguments, and what the file has for this user and for others."""
+    script, noted = tmp_path / "browser.py", tmp_path / "noted"
+    script.write_text(
+        "import json, os, sys, urllib.request\n"
+        f"out = open({str(noted)!r}, 'w')\n"
+        "path = urllib.request.url2pathname(urllib.request.urlparse(sys.argv[1]).path)\n"
+        "record = [sys.argv, path, os.stat(path).st_mode & 0o777, open(path).read()]\n"
+        "json.dump(record, out)\n"
+    )
+    os.mkfifo(noted)
+    monkeypatch.setenv("BROWSER", f"{sys.executable} {script} %s")
+    server = Server(tmp_path)
+    server.arguments = ["grid.toml"]
+    address = server.start()
+    try:
+        arguments, path, mode, content = json.loads(noted.read_text())  # waits for the browser
+        token = urllib.parse.urlsplit(address).path.strip("/")
+        assert not any(token in argument for argument in arguments)
+        assert mode == 0o600
+        assert f"url={address}" in content
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(20) == 130
+        assert not Path(path).parent.exists()
     finally:
         server.kill()
 

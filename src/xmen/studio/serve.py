@@ -6,7 +6,10 @@ import secrets
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
 
@@ -38,12 +41,26 @@ def serve(desk: Desk, port: int, browser: bool, announce: Callable[[str], None])
             timeout_graceful_shutdown=2,
         )
         session.warm()
-        if browser:
-            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         try:
-            _Server(config, session).run(sockets=[bound])
+            with leading_to(address) if browser else nullcontext() as file:
+                if file is not None:
+                    threading.Thread(target=webbrowser.open, args=(file,), daemon=True).start()
+                _Server(config, session).run(sockets=[bound])
         finally:
             session.close()
+
+
+@contextmanager
+def leading_to(address: str) -> Iterator[str]:
+    """The address of a file that leads to `address` and that nobody else can read.
+
+    With what a browser was started everybody on the machine can see: that must not be the token.
+    """
+    with TemporaryDirectory(prefix="xmen-studio-") as folder:
+        file = Path(folder) / "open.html"
+        file.touch(0o600)
+        file.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={address}">', encoding="utf-8")
+        yield file.as_uri()
 
 
 class _Server(uvicorn.Server):

@@ -21,16 +21,16 @@ class Server:
 
     def __init__(self, folder: Path, kind: Literal["grid", "graph", "demo"] = "grid") -> None:
         self.folder, self.log = folder, folder / "studio.log"
-        self.arguments = ["--demo"]
+        self.arguments = ["--demo", "--no-browser"]
         if kind != "demo":
-            self.arguments = ["grid.toml"]
+            self.arguments = ["grid.toml", "--no-browser"]
             write_starter(folder / "grid.toml", kind)
         self.address = ""
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> str:
         """Start it and give its address, which ends with a slash."""
-        command = [sys.executable, "-m", "xmen.cli", "studio", *self.arguments, "--no-browser"]
+        command = [sys.executable, "-m", "xmen.cli", "studio", *self.arguments]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder)
         end = time.monotonic() + SECONDS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import expect
 
 from studio.browser.window import Window
+from xmen.studio.serve import leading_to
 
 
 def test_two_windows_show_the_same(window, server, context):
@@ -17,6 +18,13 @@ def test_two_windows_show_the_same(window, server, context):
     other.page.get_by_role("button", name="Undo").click()  # what the first window did
     expect(window.page.locator("#map .wall")).to_have_count(walls)
     assert not other.problems
+
+
+def test_the_file_that_a_browser_is_started_with_leads_to_the_page(server, page):
+    with leading_to(server.address) as file:
+        page.goto(file)
+        page.wait_for_url(f"{server.address}**")
+        page.wait_for_selector("html[data-ready]")
 
 
 def test_text_from_files_is_never_run(window, server):
