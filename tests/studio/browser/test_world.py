@@ -28,6 +28,46 @@ def test_size_moves_and_marks(window, server):
     assert "first(key, among=gate)" in texts
 
 
+def test_a_mark_may_be_called_as_what_every_object_of_the_language_has(window, server):
+    names = ["constructor", "toString", "__proto__", "hasOwnProperty"]
+    problem = server.ask("GET", "document")["problem"]
+    problem["world"]["walls"] = []
+    problem["events"] = {name: {"cells": [[column, 1]]} for column, name in enumerate(names)}
+    problem["events"]["either"] = "constructor | __proto__"
+    problem["constraints"] = [{"name": name, "rule": f"visit({name})"} for name in names]
+    problem["reward"] = {"features": ["steps", "__proto__", "toString"]}
+    problem["studio"] = {"colours": {"__proto__": "#123456", "toString": "#abcdef"}}
+    server.put(problem, [])
+    window.page.reload()
+    window.page.wait_for_selector("html[data-ready]")
+    window.settle()
+    assert window.verdict.startswith("Possible.")
+    for tab in ("rules", "demonstrations", "learn", "generate", "find"):
+        window.tab(tab)
+    panel = window.tab("world")
+    for column, name in enumerate(names):
+        expect(panel.get_by_label(f"Colour of {name}")).not_to_have_value("#000000")
+        window.cell((column, 1)).hover()
+        expect(window.page.locator("#readout")).to_contain_text(name)
+        window.choose(name)
+        window.drag([(column, 3), (column, 4)])
+    expect(panel.get_by_label("Colour of __proto__")).to_have_value("#123456")
+    panel.get_by_label("Width").fill("6")  # every mark is written again
+    panel.get_by_label("Width").press("Tab")
+    for old, name in (("hasOwnProperty", "valueOf"), ("__proto__", "hasOwnProperty"), ("constructor", "__proto__")):
+        panel.get_by_label(f"Name of mark {old}").fill(name)
+        panel.get_by_label(f"Name of mark {old}").press("Enter")
+    panel.get_by_label("Colour of __proto__").fill("#654321")
+    panel.get_by_role("button", name="Delete mark toString").click()
+    window.settle()
+    problem = server.ask("GET", "document")["problem"]
+    marked = {"__proto__": 0, "hasOwnProperty": 2, "valueOf": 3}
+    painted = {name: {"cells": [[column, row] for row in (1, 3, 4)]} for name, column in marked.items()}
+    assert problem["events"] == {**painted, "either": "__proto__ | hasOwnProperty"}
+    assert problem["studio"]["colours"] == {"hasOwnProperty": "#123456", "__proto__": "#654321"}
+    assert "visit(hasOwnProperty)" in [rule["rule"] for rule in problem["constraints"]]
+
+
 def test_chance_is_shown_and_stepped_through(window):
     panel = window.tab("world")
     panel.get_by_label("Slip").fill("0.1")

@@ -14,6 +14,10 @@ export class ApiError extends Error {
     }
 }
 
+/** A value as JSON, in which a Map is an object. */
+export const written = (/** @type {unknown} */ value) =>
+    JSON.stringify(value, (_, each) => (each instanceof Map ? Object.fromEntries(each) : each));
+
 /**
  * @param {"GET" | "PUT" | "POST" | "DELETE"} method
  * @param {string} path
@@ -24,7 +28,7 @@ export async function request(method, path, body) {
     /** @type {RequestInit} */
     const options = { method };
     if (body !== undefined) {
-        options.body = JSON.stringify(body);
+        options.body = written(body);
         options.headers = { "Content-Type": "application/json" };
     }
     let response;

@@ -1,6 +1,7 @@
 import { request, sentence } from "./api.js";
 import { mountBar } from "./bar.js";
 import { looks } from "./colours.js";
+import { documentOf } from "./edits/problem.js";
 import { makeHistory } from "./history.js";
 import { makeJobs } from "./jobs.js";
 import { useHand } from "./map/hand.js";
@@ -73,7 +74,7 @@ function makeDescribe(app) {
 async function main() {
     const say = makeSay();
     const [first, vocabulary] = await Promise.all([request("GET", "document"), request("GET", "vocabulary")]);
-    const history = makeHistory({ problem: first.problem, demonstrations: first.demonstrations });
+    const history = makeHistory(documentOf(first));
     const sync = makeSync(history, first, say);
     const svg = document.querySelector("svg#map");
     if (!(svg instanceof SVGSVGElement)) throw new Error("the page has no map");

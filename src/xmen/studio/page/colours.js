@@ -3,21 +3,16 @@ import { painted } from "./edits/marks.js";
 /** Okabe and Ito's colours, which people with any kind of colour vision can tell apart. */
 export const PALETTE = ["#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#F0E442", "#8C6D46"];
 
-/** Words that everybody sees in a colour; other marks take the next free one. @type {Record<string, string>} */
-const EXPECTED = {
-    lava: "#D55E00",
-    fire: "#D55E00",
-    danger: "#D55E00",
-    water: "#56B4E9",
-    river: "#56B4E9",
-    ice: "#56B4E9",
-    mud: "#8C6D46",
-    key: "#E69F00",
-    gold: "#E69F00",
-    grass: "#009E73",
-    forest: "#009E73",
-    park: "#009E73",
-};
+/** Words that everybody sees in a colour; other marks take the next free one. */
+const EXPECTED = new Map(
+    Object.entries({
+        "#D55E00": ["lava", "fire", "danger"],
+        "#56B4E9": ["water", "river", "ice"],
+        "#8C6D46": ["mud"],
+        "#E69F00": ["key", "gold"],
+        "#009E73": ["grass", "forest", "park"],
+    }).flatMap(([colour, names]) => names.map((name) => [name, colour])),
+);
 
 /**
  * How each painted mark looks: its colour, and a letter or two that no other mark has.
@@ -30,17 +25,17 @@ export function looks(problem) {
     /** @type {Map<string, Look>} */
     const all = new Map();
     const taken = new Set();
-    const expected = new Set(Object.keys(problem.events ?? {}).map((name) => EXPECTED[name]));
-    for (const [name, mark] of Object.entries(problem.events ?? {})) {
+    const expected = new Set([...problem.events.keys()].map((name) => EXPECTED.get(name)));
+    for (const [name, mark] of problem.events) {
         if (!painted(mark)) continue;
         const letters = [name.slice(0, 1), name.slice(0, 2), name.slice(0, 1) + name.slice(-1)].find(
             (each) => !taken.has(each),
         );
-        const chosen = problem.studio?.colours?.[name];
+        const chosen = problem.studio?.colours?.get(name);
         const used = [...all.values()].map((look) => look.colour);
         const free =
             PALETTE.find((each) => !used.includes(each) && !expected.has(each)) ?? PALETTE[all.size % PALETTE.length];
-        const colour = /^#[0-9a-f]{6}$/i.test(chosen ?? "") ? String(chosen) : (EXPECTED[name] ?? String(free));
+        const colour = /^#[0-9a-f]{6}$/i.test(chosen ?? "") ? String(chosen) : (EXPECTED.get(name) ?? String(free));
         taken.add(letters);
         all.set(name, { name, colour, ink: ink(colour), letters: letters ?? name.slice(0, 2) });
     }

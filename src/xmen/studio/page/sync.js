@@ -1,4 +1,5 @@
-import { ApiError, request, sentence } from "./api.js";
+import { ApiError, request, sentence, written } from "./api.js";
+import { documentOf } from "./edits/problem.js";
 import { signal } from "./signal.js";
 
 /**
@@ -101,12 +102,13 @@ export function makeSync(history, first, say) {
     /** Ask what the server has: that counts as sent. Its layout comes back. */
     async function ask() {
         /** @type {ServerDocument} */
-        const { problem, demonstrations, version, saved_version: saved, ...rest } = await request("GET", "document");
-        const [here, there] = [history.document.get(), { problem, demonstrations }];
-        sent = JSON.stringify(here) === JSON.stringify(there) ? here : there;
+        const answer = await request("GET", "document");
+        const { version, saved_version: saved } = answer;
+        const [here, there] = [history.document.get(), documentOf(answer)];
+        sent = written(here) === written(there) ? here : there;
         stale = true;
         versions.set({ version, saved, edited: sent !== here });
-        return rest.layout;
+        return answer.layout;
     }
 
     /** Take over what the server has. What was here and not there can be had back by undo. */

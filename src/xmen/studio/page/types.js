@@ -21,7 +21,7 @@
  * @property {string} [target]
  *
  * @typedef {object} StudioSettings
- * @property {Record<string, string>} [colours]
+ * @property {Map<string, string>} [colours]
  * @property {string} [learner]
  * @property {string} [method]
  * @property {number} [l2]
@@ -31,7 +31,7 @@
  * @typedef {object} Problem
  * @property {number} format
  * @property {World} world
- * @property {Record<string, Mark>} [events]
+ * @property {Map<string, Mark>} events  by names of the user's, as colours: no object, where constructor has a meaning
  * @property {Rule[]} [constraints]
  * @property {{features?: string[], weights?: number[], table?: string}} [reward]
  * @property {Record<string, unknown>} [settings]
@@ -53,7 +53,7 @@
  * @property {boolean} computed
  *
  * @typedef {{version: number, saved_version: number | null, file: string, folder: string,
- *            problem: Problem, demonstrations: Demonstration[], layout: Layout | null}} ServerDocument
+ *            problem: any, demonstrations: Demonstration[], layout: Layout | null}} ServerDocument
  *
  * @typedef {{rule: string | null, position: number, message: string}} Broken
  * @typedef {{part: string, index?: number, name?: string, key?: string, offset?: number | null, message: string}} Mistake

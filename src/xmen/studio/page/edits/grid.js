@@ -5,7 +5,6 @@ import { has, same, withPart, withProblem } from "./problem.js";
 /**
  * @typedef {import("../types.js").Document} Document
  * @typedef {import("../types.js").Cell} Cell
- * @typedef {import("../types.js").Mark} Mark
  */
 
 /**
@@ -39,7 +38,7 @@ export function setEnd(document, end, cell, further) {
 
 /** Another size: what lies outside of it goes, start and goal move to its edge. */
 export function resize(/** @type {Document} */ document, /** @type {number} */ width, /** @type {number} */ height) {
-    const { world, events = {} } = document.problem;
+    const { world, events } = document.problem;
     const inside = (/** @type {Cell} */ [x, y]) => x < width && y < height;
     const moved = (/** @type {Cell} */ [x, y]) =>
         /** @type {Cell} */ ([Math.min(x, width - 1), Math.min(y, height - 1)]);
@@ -52,9 +51,8 @@ export function resize(/** @type {Document} */ document, /** @type {number} */ w
     const [start, goal] = [ends(world.start) ?? /** @type {Cell} */ ([0, 0]), ends(world.goal)];
     const kept = [...cellList(start), ...cellList(goal)];
     const walls = (world.walls ?? []).filter((cell) => inside(cell) && !has(kept, cell));
-    /** @type {Record<string, Mark>} */
-    const marks = {};
-    for (const [name, mark] of Object.entries(events))
-        marks[name] = typeof mark === "object" && "cells" in mark ? { cells: mark.cells.filter(inside) } : mark;
+    const marks = new Map(events);
+    for (const [name, mark] of events)
+        if (typeof mark === "object" && "cells" in mark) marks.set(name, { cells: mark.cells.filter(inside) });
     return withPart(withProblem(document, { events: marks }), "world", { width, height, start, goal, walls });
 }

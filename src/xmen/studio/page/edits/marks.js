@@ -14,7 +14,7 @@ export function painted(/** @type {Mark | undefined} */ mark) {
 
 /** @param {Document} document @param {string} name @param {StateName} state @param {boolean} on @returns {Document} */
 export function setMark(document, name, state, on) {
-    const mark = document.problem.events?.[name];
+    const mark = document.problem.events.get(name);
     const states = painted(mark);
     if (!states || has(states, state) === on) return document;
     const { world } = document.problem;
@@ -26,27 +26,25 @@ export function setMark(document, name, state, on) {
 
 /** @param {Document} document @param {StateName} state @returns {Document} */
 export function clearMarks(document, state) {
-    return Object.keys(document.problem.events ?? {}).reduce(
-        (next, name) => setMark(next, name, state, false),
-        document,
-    );
+    return [...document.problem.events.keys()].reduce((next, name) => setMark(next, name, state, false), document);
 }
 
 /** @param {Document} document @param {string} name @param {Mark} mark @returns {Document} */
 export function defineMark(document, name, mark) {
-    return withProblem(document, { events: { ...document.problem.events, [name]: mark } });
+    return withProblem(document, { events: new Map(document.problem.events).set(name, mark) });
 }
 
 /** @param {Document} document @param {string} name @param {string} colour @returns {Document} */
 export function colourMark(document, name, colour) {
-    return withPart(document, "studio", { colours: { ...document.problem.studio?.colours, [name]: colour } });
+    return withPart(document, "studio", { colours: new Map(document.problem.studio?.colours).set(name, colour) });
 }
 
 /** @param {Document} document @param {string} name @returns {Document} */
 export function removeMark(document, name) {
-    const { [name]: _mark, ...events } = document.problem.events ?? {};
-    const { [name]: _colour, ...colours } = document.problem.studio?.colours ?? {};
-    return withPart(withProblem(document, { events }), "studio", { colours });
+    const [events, colours] = [new Map(document.problem.events), new Map(document.problem.studio?.colours)];
+    events.delete(name);
+    const next = withProblem(document, { events });
+    return colours.delete(name) ? withPart(next, "studio", { colours }) : next;
 }
 
 /**
@@ -55,20 +53,16 @@ export function removeMark(document, name) {
  * @param {Document} document @param {string} old @param {string} name @returns {Document}
  */
 export function renameMark(document, old, name) {
-    if (old === name || !/^[A-Za-z_]\w*$/.test(name) || name in (document.problem.events ?? {})) return document;
-    const word = new RegExp(`\\b${old}\\b`, "g");
-    const { events = {}, constraints = [], reward, studio } = document.problem;
-    /** @type {Record<string, Mark>} */
-    const renamed = {};
-    for (const [key, mark] of Object.entries(events))
-        renamed[key === old ? name : key] = typeof mark === "string" ? mark.replace(word, name) : mark;
+    if (old === name || !/^[A-Za-z_]\w*$/.test(name) || document.problem.events.has(name)) return document;
+    const { events, constraints = [], reward, studio } = document.problem;
+    const word = (/** @type {string} */ each) => (each === old ? name : each);
+    const text = (/** @type {string} */ words) => words.replace(/\b[A-Za-z_]\w*/g, word);
+    const renamed = [...events].map(([key, mark]) => [word(key), typeof mark === "string" ? text(mark) : mark]);
     const next = withProblem(document, {
-        events: renamed,
-        constraints: constraints.map((rule) => ({ ...rule, rule: rule.rule.replace(word, name) })),
-        ...(reward?.features && {
-            reward: { ...reward, features: reward.features.map((each) => (each === old ? name : each)) },
-        }),
+        events: new Map(/** @type {[string, Mark][]} */ (renamed)),
+        constraints: constraints.map((rule) => ({ ...rule, rule: text(rule.rule) })),
+        ...(reward?.features && { reward: { ...reward, features: reward.features.map(word) } }),
     });
-    const { [old]: colour, ...others } = studio?.colours ?? {};
-    return colour ? withPart(next, "studio", { colours: { ...others, [name]: colour } }) : next;
+    const colours = [...(studio?.colours ?? [])].map(([key, colour]) => /** @type {const} */ ([word(key), colour]));
+    return colours.length ? withPart(next, "studio", { colours: new Map(colours) }) : next;
 }

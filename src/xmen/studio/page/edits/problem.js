@@ -7,6 +7,13 @@
  * @typedef {import("../types.js").StateName} StateName
  */
 
+/** What the server sent, as a document. @returns {Document} */
+export function documentOf(/** @type {import("../types.js").ServerDocument} */ { problem, demonstrations }) {
+    const { events = {}, studio } = problem;
+    const colours = studio?.colours && { studio: { ...studio, colours: new Map(Object.entries(studio.colours)) } };
+    return { problem: { ...problem, events: new Map(Object.entries(events)), ...colours }, demonstrations };
+}
+
 /** @param {Document} document @param {Partial<Problem>} part @returns {Document} */
 export const withProblem = (document, part) => ({ ...document, problem: { ...document.problem, ...part } });
 

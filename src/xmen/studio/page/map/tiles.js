@@ -73,7 +73,7 @@ export function marksByState(place, problem, all) {
     /** @type {Map<number, Look[]>} */
     const here = new Map();
     for (const look of all.values())
-        for (const name of painted(problem.events?.[look.name]) ?? []) {
+        for (const name of painted(problem.events.get(look.name)) ?? []) {
             const state = place.index(name);
             if (!here.has(state)) here.set(state, []);
             here.get(state)?.push(look);

@@ -103,7 +103,7 @@ export function completed(/** @type {import("../types.js").App} */ app, /** @typ
 
 /** @returns {Offer[]} */
 function namesOfRules(/** @type {import("../types.js").App} */ app) {
-    const marks = Object.keys(app.history.document.get().problem.events ?? {});
+    const marks = [...app.history.document.get().problem.events.keys()];
     return [
         ...marks.map((name) => ({ name, sentence: "a mark of this problem", insert: name, caret: 0 })),
         ...app.vocabulary.primitives.map(({ name, usage = name, sentence }) => {

@@ -21,9 +21,9 @@ export function mountMarks(root, app) {
     const table = history.document.get().problem.world.kind === "table";
     const grid = history.document.get().problem.world.kind === "grid";
     const add = (/** @type {string} */ stem, /** @type {() => Mark} */ fresh) => () => {
-        const taken = history.document.get().problem.events ?? {};
+        const taken = history.document.get().problem.events;
         let name = stem;
-        for (let number = 2; name in taken; number += 1) name = `${stem}_${number}`;
+        for (let number = 2; taken.has(name); number += 1) name = `${stem}_${number}`;
         history.edit("add a mark", (document) => defineMark(document, name, fresh()));
         if (painted(fresh())) app.tool.set(`mark ${name}`);
         const input = list.lastElementChild?.querySelector("input.mark-name");
@@ -51,9 +51,9 @@ export function mountMarks(root, app) {
         ),
     );
     history.document.on(({ problem }, old) => {
-        if (problem !== old.problem || !list.children.length) update(Object.entries(problem.events ?? {}));
+        if (problem !== old.problem || !list.children.length) update([...problem.events]);
     });
-    app.sync.check.on(() => update(Object.entries(history.document.get().problem.events ?? {})));
+    app.sync.check.on(() => update([...history.document.get().problem.events]));
 }
 
 /** @param {App} app @returns {{node: HTMLElement, update: (named: Named) => void}} */

@@ -19,7 +19,7 @@ export function mountTemplates(root, app) {
     app.history.document.on(({ problem }, old) => {
         if (problem.events === old.problem.events && list.dataset.filled) return;
         list.dataset.filled = "yes";
-        for (const each of cards) each.update(Object.keys(problem.events ?? {}));
+        for (const each of cards) each.update([...problem.events.keys()]);
     });
 }
 

@@ -52,7 +52,7 @@ export function wallBrush(/** @type {Canvas} */ canvas) {
 export function markBrush(/** @type {Canvas} */ canvas, /** @type {string} */ mark) {
     const name = (/** @type {number} */ state) => canvas.map.place.get().name(state);
     const there = (/** @type {Document} */ document, /** @type {number} */ state) =>
-        (painted(document.problem.events?.[mark]) ?? []).some((each) => String(each) === String(name(state)));
+        (painted(document.problem.events.get(mark)) ?? []).some((each) => String(each) === String(name(state)));
     return brush(
         canvas,
         `mark ${mark}`,

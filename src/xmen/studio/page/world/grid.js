@@ -7,18 +7,18 @@ import { CELL } from "./place.js";
  * @typedef {import("./place.js").Step} Step
  */
 
-/** Where each move leads, x to the right and y up. @type {Record<string, [number, number]>} */
-export const MOVES = {
-    up: [0, 1],
-    right: [1, 0],
-    down: [0, -1],
-    left: [-1, 0],
-    "up-right": [1, 1],
-    "up-left": [-1, 1],
-    "down-right": [1, -1],
-    "down-left": [-1, -1],
-    stay: [0, 0],
-};
+/** Where each move leads, x to the right and y up. @type {Map<string, [number, number]>} */
+const MOVES = new Map([
+    ["up", [0, 1]],
+    ["right", [1, 0]],
+    ["down", [0, -1]],
+    ["left", [-1, 0]],
+    ["up-right", [1, 1]],
+    ["up-left", [-1, 1]],
+    ["down-right", [1, -1]],
+    ["down-left", [-1, -1]],
+    ["stay", [0, 0]],
+]);
 
 /** A cell, or a list of cells, or nothing: as a list. @returns {Cell[]} */
 export function cellList(/** @type {Cell | Cell[] | null | undefined} */ value) {
@@ -64,7 +64,7 @@ export function gridPlace(/** @type {World} */ world) {
             /** @type {Step[]} */
             const steps = [];
             for (const action of moves) {
-                const [dx, dy] = MOVES[action] ?? [0, 0];
+                const [dx, dy] = MOVES.get(action) ?? [0, 0];
                 const target = number([x + dx, y + dy]);
                 if (target >= 0 && !walls.has(target)) steps.push({ action, target });
                 else if (world.bump) steps.push({ action, target: state });
