@@ -70,6 +70,10 @@ def test_learn_sample_and_find_it_all_again_after_a_reload(window):
     expect(panel.get_by_role("article", name="MaxEnt")).to_contain_text("Held out")
     expect(panel.locator(".curve")).to_have_count(2)
     assert "±" in panel.get_by_role("article", name="X-MEN").locator(".weights").inner_text()
+    for tone, model in enumerate(["X-MEN", "MaxEnt"]):  # however quick the fit was, every iteration is on the curve
+        iterations = re.search(r"Iterations(\d+)", panel.get_by_role("article", name=model).text_content())
+        curve = panel.locator(f".curve.tone-{tone}").get_attribute("d")
+        assert len(re.findall("[ML]", curve)) == int(iterations.group(1)) > 2
 
     panel = window.tab("generate")
     panel.get_by_role("button", name="Add a further rule").click()
@@ -86,6 +90,42 @@ def test_learn_sample_and_find_it_all_again_after_a_reload(window):
     assert window.verdict == shown
     expect(page.locator("#panel-generate .demo")).to_have_count(20)  # the chosen tab, too
     expect(window.tab("learn").get_by_role("article")).to_have_count(2)
+
+
+def test_in_a_conflict_no_result_of_before_is_shown(window):
+    page = window.page
+    learn, generate = window.tab("learn"), page.locator("#panel-generate")
+    learn.get_by_role("button", name="Learn").click()
+    expect(learn.get_by_role("article")).to_have_count(2)
+    window.tab("generate")
+    generate.get_by_role("button", name="Generate").click()
+    expect(page.locator("#map .line")).to_have_count(20)
+
+    window.tab("rules")
+    page.get_by_role("button", name="Add a rule").click()
+    page.keyboard.type("never(door)")
+    page.keyboard.press("Escape")
+    window.settle()
+    assert window.verdict.startswith("Impossible.")
+    expect(window.tab("learn")).to_contain_text("contradict each other")
+    expect(learn.get_by_role("article").locator("visible=true")).to_have_count(0)
+    expect(learn.locator(".curve")).to_have_count(0)
+    expect(window.tab("generate")).to_contain_text("contradict each other")
+    expect(generate.locator(".demo")).to_have_count(0)
+    expect(page.locator("#map .line")).to_have_count(0)
+
+    for _ in ("the text", "the rule"):
+        page.get_by_role("button", name="Undo").click()
+    window.settle()
+    expect(page.locator("#map .line")).to_have_count(20)
+    expect(generate).to_contain_text("From before the last changes. 20 generated")
+    generate.get_by_role("button", name="Add a further rule").click()
+    page.keyboard.type("never(door)")
+    page.keyboard.press("Escape")
+    generate.get_by_role("button", name="Generate").click()
+    expect(generate).to_contain_text("through the door")
+    expect(generate.locator(".demo")).to_have_count(0)
+    expect(page.locator("#map .line")).to_have_count(0)
 
 
 def test_cancel_stops_learning(window, server):

@@ -10,44 +10,65 @@ import { signal } from "./signal.js";
  * @typedef {object} JobState  of one kind of job
  * @property {string | null} running  its number
  * @property {LearnRecord[]} records
- * @property {any} result  of the last one that was done
+ * @property {any} result  of the last one, if it was done
  * @property {number | null} version  of the document that the result is about
  * @property {string} message  what went wrong, or that it was cancelled
+ * @property {string} remark  on the result
  */
 
 export const CANCELLED = "Cancelled.";
 const PATIENCE = 5; // seconds that the server may take to answer with the result itself
 
 /** @type {JobState} */
-const NOTHING = { running: null, records: [], result: null, version: null, message: "" };
+const NOTHING = { running: null, records: [], result: null, version: null, message: "", remark: "" };
+const BEFORE = "From before the last changes.";
+const PUT_AWAY = "The rules contradict each other: what was found before is shown again when they do not.";
 
 /** @param {import("./sync.js").Sync} sync */
 export function makeJobs(sync) {
-    /** @type {Map<string, import("./signal.js").Signal<JobState>>} */
+    /** @type {Map<string, {last: JobState, shown: import("./signal.js").Signal<JobState>}>} */
     const kinds = new Map();
     /** @type {Set<string>} */
     const over = new Set(); // numbers whose end was told, which may be before the answer to their start
     const busy = signal(/** @type {string | null} */ (null)); // the kind that runs: there is one worker
 
-    const of = (/** @type {string} */ kind) => {
-        const there = kinds.get(kind) ?? signal(NOTHING);
+    const known = (/** @type {string} */ kind) => {
+        const there = kinds.get(kind) ?? { last: NOTHING, shown: signal(NOTHING) };
         kinds.set(kind, there);
         return there;
     };
+    const of = (/** @type {string} */ kind) => known(kind).shown;
     const change = (/** @type {string} */ kind, /** @type {Partial<JobState>} */ part) => {
-        of(kind).set({ ...of(kind).get(), ...part });
+        const there = known(kind);
+        there.last = { ...there.last, ...part };
+        there.shown.set(judged(there.last));
         if ("running" in part) busy.set(part.running ? kind : busy.get() === kind ? null : busy.get());
     };
+
+    /** The state as it is shown: a result is remarked on when it is older than the document, and put away in a conflict. */
+    function judged(/** @type {JobState} */ last) {
+        if (last.running || !last.result) return last;
+        if (sync.check.get()?.feasible === false)
+            return { ...last, records: [], result: null, message: last.message || PUT_AWAY };
+        return last.version === sync.versions.get().version ? last : { ...last, remark: BEFORE };
+    }
+    const judge = () =>
+        kinds.forEach(({ last, shown }) => {
+            const [next, now] = [judged(last), shown.get()];
+            if (next.result !== now.result || next.remark !== now.remark) shown.set(next);
+        });
+    sync.check.on(judge);
+    sync.versions.on(judge);
 
     /** @param {Job} job */
     function ended(job) {
         const { running } = of(job.kind).get();
         over.add(job.job);
         if (running !== null && running !== job.job) return;
-        if (job.state === "done")
-            change(job.kind, { running: null, result: job.result, version: job.version ?? null, message: "" });
-        else if (job.state === "cancelled") change(job.kind, { running: null, message: CANCELLED });
-        else change(job.kind, { running: null, message: job.error?.error ?? "It failed." });
+        if (job.state === "cancelled") return change(job.kind, { running: null, message: CANCELLED });
+        const { result = null, records = [], version = null } = job;
+        const message = job.state === "done" ? "" : (job.error?.error ?? "It failed.");
+        change(job.kind, { running: null, result, records, version, message });
     }
 
     sync.onJob(async (told) => {
@@ -115,12 +136,7 @@ export function makeJobs(sync) {
                 /** @type {Job} */
                 const whole = await request("GET", `jobs/${job}`);
                 if (whole.state === "running") change(whole.kind, { running: job, records: whole.records ?? [] });
-                else if (whole.state === "done")
-                    change(whole.kind, {
-                        result: whole.result,
-                        version: whole.version ?? null,
-                        records: whole.records ?? [],
-                    });
+                else if (whole.state === "done") ended(whole);
             }
         },
     };

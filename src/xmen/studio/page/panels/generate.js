@@ -23,8 +23,8 @@ export function mountGenerate(root, app) {
     const job = jobs.of("generate");
     const motion = makeMotion(map);
     const moving = signal(!calm.matches);
-    let asked = false; // somebody chose a source: what is learned later does not change it
-    const source = h("select", { onchange: () => (asked = true) });
+    let asked = ""; // the source that somebody chose: what is learned later does not change it
+    const source = h("select", { onchange: () => (asked = source.value) });
     const kind = h(
         "select",
         {},
@@ -74,8 +74,7 @@ export function mountGenerate(root, app) {
             learned?.compare && { value: "compare", label: `${learned.compare.label}, learned` },
             { value: "uniform", label: "as it is" },
         ].filter(Boolean);
-        const kept = asked && models.some((each) => each.value === source.value);
-        fillSelect(source, models, kept ? source.value : models[0].value);
+        fillSelect(source, models, models.some((each) => each.value === asked) ? asked : models[0].value);
     };
     jobs.of("learn").on(options);
 

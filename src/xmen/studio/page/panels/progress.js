@@ -12,7 +12,8 @@ import { CANCELLED } from "../jobs.js";
 export function progressLine(job, doing, done = () => "") {
     const line = h("p", { class: "hint", role: "status" });
     job.on((state) => {
-        line.textContent = state.running ? doing(state) : state.message || done(state);
+        const so = [state.remark, done(state)].filter(Boolean).join(" ");
+        line.textContent = state.running ? doing(state) : state.message || so;
         line.classList.toggle("error", !state.running && !["", CANCELLED].includes(state.message));
     });
     return line;

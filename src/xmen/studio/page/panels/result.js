@@ -17,7 +17,7 @@ const QUANTITIES = { reward: "Reward", visits: "Expected visits", demo_visits: "
 
 /** @param {HTMLElement} root @param {App} app */
 export function mountResult(root, app) {
-    const { jobs, sync, map } = app;
+    const { jobs, map } = app;
     const job = jobs.of("learn");
     const quantity = signal(/** @type {Quantity} */ ("reward"));
     const onMap = h("input", { type: "checkbox", onchange: () => draw() });
@@ -37,36 +37,28 @@ export function mountResult(root, app) {
         }),
         h("label", { class: "check" }, onMap, "on the large map"),
     );
-    const old = h("p", { class: "hint" });
+    const missing = h("p", { class: "hint" });
     const cards = h("div", { class: "cards" });
-    root.append(old, buttons, cards);
+    root.append(missing, buttons, cards);
 
     function draw() {
-        const { result, version } = job.get();
+        const { result } = job.get();
         root.hidden = !result;
         if (!result) return map.heat.set(null);
         /** @type {Learned[]} */
         const models = [result.model, result.compare].filter(Boolean);
         const scale = Math.max(...models.map((model) => reach(model.weights)));
         const left = result.left_out?.length ?? 0;
-        old.textContent = [
-            version !== sync.versions.get().version ? "Learned before the last changes." : "",
-            left ? `Left out: ${count(left, "invalid demonstration")}.` : "",
-        ]
-            .filter(Boolean)
-            .join(" ");
-        old.hidden = !old.textContent;
+        missing.textContent = `Left out: ${count(left, "invalid demonstration")}.`;
+        missing.hidden = !left;
         cards.replaceChildren(...models.map((model) => card(app, model, quantity.get(), scale)));
         const first = models[0];
         const shown = onMap.checked && app.tab.get() === "learn" && first;
         map.heat.set(shown ? { values: first[quantity.get()], title: QUANTITIES[quantity.get()] } : null);
     }
-    job.on(
-        (now, before) => (now.result !== before.result || now.version !== before.version || now === before) && draw(),
-    );
+    job.on((now, before) => (now.result !== before.result || now === before) && draw());
     quantity.on(draw);
     app.tab.on(draw);
-    sync.versions.on(() => job.get().result && draw());
 }
 
 /** @param {App} app @param {Learned} model @param {Quantity} quantity @param {number} scale */
