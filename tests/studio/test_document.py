@@ -66,7 +66,7 @@ def test_a_file_with_rules_that_cannot_be_read_is_opened_and_mended(tmp_path, wo
     assert (first["part"], first["index"], first["offset"]) == ("rule", 1, 6)
     assert "mudd" in first["message"]
     assert (second["part"], second["index"]) == ("rule", 2)
-    assert "rule 2: " in str(window.save(422))
+    assert "Rules, hardly any mud: " in str(window.save(422))
     rules = [now["problem"]["constraints"][0], {"name": "hardly any mud", "rule": "count(mud) <= 1"}]
     window.put(changed(now["problem"], constraints=rules))
     assert window.check()["errors"] == []
@@ -121,11 +121,24 @@ def test_what_another_program_wrote_is_not_overwritten(window, tmp_path):
     assert read_problem(tmp_path / "p.toml").world.n_states == 16
 
 
+def test_demonstrations_come_and_go_whatever_is_wrong_with_rules_and_features(window):
+    document = window.get("document")
+    events = {"key": document["problem"]["events"]["key"]}  # no mud, which a rule and a feature are about
+    window.put({**document["problem"], "events": events})
+    assert {mistake["part"] for mistake in window.check()["errors"]} == {"rule", "reward"}
+    text = window.ask("POST", "csv/write", {"demonstrations": document["demonstrations"]})["text"]
+    assert window.ask("POST", "csv/read", {"text": text})["demonstrations"] == document["demonstrations"]
+    failed = window.finished("learn")
+    assert failed["error"]["error"].startswith("Rules, hardly any mud: ")
+    window.put({**document["problem"], "events": events, "constraints": []})
+    assert window.finished("learn")["error"]["error"].startswith("Learn, features: unknown feature 'mud'")
+
+
 def test_a_document_with_mistakes_is_kept_and_not_saved(window, tmp_path):
     before = (tmp_path / "p.toml").read_bytes()
     problem = window.get("document")["problem"]
     window.put(changed(problem, constraints=[{"name": "a", "rule": "visit(key"}]))
-    assert "rule 1" in window.save(422)["error"]
+    assert "Rules, a: " in window.save(422)["error"]
     window.put(changed(problem, studio={"learner": "guess"}))
     assert "learner" in window.save(422)["error"]
     off_the_grid = {"states": [[0, 0], [9, 9]], "actions": ["up"]}

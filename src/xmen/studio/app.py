@@ -154,7 +154,7 @@ def _add_texts(app: FastAPI, session: Session) -> None:
 
     @app.post("/api/csv/read")
     def read_csv(body: Text) -> Response:
-        world = desk.look()[1].problem_at(desk.path).world
+        world = desk.look()[1].world_at(desk.path)
         with TemporaryDirectory() as folder:
             file = Path(folder) / "demonstrations.csv"
             file.write_text(body.text, encoding="utf-8", errors="replace")
@@ -167,7 +167,7 @@ def _add_texts(app: FastAPI, session: Session) -> None:
     def write_csv(body: Demonstrations) -> Response:
         before = desk.look()[1]
         document = received(before.problem, body.demonstrations, before)
-        return _json({"text": csv_text(document.demonstrations, document.problem_at(desk.path).world)})
+        return _json({"text": csv_text(document.demonstrations, document.world_at(desk.path))})
 
     @app.get("/api/python")
     def python() -> Response:

@@ -20,6 +20,9 @@ Record = dict[str, Any]
 FILES = (("demonstrations",), ("validation",), ("world", "file"), ("world", "transitions"), ("reward", "table"))
 """The keys of a problem file that name other files: a browser has no say in them."""
 
+TABS = {"rule": "Rules", "event": "World", "world": "World", "settings": "World", "reward": "Learn", "studio": "Learn"}
+"""Where on the page a part of the problem can be corrected."""
+
 
 @dataclass(frozen=True)
 class Document:
@@ -37,11 +40,22 @@ class Document:
         """The problem, if there is no mistake in it."""
         problem, mistakes = self.read(path)
         if problem is None or mistakes:
-            first = mistakes[0]
-            what = f"rule {first.index + 1}" if first.index is not None else first.name or first.part
-            advice = "Correct it, or switch it off." if first.part == "rule" else "Correct it first."
-            raise FileFormatError(f"{what}: {first.message}. {advice}")
+            raise self._refusal(mistakes[0])
         return problem
+
+    def world_at(self, path: Path) -> MDP:
+        """The world, whatever is wrong elsewhere."""
+        problem, mistakes = self.read(path)
+        if problem is None:
+            raise self._refusal(mistakes[0])
+        return problem.world
+
+    def _refusal(self, mistake: Mistake) -> FileFormatError:
+        tab, name, advice = TABS.get(mistake.part), mistake.name or mistake.key, "Correct it first."
+        if mistake.index is not None:
+            name, advice = self.problem["constraints"][mistake.index].get("name"), "Correct it, or switch it off."
+        where = ", ".join(part for part in (tab or mistake.part, name) if part)
+        return FileFormatError(f"{where}: {mistake.message}. {advice}")
 
 
 def open_document(path: Path) -> Document:

@@ -68,6 +68,32 @@ def test_a_mark_may_be_called_as_what_every_object_of_the_language_has(window, s
     assert "visit(hasOwnProperty)" in [rule["rule"] for rule in problem["constraints"]]
 
 
+def test_a_deleted_mark_is_no_feature_and_what_still_uses_it_is_named_with_a_way_there(window, server):
+    document = server.ask("GET", "document")
+    server.put({**document["problem"], "costs": {"toll": {"mud": 2, "lava": 1}}}, document["demonstrations"])
+    window.page.reload()
+    window.page.wait_for_selector("html[data-ready]")
+    panel = window.tab("world")
+    panel.get_by_role("button", name="… by a text").click()
+    window.page.keyboard.type("wet")
+    window.keys("Tab")
+    panel.get_by_label("Text of mark wet").fill("mud | water")
+    panel.get_by_role("button", name="Delete mark mud").click()
+    window.settle()
+    problem = server.ask("GET", "document")["problem"]
+    assert problem["reward"]["features"] == ["steps", "shade", "west"]
+    assert problem["costs"] == {"toll": {"lava": 1}}
+    mistakes = window.page.locator("#status .mistakes")
+    using = next(rule["name"] for rule in problem["constraints"] if "mud" in rule["rule"])
+    mistakes.get_by_role("button", name=f"Rule “{using}”").click()
+    expect(window.rule(using).locator("input.code")).to_be_focused()
+    mistakes.get_by_role("button", name="Mark “wet”").click()
+    expect(panel.get_by_label("Text of mark wet")).to_be_focused()
+    panel = window.tab("learn")
+    panel.get_by_role("button", name="Learn").click()
+    expect(panel.locator(".error")).to_contain_text("World, wet")
+
+
 def test_chance_is_shown_and_stepped_through(window):
     panel = window.tab("world")
     panel.get_by_label("Slip").fill("0.1")

@@ -1,5 +1,4 @@
 import { button, h } from "./dom.js";
-import { markRule } from "./panels/rule_line.js";
 import { capital, count } from "./words.js";
 
 /**
@@ -8,6 +7,16 @@ import { capital, count } from "./words.js";
  * @typedef {import("./types.js").Check} Check
  * @typedef {import("./types.js").App} App
  */
+
+/** The tab on which a part of the problem is edited, and what it is called there. @type {Record<string, [string, string]>} */
+const PARTS = {
+    world: ["world", "World"],
+    settings: ["world", "World"],
+    event: ["world", "Mark"],
+    rule: ["rules", "Rule"],
+    reward: ["learn", "The reward"],
+    studio: ["learn", "Learn"],
+};
 
 /** @param {HTMLElement} root @param {App} app */
 export function mountStatus(root, app) {
@@ -25,22 +34,42 @@ export function mountStatus(root, app) {
         if (!check) return verdict.replaceChildren("Counting trajectories …");
         verdict.replaceChildren(...headline(check, app));
         detail.textContent = small(check);
-        const elsewhere = check.errors.filter((mistake) => mistake.part !== "rule" && mistake.part !== "event");
         list.replaceChildren(
-            ...elsewhere.map((mistake) => h("li", { class: "error" }, mistake.message)),
+            ...check.errors.map((mistake) => h("li", { class: "error" }, ...wrong(mistake, app), mistake.message)),
             ...check.notes.map((note) => h("li", {}, note)),
         );
     });
 }
 
+/** Where a mistake is, as a way to go there. @param {import("./types.js").Mistake} mistake @param {App} app */
+function wrong({ part, index, name }, app) {
+    const { constraints = [], events } = app.history.document.get().problem;
+    const place = PARTS[part];
+    if (!place) return [`${name ?? part}: `];
+    const [tab, title] = place;
+    const called = part === "rule" ? constraints[index ?? 0]?.name : name;
+    const row = part === "rule" ? index : [...events.keys()].indexOf(name ?? "");
+    return [button(called ? `${title} “${called}”` : title, () => goTo(app, tab, row ?? -1), { class: "link" }), ": "];
+}
+
+/** Go to a tab and there to a rule or a mark, by its row. */
+function goTo(/** @type {App} */ app, /** @type {string} */ tab, /** @type {number} */ row) {
+    app.tab.set(tab);
+    const line = document.querySelectorAll(`#panel-${tab} :is(.rule, .mark)`)[row];
+    const [first, second] = line?.querySelectorAll("input.code") ?? [];
+    const input = second?.matches(":not([hidden])") ? second : first;
+    if (input instanceof HTMLInputElement) input.focus();
+}
+
 /** @param {Check} check @param {App} app @returns {(Node | string)[]} */
 function headline(check, app) {
     const { feasible, conflict, trajectories } = check;
+    const rules = (app.history.document.get().problem.constraints ?? []).map((rule) => rule.name);
     if (feasible === null) return [h("strong", { class: "open" }, "Not decided."), ` ${check.message}`];
     if (!feasible) {
         const names = conflict.flatMap((name, index) => [
             index ? " and " : "",
-            button(name, () => markRule(app, name), { class: "link" }),
+            button(name, () => goTo(app, "rules", rules.indexOf(name)), { class: "link" }),
         ]);
         const why = names.length ? [" These rules cannot hold together: ", ...names, "."] : [` ${check.message}`];
         return [h("strong", { class: "no" }, "Impossible."), ...why];

@@ -33,6 +33,7 @@
  * @property {World} world
  * @property {Map<string, Mark>} events  by names of the user's, as colours: no object, where constructor has a meaning
  * @property {Rule[]} [constraints]
+ * @property {Record<string, unknown>} [costs]
  * @property {{features?: string[], weights?: number[], table?: string}} [reward]
  * @property {Record<string, unknown>} [settings]
  * @property {StudioSettings} [studio]

@@ -1,4 +1,4 @@
-import { has, same, withPart, withProblem } from "./problem.js";
+import { has, same, withFeatures, withPart, withProblem } from "./problem.js";
 
 /**
  * @typedef {import("../types.js").Document} Document
@@ -39,30 +39,46 @@ export function colourMark(document, name, colour) {
     return withPart(document, "studio", { colours: new Map(document.problem.studio?.colours).set(name, colour) });
 }
 
-/** @param {Document} document @param {string} name @returns {Document} */
-export function removeMark(document, name) {
-    const [events, colours] = [new Map(document.problem.events), new Map(document.problem.studio?.colours)];
-    events.delete(name);
-    const next = withProblem(document, { events });
-    return colours.delete(name) ? withPart(next, "studio", { colours }) : next;
-}
+/**
+ * A mark goes with its colour, as a feature and from costs; rules and texts that use it stay, and are mistakes.
+ *
+ * @param {Document} document @param {string} name @returns {Document}
+ */
+export const removeMark = (document, name) => called(document, (each) => (each === name ? null : each));
 
 /**
- * Another name for a mark, in every rule, text and feature that uses it.
+ * Another name for a mark, wherever it is used.
  *
  * @param {Document} document @param {string} old @param {string} name @returns {Document}
  */
 export function renameMark(document, old, name) {
     if (old === name || !/^[A-Za-z_]\w*$/.test(name) || document.problem.events.has(name)) return document;
-    const { events, constraints = [], reward, studio } = document.problem;
     const word = (/** @type {string} */ each) => (each === old ? name : each);
     const text = (/** @type {string} */ words) => words.replace(/\b[A-Za-z_]\w*/g, word);
-    const renamed = [...events].map(([key, mark]) => [word(key), typeof mark === "string" ? text(mark) : mark]);
-    const next = withProblem(document, {
-        events: new Map(/** @type {[string, Mark][]} */ (renamed)),
-        constraints: constraints.map((rule) => ({ ...rule, rule: text(rule.rule) })),
-        ...(reward?.features && { reward: { ...reward, features: reward.features.map(word) } }),
-    });
-    const colours = [...(studio?.colours ?? [])].map(([key, colour]) => /** @type {const} */ ([word(key), colour]));
-    return colours.length ? withPart(next, "studio", { colours: new Map(colours) }) : next;
+    const next = called(document, word);
+    const events = new Map(next.problem.events);
+    for (const [key, mark] of events) if (typeof mark === "string") events.set(key, text(mark));
+    const constraints = (next.problem.constraints ?? []).map((rule) => ({ ...rule, rule: text(rule.rule) }));
+    return withProblem(next, { events, constraints });
+}
+
+/** Marks by other names, or (null) without them: among features, colours and costs, too. @returns {Document} */
+function called(/** @type {Document} */ document, /** @type {(name: string) => string | null} */ word) {
+    /** @template T @param {Iterable<[string, T]>} table @returns {[string, T][]} */
+    const named = (table) => [...table].flatMap(([key, value]) => names([key]).map((name) => [name, value]));
+    const names = (/** @type {string[]} */ all) => all.map(word).filter((name) => name !== null);
+    const { events, costs, reward, studio } = document.problem;
+    let next = withProblem(document, { events: new Map(named(events)) });
+    if (studio?.colours) next = withPart(next, "studio", { colours: new Map(named(studio.colours)) });
+    if (costs) {
+        const about = (/** @type {unknown} */ cost) =>
+            cost instanceof Object && !Array.isArray(cost) ? Object.fromEntries(named(Object.entries(cost))) : cost;
+        const all = Object.entries(costs).map(([name, cost]) => [name, about(cost)]);
+        next = withProblem(next, { costs: Object.fromEntries(all) });
+    }
+    if (!reward?.features) return next;
+    const features = names(reward.features);
+    return features.length < reward.features.length
+        ? withFeatures(next, features)
+        : withProblem(next, { reward: { ...reward, features } });
 }

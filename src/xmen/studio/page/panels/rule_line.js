@@ -117,13 +117,3 @@ function several(/** @type {number[]} */ all) {
     const shown = all.slice(0, 5).join(", ");
     return all.length > 5 ? `${shown} and ${all.length - 5} more` : shown;
 }
-
-/** Go to a rule and put the focus on its text. */
-export function markRule(/** @type {App} */ app, /** @type {string} */ name) {
-    app.tab.set("rules");
-    const line = [...document.querySelectorAll(".rule")].find(
-        (each) => each instanceof HTMLElement && each.dataset.rule === name,
-    );
-    const input = line?.querySelector("input.code");
-    if (input instanceof HTMLInputElement) input.focus();
-}
