@@ -1,7 +1,7 @@
 import { request, sentence } from "./api.js";
 import { mountBar } from "./bar.js";
 import { looks } from "./colours.js";
-import { documentOf } from "./edits/problem.js";
+import { documentOf } from "./edits.js";
 import { makeHistory } from "./history.js";
 import { makeJobs } from "./jobs.js";
 import { useHand } from "./map/hand.js";

@@ -1,4 +1,4 @@
-import { painted } from "./edits/marks.js";
+import { painted } from "./edits.js";
 
 /** Okabe and Ito's colours, which people with any kind of colour vision can tell apart. */
 export const PALETTE = ["#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#D55E00", "#0072B2", "#F0E442", "#8C6D46"];

@@ -1,5 +1,5 @@
 import { ApiError, request, sentence, written } from "./api.js";
-import { documentOf } from "./edits/problem.js";
+import { documentOf } from "./edits.js";
 import { signal } from "./signal.js";
 
 /**

@@ -1,6 +1,6 @@
 import { looks } from "../colours.js";
 import { s } from "../dom.js";
-import { painted } from "../edits/marks.js";
+import { painted } from "../edits.js";
 import { CELL } from "../world/place.js";
 import { badges, endSigns } from "./badges.js";
 import { square } from "./heat.js";

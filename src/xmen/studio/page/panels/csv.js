@@ -1,6 +1,6 @@
 import { request, sentence } from "../api.js";
 import { button, h } from "../dom.js";
-import { addDemonstrations } from "../edits/demonstrations.js";
+import { addDemonstrations } from "../edits.js";
 import { download } from "../files.js";
 import { count } from "../words.js";
 

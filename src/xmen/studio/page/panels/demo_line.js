@@ -1,5 +1,5 @@
 import { button, h, show } from "../dom.js";
-import { removeDemonstrations, weighDemonstrations } from "../edits/demonstrations.js";
+import { removeDemonstrations, weighDemonstrations } from "../edits.js";
 import { trajectoryLine } from "./trajectory_line.js";
 
 /**

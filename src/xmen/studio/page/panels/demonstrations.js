@@ -1,5 +1,5 @@
 import { button, h, rows } from "../dom.js";
-import { removeDemonstrations, weighDemonstrations } from "../edits/demonstrations.js";
+import { removeDemonstrations, weighDemonstrations } from "../edits.js";
 import { signal } from "../signal.js";
 import { count } from "../words.js";
 import { csvButtons } from "./csv.js";

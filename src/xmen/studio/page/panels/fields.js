@@ -1,5 +1,5 @@
 import { dress, field, fillSelect, h, rows, show } from "../dom.js";
-import { withPart } from "../edits/problem.js";
+import { withPart } from "../edits.js";
 
 /**
  * Controls of what a document says: each shows what is there, and an answer is an edit.

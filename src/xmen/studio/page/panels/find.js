@@ -1,5 +1,5 @@
 import { button, field, h, headed } from "../dom.js";
-import { addRule } from "../edits/rules.js";
+import { addRule } from "../edits.js";
 import { jobButtons, progressLine } from "./progress.js";
 
 /**

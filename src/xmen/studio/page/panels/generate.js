@@ -1,5 +1,5 @@
 import { button, field, fillSelect, h, rows } from "../dom.js";
-import { addDemonstrations } from "../edits/demonstrations.js";
+import { addDemonstrations } from "../edits.js";
 import { makeMotion } from "../map/moving.js";
 import { signal } from "../signal.js";
 import { capital, thousands } from "../words.js";

@@ -1,6 +1,6 @@
 import { drawCurves } from "../charts/curve.js";
 import { h, s } from "../dom.js";
-import { withFeatures } from "../edits/problem.js";
+import { withFeatures } from "../edits.js";
 import { numberField, tickBoxes, wordField } from "./fields.js";
 import { jobButtons, progressLine } from "./progress.js";
 import { mountResult } from "./result.js";

@@ -1,5 +1,5 @@
 import { button, freshId, h, show } from "../dom.js";
-import { changeRule, removeRule } from "../edits/rules.js";
+import { changeRule, removeRule } from "../edits.js";
 import { count } from "../words.js";
 import { completed } from "./completion.js";
 

@@ -1,5 +1,5 @@
 import { button, h, rows } from "../dom.js";
-import { addRule } from "../edits/rules.js";
+import { addRule } from "../edits.js";
 import { ruleLine } from "./rule_line.js";
 import { mountTemplates } from "./templates.js";
 

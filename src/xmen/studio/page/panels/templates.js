@@ -1,5 +1,5 @@
 import { button, fillSelect, h } from "../dom.js";
-import { addRule } from "../edits/rules.js";
+import { addRule } from "../edits.js";
 
 /**
  * The palette: rules to begin from, each with its sentence and a choice of marks.

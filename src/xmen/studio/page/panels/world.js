@@ -1,6 +1,5 @@
 import { h } from "../dom.js";
-import { resize } from "../edits/grid.js";
-import { withPart } from "../edits/problem.js";
+import { resize, withPart } from "../edits.js";
 import { numberField, numberInput, tickBoxes, wordField } from "./fields.js";
 import { mountMarks } from "./marks.js";
 

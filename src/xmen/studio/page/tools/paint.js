@@ -1,5 +1,4 @@
-import { setEnd, setWall } from "../edits/grid.js";
-import { clearMarks, painted, setMark } from "../edits/marks.js";
+import { clearMarks, painted, setEnd, setMark, setWall } from "../edits.js";
 
 /**
  * Brushes. The first cell of a stroke decides whether it paints or takes away; a stroke is one step of undo.
