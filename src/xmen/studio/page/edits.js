@@ -1,4 +1,4 @@
-import { cellList } from "./world/grid.js";
+import { cellList } from "./world.js";
 
 /**
  * Changes of a document: each is a function from the old one to a new one that shares what stayed the same. A change

@@ -4,7 +4,7 @@ import { drawHeat, spot } from "../map/heat.js";
 /**
  * A small map that only shows a number per state.
  *
- * @param {import("../world/place.js").Place} place
+ * @param {import("../world.js").Place} place
  * @param {import("../map/heat.js").Heat} heat
  */
 export function minimap(place, heat) {

@@ -23,7 +23,7 @@ const SIGNS = {
 };
 
 /** Where trajectories begin, and where they end: a flag. @returns {SVGGElement[]} */
-export function endSigns(/** @type {import("../world/place.js").Place} */ place, /** @type {number} */ size) {
+export function endSigns(/** @type {import("../world.js").Place} */ place, /** @type {number} */ size) {
     const sign = (/** @type {"start" | "goal"} */ end) => (/** @type {number} */ state) => {
         const { x, y } = place.point(place.name(state));
         const transform = `translate(${x} ${y}) scale(${size})`;

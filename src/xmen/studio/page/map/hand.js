@@ -106,7 +106,7 @@ export function useHand(map, tool, describe) {
 
 /** The states on the straight line that a fast pointer jumped over. @returns {number[]} */
 function between(
-    /** @type {import("../world/place.js").Place} */ place,
+    /** @type {import("../world.js").Place} */ place,
     /** @type {number} */ from,
     /** @type {number} */ to,
 ) {

@@ -4,7 +4,7 @@ import { s } from "../dom.js";
  * A number per state as a colour: one hue for what is above nothing, another for what is below.
  *
  * @typedef {{values: number[], title: string}} Heat
- * @typedef {import("../world/place.js").Place} Place
+ * @typedef {import("../world.js").Place} Place
  */
 
 /** @param {SVGGElement} layer @param {Place} place @param {Heat | null} heat */

@@ -6,7 +6,7 @@ import { s } from "../dom.js";
  * @typedef {import("../types.js").Line} Line
  * @typedef {import("../types.js").Front} Front
  * @typedef {import("../types.js").StateName} StateName
- * @typedef {import("../world/place.js").Place} Place
+ * @typedef {import("../world.js").Place} Place
  * @typedef {{x: number, y: number}} Point
  */
 

@@ -8,7 +8,7 @@ import { marksByState } from "./tiles.js";
  *
  * @typedef {import("../types.js").Problem} Problem
  * @typedef {import("../types.js").Layout} Layout
- * @typedef {import("../world/place.js").Place} Place
+ * @typedef {import("../world.js").Place} Place
  */
 
 const RADIUS = 22;

@@ -1,7 +1,7 @@
 import { looks } from "../colours.js";
 import { s } from "../dom.js";
 import { painted } from "../edits.js";
-import { CELL } from "../world/place.js";
+import { CELL } from "../world.js";
 import { badges, endSigns } from "./badges.js";
 import { square } from "./heat.js";
 
@@ -10,7 +10,7 @@ import { square } from "./heat.js";
  * on 50 x 50 cells changes a few elements, not thousands.
  *
  * @typedef {import("../types.js").Problem} Problem
- * @typedef {import("../world/place.js").Place} Place
+ * @typedef {import("../world.js").Place} Place
  * @typedef {import("../colours.js").Look} Look
  */
 

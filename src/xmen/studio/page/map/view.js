@@ -1,7 +1,6 @@
 import { dress, s } from "../dom.js";
 import { oncePerFrame, signal } from "../signal.js";
-import { graphPlace } from "../world/graph.js";
-import { gridPlace } from "../world/grid.js";
+import { graphPlace, gridPlace } from "../world.js";
 import { drawHeat, square } from "./heat.js";
 import { makeLines } from "./lines.js";
 import { makeNodes } from "./nodes.js";
@@ -14,7 +13,7 @@ import { makeTiles } from "./tiles.js";
  * @typedef {import("../types.js").Front} Front
  * @typedef {import("../types.js").Document} Document
  * @typedef {import("../types.js").Layout} Layout
- * @typedef {import("../world/place.js").Place} Place
+ * @typedef {import("../world.js").Place} Place
  * @typedef {import("./heat.js").Heat} Heat
  */
 

@@ -1,13 +1,13 @@
 import { signal } from "../signal.js";
-import { shortest } from "../world/place.js";
+import { shortest } from "../world.js";
 
 /**
  * Draws a demonstration, snapped to legal moves: the pointer's way is followed by the fewest moves that exist.
  *
  * @typedef {import("../types.js").Demonstration} Demonstration
  * @typedef {import("../map/hand.js").Tool} Tool
- * @typedef {import("../world/place.js").Step} Step
- * @typedef {import("../world/place.js").Place} Place
+ * @typedef {import("../world.js").Step} Step
+ * @typedef {import("../world.js").Place} Place
  */
 
 /**
