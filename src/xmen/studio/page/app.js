@@ -1,11 +1,10 @@
 import { request, sentence } from "./api.js";
 import { mountBar } from "./bar.js";
-import { looks } from "./colours.js";
 import { documentOf } from "./edits.js";
 import { makeHistory } from "./history.js";
 import { makeJobs } from "./jobs.js";
+import { looks, marksByState } from "./map/ground.js";
 import { useHand } from "./map/hand.js";
-import { marksByState } from "./map/tiles.js";
 import { makeMap } from "./map/view.js";
 import { mountDemonstrations } from "./panels/demonstrations.js";
 import { mountFind } from "./panels/find.js";

@@ -1,6 +1,6 @@
-import { looks } from "./colours.js";
 import { h } from "./dom.js";
 import { addDemonstrations } from "./edits.js";
+import { looks } from "./map/ground.js";
 import { drawTool } from "./tools/draw.js";
 import { endTool, eraser, markBrush, wallBrush } from "./tools/paint.js";
 import { count } from "./words.js";

@@ -1,5 +1,5 @@
 import { s } from "../dom.js";
-import { path } from "../map/lines.js";
+import { path } from "../map/layers.js";
 
 /**
  * A curve per series over iterations, with the last value beside it.

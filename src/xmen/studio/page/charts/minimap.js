@@ -1,11 +1,11 @@
 import { s } from "../dom.js";
-import { drawHeat, spot } from "../map/heat.js";
+import { drawHeat, spot } from "../map/layers.js";
 
 /**
  * A small map that only shows a number per state.
  *
  * @param {import("../world.js").Place} place
- * @param {import("../map/heat.js").Heat} heat
+ * @param {import("../map/layers.js").Heat} heat
  */
 export function minimap(place, heat) {
     const svg = s("svg", {

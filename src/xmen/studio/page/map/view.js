@@ -1,10 +1,8 @@
 import { dress, s } from "../dom.js";
 import { oncePerFrame, signal } from "../signal.js";
 import { graphPlace, gridPlace } from "../world.js";
-import { drawHeat, square } from "./heat.js";
-import { makeLines } from "./lines.js";
-import { makeNodes } from "./nodes.js";
-import { makeTiles } from "./tiles.js";
+import { makeNodes, makeTiles } from "./ground.js";
+import { drawHeat, makeLines, square } from "./layers.js";
 
 /**
  * The map: the world of the document, and in layers above it what the panels ask for.
@@ -14,7 +12,7 @@ import { makeTiles } from "./tiles.js";
  * @typedef {import("../types.js").Document} Document
  * @typedef {import("../types.js").Layout} Layout
  * @typedef {import("../world.js").Place} Place
- * @typedef {import("./heat.js").Heat} Heat
+ * @typedef {import("./layers.js").Heat} Heat
  */
 
 const GRID_EDGES = [62, 14, 14, 52]; // free on the left, right, above and below a grid, for the numbers of its cells

@@ -1,6 +1,6 @@
 import { button, field, fillSelect, h, rows } from "../dom.js";
 import { addDemonstrations } from "../edits.js";
-import { makeMotion } from "../map/moving.js";
+import { makeMotion } from "../map/layers.js";
 import { signal } from "../signal.js";
 import { capital, thousands } from "../words.js";
 import { mountChance } from "./chance.js";

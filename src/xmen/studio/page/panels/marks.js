@@ -1,6 +1,6 @@
-import { looks } from "../colours.js";
 import { button, freshId, h, rows, show } from "../dom.js";
 import { colourMark, defineMark, painted, removeMark, renameMark } from "../edits.js";
+import { looks } from "../map/ground.js";
 import { count } from "../words.js";
 import { tickBoxes } from "./fields.js";
 import { placeCaret } from "./rule_line.js";
