@@ -16,7 +16,7 @@ import { signal } from "./signal.js";
 import { mountStatus } from "./status.js";
 import { makeSync } from "./sync.js";
 import { mountTabs } from "./tabs.js";
-import { mountTools } from "./toolbar.js";
+import { mountTools } from "./tools.js";
 
 /** Puts the page together: the document, its parts on the page, and what passes between them. */
 
