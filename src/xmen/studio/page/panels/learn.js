@@ -1,4 +1,4 @@
-import { drawCurves } from "../charts/curve.js";
+import { drawCurves } from "../charts.js";
 import { h, s } from "../dom.js";
 import { withFeatures } from "../edits.js";
 import { numberField, tickBoxes, wordField } from "./fields.js";

@@ -1,5 +1,4 @@
-import { reach, weightTable } from "../charts/bars.js";
-import { minimap } from "../charts/minimap.js";
+import { minimap, reach, weightTable } from "../charts.js";
 import { h } from "../dom.js";
 import { signal } from "../signal.js";
 import { count } from "../words.js";
