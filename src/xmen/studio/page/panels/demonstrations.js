@@ -1,14 +1,16 @@
-import { button, h, rows } from "../dom.js";
-import { removeDemonstrations, weighDemonstrations } from "../edits.js";
+import { request, sentence } from "../api.js";
+import { button, h, rows, show } from "../dom.js";
+import { addDemonstrations, removeDemonstrations, weighDemonstrations } from "../edits.js";
+import { download } from "../files.js";
 import { signal } from "../signal.js";
 import { count } from "../words.js";
-import { csvButtons } from "./csv.js";
-import { demoLine } from "./demo_line.js";
+import { trajectoryLine } from "./parts.js";
 
 /**
  * The demonstrations: each valid, or why not. The one under the pointer or with the focus is shown on the map.
  *
  * @typedef {import("../types.js").App} App
+ * @typedef {import("../types.js").Demonstration} Demonstration
  */
 
 const PAGE = 100; // rows that are shown at first
@@ -92,4 +94,86 @@ export function mountDemonstrations(root, app) {
     sync.check.on(refresh);
     chosen.on(refresh);
     app.tab.on(refresh);
+}
+
+/**
+ * One demonstration: its length, valid or why not, its weight.
+ *
+ * @param {App} app @param {number} index @param {import("../signal.js").Signal<Set<number>>} chosen
+ */
+function demoLine(app, index, chosen) {
+    const { history, sync, map } = app;
+    const number = index + 1;
+    const select = h("input", {
+        type: "checkbox",
+        "aria-label": `Select demonstration ${number}`,
+        onchange: () => {
+            const next = new Set(chosen.get());
+            if (select.checked) next.add(index);
+            else next.delete(index);
+            chosen.set(next);
+        },
+    });
+    const weight = h("input", {
+        type: "number",
+        min: 0,
+        step: "any",
+        class: "weight",
+        "aria-label": `Weight of demonstration ${number}`,
+        onchange: () =>
+            weight.reportValidity() &&
+            history.edit("weigh a demonstration", (document) =>
+                weighDemonstrations(document, new Set([index]), Number(weight.value)),
+            ),
+    });
+    const remove = button(
+        "✕",
+        () => history.edit("delete a demonstration", (document) => removeDemonstrations(document, new Set([index]))),
+        { class: "quiet", "aria-label": `Delete demonstration ${number}` },
+    );
+    const line = trajectoryLine(map, index);
+    line.node.prepend(select);
+    line.node.append(weight, remove);
+
+    return {
+        node: line.node,
+        update(/** @type {Demonstration} */ demonstration) {
+            const judged = sync.check.get()?.demonstrations[index];
+            line.show(demonstration, judged, "valid");
+            select.checked = chosen.get().has(index);
+            show(weight, demonstration.weight ?? 1);
+        },
+    };
+}
+
+/** Buttons to read demonstrations from CSV, and to write them. @param {App} app */
+function csvButtons(app) {
+    const { history, say } = app;
+    const read = async () => {
+        const [one] = file.files ?? [];
+        file.value = "";
+        if (!one) return;
+        const { demonstrations } = await request("POST", "csv/read", { text: await one.text() });
+        history.edit("import demonstrations", (document) => addDemonstrations(document, demonstrations));
+        say(`${count(demonstrations.length, "demonstration")} imported.`);
+    };
+    const write = async () => {
+        const { demonstrations } = history.document.get();
+        download("demonstrations.csv", (await request("POST", "csv/write", { demonstrations })).text);
+    };
+    const refused = (/** @type {unknown} */ error) => say(sentence(error));
+    const file = h("input", {
+        type: "file",
+        accept: ".csv,text/csv",
+        hidden: true,
+        "aria-label": "CSV file with demonstrations",
+        onchange: () => read().catch(refused),
+    });
+    return h(
+        "span",
+        { class: "actions" },
+        file,
+        button("Import CSV", () => file.click()),
+        button("Export CSV", () => write().catch(refused)),
+    );
 }

@@ -1,6 +1,6 @@
 import { button, field, h, headed } from "../dom.js";
 import { addRule } from "../edits.js";
-import { jobButtons, progressLine } from "./progress.js";
+import { jobButtons, progressLine } from "./parts.js";
 
 /**
  * Rules that the demonstrations keep, with what each explains; one click takes one over.

@@ -1,15 +1,16 @@
-import { drawCurves } from "../charts.js";
+import { drawCurves, minimap, reach, weightTable } from "../charts.js";
 import { h, s } from "../dom.js";
 import { withFeatures } from "../edits.js";
-import { numberField, tickBoxes, wordField } from "./fields.js";
-import { jobButtons, progressLine } from "./progress.js";
-import { mountResult } from "./result.js";
+import { signal } from "../signal.js";
+import { count } from "../words.js";
+import { jobButtons, numberField, progressLine, tickBoxes, wordField } from "./parts.js";
 
 /**
  * What to learn from the demonstrations, how, and how far it is.
  *
  * @typedef {import("../types.js").App} App
  * @typedef {import("../types.js").LearnRecord} LearnRecord
+ * @typedef {import("../types.js").Learned} Learned
  */
 
 const ITERATIONS = { min: 1, max: 100000, step: 1, empty: "", placeholder: "usual" };
@@ -96,4 +97,98 @@ function featureBoxes(app) {
     history.document.on(refresh);
     sync.check.on(refresh);
     return h("fieldset", {}, h("legend", {}, "The reward may depend on"), boxes, hint);
+}
+
+/**
+ * What was learned: numbers, a map and weights, the two models side by side.
+ *
+ * @typedef {"reward" | "visits" | "demo_visits"} Quantity
+ */
+
+/** @type {Record<Quantity, string>} */
+const QUANTITIES = { reward: "Reward", visits: "Expected visits", demo_visits: "Demonstrated visits" };
+
+/** @param {HTMLElement} root @param {App} app */
+function mountResult(root, app) {
+    const { jobs, map } = app;
+    const job = jobs.of("learn");
+    const quantity = signal(/** @type {Quantity} */ ("reward"));
+    const onMap = h("input", { type: "checkbox", onchange: () => draw() });
+    const buttons = h(
+        "fieldset",
+        { class: "segments" },
+        h("legend", { class: "hidden" }, "What the maps show"),
+        ...Object.entries(QUANTITIES).map(([value, label]) => {
+            const radio = h("input", {
+                type: "radio",
+                name: "quantity",
+                value,
+                onchange: () => quantity.set(/** @type {Quantity} */ (value)),
+            });
+            radio.checked = value === "reward";
+            return h("label", {}, radio, label);
+        }),
+        h("label", { class: "check" }, onMap, "on the large map"),
+    );
+    const missing = h("p", { class: "hint" });
+    const cards = h("div", { class: "cards" });
+    root.append(missing, buttons, cards);
+
+    function draw() {
+        const { result } = job.get();
+        root.hidden = !result;
+        if (!result) return map.heat.set(null);
+        /** @type {Learned[]} */
+        const models = [result.model, result.compare].filter(Boolean);
+        const scale = Math.max(...models.map((model) => reach(model.weights)));
+        const left = result.left_out?.length ?? 0;
+        missing.textContent = `Left out: ${count(left, "invalid demonstration")}.`;
+        missing.hidden = !left;
+        cards.replaceChildren(...models.map((model) => card(app, model, quantity.get(), scale)));
+        const first = models[0];
+        const shown = onMap.checked && app.tab.get() === "learn" && first;
+        map.heat.set(shown ? { values: first[quantity.get()], title: QUANTITIES[quantity.get()] } : null);
+    }
+    job.on((now, before) => (now.result !== before.result || now === before) && draw());
+    quantity.on(draw);
+    app.tab.on(draw);
+}
+
+/** @param {App} app @param {Learned} model @param {Quantity} quantity @param {number} scale */
+function card(app, model, quantity, scale) {
+    const place = app.map.place.get();
+    const title = `${QUANTITIES[quantity]} of ${model.label}`;
+    const values = model[quantity];
+    const [low, high] = [Math.min(0, ...values), Math.max(0, ...values)];
+    return h(
+        "article",
+        { class: "card", "aria-label": model.label },
+        h("h3", {}, model.label),
+        h("dl", {}, ...facts(model).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+        values.length === place.count && minimap(place, { values, title }),
+        h(
+            "p",
+            { class: "legend" },
+            low < 0 && h("span", { class: "minus" }, low.toFixed(2)),
+            high > 0 && h("span", { class: "plus" }, high.toFixed(2)),
+        ),
+        weightTable(model.weights, scale),
+        ...model.notes.map((note) => h("p", { class: "hint" }, note)),
+    );
+}
+
+/** @param {Learned} model @returns {[string, string][]} */
+function facts(model) {
+    const nats = (/** @type {number | null} */ value) => (value === null ? "−∞" : value.toFixed(3));
+    /** @type {[string, string][]} */
+    const all = [["Log-likelihood", `${nats(model.log_likelihood)} nats`]];
+    if (model.held_out)
+        all.push([`Held out (${model.held_out.demonstrations})`, `${nats(model.held_out.log_likelihood)} nats`]);
+    if (model.valid !== null)
+        all.push(["Keeps the rules", `${(100 * model.valid).toFixed(model.valid === 1 ? 0 : 1)} %`]);
+    all.push(
+        ["Method", model.method],
+        ["Iterations", `${model.iterations}${model.converged ? "" : ", not converged"}`],
+    );
+    return all;
 }

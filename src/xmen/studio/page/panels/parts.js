@@ -1,10 +1,15 @@
-import { dress, field, fillSelect, h, rows, show } from "../dom.js";
+import { button, dress, field, fillSelect, h, rows, show } from "../dom.js";
 import { withPart } from "../edits.js";
+import { CANCELLED } from "../jobs.js";
+import { count, why } from "../words.js";
 
 /**
- * Controls of what a document says: each shows what is there, and an answer is an edit.
+ * What several panels are made of: controls of what a document says, each of which shows what is there and makes an
+ * edit of an answer; where a text is wrong; how a job stands; a row for a trajectory.
  *
+ * @typedef {import("../jobs.js").JobState} JobState
  * @typedef {import("../types.js").App} App
+ * @typedef {import("../types.js").Broken} Broken
  * @typedef {import("../types.js").Document} Document
  * @typedef {"world" | "settings" | "studio"} Part
  */
@@ -117,5 +122,93 @@ export function tickBoxes(root, change, some = false) {
     return (offered, chosen) => {
         ticked = chosen;
         update(offered);
+    };
+}
+
+/**
+ * The caret under a text in a fixed-width font, where its mistake is.
+ *
+ * @param {HTMLElement} line @param {HTMLInputElement} input @param {number | null | undefined} offset
+ */
+export function placeCaret(line, input, offset) {
+    line.hidden = offset === null || offset === undefined;
+    line.textContent = "^";
+    line.style.paddingLeft = `calc(${offset ?? 0}ch - ${input.scrollLeft}px)`;
+}
+
+/**
+ * A line on how a job stands: what it does, what went wrong, or what came of it; read out when it changes.
+ *
+ * @param {import("../signal.js").Signal<JobState>} job
+ * @param {(state: JobState) => string} doing
+ * @param {(state: JobState) => string} [done]
+ */
+export function progressLine(job, doing, done = () => "") {
+    const line = h("p", { class: "hint", role: "status" });
+    job.on((state) => {
+        const so = [state.remark, done(state)].filter(Boolean).join(" ");
+        line.textContent = state.running ? doing(state) : state.message || so;
+        line.classList.toggle("error", !state.running && !["", CANCELLED].includes(state.message));
+    });
+    return line;
+}
+
+/**
+ * The button that starts a job, where all its inputs are valid, and the one that cancels it.
+ *
+ * @param {import("../jobs.js").Jobs} jobs
+ * @param {string} kind
+ * @param {string} label
+ * @param {HTMLInputElement[]} inputs
+ * @param {() => object} options  of the job
+ * @param {string} [look]
+ */
+export function jobButtons(jobs, kind, label, inputs, options, look = "main") {
+    const valid = () => inputs.every((input) => input.reportValidity());
+    const start = button(label, () => valid() && jobs.start(kind, options()), { class: look });
+    const stop = button("Cancel", () => jobs.cancel(kind));
+    jobs.busy.on((busy) => {
+        start.disabled = busy !== null;
+        stop.disabled = busy !== kind;
+    });
+    return { start, stop };
+}
+
+/**
+ * A row for a trajectory, which stands in front on the map while the pointer or the focus is on its row.
+ *
+ * @param {import("../map/view.js").MapView} map
+ * @param {number} index
+ */
+export function trajectoryLine(map, index) {
+    /** @type {import("../types.js").Front | null} */
+    let shown = null;
+    const title = button("", () => {}, { class: "link" });
+    const reason = h("span", { class: "reason" });
+    const node = h("li", { class: "demo" }, title, reason);
+    const front = () => {
+        map.front.set(shown);
+        node.classList.add("open");
+    };
+    const behind = () => {
+        if (node.matches(":hover") || node.contains(document.activeElement)) return;
+        map.front.set(null);
+        node.classList.remove("open");
+    };
+    for (const name of ["pointerenter", "focusin", "click"]) node.addEventListener(name, front);
+    for (const name of ["pointerleave", "focusout"]) node.addEventListener(name, () => setTimeout(behind));
+    return {
+        node,
+        /**
+         * @param {{states: import("../types.js").StateName[], actions: unknown[]}} trajectory
+         * @param {{valid: boolean | null, broken: Broken[]} | undefined} judged  undefined: not yet
+         * @param {string} good  what is said of a valid one
+         */
+        show({ states, actions }, judged, good) {
+            shown = { states, broken: judged?.broken ?? [] };
+            title.textContent = `${index + 1}: ${count(actions.length, "move")}`;
+            reason.textContent = !judged ? "" : judged.valid ? good : why(judged.broken);
+            node.classList.toggle("invalid", judged?.valid === false);
+        },
     };
 }
