@@ -1,8 +1,5 @@
-import { request, sentence } from "./api.js";
-import { mountBar } from "./bar.js";
 import { documentOf } from "./edits.js";
-import { makeHistory } from "./history.js";
-import { makeJobs } from "./jobs.js";
+import { mountBar, mountStatus, mountTabs } from "./frame.js";
 import { looks, marksByState } from "./map/ground.js";
 import { useHand } from "./map/hand.js";
 import { makeMap } from "./map/view.js";
@@ -12,10 +9,8 @@ import { mountGenerate } from "./panels/generate.js";
 import { mountLearn } from "./panels/learn.js";
 import { mountRules } from "./panels/rules.js";
 import { mountWorld } from "./panels/world.js";
-import { signal } from "./signal.js";
-import { mountStatus } from "./status.js";
-import { makeSync } from "./sync.js";
-import { mountTabs } from "./tabs.js";
+import { makeJobs, makeSync, request, sentence } from "./server.js";
+import { makeHistory, signal } from "./state.js";
 import { mountTools } from "./tools.js";
 
 /** Puts the page together: the document, its parts on the page, and what passes between them. */

@@ -133,3 +133,36 @@ export function freshId(/** @type {string} */ stem) {
     counted += 1;
     return `${stem}-${counted}`;
 }
+
+/**
+ * A dialog over the page; Escape and its last button close it.
+ *
+ * @param {string} title
+ * @param {(Node | string)[]} content
+ * @param {HTMLButtonElement[]} buttons  a click on any of them closes the dialog, unless it has data-stays
+ */
+export function openDialog(title, content, buttons) {
+    const id = freshId("dialog");
+    const close = button("Close", () => dialog.close());
+    const dialog = h(
+        "dialog",
+        { "aria-labelledby": id, onclose: () => dialog.remove() },
+        h("h2", { id }, title),
+        ...content,
+        h("div", { class: "actions" }, ...buttons, close),
+    );
+    for (const each of buttons)
+        if (each.dataset.stays === undefined) each.addEventListener("click", () => dialog.close());
+    document.body.append(dialog);
+    dialog.showModal();
+}
+
+/** Give a text to the user as a file. */
+export function download(/** @type {string} */ name, /** @type {string} */ text) {
+    const address = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+    const link = h("a", { href: address, download: name });
+    document.body.append(link);
+    link.click();
+    link.remove();
+    setTimeout(() => URL.revokeObjectURL(address));
+}

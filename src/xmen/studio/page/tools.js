@@ -1,7 +1,7 @@
 import { h } from "./dom.js";
 import { addDemonstrations, clearMarks, painted, setEnd, setMark, setWall } from "./edits.js";
 import { looks } from "./map/ground.js";
-import { signal } from "./signal.js";
+import { signal } from "./state.js";
 import { count } from "./words.js";
 import { shortest } from "./world.js";
 
@@ -91,7 +91,7 @@ export function mountTools(root, app) {
 /**
  * Brushes. The first cell of a stroke decides whether it paints or takes away; a stroke is one step of undo.
  *
- * @typedef {{history: import("./history.js").History, map: import("./map/view.js").MapView}} Canvas
+ * @typedef {{history: import("./state.js").History, map: import("./map/view.js").MapView}} Canvas
  */
 
 const KEYS = "Keyboard: arrows move, Space paints, Shift with arrows paints along.";

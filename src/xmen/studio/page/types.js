@@ -116,14 +116,14 @@
  *
  * What every panel is given.
  * @typedef {object} App
- * @property {import("./history.js").History} history
- * @property {import("./sync.js").Sync} sync
- * @property {import("./jobs.js").Jobs} jobs
+ * @property {import("./state.js").History} history
+ * @property {import("./server.js").Sync} sync
+ * @property {import("./server.js").Jobs} jobs
  * @property {import("./map/view.js").MapView} map
  * @property {Vocabulary} vocabulary
  * @property {(message: string) => void} say  a passing message, also for screen readers
- * @property {import("./signal.js").Signal<string>} tool  wall, start, goal, erase, draw, or "mark NAME"
- * @property {import("./signal.js").Signal<string>} tab
+ * @property {import("./state.js").Signal<string>} tool  wall, start, goal, erase, draw, or "mark NAME"
+ * @property {import("./state.js").Signal<string>} tab
  */
 
 export {};

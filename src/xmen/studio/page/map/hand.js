@@ -1,4 +1,4 @@
-import { oncePerFrame } from "../signal.js";
+import { oncePerFrame } from "../state.js";
 
 /**
  * Pointer and keyboard on the map, told to the chosen tool as strokes over states.

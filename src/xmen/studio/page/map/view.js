@@ -1,5 +1,5 @@
 import { dress, s } from "../dom.js";
-import { oncePerFrame, signal } from "../signal.js";
+import { oncePerFrame, signal } from "../state.js";
 import { graphPlace, gridPlace } from "../world.js";
 import { makeNodes, makeTiles } from "./ground.js";
 import { drawHeat, makeLines, square } from "./layers.js";
@@ -24,8 +24,8 @@ export function placeOf(/** @type {Document} */ { problem }, /** @type {Layout |
 
 /**
  * @param {SVGSVGElement} svg
- * @param {import("../signal.js").Signal<Document>} document
- * @param {import("../signal.js").Signal<Layout | null>} layout
+ * @param {import("../state.js").Signal<Document>} document
+ * @param {import("../state.js").Signal<Layout | null>} layout
  */
 export function makeMap(svg, document, layout) {
     const [tiles, nodes, lines] = [makeTiles(), makeNodes(), makeLines()];

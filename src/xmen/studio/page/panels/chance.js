@@ -1,5 +1,5 @@
-import { sentence } from "../api.js";
 import { button, field, h, headed } from "../dom.js";
+import { sentence } from "../server.js";
 import { count, why } from "../words.js";
 import { jobButtons, progressLine } from "./parts.js";
 

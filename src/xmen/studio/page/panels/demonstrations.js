@@ -1,8 +1,7 @@
-import { request, sentence } from "../api.js";
-import { button, h, rows, show } from "../dom.js";
+import { button, download, h, rows, show } from "../dom.js";
 import { addDemonstrations, removeDemonstrations, weighDemonstrations } from "../edits.js";
-import { download } from "../files.js";
-import { signal } from "../signal.js";
+import { request, sentence } from "../server.js";
+import { signal } from "../state.js";
 import { count } from "../words.js";
 import { trajectoryLine } from "./parts.js";
 
@@ -99,7 +98,7 @@ export function mountDemonstrations(root, app) {
 /**
  * One demonstration: its length, valid or why not, its weight.
  *
- * @param {App} app @param {number} index @param {import("../signal.js").Signal<Set<number>>} chosen
+ * @param {App} app @param {number} index @param {import("../state.js").Signal<Set<number>>} chosen
  */
 function demoLine(app, index, chosen) {
     const { history, sync, map } = app;

@@ -1,7 +1,7 @@
 import { button, field, fillSelect, h, rows } from "../dom.js";
 import { addDemonstrations } from "../edits.js";
 import { makeMotion } from "../map/layers.js";
-import { signal } from "../signal.js";
+import { signal } from "../state.js";
 import { capital, thousands } from "../words.js";
 import { mountChance } from "./chance.js";
 import { completed } from "./completion.js";

@@ -1,7 +1,7 @@
 import { drawCurves, minimap, reach, weightTable } from "../charts.js";
 import { h, s } from "../dom.js";
 import { withFeatures } from "../edits.js";
-import { signal } from "../signal.js";
+import { signal } from "../state.js";
 import { count } from "../words.js";
 import { jobButtons, numberField, progressLine, tickBoxes, wordField } from "./parts.js";
 

@@ -1,13 +1,13 @@
 import { button, dress, field, fillSelect, h, rows, show } from "../dom.js";
 import { withPart } from "../edits.js";
-import { CANCELLED } from "../jobs.js";
+import { CANCELLED } from "../server.js";
 import { count, why } from "../words.js";
 
 /**
  * What several panels are made of: controls of what a document says, each of which shows what is there and makes an
  * edit of an answer; where a text is wrong; how a job stands; a row for a trajectory.
  *
- * @typedef {import("../jobs.js").JobState} JobState
+ * @typedef {import("../server.js").JobState} JobState
  * @typedef {import("../types.js").App} App
  * @typedef {import("../types.js").Broken} Broken
  * @typedef {import("../types.js").Document} Document
@@ -139,7 +139,7 @@ export function placeCaret(line, input, offset) {
 /**
  * A line on how a job stands: what it does, what went wrong, or what came of it; read out when it changes.
  *
- * @param {import("../signal.js").Signal<JobState>} job
+ * @param {import("../state.js").Signal<JobState>} job
  * @param {(state: JobState) => string} doing
  * @param {(state: JobState) => string} [done]
  */
@@ -156,7 +156,7 @@ export function progressLine(job, doing, done = () => "") {
 /**
  * The button that starts a job, where all its inputs are valid, and the one that cancels it.
  *
- * @param {import("../jobs.js").Jobs} jobs
+ * @param {import("../server.js").Jobs} jobs
  * @param {string} kind
  * @param {string} label
  * @param {HTMLInputElement[]} inputs
