@@ -136,7 +136,7 @@ def test_also_adds_rules_in_the_words_of_the_problem():
         ("sample tiny.toml", "max_nodes"),
         ("sample problem.toml --out .", "trajectories are written to .csv or .jsonl files"),
         ("sample problem.toml --also 'nver(key)'", "--also: unknown name `nver`; did you mean `never`?"),
-        ("sample problem.toml --also 'never(at(99))'", "--also never(at(99)): "),
+        ("sample problem.toml --also 'never(at(state(99)))'", "--also never(at(state(99))): "),
         ("sample problem.toml --also ''", "--also: "),
         ("check problem.toml .", "error: "),
         ("check picture.png", "expected UTF-8 text"),

@@ -233,7 +233,7 @@ def test_usage_errors(option):
 def test_a_model_that_python_saved_can_be_sampled(folder):
     grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
     xm.XMEN(grid, xm.visit(grid.at((1, 1))), l2=0.1).fit([xm.Trajectory([0, 1, 4, 7, 8], [1, 0, 0, 1])]).save("mine")
-    found = report('sample mine -n 5 --also "never(at(3))"')
+    found = report('sample mine -n 5 --also "never(at((0, 1)))"')
     assert (found["model"], found["valid"]) == ("mine", 5)
     assert all(3 not in tau["states"] for tau in found["trajectories"])
 

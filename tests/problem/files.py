@@ -30,7 +30,7 @@ walls = [[1, 1]]
 key = { cells = [[0, 2], [2, 0]] }
 east = { moves = ["right"] }
 here = { cells = [[0, 2]], moves = ["up"] }
-quiet = "~key & ~at(5)"
+quiet = "~key & ~at((1, 1))"
 
 [[constraints]]
 name = "fetch the key"

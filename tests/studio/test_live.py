@@ -98,7 +98,7 @@ def test_a_world_that_is_not_complete_is_a_mistake_of_its_own(window):
 
 def test_with_chance_the_status_says_what_policies_can_promise(window):
     document = window.get("document")
-    lava = {"name": "no lava", "rule": "never(at(5, 6))"}
+    lava = {"name": "no lava", "rule": "never(at((1, 1), (2, 1)))"}
     window.put(changed(document["problem"], world={"slip": 0.2, "walls": None, "horizon": 20}, constraints=[lava]))
     found = window.check()["policy"]
     assert found["sure"] is False

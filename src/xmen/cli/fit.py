@@ -27,6 +27,7 @@ from xmen.methods.validation import VALIDATION_LOSS
 from xmen.notices import ConvergenceWarning, InterruptedWarning, UnboundedWarning
 from xmen.problem import Problem, demo_weights
 from xmen.worlds import Trajectory
+from xmen.worlds.words import rule_text
 
 MOST_SHOWN = 12  # weights printed; --json has all of them
 
@@ -200,7 +201,11 @@ def _learned(model: Learner, problem: Problem) -> dict[str, Any]:
     """Weights by the names of their features, or the rules that were inferred."""
     if isinstance(model, ConstraintInference):
         found = zip(model.constraints_, model.eliminated_.tolist(), strict=True)
-        return {"constraints": [{"name": rule.name, "rule": rule._text(), "eliminated": p} for rule, p in found]}
+        return {
+            "constraints": [
+                {"name": rule.name, "rule": rule_text(rule._text(), model.world), "eliminated": p} for rule, p in found
+            ]
+        }
     _, names = named_features(problem)
     return {"weights": dict(zip(names, np.asarray(model.weights_).tolist(), strict=True))}
 

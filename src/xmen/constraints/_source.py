@@ -6,6 +6,7 @@ import ast
 import re
 import warnings
 from bisect import bisect_right
+from collections.abc import Callable
 from itertools import accumulate
 from typing import NoReturn
 
@@ -31,7 +32,8 @@ def syntax_error(message: str, text: str, offset: int) -> ConstraintSyntaxError:
 class SourceText:
     """The text, its tree, and errors that put a caret under a spot of it."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, in_words: Callable[[str], str] = str) -> None:
+        self._in_words = in_words  # of the world for which the text is written
         self.text = text.replace("\r\n", "\n").replace("\r", "\n")
         self._lines = self.text.split("\n")
         self._ends: dict[int, list[int]] = {}  # of lines with more than ASCII, the byte at which each character ends
@@ -41,7 +43,7 @@ class SourceText:
 
     def fail(self, message: str, offset: int) -> NoReturn:
         """Raise a ConstraintSyntaxError that shows the spot."""
-        raise syntax_error(message, self.text, offset) from None
+        raise syntax_error(self._in_words(message), self.text, offset) from None
 
     def parse(self) -> ast.expr:
         """The tree of the one expression that the text consists of."""

@@ -10,7 +10,7 @@ from typing import Any
 from xmen.constraints.words import FUNCTIONS
 from xmen.events import at, doing
 
-FUNCTIONS["at"] = (at, "at(state, ...)")
+FUNCTIONS["at"] = (at, "at(place, ...)")
 FUNCTIONS["doing"] = (doing, "doing(action, ...)")
 WITHOUT_TEXT = ("when", "monitor")
 ANYTIME = "anytime"

@@ -22,14 +22,19 @@ from xmen.constraints.constraint import Constraint
 from xmen.constraints.ltlf import ltlf
 from xmen.constraints.names import COSTS, Name, check_names, kind_of
 from xmen.constraints.words import FUNCTIONS
-from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError
-from xmen.events import EVENT_IS_NO_CONSTRAINT, LARGEST, NO_NUMBER, PRECEDENCE, Event, anytime
+from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError, WorldError
+from xmen.events import EVENT_IS_NO_CONSTRAINT, LARGEST, NO_NUMBER, PRECEDENCE, Event, anytime, at, doing
+from xmen.worlds.mdp import MDP
+from xmen.worlds.words import in_world_words
 
 MAX_DEPTH = 260  # nodes inside one another; far below Python's own limit on nested calls
 
 
 def parse_constraint(
-    text: str, names: Mapping[str, Name] | None = None, tables: Callable[[str], ArrayLike] | None = None
+    text: str,
+    names: Mapping[str, Name] | None = None,
+    tables: Callable[[str], ArrayLike] | None = None,
+    world: MDP | None = None,
 ) -> Constraint:
     """The constraint that a text spells: the inverse of `str(constraint)`.
 
@@ -43,6 +48,9 @@ def parse_constraint(
         events with their weights.
     tables
         Reads the costs that the text names as a file, as in total("energy.csv"). None: text opens no files.
+    world
+        The world for which the text is written: a state is then what the world calls it, a cell at((5, 6)) of a grid or
+        a node at("bank") of a graph, and at(state(59)) by its number. None: states are numbers.
 
     Returns
     -------
@@ -60,21 +68,21 @@ def parse_constraint(
     >>> parse_constraint("visit(shop) & (count(at(3)) <= 2)", {"shop": at(7, 8)})
     visit(at(7, 8)) & (count(at(3)) <= 2)
     """
-    source, reader = _open(text, names, "parse_constraint(text, names)", tables)
+    source, reader = _open(text, names, "parse_constraint(text, names)", tables, world)
     try:
         return reader.constraint(source.parse())
     except RecursionError:
         source.fail(TOO_DEEP, 0)
 
 
-def parse_event(text: str, names: Mapping[str, Event] | None = None) -> Event:
-    """The event that the text spells: the inverse of `str(event)`, with `names` for events of your own.
+def parse_event(text: str, names: Mapping[str, Event] | None = None, world: MDP | None = None) -> Event:
+    """The event that the text spells: the inverse of `str(event)`; `names` and `world` as in `parse_constraint`.
 
     >>> from xmen import at
     >>> parse_event("~shop & doing(0)", {"shop": at(7, 8)})
     ~at(7, 8) & doing(0)
     """
-    source, reader = _open(text, names, "parse_event(text, names)")
+    source, reader = _open(text, names, "parse_event(text, names)", world=world)
     if not source.text.strip():
         source.fail("the text is empty; write an event such as at(3)", 0)
     try:
@@ -84,21 +92,29 @@ def parse_event(text: str, names: Mapping[str, Event] | None = None) -> Event:
 
 
 def _open(
-    text: object, names: Mapping[str, Name] | None, where: str, tables: Callable[[str], ArrayLike] | None = None
+    text: object,
+    names: Mapping[str, Name] | None,
+    where: str,
+    tables: Callable[[str], ArrayLike] | None = None,
+    world: MDP | None = None,
 ) -> tuple[SourceText, _Reader]:
     if not isinstance(text, str):
         raise ConstraintSyntaxError(f"{where} reads text; got {text!r} ({type(text).__name__}).")
-    source = SourceText(text)
-    return source, _Reader(source, check_names({} if names is None else names, where), tables)
+    source = SourceText(text) if world is None else SourceText(text, lambda message: in_world_words(message, world))
+    return source, _Reader(source, check_names({} if names is None else names, where), tables, world)
 
 
 class _Reader:
     """Builds the value of each node; one method per kind of node."""
 
     def __init__(
-        self, source: SourceText, names: dict[str, Name], tables: Callable[[str], ArrayLike] | None = None
+        self,
+        source: SourceText,
+        names: dict[str, Name],
+        tables: Callable[[str], ArrayLike] | None,
+        world: MDP | None,
     ) -> None:
-        self.source, self.names, self.tables = source, names, tables
+        self.source, self.names, self.tables, self.world = source, names, tables, world
         self.depth = 0
 
     def constraint(self, tree: ast.expr) -> Constraint:
@@ -174,7 +190,7 @@ class _Reader:
         """Call the function; its own complaints get the text and a caret."""
         try:
             return function(*args, **keywords)
-        except ConstraintError as error:
+        except (ConstraintError, WorldError) as error:
             self.source.fail(str(error), offset)
 
     def _constant(self, node: ast.Constant) -> object:
@@ -271,6 +287,9 @@ class _Reader:
         if name not in FUNCTIONS:
             self._unknown(name, offset)
         function, usage = FUNCTIONS[name]
+        if self.world is not None and function in (at, doing) and not node.keywords:
+            read = self._states if function is at else self._actions
+            return self._guarded(offset, function, *read(node, self.world))
         costs = function is total
         arguments = [
             self._event_weights(one) if costs and isinstance(one, ast.Dict) else self.value(one) for one in node.args
@@ -291,6 +310,40 @@ class _Reader:
         if costs and isinstance(arguments[0], str):
             arguments[0] = self._table(node.args[0], arguments[0])
         return self._guarded(offset, function, *arguments, **keywords)
+
+    def _states(self, node: ast.Call, world: MDP) -> list[object]:
+        """What at(...) lists in text for a world: its own names of states, and state(59) by number."""
+        states: list[object] = []
+        bare: list[int] = []
+        for place in node.args:
+            match place:
+                case ast.Call(func=ast.Name(id="state"), args=[number], keywords=[]):
+                    states.append(self.value(number))
+                case ast.Tuple() | ast.List() | ast.Constant(value=str()):
+                    states.append(self._guarded(self.source.start(place), _named_state, place, world))
+                case _:
+                    states.append(self.value(place))
+                    bare += [state for state in states[-1:] if isinstance(state, int)]
+        if bare and not world.numbers_are_states:
+            meant = _meant(bare, world)
+            self.source.fail(
+                f"a number alone does not say where: write at({', '.join(map(world.state_name, meant))}) for "
+                f"{' and '.join(map(world.describe_state, meant))}, or "
+                f"at({', '.join(f'state({number})' for number in bare)}) for a state by its number",
+                self.source.start(node),
+            )
+        return states
+
+    def _actions(self, node: ast.Call, world: MDP) -> list[object]:
+        """What doing(...) lists in text for a world: names of actions, as they are or in quotes, and numbers."""
+        return [
+            self._guarded(self.source.start(action), world.read_action, self._spelled(action).strip("'\""))
+            if any(
+                isinstance(part, ast.Name) or isinstance(getattr(part, "value", 0), str) for part in ast.walk(action)
+            )
+            else self.value(action)
+            for action in node.args
+        ]
 
     def _ltlf(self, node: ast.Call, arguments: list[Any], events: dict[str, Any]) -> object:
         try:
@@ -392,3 +445,21 @@ class _Reader:
             if isinstance(side, Constraint):
                 self.source.fail(f"cannot compare {kind_of(side)}. {PRECEDENCE}", offset)
         self.source.fail(f"{kind_of(left)} {symbol} {kind_of(right)} says nothing about a trajectory", offset)
+
+
+def _named_state(place: ast.expr, world: MDP) -> int:
+    try:
+        name = ast.literal_eval(place)
+    except ValueError:
+        raise ConstraintError(f"a place is written as it is called, as in at({world.state_name(0)})") from None
+    return world.read_state(name)
+
+
+def _meant(numbers: list[int], world: MDP) -> list[int]:
+    """The states that a user may have meant by bare numbers: two are one cell where there is such a cell."""
+    try:
+        if len(numbers) == 2:
+            return [world.read_state(tuple(numbers))]
+    except WorldError:
+        pass
+    return [number for number in numbers if 0 <= number < world.n_states] or [0]

@@ -13,6 +13,7 @@ from xmen.events import At, Doing, Event, at
 from xmen.problem._document import TomlTable
 from xmen.worlds import MDP, GridWorld
 from xmen.worlds.from_networkx import GraphWorld
+from xmen.worlds.words import rule_text
 
 
 def read_events(
@@ -33,8 +34,8 @@ def read_event(table: TomlTable, name: str, value: object, world: MDP, names: Ma
     """One event from its text or from its inline table."""
     if isinstance(value, str):
         with table.explaining(name):
-            return parse_event(value, names)
-    forms = ['a text such as "at(3) | doing(0)"']
+            return parse_event(value, names, world)
+    forms = [f'a text such as "at({world.state_name(0)}) | doing({world.action_name(0)})"']
     if isinstance(world, GridWorld):
         forms += ["{ cells = [[x, y], ...] }", '{ moves = ["up", ...] }']
     if isinstance(world, GraphWorld):
@@ -65,9 +66,9 @@ def spell_event(name: str, event: Event, world: MDP) -> Any:
         return {"cells": [world.cell(state) for state in event.states]}
     if isinstance(world, GridWorld) and isinstance(event, Doing):
         return {"moves": [world.moves[action] for action in event.actions]}
-    text = str(event)
+    text = rule_text(str(event), world)
     try:
-        parse_event(text)
+        parse_event(text, world=world)
     except ConstraintSyntaxError:
         raise ConstraintError(
             f"the event {name!r} cannot be written to a file: `{text:.60}` holds a function. "

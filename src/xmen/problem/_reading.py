@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +26,7 @@ from xmen.problem._events import read_events
 from xmen.problem._rewards import read_reward
 from xmen.problem._worlds import GraphFile, read_world
 from xmen.rewards import Floats, Reward
+from xmen.storage.models import MODEL, PROBLEM
 from xmen.worlds import MDP
 
 FORMAT = 1
@@ -150,12 +152,17 @@ def read_parts(document: TomlTable, mistakes: Mistakes) -> Parts:
         parts.settings = _read_settings(settings_table)
     if parts.world is None:
         return parts
-    read_events(events_table, parts.world, parts.events, lambda name: mistakes.of("event", name))
+    spoken = parts.world
+    if document.file.name == PROBLEM and document.file.with_name(MODEL).is_file():
+        # Models that were saved before rules had to name places mean states by their numbers.
+        spoken = copy(spoken)
+        spoken.numbers_are_states = True
+    read_events(events_table, spoken, parts.events, lambda name: mistakes.of("event", name))
     costs_table.allow(*costs_table.values)
     for name in costs_table.values:
         with mistakes.of("cost", name):
             parts.costs[name] = read_cost(costs_table, name, parts.world, parts.events)
-    texts, off = _read_rules(rule_tables, parts, mistakes)
+    texts, off = _read_rules(rule_tables, spoken, parts, mistakes)
     features: tuple[str, ...] = ()
     with mistakes.of("reward"):
         parts.reward, features = read_reward(reward_section, parts.world, parts.events)
@@ -167,12 +174,14 @@ def read_parts(document: TomlTable, mistakes: Mistakes) -> Parts:
 
 def parse_rule(text: str, world: MDP, names: Mapping[str, Name], folder: Path | None) -> Constraint:
     """The rule that a text spells in the words of a problem, whose files of costs are in `folder`."""
-    return parse_constraint(text, names, None if folder is None else lambda name: cost_file(folder, name, world))
+    tables = None if folder is None else lambda name: cost_file(folder, name, world)
+    return parse_constraint(text, names, tables, world)
 
 
-def _read_rules(tables: list[TomlTable], parts: Parts, mistakes: Mistakes) -> tuple[dict[str, str], dict[str, str]]:
+def _read_rules(
+    tables: list[TomlTable], world: MDP, parts: Parts, mistakes: Mistakes
+) -> tuple[dict[str, str], dict[str, str]]:
     """The texts of all rules, and of those that are switched off; the others become part of the problem."""
-    assert parts.world is not None
     texts: dict[str, str] = {}
     off: dict[str, str] = {}
     for index, table in enumerate(tables):
@@ -189,8 +198,8 @@ def _read_rules(tables: list[TomlTable], parts: Parts, mistakes: Mistakes) -> tu
                 continue
             table.name = f"{table.name} ({name!r})"
             with table.explaining("rule"):
-                rule = parse_rule(text, parts.world, {**parts.events, **parts.costs}, table.file.parent).named(name)
-                rule.check_world(parts.world)
+                rule = parse_rule(text, world, {**parts.events, **parts.costs}, table.file.parent).named(name)
+                rule.check_world(world)
             parts.rules[name] = rule
     return texts, off
 

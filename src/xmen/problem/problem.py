@@ -33,7 +33,7 @@ from xmen.problem._toml import toml_text
 from xmen.problem._worlds import write_world
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.worlds import MDP, Trajectory
-from xmen.worlds.words import in_world_words
+from xmen.worlds.words import in_world_words, rule_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,7 +272,7 @@ def _spell_rules(problem: Problem, target: Path) -> list[dict[str, Any]]:
 
 def _spell_rule(problem: Problem, name: str, rule: Constraint, target: Path) -> str:
     names = {**problem.events, **problem.costs}
-    for text in (problem.spelling.rules.get(name), rule._text()):
+    for text in (problem.spelling.rules.get(name), rule_text(rule._text(), problem.world)):
         try:
             # Files of costs that the text names have to be where it will stand.
             if text is not None and parse_rule(text, problem.world, names, target.parent).named(name) == rule:

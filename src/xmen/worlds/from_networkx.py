@@ -14,6 +14,7 @@ from xmen.errors import WorldError
 from xmen.worlds._checks import whole_number
 from xmen.worlds.graph_files import require_graph
 from xmen.worlds.mdp import MDP
+from xmen.worlds.names import Places
 from xmen.worlds.trajectory import Trajectory
 
 
@@ -60,6 +61,8 @@ class GraphWorld(MDP):
             raise WorldError("the graph is empty: it has no nodes")
         self._nodes: tuple[Hashable, ...] = tuple(graph.nodes)
         self._states: dict[Hashable, int] = {node: state for state, node in enumerate(self._nodes)}
+        self._places = Places(self._nodes)
+        self.numbers_are_states = not self._places.integers
         self._edges: list[list[tuple[Any, ...]]] = [[] for _ in self._nodes]
         attributes: list[list[dict[str, Any]]] = [[] for _ in self._nodes]
         for state, node in enumerate(self._nodes):
@@ -123,6 +126,13 @@ class GraphWorld(MDP):
 
     def describe_action(self, action: int) -> str:
         return f"out-edge {action}"
+
+    def state_name(self, state: int) -> str:
+        node = self._nodes[state]
+        return repr(node) if isinstance(node, str | tuple) else repr(str(node))
+
+    def read_state(self, name: Any) -> int:
+        return self._places.state(name)
 
     def _endpoint(self, node: Hashable, what: str) -> int:
         try:

@@ -228,16 +228,29 @@ class GridWorld(MDP):
             True at every position at which one of the moves is chosen; false at the last position, where there is no
             move.
         """
-        for move in moves:
-            if move not in self.moves:
-                raise WorldError(f"move {move!r} is not one of this grid's moves {self.moves}")
-        return doing(*(self.moves.index(move) for move in moves))
+        return doing(*map(self.read_action, moves))
 
     def describe_state(self, state: int) -> str:
         return f"cell ({state % self.width}, {state // self.width})"
 
     def describe_action(self, action: int) -> str:
         return f"move {self.moves[action]!r}"
+
+    numbers_are_states = False
+
+    def state_name(self, state: int) -> str:
+        return str(self.cell(state))
+
+    def read_state(self, name: Any) -> int:
+        return self.state(name)
+
+    def action_name(self, action: int) -> str:
+        return self.moves[action]
+
+    def read_action(self, name: str) -> int:
+        if name not in self.moves:
+            raise WorldError(f"move {name!r} is not one of this grid's moves {self.moves}")
+        return self.moves.index(name)
 
     def _repr_svg_(self) -> str:
         return grid_svg(self)

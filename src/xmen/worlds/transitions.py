@@ -79,6 +79,28 @@ class Transitions:
         """The action as messages call it."""
         return f"action {action}"
 
+    numbers_are_states = True  # in the text of rules, where they could mean nothing else
+
+    def state_name(self, state: int) -> str:
+        """The state as the text of a rule has it inside at(...)."""
+        return str(state)
+
+    def read_state(self, name: Any) -> int:
+        """The state that a cell, or a name in quotes, means in the text of a rule."""
+        raise WorldError(
+            f"this world has no names for states, only numbers from 0 to {self.n_states - 1}: got {name!r}"
+        )
+
+    def action_name(self, action: int) -> str:
+        """The action as the text of a rule has it inside doing(...)."""
+        return str(action)
+
+    def read_action(self, name: str) -> int:
+        """The action that a name means in the text of a rule."""
+        raise WorldError(
+            f"this world has no names for actions, only numbers from 0 to {self.n_actions - 1}: got {name}"
+        )
+
     def find_transitions(self, states: ArrayLike, actions: ArrayLike, next_states: ArrayLike) -> NDArray[np.int64]:
         """Index of each (state, action, next_state) into the transition columns, -1 where there is none.
 

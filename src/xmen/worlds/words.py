@@ -1,44 +1,42 @@
-"""Rules in the world's own words, as messages show them: cells, moves and nodes in place of numbers."""
+"""Rules in the world's own words, in messages and in files: cells, moves and nodes in place of numbers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
 
-__all__ = ["in_world_words"]
+from xmen.worlds.transitions import Transitions
 
-_EVENT = re.compile(r"\b(at|doing)\((\d+(?:, \d+)*)\)")
+__all__ = ["in_world_words", "rule_text"]
+
+_EVENT = r"\b(at|doing)\((\d+(?:, \d+)*)\)"
+_QUOTED = r"'(?:\\.|[^\\'])*'|\"(?:\\.|[^\\\"])*\""
 _SHOWN = 6
 
 
-def in_world_words(text: str, world: Any) -> str:
-    """The text with at(27, 39) as at((3, 2), (3, 3)) on a grid, as at('bank') on a graph, and doing(0) by its move.
+def in_world_words(text: str, world: Transitions) -> str:
+    """The text with at(27, 39) as at((3, 2), (3, 3)) on a grid, as at(bank) on a graph, and doing(0) by its move.
 
     >>> from xmen import GridWorld
     >>> grid = GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
     >>> in_world_words("no trajectory satisfies 'visit(at(9) & doing(1))'", grid)
     "no trajectory satisfies 'visit(at((1, 2)) & doing(right))'"
     """
-
-    def spelled(found: re.Match[str]) -> str:
-        numbers = [int(number) for number in found[2].split(", ")]
-        word, known = (_state_word(world), world.n_states) if found[1] == "at" else _action_word(world)
-        if word is None or max(numbers) >= known:
-            return found[0]
-        shown = ", ".join(map(word, numbers[:_SHOWN]))
-        more = f", ... {len(numbers)} in all" if len(numbers) > _SHOWN else ""
-        return f"{found[1]}({shown}{more})"
-
-    return _EVENT.sub(spelled, text)
+    return re.sub(_EVENT, lambda found: _spelled(found, world, _SHOWN), text)
 
 
-def _state_word(world: Any) -> Callable[[int], str] | None:
-    if hasattr(world, "cell"):
-        return lambda state: str(tuple(world.cell(state)))
-    return (lambda state: str(world.node(state))) if hasattr(world, "node") else None
+def rule_text(text: str, world: Transitions) -> str:
+    """The text of a rule or an event as `parse_constraint(text, world=world)` reads it; names in quotes stay."""
+    # Names in quotes are matched first, and have no groups.
+    return re.sub(f"{_QUOTED}|{_EVENT}", lambda found: _spelled(found, world) if found[1] else found[0], text)
 
 
-def _action_word(world: Any) -> tuple[Callable[[int], str] | None, int]:
-    moves = getattr(world, "moves", None)
-    return (None, 0) if moves is None else (moves.__getitem__, len(moves))
+def _spelled(found: re.Match[str], world: Transitions, most: int | None = None) -> str:
+    numbers = [int(number) for number in found[2].split(", ")]
+    name, known = (world.state_name, world.n_states) if found[1] == "at" else (world.action_name, world.n_actions)
+    if max(numbers) >= known:
+        return found[0]
+    more = f", ... {len(numbers)} in all" if most is not None and len(numbers) > most else ""
+    names = [name(number) for number in numbers[:most]]
+    if most is not None:  # messages have rules in quotes
+        names = [shown.strip("'") for shown in names]
+    return f"{found[1]}({', '.join(names)}{more})"
