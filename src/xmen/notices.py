@@ -1,6 +1,7 @@
 """Warnings: what was asked for was done, and something about it is worth knowing.
 
 CostsWarning (UserWarning)      a file of costs does not name all states
+RuleWarning (UserWarning)       no trajectory can break a rule
 LearningWarning (UserWarning)   the fit went through
 ├── IdentifiabilityWarning      weights that no set of demonstrations can tell apart
 ├── UnboundedWarning            the best weights are infinitely large
@@ -20,6 +21,10 @@ import warnings
 
 class CostsWarning(UserWarning):
     """A file of costs leaves out states where trajectories can be: they cost 0 there, meant or not."""
+
+
+class RuleWarning(UserWarning):
+    """No trajectory of the world can break a rule, which may have been meant otherwise: 15 % is 0.15."""
 
 
 class LearningWarning(UserWarning):

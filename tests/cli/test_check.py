@@ -84,6 +84,22 @@ def test_check_counts_trajectories_as_enumeration_does():
     assert f"{found['valid']:,} are valid" in text
 
 
+def test_rules_that_nothing_or_everything_breaks_are_remarked_on(folder):
+    idle = '\n[[constraints]]\nname = "few keys"\nrule = "share(key) <= 15"\n'
+    (folder / "idle.toml").write_text(PROBLEM + idle)
+    (note,) = report("check idle.toml")["notes"]
+    assert "'few keys'" in note
+    assert "15 % is 0.15" in note
+    (folder / "never.toml").write_text(PROBLEM + idle.replace("<=", ">="))
+    (note,) = report("check never.toml", code=1)["notes"]
+    assert "every trajectory of this world breaks it" in note
+    xm.write_demos(read_problem("problem.toml").distribution().sample(3, seed=0), "few.csv")
+    assert any("'few keys'" in note for note in report("fit idle.toml few.csv")["notes"])
+    asked = run("sample problem.toml -n 1 --also 'share(key) <= 15'")
+    assert asked.exit_code == 0
+    assert "15 % is 0.15" in " ".join(asked.stderr.split())
+
+
 def test_check_counts_outcomes_of_chance_too(folder):
     (folder / "walk.csv").write_text("state,action,next_state,probability\n0,0,1,0.25\n0,0,2,0.75\n1,0,2,1\n")
     (folder / "walk.toml").write_text(

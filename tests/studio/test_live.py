@@ -96,6 +96,15 @@ def test_a_world_that_is_not_complete_is_a_mistake_of_its_own(window):
     assert {verdict["valid"] for verdict in found["demonstrations"]} == {None}
 
 
+def test_a_rule_that_nothing_can_break_is_remarked_on(window):
+    rules = [{"name": "some mud", "rule": "share(mud) <= 15"}, {"name": "typing", "rule": "visit(at(5, 6))"}]
+    window.put(changed(window.get("document")["problem"], constraints=rules))
+    found = window.check()
+    assert any("'some mud'" in note and "0.15" in note for note in found["notes"])
+    (mistake,) = found["errors"]
+    assert "at(state(5), state(6))" in mistake["message"]
+
+
 def test_with_chance_the_status_says_what_policies_can_promise(window):
     document = window.get("document")
     lava = {"name": "no lava", "rule": "never(at((1, 1), (2, 1)))"}

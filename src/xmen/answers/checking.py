@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from xmen.answers.names import named_features, with_names
+from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
-from xmen.engines.never import why_never
+from xmen.engines.never import remark, why_never
 from xmen.errors import EngineError, InfeasibleError, InvalidDemonstrationError, ProductTooLargeError
 from xmen.events import NO_ACTION
 from xmen.methods import identify
@@ -123,6 +124,12 @@ def never_notes(problem: Problem) -> list[str]:
     """Events of the problem that no trajectory of its world can ever have."""
     found = ((name, why_never(event, problem.world)) for name, event in problem.events.items())
     return [f"the event {name!r} can never happen: {why}" for name, why in found if why]
+
+
+def rule_notes(problem: Problem, rules: Mapping[str, Constraint]) -> list[str]:
+    """Rules that no trajectory of the problem's world can break, or that every one breaks."""
+    found = (remark(name, rule, problem.world) for name, rule in rules.items())
+    return [problem.in_words(note) for note in found if note]
 
 
 def cost_notes(problem: Problem) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from xmen.answers.checking import rule_notes
 from xmen.cli._folder import CHECKPOINT
 from xmen.cli._output import print_notes
 from xmen.constraints.constraint import Constraint, conjunction
@@ -115,7 +116,9 @@ def open_subject(path: Path, demos: Path | None = None) -> Subject:
 
 def extra_rules(texts: Sequence[str], problem: Problem) -> Constraint | None:
     """The rules of `--also`, which may use the problem's events."""
-    return conjunction([_extra_rule(text, problem) for text in texts])
+    rules = [_extra_rule(text, problem) for text in texts]
+    print_notes(rule_notes(problem, {rule.label: rule for rule in rules}))
+    return conjunction(rules)
 
 
 def _extra_rule(text: str, problem: Problem) -> Constraint:

@@ -14,6 +14,7 @@ from xmen.answers.checking import (
     failure_notes,
     learning_notes,
     never_notes,
+    rule_notes,
     share_text,
 )
 from xmen.cli._output import MISTAKE, NO, YES, print_facts, print_json, print_notes, print_table, working
@@ -42,7 +43,7 @@ def run_check(path: Path, demos: Path | None, as_json: bool) -> int:
     broken = bool(report.get("demonstrations", {}).get("violations"))
     with working("looking at the features"):
         report["notes"] = [] if d is None else learning_notes(problem, d, [] if broken else trajectories)
-    report["notes"] += never_notes(problem) + cost_notes(problem)
+    report["notes"] += rule_notes(problem, problem.rules) + never_notes(problem) + cost_notes(problem)
     if broken:
         report["notes"] += failure_notes(problem, report["demonstrations"])
     print_json(report) if as_json else _print(report)

@@ -24,6 +24,7 @@ from xmen.engines.exact import ExactDistribution
 from xmen.engines.given import GivenStart
 from xmen.engines.hashed import HashedWorld
 from xmen.engines.law import Law
+from xmen.engines.never import warn_of_idle
 from xmen.engines.place import find_device, place_product
 from xmen.engines.reject import RejectDistribution
 from xmen.engines.relaxation import Relaxation, relax
@@ -268,7 +269,10 @@ def distribution(
     265729
     """
     settings = EngineSettings(engine, max_nodes, oracle, cell_size, delta, failure, time_limit, device, precision)
-    return answering(Law(world, as_constraint(constraint), reward, discount, given), settings, seed)
+    rule = as_constraint(constraint)
+    d = answering(Law(world, rule, reward, discount, given), settings, seed)
+    warn_of_idle(rule, world)
+    return d
 
 
 def answering(law: Law, settings: EngineSettings, seed: Seed = None) -> Distribution:

@@ -16,6 +16,7 @@ from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.choose import answering, require_engine
 from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, check_given
 from xmen.engines.law import Law
+from xmen.engines.never import warn_of_idle
 from xmen.engines.settings import EngineSettings
 from xmen.errors import EngineError, NotFittedError
 from xmen.learners.display import learner_html
@@ -107,6 +108,7 @@ class Learner(Estimator, ABC):
         # On matrices of this size threads wait more than they work, and their number would show in the last digits.
         with threadpool_limits(1, user_api="blas"):
             self._fit(found)
+        warn_of_idle(self._rule(), self.world.any_task)
         for meanwhile in ("_features_read", "_validation"):
             self.__dict__.pop(meanwhile, None)
         self._fitted_on = found

@@ -16,8 +16,10 @@ import numpy as np
 
 from xmen.constraints.constraint import Constraint, conjunction, require_constraint
 from xmen.constraints.names import check_names
-from xmen.engines.choose import distribution
+from xmen.engines.choose import answering
 from xmen.engines.distribution import Distribution, as_constraint
+from xmen.engines.law import Law
+from xmen.engines.settings import EngineSettings
 from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError, XmenError
 from xmen.events import Event, require_event
 from xmen.files import as_path, write_together
@@ -100,8 +102,9 @@ class Problem:
         """`xmen.distribution` of this problem under its settings, some of them changed, and under extra rules."""
         others = ("validity", "patience")  # of policies and of learners
         chosen = {name: value for name, value in self.settings.chosen().items() if name not in others} | changes
+        seed, law = chosen.pop("seed"), {name: chosen.pop(name, None) for name in ("discount", "given")}
         with self.speaking():
-            return distribution(self.world, self._with(also), self.reward, **chosen)
+            return answering(Law(self.world, self._with(also), self.reward, **law), EngineSettings(**chosen), seed)
 
     def plan(self, also: Constraint | Iterable[Constraint] | None = None, **changes: Any) -> Policy:
         """`xmen.plan` of this problem under its settings, some of them changed, and under extra rules."""

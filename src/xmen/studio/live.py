@@ -15,6 +15,7 @@ from xmen.answers.checking import (
     check_rules,
     count_text,
     learning_notes,
+    rule_notes,
     share_text,
 )
 from xmen.errors import TrajectoryError, XmenError
@@ -68,12 +69,14 @@ def check(document: Document, path: Path) -> Iterator[Report]:
     found, d = check_rules(problem)
     if found["feasible"] is None and any(one["valid"] for one in verdicts):
         found |= {"feasible": True, "message": "a demonstration keeps all rules"}
-    yield _rules_part(found)
+    remarks = rule_notes(problem, problem.rules)
+    yield {**_rules_part(found), "notes": remarks}
     if not problem.world.deterministic or np.count_nonzero(problem.world.start) > 1:
         promised = check_promise(problem, found["feasible"])
         yield {"policy": {"best": None, "message": "", **promised}}
     if d is not None and len(verdicts) <= MOST_NOTED:
-        yield {"notes": learning_notes(problem, d, [demo for _, demo in _kept(trajectories, verdicts)])}
+        kept = [demo for _, demo in _kept(trajectories, verdicts)]
+        yield {"notes": remarks + learning_notes(problem, d, kept)}
 
 
 def _plain(mistake: Mistake) -> Report:
