@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -84,3 +86,44 @@ def test_a_policy_learned_from_episodes_plays_on() -> None:
     model = xm.CausalXMEN(world, rule, features, validity=0.3, l2=0.01).fit(demos)
     assert model.policy().validity >= 0.3 - 1e-9
     assert episode(env, model.policy(seed=0), 5)[0].states[0] == 0
+
+
+def test_an_episode_that_outlives_the_horizon_ends() -> None:
+    """The documented loop, with a horizon of 60 in an environment of 100 steps: one in twelve episodes is cut off."""
+    page = (Path(__file__).parents[2] / "docs" / "chance.md").read_text()
+    block = next(block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "policy.reset" in block)
+    made, loop = block.split("observation, _ = env.reset(seed=0)\n")
+    names: dict[str, Any] = {"xm": xm}
+    exec(made, names)
+    env, policy = names["env"], names["policy"]
+    assert env.spec.max_episode_steps > policy.world.horizon
+    late = 0
+    for seed in range(200):
+        names["observation"], _ = env.reset(seed=seed)
+        exec(loop, names)
+        late += not (names["terminated"] or names["truncated"])
+        if not names["terminated"]:
+            assert policy.done
+            assert policy.time == policy.world.horizon
+            with pytest.raises(xm.EngineError, match=r"over after 60 actions.*horizon"):
+                policy.act(names["observation"])
+    assert late > 0
+
+
+def test_a_shielded_environment_is_cut_off_at_the_horizon() -> None:
+    env, _, rule = frozen_lake("4x4", 60)
+    shielded = xm.shield(xm.MDP.from_gymnasium(env, horizon=20), rule, validity="best").wrap(env, seed=0)
+    ends = set()
+    for seed in range(20):
+        shielded.reset(seed=seed)
+        steps, terminated, truncated = 0, False, False
+        while not (terminated or truncated):
+            _, _, terminated, truncated, info = shielded.step(0)
+            steps += 1
+        assert steps <= 20
+        assert truncated is (steps == 20 and not terminated)
+        assert not info["action_mask"].any()
+        with pytest.raises(xm.EngineError, match="over"):
+            shielded.step(0)
+        ends.add(terminated)
+    assert ends == {True, False}

@@ -164,7 +164,7 @@ class Policy(Tracker):
         return out
 
     def act(self, observation: Any) -> int:
-        """The next action, now that the environment shows `observation`."""
+        """The next action, now that the environment shows `observation`; an error once the episode is `done`."""
         node, time = self._arrive(observation), self.time
         choices, shares = self._choices(node, time)
         if self.greedy:
@@ -199,9 +199,7 @@ class Policy(Tracker):
         node = self._find(observation)
         if self._ended(node):
             self.observe(observation)
-            raise EngineError(
-                f"the episode is over after {self.time} actions: call reset(observation) to begin another one."
-            )
+            raise self._over()
         return node
 
     def _choices(self, node: int, time: int) -> tuple[NDArray[np.int64], Floats]:

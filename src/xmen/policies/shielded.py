@@ -35,7 +35,8 @@ class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, {**info, "action_mask": self._mask(), "shielded": False}
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Take the action if it is allowed, else an allowed one."""
+        """Take the action if it is allowed, else an allowed one; an error once the episode is over."""
+        self.shield._due()
         allowed = np.flatnonzero(self._mask())
         done = int(action) if int(action) in allowed else int(self._draws.choice(allowed))
         observation, reward, terminated, truncated, info = self.env.step(done)

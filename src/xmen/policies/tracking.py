@@ -38,7 +38,10 @@ class Tracker:
 
     @property
     def done(self) -> bool:
-        """Whether the episode is known to be over: in an end, or on its way to nothing else."""
+        """Whether the episode is over as far as is known: in an end, on its way to nothing else, or out of time.
+
+        Nothing is promised of what an environment does after the horizon of the world: end the episode there.
+        """
         return all(self._ended(node) for node in self._possible())
 
     def observe(self, observation: Any) -> None:
@@ -62,8 +65,15 @@ class Tracker:
         """The node in which somebody has to act now."""
         here = self._possible()
         if len(here) > 1 or self._ended(here[0]):
-            raise EngineError("the episode is over: call reset(observation) to begin another one.")
+            raise self._over()
         return here[0]
+
+    def _over(self) -> EngineError:
+        late = " and that is the horizon of this world" if self.time == self._game.horizon else ""
+        return EngineError(
+            f"the episode is over after {self.time} actions{late}: ask `done` before every action, and call "
+            "reset(observation) to begin another one."
+        )
 
     def _follow(self, choice: int, observation: Any) -> None:
         """Note a choice that was made, and what the environment showed then; neither where that cannot be."""
