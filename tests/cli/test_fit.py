@@ -93,17 +93,39 @@ def test_notes_speak_of_features_by_name(folder):
 def test_maxent_knows_no_rules_and_says_so(folder):
     found = report("fit p.toml --learner maxent --l2 0.001")
     assert "steps" in found["weights"]
-    drawn = report("sample p_model -n 200 --seed 0")
+    drawn = report("sample p_model -n 200 --seed 0 --allow-invalid")
     assert 0 < drawn["valid"] < 200
-    assert "MaxEntIRL knows no rules" in run("sample p_model -n 50 --seed 0").stderr
+    assert "MaxEntIRL knows no rules" in run("sample p_model -n 50 --seed 0 --allow-invalid").stderr
     assert report('sample p_model -n 50 --also "visit(key)"')["valid"] == 50
+
+
+def test_trajectories_that_break_the_rules_are_an_error_unless_asked_for(folder):
+    run("fit p.toml --learner maxent --l2 0.001")
+    refused = run("sample p_model -n 200 --seed 0 --out samples.csv")
+    assert refused.exit_code == 1
+    assert "MaxEntIRL knows no rules" in refused.stderr
+    assert not (folder / "samples.csv").exists()
+    assert "break a rule" in report("sample p_model -n 200 --seed 0", code=1)["error"]
+
+
+def test_a_model_of_another_learner_is_replaced_only_by_force(folder):
+    run("fit p.toml --l2 0.1")
+    before = {path.name: path.read_bytes() for path in (folder / "p_model").iterdir()}
+    refused = run("fit p.toml --learner maxent --l2 0.1")
+    assert refused.exit_code == 2
+    assert "XMEN" in refused.stderr
+    assert "MaxEntIRL" in refused.stderr
+    assert "--force" in refused.stderr
+    assert {path.name: path.read_bytes() for path in (folder / "p_model").iterdir()} == before
+    assert run("fit p.toml --learner maxent --l2 0.1 --force").exit_code == 0
+    assert isinstance(xm.load("p_model"), xm.MaxEntIRL)
 
 
 def test_relative_entropy(folder):
     found = report("fit p.toml --learner relative-entropy --seed 0")
     assert set(found["weights"]) == {"steps", "diagonal"}
     assert "method" not in found
-    assert report("sample p_model -n 3")["number"] == 3
+    assert report("sample p_model -n 3 --allow-invalid")["number"] == 3
 
 
 def test_constraint_inference_prints_rules(folder):
@@ -113,7 +135,8 @@ def test_constraint_inference_prints_rules(folder):
     found = report("fit p.toml shy.csv --learner constraint-inference")
     assert "never cell (1, 1)" in [one["name"] for one in found["constraints"]]
     assert "never cell (1, 1)" in run("fit p.toml shy.csv --learner constraint-inference").stdout
-    assert all(grid.state((1, 1)) not in tau["states"] for tau in report("sample p_model -n 50")["trajectories"])
+    drawn = report("sample p_model -n 50 --allow-invalid")["trajectories"]
+    assert all(grid.state((1, 1)) not in tau["states"] for tau in drawn)
 
 
 # --- where it is written ---

@@ -24,7 +24,7 @@ from xmen.learners.base import Learner
 from xmen.problem import Problem, problem_files, problem_parts, read_problem, write_problem
 from xmen.problem.fence import fenced
 from xmen.storage.checkpoint import read_checkpoint
-from xmen.storage.models import MODEL, PROBLEM, has_model, model_files, remove_files, save_with_problem
+from xmen.storage.models import MODEL, PROBLEM, class_of, has_model, model_files, remove_files, save_with_problem
 from xmen.storage.sealing import sha256
 from xmen.worlds import MDP, GridWorld
 
@@ -32,11 +32,11 @@ CHECKPOINT = "checkpoint.safetensors"
 LAST_STATE = "last_state.safetensors"
 
 
-def claim(folder: Path, path: Path, problem: Problem, force: bool = False) -> Path:
+def claim(folder: Path, path: Path, problem: Problem, kind: str, force: bool = False) -> Path:
     """Make sure that a model may be written here, before any work is done; returns the checkpoint's path.
 
-    The folder is new or empty, or holds a checkpoint of xmen or a model of the same problem, of any problem if
-    `force`; other files in it are left alone.
+    The folder is new or empty, or holds a checkpoint of xmen or a model of the same problem and the same class (the
+    name `kind`), any model if `force`; other files in it are left alone.
     """
     if folder.exists() and not folder.is_dir():
         raise StorageError(f"--out {folder}: this is a file; a model is a folder. Choose another name.")
@@ -52,7 +52,11 @@ def claim(folder: Path, path: Path, problem: Problem, force: bool = False) -> Pa
             f"--out {folder}: this folder holds other things and no xmen model: nothing is written there. "
             "Choose another folder."
         )
-    if not force and has_model(folder) and (reason := _other_problem(folder, path, problem)):
+    if (
+        not force
+        and has_model(folder)
+        and (reason := _other_problem(folder, path, problem) or _other_learner(folder, kind))
+    ):
         raise StorageError(
             f"--out {folder}: {reason}. Choose another folder with --out, or replace the model with --force."
         )
@@ -75,6 +79,12 @@ def _other_problem(folder: Path, path: Path, problem: Problem) -> str:
     if not which:
         return ""
     return f"the model there answers another problem: {path} and {stored} differ in {' and '.join(which)}"
+
+
+def _other_learner(folder: Path, kind: str) -> str:
+    """Why the model in the folder should not give way to one of class `kind`; '' if it is one."""
+    found = class_of(folder)
+    return "" if found == kind else f"the model there is of {found}, and this fit would put {kind} in its place"
 
 
 def differences(one: Problem, other: Problem) -> list[str]:

@@ -196,7 +196,9 @@ def fit(
     drop_invalid: Annotated[
         bool, typer.Option("--drop-invalid", help="Learn from the valid demonstrations and list the others.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the model of another problem.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the model of another problem or of another learner.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Learn a reward from demonstrations, under the rules of the problem.
@@ -226,17 +228,21 @@ def sample(
         bool, typer.Option("--names", help="In a .csv file: cells, moves and nodes instead of numbers.")
     ] = False,
     also: Also = None,
+    allow_invalid: Annotated[
+        bool, typer.Option("--allow-invalid", help="Of a model without rules: also trajectories that break the file's.")
+    ] = False,
     engine: Engine = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
     """Draw independent trajectories that keep every rule, from a problem or from what was learned.
 
-    With --best they are no draws but a ranking: the K most likely valid trajectories, the most likely first.
+    With --best they are no draws but a ranking: the K most likely valid trajectories, the most likely first. A
+    baseline that knows no rules may break them, which is an error unless it is asked for.
 
     Example:  xmen sample grid_model -n 100 --also "never(mud)" --out samples.csv
     """
-    cli.run_sample(problem, n, seed, out, also or (), engine, device, as_json, best, names)
+    cli.run_sample(problem, n, seed, out, also or (), engine, device, as_json, best, names, allow_invalid)
 
 
 @app.command()

@@ -26,6 +26,7 @@ from xmen.methods.table import read_method
 from xmen.methods.validation import VALIDATION_LOSS
 from xmen.notices import ConvergenceWarning, InterruptedWarning, UnboundedWarning
 from xmen.problem import Problem, demo_weights
+from xmen.registry import LEARNERS
 from xmen.worlds import Trajectory
 from xmen.worlds.words import rule_text
 
@@ -55,7 +56,7 @@ def run_fit(
     if drop_invalid:
         trajectories, weights, dropped = keep_valid(problem, trajectories, weights, failures_belong)
     folder = Path(f"{path.stem}_model") if out is None else out
-    checkpoint = claim(folder, path, problem, force)
+    checkpoint = claim(folder, path, problem, LEARNERS[choice.learner].kind.__name__, force)
     if choice.resume:
         checkpoint = continued(checkpoint)
     try:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import typer
 
-from xmen.cli._output import check_target, print_json, working
+from xmen.cli._output import NO, check_target, fail, print_json, working
 from xmen.cli._subject import Subject, extra_rules, open_subject
 from xmen.constraints.constraint import Constraint
 from xmen.errors import EngineError, FileFormatError
@@ -32,6 +32,7 @@ def run_sample(
     as_json: bool,
     best: int | None = None,
     names: bool = False,
+    allow_invalid: bool = False,
 ) -> None:
     """Draw n trajectories, or find the `best` most likely ones, and say which engine did it."""
     printed = out == PRINTED
@@ -46,6 +47,13 @@ def run_sample(
         drawn = _draw(subject, n, extra, engine, seed) if best is None else _rank(subject, best, extra, engine)
     trajectories = drawn.trajectories
     n_valid = subject.n_valid(trajectories)
+    if n_valid < len(trajectories) and drawn.by != "policy" and not allow_invalid:
+        message = (
+            f"{len(trajectories) - n_valid} of {len(trajectories)} trajectories break a rule: "
+            f"{type(subject.model).__name__} knows no rules of the problem. Give them with --also, or take such "
+            "trajectories with --allow-invalid."
+        )
+        fail(EngineError(message), message, NO, as_json)
     if out is not None and not printed:
         write_demos(trajectories, out, problem.world if names else None)
     if as_json:
@@ -66,10 +74,9 @@ def run_sample(
             report["file"] = str(out)
         print_json(report)
         return
-    if n_valid == len(trajectories):
-        how = "all valid"
-    else:
-        why = "promises no more" if drawn.by == "policy" else "knows no rules: see --also"
+    how = "all valid"
+    if n_valid < len(trajectories):
+        why = "promises no more" if drawn.by == "policy" else "knows no rules of the problem"
         how = f"{n_valid} of them valid ({type(subject.model).__name__} {why})"
     if out is not None and not printed:
         by = "policy" if drawn.by == "policy" else f"{drawn.by} engine"

@@ -201,6 +201,11 @@ def remove_files(folder: Path, files: Mapping[str, Any]) -> None:
             file.unlink()
 
 
+def class_of(folder: Path) -> str:
+    """The name of the class of the model in the folder; '' where there is none."""
+    return str(_document(folder).get("class", ""))
+
+
 def _document(folder: Path) -> dict[str, Any]:
     """What the model in the folder says of itself now; nothing where there is none."""
     try:
