@@ -44,11 +44,65 @@ def test_every_error_is_an_xmen_error():
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_python_in_documents_runs(document):
+def test_python_in_documents_prints_what_its_comments_say(document):
     names: dict[str, object] = {}
-    blocks = re.findall(r"```python\n(.*?)```", document.read_text(encoding="utf-8"), re.S)
-    for block in blocks:
+    for block in re.findall(r"```python\n(.*?)```", document.read_text(encoding="utf-8"), re.S):
+        printed: dict[int, list[str]] = {}
+        names["print"] = lambda *values, printed=printed: printed.setdefault(sys._getframe(1).f_lineno, []).append(
+            " ".join(map(str, values))
+        )
         exec(compile(block, str(document), "exec"), names)
+        expected = commented(block)
+        assert expected.keys() <= printed.keys(), (
+            f"never printed: {[expected[k] for k in expected.keys() - printed.keys()]}"
+        )
+        for line, comment in expected.items():
+            assert alike(comment, "\n".join(printed[line]))
+
+
+def commented(block: str) -> dict[int, str]:
+    """What comments behind prints, and in the lines right under them, say that is printed: by the print's line."""
+    expected, line = {}, None
+    for number, text in enumerate(block.split("\n"), start=1):
+        code, sign, comment = text.rpartition("# ") if "# " in text else (text, "", "")
+        if code.strip().startswith("print("):
+            line = number
+            expected[line] = [comment] if sign else []
+        elif sign and not code.strip() and line is not None:
+            expected[line].append(comment)
+        else:
+            line = None
+    return {line: "\n".join(comments) for line, comments in expected.items() if comments}
+
+
+def alike(expected: str, printed: str) -> bool:
+    """The same text, in which `...` is anything, spaces are spaces, and numbers agree in the digits that are shown."""
+    number = r"-?\d+(?:\.\d*)?(?:e[-+]?\d+)?"
+    pieces = [re.escape(piece) for piece in re.split(number, " ".join(expected.split()))]
+    pattern = f"({number})".join(pieces).replace(re.escape("..."), ".*?")
+    found = re.fullmatch(pattern, " ".join(printed.split()))
+    shown = re.findall(number, expected)
+    return found is not None and all(
+        abs(float(one) - float(other)) <= 0.5 * 10.0 ** -len(one.partition(".")[2]) * (1 + 1e-9)
+        if "." in one
+        else one == other
+        for one, other in zip(shown, found.groups(), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "same"),
+    [
+        ("[-0.5 -1. ] True", "[-0.5 -1. ] True", True),
+        ("0.95 x", "0.9501 x", True),
+        ("0.95 x", "0.96 x", False),
+        ("17753 exact", "17752 exact", False),
+        ("a grid needs 4 GB. ...", "a grid needs 4 GB. Use\nless", True),
+        ("('b', 'a')", "('a', 'b')", False),
+    ],
+)
+def test_outputs_that_are_alike(expected, printed, same):
+    assert alike(expected, printed) is same
 
 
 def test_import_loads_nothing_slow():

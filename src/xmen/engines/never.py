@@ -121,7 +121,7 @@ def same_answer(rule: Constraint, world: MDP) -> bool | None:
         return [tuple(a.symbols[i] for a, i in zip(alphabets, row, strict=True)) for row in rows]
 
     def after(states: tuple[Hashable, ...], symbols: tuple[int, ...]) -> tuple[Hashable, ...]:
-        return tuple(leaf.advance(*pair) for leaf, *pair in zip(leaves, states, symbols, strict=True))
+        return tuple(leaf.advance(state, one) for leaf, state, one in zip(leaves, states, symbols, strict=True))
 
     going, ending = different(slice(world.n_actions)), different(slice(world.n_actions, None))
     frontier = {tuple(leaf.start() for leaf in leaves)}
