@@ -42,6 +42,12 @@ def test_what_a_rule_says_of_everything(rule, answer):
     assert bool(remark("r", rule, GRID)) is (answer is not None)
 
 
+@pytest.mark.parametrize("n", [12, 60])
+def test_rules_of_many_parts_are_left_alone(n):
+    grid = xm.GridWorld(10, 10, start=(0, 0), goal=(9, 9), moves=("up", "right"))
+    assert same_answer(xm.at_least(1, *[xm.no_revisit(~xm.at(state)) for state in range(n)]), grid) is None
+
+
 def test_an_answer_is_that_of_every_trajectory():
     rng = np.random.default_rng(0)
     told = {True: 0, False: 0, None: 0}

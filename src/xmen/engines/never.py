@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator
 from dataclasses import fields, is_dataclass
 
@@ -20,7 +21,7 @@ from xmen.worlds.words import in_world_words
 
 _SHOWN = 4
 _STEPS = 1_000  # of machines, after which a rule is left alone: ordinary ones are done after a dozen
-_LEAVES = 12  # machines side by side, whose numbers of symbols multiply
+_MACHINES = 32  # machines side by side: numpy numbers combinations of no more
 
 
 def events_in(constraint: Constraint) -> list[Event]:
@@ -108,11 +109,13 @@ def same_answer(rule: Constraint, world: MDP) -> bool | None:
     that it was not found out.
     """
     leaves = list(rule.leaves())
-    if len(leaves) > _LEAVES or any(isinstance(leaf, MonitorLeaf) for leaf in leaves):
+    if any(isinstance(leaf, MonitorLeaf) for leaf in leaves):
         return None  # a user's own function may fail on what cannot happen
     alphabets = [alphabet_of(leaf, world) for leaf in leaves]
     columns = [alphabet.letters for alphabet in alphabets]
     shape = [len(alphabet.symbols) for alphabet in alphabets]
+    if len(leaves) > _MACHINES or math.prod(shape) >= 2**62:
+        return None  # too many combinations of symbols to number them
 
     def different(part: slice) -> list[tuple[int, ...]]:
         """The symbols that all leaves see at once, each combination once."""
