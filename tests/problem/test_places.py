@@ -7,6 +7,7 @@ import pytest
 import xmen as xm
 from problem.files import grid_problem
 from xmen.problem import Problem, read_problem, write_problem
+from xmen.storage.models import MODEL
 
 GRID = xm.GridWorld(9, 9, start=(0, 0), goal=(8, 8), moves=("up", "right", "up-right"))
 
@@ -107,7 +108,7 @@ def test_the_problem_of_a_model_that_was_saved_with_numbers_means_states(grid_fi
     (folder / "problem.toml").write_text(text)
     with pytest.raises(xm.ConstraintSyntaxError):
         read_problem(folder / "problem.toml")
-    (folder / "model.json").write_text("{}")
+    (folder / MODEL).write_text("{}")
     problem = read_problem(folder / "problem.toml")
     assert problem.rules["r"] == xm.never(xm.at(5, 6)).named("r")
     with pytest.raises(xm.ConstraintSyntaxError):  # what is asked of it today is new
