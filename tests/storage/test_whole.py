@@ -158,7 +158,7 @@ def test_a_model_of_the_command_line_and_its_problem_are_of_one_save(tmp_path, m
             assert (len(alone.reward.weights), len(alone.demos())) in sizes.values()
         assert left in ([], tree(tmp_path))  # reading writes nothing
         assert not before or (folder / "notes.txt").read_text() == "mine"
-        claim(folder, Path("q.toml"), problem, force=True)  # whatever was left behind is no obstacle
+        claim(folder, Path("q.toml"), problem, "XMEN", force=True)  # whatever was left behind is no obstacle
         save_model(model, problem, folder)
         assert len(xm.load(folder).weights_) == 1
         fresh()
