@@ -14,7 +14,7 @@ import numpy as np
 from xmen.engines.choose import Chooser
 from xmen.engines.reject import RejectDistribution
 from xmen.engines.xor import XorDistribution
-from xmen.methods.drawn_loss import DrawnLoss
+from xmen.methods.drawn_loss import DrawnLoss, Relaxed
 from xmen.methods.identify import warn_undetermined
 from xmen.methods.rounds import RoundsRun
 from xmen.methods.runs import FitSettings, Task
@@ -70,9 +70,13 @@ class PartSources:
         details = {name: max(one.details[name] for one in batches) for name in batches[0].details}
         return Batch(draws, info, n_lost, sees_all, details)
 
-    def relaxed(self, weights: Floats, shares: Floats) -> tuple[Floats, Floats]:
+    @property
+    def relaxed(self) -> Relaxed | None:
+        return None if self.sources[0].relaxed is None else self._relaxed
+
+    def _relaxed(self, weights: Floats, shares: Floats) -> tuple[Floats, Floats]:
         log_z, mean = np.zeros(len(shares)), np.zeros(len(weights))
-        for part in np.flatnonzero(shares).tolist():
+        for part in np.flatnonzero(shares if shares.any() else self.parts).tolist():
             known = self.sources[part].relaxed
             assert known is not None
             log_z[part : part + 1], own = known(weights, shares[part : part + 1])

@@ -192,10 +192,16 @@ class DrawnLoss:
         return float(some @ logs) / float(some.sum()) if some.any() else 0.0
 
     def acceptance(self, weights: Floats) -> Floats:
-        """The share of its relaxation that is valid, of each part (P,), as the draws of all batches have it."""
+        """The share of its relaxation that is valid, of each part (P,), as the draws of all batches have it.
+
+        0 where the weights of ever longer trajectories do not add up.
+        """
         draws, nothing = self.draws, np.zeros(len(self.parts))
         assert self.relaxed is not None
-        known = self.relaxed(weights, nothing)[0]
+        try:
+            known = self.relaxed(weights, nothing)[0]
+        except DivergenceError:
+            return nothing
         logs = self.shares * (self.look(weights).log_sum - (1.0 - draws.relaxed) * known[draws.part])
         found = np.bincount(draws.part, weights=logs, minlength=len(self.parts))
         acceptance: Floats = np.exp(np.minimum(np.divide(found, self.parts, out=nothing, where=self.parts > 0.0), 0.0))

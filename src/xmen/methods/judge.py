@@ -11,6 +11,7 @@ average, which is what a fit expects of itself before it is judged.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from xmen.methods.spread import Spread
 from xmen.rewards import Floats
 
 LEVEL = 0.95  # of the bound
+SURE = -math.log(1.0 - LEVEL)  # times its mean is what is exceeded so rarely, of a rate at which nothing has happened
 SURPRISE = 0.01  # a gradient that noise exceeds less often than this is above its noise
 AGREED = 0.9  # of judges are to find weights good enough that are
 JUDGES = 2.0 ** np.arange(-6.0, 0.25, 0.25)  # times as many draws as weights were fitted to, from which to choose
@@ -121,8 +123,9 @@ def judge(weights: Floats, fresh: DrawnLoss, metric: Metric, fitted_noise: Float
     y = metric.vector(seen.gradient)
     here, there = metric.matrix(spread.noise), metric.matrix(fitted_noise)
     q, expected = float(y @ y), 0.5 * trace(there)
-    distance = max(0.5 * (q - trace(here)), 0.0)
-    bound = max(0.5 * largest_decrement(q, here), expected, 0.5 * q if not here.any() else 0.0) + ROUNDING
+    distance = max(0.5 * (q - trace(here)), 0.0) + spread.unseen
+    bound = max(0.5 * largest_decrement(q, here), expected, 0.5 * q if not here.any() else 0.0)
+    bound += SURE * spread.unseen + ROUNDING
     scale, freedom = moments(here + there)
     quiet = freedom == 0.0 or float(chdtrc(freedom, q / scale)) > SURPRISE
     return Judgement(seen, distance, bound, quiet, freedom == 0.0 or fresh.seen(weights) >= least_seen)

@@ -92,7 +92,10 @@ class RelaxedWorld:
 
     def __call__(self, weights: Floats, shares: Floats) -> tuple[Floats, Floats]:
         present = self.base.relaxed.with_reward(self.features.table(weights))
-        return np.full(1, present.log_partition()), shares[0] * self.features.contract(present.visits())
+        log_z = np.full(1, present.log_partition())
+        if not shares.any():
+            return log_z, np.zeros(self.features.d)
+        return log_z, shares[0] * self.features.contract(present.visits())
 
 
 class TripSource:
@@ -125,7 +128,7 @@ class TripSource:
         return Batch(draws, Info(0, int(found.valid.sum()), 0), details=details)
 
     def learned(self, loss: DrawnLoss, weights: Floats) -> dict[str, Any]:
-        engine, noise, d = self.trips.engine, Spread(loss, weights).noise, len(self.coordinates.values)
+        engine, noise, d = self.trips.engine, Spread(loss, weights).error, len(self.coordinates.values)
         whole = np.zeros((d,) * noise.ndim)
         whole[np.ix_(*[self.coordinates.free] * noise.ndim)] = noise
         rows = np.column_stack([engine.start, engine.goal, loss.acceptance(weights)])

@@ -19,12 +19,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from xmen.methods.descent import Descent
+from xmen.methods.descent import HALVINGS, Descent
 from xmen.methods.doubt import doubts
 from xmen.methods.drawn_loss import DrawnLoss
 from xmen.methods.draws import Draws
 from xmen.methods.judge import (
     ROUNDING,
+    SURE,
     Estimate,
     Judgement,
     Metric,
@@ -57,6 +58,7 @@ HELPING = 0.01  # share of a batch in the estimate below which it is dropped
 SEEN_PER_FEATURE, LEAST_SEEN = 2.0, 50.0  # draws that have to carry the weight, wherever L-BFGS may go
 SEEING = 1.5  # times as many are aimed at, so that they do
 FIRST_PER_SEEN = 4.0  # times as many are drawn in the first round, from which it has to move away
+LEAST_LEFT = 0.5  # of the acceptance where a round's draws were made: with less, the next ones are made nearer to it
 PASSES = 1  # further minimisations per round, by shares at the weights that the one before has found
 
 
@@ -208,6 +210,7 @@ class RoundsRun(Run[RoundsState]):
                 loss.share_by_size(weights)
             loss.doubt(doubts(loss, weights))
             weights, reached = self.descent(loss.restrained(restraint), weights)
+        weights, reached = self._drawable(loss, state.weights, weights, reached)
         loss.share_by_size(weights)
         if not reached and loss.draws.relaxed.any():  # as many again, from where these have led
             value = loss(weights)
@@ -217,12 +220,12 @@ class RoundsRun(Run[RoundsState]):
         own = estimate(loss, weights, found)
         metric = Metric(found.hessian, self.features.scale)
         left = 0.5 * float(np.square(metric.vector(own.gradient)).sum())  # by L-BFGS
-        distance = left + expected_distance(found.noise, metric) if reached else math.inf
+        distance = left + expected_distance(found.error, metric) if reached else math.inf
         exact = not loss.draws.noise.any()
         state = replace(
             state,
             weights=weights,
-            weights_std=metric.weights_std(found.noise),
+            weights_std=metric.weights_std(found.error),
             draws=loss.draws.as_arrays(),
             distance=distance,
             bound=distance + ROUNDING if exact else math.inf,  # what these draws missed, they cannot tell
@@ -231,11 +234,29 @@ class RoundsRun(Run[RoundsState]):
             return replace(state, finished=True, converged=distance <= max(self.tol, ROUNDING)), own
         needed = distance / max(AIMED * self.tol, LEAST_TOL) - 1.0  # times as many draws as there are
         last = distance <= max(self.tol, LEAST_TOL)
-        judges = judges_needed(metric.matrix(found.noise), distance, self.tol, LOOSE * self.tol) if last else 0.0
+        missed, judges = SURE * found.unseen, 0.0
+        if last:  # what they will not have seen may have half of the bound
+            bound = LOOSE * self.tol - min(missed, self.tol)
+            judges = judges_needed(metric.matrix(found.noise), distance, self.tol, bound)
+            judges = max(judges, missed / max(self.tol, LEAST_TOL))
         growth = min(max(needed, judges), MOST_GROWTH)
         effective = max(growth * max(loss.seen(weights), self.least_seen), SEEING * self.least_seen)
         plan = self.source.next(state.plan, weights, loss, min(effective, MOST_DRAWS / 4), last)
         return replace(state, plan=plan), own
+
+    def _drawable(self, loss: DrawnLoss, drawn: Floats, weights: Floats, reached: bool) -> tuple[Floats, bool]:
+        """Weights at which the next draws can be made, on the way from the last ones' to these; whether it is these.
+
+        The few draws at hand may lead to where the weights of ever longer trips do not add up, or hardly one is valid.
+        """
+        if loss.relaxed is None:
+            return weights, reached
+        least = LEAST_LEFT * float(loss.parts @ loss.acceptance(drawn))
+        for _ in range(HALVINGS):
+            if loss.parts @ loss.acceptance(weights) >= least:
+                return weights, reached
+            weights, reached = 0.5 * (drawn + weights), False
+        return drawn, False
 
     def answer(self, state: RoundsState) -> Floats:
         return self.coordinates.full(state.weights)
