@@ -23,6 +23,9 @@ from scipy.sparse.linalg import splu
 from xmen.compiled import compiled
 from xmen.worlds.kernels import topological_order
 
+TRUSTED = 1e-9  # the largest error of what is called exact, as a share
+EPSILON = float(np.finfo(np.float64).eps)
+
 Floats: TypeAlias = NDArray[np.float64]
 _Arrays: TypeAlias = tuple[Any, Any, Any]
 """A sparse matrix: where its rows or columns begin, indices, entries."""

@@ -1,10 +1,18 @@
-"""One batch of goals in the shared system: z of every goal, certified, and the flows of its pairs.
+"""One batch of goals in the shared system: z of every goal and the flows of its pairs, both certified.
 
 See `many_goals` for the equations. They are solved level by level: within a level l, with what later levels give to it
 as right-hand side b, z = G_l b + G_l E_T c, where c makes z what it has to be at the level's own nodes T of the goal.
 So each level costs a column for b and one for each of its nodes of goals, not one column through all levels for each
 node of a goal in any of them. A batch is a piece of work of its own: what it finds depends on nothing but the
 weights, so that batches may be solved anywhere, in any order.
+
+What is certified. Let A be I - M without the nodes of a goal. Where z misses its equations by at most m z, it is wrong
+by at most m A^-1 z, and (A^-1 z)(i) / z(i) is the expected length of trips from i; flows that miss theirs by s are
+wrong by at most the sum of |s(i)| (A^-1 z)(i). So a residual times the longest expected length bounds the error, of
+both. A bound on lengths follows from any w > 0 with A w >= c z, c > 0, which also proves that the radius of A's M is
+below 1: A^-1 z <= w / c. Solving for w costs a column for each goal. Mostly one column for all goals will do: where
+M u <= (1 - g) u, u > 0, a trip from i goes on after t moves with probability at most (1 - g)^t (u(i) / z(i)) max z / u,
+so that no expected length is beyond (1 + log of the spreads of u and z) / g.
 """
 
 from __future__ import annotations
@@ -18,13 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.product import trip_kernels
-from xmen.product.factor import Factor, Level
+from xmen.product.factor import EPSILON, TRUSTED, Factor, Level
 from xmen.product.open_product import OpenProduct
 from xmen.worlds.edge_weights import Floats
 
 SMALLEST = 1e-250  # of z at an origin; below it 1 / z and its products come near the ends of a double
+FLOOR = 1e-270  # z below it counts as this much: no origin sees the difference, and a double loses digits from 1e-308
 CANCELLED = 1e-13  # of the larger of two numbers: a difference below it is rounding
-TRUSTED = 1e-6  # a solution that misses its equation by more than this share is no solution
+SMALLEST_DOUBLE = float(np.finfo(np.float64).tiny)
+SPREAD = 1e10  # of u, at the most: beyond it, what FLOOR hides might be seen
+WIDE, TRIES = 0.05, 4  # a gap that is wide enough, and how often to look for a wider one
 
 
 @dataclass(frozen=True)
@@ -100,7 +111,23 @@ class System:
 
     def __init__(self, product: OpenProduct, trips: Trips, weight: Floats) -> None:
         self.product, self.trips, self.weight = product, trips, weight
-        self.factor = Factor(product.pattern, weight)
+        self.factor, self.matrix = Factor(product.pattern, weight), product.matrix(weight)
+        self.graph = product.indptr, product.target, weight
+        self.gap, self.spread = self._gap()
+
+    def _gap(self) -> tuple[float, float]:
+        """g with M u <= (1 - g) u, and log of the largest u over the smallest; 0 where that is not found."""
+        u, gap = np.ones(self.product.n_nodes), 0.0
+        for _ in range(TRIES):
+            u = self.factor.solve(u[:, None])[:, 0]
+            if not (u.min(initial=1.0) > 0.0 and u.max(initial=1.0) < np.inf):
+                return 0.0, 0.0
+            u /= u.max(initial=0.0)
+            gap = max(0.0, 1.0 - float((self.matrix @ u / u).max(initial=0.0)))
+            if gap > WIDE:
+                break
+        spread = 1.0 / float(u.min(initial=1.0))
+        return gap if spread <= SPREAD else 0.0, float(np.log(spread))
 
     def reach(self, batch: Batch) -> Reached:
         """z of every goal of a batch, each certified or not."""
@@ -129,10 +156,17 @@ class System:
                 weights[sure] = np.concatenate(found)
             q = np.zeros_like(z)
             q[origin, column] = np.divide(weights, at_origin, out=np.zeros(len(origin)), where=sure)
-            x = reached.flow(q)
+            x = reached.flow(q.copy())
             if left:
                 x[:, ~certain], z[:, ~certain] = 0.0, 0.0
-            trip_kernels.add_flows(product.source, product.target, x, z, flows)
+            flows, missed = reached.flows(x, q)
+            total = np.bincount(column, weights, minlength=batch.width).astype(np.float64)
+            unsure = certain & ~reached.trusted(missed, total)
+            if unsure.any():
+                x[:, unsure] = 0.0
+                flows, _ = reached.flows(x, q)
+                log_z[unsure[column]] = np.nan
+                left += [batch.states[k] for k in np.flatnonzero(unsure).tolist()]
         return Piece(log_z, flows, left)
 
 
@@ -157,29 +191,68 @@ class Reached:
     """z of the goals of a batch (n, k), and which of them are certain."""
 
     def __init__(self, system: System, batch: Batch) -> None:
-        product, self._levels = system.product, system.factor.levels
+        product, self._system = system.product, system
+        column = np.full(product.world.n_states, -1)
+        column[batch.states] = np.arange(batch.width)
+        self._column = column[product.state]  # whose goal each node is, -1: of none
         self._met: dict[int, _Met] = {}
-        self.z = np.zeros((product.n_nodes, batch.width))
-        for level in reversed(self._levels):
-            block = level.gather(self.z)
-            if not level.last:
-                level.solve(block)
+        for level in system.factor.levels:
             rows, owner = batch.within(level.begin, level.end)
             if len(rows):
                 columns = np.zeros((level.end - level.begin, len(rows)))
                 columns[rows, np.arange(len(rows))] = 1.0
                 level.solve(columns)
-                met = self._met[level.begin] = _Met(level, rows, owner, columns)
-                _hold(met, block, product.accepting[level.begin + rows].astype(np.float64))
-        state, goals = product.state, np.array(batch.states)
-        graph = (product.indptr, product.target, system.weight)
-        self.certain: NDArray[np.bool_] = trip_kernels.certain(*graph, self.z, state, goals, TRUSTED)
-        at_origin = self.z[system.trips.origin[batch.whole], batch.goal_of]
+                self._met[level.begin] = _Met(level, rows, owner, columns)
+        z = self.z = np.zeros((product.n_nodes, batch.width))
+        self._solve(z, product.accepting.astype(np.float64))
+        least, most = max(float(z.min(initial=1.0)), FLOOR), float(z.max(initial=FLOOR))
+        self._measured, self._longest = False, np.full(batch.width, np.inf)
+        if system.gap > 0.0:
+            self._longest[:] = (1.0 + system.spread + np.log(most / least)) / system.gap
+        missed: Floats = trip_kernels.missed(*system.graph, z, self._column, FLOOR)
+        # Weights are rounded, and lost below the smallest double.
+        self.certain = self.trusted(missed + EPSILON + most * SMALLEST_DOUBLE / FLOOR, 1.0)
+        at_origin = z[system.trips.origin[batch.whole], batch.goal_of]
         self.certain[batch.goal_of[~(at_origin > SMALLEST)]] = False
+
+    def _solve(self, right: Floats, ends: Floats, blank: bool = True) -> None:
+        """Make A^-1 right of the right-hand side (n, k), with these values at nodes of goals (n,)."""
+        for level in reversed(self._system.factor.levels):
+            block, met = level.gather(right), self._met.get(level.begin)
+            if not (level.last and blank):
+                level.solve(block)
+            if met is not None:
+                _hold(met, block, ends[level.begin + met.rows], level.last and blank)
+
+    def trusted(self, missed: Floats, allowed: Floats | float, goal: int | None = None) -> NDArray[np.bool_]:
+        """Whether columns that miss so much (k,) of what is allowed are exact: of each goal, or all of one goal."""
+        longest = self._longest if goal is None else self._longest[goal]
+        with np.errstate(invalid="ignore"):
+            sure: NDArray[np.bool_] = missed * longest <= TRUSTED * allowed
+        if not sure.all() and not self._measured:
+            self._measured, self._longest = True, self._measure()
+            return self.trusted(missed, allowed, goal)
+        return sure
+
+    def _measure(self) -> Floats:
+        """A bound on the expected length of trips to each goal (k,), inf where there may be none."""
+        product, z = self._system.product, np.maximum(self.z, FLOOR)
+        w, ends = z.copy(), self._column[:, None] == np.arange(z.shape[1])
+        self._solve(w, np.zeros(product.n_nodes), blank=False)
+        with np.errstate(all="ignore"):
+            share = np.where(ends, np.inf, (w - self._system.matrix @ w) / z).min(axis=0, initial=np.inf)
+            proved = (share > 0.0) & np.all(ends | (w > 0.0), axis=0)
+            return np.where(proved, (w / z).max(axis=0, initial=1.0) / share, np.inf)
+
+    def flows(self, x: Floats, q: Floats) -> tuple[Floats, Floats]:
+        """x(i) z(j) of product edges (E,), summed over goals, and how much each x misses of its equations, in trips."""
+        system = self._system
+        out, missed = trip_kernels.flows(*system.product.incoming, system.weight, x, q, self.z, self._column, FLOOR)
+        return out, missed
 
     def flow(self, q: Floats, goal: int | None = None) -> Floats:
         """x from q (n, m), in place: one column for each goal, or as many as you like for one goal."""
-        for level in self._levels:
+        for level in self._system.factor.levels:
             block, met = q[level.begin : level.end], self._met.get(level.begin)
             if met is not None:
                 _absorb(met, block, goal)
@@ -192,11 +265,11 @@ class Reached:
         return q
 
 
-def _hold(met: _Met, block: Floats, accepts: Floats) -> None:
+def _hold(met: _Met, block: Floats, accepts: Floats, blank: bool) -> None:
     """Make the block, which solves its level without goals, what it is where nodes of goals have these values."""
     rows, owner, columns = met.rows, met.owner, met.columns
     missing = accepts - block[rows, owner]
-    before = None if met.level.last else block.copy()
+    before = None if blank else block.copy()
     if met.one_each(block.shape[1]):
         with np.errstate(divide="ignore", invalid="ignore"):
             block += columns * (missing / columns[rows, owner])

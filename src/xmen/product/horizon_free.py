@@ -1,9 +1,10 @@
 """Messages on a product with cycles and no horizon: one linear system in place of a sweep per number of actions.
 
 beta(n), the total weight of all completions of any length, solves (I - M) beta = stop, with M the edge weights. It is
-finite exactly where the spectral radius of M, on the nodes that lie on some way to acceptance, is below 1; a solution
-that is positive at every node proves that. Weights are taken relative to the best completion of each node,
-M_ij exp(best_j - best_i), so that beta / exp(best) is at least 1 and nothing underflows.
+finite exactly where the spectral radius of M, on the nodes that lie on some way to acceptance, is below 1. Weights are
+taken relative to the best completion of each node, M_ij exp(best_j - best_i), so that beta / exp(best) is at least 1
+and nothing underflows. What solutions miss of their equations, times the longest expected length, bounds their error
+(`goal_batches`): where that is above 1e-9, rounding decides the answer, which is refused as one that diverges.
 """
 
 from __future__ import annotations
@@ -12,16 +13,15 @@ import contextlib
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from xmen.errors import DivergenceError
 from xmen.product import relaxed_search
-from xmen.product.factor import Factor, Pattern
+from xmen.product.factor import EPSILON, TRUSTED, Factor, Pattern
 from xmen.product.graph import Product
 from xmen.product.messages import Flow, entropy_of, start_law
 from xmen.product.timeless import timeless_log_weights, walk_timeless
 from xmen.worlds.edge_weights import EdgeWeights, Floats
-
-TRUSTED = 1e-6  # a solution that misses its equation by more than this share is no solution
 
 
 class HorizonFree:
@@ -34,20 +34,24 @@ class HorizonFree:
         degrees: NDArray[np.int64] = (product.indptr[1:] - product.indptr[:-1]).astype(np.int64)
         self._source = np.repeat(np.arange(product.n_nodes), degrees)
         relative = np.exp(log_weight + self._best[product.target] - self._best[self._source])
-        self._factor, self._ratio = self._solve(relative)
+        self._factor, self._ratio, self._longest = self._solve(relative)
         self._conditional = relative * self._ratio[product.target] / self._ratio[self._source]
         self.log_partition, self._starts = start_law(product, weights, self.log_completions(0, product.starts))
 
-    def _solve(self, relative: Floats) -> tuple[Factor, Floats]:
-        """The factors and beta / exp(best), or a DivergenceError where there is no finite one."""
+    def _solve(self, relative: Floats) -> tuple[Factor, Floats, float]:
+        """The factors, beta / exp(best), and a bound on expected lengths; DivergenceError where that is not finite."""
         product = self._product
-        stop = product.stops.astype(np.float64)
-        with contextlib.suppress(np.linalg.LinAlgError):
+        stop, shape = product.stops.astype(np.float64), (product.n_nodes,) * 2
+        matrix = csr_matrix((relative, product.target, product.indptr), shape=shape)
+        with contextlib.suppress(np.linalg.LinAlgError), np.errstate(all="ignore"):
             factor = Factor(Pattern(product.n_nodes, self._source, product.target), relative)
             ratio: Floats = factor.solve(stop[:, None])[:, 0]
-            again = stop + np.bincount(self._source, relative * ratio[product.target], minlength=product.n_nodes)
-            if np.all(ratio > 0.0) and np.all(np.abs(again - ratio) <= TRUSTED * ratio):
-                return factor, ratio
+            w: Floats = factor.solve(ratio[:, None])[:, 0]
+            share = ((w - matrix @ w) / ratio).min(initial=np.inf)
+            longest = (w / ratio).max(initial=1.0) / share
+            missed = np.abs((stop + matrix @ ratio) / ratio - 1.0).max(initial=0.0)
+            if np.all(ratio > 0.0) and np.all(w > 0.0) and share > 0.0 and (missed + EPSILON) * longest <= TRUSTED:
+                return factor, ratio, float(longest)
         raise DivergenceError(relaxed_search.divergence_message(product, self._source, relative))
 
     def _node_visits(self) -> Floats:
@@ -56,6 +60,10 @@ class HorizonFree:
         begin = np.zeros(product.n_nodes)
         np.add.at(begin, product.starts, self._starts)
         visits: Floats = self._factor.solve_transposed((begin / self._ratio)[:, None])[:, 0] * self._ratio
+        through = visits[self._source] * self._conditional
+        missed = np.abs(begin + np.bincount(product.target, through, minlength=product.n_nodes) - visits).sum()
+        if not missed * self._longest <= TRUSTED * visits.sum():
+            raise DivergenceError(relaxed_search.divergence_message(product, self._source, self._conditional))
         return visits
 
     def flow(self, with_entropy: bool = False) -> Flow:

@@ -14,9 +14,8 @@ So all goals together cost one factorisation, one solve with a column per goal n
 Machine states that lead only forward make levels, of which each sees only its own nodes of a goal (`goal_batches`).
 Goals go through in batches of columns that fit the cache: memory is bounded by the batch, not by goals times nodes.
 
-z is what it should be where it is non-negative and solves its equations: each node that reaches the goal is then
-positive, which proves that the radius of M without the goal is below 1. A goal of which that is not seen, or whose
-numbers become too small, is left to the caller.
+Both are certified goal by goal (`goal_batches`): a goal that has errors above 1e-9, because M is nearly singular or
+worse, or whose numbers become too small or too large, is left to the caller.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from xmen.product import trip_kernels
-from xmen.product.goal_batches import Batch, Piece, Reweigh, System, Trips
+from xmen.product.goal_batches import FLOOR, Batch, Piece, Reweigh, System, Trips
 from xmen.product.open_product import OpenProduct
 from xmen.workers import Held, n_workers
 from xmen.worlds.edge_weights import Floats
@@ -89,8 +88,7 @@ class ManyGoals:
 
     def radius(self, log_weight: Floats) -> float:
         """An upper bound on the spectral radius of M, close after so many steps: max (M x)_i / x_i for any x > 0."""
-        weight, shape = np.exp(log_weight[self.product.edge]), (self.product.n_nodes,) * 2
-        matrix = csr_matrix((weight, self.product.target, self.product.indptr), shape=shape)
+        matrix = self.product.matrix(np.exp(log_weight[self.product.edge]))
         x, bound = np.ones(self.product.n_nodes), np.inf
         for _ in range(POWERS):
             moved = matrix @ x
@@ -162,7 +160,11 @@ class ManyGoals:
                     origin = trips.origin[pairs]
                     q = np.zeros((product.n_nodes, len(origin)))
                     q[origin, np.arange(len(origin))] = 1.0 / z[origin]
-                    x = reached.flow(q, goal)
+                    x = reached.flow(q.copy(), goal)
+                    missed = np.abs(q + system.matrix.T @ x - x)[product.state != state]
+                    if not reached.trusted(np.maximum(z, FLOOR)[product.state != state] @ missed, 1.0, goal).all():
+                        left.append(state)
+                        break
                     out[pairs] = (weighed @ (x[product.source] * z[product.target][:, None])).T
         return out, left
 
@@ -176,10 +178,9 @@ class ManyGoals:
         system = self._system(log_weight)
         if system is None:
             return out
-        graph = (product.indptr, product.target, system.weight)
         for its, z, ends in self._certain(system, self.batches):
             for pair in range(its.start, its.stop):
-                out[pair] = product.edge[trip_kernels.greedy(*graph, z, ends, trips.origin[pair], most)]
+                out[pair] = product.edge[trip_kernels.greedy(*system.graph, z, ends, trips.origin[pair], most)]
         return out
 
     def draw(
@@ -193,12 +194,11 @@ class ManyGoals:
         system = self._system(log_weight)
         if system is None:
             return
-        graph = (product.indptr, product.target, system.weight)
         wanted = [batch for batch in self.batches if n_draws[batch.whole].any()]
         for its, z, ends in self._certain(system, wanted):
             pairs = np.repeat(np.arange(its.start, its.stop), n_draws[its])
             if len(pairs):
-                taken, lengths = trip_kernels.walk(*graph, z, ends, trips.origin[pairs], rng)
+                taken, lengths = trip_kernels.walk(*system.graph, z, ends, trips.origin[pairs], rng)
                 yield pairs, product.edge[taken], lengths
 
     def _certain(self, system: System, batches: Iterable[Batch]) -> Iterator[tuple[slice, Floats, NDArray[np.bool_]]]:

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from xmen.machines.tables import CompiledConstraint
 from xmen.product.factor import Pattern
@@ -43,6 +44,16 @@ class OpenProduct:
         """Where the edges of each node begin (n_nodes + 1,)."""
         found: NDArray[np.int64] = np.searchsorted(self.source, np.arange(self.n_nodes + 1))
         return found
+
+    @cached_property
+    def incoming(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Edges by the node that they enter: where those of each node begin (n_nodes + 1,), their numbers, sources."""
+        order = np.argsort(self.target, kind="stable")
+        return np.searchsorted(self.target[order], np.arange(self.n_nodes + 1)), order, self.source[order]
+
+    def matrix(self, weight: NDArray[np.float64]) -> csr_matrix:
+        """M, from the weights of product edges (E,)."""
+        return csr_matrix((weight, self.target, self.indptr), shape=(self.n_nodes, self.n_nodes))
 
 
 def build_open_product(compiled: CompiledConstraint, goals: NDArray[np.int64], max_nodes: int) -> OpenProduct:

@@ -84,6 +84,7 @@ def _message(product: Product, cycle: list[int]) -> str:
     states = [world.describe_state(int(state)) for state in product.state[cycle]]
     shown = " -> ".join([*states, states[0]] if len(states) <= SHOWN else [*states[:SHOWN], "..."])
     return (
-        "under this reward the weights of ever longer trajectories do not add up to a finite number: going round "
-        f"{shown} costs too little. Lower the rewards on it, give a horizon, or forbid repetition by a rule."
+        "under this reward the weights of ever longer trajectories do not add up to a finite number, or so slowly that "
+        f"rounding decides to which: going round {shown} costs too little. "
+        "Lower the rewards on it, give a horizon, or forbid repetition by a rule."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,28 +63,43 @@ def greedy(indptr: Any, target: Any, weight: Any, z: Any, ends: Any, origin: int
 
 
 @compiled
-def certain(indptr: Any, target: Any, weight: Any, z: Any, state: Any, goals: Any, trusted: float) -> Any:
-    """Which columns of z (n, k) solve their equations, outside the nodes of their goal, and are nowhere negative."""
+def missed(indptr: Any, target: Any, weight: Any, z: Any, column: Any, floor: float) -> Any:
+    """The largest share by which each column of z (n, k) misses its equations; i is the goal of column[i], if any."""
     n, k = z.shape
-    onward, found = np.empty(k), np.ones(k, dtype=np.bool_)
+    onward, most = np.empty(k), np.zeros(k)
     for i in range(n):
         onward[:] = 0.0
         for e in range(indptr[i], indptr[i + 1]):
             w, after = weight[e], target[e]
             for j in range(k):
                 onward[j] += w * z[after, j]
+        if column[i] >= 0:
+            onward[column[i]] = z[i, column[i]]
         for j in range(k):
-            if not (z[i, j] >= 0.0 and abs(onward[j] - z[i, j]) <= trusted * z[i, j]) and goals[j] != state[i]:
-                found[j] = False
-    return found
+            away, here = abs(onward[j] - z[i, j]), max(z[i, j], floor)
+            if not away <= most[j] * here:
+                most[j] = away / here if away < np.inf else np.inf  # nan is not
+    return most
 
 
-@compiled
-def add_flows(source: Any, target: Any, x: Any, z: Any, out: Any) -> None:
-    """out[e] += sum over columns of x[source] z[target]."""
-    for e in range(len(source)):
-        i, j = source[e], target[e]
-        total = 0.0
-        for k in range(x.shape[1]):
-            total += x[i, k] * z[j, k]
-        out[e] += total
+@partial(compiled, any_order=True)
+def flows(
+    indptr: Any, edge: Any, source: Any, weight: Any, x: Any, q: Any, z: Any, column: Any, floor: float
+) -> tuple[Any, Any]:
+    """x[source] z[target] of each edge, summed over columns; and what each x misses of x = q + M^T x, in units of z."""
+    n, k = x.shape
+    out, onward, missed = np.zeros(len(weight)), np.empty(k), np.zeros(k)
+    for i in range(n):
+        onward[:] = q[i]
+        for p in range(indptr[i], indptr[i + 1]):
+            w, before, total = weight[edge[p]], source[p], 0.0
+            for j in range(k):
+                onward[j] += w * x[before, j]
+            for j in range(k):
+                total += x[before, j] * z[i, j]
+            out[edge[p]] = total
+        if column[i] >= 0:
+            onward[column[i]] = x[i, column[i]]
+        for j in range(k):
+            missed[j] += abs(onward[j] - x[i, j]) * max(z[i, j], floor)
+    return out, missed
