@@ -46,6 +46,28 @@ def test_pairs_without_a_way_are_lost(model):
     assert found.rerouted[0] == 1.0
 
 
+@pytest.mark.parametrize(("horizon", "max_nodes"), [(None, None), (8, None), (None, 8)])
+def test_a_way_that_only_breaks_the_rules_is_no_way(horizon, max_nodes):
+    """With state 1 closed a row gets through by action 1 alone, which a rule forbids; the other row is not touched.
+
+    With 8 nodes the counter does not fit the product, and rejects.
+    """
+    rows = [(0, 0, 1, 1.0), (1, 0, 3, 1.0), (0, 1, 3, 1.0), (2, 0, 3, 1.0), (3, 0, 0, 1.0)]
+    network = xm.Network(4, 2, rows, horizon=horizon)
+    model = xm.XMEN(network, features=np.ones((4, 2, 1)), l2=0.1, max_nodes=max_nodes)
+    model.fit([xm.Trajectory([0, 1, 3], [0, 0]), xm.Trajectory([2, 3], [0])])
+    rules = [xm.never(xm.doing(1)), xm.count(xm.doing(0)) <= 6]
+    found = model.closure([(0, 3, 2.0), (2, 3, 1.0)], [1], also=rules)
+    assert found.lost.tolist() == [True, False]
+    assert found.after.log_z[0] == -np.inf
+    assert found.rerouted.tolist() == [1.0, 0.0]
+    np.testing.assert_allclose(found.after.states, [0.0, 0.0, 1.0, 1.0])
+    found = model.closure([(0, 3, 2.0)], [1], also=rules)
+    assert found.lost.all()
+    assert not found.after.states.any()
+    assert not model.closure([(0, 3, 2.0)], [1]).lost.any()
+
+
 def test_demand_is_checked(model):
     with pytest.raises(xm.EngineError, match="row 1 is"):
         model.flows([(0, 1, 1.0), (0, 99, 1.0)])

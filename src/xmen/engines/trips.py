@@ -8,15 +8,16 @@ side by side.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
-from xmen.constraints.constraint import Constraint, units
+from xmen.constraints.constraint import Constraint, conjunction, units
 from xmen.engines.diagnosis import explain_conflict, multiply
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.law import Law
@@ -28,6 +29,7 @@ from xmen.product.graph import Product
 from xmen.product.many_goals import ManyGoals
 from xmen.product.open_product import build_open_product
 from xmen.rewards import Floats
+from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.network import Network, NetworkTask
 
 if TYPE_CHECKING:
@@ -40,6 +42,51 @@ COPIES = 64  # of the network that its rules may make of it
 def trip_budget(max_nodes: int | None, network: Network) -> int:
     """The given budget of product nodes, or some copies of the network: factors need more room than a sweep."""
     return int(max_nodes) if max_nodes is not None else max(LEAST_BUDGET, COPIES * network.n_states)
+
+
+def have_a_way(
+    network: Network,
+    constraint: Constraint | None,
+    starts: NDArray[np.int64],
+    goals: NDArray[np.int64],
+    max_nodes: int,
+) -> NDArray[np.bool_]:
+    """Which trips (n,) have a way that keeps the rules, as many of these as fit the product."""
+    try:
+        return _have_a_way(network, constraint, starts, goals, max_nodes)
+    except ProductTooLargeError:
+        chosen, found = list[Constraint](), _have_a_way(network, None, starts, goals, max_nodes)
+    for _, part in units(constraint):
+        with suppress(ProductTooLargeError):
+            found = _have_a_way(network, conjunction([*chosen, part]), starts, goals, max_nodes)
+            chosen.append(part)
+    return found
+
+
+def _have_a_way(
+    network: Network,
+    constraint: Constraint | None,
+    starts: NDArray[np.int64],
+    goals: NDArray[np.int64],
+    max_nodes: int,
+) -> NDArray[np.bool_]:
+    found = np.zeros(len(starts), dtype=np.bool_)
+    if network.horizon is None:
+        compiled = CompiledConstraint(constraint, network.any_task.starting_in(starts))
+        product = build_open_product(compiled, np.unique(goals), max_nodes)
+        origin, left = product.start_of[starts], product.state[product.source]
+    for goal in np.unique(goals).tolist():
+        its = np.flatnonzero(goals == goal)
+        if network.horizon is None:
+            its, on = its[origin[its] >= 0], left != goal
+            ends = product.accepting & (product.state == goal)
+            distance = distance_to(ends, product.source[on].astype(np.uint32), product.target[on].astype(np.uint32))
+            found[its] = distance[origin[its]] < UNREACHABLE
+        else:
+            begun = network.any_task.starting_in(starts[its]).start
+            own = multiply(NetworkTask(network, int(starts[its[0]]), goal).with_start(begun), constraint, max_nodes)
+            found[its] = np.isin(starts[its], own.state[own.starts])
+    return found
 
 
 class TripValue(NamedTuple):

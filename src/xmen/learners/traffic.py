@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from xmen.constraints.occurrence import never
 from xmen.engines.reject_trips import RejectTrips
-from xmen.engines.trips import TripEngine, trip_budget
+from xmen.engines.trips import TripEngine, have_a_way, trip_budget
 from xmen.errors import EngineError, ProductTooLargeError, XmenError
 from xmen.events import at
 from xmen.rewards import Floats
-from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.network import Network
 
 if TYPE_CHECKING:
@@ -37,8 +36,8 @@ class Flows(NamedTuple):
 class Closure(NamedTuple):
     """What closing links does: flows before and after, and of each row of the demand what has to change.
 
-    `rerouted` (rows,) is the share of a row's trips that used what is closed; `lost` the rows that have no way left,
-    whose trips are in `before` only.
+    `rerouted` (rows,) is the share of a row's trips that used what is closed; `lost` the rows that have no way left
+    that keeps the rules, whose trips are in `before` only.
     """
 
     before: Flows
@@ -64,8 +63,9 @@ def closure(model: Learner, demand: Demand, closed: Sequence[Any], also: Rules =
     closed = [network.number(state) for state in closed]
     before = _flows(model, starts, goals, amounts, also)
     rule = never(at(*closed)).named("closed")
-    lost = ~_reachable(network, starts, goals, closed)
     rules = [rule] if also is None else [rule, *([also] if not isinstance(also, Iterable) else also)]
+    budget = trip_budget(model._engine_settings().max_nodes, network)
+    lost = ~have_a_way(network, model._rule(rules), starts, goals, budget)
     rerouted = np.ones(len(starts))
     nothing = np.zeros(len(network.source))
     after = Flows(nothing, np.zeros(network.n_states), np.full(len(starts), -np.inf))
@@ -121,21 +121,3 @@ def _flows(model: Learner, starts: NDArray[np.int64], goals: NDArray[np.int64], 
     states = np.bincount(network.target, weights=visits, minlength=network.n_states).astype(np.float64)
     np.add.at(states, starts, amounts)
     return Flows(visits, states, log_z[engine.pair_of])
-
-
-def _reachable(
-    network: Network, starts: NDArray[np.int64], goals: NDArray[np.int64], closed: Sequence[int]
-) -> NDArray[np.bool_]:
-    """Which pairs have a way that keeps clear of the closed states."""
-    shut = np.zeros(network.n_states, dtype=np.bool_)
-    shut[list(closed)] = True
-    open_edges = ~(shut[network.source] | shut[network.target])
-    source, target = network.source[open_edges], network.target[open_edges]
-    out = np.zeros(len(starts), dtype=np.bool_)
-    for goal in np.unique(goals).tolist():
-        ends = np.zeros(network.n_states, dtype=np.bool_)
-        ends[goal] = not shut[goal]
-        distance = distance_to(ends, source.astype(np.uint32), target.astype(np.uint32))
-        its = goals == goal
-        out[its] = (distance[starts[its]] < UNREACHABLE) & ~shut[starts[its]]
-    return out
