@@ -35,7 +35,7 @@ FLOOR = 1e-270  # z below it counts as this much: no origin sees the difference,
 CANCELLED = 1e-13  # of the larger of two numbers: a difference below it is rounding
 SMALLEST_DOUBLE = float(np.finfo(np.float64).tiny)
 SPREAD = 1e10  # of u, at the most: beyond it, what FLOOR hides might be seen
-WIDE, TRIES = 0.05, 4  # a gap that is wide enough, and how often to look for a wider one
+WIDE, TRIES = 0.01, 5  # a gap that is wide enough, and how often to look for a wider one
 
 
 @dataclass(frozen=True)
@@ -117,15 +117,15 @@ class System:
 
     def _gap(self) -> tuple[float, float]:
         """g with M u <= (1 - g) u, and log of the largest u over the smallest; 0 where that is not found."""
-        u, gap = np.ones(self.product.n_nodes), 0.0
-        for _ in range(TRIES):
+        u = np.ones(self.product.n_nodes)
+        for tries in range(TRIES):
+            gap = max(0.0, 1.0 - float((self.matrix @ u / u).max(initial=0.0)))
+            if gap > WIDE or tries == TRIES - 1:
+                break
             u = self.factor.solve(u[:, None])[:, 0]
             if not (u.min(initial=1.0) > 0.0 and u.max(initial=1.0) < np.inf):
                 return 0.0, 0.0
             u /= u.max(initial=0.0)
-            gap = max(0.0, 1.0 - float((self.matrix @ u / u).max(initial=0.0)))
-            if gap > WIDE:
-                break
         spread = 1.0 / float(u.min(initial=1.0))
         return gap if spread <= SPREAD else 0.0, float(np.log(spread))
 
