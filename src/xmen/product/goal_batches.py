@@ -35,7 +35,7 @@ FLOOR = 1e-270  # z below it counts as this much: no origin sees the difference,
 CANCELLED = 1e-13  # of the larger of two numbers: a difference below it is rounding
 SMALLEST_DOUBLE = float(np.finfo(np.float64).tiny)
 SPREAD = 1e10  # of u, at the most: beyond it, what FLOOR hides might be seen
-WIDE, TRIES = 0.01, 5  # a gap that is wide enough, and how often to look for a wider one
+WIDE, TRIES = 0.003, 5  # a gap that is wide enough, and how often to look for a wider one
 
 
 @dataclass(frozen=True)
