@@ -176,7 +176,7 @@ class ExactDistribution(Distribution):
             yield from self.with_rewards(left[begin : begin + SIDE_BY_SIDE])
 
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
-        """n independent trajectories, each checked against the constraint by running its machines.
+        """n independent trajectories, each checked against the world, and the constraint by running its machines.
 
         Without a seed, successive calls go on from the seed of the distribution.
         """
@@ -188,14 +188,14 @@ class ExactDistribution(Distribution):
         return out
 
     def checked(self, n: int, rng: np.random.Generator) -> Walks:
-        """n independent walks, each checked against the constraint by running its machines, where they were drawn."""
+        """n independent walks, each checked: by the world, and by the constraint's machines where they were drawn."""
         messages = self._messages
         if self.place is None:
             walks = self.draw(n, rng)
             valid = self.product.compiled.check(walks)
         else:
             walks, valid = messages.checked_walks(n, rng)  # type: ignore[attr-defined]
-        require_valid(valid)
+        require_valid(walks, valid)
         return walks
 
     def draw(self, n: int, rng: np.random.Generator) -> Walks:

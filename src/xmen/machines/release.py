@@ -14,15 +14,16 @@ from xmen.worlds import Trajectory, Walks
 
 
 def release(walks: Walks, compiled: CompiledConstraint) -> list[Trajectory]:
-    """The walks as trajectories, every one checked against the constraint, whoever made them."""
-    require_valid(compiled.check(walks))
+    """The walks as trajectories, every one checked against its world and the constraint, whoever made them."""
+    require_valid(walks, compiled.check(walks))
     return as_trajectories(walks)
 
 
-def require_valid(valid: NDArray[np.bool_]) -> None:
-    """Stop where a check has found a trajectory that is not valid."""
-    if not valid.all():
-        raise XmenError("a trajectory broke its constraint inside an engine: this is a bug, please report it.")
+def require_valid(walks: Walks, keeps: NDArray[np.bool_]) -> None:
+    """Stop where one of the walks is no trajectory of its world, or does not keep its constraint."""
+    for right, wrong in ((walks.complete(), "left its world"), (keeps, "broke its constraint")):
+        if not right.all():
+            raise XmenError(f"a trajectory {wrong} inside an engine: this is a bug, please report it.")
 
 
 def as_trajectories(walks: Walks) -> list[Trajectory]:

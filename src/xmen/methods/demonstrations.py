@@ -161,28 +161,12 @@ def listed(demos: Any) -> list[Trajectory]:
 
 def _possible(walks: Walks) -> NDArray[np.bool_]:
     """Which are complete trajectories of the world."""
-    world, lengths = walks.world, walks.lengths
-    known = walks.starts < world.n_states
-    known &= np.bincount(walks.owner, weights=walks.edges < 0, minlength=len(walks)) == 0
-    possible: NDArray[np.bool_] = known.copy()
-    possible[known] = world.start[walks.starts[known]] > 0
-    if isinstance(world, AnyTask):
-        return possible & (lengths <= world.max_length) & ~_passes_its_goal(walks, known)
-    if not world.has_terminal:
-        possible &= lengths == world.horizon
-        return possible
-    if world.horizon is not None:
-        possible &= lengths <= world.horizon
-    possible[known] &= world.terminal[walks[known].last_states]
-    return possible
-
-
-def _passes_its_goal(walks: Walks, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which trips go on after they have been where they end."""
-    goals = np.full(len(walks), -1)
-    goals[known] = walks[known].last_states
-    early = walks.world.source[walks.edges] == goals[walks.owner]
-    return np.bincount(walks.owner, weights=early, minlength=len(walks)) > 0
+    world = walks.world
+    if not isinstance(world, AnyTask):
+        return walks.complete()
+    early = world.source[walks.edges] == walks.last_states[walks.owner]  # goes on after it has been where it ends
+    passes_its_goal = np.bincount(walks.owner, weights=early, minlength=len(walks)) > 0
+    return walks.possible() & (walks.lengths <= world.max_length) & ~passes_its_goal
 
 
 def _keeps(walks: Walks, compiled: CompiledConstraint) -> NDArray[np.bool_]:

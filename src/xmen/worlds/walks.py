@@ -85,6 +85,24 @@ class Walks:
             last[moved] = self.world.target[self.edges[self.offsets[1:][moved] - 1]]
         return last
 
+    def possible(self) -> NDArray[np.bool_]:
+        """Which start where the world does and go on where they are: shape (n,), whoever made them."""
+        world, moved = self.world, self.lengths > 0
+        here = np.roll(world.target[self.edges], 1)
+        here[self.offsets[:-1][moved]] = self.starts[moved]
+        wrong = np.flatnonzero((self.edges < 0) | (world.source[self.edges] != here))
+        found: NDArray[np.bool_] = (self.starts < world.n_states) & (world.start.take(self.starts, mode="clip") > 0)
+        found[self.owner[wrong] if len(wrong) else wrong] = False
+        return found
+
+    def complete(self) -> NDArray[np.bool_]:
+        """Which are trajectories of the world from a start to an end: shape (n,), whoever made them."""
+        world = self.world
+        ended: NDArray[np.bool_] = self.lengths == world.horizon
+        if world.has_terminal:
+            ended = world.terminal.take(self.last_states, mode="clip") & (self.lengths <= world.max_length)
+        return self.possible() & ended
+
     def states(self) -> Index:
         """All states s_0 .. s_L of the first, then of the second, and so on: shape (steps + n,)."""
         out = np.empty(len(self.edges) + len(self), dtype=np.int64)
