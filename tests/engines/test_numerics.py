@@ -1,15 +1,21 @@
 """Correct numbers where naive dynamic programming underflows, overflows or cancels.
 
-Truth: a dense log-space dynamic program over time, written here, on worlds without constraints.
+Truth: a dense log-space dynamic program over time, written here, on worlds without constraints; and lists of all
+trajectories. XMEN_TEST_DEVICE=cuda runs what is about devices on a GPU.
 """
 
 from __future__ import annotations
+
+import math
+import os
 
 import numpy as np
 import pytest
 from scipy.special import logsumexp
 
 import xmen as xm
+from reference import enumerate_trajectories, holds, positions
+from strategies import cases, random_formula, random_world
 from xmen.product import host_layers
 
 MOVES = ("up", "right", "down", "left", "stay")
@@ -134,3 +140,118 @@ def test_rewards_beyond_the_precision_of_doubles_are_refused():
     world, _ = CASES["wild"]
     with pytest.raises(xm.RewardError, match="tell trajectories apart"):
         xm.distribution(world, None, np.full((25, 5), 1e9))
+
+
+# --- rewards of any size, in every precision ----------------------------------------------------------------------
+
+
+@pytest.fixture(params=["host", "float64", "float32"])
+def place(request):
+    """Where the exact engine computes, and how far from the truth rounding may take it for each action."""
+    if request.param == "host":
+        return {}, 1e-10
+    pytest.importorskip("torch")
+    device = os.environ.get("XMEN_TEST_DEVICE", "cpu")
+    return {"device": device, "precision": request.param}, 1e-10 if request.param == "float64" else 1e-6
+
+
+def listed(world, description, reward, discount):
+    """log Z, discounted visits and entropy from the list of all valid trajectories; None where there is none."""
+    walks, logs = [], []
+    for states, actions, chance in enumerate_trajectories(world):
+        if description is None or holds(description, positions(states, actions)):
+            walks.append((states, actions))
+            rewards = [discount**t * reward[step] for t, step in enumerate(zip(states, actions, strict=False))]
+            logs.append(math.fsum([math.log(chance), *rewards]))
+    if not walks:
+        return None
+    probability, visits = np.exp(np.array(logs) - logsumexp(logs)), np.zeros(reward.shape)
+    for (states, actions), p in zip(walks, probability, strict=True):
+        for t, step in enumerate(zip(states, actions, strict=False)):
+            visits[step] += discount**t * p
+    some = probability[probability > 0]
+    return logsumexp(logs), visits, -np.sum(some * np.log(some))
+
+
+def rewards_of_any_size(rng, shape):
+    """Up to 1e-3 .. 1e6, of one sign or both, and often where a number type ends: 80 to 800 nats a step."""
+    largest = rng.uniform(-3, 6) if rng.random() < 0.5 else rng.uniform(1.5, 3)
+    size, sign = 10 ** rng.uniform(largest - 1, largest, shape), rng.choice([-1, 1], shape)
+    return size * (sign if rng.random() < 0.5 else sign.flat[0])
+
+
+def assert_exact(d, world, truth, reward, error):
+    log_z, visits, entropy = truth
+    steps = max(world.max_length, 1)
+    # Beside the rounding of each step, numbers as large as sums of rewards are rounded by their own size.
+    error = steps * (error + 1e-15 * steps * float(np.abs(reward).max(initial=0.0)))
+    assert d.log_partition() == pytest.approx(log_z, abs=error)
+    np.testing.assert_allclose(d.visits(), visits, atol=error * steps)
+    assert d.entropy() == pytest.approx(entropy, abs=100 * error)
+    assert all(world.problem(tau) is None for tau in d.sample(20, seed=0))
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_any_size_of_rewards_against_the_list(place, block):
+    choices, error = place
+    for seed in range(block * cases(15), (block + 1) * cases(15)):
+        rng = np.random.default_rng([seed, 9])
+        world = random_world(rng)
+        description, rule = random_formula(rng, world.n_states, world.n_actions, depth=1)
+        if rng.random() < 0.5:
+            description = rule = None
+        reward = rewards_of_any_size(rng, (world.n_states, world.n_actions))
+        discount = float(rng.choice([1.0, 0.9, 0.5]))
+        truth = listed(world, description, reward, discount)
+        if truth is not None:
+            d = xm.distribution(world, rule, reward, discount=discount, engine="exact", **choices)
+            assert_exact(d, world, truth, reward, error)
+
+
+TURN = xm.MDP(2, 1, [(0, 0, 1, 1.0), (1, 0, 0, 1.0)], start=0, horizon=6)
+LOOPS = [(0, 0, 1, 1.0), (0, 1, 0, 1.0), (1, 0, 2, 1.0), (1, 1, 0, 1.0)]
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+@pytest.mark.parametrize("end", ["goal", "fixed", "turn"])
+def test_steps_at_the_ends_of_a_number_type(place, end, sign):
+    """What is less than the least number, or has lost digits, must not come back from there."""
+    choices, error = place
+    world = {
+        "goal": xm.MDP(3, 2, LOOPS, start=0, terminal=[2], horizon=7),
+        "fixed": xm.MDP(3, 2, [*LOOPS, (2, 0, 2, 1.0)], start=0, horizon=7),
+        "turn": TURN,
+    }[end]
+    parts = np.linspace(0.88, 1.0, world.n_states * world.n_actions)
+    for size in (45.0, 88.0, 104.0, 300.0, 625.8, 665.0, 709.0, 745.0, 1500.0):
+        for discount in (1.0, 0.9):
+            reward = sign * size * parts.reshape(world.n_states, world.n_actions)
+            d = xm.distribution(world, None, reward, discount=discount, engine="exact", **choices)
+            assert_exact(d, world, listed(world, None, reward, discount), reward, error)
+
+
+def test_one_step_worth_less_than_the_least_double(place):
+    world = xm.MDP(1, 1, [(0, 0, 0, 1.0)], start=0, horizon=1)
+    d = xm.distribution(world, None, np.array([[-745.0]]), **place[0])
+    assert (d.log_partition(), d.visits().item()) == (-745.0, 1.0)
+
+
+def test_a_world_in_which_nothing_can_move(place):
+    world = xm.MDP(2, 1, [], start=[0.5, 0.5], terminal=[0, 1], horizon=3)
+    d = xm.distribution(world, None, None, discount=0.9, **place[0])
+    assert (d.log_partition(), d.visits().sum(), d.sample(1, seed=0)[0].actions) == (0.0, 0.0, ())
+
+
+def test_what_is_no_trajectory_of_the_world_does_not_leave(place, monkeypatch):
+    """Drawn too short by a broken engine: without a rule, only the world can say so."""
+    d = xm.distribution(TURN, None, None, **place[0])
+    messages = type(d._messages)
+    whole = messages.walk if not place[0] else messages._steps
+
+    def short(self, n, rng):
+        starts, steps = whole(self, n, rng)
+        return starts, steps[:, :2] if not place[0] else steps[:2]
+
+    monkeypatch.setattr(messages, "walk" if not place[0] else "_steps", short)
+    with pytest.raises(xm.XmenError, match="left its world"):
+        d.sample(3)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from xmen.limits import require_horizon
 from xmen.product import sweeps
 from xmen.product.graph import Product
-from xmen.product.layer_operations import Base, Made, Nodes, Scale
+from xmen.product.layer_operations import DOUBLE, Base, Made, Nodes, Scale
 from xmen.product.messages import NO_EDGE
 from xmen.product.timeless import timeless_log_weights
 from xmen.sharing import once
@@ -34,7 +34,7 @@ class HostFlow:
 class HostLayers:
     """One reward on one product. Nothing is written into once it is given away, so threads can share it."""
 
-    small, large = 1e-120, 1e120  # far from the ends of a double (1e-308, 1e308)
+    span = DOUBLE
     lookahead = 1  # looking is free here, and a layer too many is not
 
     def __init__(self, product: Product, weights: EdgeWeights) -> None:
@@ -73,7 +73,7 @@ class HostLayers:
         product = self._product
         log_weight = self._weights.at(t)
         weights: Floats = sweeps.relative_weights(
-            product.n_nodes, product.indptr, product.target, product.edge, log_weight, potential
+            product.n_nodes, product.indptr, product.target, product.edge, log_weight, potential, self.span.most
         )
         return Base(epoch, t, weights, [])
 

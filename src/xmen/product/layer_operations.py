@@ -23,6 +23,18 @@ Nodes = NDArray[np.uint32]
 Scale = float | Floats  # one number, or one per column where several rewards are answered together
 
 
+class Span(NamedTuple):
+    """How far from the ends of its numbers a precision keeps layers and edge weights; `layered` says why."""
+
+    small: float  # layers below this, and above 1 / small, are brought back
+    drift: float  # how far (in nats) discounting may move edge weights before they are made anew
+    most: float  # the largest log-weight of an edge: larger ones are cut off
+
+
+DOUBLE = Span(1e-120, 50.0, 640.0)
+SINGLE = Span(1e-15, 5.0, 78.0)
+
+
 class Base(NamedTuple, Generic[Array]):
     """Edge weights relative to a potential as of action t; other actions differ by a factor per world edge."""
 
@@ -43,8 +55,7 @@ class Made(NamedTuple, Generic[Array]):
 class LayerOperations(Protocol[Array]):
     """What `Layered` asks for. Arrays have one number per node, or one row of columns, and stay where they are."""
 
-    small: float  # below this, and above `large`, layers are brought back
-    large: float
+    span: Span
     lookahead: int  # so many layers are made before their ranges are looked at
     stride: int  # every so many layers are kept, the others made again; 1 keeps all
     discount: float
@@ -66,7 +77,7 @@ class LayerOperations(Protocol[Array]):
         """exp(-potential - scale) where trajectories may end before `horizon` actions, 0 elsewhere."""
 
     def base(self, epoch: int, t: int, potential: Array) -> Base[Array]:
-        """Edge weights of action t relative to a potential."""
+        """Edge weights of action t relative to a potential, cut off at exp(span.most)."""
 
     def backward(self, begin: int, end: int, base: Base[Array], stop: Array, after: Array) -> Made[Array]:
         """Layers begin - 1 .. end, each from the one after it, the first of them from `after`."""

@@ -6,8 +6,16 @@ matrix-vector product:
     beta_t(n) = b_t(n) exp(potential(n) + scale_t),    beta_t(n) = stop_t(n) + sum_e w_e beta_{t+1}(n')
 
 beta_t(n) is the total weight of all ways to complete a trajectory that is at node n after t actions. Whenever
-the b_t drift towards the ends of what a double can hold, one layer is done in log space and its exact values
+the b_t drift towards the ends of what a number can hold, one layer is done in log space and its exact values
 become the new potential. So nothing underflows, and true zeros stay zero.
+
+Why nothing that counts is lost (s, drift and most are those of the precision's `Span`). What is not 0 in the layer
+that a step begins with is between s and 1 / s. The step is believed only if its values are between s^2 and s^-2, no
+less than s^2 times the largest and no more than s^-2 times the least that it began with; otherwise it is done in log
+space. Edge weights of any action are those of a base times a factor of at most exp(drift). Where u is the least number
+with all its digits, a weight below u has therefore lost at most u exp(drift) / s^2 of any value, which is less than the
+rounding of one addition; and one that was cut off at exp(most) would have given more than exp(most - drift) > s^-2
+times what it was multiplied by, and was not believed. Weights are finite, so that a true zero times one is zero.
 
 The arithmetic itself is that of `LayerOperations`: compiled loops, or a device.
 """
@@ -24,8 +32,6 @@ from xmen.product.graph import Product
 from xmen.product.layer_operations import Array, Base, LayerOperations, Made, Scale
 from xmen.product.messages import Flow, as_columns, draw_starts, entropy_of, start_law
 from xmen.worlds.edge_weights import EdgeWeights, Floats
-
-MAX_DRIFT = 100.0  # how far (in nats) discounting may move edge weights before they are made anew
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ class Layered(Generic[Array]):
         do, t, sweep = self._do, self._product.horizon, _Sweep[Array]()
         b = do.last_layer()
         self._kept[t] = do.keep(t, b)
-        ahead, went = do.lookahead, 0
+        ahead, went, ends = do.lookahead, 0, (1.0, 1.0)
         while t > 0:
             end = max(t - ahead, self._segment_of(t - 1))
             ahead = min(2 * ahead, do.lookahead)
@@ -97,18 +103,20 @@ class Layered(Generic[Array]):
                 if t % do.stride == 0:
                     self._kept[t] = do.keep(t, b)
             went += held
+            if held:
+                ends = made.least[held - 1], made.largest[held - 1]
             if held < n_made:
                 # What was made from it is made again; the next time may come after as many layers as this time.
                 t, ahead, went = t - 1, went + 1, 0
-                b = self._settle(t, b, made.layers[held], made.least[held], made.largest[held])
+                b, ends = self._settle(t, b, ends, made.layers[held], made.least[held], made.largest[held])
                 if t % do.stride == 0 or self._plan[t].in_log_space:
                     self._kept[t] = do.keep(t, b)
         self._first_base = sweep.base
 
     def _held(self, made: Made[Array]) -> int:
         """How many of the layers, from the first on, are far from the ends of what a number can hold."""
-        n = len(made.layers)
-        fits = (made.least >= self._do.small) & (made.largest <= self._do.large)
+        n, small = len(made.layers), self._do.span.small
+        fits = (made.least >= small) & (made.largest <= 1 / small)
         fits = fits.reshape(n, -1).all(axis=1)
         return n if fits.all() else int(np.argmin(fits))
 
@@ -120,19 +128,26 @@ class Layered(Generic[Array]):
         """A new sweep, which begins with the weights that backward ended with: forward begins there."""
         return _Sweep(None if self._first_base is None else self._first_base._replace(room=[]))
 
-    def _settle(self, t: int, after: Array, layer: Array, least: Any, largest: Any) -> Array:
-        """b_t, made from b_{t+1}, under a scale and a potential that bring it back from the ends of its range."""
+    def _settle(
+        self, t: int, after: Array, ends: tuple[Any, Any], layer: Array, least: Any, largest: Any
+    ) -> tuple[Array, tuple[Any, Any]]:
+        """b_t, made from b_{t+1}, under a scale and a potential that bring it back from the ends of its range.
+
+        `ends` are the least and the largest of b_{t+1}; those of b_t come with it.
+        """
         do, epoch, scale = self._do, self._plan[t + 1].epoch, self._plan[t + 1].scale
-        if np.all(least > 0) and np.all(largest < np.inf) and np.all(largest / least <= do.large):
+        small = do.span.small
+        exact = (least >= small**2 * np.maximum(1.0, ends[1])) & (small**2 * largest <= np.minimum(1.0, ends[0]))
+        if np.all(exact) and np.all(small**1.5 * largest <= least):
             # A common drift of all messages is undone by one number, a power of two so that nothing is rounded.
             factor = 2.0 ** -np.round(0.5 * (np.log2(least) + np.log2(largest)))
             self._plan[t] = _Layer(epoch, scale - np.log(factor), factor)
-            return do.scaled(layer, factor)
+            return do.scaled(layer, factor), (factor * least, factor * largest)
         value = do.log_layer(t, self._log_after(t, after))
         potential, b = do.renew(t, self._potentials[epoch], value)
         self._potentials.append(potential)
         self._plan[t] = _Layer(len(self._potentials) - 1, 0.0, in_log_space=True)
-        return b
+        return b, (1.0, 1.0)
 
     def _linear(self, begin: int, end: int, after: Array, sweep: _Sweep[Array]) -> Made[Array]:
         """Layers begin - 1 down to `end`, or to an earlier one, under the potential and scale of layer `begin`."""
@@ -152,7 +167,7 @@ class Layered(Generic[Array]):
     def _drifts(self, one: int, other: int) -> bool:
         """Whether discounting moves edge weights too far between two actions for one to be a factor of the other."""
         discount = self._do.discount
-        return discount != 1.0 and abs(discount**one - discount**other) * self._do.reach > MAX_DRIFT
+        return discount != 1.0 and abs(discount**one - discount**other) * self._do.reach > self._do.span.drift
 
     def _base(self, t: int, epoch: int, sweep: _Sweep[Array]) -> Base[Array]:
         """Edge weights relative to a potential, of action t or of one near enough.

@@ -50,13 +50,15 @@ def log_sweep(order: Any, rank: Any, indptr: Any, target: Any, log_weight: Any, 
 
 
 @compiled
-def relative_weights(n_nodes: int, indptr: Any, target: Any, edge: Any, log_weight: Any, potential: Any) -> Any:
-    """exp(log_weight + potential[target] - potential[node]) for each edge of the first n_nodes nodes."""
+def relative_weights(
+    n_nodes: int, indptr: Any, target: Any, edge: Any, log_weight: Any, potential: Any, most: float
+) -> Any:
+    """exp(log_weight + potential[target] - potential[node]), at most exp(most), for each edge of the first nodes."""
     weights = np.empty(indptr[n_nodes], dtype=np.float64)
     for node in range(n_nodes):
         base = potential[node]
         for e in range(indptr[node], indptr[node + 1]):
-            weights[e] = np.exp(log_weight[edge[e]] + potential[target[e]] - base)
+            weights[e] = np.exp(min(log_weight[edge[e]] + potential[target[e]] - base, most))
     return weights
 
 
@@ -162,7 +164,7 @@ def forward_layer(
                 continue
             scale = here[node] / total
             for e in range(begin, end):
-                flow = scale * weights[e] * after[target[e]]
+                flow = scale * (weights[e] * after[target[e]])
                 there[target[e]] += flow
                 counts[edge[e]] += flow
                 if with_entropy and flow > 0.0:
@@ -208,15 +210,12 @@ def forward_sweep(
 def choose_edges(indptr: Any, target: Any, weights: Any, after: Any, uniforms: Any, node: Any) -> Any:
     """The edge that each walker takes from its node, given one uniform number each; nodes are moved in place.
 
-    A walker on a node without edges stays; its edge is the largest unsigned number.
+    A walker that can go nowhere stays; its edge is the largest unsigned number.
     """
     taken = np.empty(len(node), dtype=np.uint32)
     for i in range(len(node)):
         n = node[i]
         begin, end = indptr[n], indptr[n + 1]
-        if begin == end:
-            taken[i] = np.uint32(0xFFFFFFFF)
-            continue
         left = uniforms[i] * row_total(weights, after, target, begin, end)
         chosen = end
         for e in range(begin, end):
@@ -226,6 +225,9 @@ def choose_edges(indptr: Any, target: Any, weights: Any, after: Any, uniforms: A
                 left -= w
                 if left < 0:
                     break
+        if chosen == end:
+            taken[i] = np.uint32(0xFFFFFFFF)
+            continue
         taken[i] = chosen
         node[i] = target[chosen]
     return taken

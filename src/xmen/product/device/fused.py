@@ -18,10 +18,16 @@ class FusedRows(PlainRows):
     records = True
 
     def relative(
-        self, rows: Rows, log_weight: torch.Tensor, ends: tuple[torch.Tensor, ...], entering: bool, out: torch.Tensor
+        self,
+        rows: Rows,
+        log_weight: torch.Tensor,
+        ends: tuple[torch.Tensor, ...],
+        entering: bool,
+        most: float,
+        out: torch.Tensor,
     ) -> None:
         n, shape, graph = rows.n_rows, _shape(rows, ends[0]), (rows.indptr, rows.other, rows.edge)
-        kernels.relative[_grid(n, shape)](n, *graph, log_weight, *ends, out, entering, **shape)
+        kernels.relative[_grid(n, shape)](n, *graph, log_weight, *ends, out, most, entering, **shape)
 
     def backward(
         self, moves: Moves, stop: torch.Tensor, after: torch.Tensor, out: torch.Tensor, *ranges: torch.Tensor

@@ -82,6 +82,7 @@ def relative(
     before,
     there,
     out,
+    most,
     ENTERING: tl.constexpr,
     C: tl.constexpr,
     W: tl.constexpr,
@@ -103,7 +104,7 @@ def relative(
             step = -step
         world = tl.load(edge + e, mask=valid, other=0).to(tl.int64)
         log = tl.load(log_weight + places(world, C), mask=mask, other=0.0)
-        tl.store(out + places(e, C), tl.exp(log + step), mask=mask)
+        tl.store(out + places(e, C), tl.exp(tl.minimum(log + step, most)), mask=mask)
 
 
 @jit

@@ -17,7 +17,7 @@ from xmen.product.device.rows import row_operations
 from xmen.product.device.uniforms import uniforms
 from xmen.product.device.workspace import LOOKAHEAD, Workspaces
 from xmen.product.graph import Product
-from xmen.product.layer_operations import Base, Made, Nodes, Scale
+from xmen.product.layer_operations import DOUBLE, SINGLE, Base, Made, Nodes, Scale
 from xmen.worlds.edge_weights import Floats
 
 Tensor = torch.Tensor
@@ -54,13 +54,13 @@ class DeviceLayers:
 
     def __init__(self, product: Product, graph: DeviceGraph, weights: DeviceWeights, spaces: Workspaces) -> None:
         self._product, self._graph, self.discount = product, graph, weights.discount
-        self.reach = 0.0 if self.discount == 1.0 else float(weights.reward.abs().max())
+        self.reach = 0.0 if self.discount == 1.0 or not len(weights.reward) else float(weights.reward.abs().max())
         space = spaces.take(weights.reward.shape[1], self.discount)
         weakref.finalize(self, spaces.give_back, space)
         space.begin(weights.reward)
         self._weights = replace(weights, reward=space.reward)
         self._space, self.stride = space, space.plan.stride
-        self.small, self.large = (1e-120, 1e120) if space.dtype == torch.float64 else (1e-30, 1e30)
+        self.span = DOUBLE if space.dtype == torch.float64 else SINGLE
         self._rows = row_operations(graph.device)
 
     # --- backward ------------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class DeviceLayers:
         weights, fresh = self._space.weights(entering, (base.epoch, base.t))
         if fresh:
             ends = base.weights, base.room[0] if base.epoch < 0 else base.weights
-            self._rows.relative(rows, self._weights.at(base.t), ends, entering, weights)
+            self._rows.relative(rows, self._weights.at(base.t), ends, entering, self.span.most, weights)
         return weights
 
     def _moves(self, t: int, base: Base[Tensor], weights: Tensor, entering: bool) -> Moves:
@@ -154,8 +154,8 @@ class DeviceLayers:
                 there = layer
 
         self._run(("backward", begin, end, base.t), make)
-        least, largest = torch.stack([space.least[:n_layers].amin(1), space.largest[:n_layers].amax(1)]).cpu().numpy()
-        return Made(layers, least, largest)
+        ranges = torch.stack([space.least[:n_layers].amin(1), space.largest[:n_layers].amax(1)])
+        return Made(layers, *ranges.double().cpu().numpy())
 
     def _run(self, key: tuple[Any, ...], make: Callable[[], None]) -> None:
         """Carry out a sequence of operations; where memory stays in its place, it can be replayed without Python."""
@@ -215,20 +215,24 @@ class DeviceLayers:
         factor: Scale | None,
         with_entropy: bool,
     ) -> None:
-        space, weights = self._space, self._filled(base, entering=True)
+        space, weights, first = self._space, self._filled(base, entering=True), layers[0]
         if factor is not None:
             flow.here.mul_(self._scale(factor).to(flow.here.dtype))
-        if with_entropy:
+        if with_entropy or base.epoch < 0:
             weights_out = self._filled(base, entering=False)
+        if base.epoch < 0:  # logs are rounded by as much as they are large: chances add up to 1 all the same
+            _, ones, nothing, *_ = space.flow()  # room of what follows
+            totals = self._rows.products(self._graph.leaving, weights_out, ones.fill_(1.0), nothing.zero_())
+            first = totals[: len(first)]
         last = t + len(layers) - 1
 
         def push() -> None:
             _, share, there, *_ = space.flow()
             share.zero_()
             there.zero_()
-            n = len(layers[0])
+            n = len(first)
             # What a node passes on per unit of message; a node without message has nothing to pass on.
-            share[:n] = torch.where(layers[0] > 0, flow.here[:n] / layers[0], torch.zeros_like(layers[0]))
+            share[:n] = torch.where(first > 0, flow.here[:n] / first, torch.zeros_like(first))
             for i, after in enumerate(layers[1:]):
                 moves = self._moves(t + i, base, weights, entering=True)
                 if with_entropy:

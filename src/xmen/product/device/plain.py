@@ -58,14 +58,19 @@ class PlainRows:
     records = False  # whether a sequence of these may be recorded and replayed
 
     def relative(
-        self, rows: Rows, log_weight: torch.Tensor, ends: tuple[torch.Tensor, ...], entering: bool, out: torch.Tensor
+        self,
+        rows: Rows,
+        log_weight: torch.Tensor,
+        ends: tuple[torch.Tensor, ...],
+        entering: bool,
+        most: float,
+        out: torch.Tensor,
     ) -> None:
-        """exp(log_weight + there[target] - before[source]) of each entry; `ends` are before and there."""
+        """exp(log_weight + there[target] - before[source]), at most exp(most); `ends` are before and there."""
         before, there = ends
         source, target = (rows.other, rows.row) if entering else (rows.row, rows.other)
         step = there[target] - before[source]
-        torch.exp(log_weight[rows.edge] + step, out=step)
-        out.copy_(step)
+        out.copy_(torch.exp((log_weight[rows.edge] + step).clamp_(max=most)))
 
     def _weights(self, moves: Moves, n: int) -> torch.Tensor:
         e, drift = moves.rows.n_entries(n), moves.factors.drift
@@ -101,10 +106,10 @@ class PlainRows:
         """
         rows, n = moves.rows, len(after)
         w = self._weights(moves, n)
-        arriving = w * share[rows.other[: len(w)]]
-        total = row_sums(arriving, rows.indptr[: n + 1])
-        out[:n] = torch.where(after > 0, total, torch.zeros_like(total))
-        through = torch.where(arriving > 0, arriving * after[rows.row[: len(w)]], torch.zeros_like(arriving))
+        here, there = share[rows.other[: len(w)]], after[rows.row[: len(w)]]
+        arriving = torch.where((here > 0) & (there > 0), w * here, torch.zeros_like(here))
+        out[:n] = row_sums(arriving, rows.indptr[: n + 1])
+        through = arriving * there
         for flow, factor in zip(flows, (1.0, moves.factors.discount), strict=False):
             flow[: len(w)] += factor * through
 
