@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,8 @@ import xmen as xm
 from policies.test_plan import drawn
 from xmen.machines.tables import CompiledConstraint
 from xmen.policies.rollouts import count_kept, play
+
+DEVICE = os.environ.get("XMEN_TEST_DEVICE", "cpu")
 
 
 def sure_episodes(n_worlds: int, n_episodes: int) -> int:
@@ -93,3 +97,35 @@ def test_a_state_without_actions_is_a_failure() -> None:
     assert xm.Trajectory([0, 1], [0]) in stuck.rollout(50)
     endless = xm.MDP(3, 1, [(0, 0, 0, 0.9), (0, 0, 1, 0.1)], start=0, horizon=3)
     assert xm.plan(endless, None, None, "best").validity == pytest.approx(0.9**2)  # the last step may lead anywhere
+
+
+def risky(n: int, risk: float) -> xm.MDP:
+    """n choices between a sure step and one that falls into a pit with this probability."""
+    steps = [(i, 0, i + 1, 1.0) for i in range(n)]
+    steps += [(i, 1, target, p) for i in range(n) for target, p in ((i + 1, 1.0 - risk), (n + 1, risk))]
+    return xm.MDP(n + 2, 2, steps, start=0, terminal=[n, n + 1], horizon=n)
+
+
+@pytest.mark.parametrize("device", [None, DEVICE])
+def test_the_best_claims_what_it_keeps(device: str | None) -> None:
+    """Choices that differ by almost nothing count as equal, and what they cost together is in the claim."""
+    n, risk = 200, 9e-13
+    world = risky(n, risk)
+    tempting = np.tile([0.0, 5.0], (world.n_states, 1))
+    policy = xm.plan(world, xm.never(xm.at(n + 1)), tempting, "best", device=device)
+    share = policy.visits()[:, 1].sum()
+    assert share > 0.99 * n
+    assert 1.0 - policy.validity == pytest.approx(share * risk, rel=1e-4)
+    assert sum(policy.breaks().values()) == pytest.approx(share * risk, rel=1e-4)
+    assert xm.plan(world, xm.never(xm.at(n + 1)), None, "sure", device=device).validity == 1.0
+
+
+@pytest.mark.parametrize("device", [None, DEVICE])
+def test_the_best_of_tiny_chances_is_the_best(device: str | None) -> None:
+    chances = {0: 1e-13, 1: 9e-15, 2: 1e-13}
+    rows = [(0, action, state, p) for action, c in chances.items() for state, p in ((1, c), (2, 1.0 - c))]
+    world = xm.MDP(3, 3, rows, start=0, terminal=[1, 2])
+    policy = xm.plan(world, xm.never(xm.at(2)), np.tile([0.0, 9.0, 0.0], (3, 1)), "best", device=device)
+    policy.reset(0)
+    np.testing.assert_allclose(policy.probabilities(0), [0.5, 0.0, 0.5])
+    assert policy.validity == pytest.approx(1e-13, rel=1e-9)

@@ -4,7 +4,7 @@ V_t(n) = log sum over choices of exp(gamma^t r + sum over outcomes of T V_{t+1}(
 it is its probability. What an end is worth says what is promised:
 
 - "sure": 0 where every rule was kept, -inf elsewhere. A choice with an outcome from which nothing is sure is -inf.
-- "best": only choices with the largest chance of keeping the rules (within 1e-12) take part; all ends are worth 0.
+- "best": only choices with the largest chance of keeping the rules take part; all ends are worth 0.
 - "bonus": an end at which every rule was kept is worth `bonus`, others 0.
 
 The arithmetic itself is that of `GameOperations`: compiled loops, or a device.
@@ -22,7 +22,7 @@ from xmen.limits import require_horizon
 from xmen.policies.game import Game
 from xmen.policies.operations import Bools, Floats, Occupancy, Stretch
 
-TOLERANCE = 1e-12  # chances of keeping the rules that differ by less are the same
+TOLERANCE = 1e-12  # chances of keeping the rules that differ by less than this part of them are the same
 
 
 class Aim(NamedTuple):
@@ -43,7 +43,8 @@ def aim_of(validity: str | float) -> Aim:
 class Layer(NamedTuple):
     """One number of actions t: value and chance of keeping the rules per node, and the shares of all choices.
 
-    Under "sure" the chance is 1 wherever the value is finite, and is not kept.
+    The chance is that of making choices by these shares, here and ever after. Under "sure" it is 1 wherever the value
+    is finite, and is not kept.
     """
 
     value: Any
@@ -130,11 +131,11 @@ class Behaviour:
             return Layer(value, None, shares)
         odds = do.expected(stretch, after.chance)
         if self.aim.kind == "best":
-            chance, among = do.best(stretch, odds, won, TOLERANCE)
-            value, shares = do.soften(stretch, do.only(among, logits), worth)
-        else:
-            value, shares = do.soften(stretch, logits, worth)
-            chance = do.mixed(stretch, shares, odds, won)
+            logits = do.only(do.best(stretch, odds, TOLERANCE), logits)
+        value, shares = do.soften(stretch, logits, worth)
+        chance = do.mixed(stretch, shares, odds, won)
+        if self.aim.kind == "best":  # shares add up to 1 but for their rounding: without it, what is sure stays 1
+            chance = chance / do.mixed(stretch, shares, 0.0 * odds + 1.0, 0.0 * value + 1.0)
         return Layer(value, chance, shares)
 
     def _layer(self, t: int) -> Layer:
@@ -177,8 +178,7 @@ class Behaviour:
             return np.ones(len(stretch.choices), dtype=np.bool_)
         if self.aim.kind == "sure":
             return do.on_host(do.expected(stretch, after.value) > -np.inf)
-        odds = do.expected(stretch, after.chance)
-        return do.on_host(do.best(stretch, odds, self._ends_before[1][stretch.nodes], TOLERANCE)[1])
+        return do.on_host(do.best(stretch, do.expected(stretch, after.chance), TOLERANCE))
 
     @cached_property
     def start_values(self) -> Floats:

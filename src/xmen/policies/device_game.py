@@ -146,10 +146,9 @@ class DeviceGame:
         ended = end * self._ended[stretch.nodes]
         return self._do.products(rows, shares[:, None], odds[:, None], ended[:, None])[:, 0]
 
-    def best(self, stretch: Stretch, odds: Tensor, end: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
-        near = torch.full((1,), tolerance, dtype=torch.float64, device=self.device)
-        found, among = self._do.best(self._bounds(stretch), odds[:, None], end[:, None], near)
-        return found[:, 0], among[:, 0]
+    def best(self, stretch: Stretch, odds: Tensor, tolerance: float) -> Tensor:
+        near = torch.full((1,), 1.0 - tolerance, dtype=torch.float64, device=self.device)
+        return self._do.best(self._bounds(stretch), odds[:, None], near)[:, 0]
 
     def only(self, among: Tensor, logits: Tensor) -> Tensor:
         return logits.masked_fill_(~among, -float("inf"))

@@ -13,7 +13,7 @@ import numpy as np
 
 from xmen.constraints.constraint import Constraint, conjunction
 from xmen.errors import InfeasibleError, ProductTooLargeError
-from xmen.policies.behaviour import BEST, SURE, TOLERANCE, Behaviour
+from xmen.policies.behaviour import BEST, SURE, Behaviour
 from xmen.policies.breaking import rules_of
 from xmen.policies.game import Game
 from xmen.policies.planning import best_chance, is_sure, make_game
@@ -176,7 +176,7 @@ def _lost_at_once(game: Game, best: Behaviour, node: int, t: int) -> list[Move] 
     chance = best.layer(t + 1).chance
     assert chance is not None
     for choice in choices:
-        lost = [step for after, step in _outcomes(game, node, choice) if chance[after] <= TOLERANCE]
+        lost = [step for after, step in _outcomes(game, node, choice) if chance[after] == 0.0]
         if not lost:
             return None
         failing.append(lost[0])
@@ -194,7 +194,7 @@ class _LostAlone:
         """Whether nothing can save it."""
         chance = self.best.layer(len(actions)).chance
         assert chance is not None
-        return bool(chance[self._node(actions, states)] <= TOLERANCE)
+        return bool(chance[self._node(actions, states)] == 0.0)
 
     def sure(self, actions: list[int], states: list[int]) -> bool:
         """Whether it can still be kept surely."""

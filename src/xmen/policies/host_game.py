@@ -78,10 +78,10 @@ class HostGame:
         sweeps.mixed(stretch.first, shares, odds, end, out)
         return out
 
-    def best(self, stretch: Stretch, odds: Floats, end: Floats, tolerance: float) -> tuple[Floats, Bools]:
-        out, among = np.empty(len(end)), np.empty(len(odds), dtype=np.bool_)
-        sweeps.best(stretch.first, odds, end, tolerance, out, among)
-        return out, among
+    def best(self, stretch: Stretch, odds: Floats, tolerance: float) -> Bools:
+        among = np.empty(len(odds), dtype=np.bool_)
+        sweeps.best(stretch.first, odds, tolerance, among)
+        return among
 
     def only(self, among: Bools, logits: Floats) -> Floats:
         logits[~among] = -np.inf

@@ -77,8 +77,8 @@ class GameOperations(Protocol[Array]):
     def mixed(self, stretch: Stretch, shares: Array, odds: Array, end: Array) -> Array:
         """The mean of `odds` when choices are made by `shares`; end[n] where there are none."""
 
-    def best(self, stretch: Stretch, odds: Array, end: Array, tolerance: float) -> tuple[Array, Any]:
-        """The largest odds of a choice of each node, end[n] where there are none, and which are as good as that."""
+    def best(self, stretch: Stretch, odds: Array, tolerance: float) -> Any:
+        """Which choices have the largest odds of their node, or less by at most this part of them."""
 
     def only(self, among: Any, logits: Array) -> Array:
         """The logits with -inf in place of what is not among these."""

@@ -65,15 +65,14 @@ def mixed(first: Any, shares: Any, odds: Any, end: Any, out: Any) -> None:
 
 
 @compiled
-def best(first: Any, odds: Any, end: Any, tolerance: float, out: Any, among: Any) -> None:
-    """The largest odds of each row, or end[n] where it has none, and which choices are within `tolerance` of it."""
+def best(first: Any, odds: Any, tolerance: float, among: Any) -> None:
+    """Which choices have the largest odds of their row, or less by at most this part of them."""
     for node in range(len(first) - 1):
-        most = end[node] if first[node] == first[node + 1] else 0.0
+        most = 0.0
         for c in range(first[node], first[node + 1]):
             most = max(most, odds[c])
-        out[node] = most
         for c in range(first[node], first[node + 1]):
-            among[c] = odds[c] >= most - tolerance
+            among[c] = odds[c] >= most * (1.0 - tolerance)
 
 
 @compiled

@@ -84,13 +84,11 @@ class FusedRows(PlainRows):
         kernels.products[_grid(n, shape)](n, rows.indptr, rows.other, weights, values, plus, out, **shape)
         return out
 
-    def best(
-        self, first: torch.Tensor, odds: torch.Tensor, ends: torch.Tensor, tolerance: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        n, out, among = len(ends), torch.empty_like(ends), torch.empty_like(odds, dtype=torch.bool)
+    def best(self, first: torch.Tensor, odds: torch.Tensor, near: torch.Tensor) -> torch.Tensor:
+        n, among = len(first) - 1, torch.empty_like(odds, dtype=torch.bool)
         shape = _row_shape(len(odds), n, odds.shape[1])
-        kernels.best[_grid(n, shape)](n, first, odds, ends, tolerance, out, among, **shape)
-        return out, among
+        kernels.best[_grid(n, shape)](n, first, odds, near, among, **shape)
+        return among
 
     def soften(self, first: torch.Tensor, logits: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
         n, value = len(ends), torch.empty_like(ends)

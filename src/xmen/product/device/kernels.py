@@ -267,7 +267,7 @@ def row_places(begin, end, offset, C: tl.constexpr, W: tl.constexpr):
 
 
 @jit
-def best(n_rows, first, odds, ends, tolerance, out, among, C: tl.constexpr, W: tl.constexpr, R: tl.constexpr):
+def best(n_rows, first, odds, near, among, C: tl.constexpr, W: tl.constexpr, R: tl.constexpr):
     rows = tl.program_id(0) * R + tl.arange(0, R)
     inside = rows < n_rows
     begin, end = row_ends(rows, inside, first)
@@ -275,13 +275,10 @@ def best(n_rows, first, odds, ends, tolerance, out, among, C: tl.constexpr, W: t
     for offset in range(0, tl.max(end - begin), W):
         entry, mask = row_places(begin, end, offset, C, W)
         largest = tl.maximum(largest, tl.max(tl.load(odds + entry, mask=mask, other=0.0), axis=1))
-    least = largest - tl.load(tolerance)
+    least = largest * tl.load(near)
     for offset in range(0, tl.max(end - begin), W):
         entry, mask = row_places(begin, end, offset, C, W)
         tl.store(among + entry, tl.load(odds + entry, mask=mask, other=0.0) >= least[:, None, :], mask=mask)
-    place = rows.to(tl.int64)[:, None] * C + tl.arange(0, C)[None, :]
-    ending = tl.load(ends + place, mask=inside[:, None], other=0.0)
-    tl.store(out + place, tl.where((begin < end)[:, None], largest, ending), mask=inside[:, None])
 
 
 @jit

@@ -193,14 +193,10 @@ class PlainRows:
         torch.exp(logits - base, out=logits)
         return torch.where((counts > 0)[:, None], value, ends)
 
-    def best(
-        self, first: torch.Tensor, odds: torch.Tensor, ends: torch.Tensor, tolerance: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The largest odds of each row, of empty rows what `ends` says, and which are within the tolerance of it."""
-        counts = (first[1:] - first[:-1]).long()
-        largest = _reduced(odds, first, "max", 0.0)
-        among = odds >= torch.repeat_interleave(largest, counts, dim=0) - tolerance
-        return torch.where((counts > 0)[:, None], largest, ends), among
+    def best(self, first: torch.Tensor, odds: torch.Tensor, near: torch.Tensor) -> torch.Tensor:
+        """Which odds are the largest of their row, or at least `near` times that."""
+        least = near * _reduced(odds, first, "max", 0.0)
+        return odds >= torch.repeat_interleave(least, (first[1:] - first[:-1]).long(), dim=0)
 
     def world_totals(self, flows: torch.Tensor, order: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
         """The sum over each world edge's entries, in double precision."""
