@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import fields
 from unittest import mock
 
 import numpy as np
@@ -14,6 +15,7 @@ import xmen as xm
 from learners.tasks import grid_task
 from xmen.constraints.constraint import Constraint
 from xmen.engines.choose import distribution
+from xmen.engines.settings import EngineSettings
 from xmen.learners.xmen import XMEN
 from xmen.machines.tables import Alphabet
 from xmen.rewards.features import read_features
@@ -78,3 +80,52 @@ def test_machines_of_one_fit_serve_what_is_asked_later():
         model.score(demos)
         model.sample(3, also=rule, seed=0)
     assert not counted.calls
+
+
+OTHER = {
+    "engine": {"engine": "reject"},
+    "max_nodes": {"max_nodes": 500},
+    "oracle": {"oracle": "listed"},
+    "cell_size": {"cell_size": 24.0},
+    "delta": {"delta": 1.05},
+    "failure": {"failure": 0.01},
+    "time_limit": {"time_limit": 5.0},
+    "device": {"device": "cpu"},
+    "precision": {"device": "cpu", "precision": "float32"},
+    "discount": {"discount": 0.5},
+    "given": {"given": "start"},
+    "seed": {"seed": 3},
+    "constraint": {"constraint": None},
+}
+
+
+def test_a_distribution_is_kept_until_something_that_it_depends_on_changes():
+    world, rule, features, demos = grid_task(4)
+    assert OTHER.keys() >= {field.name for field in fields(EngineSettings)}  # a new one is asked about here, too
+    for name, settings in OTHER.items():
+        model = xm.XMEN(world, {"the rule": rule}, features=features, l2=0.1).fit(demos)
+        d = model.distribution()
+        assert model.distribution() is d
+        before = {key: getattr(model, key) for key in settings}
+        changed = model.set_params(**settings).distribution()
+        assert changed is not d, name
+        assert model.distribution() is changed
+        assert model.set_params(**before).distribution() is not changed, name
+
+
+def test_the_guarantee_that_is_stated_is_the_one_asked_for():
+    world, rule, features, demos = grid_task(4)
+    model = xm.XMEN(world, rule, features=features, l2=0.1).fit(demos).set_params(engine="xor", oracle="listed")
+    assert [model.set_params(delta=delta).distribution().guarantee.delta for delta in (1.1, 1.05)] == [1.1, 1.05]
+
+
+def test_a_list_of_rules_that_changes_is_another_question():
+    world, rule, features, demos = grid_task(4)
+    rules = [rule]
+    model = xm.XMEN(world, rules, features=features, l2=0.1).fit(demos)
+    d, further = model.distribution(), [xm.length() <= 100]
+    assert model.distribution(also=further) is model.distribution(also=list(further))
+    further.append(xm.length() >= 1)
+    rules.append(xm.length() <= 101)
+    assert model.distribution() is not d
+    assert str(further[1]) in str(model.distribution(also=further).constraint)

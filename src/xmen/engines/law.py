@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from numpy.typing import ArrayLike
 
@@ -26,6 +26,15 @@ class Law:
     discount: float = 1.0
     given: str | None = None
     policy: Floats | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both have equal rules and numbers, and the same world, reward and policy."""
+        if not isinstance(other, Law):
+            return NotImplemented
+        pairs = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
+        return all(a is b or (isinstance(a, Constraint | float | str) and a == b) for a, b in pairs)
+
+    __hash__ = None  # type: ignore[assignment]
 
     @once
     def weights(self) -> EdgeWeights:

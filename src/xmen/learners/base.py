@@ -193,14 +193,12 @@ class Learner(Estimator, ABC):
         self._require_fitted()
         world = self._asked_world(start, goal)
         with lock_of(self):  # two threads that ask first would each make one, and get the same samples
-            kept = vars(self).get("_answering")
-            if kept is not None and kept[0] is also and kept[1] == (start, goal) and kept[2] == self._asked():
-                d: Distribution = kept[3]
-                return d
-            d = answering(self._law(world, also), self._engine_settings(), self.seed)
-            if also is None or isinstance(also, Constraint):  # a list can change under the same identity
-                self._keep(also, d, (start, goal))
-            return d
+            asked, kept = self._asked(also, (start, goal)), vars(self).get("_answering")
+            if kept is None or kept[0] != asked:
+                d = answering(self._law(world, also), self._engine_settings(), self.seed)
+                self._answering = kept = asked, d
+            answer: Distribution = kept[1]
+            return answer
 
     def _law(self, world: MDP, also: Rules) -> Law:
         """What the learned distribution is made of."""
@@ -219,14 +217,9 @@ class Learner(Estimator, ABC):
             )
         return self.world
 
-    def _keep(self, also: Constraint | None, d: Distribution, pair: tuple[Any, Any] = (None, None)) -> None:
-        """Remember a distribution, for as long as settings and reward are the same objects."""
-        self._answering = (also, pair, self._asked(), d)
-
-    def _asked(self) -> tuple[int, ...]:
-        settings = (self.world, self.constraint, self.discount, self.engine, self.seed, self.given)
-        where = getattr(self, "device", None), getattr(self, "precision", None)
-        return tuple(map(id, (self.reward_, *settings, *where)))
+    def _asked(self, also: Rules = None, pair: tuple[int | None, int | None] = (None, None)) -> tuple[Any, ...]:
+        """What an answer depends on: the law, the engine settings, the seed and the pair of a network."""
+        return self._law(self.world.any_task, also), self._engine_settings(), self.seed, pair
 
     def sample(
         self, n: int, also: Rules = None, seed: Seed = None, start: int | None = None, goal: int | None = None

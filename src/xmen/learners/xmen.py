@@ -227,7 +227,7 @@ class XMEN(GradientLearner):
         if base is not None and base.world is self.world and self.engine in ("auto", base.engine):
             answering = base.with_reward(self.reward_)
             answering.reason = base.reason
-            self._keep(None, answering)
+            self._answering = self._asked(), answering
 
     def _warn_of_luck(self) -> None:
         world = self.world.any_task
