@@ -93,6 +93,8 @@ class Event(ABC):
     def __rshift__(self, other: object) -> NoReturn:
         raise MisuseError(f"`{self} >> ...`: >> joins constraints; {EVENT_IS_NO_CONSTRAINT}.")
 
+    __rrshift__ = __rshift__
+
     def __lt__(self, other: object) -> NoReturn:
         raise MisuseError(NO_NUMBER.format(event=self))
 

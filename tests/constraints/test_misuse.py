@@ -75,6 +75,7 @@ PRECEDENCE = [
     lambda: count(EVENT) >= np.int64(1) & EVENT,
     lambda: RULE & True,
     lambda: 1 & RULE,
+    lambda: 1 >> RULE,
     lambda: RULE >= 1,
     lambda: 1 < RULE,
 ]

@@ -179,6 +179,8 @@ ERRORS = [
     ("count(home) == 1 & count(at(1))^ == 2", "Put the comparison in brackets"),
     ("safe ^& count(home) >= 2", "Put the comparison in brackets"),
     ("safe ^>> count(home) >= 2", "Put the comparison in brackets"),
+    ("1 ^>> safe", "Put the comparison in brackets"),
+    ("1 ^>> home", "Wrap the event first"),
     ("count(home) ^& safe", "is a number, not a constraint"),
     ("safe ^& home", "Wrap the event first"),
     ("home ^>> safe", "Wrap the event first"),

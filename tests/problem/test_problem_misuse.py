@@ -82,6 +82,7 @@ BAD_GRIDS = [
     ('"exact"', '"exakt"', ["[settings], engine", "did you mean 'exact'?"]),
     ("seed = 7", "seed = -7", ["[settings], seed", "-7"]),
     ("max_nodes = 1000", "max_nodes = 0", ["[settings], max_nodes", "got 0"]),
+    ("max_nodes = 1000", f"max_nodes = 0x{'f' * 4000}", ["TOML", "digits"]),
 ]
 
 

@@ -178,6 +178,10 @@ class Constraint(ABC):
     def __rshift__(self, other: object) -> Constraint:
         return ~self | _constraint(other, ">>")
 
+    def __rrshift__(self, other: object) -> NoReturn:
+        _constraint(other, ">>")
+        raise MisuseError(PRECEDENCE)
+
     def __rand__(self, other: object) -> NoReturn:
         _constraint(other, "&")
         raise MisuseError(PRECEDENCE)

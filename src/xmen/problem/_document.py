@@ -26,7 +26,9 @@ def read_toml(file: Path) -> TomlTable:
 def read_values(file: Path) -> dict[str, Any]:
     """What a TOML file says, as Python values; OSError when it cannot be opened."""
     try:
-        return tomllib.loads(read_text(file).replace("\r\n", "\n"))
+        values = tomllib.loads(read_text(file).replace("\r\n", "\n"))
+        repr(values)  # a hexadecimal number may have more digits than Python writes: no message could show it
+        return values
     except FileFormatError:
         raise
     except tomllib.TOMLDecodeError as error:
