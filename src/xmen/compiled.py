@@ -14,14 +14,17 @@ Function = TypeVar("Function", bound=Callable[..., object])
 def compiled(function: Function, any_order: bool = False) -> Function:
     """The function as machine code, compiled for the types of its first call.
 
-    `any_order`: sums may be taken in another order than written, several terms at a time.
-    Where neither the installation nor the home can be written to, every process compiles for itself.
+    `any_order`: sums may be taken in another order than written, several terms at a time. Where neither the
+    installation nor the home can be written to, every process compiles for itself; under NUMBA_DISABLE_JIT=1 it stays
+    Python, whose lines can be counted and changed.
     """
     freedom = {"reassoc"} if any_order else False
     try:
         kept: Any = njit(cache=True, nogil=True, fastmath=freedom)(function)
     except RuntimeError:  # numba has no place for it
         return cast(Function, njit(nogil=True, fastmath=freedom)(function))
+    if kept is function:
+        return function
     save = kept._cache.save_overload
 
     def save_if_there_is_room(*code: object) -> None:
