@@ -24,6 +24,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test of the page needs a browser and a server."""
+    for item in items:
+        if item.nodeid.startswith("tests/studio/browser/"):
+            item.add_marker("system")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say which tests of the page did not run, and why: a browser that is missing must not look like a success."""
     skipped = [report for report in terminalreporter.stats.get("skipped", []) if "studio/browser" in report.nodeid]

@@ -14,9 +14,10 @@ import xmen as xm
 from xmen.engines.trips import TripEngine
 from xmen.sampling import run_jobs
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning"
-)
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning"),
+]
 
 
 def town(size=6):

@@ -26,6 +26,7 @@ def double(x: int) -> int:
     return 2 * x
 
 
+@pytest.mark.system
 def test_a_read_only_installation_and_home():
     done = subprocess.run([sys.executable, "-c", NOWHERE], capture_output=True, text=True, check=False)
     assert done.stdout == "True\n", done.stderr

@@ -6,12 +6,14 @@ import runpy
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import xmen as xm
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "link_size.py"
 
 
+@pytest.mark.system
 def test_link_sizes(capsys):
     names = runpy.run_path(str(EXAMPLE))
     model, taste = names["model"], names["taste"]

@@ -74,6 +74,7 @@ def mixed(tmp_path: Path, init: str | None) -> Path:
 
 
 @pytest.mark.parametrize("init", ["__version__ = '9.9'\n", None], ids=["replaced", "removed"])
+@pytest.mark.system
 def test_our_modules_in_another_package_say_so(tmp_path, init):
     folder = mixed(tmp_path, init)
     # Python prefers every real package to a folder without __init__.py: ours must not be found elsewhere.

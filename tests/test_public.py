@@ -13,6 +13,7 @@ import pytest
 import xmen as xm
 
 ROOT = Path(__file__).parents[1]
+PRINTED = {"constraints.md", "quickstart.md", "contributing.md", "cli.md"}  # what these say is printed, is
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 
 
@@ -44,6 +45,7 @@ def test_every_error_is_an_xmen_error():
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.system
 def test_python_in_documents_prints_what_its_comments_say(document):
     names: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", document.read_text(encoding="utf-8"), re.S):
@@ -105,9 +107,10 @@ def test_outputs_that_are_alike(expected, printed, same):
     assert alike(expected, printed) is same
 
 
+@pytest.mark.system
 def test_import_loads_nothing_slow():
     """numba, matplotlib and torch load when they are used: `import xmen` stays quick."""
-    slow = ("numba", "matplotlib", "torch", "tensorboard", "gymnasium", "networkx", "joblib")
+    slow = ("numba", "matplotlib", "torch", "tensorboard", "gymnasium", "networkx", "joblib", "sklearn")
     code = f"import sys, xmen; print([m for m in {slow!r} if m in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert loaded.strip() == "[]"

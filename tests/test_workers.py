@@ -10,6 +10,8 @@ import pytest
 
 from xmen.workers import Held
 
+pytestmark = pytest.mark.system
+
 LETTERS = {number: chr(97 + number) for number in range(12)}
 
 

@@ -14,6 +14,8 @@ from xmen.oracles import killable
 from xmen.oracles.cryptominisat import CryptoMiniSatOracle
 from xmen.oracles.formula import Formula
 
+pytestmark = pytest.mark.system
+
 # Libraries that children import, ours included, and modules of Python that they import before and after these.
 BAIT = ["numpy", "scipy", "numba", "xmen", "queue", "struct", "pickle", "signal", "contextlib", "pycryptosat", "typing"]
 

@@ -42,6 +42,7 @@ def test_help(command):
     assert "--help" not in command or command == "--help" or "Example:" in result.output
 
 
+@pytest.mark.system
 def test_a_real_process(folder):
     """As a user runs it: no traceback, errors on stderr, exit codes."""
 
@@ -61,6 +62,7 @@ def test_a_real_process(folder):
     assert missing.stderr == f"error: nowhere.toml: No such file or directory in {Path.cwd()}\n"
 
 
+@pytest.mark.system
 def test_help_loads_nothing_slow():
     code = "import sys; from typer.testing import CliRunner; from xmen.cli.app import app\n"
     code += "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
@@ -186,6 +188,7 @@ def test_rules_that_cannot_hold_together_are_a_no(command):
     assert (answer["kind"], answer["conflict"]) == ("InfeasibleError", [RULES[0], "no keys"])
 
 
+@pytest.mark.system
 def test_a_reader_that_leaves_is_no_error(folder):
     arguments = [sys.executable, "-m", "xmen.cli", "sample", "problem.toml", "-n", "20000"]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -128,6 +128,7 @@ def test_what_nobody_expected_is_said_without_a_traceback(monkeypatch):
     assert isinstance(run("check p.toml").exception, ZeroDivisionError)
 
 
+@pytest.mark.system
 def test_output_that_cannot_be_encoded(folder):
     """A terminal of another century and a name of this one."""
     (folder / "u.toml").write_text(PROBLEM.replace("fetch a key", "das Schlüsselchen \U0001f511"), encoding="utf-8")

@@ -8,17 +8,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import xmen as xm
 from cli.commands import report, run, start, write_problem
+from waiting import DEADLINE, wait_for
 from xmen.experiments import EXPERIMENTS
 
+pytestmark = pytest.mark.system
+
 FIT = "fit p.toml --method paper --seed 5 --max-iter 150 --json"
-PATIENCE = 120.0  # seconds
 
 
 @pytest.fixture(autouse=True)
@@ -31,13 +32,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def stopped(command: str, checkpoint: Path, kind: signal.Signals) -> tuple[subprocess.Popen[str], str, str]:
     """The process, after a signal once it has learned something."""
     process = start(command)
-    deadline = time.monotonic() + PATIENCE
-    while not checkpoint.exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: checkpoint.exists() or process.poll() is not None)
     process.send_signal(kind)
-    out, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate(timeout=DEADLINE)
     return process, out, err
 
 
@@ -115,7 +112,7 @@ def test_a_bar_on_a_terminal_and_ctrl_c(folder):
     with contextlib.suppress(OSError):  # the end of a pseudo-terminal is an error on Linux
         while more := os.read(terminal, 4096):
             shown += more
-    out, _ = process.communicate(timeout=PATIENCE)
+    out, _ = process.communicate(timeout=DEADLINE)
     assert process.returncode == 130
     assert json.loads(out)["interrupted"] is True
     for word in (b"/150", b"gradient", b"the same command with --resume goes on"):
@@ -137,14 +134,15 @@ def test_ctrl_c_before_anything_was_learned(monkeypatch, folder):
 def test_ctrl_c_while_the_program_is_still_loading(folder, command):
     """A library that takes forever to load: what is said does not depend on when Ctrl-C came."""
     (folder / "slow").mkdir()
-    (folder / "slow" / "numpy.py").write_text("import sys, time\nprint('loading', flush=True)\ntime.sleep(60)\n")
+    endless = "import signal\nprint('loading', flush=True)\nwhile True:\n    signal.pause()\n"
+    (folder / "slow" / "numpy.py").write_text(endless)
     environment = {**os.environ, "PYTHONPATH": str(folder / "slow")}
     arguments = [*command, "check", "p.toml", "--json"]
     pipe = subprocess.PIPE
     process = subprocess.Popen(arguments, stdout=pipe, stderr=pipe, text=True, env=environment)
     assert process.stdout.readline() == "loading\n"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 130
     assert err == "error: stopped by Ctrl-C before there was anything to keep\n"
     assert json.loads(out) == {"error": err[7:-1], "kind": "KeyboardInterrupt"}

@@ -181,6 +181,7 @@ def test_large_machines_take_their_compact_encodings():
     assert abs(log_z - exact.log_partition()) <= 5 * std + 1e-9
 
 
+@pytest.mark.system
 def test_same_seed_same_samples_on_one_or_two_processes():
     grid = xm.GridWorld(5, 5, start=(0, 0), goal=(4, 4), moves=("up", "right", "up-right"))
     answers = []

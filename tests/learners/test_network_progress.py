@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -124,33 +123,36 @@ def test_resume_is_bit_for_bit(run, tmp_path):
 
 
 KILLED = """
-import sys, time, torch, warnings
+import sys, torch, warnings
 sys.path.insert(0, {tests!r})
 import xmen as xm
 from learners.tasks import grid_task
 from learners.networks import network
 warnings.simplefilter("ignore")
 grid, rule, features, demos = grid_task(5)
-def slow(record):
+def wait_to_be_killed(record):
     print(record.iteration, flush=True)
-    time.sleep(0.05)
+    if record.iteration == {last}:
+        sys.stdin.read()
 settings = dict(reward=xm.NeuralReward(network(), features), seed=4, max_iter=20)
-xm.XMEN(grid, rule, checkpoint={file!r}, checkpoint_every=2, callback=slow, **settings).fit(demos)
+xm.XMEN(grid, rule, checkpoint={file!r}, checkpoint_every=2, callback=wait_to_be_killed, **settings).fit(demos)
 """
 
 
+@pytest.mark.system
 def test_resume_after_sigkill(tmp_path):
     """A process is killed without warning in the middle; another goes on, and ends where one alone would have."""
     grid, rule, features, demos = grid_task(5)
     file = str(tmp_path / "run.checkpoint")
-    code = KILLED.format(tests=str(Path(__file__).parents[1]), file=file)
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    code = KILLED.format(tests=str(Path(__file__).parents[1]), last=7, file=file)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, text=True)
     for line in process.stdout:
-        if int(line) >= 7:
-            time.sleep(0.02)
+        if int(line) == 7:
             os.kill(process.pid, signal.SIGKILL)
             break
     assert process.wait() == -signal.SIGKILL
+    process.stdin.close()
     process.stdout.close()
     settings = dict(reward=xm.NeuralReward(network(), features), seed=4, max_iter=20)
     resumed = quiet_fit(xm.XMEN(grid, rule, checkpoint=file, resume=True, **settings), demos)

@@ -171,6 +171,7 @@ def test_without_torch_an_error_names_the_extra(monkeypatch: pytest.MonkeyPatch)
             FeatureReward(object(), inputs(grid))
 
 
+@pytest.mark.system
 def test_importing_does_not_load_torch() -> None:
     code = "import sys, xmen; xmen.NeuralReward, xmen.MDP; print('torch' in sys.modules, 'numba' in sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

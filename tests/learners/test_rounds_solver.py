@@ -71,6 +71,7 @@ def test_a_cell_whose_solver_always_dies_is_lost_and_the_fit_is_not(hit):
     assert gap < 0.1
 
 
+@pytest.mark.system
 def test_processes_agree():
     """Threads by default, none, and other processes: the same cells, and the same answer."""
     here, _ = fit(tol=0.1)

@@ -7,7 +7,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 import warnings
 from pathlib import Path
 
@@ -228,33 +227,36 @@ def test_resume_is_bit_for_bit(method, tmp_path):
 
 
 KILLED = """
-import sys, time, warnings
+import sys, warnings
 sys.path.insert(0, {tests!r})
 from learners.tasks import grid_task
 from xmen import XMEN, Cells
 warnings.simplefilter("ignore")
 grid, rule, features, demos = grid_task(6)
-def slow(record):
+def wait_to_be_killed(record):
     print(record.iteration, flush=True)
-    time.sleep(0.05)
-XMEN(grid, rule, features, seed=4, checkpoint={file!r}, callback=slow, **{settings!r}).fit(demos)
+    if record.iteration == {last}:
+        sys.stdin.read()
+XMEN(grid, rule, features, seed=4, checkpoint={file!r}, callback=wait_to_be_killed, **{settings!r}).fit(demos)
 """
 
 
 @pytest.mark.parametrize("method", SETTINGS)
+@pytest.mark.system
 def test_resume_after_sigkill(method, tmp_path):
     """A process is killed without warning in the middle; another goes on, and ends where one alone would have."""
     grid, rule, features, demos = grid_task(6)
     file = str(tmp_path / "run.checkpoint")
     tests = str(Path(__file__).parents[1])
-    code = KILLED.format(tests=tests, file=file, settings=SETTINGS[method])
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    last, pipe = 5 if method == "exact" else 2, subprocess.PIPE
+    code = KILLED.format(tests=tests, file=file, last=last, settings=SETTINGS[method])
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, text=True)
     for line in process.stdout:
-        if int(line) >= (5 if method == "exact" else 2):
-            time.sleep(0.02)
+        if int(line) == last:
             os.kill(process.pid, signal.SIGKILL)
             break
     assert process.wait() == -signal.SIGKILL
+    process.stdin.close()
     process.stdout.close()
     settings = {"seed": 4, **SETTINGS[method]}
     resumed = quiet_fit(XMEN(grid, rule, features, checkpoint=file, resume=True, **settings), demos)

@@ -7,14 +7,16 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals are sent as on POSIX")
+from waiting import DEADLINE, wait_for, wait_for_work
 
-PATIENCE = 60.0  # seconds: for a search that would take hours
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(os.name != "posix", reason="signals are sent as on POSIX"),
+]
 
 # The second formula has 2^60 models: each is found in microseconds, and nearly every signal arrives inside a search.
 SCRIPT = """
@@ -44,7 +46,7 @@ def child() -> object:
         text=True,
         env={**os.environ, "PYTHONPATH": tests},
     ) as process:
-        alarm = threading.Timer(PATIENCE, process.kill)
+        alarm = threading.Timer(DEADLINE, process.kill)
         alarm.start()
         yield process
         alarm.cancel()
@@ -57,7 +59,7 @@ def test_every_ctrl_c_is_heard_and_the_solver_says_nothing(child: subprocess.Pop
     assert child.stderr is not None
     for _ in range(10):
         assert child.stdout.readline() == "asking\n"
-        time.sleep(0.1)
+        wait_for_work(child.pid)
         child.send_signal(signal.SIGINT)
         assert child.stdout.readline() == "heard\n"
     assert child.wait() == 0
@@ -67,15 +69,28 @@ def test_every_ctrl_c_is_heard_and_the_solver_says_nothing(child: subprocess.Pop
 def test_the_handler_is_pythons_during_and_after_a_search() -> None:
     """Also one the user has set: it is called, and the search goes on when it raises nothing."""
     from oracles.formulas import hard_formula
-    from xmen.errors import OracleTimeoutError
     from xmen.oracles import make_oracle
 
     heard: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+
+    def handler(number: int, frame: object) -> None:
+        heard.append(number)
+        if len(heard) == 2:
+            raise LookupError
+
+    def send_two() -> None:
+        for n_sent in range(2):
+            wait_for_work(os.getpid())
+            os.kill(os.getpid(), signal.SIGINT)
+            wait_for(lambda n=n_sent: len(heard) > n)
+
+    before = signal.signal(signal.SIGINT, handler)
+    sender = threading.Thread(target=send_two)
     try:
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-        with pytest.raises(OracleTimeoutError):
-            make_oracle("cryptominisat", hard_formula(), time_limit=1.0).solve()
-        assert heard == [signal.SIGINT]
+        sender.start()
+        with pytest.raises(LookupError):
+            make_oracle("cryptominisat", hard_formula(), time_limit=2 * DEADLINE).solve()
+        sender.join()
+        assert heard == [signal.SIGINT, signal.SIGINT]
     finally:
         signal.signal(signal.SIGINT, before)

@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -241,9 +239,3 @@ def test_refuses_without_opening_a_figure(call: Any, error: type[Exception], mes
     with pytest.raises(error, match=message):
         call()
     assert plt.get_fignums() == []
-
-
-def test_importing_xmen_does_not_import_matplotlib() -> None:
-    code = "import sys, xmen; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    assert xm.plot_world is plot_world

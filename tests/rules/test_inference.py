@@ -57,6 +57,7 @@ def test_without_a_reward_all_four_rules_are_found(symbols, demos):
     assert np.sum(model.gains_) == pytest.approx(log_z(MEMORY.world, None) - hidden, abs=1e-9)
 
 
+@pytest.mark.system
 def test_neither_order_nor_processes_matter(found, symbols, demos):
     other = xm.RuleInference(MEMORY.world, dict(reversed(symbols.items())), n_jobs=2).fit(demos)
     assert other.texts_ == found.texts_
@@ -243,6 +244,7 @@ def test_what_more_demonstrations_could_decide():
     assert not model.undecided()
 
 
+@pytest.mark.system
 def test_stability(symbols, demos):
     model = xm.RuleInference(MEMORY.world, symbols, features=NO_REWARD, templates=["never", "count equal"])
     model.fit(demos)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from sampling.exact_hash import ListedRows
+from waiting import DEADLINE
 from xmen.errors import OracleTimeoutError
 from xmen.oracles.formula import Bits, Parities
 
@@ -33,12 +33,17 @@ class Process:
         return os.getpid()
 
 
-@dataclass(frozen=True)
 class Thread:
-    """The thread the job ran in, after a wait in which others can begin."""
+    """The thread the job ran in; each waits until there have been `n_threads`."""
+
+    def __init__(self, n_threads: int = 1) -> None:
+        self.n_threads, self.seen, self.met = n_threads, set[int](), threading.Event()
 
     def __call__(self, rng: np.random.Generator, attempt: int) -> int:
-        time.sleep(0.01)
+        self.seen.add(threading.get_ident())
+        if len(self.seen) >= self.n_threads:
+            self.met.set()
+        self.met.wait(DEADLINE)
         return threading.get_ident()
 
 

@@ -66,6 +66,7 @@ def test_spawned_seeds_differ_from_call_to_call() -> None:
     assert len(set(states)) == 6
 
 
+@pytest.mark.system
 def test_one_and_two_processes_agree() -> None:
     alone = everything()
     with joblib.parallel_config(n_jobs=2):
@@ -73,6 +74,7 @@ def test_one_and_two_processes_agree() -> None:
         assert everything() == alone
 
 
+@pytest.mark.system
 def test_a_users_parallel_config_is_followed() -> None:
     alone = run_jobs(Draw(), seeds(9))
     for backend in ("threading", "multiprocessing"):
@@ -81,6 +83,7 @@ def test_a_users_parallel_config_is_followed() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.system
 def test_a_dask_cluster_agrees() -> None:
     distributed = pytest.importorskip("distributed")
     alone = everything()
@@ -93,6 +96,7 @@ def test_a_dask_cluster_agrees() -> None:
         assert everything() == alone
 
 
+@pytest.mark.system
 def test_a_killed_worker_costs_only_its_own_tasks(tmp_path: Path) -> None:
     numbers = first_numbers(12)
     job = DieOnce(tmp_path / "died", numbers[9])
@@ -106,6 +110,7 @@ def test_a_killed_worker_costs_only_its_own_tasks(tmp_path: Path) -> None:
     assert sum(runs) <= 12 + 4
 
 
+@pytest.mark.system
 def test_a_deadly_task_ends_in_an_error_that_keeps_the_rest() -> None:
     numbers = first_numbers(6)
     expected = pytest.raises(UnfinishedError, match=r"5 of 6 jobs are finished\. 1 killed 3 workers")
@@ -160,7 +165,7 @@ def test_other_errors_are_raised_as_they_are() -> None:
 
 def test_jobs_that_wait_run_in_threads_unless_somebody_asks_for_something(monkeypatch):
     monkeypatch.setattr(joblib, "cpu_count", lambda: 3)
-    waiting = [run_jobs(Thread(), seeds(12), waiting=True), run_jobs(Thread(), seeds(12))]
+    waiting = [run_jobs(Thread(2), seeds(12), waiting=True), run_jobs(Thread(), seeds(12))]
     assert len(set(waiting[0])) > 1
     assert set(waiting[1]) == {threading.get_ident()}
     with joblib.parallel_config(n_jobs=1):

@@ -113,6 +113,7 @@ def test_estimates_are_right(oracle: Oracle, bits: Bits) -> None:
         assert learned.info.n_queries >= learned.info.n_cells
 
 
+@pytest.mark.system
 def test_processes_agree_on_a_solver() -> None:
     space = Space(make_oracle("cryptominisat", FORMULA), WEIGHT, LOG_MAX)
     found = []

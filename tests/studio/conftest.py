@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import httpx
 import pytest
 
 from studio.problems import write_problem
+from waiting import wait_for
 from xmen.studio.app import make_app
 from xmen.studio.desk import Desk
 from xmen.studio.guard import Guard
@@ -74,11 +74,9 @@ class Window:
 
     def finished(self, kind: str, **arguments: Any) -> Any:
         """The report of a job that has ended, one way or another."""
-        found = self.request("POST", "api/jobs", json={"kind": kind, "wait": 5, **arguments}).json()
-        while found["state"] == "running":  # on a busy machine the worker takes its time to start
-            time.sleep(0.1)
-            found = self.get(f"jobs/{found['job']}")
-        return found
+        job = self.request("POST", "api/jobs", json={"kind": kind, "wait": 5, **arguments}).json()["job"]
+        wait_for(lambda: self.get(f"jobs/{job}")["state"] != "running")
+        return self.get(f"jobs/{job}")
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import os
 import queue
 import runpy
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +14,7 @@ import pytest
 
 import xmen as xm
 from studio.problems import changed
+from waiting import wait_for
 from xmen.problem import read_problem
 from xmen.studio import jobs as jobs_module
 from xmen.studio import limits, workers
@@ -23,12 +23,7 @@ from xmen.studio.jobs import Jobs
 from xmen.studio.worker import Question
 from xmen.studio.workers import Worker
 
-
-def wait_for(condition) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+pytestmark = pytest.mark.system
 
 
 def lives(pid: int) -> bool:
@@ -76,7 +71,7 @@ def test_invalid_demonstrations_are_left_out_and_some_are_held_out(window):
     assert found["compare"] is None
     assert (found["model"]["demonstrations"], found["model"]["held_out"]["demonstrations"]) == (15, 5)
     window.put(document["problem"], [broken])
-    failed = window.ask("POST", "jobs", {"kind": "learn", "wait": 5})
+    failed = window.finished("learn")
     assert failed["state"] == "failed"
     assert "no demonstration that keeps all rules" in failed["error"]["error"]
 

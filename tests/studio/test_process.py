@@ -18,12 +18,13 @@ import pytest
 
 from cli.commands import run
 from studio.browser.server import Server
+from waiting import DEADLINE
 from xmen.studio.extra import require_extra
 
 
 def events(server: Server) -> Iterator[tuple[str, Any]]:
     """What a window hears, one event after the other."""
-    with urllib.request.urlopen(f"{server.address}api/events", timeout=60) as stream:
+    with urllib.request.urlopen(f"{server.address}api/events", timeout=DEADLINE) as stream:
         name = ""
         for line in stream:
             field, _, value = line.decode().strip().partition(": ")
@@ -34,10 +35,11 @@ def events(server: Server) -> Iterator[tuple[str, Any]]:
 
 
 def wait_for_the_end(processes: list[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(processes, timeout=20)
+    _, alive = psutil.wait_procs(processes, timeout=DEADLINE)
     assert not alive
 
 
+@pytest.mark.system
 def test_from_the_first_address_to_a_crash_a_restart_and_ctrl_c(tmp_path):
     server = Server(tmp_path)
     address = server.start()
@@ -82,7 +84,7 @@ def test_from_the_first_address_to_a_crash_a_restart_and_ctrl_c(tmp_path):
         workers = psutil.Process(server.process.pid).children()
         next(events(server))  # a window that is still open
         server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(20) == 130
+        assert server.process.wait(DEADLINE) == 130
         wait_for_the_end(workers)
         assert "Traceback" not in server.log.read_text()
         assert "Studio has ended" in server.log.read_text()
@@ -125,7 +127,7 @@ def _refuses_a_large_body_unread(address: str) -> None:
         f"PUT {parts.path}api/document HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: application/json\r\n"
         "Content-Length: 100000000\r\n\r\n"
     )
-    with socket.create_connection((parts.hostname, parts.port), timeout=20) as line:
+    with socket.create_connection((parts.hostname, parts.port), timeout=DEADLINE) as line:
         line.sendall(head.encode())
         assert line.recv(1000).startswith(b"HTTP/1.1 413")
 

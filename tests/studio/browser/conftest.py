@@ -10,6 +10,7 @@ import pytest
 from studio.browser.server import Server
 from studio.browser.tools import NO_CHROMIUM, find_chromium
 from studio.browser.window import Window
+from waiting import DEADLINE
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -25,7 +26,7 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 
-MILLISECONDS = 40_000  # that anything may take on a busy machine; what is there at once is not waited for
+MILLISECONDS = 1000 * DEADLINE  # that anything may take on a busy machine; what is there at once is not waited for
 
 
 @pytest.fixture(scope="session")

@@ -6,14 +6,12 @@ import json
 import re
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any, Literal
 
+from waiting import DEADLINE, wait_for
 from xmen.cli.new import write_starter
-
-SECONDS = 60.0  # that a start may take on a busy machine
 
 
 class Server:
@@ -33,13 +31,11 @@ class Server:
         command = [sys.executable, "-m", "xmen.cli", "studio", *self.arguments]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder)
-        end = time.monotonic() + SECONDS
-        while time.monotonic() < end and self.process.poll() is None:
-            if found := re.search(r"http://127\.0\.0\.1:\d+/\S*", self.log.read_text("utf-8")):
-                self.address = found.group()
-                return self.address
-            time.sleep(0.05)
-        raise AssertionError(f"no address: {self.log.read_text('utf-8')}")
+        wait_for(lambda: b"http://" in self.log.read_bytes() or self.process.poll() is not None)
+        found = re.search(r"http://127\.0\.0\.1:\d+/\S*", self.log.read_text("utf-8"))
+        assert found, f"no address: {self.log.read_text('utf-8')}"
+        self.address = found.group()
+        return self.address
 
     def kill(self) -> None:
         """End it as a crash would: nothing is said to it before."""
@@ -59,7 +55,7 @@ class Server:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.address}api/{path}", data=data, method=method, headers=headers)
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
             return json.loads(answer.read())
 
     def put(self, problem: Any, demonstrations: Any) -> None:
