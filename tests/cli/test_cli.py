@@ -20,6 +20,7 @@ from xmen.problem import read_problem
 pytestmark = pytest.mark.usefixtures("folder")
 
 
+@pytest.mark.system
 def test_documented_commands_run():
     commands = re.findall(r"^    xmen (.*?)(?:   .*)?$", xmen.cli.__doc__, re.M)
     assert len(commands) == 8

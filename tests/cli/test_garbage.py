@@ -137,7 +137,11 @@ CITY = {
 
 
 @pytest.mark.parametrize(
-    ("experiment", "damaged"), [*(("roads", name) for name in CITY), ("rules", "transit.npy"), ("rules", "edge.txt")]
+    ("experiment", "damaged"),
+    [
+        *(("roads", name) for name in CITY),
+        *(pytest.param("rules", name, marks=pytest.mark.system) for name in ("transit.npy", "edge.txt")),
+    ],
 )
 def test_folders_of_trips(folder, experiment, damaged):
     city = folder / "city"

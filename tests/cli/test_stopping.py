@@ -19,7 +19,7 @@ from xmen.experiments import EXPERIMENTS
 
 pytestmark = pytest.mark.system
 
-FIT = "fit p.toml --method paper --seed 5 --max-iter 150 --json"
+FIT = "fit p.toml --method paper --seed 5 --max-iter 50 --json"
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def test_ctrl_c_saves_a_usable_model_and_resume_ends_where_an_uninterrupted_run_
     assert process.returncode == 130, err
     found = json.loads(out)
     assert found["interrupted"] is True
-    assert 0 < found["iterations"] < 150
+    assert 0 < found["iterations"] < 50
     assert "stopped by Ctrl-C" in err
     assert "Traceback" not in err
     assert report("sample model -n 3")["valid"] == 3
@@ -51,7 +51,7 @@ def test_ctrl_c_saves_a_usable_model_and_resume_ends_where_an_uninterrupted_run_
     assert not (folder / "model" / "checkpoint.safetensors").exists()
     whole = report(f"{FIT} --out whole".replace(" --json", ""))
     assert resumed["weights"] == whole["weights"]
-    assert resumed["iterations"] == whole["iterations"] == 150
+    assert resumed["iterations"] == whole["iterations"] == 50
 
 
 def test_a_killed_run_goes_on(folder):
@@ -78,7 +78,7 @@ def test_an_older_model_beside_an_unfinished_fit_is_used_with_a_note(folder):
 
 def test_going_on_with_other_settings_is_refused_and_starting_over_is_said(folder):
     stopped(f"{FIT} --out model", folder / "model" / "checkpoint.safetensors", signal.SIGKILL)
-    other = run("fit p.toml --out model --method paper --seed 6 --max-iter 150 --resume")
+    other = run("fit p.toml --out model --method paper --seed 6 --max-iter 50 --resume")
     assert other.exit_code == 2
     assert "is a checkpoint of another run: seed differ" in other.stderr
     again = run("fit p.toml --out model --l2 0.1")
@@ -115,7 +115,7 @@ def test_a_bar_on_a_terminal_and_ctrl_c(folder):
     out, _ = process.communicate(timeout=DEADLINE)
     assert process.returncode == 130
     assert json.loads(out)["interrupted"] is True
-    for word in (b"/150", b"gradient", b"the same command with --resume goes on"):
+    for word in (b"/50", b"gradient", b"the same command with --resume goes on"):
         assert word in b" ".join(shown.split())
 
 

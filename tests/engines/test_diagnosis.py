@@ -61,7 +61,7 @@ def test_named_conjunctions_are_opened_only_when_something_inside_is_named(grid)
 def test_conflicts_are_minimal_on_random_problems():
     """Every proper subset of a reported conflict is feasible, by asking again; the conflict itself is not."""
     found = 0
-    for seed in range(cases(150)):
+    for seed in range(cases(40)):
         rng = np.random.default_rng(seed)
         world = random_world(rng)
         parts = [random_formula(rng, world.n_states, world.n_actions, depth=1)[1].named(f"rule {i}") for i in range(4)]
@@ -76,7 +76,7 @@ def test_conflicts_are_minimal_on_random_problems():
         if blamed:
             found += 1
             assert all(feasible(world, list(smaller)) for smaller in combinations(blamed, len(blamed) - 1))
-    assert found > cases(20)
+    assert found > cases(5)
 
 
 def test_the_world_alone_can_be_infeasible():

@@ -26,7 +26,7 @@ def random_case(seed):
 @pytest.mark.parametrize("block", range(20))
 def test_agrees_with_enumeration(block):
     feasible = 0
-    for seed in range(block * cases(40), (block + 1) * cases(40)):
+    for seed in range(block * cases(15), (block + 1) * cases(15)):
         world, description, constraint, reward, discount = random_case(seed)
         truth = exact_distribution(world, description, reward, discount)
         if not truth.log_weights:
@@ -47,11 +47,11 @@ def test_agrees_with_enumeration(block):
             assert d.log_prob(tau) == pytest.approx(weight - truth.log_partition, abs=1e-9), context
         for tau in d.sample(20):
             assert (tau.states, tau.actions) in truth.log_weights, context
-    assert feasible >= cases(10)
+    assert feasible >= cases(3)
 
 
 def test_invalid_trajectories_have_probability_zero():
-    for seed in range(cases(200)):
+    for seed in range(cases(60)):
         world, description, constraint, reward, discount = random_case(seed)
         everything = exact_distribution(world, None, reward, discount).log_weights
         valid = {tau for tau in everything if holds(description, positions(*tau))}

@@ -13,7 +13,7 @@ from xmen.product.listing import list_walks
 
 def test_lists_every_valid_trajectory_once():
     listed = 0
-    for seed in range(cases(150)):
+    for seed in range(cases(60)):
         rng = np.random.default_rng(seed)
         world = random_world(rng)
         description, constraint = random_formula(rng, world.n_states, world.n_actions, depth=2)
@@ -27,4 +27,4 @@ def test_lists_every_valid_trajectory_once():
         assert set(found) == set(truth)
         assert list_walks(product, most=len(truth) - 1) is None
         listed += 1
-    assert listed > cases(50)
+    assert listed > cases(20)

@@ -61,7 +61,7 @@ def test_hopeless_rejection_ends_within_its_time_limit(grid, monkeypatch):
 
 def test_pieces_of_a_batch_draw_the_same(grid, monkeypatch):
     def draws() -> list[xm.Trajectory]:
-        return xm.distribution(grid, xm.no_revisit(), engine="reject", max_nodes=50, seed=3).sample(500)
+        return xm.distribution(grid, xm.no_revisit(), engine="reject", max_nodes=50, seed=3).sample(60)
 
     whole = draws()
     real = xm.distribution(grid, xm.no_revisit(), engine="exact")

@@ -119,6 +119,7 @@ def test_the_same_seed_gives_the_same_curve(plain):
     assert not np.array_equal(other.gaps[0], plain[SETTING].gaps[0])
 
 
+@pytest.mark.system
 def test_the_experiment_writes_figures_and_ends_with_the_summary(tmp_path, monkeypatch):
     common = [SETTING, SETTING._replace(m1=4)]
     monkeypatch.setattr(convergence, "settings", lambda: [common, common])

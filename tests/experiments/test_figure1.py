@@ -87,6 +87,7 @@ def test_exchanged_tails_break_the_rule():
     assert not rule.accepts(mixed)
 
 
+@pytest.mark.system
 def test_same_seed_same_files(record, tmp_path):
     again = reproduce("figure1", tmp_path, quick=True)
     assert [picture.file for picture in again.pictures] == ["figure1.png"]

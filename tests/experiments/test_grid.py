@@ -78,6 +78,7 @@ def record(tmp_path_factory):
     return reproduce("grid", tmp_path_factory.mktemp("grid"), quick=True)
 
 
+@pytest.mark.system
 def test_x_men_rows_are_all_valid_and_match_the_demonstrated_path_types(record):
     tables = [table for table in record.tables if table.title.startswith("the ")]
     assert len(tables) == 2
@@ -93,6 +94,7 @@ def test_x_men_rows_are_all_valid_and_match_the_demonstrated_path_types(record):
     assert all(memory[rival][1] <= 0.5 for rival in ("MaxEnt", "RE-IRL", "MLCI"))
 
 
+@pytest.mark.system
 def test_solvers_and_triangles_and_both_divergences_are_told(record):
     (one,) = [table for table in record.tables if table.title.startswith("one triangle")]
     rows = [dict(zip(one.columns, row, strict=True)) for row in one.rows]
@@ -105,6 +107,7 @@ def test_solvers_and_triangles_and_both_divergences_are_told(record):
     assert {("X-MEN exact", "none"), ("X-MEN cells", "listed"), ("X-MEN cells", "cryptominisat")} <= told
 
 
+@pytest.mark.system
 def test_the_features_table_has_both_divergences_under_their_names(record):
     """MaxEnt with a weight per state splits the arms as demonstrated, and breaks the rules three times in four."""
     (table,) = [table for table in record.tables if table.title == "what features can say"]
@@ -114,7 +117,7 @@ def test_the_features_table_has_both_divergences_under_their_names(record):
     assert maxent["KL+, arms"] == pytest.approx(maxent["KL, arms"] - np.log(maxent["P(valid)"]))
 
 
-@pytest.mark.parametrize("oracle", ["listed", "cryptominisat"])
+@pytest.mark.parametrize("oracle", ["listed", pytest.param("cryptominisat", marks=pytest.mark.system)])
 def test_the_papers_rows_come_from_a_pool_that_the_fits_oracle_drew(oracle, monkeypatch):
     """Of a pool of n different trajectories, n picks meet about (1 - 1/e) n; draws from the model itself would meet
     nearly n, there are 2,940 of them and weights hardly differ after a step. The band is six standard deviations wide.
@@ -139,6 +142,7 @@ def test_the_papers_rows_come_from_a_pool_that_the_fits_oracle_drew(oracle, monk
     assert len({tau.states for tau in generate("exact", model, n, seed=0)}) > 0.9 * n
 
 
+@pytest.mark.system
 def test_every_figure_has_a_caption(record):
     assert len(record.pictures) == 9
     assert all(picture.caption for picture in record.pictures)

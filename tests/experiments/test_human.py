@@ -216,6 +216,7 @@ def in_haste(name, book, maxent_l2):
     return [replace(quick, oracle="listed")]
 
 
+@pytest.mark.system
 def test_same_seed_same_files(tmp_path, monkeypatch):
     monkeypatch.setattr(human_heldout, "settings_of", in_haste)
     monkeypatch.setattr(human, "BUDGET", (0.2, 0.2))

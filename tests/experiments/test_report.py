@@ -77,6 +77,7 @@ def test_an_unknown_experiment_is_refused_before_anything_is_written(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.system
 def test_the_command_puts_figures_directly_in_the_folder_and_ends_with_the_table(tmp_path, capsys):
     settings = {"quick": True, "out": tmp_path, "seed": 0, "data": None, "as_json": False}
     assert run_reproduce("figure1", **settings) == 0
@@ -86,6 +87,7 @@ def test_the_command_puts_figures_directly_in_the_folder_and_ends_with_the_table
     assert printed.index(record.pictures[-1].file) < printed.rindex(record.tables[-1].title)
 
 
+@pytest.mark.system
 def test_resuming_reads_what_is_there(tmp_path, capsys):
     settings = {"quick": True, "out": tmp_path, "seed": 0, "data": None, "as_json": True}
     run_reproduce("figure1", **settings)

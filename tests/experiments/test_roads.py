@@ -85,6 +85,7 @@ def test_a_route_is_compared_with_all_routes_of_its_pair():
     assert scores.exact == 0.5
 
 
+@pytest.mark.system
 def test_cloning_learns_frequencies(folder):
     city = read_city(folder)
     train = city.trips("train_CV0_size1000")
@@ -138,6 +139,7 @@ def test_greedy_routes_under_a_rule_that_rejects(folder):
         assert (start, *network.target[edges].tolist()) == states
 
 
+@pytest.mark.system
 def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
     """The whole experiment on a small ring, stopped after its second fit; what it had found is not found again."""
     routes = [(k, *range(k + 1, k + 10), *range(k + 11, k + 17), (k + 17) % 30) for k in range(8)]

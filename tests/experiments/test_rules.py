@@ -22,6 +22,7 @@ def test_constraint_inference_is_the_same_search_over_never(tmp_path):
         assert gain == pytest.approx(their_gain, abs=1e-9)
 
 
+@pytest.mark.system
 def test_all_four_rules_are_found_from_thirty_demonstrations(tmp_path, monkeypatch):
     book = Notebook("rules", tmp_path, quick=True)
     monkeypatch.setattr(book, "pick", lambda quick, full: (30,))

@@ -18,7 +18,7 @@ import xmen as xm
 SECONDS = 5.0
 GIGABYTE = 2**30
 
-INPUTS = int(os.environ.get("XMEN_FUZZ", "1000"))  # of every kind; `make fuzz` has more
+INPUTS = int(os.environ.get("XMEN_FUZZ", "200"))  # of every kind; `make fuzz` has more
 
 
 def fuzzing(tests: int = 1) -> settings:

@@ -28,7 +28,7 @@ DEMOS = xm.distribution(GRID, RULE, REWARD, seed=0).sample(60)
 CASES: dict[tuple[str, str | None], dict[str, Any]] = {
     ("XMEN", "exact"): {"l2": 0.01},
     ("XMEN", "cells"): {"l2": 0.01, "oracle": "listed", "max_iter": 40, "seed": 0},
-    ("XMEN", "paper"): {"l2": 0.01, "oracle": "listed", "max_iter": 30, "seed": 0},
+    ("XMEN", "paper"): {"l2": 0.01, "oracle": "listed", "max_iter": 8, "seed": 0},
     ("XMEN", "reject"): {"l2": 0.01, "seed": 0},
     ("CausalXMEN", None): {"l2": 0.01},
     ("MaxEntIRL", None): {"l2": 0.01},

@@ -72,7 +72,7 @@ def test_the_same_network(task, optimiser):
     for device in (None, DEVICE):
         reward = network(grid)
         history = xm.fit_neural(
-            grid, rules, reward, demos, optimiser=optimiser, n_steps=8, l2=0.01, seed=0, device=device
+            grid, rules, reward, demos, optimiser=optimiser, n_steps=4, l2=0.01, seed=0, device=device
         )
         losses.append([record.loss for record in history])
         gradient = [record.gradient_norm for record in history]

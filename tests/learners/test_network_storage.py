@@ -206,6 +206,7 @@ def test_without_torch_an_error_names_the_extra(tmp_path, monkeypatch):
         xm.load(tmp_path / "m")
 
 
+@pytest.mark.system
 def test_linear_learning_and_its_storage_do_not_load_torch(tmp_path):
     code = f"""
 import sys

@@ -43,6 +43,7 @@ def proposal_of(world, rule, features, discount=1.0, oracle="listed"):
 
 
 @pytest.mark.filterwarnings("ignore::xmen.notices.IdentifiabilityWarning")
+@pytest.mark.slow
 def test_near_the_optimum_at_default_settings():
     """Within 0.1 nats of the enumerated optimum, on random worlds, rules, discounts and weights."""
     for seed in range(cases(3)):
@@ -65,6 +66,7 @@ def test_few_iterations_do_not_pass_for_convergence(max_iter):
     assert model.n_iter_ == max_iter
 
 
+@pytest.mark.slow
 def test_iterates_on_their_way_are_noticed():
     """With steps too small to arrive they all go the same way; with the theorem's they turn back."""
     grid, rule, features, demos = grid_task(4)
@@ -325,6 +327,7 @@ def test_draws_follow_the_proposal(beta):
     np.testing.assert_allclose(pool.log_weights, log_w, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_adaptive_proposals_raise_the_effective_sample_size():
     grid, rule, features, demos = slippery()
     size = {}

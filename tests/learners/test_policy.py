@@ -78,6 +78,7 @@ def test_every_real_episode_keeps_the_rules(make: Any, greedy: bool, discount: f
 
 
 @pytest.mark.parametrize("make", [frozen_lake, cliff_walking])
+@pytest.mark.slow
 def test_action_frequencies_match_samples(make: Any) -> None:
     """Uses of each action per time, over 4,000 real episodes and 40,000 samples.
 
@@ -94,6 +95,7 @@ def test_action_frequencies_match_samples(make: Any) -> None:
         assert abs(played[key] / n - p) < 5 * error, key
 
 
+@pytest.mark.slow
 def test_action_frequencies_match_samples_in_taxi() -> None:
     """Taxi has many starts: first actions of real episodes from one of them, against samples that begin there."""
     env, world, rule, reward = taxi()

@@ -60,6 +60,7 @@ def test_as_often_as_can_be_is_called_best() -> None:
     xm.CausalXMEN(grid, rule, steps, validity="best", outcomes="expected").fit(demos)  # no warning
 
 
+@pytest.mark.slow
 def test_how_often_warnings_are_wrong() -> None:
     """Three standard errors: of 200 fits by the true promise, one in 370 is expected to warn, and 5 would be a bug."""
     policy = xm.plan(WORLD, DRY, COLD @ [-2.0], validity=0.98)

@@ -54,6 +54,7 @@ def loss_of(model, demos, l2=0.01):
     return -exact.score(demos) + 0.5 * l2 * float(model.weights_ @ model.weights_)
 
 
+@pytest.mark.slow
 def test_the_stated_bound_covers_the_distance():
     """16 fits to as many networks: 14 bounds or more lie above the true distance, and all are within twice tol.
 
@@ -105,7 +106,7 @@ def trips_of_few_pairs(seed):
     return network, layered, features, demos
 
 
-@pytest.mark.parametrize("seed", [44, 48, 50])
+@pytest.mark.parametrize("seed", [48, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (44, 50))])
 def test_the_likelihood_is_the_exact_one_within_its_stated_error(seed):
     network, layered, features, demos = trips_of_few_pairs(seed)
     model = xm.XMEN(network, RULE, features=features, method="reject", l2=0.01, max_nodes=8, seed=seed).fit(demos)

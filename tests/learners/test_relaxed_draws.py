@@ -121,6 +121,7 @@ def noise_of(draws, source, theta):
 
 
 @pytest.mark.parametrize(("seed", "theta"), [(3, HERE), (3, NEAR), (8, NEAR)])
+@pytest.mark.slow
 def test_noise_is_what_it_is_said_to_be(seed, theta):
     """150 rounds of draws at other weights: unbiased within 4 standard errors, variances within a third.
 

@@ -210,6 +210,7 @@ def test_a_fit_that_was_stopped_bounds_nothing():
     assert model.distance_bound_ == np.inf
 
 
+@pytest.mark.slow
 def test_the_stated_bound_covers_the_distance():
     """30 fits by noisy cells: 27 bounds or more lie above the true distance, and the mean estimate is near the mean."""
     grid, rule, features, demos = grid_task(7)
@@ -226,6 +227,7 @@ def test_the_stated_bound_covers_the_distance():
     assert 0.4 < np.mean(stated) / np.mean(gaps) < 2.5
 
 
+@pytest.mark.slow
 def test_the_standard_error_of_the_weights():
     """The weights of 30 fits to different cells spread as their stated standard errors say, within a factor 2."""
     grid, rule, features, demos = grid_task(8)

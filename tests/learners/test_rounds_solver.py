@@ -16,6 +16,8 @@ from xmen.learners.xmen import XMEN
 from xmen.notices import GuaranteeWarning, LearningWarning
 from xmen.oracles.killable import KillableOracle
 
+pytestmark = pytest.mark.system
+
 SOLVED = {"method": xm.Cells(n_cells=4, cell_size=32.0), "oracle": "cryptominisat", "engine": "exact", "tol": 0.05}
 
 
@@ -71,7 +73,6 @@ def test_a_cell_whose_solver_always_dies_is_lost_and_the_fit_is_not(hit):
     assert gap < 0.1
 
 
-@pytest.mark.system
 def test_processes_agree():
     """Threads by default, none, and other processes: the same cells, and the same answer."""
     here, _ = fit(tol=0.1)

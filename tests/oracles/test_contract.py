@@ -33,7 +33,7 @@ solvers = pytest.mark.parametrize("name", SOLVERS)
 
 def seeds(name: str) -> range:
     # MIP solvers take their time.
-    return range(cases(10 if name in MIP else 40))
+    return range(cases(4 if name in MIP else 40))
 
 
 @oracles

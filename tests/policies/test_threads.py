@@ -11,7 +11,7 @@ import pytest
 import xmen as xm
 from xmen.policies import host_game
 
-N_THREADS = 8
+N_THREADS = 4
 
 
 @pytest.fixture(autouse=True)

@@ -7,12 +7,13 @@ import textwrap
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import xmen as xm
 import xmen.problem
 from problem.files import GRID, assert_same
+from strategies import cases
 from xmen.answers.learners import Choice, make_learner
 from xmen.constraints.text import parse_event
 from xmen.engines.settings import EngineSettings
@@ -202,6 +203,7 @@ tables = st.dictionaries(
 )
 
 
+@settings(max_examples=cases(20))
 @given(
     document=st.dictionaries(st.text("abc .-é", min_size=1), st.one_of(values, tables, st.lists(tables, min_size=1)))
 )

@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from runpy import run_path
 
+import pytest
+
 from strategies import cases
+
+pytestmark = pytest.mark.slow
 
 judge = run_path(str(Path(__file__).parents[2] / "benchmarks" / "rules_tasks.py"))["judge"]
 
