@@ -8,13 +8,17 @@ DOCS_STAMP := $(VENV)/.installed-docs
 JOBS ?= 2
 
 export MPLBACKEND := Agg
+# Tests start hundreds of processes: none should have to compile what another has compiled.
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo test lint verify fuzz browser bench docs clean
+.PHONY: help setup demo test lint compile system verify coverage mutants fuzz browser bench docs clean
 
 help:
 	@echo "make demo     the paper's 9x9 grid world: X-MEN against its rivals; figures go to demo/"
-	@echo "make test     ruff, mypy --strict and the tests"
-	@echo "make verify   the same tests with more cases, and the slow ones"
+	@echo "make test     ruff, mypy --strict and every test that tells whether a change is right: four minutes on two cores"
+	@echo "make system   real processes, Ctrl-C, clusters, the studio's page, every page and example"
+	@echo "make verify   statistics: more cases, more seeds, the long fuzz; then the lines that make test runs"
+	@echo "make mutants  MUTANTS=400 small bugs, SEED=0: which of them make test catches"
 	@echo "make fuzz     FUZZ=20000 damaged inputs of each of six kinds: an answer or an XmenError, within 5 s and 1 GB"
 	@echo "make browser  a Chromium for the tests of the studio's page, where the system allows; axe-core, Prettier, TypeScript from npm"
 	@echo "make bench    measure speed and growth"
@@ -42,16 +46,42 @@ lint: setup
 	$(RUN) -m mypy --strict
 	$(VENV)/bin/lint-imports
 
-test: lint
-	$(RUN) -m pytest -q -n $(JOBS) -m "not slow"
+PYTEST := $(RUN) -m pytest -q -n $(JOBS) --dist worksteal
+QUICK := -m "not slow and not system"
 
-verify: lint
-	XMEN_VERIFY=1 $(RUN) -m pytest -q -n $(JOBS)
+# Kernels are kept beside the source: what one process has compiled here, the processes of the tests find.
+compile: setup
+	$(RUN) -m pytest -q -n 0 tests/engines/test_contract.py tests/learners/test_contract.py tests/engines/test_trips.py \
+	  tests/policies/test_shield.py -k "worth_asking or samples_are_valid or the_same_again or batches or shield"
+
+test: setup
+	@$(MAKE) --no-print-directory -j $(JOBS) lint compile
+	$(PYTEST) $(QUICK)
+
+system: setup
+	$(PYTEST) -m "system and not slow"
 
 FUZZ ?= 20000
 
+verify: lint
+	XMEN_VERIFY=1 XMEN_FUZZ=$(FUZZ) $(PYTEST) -m "not system"
+	@$(MAKE) --no-print-directory coverage
+
+# Compiled loops are counted too, as Python; some tests are cut short there, and fail.
+coverage: setup
+	rm -rf .lines && mkdir .lines
+	-PYTHONPATH=tests NUMBA_DISABLE_JIT=1 $(PYTEST) -p lines $(QUICK) -W ignore::RuntimeWarning --tb=no >.lines/log
+	cd .lines && ../$(RUN) -m coverage combine --quiet && ../$(RUN) -m coverage report --skip-covered --sort=cover
+
+MUTANTS ?= 400
+SEED ?= 0
+
+mutants: setup
+	test -e .lines/.coverage || $(MAKE) --no-print-directory coverage
+	$(RUN) tests/mutants.py --number $(MUTANTS) --seed $(SEED) --jobs $(JOBS)
+
 fuzz: setup
-	XMEN_FUZZ=$(FUZZ) $(RUN) -m pytest -q -n $(JOBS) tests/fuzz
+	XMEN_FUZZ=$(FUZZ) $(PYTEST) tests/fuzz
 
 browser: setup
 	$(RUN) tests/studio/browser/tools.py
@@ -71,5 +101,5 @@ docs: $(DOCS_STAMP)
 	@echo "open site/index.html"
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .lines build dist site
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,185 @@
+"""Do the tests of `make test` catch bugs? Small ones are put in, one by one, and the tests that run their line are run.
+
+A mutant turns one comparison, operator or number in the rooms below into another, or leaves out one line. It lives in a
+copy of the source. In a file of compiled loops nothing is compiled, as kernels kept on disk would hide it. A mutant
+survives if every test passes; one that computes ten times as long as the tests did is caught.
+
+`make mutants` first records which tests run which line (lines.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import coverage
+
+from lines import FOLDER, ROOT
+
+SOURCE = ROOT / "src" / "xmen"
+ROOMS = ("constraints", "machines", "product", "sampling", "methods")
+ELSEWHERE = ("product/device", "machines/on_device.py")  # for a graphics card, which few machines have
+
+OTHER: dict[type[ast.AST], type[ast.AST]] = {
+    **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq},
+    **{ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And},
+    **{ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult},
+    **{ast.Mod: ast.Mult, ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.BitXor: ast.BitOr},
+    **{ast.LShift: ast.RShift, ast.RShift: ast.LShift},
+}
+LINES = (ast.Expr, ast.Assign, ast.AugAssign, ast.Return, ast.Raise, ast.Continue, ast.Break)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One small bug: in which node of a file, counted as `ast.walk` meets them, and which operator.
+
+    Part -1 leaves the statement out; None changes nothing.
+    """
+
+    file: Path
+    line: int
+    node: int
+    part: int | None = 0
+
+    def source(self) -> tuple[str, str]:
+        """The whole file with the bug in it, and the bug in a few words."""
+        tree = ast.parse(self.file.read_text("utf-8"))
+        node: ast.AST = list(ast.walk(tree))[self.node]
+        before = ast.unparse(node).splitlines()[0]
+        match node:
+            case _ if self.part is None:
+                pass
+            case _ if self.part < 0:
+                tree = Without(node).visit(tree)
+            case ast.Constant():
+                node.value = not node.value if isinstance(node.value, bool) else node.value + 1
+            case ast.Compare():
+                node.ops[self.part] = OTHER[type(node.ops[self.part])]()
+            case _:
+                node.op = OTHER[type(node.op)]()
+        after = "left out" if self.part == -1 else ast.unparse(node).splitlines()[0]
+        return ast.unparse(tree), f"{self.file.relative_to(ROOT)}:{self.line}: {before}  ->  {after}"
+
+
+class Without(ast.NodeTransformer):
+    """The tree with `pass` in place of one statement."""
+
+    def __init__(self, statement: ast.AST) -> None:
+        self.statement = statement
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        return ast.Pass() if node is self.statement else self.generic_visit(node)
+
+
+def mutants(file: Path) -> Iterator[Mutant]:
+    """All in the functions of a file; annotations and texts are left alone."""
+    tree = ast.parse(file.read_text("utf-8"))
+    inside, silent = set[ast.AST](), set[ast.AST]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            inside.update(child for statement in node.body for child in ast.walk(statement))
+        for field in ("annotation", "returns"):
+            if (said := getattr(node, field, None)) is not None:
+                silent.update(ast.walk(said))
+    for index, node in enumerate(ast.walk(tree)):
+        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if node not in inside or node in silent or docstring:
+            continue
+        here = partial(Mutant, file, getattr(node, "lineno", 0), index)
+        match node:
+            case ast.Compare():
+                yield from (here(part) for part in range(len(node.ops)))
+            case ast.Constant(bool() | int() | float()):
+                yield here()
+            case ast.BoolOp() | ast.BinOp() | ast.AugAssign() if type(node.op) in OTHER:
+                yield here()
+        if isinstance(node, LINES):
+            yield here(-1)
+
+
+def tests_of_lines() -> tuple[dict[tuple[str, int], list[str]], dict[str, float]]:
+    """For each line the tests that run it, quick ones first; and the seconds of each test and module."""
+    seconds = json.loads((FOLDER / "seconds.json").read_text())
+    cost: Counter[str] = Counter(seconds)
+    for test, taken in seconds.items():
+        cost[test.split("::")[0]] += taken
+    data = coverage.CoverageData(str(FOLDER / ".coverage"))
+    data.read()
+    found = {}
+    for file in data.measured_files():
+        for line, contexts in data.contexts_by_lineno(file).items():
+            tests = [test for test in contexts if test in cost and test.startswith("tests")]
+            found[file, line] = sorted(tests, key=cost.__getitem__)
+    return found, cost
+
+
+def is_caught(mutant: Mutant, tests: list[str], seconds: float) -> bool:
+    """Whether one of the tests fails on the mutant."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(shutil.copytree(SOURCE, Path(folder) / "xmen"))  # with the kernels that are kept beside it
+        (copy / mutant.file.relative_to(SOURCE)).write_text(mutant.source()[0], "utf-8")
+        listed = Path(folder) / "tests.txt"
+        listed.write_text("\n".join(tests))
+        in_python = "@compiled" in mutant.file.read_text("utf-8")
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
+        command += ["-W", "ignore::RuntimeWarning"] if in_python else []  # numpy's scalars report overflow
+        limit = 60 + int(10 * seconds)
+        done = subprocess.run(
+            [*command, f"@{listed}"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": folder, "NUMBA_DISABLE_JIT": str(int(in_python)), "MPLBACKEND": "Agg"},
+            capture_output=True,
+            check=False,
+            preexec_fn=partial(resource.setrlimit, resource.RLIMIT_CPU, (limit, limit)),
+        )
+    return done.returncode != 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--number", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2)
+    chosen = parser.parse_args()
+    lines, cost = tests_of_lines()
+    files = [file for room in ROOMS for file in sorted((SOURCE / room).rglob("*.py"))]
+    files = [file for file in files if not str(file.relative_to(SOURCE)).startswith(ELSEWHERE)]
+    everything = [mutant for file in files for mutant in mutants(file)]
+    drawn = random.Random(chosen.seed).sample(everything, min(chosen.number, len(everything)))
+
+    def judge(mutant: Mutant) -> str:
+        tests = lines.get((str(mutant.file), mutant.line), [])
+        if not tests:
+            return "no test"
+        return "caught" if is_caught(mutant, tests, sum(cost[test] for test in tests)) else "survived"
+
+    for mutant in drawn[:10]:
+        if judge(replace(mutant, part=None)) == "caught":
+            sys.exit(f"{mutant.file}:{mutant.line}: a test fails without any mutant")
+    counts: Counter[str] = Counter()
+    with ThreadPoolExecutor(chosen.jobs) as pool:
+        for mutant, verdict in zip(drawn, pool.map(judge, drawn), strict=True):
+            counts[verdict] += 1
+            if verdict != "caught":
+                print(f"{verdict}: {mutant.source()[1]}", flush=True)
+    print(f"{counts['caught']} of {len(drawn)} mutants caught ({counts['caught'] / len(drawn):.1%});", end=" ")
+    print(f"{counts['no test']} on lines that no test runs; seed {chosen.seed}, {len(everything):,} to draw from")
+
+
+if __name__ == "__main__":
+    main()
