@@ -13,7 +13,6 @@ import pytest
 import xmen as xm
 
 ROOT = Path(__file__).parents[1]
-PRINTED = {"constraints.md", "quickstart.md", "contributing.md", "cli.md"}  # what these say is printed, is
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 
 
