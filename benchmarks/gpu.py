@@ -27,7 +27,7 @@ from xmen.engines.trips import TripEngine
 from xmen.policies.behaviour import BEST, SURE, Aim, Behaviour
 from xmen.policies.planning import make_game
 from xmen.product.device.run import OnDevice
-from xmen.worlds.edge_weights import EdgeWeights
+from xmen.worlds.walks import EdgeWeights
 
 HORIZON = 120
 Results = dict[str, Any]

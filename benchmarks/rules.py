@@ -18,13 +18,10 @@ from pathlib import Path
 import numpy as np
 
 import xmen as xm
-from xmen.rules.fitting import fit_model
-from xmen.rules.machine import Machines
-from xmen.rules.model import SearchSettings, Shared
-from xmen.rules.positions import batch_of
+from xmen.rules.chain import Machines
+from xmen.rules.models import SearchSettings, Shared, fit_model
 from xmen.rules.search import Search
-from xmen.rules.templates import View, candidates
-from xmen.rules.words import words
+from xmen.rules.templates import View, batch_of, candidates, words
 
 N_DEMOS = 100
 

@@ -19,12 +19,9 @@ from xmen.engines.choose import distribution
 from xmen.engines.exact import ExactDistribution
 from xmen.events import Event
 from xmen.rewards import Floats
-from xmen.rules.chain import Mass, chain_of
+from xmen.rules.chain import Mass, chain_of, join
 from xmen.rules.inference import RuleInference
-from xmen.rules.machine import join
-from xmen.rules.positions import batch_of
-from xmen.rules.templates import Candidate, View, candidates
-from xmen.rules.words import words
+from xmen.rules.templates import Candidate, View, batch_of, candidates, words
 from xmen.worlds import Cell, GridWorld, Trajectory
 
 N_DEMOS = 100

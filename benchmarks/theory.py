@@ -19,6 +19,7 @@ from theory_factor import factors
 from theory_plots import BLACK, BLUE, GREEN, ORANGE, RED, panels, save
 
 import xmen as xm
+from xmen.errors import GuaranteeWarning, UnboundedWarning
 from xmen.experiments import convergence
 from xmen.experiments.notebook import Table
 from xmen.experiments.theory_runs import COMMON, compare, start_run
@@ -26,10 +27,9 @@ from xmen.experiments.theory_tasks import slippery, straight
 from xmen.methods.paper import DEFAULT_DELTA
 from xmen.methods.paper_bounds import largest_step
 from xmen.methods.proposal import effective_sample_size, self_normalised_shares, split_shares
-from xmen.notices import GuaranteeWarning, UnboundedWarning
 from xmen.sampling import PawsPlan
 from xmen.sampling.embedding import log_ratio
-from xmen.sampling.paws_plan import uniformity
+from xmen.sampling.paws import uniformity
 
 
 def signs(images: Path) -> None:

@@ -13,12 +13,11 @@ from xmen.experiments.methods import valid_probability
 from xmen.experiments.theory_runs import Setting, theorem5_cells
 from xmen.experiments.theory_tasks import ListedProblem, slippery, straight
 from xmen.learners.xmen import XMEN
-from xmen.machines.release import release
-from xmen.methods.ellipsoid import largest_variance
+from xmen.machines.tables import release
 from xmen.methods.paper import PROPOSALS, Paper
-from xmen.methods.paper_bounds import letter_bounds
+from xmen.methods.paper_bounds import largest_variance, letter_bounds
 from xmen.methods.proposal import Proposal
-from xmen.rewards.features import DenseFeatures
+from xmen.rewards.linear import DenseFeatures
 
 GRID = MEMORY.world
 

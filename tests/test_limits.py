@@ -14,9 +14,9 @@ import pytest
 import xmen as xm
 from cli.commands import run
 from storage.resealed import opened, put
+from xmen.errors import MEMORY
 from xmen.files import read_text, unpack_whole
-from xmen.limits import MEMORY
-from xmen.rewards.features import StateFeatures
+from xmen.rewards.linear import StateFeatures
 
 PIPE_OR_DEVICE = "is a pipe or a device, not a plain file"
 

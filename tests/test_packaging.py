@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 import xmen as xm
-from xmen.other_project import note_other_project, refuse_other_project
+from xmen.errors import note_other_project, refuse_other_project
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))

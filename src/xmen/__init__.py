@@ -24,7 +24,7 @@ def __getattr__(name: str) -> Any:
         return _load(name)
     except (AttributeError, ImportError) as error:
         if not name.startswith("_"):  # Python itself asks for those
-            from xmen.other_project import note_other_project
+            from xmen.errors import note_other_project
 
             note_other_project(error)
         raise

@@ -23,9 +23,9 @@ from .constraints.repetition import (
     longest_run as longest_run,
     no_revisit as no_revisit,
 )
-from .constraints.shares import share as share
+from .constraints.arithmetic import share as share
 from .constraints.text import parse_constraint as parse_constraint
-from .constraints.violation import Violation as Violation
+from .constraints.constraint import Violation as Violation
 from .engines.choose import distribution as distribution
 from .engines.distribution import Distribution as Distribution, Guarantee as Guarantee
 from .errors import (
@@ -57,10 +57,10 @@ from .learners.fit_neural import fit_neural as fit_neural
 from .learners.xmen import XMEN as XMEN
 from .methods.cells import Cells as Cells
 from .methods.exact import Exact as Exact
-from .methods.network_training import Training as Training
+from .methods.neural import Training as Training
 from .methods.paper import Paper as Paper
 from .methods.reject import Reject as Reject
-from .notices import (
+from .errors import (
     ConvergenceWarning as ConvergenceWarning,
     GuaranteeWarning as GuaranteeWarning,
     IdentifiabilityWarning as IdentifiabilityWarning,
@@ -69,27 +69,27 @@ from .notices import (
     StartsWarning as StartsWarning,
     UnboundedWarning as UnboundedWarning,
 )
-from .plots.bars import plot_bars as plot_bars
+from .plots.canvas import plot_bars as plot_bars
 from .plots.graph import plot_graph as plot_graph
-from .plots.history import plot_history as plot_history
-from .plots.network import plot_network as plot_network
-from .plots.reward import plot_reward as plot_reward
-from .plots.rules import plot_rules as plot_rules
-from .plots.trajectories import plot_trajectories as plot_trajectories
-from .plots.visits import plot_visits as plot_visits
+from .plots.canvas import plot_history as plot_history
+from .plots.graph import plot_network as plot_network
+from .plots.world import plot_reward as plot_reward
+from .plots.graph import plot_rules as plot_rules
+from .plots.world import plot_trajectories as plot_trajectories
+from .plots.world import plot_visits as plot_visits
 from .plots.world import plot_world as plot_world
-from .policies.plan import plan as plan
+from .policies.policy import plan as plan
 from .policies.policy import Policy as Policy
 from .policies.shield import Shield as Shield, shield as shield
-from .progress.monitor import Callbacks as Callbacks
-from .progress.tensorboard import TensorBoard as TensorBoard
+from .progress import Callbacks as Callbacks
+from .progress import TensorBoard as TensorBoard
 from .registry import load as load
 from .rewards.conv import ConvReward as ConvReward
 from .rewards.linear import LinearReward as LinearReward
 from .rewards.neural import FeatureReward as FeatureReward, NeuralReward as NeuralReward
 from .rules.inference import RuleInference as RuleInference
-from .worlds.convert import convert_demos as convert_demos
-from .worlds.demo_checks import check_demos as check_demos
+from .worlds.demos import convert_demos as convert_demos
+from .worlds.demos import check_demos as check_demos
 from .worlds.demos import read_demos as read_demos, write_demos as write_demos
 from .worlds.grid import GridWorld as GridWorld
 from .worlds.mdp import MDP as MDP

@@ -28,14 +28,52 @@ Messages name what the user named, print both sides of a mismatch, and say what 
 from __future__ import annotations
 
 import errno
+import math
 import os
+import re
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
-from xmen.other_project import refuse_other_project
+# ---- Another project on the package index is called `xmen`, imports as `xmen` and has a command `xmen`.
+#
+# Where both are installed they share one folder, and what was installed last has replaced files of the other. Python
+# then reports whatever it stumbles over first; these functions say what the reason is.
+
+
+REMEDY = (
+    "xmen-irl (this project) and xmen (another one on the package index) install into the same folder and replace each "
+    "other's files: pip uninstall xmen xmen-irl, then pip install xmen-irl, with the other project in an environment "
+    "of its own"
+)
+
+
+def refuse_other_project(package: ModuleType) -> None:
+    """Raise ImportError when the package around our modules is not ours."""
+    if getattr(package, "__distribution__", None) == "xmen-irl":
+        return
+    where = getattr(package, "__file__", None) or f"a folder without __init__.py, {next(iter(package.__path__))}"
+    raise ImportError(f"`import xmen` gave another project, from {where}. {REMEDY}.", name="xmen")
+
+
+def note_other_project(error: Exception) -> None:
+    """Add a note to an error of loading our names if the other project has put files into our package."""
+    from importlib import metadata  # takes longer than all of `import xmen`, so only after an error
+
+    try:
+        other = metadata.distribution("xmen")
+    except metadata.PackageNotFoundError:
+        return
+    if any(file.as_posix() == "xmen/__init__.py" for file in other.files or ()):
+        error.add_note(f"xmen {other.version} is installed as well. {REMEDY}.")
+
+
+# ---- Every error that xmen raises on purpose, in one tree
+
 
 # Nearly every module of ours loads this one first: the place to notice that the package around it is not ours.
 refuse_other_project(sys.modules["xmen"])
@@ -264,3 +302,139 @@ _WORDS: dict[type[BaseException], str] = {
     EOFError: "it ends too early",
     UnicodeError: "it is not valid text",
 }
+
+
+# ---- Warnings: what was asked for was done, and something about it is worth knowing.
+#
+# CostsWarning (UserWarning)      a file of costs does not name all states RuleWarning (UserWarning)       no
+# trajectory can break a rule LearningWarning (UserWarning)   the fit went through ├── IdentifiabilityWarning
+# weights that no set of demonstrations can tell apart ├── UnboundedWarning            the best weights are infinitely
+# large ├── StartsWarning               demonstrations start elsewhere than the joint model does ├── LuckWarning
+# the world has chance, and the model takes its outcomes for choices ├── PromiseWarning              the learned
+# policy keeps the rules more or less often than the demonstrations ├── ConvergenceWarning          stopped before the
+# optimum ├── GuaranteeWarning            settings for which the theorems of method="paper" promise nothing └──
+# InterruptedWarning          stopped by Ctrl-C; what was learned so far is kept
+
+
+class CostsWarning(UserWarning):
+    """A file of costs leaves out states where trajectories can be: they cost 0 there, meant or not."""
+
+
+class RuleWarning(UserWarning):
+    """No trajectory of the world can break a rule, which may have been meant otherwise: 15 % is 0.15."""
+
+
+class LearningWarning(UserWarning):
+    """Something to know about a fit that went through."""
+
+
+class IdentifiabilityWarning(LearningWarning):
+    """Combinations of features that are the same on every valid trajectory: their weights mean nothing."""
+
+
+class StartsWarning(LearningWarning):
+    """Demonstrations start in other shares than the joint model's trajectories: `given="start"` does not mind."""
+
+
+class LuckWarning(LearningWarning):
+    """P(tau) was fitted in a world with chance, where it conditions on outcomes: `CausalXMEN` does not."""
+
+
+class PromiseWarning(LearningWarning):
+    """`validity` is not what demonstrations keep to: the weights of a causal fit make up for the difference."""
+
+
+class UnboundedWarning(LearningWarning):
+    """Demonstrations at the edge of what is possible: the likelihood rises for ever along some direction."""
+
+
+class ConvergenceWarning(LearningWarning):
+    """The fit stopped before its tolerance was met."""
+
+
+class GuaranteeWarning(LearningWarning):
+    """Settings outside the conditions of the theorems: the fit goes through, its rate is not guaranteed."""
+
+
+class InterruptedWarning(LearningWarning):
+    """The fit was stopped by Ctrl-C and kept what it had learned."""
+
+
+def notify(message: str, category: type[Warning]) -> None:
+    """Warn at the line outside xmen that set this off, however deep inside we are."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "xmen":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+# ---- What an input may cost: estimated from its numbers, and refused before memory is touched.
+#
+# A few bytes can ask for anything: a grid of 20,000 by 20,000 cells, a horizon of a thousand million, a small archive
+# that unpacks to a large file. Every such request is measured against a limit here. A limit is raised by an
+# environment variable, which is read each time: XMEN_MEMORY=16GB before the command, or os.environ["XMEN_MEMORY"] =
+# "16GB".
+
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_AMOUNT = re.compile(r"\s*(\d+(?:\.\d*)?(?:e\d{1,3})?)\s*([kmgt]?)b?\s*", re.IGNORECASE)
+
+
+class Limit(NamedTuple):
+    """The most of one thing that an input may ask for."""
+
+    variable: str
+    default: int
+    unit: str  # what is counted; bytes are shown as GB
+
+    @property
+    def most(self) -> float:
+        """The limit, as the environment has it or by default."""
+        text = os.environ.get(self.variable, "")
+        if not text.strip():
+            return self.default
+        amount = _AMOUNT.fullmatch(text)
+        if amount is None:
+            raise XmenError(f"{self.variable} is a number such as {self._shown(4 * self.default)}; got {text!r:.60}.")
+        return float(amount[1]) * _UNITS[amount[2].lower()]
+
+    def require(self, needed: float, what: str, into: type[XmenError], advice: str = "Make it smaller") -> None:
+        """Refuse what needs more than the limit; `what` names it, and `advice` says what else could be done.
+
+        >>> MEMORY.require(3.2e10, "a grid of 20,000 x 20,000 cells", XmenError)
+        Traceback (most recent call last):
+        xmen.errors.XmenError: a grid of 20,000 x 20,000 cells needs about 32 GB of memory, above the limit of 4 GB. \
+Make it smaller, or raise the limit: set XMEN_MEMORY=33GB in the environment.
+        """
+        most, needed = self.most, min(needed, 1e300)  # whole numbers may have any number of digits
+        if needed <= most:
+            return
+        if self.unit == "bytes":
+            asked, raised = f"about {self._shown(needed)} of memory", 1e9 * math.ceil(1.01 * needed / 1e9)
+        else:
+            asked, raised = f"{self._shown(needed)} {self.unit} or more", 10 ** math.ceil(math.log10(needed) + 0.01)
+        raise into(
+            f"{what} needs {asked}, above the limit of {self._shown(most)}. {advice}, or raise the limit: set "
+            f"{self.variable}={self._shown(raised).replace(' ', '').replace(',', '')} in the environment."
+        )
+
+    def _shown(self, amount: float) -> str:
+        if self.unit != "bytes":
+            return f"{amount:,.0f}" if amount < 1e15 else f"{amount:.1e}"
+        size, unit = (amount / 1e9, "GB") if amount < 1e15 else (amount / 1e12, "TB")
+        return f"{size:,.3g} {unit}" if size < 1000 else f"{size:,.0f} {unit}" if size < 1e15 else f"{size:.1e} {unit}"
+
+
+MEMORY = Limit("XMEN_MEMORY", 4 * 10**9, "bytes")
+"""Of worlds, horizons, networks, samples and the content of files."""
+
+COMPARISONS = Limit("XMEN_COMPARISONS", 20_000_000, "comparisons")
+"""Of alternatives, while the machine of one temporal formula is worked out: a second or two."""
+
+READINGS = Limit("XMEN_READINGS", 300_000_000, "readings")
+"""Of moves by machines, while rules are written as clauses for the xor engine: half a minute."""
+
+
+def require_horizon(horizon: int, needed: float) -> None:
+    """Refuse a horizon for which a dynamic program would need so many bytes, where there are not so many."""
+    MEMORY.require(needed, f"a horizon of {horizon:,} actions", EngineError, "Lower the horizon")

@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from xmen.errors import FileFormatError, MissingFileError, PathError, StorageError, XmenError, foreign_errors
-from xmen.limits import MEMORY
+from xmen.errors import MEMORY, FileFormatError, MissingFileError, PathError, StorageError, XmenError, foreign_errors
 
 _SCRATCH = re.compile(r"\.xmen-[0-9a-f]{16}")
 FORGOTTEN = 3600.0  # seconds after which half of a file belongs to nobody any more

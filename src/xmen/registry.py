@@ -14,7 +14,7 @@ from xmen.learners.base import Learner
 from xmen.learners.causal import CausalXMEN
 from xmen.learners.xmen import XMEN
 from xmen.problem import Problem, problem_parts, read_problem
-from xmen.problem.fence import fenced, within_fence
+from xmen.problem.document import fenced, within_fence
 from xmen.rules.inference import RuleInference  # noqa: F401  (its models are loaded here too)
 from xmen.storage.models import load_model
 

@@ -8,7 +8,7 @@ import pytest
 
 import xmen as xm
 from cli.commands import PROBLEM, report, run, write_problem
-from xmen.answers.learners import Choice, make_learner
+from xmen.answers import Choice, make_learner
 from xmen.problem import read_problem
 
 

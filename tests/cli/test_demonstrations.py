@@ -7,7 +7,7 @@ import pytest
 import xmen as xm
 from cli.commands import report, run, write_problem
 from xmen.problem import read_problem
-from xmen.worlds.demo_tables import RecordedDemos
+from xmen.worlds.tables import RecordedDemos
 
 
 @pytest.fixture(autouse=True)

@@ -37,7 +37,7 @@ def test_engines_says_what_auto_chooses_and_what_it_costs():
 
 def test_engines_says_what_is_known_when_a_timing_takes_too_long(monkeypatch):
     """No clock decides: here every stage after the build takes too long, and below even building does."""
-    from xmen.cli import _timing
+    from xmen.cli import engines as _timing
 
     class Ended(Exception):
         """In place of the end of the process."""
@@ -72,7 +72,7 @@ def test_engines_says_what_is_known_when_a_timing_takes_too_long(monkeypatch):
 
 
 def test_a_stage_that_takes_too_long_does_not_hide_the_next(monkeypatch):
-    from xmen.cli import _timing
+    from xmen.cli import engines as _timing
 
     def child(path, engine, limit, stages):
         yield "build", 1.0

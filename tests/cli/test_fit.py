@@ -9,9 +9,9 @@ import pytest
 
 import xmen as xm
 from cli.commands import PROBLEM, report, run, write_problem
-from xmen.cli._progress import FitProgress
+from xmen.cli._output import FitProgress
 from xmen.problem import read_problem
-from xmen.progress.monitor import Record
+from xmen.progress import Record
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 
 import xmen as xm
 from cli.commands import PROBLEM, report, run
-from xmen.answers.arrows import ARROWS
+from xmen.answers import ARROWS
 from xmen.cli.sample import walk_text
 from xmen.problem import Problem, Settings, read_problem
 

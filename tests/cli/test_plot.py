@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 
 import xmen as xm
 from cli.commands import report, run
-from xmen.answers.marks import event_states, grid_marks, node_places
-from xmen.cli._pictures import pictures_of
+from xmen.answers import event_states, grid_marks, node_places
 from xmen.cli._subject import open_subject
+from xmen.cli.plot import pictures_of
 from xmen.problem import read_problem
 from xmen.worlds.walks import Walks
 

@@ -16,8 +16,8 @@ import xmen as xm
 from cli.commands import report, run
 from problem.files import grid_problem
 from reference import OPERATORS, enumerate_trajectories, happens, positions, quantity
-from xmen.answers.checking import cost_notes
-from xmen.notices import CostsWarning
+from xmen.answers import cost_notes
+from xmen.errors import CostsWarning
 from xmen.problem import Problem, read_problem, write_problem
 
 GRID = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))

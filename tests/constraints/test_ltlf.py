@@ -10,10 +10,9 @@ import pytest
 from reference import holds, positions
 from strategies import EVENT_NAMES, FormulaRules, NumpyChoices, cases, random_trajectory, spell
 from xmen import anytime, at, ltlf, visit
-from xmen.constraints._formula import read_formula
-from xmen.constraints._sure import SettledMachine, settle
-from xmen.constraints.ltlf import Progression
-from xmen.constraints.verdict import Sure
+from xmen.constraints.constraint import Sure
+from xmen.constraints.ltlf import Progression, read_formula
+from xmen.constraints.monitor import SettledMachine, settle
 from xmen.errors import ConstraintError, ConstraintSyntaxError
 from xmen.worlds import Trajectory
 

@@ -36,7 +36,7 @@ from xmen import (
     visit,
     when,
 )
-from xmen.constraints.shares import exact_fraction
+from xmen.constraints.arithmetic import exact_fraction
 from xmen.engines.choose import distribution
 from xmen.errors import ConstraintError, InfeasibleError, MisuseError, TrajectoryError, XmenError
 from xmen.worlds import MDP, Trajectory

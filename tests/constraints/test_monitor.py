@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from xmen import at, doing, monitor, visit
-from xmen.constraints._sure import SettledMachine
-from xmen.constraints.verdict import Sure
+from xmen.constraints.constraint import Sure
+from xmen.constraints.monitor import SettledMachine
 from xmen.errors import ConstraintError
 from xmen.worlds import Trajectory
 

@@ -12,10 +12,8 @@ from strategies import cases, random_formula, random_world
 from xmen.constraints.arithmetic import LinearComparison
 from xmen.constraints.constraint import conjunction
 from xmen.constraints.repetition import NoRecentRevisit, NoRevisit
-from xmen.encoding import machines
-from xmen.encoding.compact import COMPACT
-from xmen.encoding.machines import list_machine
-from xmen.encoding.trajectories import Encoding
+from xmen.encoding import trajectories as machines
+from xmen.encoding.trajectories import COMPACT, Encoding, list_machine
 from xmen.encoding.walks import WalkLiterals
 
 

@@ -89,7 +89,7 @@ def test_no_place_twice_on_a_network(max_nodes):
 
 
 def test_a_search_without_end_is_given_up(monkeypatch):
-    monkeypatch.setattr("xmen.product.k_best.MOST_STEPS", 100)
+    monkeypatch.setattr("xmen.product.best.MOST_STEPS", 100)
     network, reward = roads(np.random.default_rng(63))
     d = xm.distribution(network.task(0, 15), xm.no_revisit(), reward, engine="reject", max_nodes=1)
     with pytest.raises(xm.EngineError, match=r"of the 150 most likely trajectories were found in 100 steps"):

@@ -7,12 +7,13 @@ import pytest
 
 import xmen as xm
 from strategies import cases, random_formula, random_world
-from xmen.engines import diagnosis, relaxation
-from xmen.engines.relaxation import relax
+from xmen.engines import diagnosis
+from xmen.engines import reject as relaxation
+from xmen.engines.reject import relax
 from xmen.machines.tables import CompiledConstraint
-from xmen.product import estimate, search
-from xmen.product.estimate import estimate_nodes
-from xmen.product.graph import build_product
+from xmen.product import graph as estimate
+from xmen.product import graph as search
+from xmen.product.graph import build_product, estimate_nodes
 from xmen.worlds.kernels import distance_to
 from xmen.worlds.walks import Walks
 

@@ -11,7 +11,7 @@ import xmen as xm
 from strategies import cases
 from xmen.engines import diagnosis
 from xmen.engines.diagnosis import smallest_conflict
-from xmen.progress.telling import listening
+from xmen.progress import listening
 
 
 def test_conflicts_are_minimal():

@@ -21,8 +21,8 @@ from strategies import cases, random_formula, random_world
 from xmen.engines.trips import TripEngine
 from xmen.machines.on_device import DeviceMachines
 from xmen.machines.tables import CompiledConstraint
-from xmen.product.device import memory
-from xmen.product.device.uniforms import uniforms
+from xmen.product.device import workspace as memory
+from xmen.product.device.plain import uniforms
 
 DEVICE = os.environ.get("XMEN_TEST_DEVICE", "cpu")
 

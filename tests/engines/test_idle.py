@@ -10,8 +10,8 @@ import pytest
 import strategies
 import xmen as xm
 from reference import enumerate_trajectories
-from xmen.engines.never import remark, same_answer
-from xmen.notices import RuleWarning
+from xmen.engines.diagnosis import remark, same_answer
+from xmen.errors import RuleWarning
 
 GRID = xm.GridWorld(5, 5, start=(0, 0), goal=(4, 4), moves=("up", "right"), walls=[(2, 2)])
 CROSSING = GRID.at((1, 2), (3, 3))

@@ -7,8 +7,8 @@ import numpy as np
 import xmen as xm
 from reference import exact_distribution
 from strategies import cases, random_formula, random_world
-from xmen.machines.release import release
-from xmen.product.listing import list_walks
+from xmen.machines.tables import release
+from xmen.product.best import list_walks
 
 
 def test_lists_every_valid_trajectory_once():

@@ -16,10 +16,9 @@ from problem.files import grid_problem
 from reference import enumerate_trajectories, holds, positions
 from strategies import random_formula, random_world
 from xmen.constraints.arithmetic import LinearComparison
-from xmen.engines.budgets import reachable_bound
-from xmen.engines.never import why_never
+from xmen.engines.diagnosis import reachable_bound, why_never
 from xmen.machines.tables import CompiledConstraint
-from xmen.product.shortest import shortest_valid
+from xmen.product.graph import shortest_valid
 
 
 def grid(horizon: int, **more: object) -> xm.GridWorld:

@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 import xmen as xm
 from reference import enumerate_trajectories, holds, positions
 from strategies import cases, random_formula, random_world
-from xmen.product import host_layers
+from xmen.product import layered as host_layers
 
 MOVES = ("up", "right", "down", "left", "stay")
 

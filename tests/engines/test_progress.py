@@ -12,7 +12,7 @@ from cli.commands import run, write_problem
 from xmen.cli import _output
 from xmen.encoding.trajectories import Encoding
 from xmen.engines import choose, reject
-from xmen.progress.telling import listening, tell
+from xmen.progress import listening, tell
 
 
 @pytest.fixture

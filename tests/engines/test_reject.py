@@ -14,7 +14,7 @@ from reference import exact_distribution
 from strategies import cases, random_formula, random_world
 from xmen.constraints.repetition import NoRecentRevisit
 from xmen.engines import reject
-from xmen.engines.relaxation import relax
+from xmen.engines.reject import relax
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import xmen as xm
-from xmen.product import host_layers
+from xmen.product import layered as host_layers
 
 N_THREADS = 4
 

@@ -14,7 +14,7 @@ from scipy.stats import t as student_t
 import xmen as xm
 from reference import exact_distribution
 from strategies import cases, random_formula, random_world
-from xmen.engines import hashed
+from xmen.engines import xor as hashed
 from xmen.oracles.cryptominisat import CryptoMiniSatOracle
 
 
@@ -63,7 +63,7 @@ def test_samples_of_the_paper_s_grid_pass_chi_square():
     samples = d.sample(n, seed=3)
     truth = Counter()
     everything = d.hashed.walks
-    from xmen.machines.release import release
+    from xmen.machines.tables import release
 
     for tau in release(d.hashed.walks, exact.product.compiled):
         truth[tau.states[4], tau.states[8] if len(tau) >= 8 else -1] += math.exp(exact.log_prob(tau))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import xmen as xm
-from xmen.engines.reject_trips import RejectTrips
+from xmen.engines.trips import RejectTrips
 from xmen.experiments import reproduce
 from xmen.experiments.roads import Study
 from xmen.experiments.roads_cloning import Cloning

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from xmen.engines.distribution import Distribution
-from xmen.methods.coordinates import Value
-from xmen.rewards.features import Features
+from xmen.methods.runs import Value
+from xmen.rewards.linear import Features
 
 
 def exact_loss(base: Distribution, features: Features, demo_features: np.ndarray) -> Callable[[np.ndarray], Value]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from xmen.notices import IdentifiabilityWarning, StartsWarning
+from xmen.errors import IdentifiabilityWarning, StartsWarning
 
 
 def quiet_fit(model, *args, **keywords):

@@ -11,9 +11,8 @@ import pytest
 import xmen as xm
 from reference import exact_distribution, happens, positions
 from strategies import FormulaRules, NumpyChoices, build_event, cases, random_world
-from xmen.baselines.constraint_inference import ConstraintInference
-from xmen.baselines.first_visits import meeting_probabilities
-from xmen.notices import InterruptedWarning
+from xmen.baselines.constraint_inference import ConstraintInference, meeting_probabilities
+from xmen.errors import InterruptedWarning
 
 DIAGONAL = ("up", "right", "down", "left", "up-right", "up-left", "down-right", "down-left")
 

@@ -13,8 +13,8 @@ import xmen as xm
 from reference import enumerate_trajectories
 from strategies import cases, random_world
 from xmen.baselines.maxent import MaxEntIRL
+from xmen.errors import LearningWarning
 from xmen.learners.xmen import XMEN
-from xmen.notices import LearningWarning
 
 
 def enumerated(world, features, discount):

@@ -13,7 +13,7 @@ import xmen as xm
 from reference import enumerate_trajectories
 from strategies import cases, random_world
 from xmen.baselines.relative_entropy import RelativeEntropyIRL
-from xmen.notices import ConvergenceWarning, LearningWarning, UnboundedWarning
+from xmen.errors import ConvergenceWarning, LearningWarning, UnboundedWarning
 
 FORK = xm.MDP(3, 2, [(0, 0, 1, 1.0), (0, 1, 2, 1.0)], start=0, terminal=[1, 2])
 LEFT, RIGHT = xm.Trajectory([0, 1], [0]), xm.Trajectory([0, 2], [1])
@@ -128,7 +128,7 @@ def random_task(seed):
     return world, policy, features, discount, listed, demos, np.mean([listed[i][3] for i in chosen], axis=0)
 
 
-@pytest.mark.filterwarnings("ignore::xmen.notices.LearningWarning")  # exact however poor the weights are
+@pytest.mark.filterwarnings("ignore::xmen.errors.LearningWarning")  # exact however poor the weights are
 def test_the_learned_distribution_is_exact():
     """P(tau) = Q(tau) exp(theta . f) / Z for the theta found, whatever the discount; -inf off the base policy."""
     for seed in range(cases(25)):

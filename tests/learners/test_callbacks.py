@@ -13,9 +13,9 @@ import pytest
 
 import xmen as xm
 from learners.tasks import grid_task
+from xmen.errors import InterruptedWarning
 from xmen.methods.runs import Outcome, Run, drive
-from xmen.notices import InterruptedWarning
-from xmen.progress.monitor import Monitor, Record
+from xmen.progress import Monitor, Record
 
 # --- several ------------------------------------------------------------------------------------------------------
 

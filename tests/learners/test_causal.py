@@ -14,9 +14,9 @@ from policies.histories import Tree, best_chance, solve
 from policies.test_plan import drawn
 from strategies import cases
 from xmen.learners.causal import CausalXMEN
-from xmen.methods.coordinates import Coordinates
-from xmen.methods.objective import Objective
-from xmen.rewards.features import read_features
+from xmen.methods.likelihood import Objective
+from xmen.methods.runs import Coordinates
+from xmen.rewards.linear import read_features
 
 N_FEATURES = 3
 

@@ -10,11 +10,10 @@ import pytest
 import xmen as xm
 from learners.tasks import grid_task, small_task
 from xmen.learners.xmen import XMEN
-from xmen.methods.certificate import PATIENCE, Certificate, certify, parities_for
-from xmen.methods.proposal import Proposal
-from xmen.rewards.features import DenseFeatures
+from xmen.methods.proposal import PATIENCE, Certificate, Proposal, certify, parities_for
+from xmen.rewards.linear import DenseFeatures
 from xmen.sampling import PawsPlan
-from xmen.sampling.paws_plan import largest_mean
+from xmen.sampling.paws import largest_mean
 
 DELTA, FAILURE = 1.18, 0.01
 

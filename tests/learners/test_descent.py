@@ -9,13 +9,12 @@ import xmen as xm
 from learners.exact_loss import exact_loss
 from learners.tasks import grid_task
 from xmen.learners.xmen import XMEN
-from xmen.methods.cell_draws import CellReader
+from xmen.methods.cells import CellReader
 from xmen.methods.demonstrations import gather
-from xmen.methods.descent import RESTRAINTS, Descent
-from xmen.methods.doubt import doubts
-from xmen.methods.drawn_loss import DrawnLoss
-from xmen.methods.spread import Spread
-from xmen.rewards.features import DenseFeatures, StateFeatures
+from xmen.methods.judge import doubts
+from xmen.methods.loss import DrawnLoss, Spread
+from xmen.methods.rounds import RESTRAINTS, Descent
+from xmen.rewards.linear import DenseFeatures, StateFeatures
 
 
 def drawn_loss(n_cells, m, seed=0, size=6, n_demos=60, tilt=0.0):
@@ -99,7 +98,7 @@ def test_more_draws_bear_less_restraint():
     assert RESTRAINTS[0] >= chosen[0] > chosen[1]
 
 
-@pytest.mark.filterwarnings("ignore::xmen.notices.LearningWarning")
+@pytest.mark.filterwarnings("ignore::xmen.errors.LearningWarning")
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, 2))])
 def test_states_that_no_demonstration_visits(seed):
     """Twenty demonstrations, an optimum at infinity, few draws: the answer is within tol, and within its bound."""

@@ -10,10 +10,9 @@ import xmen as xm
 from reference import exact_distribution
 from xmen.methods.cells import Cells
 from xmen.methods.demonstrations import gather
-from xmen.methods.drawn_loss import DrawnLoss
+from xmen.methods.loss import DrawnLoss, Spread
 from xmen.methods.runs import FitSettings, Task
-from xmen.methods.spread import Spread
-from xmen.rewards.features import read_features
+from xmen.rewards.linear import read_features
 
 RULE, SPELLED = xm.visit(xm.at(6)) | xm.visit(xm.at(8)), ("or", ("visit", ("at", (6,))), ("visit", ("at", (8,))))
 

@@ -21,7 +21,7 @@ pytestmark = [
 FIT = """
 import sys, warnings
 from learners.tasks import grid_task
-from xmen.notices import InterruptedWarning
+from xmen.errors import InterruptedWarning
 from xmen.learners.xmen import XMEN
 from xmen.methods.cells import Cells
 

@@ -12,7 +12,7 @@ import xmen as xm
 from learners.neural_tasks import inputs, network, task, visits
 from xmen import ConvReward, FeatureReward, NeuralReward, fit_neural
 from xmen.methods.likelihood import DistributionLikelihood
-from xmen.methods.network_training import NeuralTraining, Training
+from xmen.methods.neural import NeuralTraining, Training
 
 torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen-irl[neural]")
 nn = torch.nn

@@ -18,8 +18,7 @@ from xmen.engines.choose import distribution
 from xmen.engines.settings import EngineSettings
 from xmen.learners.xmen import XMEN
 from xmen.machines.tables import Alphabet
-from xmen.rewards.features import read_features
-from xmen.rewards.linear import reward_table
+from xmen.rewards.linear import read_features, reward_table
 
 
 class Counted(ExitStack):

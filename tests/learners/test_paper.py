@@ -13,19 +13,27 @@ import xmen as xm
 import xmen.methods.proposal as proposal_module
 from learners.tasks import grid_task, small_task
 from strategies import cases
+from xmen.errors import ConvergenceWarning, GuaranteeWarning
 from xmen.learners.resampling import resample
 from xmen.learners.xmen import XMEN
 from xmen.methods.demonstrations import gather
-from xmen.methods.ellipsoid import enclosing_shape, inverse_root, largest_variance, radius_squared
 from xmen.methods.paper import PaperRun
-from xmen.methods.paper_bounds import compute_bounds, gradient_factor, largest_step, letter_bounds
+from xmen.methods.paper_bounds import (
+    compute_bounds,
+    enclosing_shape,
+    gradient_factor,
+    inverse_root,
+    largest_step,
+    largest_variance,
+    letter_bounds,
+    radius_squared,
+)
 from xmen.methods.proposal import Proposal, effective_sample_size, self_normalised_shares, split_shares
 from xmen.methods.runs import FitSettings, Task
-from xmen.notices import ConvergenceWarning, GuaranteeWarning
-from xmen.rewards.features import DenseFeatures
+from xmen.rewards.linear import DenseFeatures
 
 # Most fits here are short on purpose.
-pytestmark = pytest.mark.filterwarnings("ignore::xmen.notices.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::xmen.errors.ConvergenceWarning")
 
 
 def slippery(size=3, slip=0.2, horizon=4):
@@ -42,7 +50,7 @@ def proposal_of(world, rule, features, discount=1.0, oracle="listed"):
     return Proposal(base, DenseFeatures(features))
 
 
-@pytest.mark.filterwarnings("ignore::xmen.notices.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::xmen.errors.IdentifiabilityWarning")
 @pytest.mark.slow
 def test_near_the_optimum_at_default_settings():
     """Within 0.1 nats of the enumerated optimum, on random worlds, rules, discounts and weights."""

@@ -13,7 +13,7 @@ from xmen.methods.demonstrations import gather
 from xmen.methods.paper import PaperRun
 from xmen.methods.proposal import Pool
 from xmen.methods.runs import FitSettings, Task
-from xmen.rewards.features import DenseFeatures
+from xmen.rewards.linear import DenseFeatures
 from xmen.sampling import Info
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import xmen as xm
-from xmen.notices import LuckWarning, PromiseWarning
+from xmen.errors import LuckWarning, PromiseWarning
 
 pytestmark = pytest.mark.filterwarnings("error")
 

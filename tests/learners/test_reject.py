@@ -9,7 +9,7 @@ import pytest
 
 import xmen as xm
 from learners.test_trips import city
-from xmen.engines.reject_trips import RejectTrips
+from xmen.engines.trips import RejectTrips
 
 RULE = xm.no_revisit().named("no state twice")
 

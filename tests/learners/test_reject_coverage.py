@@ -8,10 +8,9 @@ from scipy.sparse import csr_matrix
 
 from learners.listed import grid_task, network_task
 from strategies import VERIFY
-from xmen.methods.drawn_loss import DrawnLoss
 from xmen.methods.draws import Draws
-from xmen.methods.spread import Spread
-from xmen.rewards.features import DenseFeatures
+from xmen.methods.loss import DrawnLoss, Spread
+from xmen.rewards.linear import DenseFeatures
 
 TOL = 0.005
 LENGTHS = (1.5, 1.75, 2.0, 2.5, 3.0)
@@ -74,7 +73,7 @@ def test_what_no_draw_has_shown():
 
 @pytest.mark.skipif(not VERIFY, reason="minutes")
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::xmen.notices.LearningWarning")
+@pytest.mark.filterwarnings("ignore::xmen.errors.LearningWarning")
 def test_the_bound_covers_the_distance_in_92_of_100_fits():
     """80 networks and 40 worlds, in which between 0.1 % and 30 % of the relaxed draws break the rule; none raises."""
     covered, near, n = 0, 0, 0

@@ -14,15 +14,13 @@ from engines.test_horizon_free import random_network, random_reward
 from learners.exact_loss import exact_loss
 from learners.tasks import grid_task, small_task
 from reference import enumerate_trajectories
-from xmen.engines.reject_trips import RejectTrips
-from xmen.engines.trips import TripEngine
-from xmen.methods import spread as spreading
-from xmen.methods.coordinates import Coordinates
-from xmen.methods.drawn_loss import DrawnLoss
+from xmen.engines.trips import RejectTrips, TripEngine
+from xmen.methods import loss as spreading
 from xmen.methods.draws import Draws
-from xmen.methods.reject_draws import RejectSource, TripSource
-from xmen.methods.spread import Spread, best_relaxed
-from xmen.rewards.features import DenseFeatures, SparseFeatures
+from xmen.methods.loss import DrawnLoss, Spread, best_relaxed
+from xmen.methods.reject import RejectSource, TripSource
+from xmen.methods.runs import Coordinates
+from xmen.rewards.linear import DenseFeatures, SparseFeatures
 
 RULE = xm.no_revisit().named("no state twice")
 
@@ -222,7 +220,7 @@ def test_a_world_keeps_all_draws_where_most_are_valid_and_only_these_where_few_a
         base = xm.distribution(grid, rule, None, engine="reject", max_nodes=800)
         source, rng, ratios, trace = RejectSource(base, features), np.random.default_rng(0), [], []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("xmen.methods.reject_draws.ENOUGH_VALID", share)
+            patch.setattr("xmen.methods.reject.ENOUGH_VALID", share)
             for _ in range(100):
                 draws = source.read({"draws": 100.0}, np.zeros(4), rng).draws
                 loss = DrawnLoss(draws, features, np.zeros(4), 0.0, relaxed=source.relaxed)

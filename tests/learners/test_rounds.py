@@ -12,23 +12,20 @@ import xmen as xm
 from learners.exact_loss import exact_loss
 from learners.quiet import quiet_fit
 from learners.tasks import grid_task, small_task
-from xmen.errors import OracleError
+from xmen.errors import GuaranteeWarning, OracleError
 from xmen.learners.xmen import XMEN
-from xmen.methods.cell_draws import CellReader
-from xmen.methods.cell_plan import CellSource
+from xmen.methods.cells import CellReader, CellSource
 from xmen.methods.demonstrations import gather
-from xmen.methods.drawn_loss import DrawnLoss
 from xmen.methods.draws import Draws
 from xmen.methods.judge import JUDGES, Metric, judge, judges_needed, largest_decrement
-from xmen.methods.reject_draws import RejectSource
+from xmen.methods.loss import DrawnLoss, Spread
+from xmen.methods.reject import RejectSource
 from xmen.methods.rounds import RoundsRun
 from xmen.methods.runs import FitSettings, Task, drive
-from xmen.methods.spread import Spread
-from xmen.notices import GuaranteeWarning
 from xmen.oracles import ListedOracle
-from xmen.progress.monitor import Monitor
-from xmen.rewards.features import DenseFeatures
-from xmen.worlds.edge_weights import EdgeWeights
+from xmen.progress import Monitor
+from xmen.rewards.linear import DenseFeatures
+from xmen.worlds.walks import EdgeWeights
 
 HASHED = {"method": xm.Cells(n_cells=8, cell_size=48.0), "oracle": "listed", "engine": "exact"}
 
@@ -269,7 +266,7 @@ def test_a_solver_that_always_dies_is_an_error(monkeypatch):
     def cell(self, parities, limit=None):
         raise OracleError("the process died")
 
-    monkeypatch.setattr("xmen.methods.cell_draws.read_cell", cell)
+    monkeypatch.setattr("xmen.methods.cells.read_cell", cell)
     with pytest.raises(xm.EngineError, match=r"cells of . parities were lost"):
         XMEN(grid, rule, features, seed=0, **HASHED).fit(demos)
 

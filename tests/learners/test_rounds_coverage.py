@@ -25,7 +25,7 @@ def task_of(kind, number):
 
 @pytest.mark.skipif(not VERIFY, reason="a minute each")
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::xmen.notices.LearningWarning")
+@pytest.mark.filterwarnings("ignore::xmen.errors.LearningWarning")
 @pytest.mark.parametrize(("kind", "tol"), [("features", 0.01), ("states", 0.02)])
 def test_the_bound_covers_the_distance_in_90_of_100_fits(kind, tol):
     """20 tasks, 5 seeds each, parities in every round; and 95 of the answers are within tol."""

@@ -6,10 +6,10 @@ import numpy as np
 
 import xmen as xm
 from learners.tasks import grid_task
-from xmen.methods.cell_draws import CellReader
+from xmen.methods.cells import CellReader
 from xmen.methods.demonstrations import gather
-from xmen.methods.drawn_loss import DrawnLoss
-from xmen.rewards.features import DenseFeatures
+from xmen.methods.loss import DrawnLoss
+from xmen.rewards.linear import DenseFeatures
 
 
 def test_the_newest_batch_has_its_share_by_number():

@@ -12,8 +12,8 @@ import pytest
 
 import xmen as xm
 from learners.tasks import grid_task
+from xmen.errors import GuaranteeWarning, LearningWarning
 from xmen.learners.xmen import XMEN
-from xmen.notices import GuaranteeWarning, LearningWarning
 from xmen.oracles.killable import KillableOracle
 
 pytestmark = pytest.mark.system

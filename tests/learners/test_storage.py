@@ -17,9 +17,8 @@ import xmen as xm
 from learners.tasks import grid_task, small_task
 from storage.resealed import edit, opened, put
 from strategies import cases
-from xmen.errors import NotFittedError, StorageError
+from xmen.errors import LearningWarning, NotFittedError, StorageError
 from xmen.learners.xmen import XMEN
-from xmen.notices import LearningWarning
 from xmen.registry import load
 
 

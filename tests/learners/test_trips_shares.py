@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import xmen as xm
-from xmen.engines.reject_trips import RejectTrips
+from xmen.engines.trips import RejectTrips
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,12 @@ from learners.quiet import quiet_fit
 from learners.tasks import grid_task, small_task
 from reference import holds, positions
 from strategies import VERIFY, cases, random_formula
+from xmen.errors import InterruptedWarning
 from xmen.learners.xmen import XMEN
-from xmen.methods.coordinates import Coordinates
 from xmen.methods.demonstrations import gather
-from xmen.methods.likelihood import likelihood_of
-from xmen.methods.objective import Objective
-from xmen.notices import InterruptedWarning
-from xmen.rewards.features import DenseFeatures
+from xmen.methods.likelihood import Objective, likelihood_of
+from xmen.methods.runs import Coordinates
+from xmen.rewards.linear import DenseFeatures
 
 
 @pytest.mark.parametrize("l2", [0.0, 0.1])

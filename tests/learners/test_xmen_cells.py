@@ -11,11 +11,11 @@ import xmen as xm
 from learners.exact_loss import exact_loss
 from learners.tasks import grid_task, small_task
 from strategies import VERIFY, cases
+from xmen.errors import LearningWarning
 from xmen.learners.xmen import XMEN
 from xmen.methods.demonstrations import gather
 from xmen.methods.likelihood import CellsLikelihood
-from xmen.notices import LearningWarning
-from xmen.rewards.features import DenseFeatures
+from xmen.rewards.linear import DenseFeatures
 
 
 def quiet_fit(model, *args):

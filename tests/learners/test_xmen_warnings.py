@@ -10,14 +10,14 @@ import pytest
 import xmen as xm
 from learners.tasks import grid_task, small_task
 from strategies import cases
-from xmen.learners.xmen import XMEN
-from xmen.notices import (
+from xmen.errors import (
     ConvergenceWarning,
     IdentifiabilityWarning,
     LearningWarning,
     UnboundedWarning,
 )
-from xmen.rewards.features import DenseFeatures
+from xmen.learners.xmen import XMEN
+from xmen.rewards.linear import DenseFeatures
 
 
 def test_constant_features_are_named():

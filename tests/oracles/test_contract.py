@@ -210,7 +210,7 @@ def test_time_limits_hold_for_an_enumeration_as_a_whole(name: str) -> None:
 def test_the_callers_own_time_does_not_count(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a clock that moves only where the caller moves it."""
     now = [0.0]
-    monkeypatch.setattr("xmen.oracles.stopwatch.time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr("xmen.oracles.formula.time", SimpleNamespace(perf_counter=lambda: now[0]))
     oracle = make_oracle(name, formula_of([[1, 2]], 4), time_limit=60.0)
     found = []
     for bits in oracle.solutions():

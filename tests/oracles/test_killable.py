@@ -14,14 +14,12 @@ import numpy as np
 import pytest
 
 from oracles.formulas import as_set, formula_of
-from xmen.children import Child
 from xmen.errors import OracleError, OracleTimeoutError
 from xmen.oracles.cryptominisat import CryptoMiniSatOracle
-from xmen.oracles.formula import Bits
+from xmen.oracles.formula import Answer, Bits, Stopwatch
 from xmen.oracles.gf2 import Reduced
 from xmen.oracles.killable import KillableOracle
-from xmen.oracles.protocol import Answer
-from xmen.oracles.stopwatch import Stopwatch
+from xmen.processes import Child
 
 pytestmark = pytest.mark.system
 
@@ -65,7 +63,7 @@ def test_what_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def clock(n_looks: int) -> None:
         times = chain(repeat(0.0, n_looks), repeat(59.9))
-        monkeypatch.setattr("xmen.oracles.stopwatch.time", SimpleNamespace(perf_counter=lambda: next(times)))
+        monkeypatch.setattr("xmen.oracles.formula.time", SimpleNamespace(perf_counter=lambda: next(times)))
 
     oracle = faulty("hang", monkeypatch)
     clock(1)

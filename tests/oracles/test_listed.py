@@ -12,7 +12,7 @@ from oracles.formulas import as_set, formula_of
 from strategies import cases
 from xmen.errors import OracleError, OracleTimeoutError
 from xmen.oracles import Bits, Formula, ListedOracle, Parities, make_oracle
-from xmen.oracles.copies import LevelCopies, NumberCopies
+from xmen.oracles.listed import LevelCopies, NumberCopies
 
 
 def random_rows(rng: np.random.Generator, n_models: int, width: int) -> Bits:

@@ -19,7 +19,7 @@ from xmen.plots import (
     plot_visits,
     plot_world,
 )
-from xmen.progress.monitor import Record
+from xmen.progress import Record
 
 GRID = GridWorld(4, 3, (0, 0), (3, 2), moves=("up", "right", "stay"), walls=[(1, 1), (2, 1)], horizon=8)
 PATH = Trajectory([0, 1, 1, 2, 3, 7, 11], [1, 2, 1, 1, 0, 0])

@@ -11,7 +11,7 @@ import xmen as xm
 from policies.histories import Solved, TooLarge, Tree, best_chance, solve, solve_for
 from strategies import cases, random_formula, random_world
 from xmen.errors import EngineError, InfeasibleError
-from xmen.policies.likeliest import hopeful_visits
+from xmen.policies.behaviour import hopeful_visits
 from xmen.storage.sealing import seal
 
 N_CASES = cases(70)
@@ -278,7 +278,7 @@ def test_layers_that_do_not_fit_are_made_again(monkeypatch: pytest.MonkeyPatch, 
     rule = xm.visit(grid.at((0, 3))).named("the corner")
     reward = np.random.default_rng(0).normal(size=(16, 4)) - 1.0
     kept = xm.plan(grid, rule, reward, validity, 0.95)
-    monkeypatch.setattr("xmen.policies.host_game.LAYER_BYTES", 1)
+    monkeypatch.setattr("xmen.policies.game.LAYER_BYTES", 1)
     again = xm.plan(grid, rule, reward, validity, 0.95)
     assert len(again.behaviour._kept) < 8
     assert again.validity == kept.validity

@@ -10,7 +10,7 @@ import pytest
 import xmen as xm
 from policies.test_plan import drawn
 from xmen.machines.tables import CompiledConstraint
-from xmen.policies.rollouts import count_kept, play
+from xmen.policies.behaviour import count_kept, play
 
 DEVICE = os.environ.get("XMEN_TEST_DEVICE", "cpu")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import xmen as xm
-from xmen.policies import host_game
+from xmen.policies import game as host_game
 
 N_THREADS = 4
 

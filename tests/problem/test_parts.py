@@ -8,7 +8,7 @@ import pytest
 import xmen as xm
 from problem.files import GRID
 from xmen.problem import demo_weights, known_features, problem_or_mistakes, read_problem, read_values, write_problem
-from xmen.worlds.demo_tables import RecordedDemos
+from xmen.worlds.tables import RecordedDemos
 
 OFF = 'rule = "visit(key)"\noff = true'
 

@@ -14,12 +14,12 @@ import xmen as xm
 import xmen.problem
 from problem.files import GRID, assert_same
 from strategies import cases
-from xmen.answers.learners import Choice, make_learner
+from xmen.answers import Choice, make_learner
 from xmen.constraints.text import parse_event
 from xmen.engines.settings import EngineSettings
 from xmen.problem import Problem, Settings, read_problem, write_problem
-from xmen.problem._rewards import goal_distance
-from xmen.problem._toml import toml_text
+from xmen.problem.document import toml_text
+from xmen.problem.parts import goal_distance
 
 
 def test_a_grid_problem_is_the_same_as_its_python_spelling(grid_file):

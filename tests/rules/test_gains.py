@@ -11,13 +11,9 @@ import reference
 import xmen as xm
 from rules.spelled import description
 from strategies import FormulaRules, NumpyChoices, build_event, cases, random_world
-from xmen.rules.evidence import Level, effective_number, gain_of
-from xmen.rules.fitting import fit_model
-from xmen.rules.machine import Machines
-from xmen.rules.model import SearchSettings, Shared
-from xmen.rules.positions import batch_of
-from xmen.rules.templates import TEMPLATES, View, candidates
-from xmen.rules.words import words
+from xmen.rules.chain import Machines
+from xmen.rules.models import Level, SearchSettings, Shared, effective_number, fit_model, gain_of
+from xmen.rules.templates import TEMPLATES, View, batch_of, candidates, words
 
 
 def random_task(seed):

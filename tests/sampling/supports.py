@@ -12,13 +12,8 @@ from sampling.exact_hash import (
     all_bits,
 )
 from xmen.oracles.formula import Bits
-from xmen.sampling import (
-    Info,
-    PartitionBound,
-    Space,
-    UniformWeight,
-    cell_sampler,
-)
+from xmen.sampling import Info, PartitionBound, Space, UniformWeight
+from xmen.sampling import cells as cell_sampler
 
 CUBE = all_bits(5)
 RANDOM = np.random.default_rng(20220801)

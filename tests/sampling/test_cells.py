@@ -23,9 +23,8 @@ from xmen.sampling import (
     estimate,
     sample_cells,
 )
-from xmen.sampling.bounds import best_grouping, interval_of_mean
 from xmen.sampling.cells import CellSum, combine, sum_cell
-from xmen.sampling.space import canonical, read_cell
+from xmen.sampling.space import best_grouping, canonical, interval_of_mean, read_cell
 
 RNG = np.random.default_rng(20221006)
 BITS = np.unique(RNG.random((1500, 24)) < 0.5, axis=0)

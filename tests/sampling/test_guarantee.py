@@ -21,16 +21,8 @@ from sampling.exact_hash import (
 )
 from sampling.supports import SUPPORTS, WEIGHTS, cell_draws, chi_square_of, known, paws_draws, uniform
 from xmen.oracles.formula import Bits, Parities
-from xmen.sampling import (
-    CellPlan,
-    Embedding,
-    PawsPlan,
-    Space,
-    UniformWeight,
-    WeightDepth,
-    cell_sampler,
-    paws,
-)
+from xmen.sampling import CellPlan, Embedding, PawsPlan, Space, UniformWeight, WeightDepth, paws
+from xmen.sampling import cells as cell_sampler
 
 
 def test_all_subspaces_are_listed() -> None:

@@ -19,14 +19,8 @@ from sampling.exact_hash import (
 )
 from sampling.supports import SUPPORTS, WEIGHTS, cell_draws, known, project
 from xmen.oracles.formula import Bits, Parities
-from xmen.sampling import (
-    CellPlan,
-    Embedding,
-    Levels,
-    Space,
-    WeightDepth,
-    cell_sampler,
-)
+from xmen.sampling import CellPlan, Embedding, Levels, Space, WeightDepth
+from xmen.sampling import cells as cell_sampler
 from xmen.sampling.cells import sum_cell
 from xmen.sampling.space import read_cell
 

@@ -19,15 +19,10 @@ from sampling.exact_hash import (
 )
 from sampling.supports import SUPPORTS, WEIGHTS, cell_draws, paws_draws, project, uniform
 from xmen.oracles.formula import Bits, Parities
-from xmen.sampling import (
-    Embedding,
-    Levels,
-    PawsPlan,
-    cell_sampler,
-)
-from xmen.sampling.bounds import wrong_majority
-from xmen.sampling.paws_plan import largest_mean
-from xmen.sampling.space import read_cell
+from xmen.sampling import Embedding, Levels, PawsPlan
+from xmen.sampling import cells as cell_sampler
+from xmen.sampling.paws import largest_mean
+from xmen.sampling.space import read_cell, wrong_majority
 
 
 def good_levels(n_points: int, plan: PawsPlan) -> list[int]:

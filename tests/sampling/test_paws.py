@@ -19,8 +19,8 @@ from xmen.sampling import (
     find_level,
     sample_paws,
 )
-from xmen.sampling.bounds import cantelli, wrong_majority
-from xmen.sampling.paws_plan import fewest_repeats, largest_mean, uniformity
+from xmen.sampling.paws import fewest_repeats, largest_mean, uniformity
+from xmen.sampling.space import cantelli, wrong_majority
 
 RNG = np.random.default_rng(20130611)
 BITS = np.unique(RNG.random((1000, 20)) < 0.5, axis=0)

@@ -21,7 +21,7 @@ from learners.tasks import grid_task
 from problem.files import grid_problem
 from storage.resealed import edit
 from xmen import files
-from xmen.cli._folder import claim, save_model
+from xmen.cli._subject import claim, save_model
 from xmen.experiments.notebook import Notebook, Picture
 from xmen.problem import Problem, read_problem
 from xmen.problem import write_problem as write_problem_file

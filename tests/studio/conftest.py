@@ -16,9 +16,9 @@ from studio.problems import write_problem
 from waiting import wait_for
 from xmen.studio.app import make_app
 from xmen.studio.desk import Desk
-from xmen.studio.guard import Guard
+from xmen.studio.jobs import Worker
+from xmen.studio.serve import Guard
 from xmen.studio.session import Session
-from xmen.studio.workers import Worker
 
 TOKEN, PORT = "t0ken", 8765
 ADDRESS = f"http://127.0.0.1:{PORT}/{TOKEN}/"

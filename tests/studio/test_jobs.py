@@ -16,12 +16,12 @@ import xmen as xm
 from studio.problems import changed
 from waiting import wait_for
 from xmen.problem import read_problem
+from xmen.studio import document as limits
 from xmen.studio import jobs as jobs_module
-from xmen.studio import limits, workers
+from xmen.studio import jobs as workers
 from xmen.studio.document import Document
-from xmen.studio.jobs import Jobs
+from xmen.studio.jobs import Jobs, Worker
 from xmen.studio.worker import Question
-from xmen.studio.workers import Worker
 
 pytestmark = pytest.mark.system
 

@@ -8,10 +8,10 @@ import pytest
 
 import xmen as xm
 from studio.problems import changed
-from xmen.constraints.words import FUNCTIONS
+from xmen.constraints.constraint import FUNCTIONS
 from xmen.problem import read_problem
-from xmen.studio import limits
-from xmen.studio.vocabulary import TEMPLATES
+from xmen.studio import document as limits
+from xmen.studio.app import TEMPLATES
 
 
 def walks(world: xm.GridWorld) -> list[xm.Trajectory]:

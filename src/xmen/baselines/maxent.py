@@ -9,7 +9,7 @@ from xmen.engines.settings import DEFAULT_TIME_LIMIT
 from xmen.learners.base import Rules
 from xmen.learners.xmen import XMEN
 from xmen.methods.method import Method
-from xmen.methods.network_training import Training
+from xmen.methods.neural import Training
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
 

@@ -12,26 +12,294 @@ It needs no model of the world: Z and its gradient are estimated by self-normali
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize
 
-from xmen.baselines.importance import SampledDual, hoeffding
-from xmen.baselines.rollouts import Rollouts, never_taken, read_policy
 from xmen.constraints.constraint import Constraint, conjunction
-from xmen.engines.distribution import Seed
-from xmen.engines.law import Law
-from xmen.errors import EngineError, InvalidDemonstrationError
+from xmen.constraints.occurrence import never
+from xmen.engines.distribution import Law, Seed
+from xmen.errors import (
+    ConvergenceWarning,
+    EngineError,
+    InvalidDemonstrationError,
+    LearningWarning,
+    UnboundedWarning,
+    notify,
+    require_horizon,
+)
+from xmen.events import Event, at, doing
 from xmen.learners.base import Learner, Rules
 from xmen.methods.demonstrations import Demonstrations
-from xmen.notices import ConvergenceWarning, LearningWarning, UnboundedWarning, notify
 from xmen.options import require_number, require_whole
-from xmen.progress.monitor import Callback, Monitor
+from xmen.progress import Callback, Monitor
 from xmen.rewards import Floats
-from xmen.rewards.features import Features
+from xmen.rewards.linear import Features
 from xmen.storage.models import storable
-from xmen.worlds.mdp import MDP
+from xmen.worlds import MDP, Walks
+
+# ---- Policies, and trajectories made by following one: what a learner without a model of the world would see
+
+
+Index = NDArray[np.int64]
+
+SUM_TOLERANCE = 1e-6  # how far the probabilities of a state may be from summing to 1
+
+
+def read_policy(policy: ArrayLike | None, world: MDP, name: str) -> Floats:
+    """pi(a | s), shape (n_states, n_actions), checked; None is uniform over the actions available in each state."""
+    shape = (world.n_states, world.n_actions)
+    if policy is None:
+        uniform: Floats = world.available / np.maximum(1, world.available.sum(axis=1, keepdims=True))
+        return uniform
+    try:
+        table = np.array(policy, dtype=np.float64)
+    except (TypeError, ValueError):
+        table = np.empty(0)
+    if table.shape != shape:
+        found = f"an array of shape {table.shape}" if table.size else f"{type(policy).__name__} {policy!r:.40}"
+        raise EngineError(f"{name} must be probabilities of shape (n_states, n_actions) = {shape}; got {found}.")
+    wrong = np.argwhere(~(np.isfinite(table) & (table >= 0)) | ((table > 0) & ~world.available))
+    if len(wrong):
+        state, action = (int(i) for i in wrong[0])
+        problem = "" if world.available[state, action] else ", where that action is not available"
+        raise EngineError(
+            f"{name} gives {world.describe_action(action)} in {world.describe_state(state)} the probability "
+            f"{table[state, action]}{problem}."
+        )
+    sums = table.sum(axis=1)
+    off = np.flatnonzero(world.available.any(axis=1) & (np.abs(sums - 1.0) > SUM_TOLERANCE))
+    if len(off):
+        raise EngineError(
+            f"{name}: the probabilities in {world.describe_state(int(off[0]))} sum to {sums[off[0]]:.6g}, not to 1."
+        )
+    normalised: Floats = table / np.where(sums > 0, sums, 1.0)[:, None]
+    return normalised
+
+
+def never_taken(world: MDP, policy: Floats) -> Constraint | None:
+    """The rule against actions that the policy never takes; None where it takes them all."""
+    unused: Event | None = None
+    for action in range(world.n_actions):
+        states = np.flatnonzero(world.available[:, action] & (policy[:, action] == 0)).tolist()
+        if states:
+            event = at(*states) & doing(action)
+            unused = event if unused is None else unused | event
+    return None if unused is None else never(unused).named("what the base policy never does")
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """Complete trajectories: f(tau) (n, d), log(base / proposal) and the start of each (n,); how many were tried."""
+
+    features: Floats
+    log_weight: Floats
+    starts: NDArray[np.int64]
+    tried: int
+
+    @classmethod
+    def draw(
+        cls,
+        world: MDP,
+        base: Floats,
+        proposal: Floats,
+        features: Features,
+        discount: float,
+        n: int,
+        most: int,
+        rng: np.random.Generator,
+    ) -> Self:
+        """n complete trajectories of the proposal policy, or as many as `most` attempts give.
+
+        An attempt that meets no terminal state within the horizon is no trajectory of this world and is left out:
+        the rest are independent draws from the policy given that it completes, and the normalisation of the
+        importance weights takes care of the probability of completing. O(longest) numpy steps per batch of n.
+        """
+        rows, weights, tried, complete = [np.empty((0, features.d))], [np.empty(0)], 0, 0
+        begun = [np.empty(0, dtype=np.int64)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = (np.log(base) - np.log(proposal))[world.source, world.action]
+        while complete < n and tried < most:
+            size = min(n, most - tried)
+            starts, edges, done = _follow(world, proposal, size, rng)
+            kept = np.flatnonzero(done)[: n - complete]
+            # The last batch counts only as far as it was needed.
+            tried += int(kept[-1]) + 1 if complete + len(kept) == n else size
+            complete += len(kept)
+            walks = Walks.padded(world, starts[kept], edges[kept], np.count_nonzero(edges[kept] >= 0, axis=1))
+            rows.append(features.contract(walks.visit_rows(discount)))
+            weights.append(walks.totals(ratio))
+            begun.append(starts[kept])
+        log_weight = np.concatenate(weights)
+        possible = log_weight > -np.inf  # a proposal may also go where the base policy never does
+        return cls(np.concatenate(rows)[possible], log_weight[possible], np.concatenate(begun)[possible], tried)
+
+
+def _follow(world: MDP, policy: Floats, n: int, rng: np.random.Generator) -> tuple[Index, Index, NDArray[np.bool_]]:
+    """Starts of n attempts, their edges (n, longest), -1 after the end, and which of them are complete."""
+    probability = policy[world.source, world.action] * world.probability
+    possible = np.flatnonzero(probability > 0)
+    source = world.source[possible].astype(np.int64)
+    row = np.searchsorted(source, np.arange(world.n_states + 1))
+    total = np.concatenate([[0.0], np.cumsum(probability[possible])])
+    # Within a row the cumulative probabilities rise from 0 to 1, so that all rows together are one sorted array.
+    key = source + np.minimum(total[1:] - total[row[source]], 1.0)
+    starts = rng.choice(world.n_states, size=n, p=world.start)
+    state = starts.copy()
+    require_horizon(world.max_length, 8 * n * world.max_length)
+    edges = np.full((n, world.max_length), -1, dtype=np.int64)
+    for t in range(world.max_length):
+        walking = np.flatnonzero(row[state + 1] > row[state])  # neither at the end nor in a dead end
+        if not len(walking):
+            break
+        here = state[walking]
+        place = np.searchsorted(key, here + rng.random(len(here)), side="right")
+        edge = possible[np.clip(place, row[here], row[here + 1] - 1)]
+        edges[walking, t] = edge
+        state[walking] = world.target[edge]
+    complete: NDArray[np.bool_] = world.terminal[state] if world.has_terminal else np.all(edges >= 0, axis=1)
+    return starts, edges, complete
+
+
+# ---- The dual of relative entropy on drawn trajectories: self-normalised importance weights, and its optimum
+
+
+LARGEST = 100.0  # weights, in standard deviations of their feature, stay below this: beyond, one rollout has it all
+MEMORY = 20  # past gradients that L-BFGS keeps
+ALONE: Floats = np.ones(1)  # the share of rollouts that are one group
+
+
+def hoeffding(span: Floats, confidence: float, n: float) -> Floats:
+    """epsilon_i = span_i sqrt(-log(1 - confidence) / (2 n)): by how much a mean of n may be off."""
+    return span * math.sqrt(-math.log1p(-confidence) / (2.0 * n))
+
+
+class _Look(NamedTuple):
+    """The smooth part of the loss at a point: its value and gradient, and the effective sample size there."""
+
+    scaled: Floats
+    value: float
+    gradient: Floats
+    effective: float
+
+
+class SampledDual:
+    """Maximise theta . mean - log sum_k w_k exp(theta . f_k) - sum_i epsilon_i |theta_i| over theta.
+
+    `rows` are the features f_k of the rollouts, shape (n, d); `log_weight` their log w_k, shape (n,). The absolute
+    value is split as theta = up - down with both non-negative, which leaves a smooth convex problem with bounds;
+    features are scaled to unit variance. Features that are the same in every rollout keep the weight 0.
+
+    Rollouts may come in groups (n,), numbered from 0, with shares (G,): the logarithm is then a mean of one per group.
+    """
+
+    def __init__(
+        self,
+        rows: Floats,
+        log_weight: Floats,
+        mean: Floats,
+        epsilon: Floats,
+        group: NDArray[np.int64] | None = None,
+        shares: Floats = ALONE,
+    ) -> None:
+        self._group, self._shares = np.zeros(len(rows), dtype=np.int64) if group is None else group, shares
+        self._centre = rows.mean(axis=0)
+        scale = rows.std(axis=0)
+        self._known = scale > 1e-12 * np.maximum(1.0, np.abs(rows).max(axis=0))
+        self._scale = np.where(self._known, scale, 1.0)
+        self._rows = np.where(self._known, (rows - self._centre) / self._scale, 0.0)
+        self._log_weight, self._mean, self._epsilon = log_weight, (mean - self._centre) / self._scale, epsilon
+        self._threshold = epsilon / self._scale
+        self._scaled = np.zeros(rows.shape[1])
+        self._last = _Look(np.empty(0), np.nan, np.empty(0), np.nan)  # asked for again by the optimiser's callback
+
+    @property
+    def weights(self) -> Floats:
+        """theta, shape (d,)."""
+        return self._scaled / self._scale
+
+    def solve(self, max_iter: int, tolerance: float, monitor: Monitor) -> None:
+        """Move to the optimum, or as near as max_iter iterations come."""
+
+        d = len(self._scaled)
+
+        def loss(split: Floats) -> tuple[float, Floats]:
+            look = self._look(split[:d] - split[d:])
+            penalty = float(self._threshold @ (split[:d] + split[d:]))
+            up, down = self._threshold + look.gradient, self._threshold - look.gradient
+            return look.value + penalty, np.concatenate([up, down])
+
+        def note(intermediate_result: Any) -> None:
+            self._scaled = intermediate_result.x[:d] - intermediate_result.x[d:]
+            effective = self.effective_sample_size()
+            if monitor.record(
+                intermediate_result.fun,
+                self._residual_norm(),
+                effective_sample_size=effective,
+                answer=lambda: self.weights,
+            ):
+                raise StopIteration
+
+        bounds = [(0.0, LARGEST if known else 0.0) for known in self._known] * 2
+        options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "maxcor": MEMORY, "ftol": 0.0}
+        options["gtol"] = tolerance / max(1.0, float(self._scale.max()))
+        result = minimize(
+            loss, np.zeros(2 * d), jac=True, method="L-BFGS-B", bounds=bounds, callback=note, options=options
+        )
+        if not monitor.stopped:
+            self._scaled = result.x[:d] - result.x[d:]
+        if not monitor.history:
+            value, _ = loss(np.zeros(2 * d))
+            monitor.record(value, self._residual_norm(), effective_sample_size=self.effective_sample_size())
+
+    def _probabilities(self, scaled: Floats) -> tuple[float, Floats]:
+        """log sum_k w_k exp(theta . f_k) up to a constant, and the normalised weights of the rollouts."""
+        log_p = self._rows @ scaled + self._log_weight
+        largest = np.full(len(self._shares), -np.inf)
+        np.maximum.at(largest, self._group, log_p)
+        p = np.exp(log_p - largest[self._group])
+        total = np.bincount(self._group, weights=p, minlength=len(self._shares))
+        log_z = float(self._shares @ (largest + np.log(total))) - math.log(len(p))
+        return log_z, p * (self._shares / total)[self._group]
+
+    def _look(self, scaled: Floats) -> _Look:
+        if not np.array_equal(self._last.scaled, scaled):
+            log_z, p = self._probabilities(scaled)
+            effective = float(1.0 / np.sum(p**2))
+            gradient = p @ self._rows - self._mean
+            self._last = _Look(scaled.copy(), log_z - float(self._mean @ scaled), gradient, effective)
+        return self._last
+
+    def effective_sample_size(self) -> float:
+        """(sum w)^2 / sum w^2: how many independent draws of P the rollouts are worth."""
+        return self._look(self._scaled).effective
+
+    def _subgradient(self) -> Floats:
+        """The smallest subgradient of the loss in the features' own units; 0 at the optimum."""
+        gradient = self._look(self._scaled).gradient * self._scale
+        shrunk = np.sign(gradient) * np.maximum(np.abs(gradient) - self._epsilon, 0.0)
+        moved = np.where(self._scaled != 0.0, gradient + np.sign(self._scaled) * self._epsilon, shrunk)
+        return np.where(self._known, moved, 0.0)
+
+    def residual(self) -> float:
+        """By how much the conditions of the optimum are missed, in the worst feature."""
+        return float(np.abs(self._subgradient()).max(initial=0.0))
+
+    def _residual_norm(self) -> float:
+        return float(np.linalg.norm(self._subgradient()))
+
+    def uncovered(self) -> NDArray[np.int64]:
+        """Features in which no mixture of the rollouts comes within epsilon of the demonstrations."""
+        constant = ~self._known & (np.abs(self._mean) > self._threshold + 1e-9)
+        return np.flatnonzero(constant | (np.abs(self._scaled) >= 0.99 * LARGEST))
+
+
+# ---- Relative entropy inverse reinforcement learning (Boularias, Kober and Peters, AISTATS 2011)
+
 
 LEAST_EFFECTIVE = 30  # effective rollouts below which an average says little
 ATTEMPTS = 50  # rollouts tried for each complete one wanted, at most

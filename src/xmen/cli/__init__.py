@@ -39,7 +39,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a name still shows the rest
-    os.environ.setdefault("PYTHONSAFEPATH", "1")  # also for processes that libraries start: see xmen.children
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # also for processes that libraries start: see xmen.processes
     from xmen.cli.app import app
 
     app(prog_name="xmen")

@@ -2,24 +2,179 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from xmen.answers.checking import rule_notes
-from xmen.cli._folder import CHECKPOINT
+import numpy as np
+
+from xmen.answers import named_features, rule_notes
 from xmen.cli._output import print_notes
 from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.distribution import Distribution
-from xmen.errors import ConstraintError, ConstraintSyntaxError, EngineError, FileFormatError, StorageError
+from xmen.errors import ConstraintError, ConstraintSyntaxError, EngineError, FileFormatError, StorageError, XmenError
+from xmen.files import half_written, not_a_link, spare_files
 from xmen.learners.base import Learner
 from xmen.policies.policy import Policy
-from xmen.problem import Problem, read_problem
+from xmen.problem import Problem, problem_files, problem_parts, read_problem, write_problem
+from xmen.problem.document import fenced
 from xmen.registry import load_with_problem
 from xmen.rules.inference import RuleInference
-from xmen.storage.models import PROBLEM, has_model
-from xmen.worlds import Network, Trajectory
+from xmen.storage.checkpoint import read_checkpoint
+from xmen.storage.models import MODEL, PROBLEM, class_of, has_model, model_files, remove_files, save_with_problem
+from xmen.storage.sealing import sha256
+from xmen.worlds import MDP, GridWorld, Network, Trajectory
+
+# ---- The folder that `xmen fit` writes: the model, the problem it answers, its demonstrations, and a checkpoint.
+#
+# problem.toml                        the problem with the learned weights, a problem file like any other
+# model.safetensors                   the model, which refers to the problem file: `xm.load(folder)` reads both
+# problem_demos.csv, ...              what the problem file names problem-2.toml, ...                 copies of them,
+# while a save is at work: a kill may leave them checkpoint.safetensors              while a fit is not finished:
+# `xmen fit --resume` goes on from it last_state.safetensors              of a fit that ended before it converged:
+# `xmen fit --resume --max-iter MORE` goes on
+
+
+CHECKPOINT = "checkpoint.safetensors"
+LAST_STATE = "last_state.safetensors"
+
+
+def claim(folder: Path, path: Path, problem: Problem, kind: str, force: bool = False) -> Path:
+    """Make sure that a model may be written here, before any work is done; returns the checkpoint's path.
+
+    The folder is new or empty, or holds a checkpoint of xmen or a model of the same problem and the same class (the
+    name `kind`), any model if `force`; other files in it are left alone.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise StorageError(f"--out {folder}: this is a file; a model is a folder. Choose another name.")
+    if not folder.exists():
+        if not folder.parent.is_dir():
+            raise StorageError(f"--out {folder}: there is no folder {str(folder.parent)!r}; make it first")
+        folder.mkdir()
+    for entry in folder.iterdir():
+        if entry.name in (MODEL, CHECKPOINT, LAST_STATE) or entry.name.startswith("problem"):
+            not_a_link(entry)
+    if not (_is_free(folder) or has_model(folder) or _has_checkpoint(folder)):
+        raise StorageError(
+            f"--out {folder}: this folder holds other things and no xmen model: nothing is written there. "
+            "Choose another folder."
+        )
+    if (
+        not force
+        and has_model(folder)
+        and (reason := _other_problem(folder, path, problem) or _other_learner(folder, kind))
+    ):
+        raise StorageError(
+            f"--out {folder}: {reason}. Choose another folder with --out, or replace the model with --force."
+        )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise StorageError(f"--out {folder}: this folder cannot be written to")
+    return folder / CHECKPOINT
+
+
+def _other_problem(folder: Path, path: Path, problem: Problem) -> str:
+    """Why the model in the folder answers another problem than the one at `path`; '' if it is the same."""
+    stored = folder / next(reversed(model_files(folder)), "")
+    if stored == folder:
+        return f"the model there was not written by xmen fit, so that it may answer another problem than {path}"
+    try:
+        with fenced(folder):
+            other = read_problem(stored)
+    except (OSError, XmenError) as error:
+        return f"whether the model there answers {path} cannot be told ({error})"
+    which = differences(problem, other)
+    if not which:
+        return ""
+    return f"the model there answers another problem: {path} and {stored} differ in {' and '.join(which)}"
+
+
+def _other_learner(folder: Path, kind: str) -> str:
+    """Why the model in the folder should not give way to one of class `kind`; '' if it is one."""
+    found = class_of(folder)
+    return "" if found == kind else f"the model there is of {found}, and this fit would put {kind} in its place"
+
+
+def differences(one: Problem, other: Problem) -> list[str]:
+    """What makes two problems different, in words; learned weights, demonstrations and settings do not."""
+    features, other_features = named_features(one)[0], named_features(other)[0]
+    alike = {
+        "the world": _same_world(one.world, other.world),
+        "the events": dict(one.events) == dict(other.events),
+        "the rules": dict(one.rules) == dict(other.rules),
+        "the features": features is other_features is None
+        or (features is not None and other_features is not None and np.array_equal(features, other_features)),
+    }
+    return [part for part, same in alike.items() if not same]
+
+
+def _same_world(one: MDP, other: MDP) -> bool:
+    names = ["n_states", "n_actions", "source", "action", "target", "probability", "start", "terminal", "horizon"]
+    if isinstance(one, GridWorld):
+        names += ["width", "moves", "walls"]
+    return type(one) is type(other) and all(np.array_equal(getattr(one, n), getattr(other, n)) for n in names)
+
+
+def continued(checkpoint: Path) -> Path:
+    """Where `--resume` goes on: the checkpoint of an unfinished run, else the state in which the last one ended."""
+    last = checkpoint.with_name(LAST_STATE)
+    return last if last.exists() and not checkpoint.exists() else checkpoint
+
+
+def put_away(checkpoint: Path, converged: bool) -> None:
+    """After a fit that came to its end: keep its state only where more iterations could go on from it."""
+    last = checkpoint.with_name(LAST_STATE)
+    if checkpoint.exists():
+        checkpoint.replace(last)
+    if converged:
+        last.unlink(missing_ok=True)
+
+
+def release(folder: Path) -> None:
+    """Leave no empty folder behind when nothing came of it."""
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def save_model(model: Learner, problem: Problem, folder: Path) -> None:
+    """Write model and problem: whatever happens, the old model is there or the new one, each with its own problem.
+
+    First the model gets copies of the problem's files, under names that are free, and then the files themselves.
+    """
+    before, (spare, copies) = model_files(folder), spare_files(folder / PROBLEM, partial(problem_files, problem))
+    for file in problem_files(problem, folder / PROBLEM):
+        not_a_link(file)
+    try:
+        for target in (spare, folder / PROBLEM):
+            write_problem(problem, target)
+            files = {file.name: content for file, content in problem_files(problem, target).items()}
+            save_with_problem(model, folder, files, problem_parts(problem))
+    finally:
+        now = model_files(folder)
+        unused = {file.name: sha256(content) for file, content in copies.items()}
+        if PROBLEM in now:
+            named = (folder / PROBLEM).read_text(encoding="utf-8")
+            unused |= {name: checksum for name, checksum in before.items() if name not in named}
+        remove_files(folder, {name: checksum for name, checksum in unused.items() if name not in now})
+
+
+def _is_free(folder: Path) -> bool:
+    """Whether nothing is there but what a killed run of xmen may have left: halves of files, and copies."""
+    return all(half_written(entry.name) or re.match(r"problem-\d+[._]", entry.name) for entry in folder.iterdir())
+
+
+def _has_checkpoint(folder: Path) -> bool:
+    try:
+        read_checkpoint(folder / CHECKPOINT, whole=False)
+    except StorageError:
+        return False
+    return True
+
+
+# ---- What the user points at: a problem file, or the folder of a model together with the problem it was learned for
 
 
 def open_problem(path: Path, demos: Path | None = None) -> Problem:

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from xmen import __version__, cli
-from xmen.answers.plain import error_record
+from xmen.answers import error_record
 from xmen.cli._loading import NOTHING_KEPT, end_loading
 from xmen.cli._output import MISTAKE, NO, STOPPED, fail, leave_unread, print_json
 from xmen.errors import InfeasibleError, InvalidDemonstrationError, XmenError, in_words

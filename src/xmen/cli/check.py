@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from xmen.answers.checking import (
+from xmen.answers import (
     check_demonstrations,
     check_promise,
     check_rules,

@@ -9,26 +9,58 @@ from typing import Any
 
 import numpy as np
 
-from xmen.answers.checking import check_demonstrations
-from xmen.answers.learners import Choice as Choice
-from xmen.answers.learners import make_learner
-from xmen.answers.names import named_features, with_names
+from xmen.answers import Choice as Choice
+from xmen.answers import check_demonstrations, make_learner, named_features, with_names
 from xmen.baselines.constraint_inference import ConstraintInference
-from xmen.cli._folder import LAST_STATE, claim, continued, put_away, release, save_model
-from xmen.cli._learners import bar_length, check_choice
-from xmen.cli._output import STOPPED, YES, print_facts, print_json, print_notes, print_table, working
-from xmen.cli._progress import FitProgress
-from xmen.cli._subject import open_problem
-from xmen.errors import EngineError, InvalidDemonstrationError
-from xmen.learners.base import Learner
-from xmen.learners.held_out import VALIDATION
-from xmen.methods.table import read_method
-from xmen.methods.validation import VALIDATION_LOSS
-from xmen.notices import ConvergenceWarning, InterruptedWarning, UnboundedWarning
+from xmen.cli._output import STOPPED, YES, FitProgress, print_facts, print_json, print_notes, print_table, working
+from xmen.cli._subject import LAST_STATE, claim, continued, open_problem, put_away, release, save_model
+from xmen.errors import ConvergenceWarning, EngineError, InterruptedWarning, InvalidDemonstrationError, UnboundedWarning
+from xmen.learners.base import VALIDATION, Learner
+from xmen.methods.method import Method
+from xmen.methods.runs import VALIDATION_LOSS
+from xmen.methods.table import parse_method, read_method
+from xmen.options import require_choice
 from xmen.problem import Problem, demo_weights
 from xmen.registry import LEARNERS
 from xmen.worlds import Trajectory
-from xmen.worlds.words import rule_text
+from xmen.worlds.names import rule_text
+
+# ---- Whether what a user asked of `xmen fit` makes sense, in the words of the command line
+
+
+OPTIONS = ("method", "validity", "max_iter", "l2", "resume", "validation", "patience", "device", "outcomes")
+"""The options that not all learners have."""
+
+
+def check_choice(choice: Choice) -> None:
+    """Refuse names that do not exist, and options that the learner does not have."""
+    require_choice("--learner", choice.learner, LEARNERS)
+    method_of(choice)
+    for option in OPTIONS:
+        given = getattr(choice, option) not in (None, False, "auto")
+        if given and option not in LEARNERS[choice.learner].kind.setting_names():
+            having = ", ".join(name for name, learner in LEARNERS.items() if option in learner.kind.setting_names())
+            raise EngineError(
+                f"--{option.replace('_', '-')} is no option of --learner {choice.learner}; these have it: {having}."
+            )
+
+
+def bar_length(choice: Choice) -> int | None:
+    """The number of iterations to come, where that is known: others stop at their optimum, whenever that is."""
+    method = read_method(method_of(choice))
+    return (choice.max_iter or method.default_max_iter) if method is not None and method.takes_every_step else None
+
+
+def method_of(choice: Choice) -> str | Method:
+    """The method that was asked for, as XMEN takes it."""
+    try:
+        return parse_method(choice.method or "auto")
+    except EngineError as error:
+        raise EngineError(f"--method {choice.method}: {error}") from None
+
+
+# ---- `xmen fit`: learn a reward from demonstrations; Ctrl-C keeps what was learned, and a killed run can go on
+
 
 MOST_SHOWN = 12  # weights printed; --json has all of them
 

@@ -8,18 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from xmen.answers.arrows import LEGEND, arrows
+from xmen.answers import LEGEND, arrows
 from xmen.cli._output import print_facts, print_json, print_lines, print_table, working
 from xmen.cli._subject import Subject, extra_rules, open_subject
 from xmen.cli.sample import walk_text
 from xmen.constraints.constraint import Constraint
 from xmen.errors import EngineError
 from xmen.learners.causal import CausalXMEN
-from xmen.policies.breaking import rules_of
-from xmen.policies.likeliest import hopeful_visits, likeliest_episode
+from xmen.policies.behaviour import count_kept, hopeful_visits, likeliest_episode
+from xmen.policies.explanation import rules_of
 from xmen.policies.planning import read_validity
 from xmen.policies.policy import Policy
-from xmen.policies.rollouts import count_kept
 from xmen.worlds import MDP, GridWorld, Trajectory
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from xmen.answers.rules import rule_search
+from xmen.answers import rule_search
 from xmen.cli._output import YES, check_target, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._subject import open_problem
 from xmen.cli.plot import DPI, SUFFIXES
-from xmen.plots.rules import plot_rules
+from xmen.plots.graph import plot_rules
 from xmen.problem import Problem, demo_weights
-from xmen.problem.append import NewRule, append_rules
+from xmen.problem.problem import NewRule, append_rules
 from xmen.rules.inference import RuleInference
 from xmen.rules.report import TITLES, Verdict
 from xmen.worlds import Trajectory, read_demos

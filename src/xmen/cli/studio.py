@@ -16,7 +16,7 @@ from xmen.studio.desk import Desk
 from xmen.studio.document import Document, open_document
 from xmen.studio.extra import require_extra
 from xmen.worlds import write_demos
-from xmen.worlds.graph_files import read_graph
+from xmen.worlds.from_networkx import read_graph
 
 STARTER, DEMO = Path("grid.toml"), Path("memory.toml")
 N_DEMOS, SEED = 30, 0  # of the paper's map

@@ -6,11 +6,13 @@ every comparison here is one machine whose state is the running sum.
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,18 +20,142 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike
 
-from xmen.constraints.constraint import Constraint
-from xmen.constraints.leaf import Leaf
-from xmen.constraints.terms import CountTerm, LengthTerm, Term, TotalTerm
-from xmen.constraints.verdict import Sure
-from xmen.constraints.words import word
-from xmen.errors import ConstraintError, MisuseError
-from xmen.events import LARGEST, PRECEDENCE, Event, Ints, require_event
-from xmen.notices import CostsWarning, notify
+from xmen.constraints.constraint import Constraint, Leaf, Sure, word
+from xmen.errors import ConstraintError, CostsWarning, MisuseError, TrajectoryError, notify
+from xmen.events import LARGEST, NO_ACTION, PRECEDENCE, Event, Ints, require_event
 from xmen.options import as_int
 from xmen.worlds.costs import read_noted_costs
 from xmen.worlds.mdp import MDP
 from xmen.worlds.transitions import Transitions
+
+# ---- What the parts of a linear form add at each position: counts, lengths, totals
+
+
+class Term(ABC):
+    """What one part of a linear form adds at each position."""
+
+    @abstractmethod
+    def values(self, states: Ints, actions: Ints) -> Ints:
+        """The integer added at each pair; `NO_ACTION` at the last position."""
+
+    @property
+    @abstractmethod
+    def bounds(self) -> tuple[int, int]:
+        """The least and the most that one position can add."""
+
+    def check_world(self, world: MDP) -> None:
+        """Raise ConstraintError when the term mentions something that the world does not have."""
+
+
+@dataclass(frozen=True)
+class CountTerm(Term):
+    """1 where the event holds."""
+
+    event: Event
+
+    bounds = (0, 1)
+
+    def values(self, states: Ints, actions: Ints) -> Ints:
+        return self.event.holds(states, actions).astype(np.int64)
+
+    def check_world(self, world: MDP) -> None:
+        self.event.check_world(world)
+
+    def __str__(self) -> str:
+        return f"count({self.event})"
+
+
+@dataclass(frozen=True)
+class LengthTerm(Term):
+    """1 at every position."""
+
+    bounds = (1, 1)
+
+    def values(self, states: Ints, actions: Ints) -> Ints:
+        return np.ones(states.shape, dtype=np.int64)
+
+    def __str__(self) -> str:
+        return "length()"
+
+
+@dataclass(frozen=True)
+class TotalTerm(Term):
+    """The weight of the state at t = 0 .. L, or of the state and action at t < L."""
+
+    weights: tuple[Any, ...]  # integers, or one row of integers per state
+
+    @property
+    def per_action(self) -> bool:
+        """Whether the weights are per state and action."""
+        return isinstance(self.weights[0], tuple)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        least, most = int(self._table.min()), int(self._table.max())
+        return (min(least, 0), max(most, 0)) if self.per_action else (least, most)
+
+    @cached_property
+    def _table(self) -> Ints:
+        return np.array(self.weights, dtype=np.int64)
+
+    def values(self, states: Ints, actions: Ints) -> Ints:
+        table = self._table
+        if states.size and states.max() >= len(table):
+            raise TrajectoryError(
+                f"total(weights) has weights for {len(table)} states (0 .. {len(table) - 1}), "
+                f"but the trajectory visits state {states.max()}."
+            )
+        if not self.per_action:
+            return table[states]
+        if actions.size and actions.max() >= table.shape[1]:
+            raise TrajectoryError(
+                f"total(weights) has weights for {table.shape[1]} actions (0 .. {table.shape[1] - 1}), "
+                f"but the trajectory takes action {actions.max()}."
+            )
+        return np.where(actions == NO_ACTION, 0, table[states, actions])
+
+    def check_world(self, world: MDP) -> None:
+        shape = self._table.shape
+        if shape not in ((world.n_states,), (world.n_states, world.n_actions)):
+            raise ConstraintError(
+                f"total(weights): the weights have shape {shape}, but the world needs ({world.n_states},) "
+                f"for states or ({world.n_states}, {world.n_actions}) for states and actions.{_hint(shape, world)}"
+            )
+
+    def meant(self, world: MDP) -> str:
+        """A form that says what weights of another shape were probably meant to say; '' where nothing is likely."""
+        table = self._table
+        if table.shape == (world.n_actions,):
+            return _sum([(int(weight), f"count(doing({action}))") for action, weight in enumerate(table)])
+        return ""
+
+    def __str__(self) -> str:
+        rows = [list(row) for row in self.weights] if self.per_action else list(self.weights)
+        return f"total({rows})"
+
+
+def _hint(shape: tuple[int, ...], world: MDP) -> str:
+    """Which other order of the same numbers was probably meant."""
+    if shape == (world.n_actions, world.n_states):
+        return " These are turned round: write total(weights.T)."
+    size = getattr(world, "height", 0), getattr(world, "width", 0)
+    if shape in (size, size[::-1]):
+        turned = "weights" if shape == size else "weights.T"
+        return f" For a map with a row for each y, from below: total({turned}.ravel())."
+    if len(shape) == 1 and shape[0] == len(world.source):
+        return " For a weight per transition, give each of them its state and action."
+    return ""
+
+
+def _sum(parts: list[tuple[int, str]]) -> str:
+    """The text of a sum, without what is 0."""
+    kept = [(weight, part if abs(weight) == 1 else f"{abs(weight)}*{part}") for weight, part in parts if weight]
+    text = " ".join(f"{'-' if weight < 0 else '+'} {part}" for weight, part in kept)
+    return text.removeprefix("+ ")
+
+
+# ---- Constraints on numbers: counts, lengths, shares and totals, as comparisons of integer linear forms
+
 
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,
@@ -367,3 +493,83 @@ def _require_weights(weights: object) -> None:
         )
     if isinstance(weights, Comparable):
         raise ConstraintError(f"`{weights}` is a sum already: compare it itself, as in `{weights} <= 10`.")
+
+
+# ---- Shares of the visited states, compared with thresholds that are read as exact fractions
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Share(Comparable):
+    """The share of visited states at which the event holds: share(e) >= p/q is q*count(e) >= p*length()."""
+
+    event: Event
+
+    def compare(self, op: str, other: object) -> Constraint:
+        threshold = exact_fraction(other, f"`{self} {op} ...`")
+        if max(abs(threshold.numerator), threshold.denominator) > LARGEST:
+            raise ConstraintError(
+                f"`{self} {op} ...`: as a fraction, the threshold needs numbers above {LARGEST}; round it."
+            )
+        terms = ((threshold.denominator, CountTerm(self.event)), (-threshold.numerator, LengthTerm()))
+        return LinearComparison(
+            tuple((c, term) for c, term in terms if c),
+            op,
+            0,
+            spelling=f"{self} {op} {_fraction_text(threshold)}",
+        )
+
+    def __str__(self) -> str:
+        return f"share({self.event})"
+
+
+def exact_fraction(value: object, where: str) -> Fraction:
+    """The simplest fraction within rounding of the given number: 0.1 means 1/10, 1 / 3 a third, 0.1 + 0.2 three tenths.
+
+    >>> exact_fraction(0.1, "here"), exact_fraction(1 / 3, "here"), exact_fraction(0.1 + 0.2, "here")
+    (Fraction(1, 10), Fraction(1, 3), Fraction(3, 10))
+    """
+    if isinstance(value, Fraction):
+        return value
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+        raise ConstraintError(f"{where}: compare a share with a number such as 0.5; got {value!r}.")
+    if isinstance(value, int | np.integer):
+        return Fraction(integer(value, where))
+    if not math.isfinite(value):
+        raise ConstraintError(f"{where}: compare a share with a finite number; got {value!r}.")
+    number = float(str(value))  # the shortest decimal, which for single precision is not float(value)
+    rounding = 1e-15 * abs(number)
+    limit = 1
+    while True:
+        simple = Fraction(number).limit_denominator(limit)
+        if abs(float(simple) - number) <= rounding:
+            return simple
+        limit *= 10
+
+
+def _fraction_text(value: Fraction) -> str:
+    decimal = repr(float(value))
+    return decimal if Fraction(decimal) == value else f"{value.numerator}/{value.denominator}"
+
+
+@word("share(event)")
+def share(event: Event) -> Share:
+    """The share of visited states at which the event holds.
+
+    Parameters
+    ----------
+    event
+        What is counted.
+
+    Returns
+    -------
+    Share
+        A number from 0 to 1 that depends on the trajectory. Compare it with a threshold, which is read as an exact
+        fraction: 0.1 means one tenth.
+
+    Examples
+    --------
+    >>> from xmen import at, share
+    >>> share(at(3, 4)) >= 0.5
+    share(at(3, 4)) >= 0.5
+    """
+    return Share(require_event(event, "share(event)"))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xmen.constraints.constraint import Constraint, HowMany, require_constraint
-from xmen.constraints.words import word
+from xmen.constraints.constraint import Constraint, HowMany, require_constraint, word
 from xmen.errors import ConstraintError
 from xmen.events import whole_number
 

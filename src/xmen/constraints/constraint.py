@@ -9,22 +9,91 @@ what a constraint means; engines multiply them with a world, list them, or run t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
+from enum import Enum
+from typing import Any, NamedTuple, NoReturn, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.constraints.verdict import OPEN, Sure, combine
-from xmen.constraints.violation import Violation
 from xmen.errors import ConstraintError, MisuseError, TrajectoryError
-from xmen.events import EVENT_IS_NO_CONSTRAINT, PRECEDENCE, Event
-from xmen.trees import join_texts, levels_above
+from xmen.events import EVENT_IS_NO_CONSTRAINT, NO_ACTION, PRECEDENCE, Bools, Event, Ints, join_texts, levels_above
 from xmen.worlds import MDP, Trajectory
 
-if TYPE_CHECKING:
-    from xmen.constraints.leaf import Leaf
+# ---- What can be said of a constraint while a trajectory is still under way: it fails, it holds, or it is open
+
+
+class Sure(Enum):
+    """States in which a machine has made up its mind: no continuation can change the answer."""
+
+    FAILS = 0
+    HOLDS = 2
+
+
+OPEN = 1  # the verdict of a machine that may still go either way, between Sure.FAILS and Sure.HOLDS
+
+
+def combine(n_holding: Any, n_open: Any, least: Any, most: Any) -> Any:
+    """The verdict (0 fails, 1 open, 2 holds) of "between least and most of the children hold".
+
+    Written without branches so that the same definition serves numbers, arrays and compiled loops.
+    """
+    n_possible = n_holding + n_open
+    holds = (n_holding >= least) & (n_possible <= most)
+    fails = (n_possible < least) | (n_holding > most)
+    return 1 + holds - fails
+
+
+# ---- Why a trajectory is not valid, as a record that reads as a sentence
+
+
+class Violation(NamedTuple):
+    """Why a trajectory is not valid: the part that fails, and where its failure became certain.
+
+    Attributes
+    ----------
+    name
+        The name of the part, or its text.
+    position
+        The first position from which on no continuation could have saved it.
+    constraint
+        The part itself.
+    note
+        Why it can never hold, where that is so.
+    """
+
+    name: str
+    position: int
+    constraint: Constraint
+    note: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.name!r} fails, and is sure to fail from position {self.position} on"
+        return f"{text} ({self.note})" if self.note else text
+
+
+# ---- The functions that constraint text may use: whoever writes one says beside it how it is written
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {}
+"""By name: the function, and how it is written."""
+
+
+def word(usage: str) -> Callable[[Function], Function]:
+    """Let constraint text call a function, as `usage` shows; its name is what stands before the bracket."""
+
+    def remember(function: Function) -> Function:
+        FUNCTIONS[usage.partition("(")[0]] = (function, usage)
+        return function
+
+    return remember
+
+
+# ---- Constraints: a tree over small machines that watch a trajectory
+
 
 LONGEST_LABEL = 200
 MOST_LEVELS, MOST_BRACKETS = 204, 150  # inside one another: Python reads 200 brackets, and 1,000 calls
@@ -377,3 +446,71 @@ def units(constraint: Constraint | None, above: str | None = None) -> list[tuple
 
 def _has_name(constraint: Constraint) -> bool:
     return constraint.name is not None or any(_has_name(child) for child in constraint.children)
+
+
+# ---- Leaves of the constraint tree: one deterministic machine each
+
+
+class Leaf(Constraint):
+    """One deterministic machine: a start state, a step per position, an accepting test.
+
+    States are any hashable values. A step returns `Sure.FAILS` or `Sure.HOLDS` as soon as no continuation can
+    change the answer; these two absorb everything and are never stepped again.
+    """
+
+    @property
+    def children(self) -> tuple[Constraint, ...]:
+        return ()
+
+    def leaves(self) -> Iterator[Leaf]:
+        yield self
+
+    def history(self, trajectory: Trajectory) -> History:
+        return History(self, self.run(trajectory), ())
+
+    @abstractmethod
+    def symbols(self, states: Ints, actions: Ints) -> Ints:
+        """What the machine reads at each pair of two arrays of one shape; `NO_ACTION` at the end."""
+
+    @abstractmethod
+    def start(self) -> Hashable:
+        """The state before position 0."""
+
+    @abstractmethod
+    def step(self, state: Any, symbol: int) -> Hashable:
+        """The state after one more position; `state` is never a `Sure` one."""
+
+    @abstractmethod
+    def accepting(self, state: Any) -> bool:
+        """Whether the trajectory may end here, all its positions read; `state` is never a `Sure` one."""
+
+    def judge(self, symbols: Ints, inside: Bools) -> Bools | None:
+        """Whether each row of symbols (n, longest), as far as `inside`, is accepted; None: run the machine.
+
+        Only for machines that are too large to tabulate; must agree with the machine.
+        """
+        return None
+
+    def advance(self, state: Hashable, symbol: int) -> Hashable:
+        """`step`, for any state: the sure states absorb."""
+        return state if isinstance(state, Sure) else self.step(state, symbol)
+
+    def final(self, state: Hashable) -> bool:
+        """`accepting`, for any state."""
+        return state is Sure.HOLDS if isinstance(state, Sure) else self.accepting(state)
+
+    def run(self, trajectory: Trajectory) -> NDArray[np.int64]:
+        """The verdict (0 fails, 1 open, 2 holds) after each of the L + 1 positions; the last one is final."""
+        try:
+            states = np.array(trajectory.states, dtype=np.int64)
+            actions = np.array([*trajectory.actions, NO_ACTION], dtype=np.int64)
+        except OverflowError:
+            raise TrajectoryError("the trajectory has state or action numbers of 2**63 or more.") from None
+        state, verdicts = self.start(), np.full(len(states), OPEN)
+        for position, symbol in enumerate(self.symbols(states, actions).tolist()):
+            state = self.advance(state, symbol)
+            if isinstance(state, Sure):
+                verdicts[position:] = state.value
+                return verdicts
+        verdicts[-1] = (Sure.HOLDS if self.accepting(state) else Sure.FAILS).value
+        return verdicts

@@ -8,10 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from xmen.constraints.constraint import Constraint
-from xmen.constraints.leaf import Leaf
-from xmen.constraints.verdict import Sure
-from xmen.constraints.words import word
+from xmen.constraints.constraint import Constraint, Leaf, Sure, word
 from xmen.errors import ConstraintError
 from xmen.events import Event, Ints, require_event, whole_number
 from xmen.worlds.mdp import MDP

@@ -10,10 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from xmen.constraints.arithmetic import Comparable, integer
-from xmen.constraints.constraint import Constraint
-from xmen.constraints.leaf import Leaf
-from xmen.constraints.verdict import Sure
-from xmen.constraints.words import word
+from xmen.constraints.constraint import Constraint, Leaf, Sure, word
 from xmen.events import NO_ACTION, Bools, Event, Ints, anytime, require_event
 from xmen.worlds.mdp import MDP
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.encoding.builder import ClauseBuilder
-from xmen.limits import require_horizon
+from xmen.errors import require_horizon
 from xmen.worlds.kernels import UNREACHABLE, distance_to, topological_order
 from xmen.worlds.mdp import MDP
 

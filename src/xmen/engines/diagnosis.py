@@ -2,25 +2,199 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import math
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import fields, is_dataclass, replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xmen.constraints.arithmetic import LinearComparison
-from xmen.constraints.constraint import Constraint, conjunction, units
-from xmen.engines.budgets import reachable_bound
-from xmen.engines.never import events_in, why_never
-from xmen.errors import InfeasibleError, OracleTimeoutError, ProductTooLargeError
-from xmen.machines.tables import CompiledConstraint
-from xmen.product.graph import Product, build_product
-from xmen.product.shortest import UNKNOWN, shortest_valid
-from xmen.progress.telling import tell
+from xmen.constraints.constraint import Constraint, HowMany, conjunction, units
+from xmen.constraints.monitor import MonitorLeaf
+from xmen.errors import InfeasibleError, OracleTimeoutError, ProductTooLargeError, RuleWarning, notify
+from xmen.events import NO_ACTION, Event
+from xmen.machines.tables import CompiledConstraint, _distinct, alphabet_of
+from xmen.product.best import best_walk
+from xmen.product.graph import MOST_NODES, UNKNOWN, Product, build_product, ends_of, shortest_valid
+from xmen.progress import tell
+from xmen.worlds import EdgeWeights
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.mdp import MDP
-from xmen.worlds.words import in_world_words
+from xmen.worlds.names import in_world_words
+
+# ---- Events that no trajectory of a world can ever have, and rules that none can break, or that all break; and why
+
+
+_SHOWN = 4
+_STEPS = 1_000  # of machines, after which a rule is left alone: ordinary ones are done after a dozen
+_MACHINES = 32  # machines side by side: numpy numbers combinations of no more
+
+
+def events_in(constraint: Constraint) -> list[Event]:
+    """The events that a constraint mentions, each once."""
+    return list(dict.fromkeys(event for leaf in constraint.leaves() for event in _within(leaf)))
+
+
+def _within(value: object) -> Iterator[Event]:
+    if isinstance(value, Event):
+        yield value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _within(part)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _within(getattr(value, field.name))
+
+
+def why_never(event: Event, world: MDP) -> str:
+    """Why the event holds at no position of any complete trajectory of the world; '' where it may."""
+    longest = UNREACHABLE - 1 if world.unbounded else world.max_length
+    ends = ends_of(world)
+    depth = distance_to(world.start > 0, world.target, world.source).astype(np.int64)
+    to_end = distance_to(ends, world.source, world.target).astype(np.int64)
+    passed = depth[world.source] + 1 + to_end[world.target] <= longest
+    ended = ends & (depth <= longest)
+    states = np.arange(world.n_states)
+    at_end = event.holds(states, np.full(world.n_states, NO_ACTION))
+    on_edge = event.holds(world.source.astype(np.int64), world.action.astype(np.int64))
+    if on_edge[passed].any() or at_end[ended].any():
+        return ""
+    places = np.union1d(world.source[on_edge], states[at_end & ends])
+    if not len(places):
+        return _nowhere(event, world)
+    shown = ", ".join(world.describe_state(int(state)) for state in places[:_SHOWN])
+    more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
+    far = depth[places] + to_end[places]
+    if far.min() >= UNREACHABLE:
+        return f"no trajectory from the start to the end passes {shown}{more}"
+    return f"a trajectory that passes {shown}{more} has {int(far.min())} actions or more, and the horizon is {longest}"
+
+
+def _nowhere(event: Event, world: MDP) -> str:
+    """Why the event holds at no state and action that the world has."""
+    states, actions = np.indices((world.n_states, world.n_actions))
+    pairs = np.argwhere(event.holds(states, actions))
+    walls = getattr(world, "walls", ())
+    places = sorted({int(state) for state, _ in pairs})
+    if walls and places and all(world.cell(state) in walls for state in places):  # type: ignore[attr-defined]
+        return f"{', '.join(world.describe_state(state) for state in places[:_SHOWN])} is a wall"
+    names = sorted({world.describe_action(int(action)) for _, action in pairs})
+    if names and len(names) < world.n_actions:
+        return f"{' or '.join(names[:_SHOWN])} is possible in none of its states"
+    return "no state and action of this world has it"
+
+
+def remark(label: str, rule: Constraint, world: MDP) -> str:
+    """What there is to say of a rule that nothing in this world can break, or that everything breaks; '' of others."""
+    always = same_answer(rule, world)
+    if always is None:
+        return ""
+    events = ((event, why_never(event, world)) for event in events_in(rule))
+    reasons = [f"`{event}` can never happen: {why}" for event, why in events if why]
+    sums = [leaf for leaf in rule.leaves() if isinstance(leaf, LinearComparison)]
+    if any((leaf.spelling or "").startswith("share(") for leaf in sums):
+        reasons.append("a share lies between 0 and 1, so that 15 % is 0.15")
+    elif not reasons and sums and not world.unbounded:
+        reasons.append(f"a trajectory visits at most {world.max_length + 1:,} states")
+    told = "no trajectory of this world can break it" if always else "every trajectory of this world breaks it"
+    return in_world_words(". ".join([f"the rule {label!r}: {told}", *reasons]), world)
+
+
+def warn_of_idle(rule: Constraint | None, world: MDP) -> None:
+    """Warn of parts of a rule that nothing can break; what everything breaks is an error elsewhere."""
+    for label, part in units(rule):
+        if same_answer(part, world):
+            notify(f"{remark(label, part, world)}.", RuleWarning)
+
+
+def same_answer(rule: Constraint, world: MDP) -> bool | None:
+    """Whether the rule accepts (True) or refuses (False) all that the world could show it; None: it depends.
+
+    Its machines run over every sequence of the symbols that states and actions of the world have, as long as a
+    trajectory may be. These are more than there are trajectories, so that an answer is right, and None may also mean
+    that it was not found out.
+    """
+    leaves = list(rule.leaves())
+    if any(isinstance(leaf, MonitorLeaf) for leaf in leaves):
+        return None  # a user's own function may fail on what cannot happen
+    alphabets = [alphabet_of(leaf, world) for leaf in leaves]
+    columns = [alphabet.letters for alphabet in alphabets]
+    shape = [len(alphabet.symbols) for alphabet in alphabets]
+    if len(leaves) > _MACHINES or math.prod(shape) >= 2**62:
+        return None  # too many combinations of symbols to number them
+
+    def different(part: slice) -> list[tuple[int, ...]]:
+        """The symbols that all leaves see at once, each combination once."""
+        letters = [column[:, part][columns[0][:, part] >= 0] for column in columns]
+        rows = np.array(np.unravel_index(_distinct(np.ravel_multi_index(letters, shape))[0], shape)).T.tolist()
+        return [tuple(a.symbols[i] for a, i in zip(alphabets, row, strict=True)) for row in rows]
+
+    def after(states: tuple[Hashable, ...], symbols: tuple[int, ...]) -> tuple[Hashable, ...]:
+        return tuple(leaf.advance(state, one) for leaf, state, one in zip(leaves, states, symbols, strict=True))
+
+    going, ending = different(slice(world.n_actions)), different(slice(world.n_actions, None))
+    frontier = {tuple(leaf.start() for leaf in leaves)}
+    seen, answers, left = set(frontier), set[bool](), _STEPS
+    for _ in range(world.max_length + 1):
+        left -= len(frontier) * (len(going) + len(ending))
+        if left < 0 or len(answers) == 2:
+            return None
+        for end in (after(states, symbols) for states in frontier for symbols in ending):
+            answers.add(_holds(rule, iter([leaf.final(state) for leaf, state in zip(leaves, end, strict=True)])))
+        frontier = {after(states, symbols) for states in frontier for symbols in going} - seen
+        seen |= frontier
+        if not frontier:
+            break
+    return answers.pop() if len(answers) == 1 else None
+
+
+def _holds(node: Constraint, answers: Iterator[bool]) -> bool:
+    """The tree's answer to final answers of its leaves."""
+    if isinstance(node, HowMany):
+        return node.least <= sum([_holds(child, answers) for child in node.children]) <= node.most
+    return next(answers)
+
+
+# ---- A bound that cannot be kept, and the nearest one that could: the least, or the most, that valid trajectories
+# have
+
+
+EXACT = 2.0**53  # below this, sums of whole numbers are whole
+SIGNS = {"<=": -1, "<": -1, ">=": 1, ">": 1}  # which way the sum has to go
+
+
+def reachable_bound(world: MDP, rule: Constraint, others: Constraint | None) -> int | None:
+    """The bound nearest to that of a comparison with which it can hold together with the others.
+
+    None where it is no comparison by an inequality, where the others cannot hold, or where that is not cheaply known:
+    the product with the others is too large, or what the last position adds is not known from the last move.
+    """
+    if not isinstance(rule, LinearComparison) or rule.op not in SIGNS or rule.spelling or not world.has_terminal:
+        return None  # a share has a spelling of its own, and another bound
+    if world.terminal[world.start > 0].any():  # the last position of a trajectory without moves is on no edge
+        return None
+    try:
+        product = build_product(CompiledConstraint(others, world), MOST_NODES)
+    except ProductTooLargeError:
+        return None
+    if not product.feasible():
+        return None
+    sign = SIGNS[rule.op]
+    source, action, target = (column.astype(np.int64) for column in (world.source, world.action, world.target))
+    last = rule.symbols(target, np.full_like(target, NO_ACTION))
+    added = rule.symbols(source, action) + np.where(world.terminal[target], last, 0)
+    if world.unbounded and sign * added.max(initial=0) > 0:
+        return None  # round a circle the sum might grow for ever
+    best, _ = best_walk(product, replace(EdgeWeights.counting(world), reward=sign * added.astype(np.float64)))
+    if abs(best) > EXACT:
+        return None
+    return sign * round(best) + (0 if rule.op in ("<=", ">=") else -sign)
+
+
+# ---- Why nothing is valid: the smallest set of the user's constraints that cannot hold together
+
 
 MOST_RULES = 100  # multiplied without a horizon, for a better message
 MOST_BOUNDS = 3  # moved one by one, for a better message

@@ -11,23 +11,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xmen.engines.diagnosis import multiply
-from xmen.engines.distribution import Distribution, Guarantee, Rules, Seed
-from xmen.engines.law import Law
+from xmen.engines.distribution import Distribution, Guarantee, Law, Rules, Seed
 from xmen.errors import DivergenceError
-from xmen.machines.release import as_trajectories, release, require_valid
+from xmen.machines.tables import as_trajectories, release, require_valid
 from xmen.options import require_whole
-from xmen.product.best import best_walk, score_range
+from xmen.product.best import best_walk, best_walks, score_range
 from xmen.product.graph import DEFAULT_MAX_NODES, Product
 from xmen.product.inference import pass_messages
-from xmen.product.k_best import best_walks
-from xmen.product.layer_operations import SIDE_BY_SIDE
+from xmen.product.layered import SIDE_BY_SIDE
 from xmen.product.messages import NO_EDGE, Flow, Messages
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
-from xmen.worlds.counting import require_count, require_room
-from xmen.worlds.edge_weights import EdgeWeights
 from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.walks import Walks
+from xmen.worlds.walks import EdgeWeights, Walks, require_count, require_room
 
 if TYPE_CHECKING:
     from xmen.product.device.run import OnDevice

@@ -7,28 +7,175 @@ relaxation cannot carry is only the acceptance rate, which is measured and repor
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xmen.engines.distribution import Distribution, Guarantee, Seed
+from xmen.constraints.constraint import Constraint, conjunction, units
+from xmen.engines.diagnosis import multiply
+from xmen.engines.distribution import Distribution, Guarantee, Law, Seed
 from xmen.engines.exact import SAMPLE_CELLS, ExactDistribution
-from xmen.engines.law import Law
-from xmen.engines.moments import WalkMoments
-from xmen.engines.relaxation import Relaxation, listed
-from xmen.errors import EngineError, InfeasibleError
-from xmen.machines.release import release
-from xmen.machines.tables import CompiledConstraint
-from xmen.machines.watch import Watch
+from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
+from xmen.machines.tables import CompiledConstraint, Watch, release
 from xmen.options import require_whole
-from xmen.product.k_best import best_walks
-from xmen.progress.telling import tell
+from xmen.product.best import best_walks
+from xmen.product.graph import DEFAULT_MAX_NODES, Product
+from xmen.progress import tell
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
-from xmen.worlds import Trajectory, Walks
-from xmen.worlds.counting import require_count
+from xmen.worlds import MDP, EdgeWeights, Trajectory, Walks
+from xmen.worlds.walks import require_count
+
+# ---- What rejection samples from: the world times the constraints that a node budget affords
+
+
+MOST_TRIED = 64  # constraints up to which each is multiplied by itself first; more are taken in as many groups
+MOST_FAILURES = 4  # products in a row that did not fit, after which all larger constraints are left to reject
+MOST_STATES = 1_000  # machine states that are listed to order many constraints by size
+MOST_NAMED = 8  # constraints that a message lists by name
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """The product that was affordable, what it carries, and what is left to reject."""
+
+    product: Product
+    multiplied: tuple[str, ...]
+    rejecting: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Constraints that are multiplied in together or not at all; `size` orders groups, None: it does not fit alone."""
+
+    size: int | None
+    labels: tuple[str, ...]
+    parts: tuple[Constraint, ...]
+
+    def relaxations(self) -> tuple[Constraint, ...]:
+        return self.parts[0].relaxations() if len(self.parts) == 1 else ()
+
+
+def relax(world: MDP, constraint: Constraint | None, max_nodes: int) -> Relaxation:
+    """Multiply constraints in, smallest product first, as long as the node budget allows.
+
+    A constraint that does not fit leaves behind the strongest of its own relaxations that does. Deciding costs at most
+    about 3 `MOST_TRIED` products within the budget, however many constraints there are.
+    """
+    product = multiply(world, None, DEFAULT_MAX_NODES)
+    budget = max(max_nodes, product.n_nodes)
+    chosen: list[Constraint] = []
+    multiplied: list[str] = []
+    rejecting: list[str] = []
+    n_failures = 0
+    for group in _groups(world, units(constraint), budget):
+        whole = conjunction(group.parts)
+        candidates = [whole] if group.size is not None and n_failures < MOST_FAILURES else []
+        taken = None
+        for candidate in [*candidates, *group.relaxations()]:
+            assert candidate is not None
+            try:
+                product = multiply(world, conjunction([*chosen, candidate]), budget)
+            except ProductTooLargeError:
+                n_failures += candidate is whole
+                continue
+            taken = candidate
+            chosen.append(candidate)
+            break
+        if taken is whole:
+            n_failures = 0
+        (multiplied if taken is whole else rejecting).extend(group.labels)
+    return Relaxation(product, tuple(multiplied), tuple(rejecting))
+
+
+def _groups(world: MDP, parts: Sequence[tuple[str, Constraint]], budget: int) -> list[_Group]:
+    """The constraints in the order in which they are tried: by their own product, or many of them by their machines."""
+    if len(parts) > MOST_TRIED:
+        ordered = sorted(parts, key=lambda item: _machine_states(world, item[1]))
+        size = -(-len(parts) // MOST_TRIED)
+        together = [ordered[i : i + size] for i in range(0, len(ordered), size)]
+        return [_Group(1, tuple(label for label, _ in some), tuple(part for _, part in some)) for some in together]
+    groups = []
+    for label, part in parts:
+        try:
+            n_nodes: int | None = multiply(world, part, budget).n_nodes
+        except ProductTooLargeError:
+            n_nodes = None
+        groups.append(_Group(n_nodes, (label,), (part,)))
+    return sorted(groups, key=lambda group: (group.size is None, group.size or 0))
+
+
+def _machine_states(world: MDP, part: Constraint) -> int:
+    """The number of states of all machines of a constraint, over any order of this world's letters."""
+    total = 0
+    for table in CompiledConstraint(part, world).tables:
+        known, letters = 0, np.arange(len(table.symbols), dtype=np.int32)
+        while known < len(table) <= MOST_STATES:
+            rows = np.arange(known, len(table), dtype=np.int32)
+            known = len(table)
+            table.step(np.repeat(rows, len(letters)), np.tile(letters, len(rows)))
+        total += len(table)
+    return total
+
+
+def listed(labels: Sequence[str]) -> str:
+    """The names in quotes, shortened where there are many."""
+    names = ", ".join(map(repr, labels[:MOST_NAMED]))
+    return names if len(labels) <= MOST_NAMED else f"{names} and {len(labels) - MOST_NAMED:,} more"
+
+
+# ---- Averages over batches of walks: expected visits and scores, with the spread that standard errors need
+
+
+class WalkMoments:
+    """Running sums over accepted walks, among a number drawn."""
+
+    def __init__(self, world: MDP, weights: EdgeWeights) -> None:
+        self._world, self._weights = world, weights
+        self.n_drawn = 0
+        self.n_accepted = 0
+        self._visits = np.zeros(world.n_states * world.n_actions)
+        self._squares = np.zeros(world.n_states * world.n_actions)
+        self._states = np.zeros(world.n_states)
+        self._score = 0.0
+
+    def add(self, n_drawn: int, accepted: Walks) -> None:
+        """One batch more."""
+        self.n_drawn += n_drawn
+        self.n_accepted += len(accepted)
+        rows = accepted.visit_rows(self._weights.discount)
+        self._visits += np.asarray(rows.sum(axis=0)).ravel()
+        self._squares += np.asarray(rows.power(2).sum(axis=0)).ravel()
+        self._states += np.asarray(accepted.state_rows().sum(axis=0)).ravel()
+        self._score += float(accepted.scores(self._weights).sum())
+
+    @property
+    def acceptance(self) -> float:
+        """The share of drawn walks that were accepted."""
+        return self.n_accepted / self.n_drawn
+
+    def visits(self) -> tuple[Floats, Floats]:
+        """Mean discounted visits and their standard errors, shape (n_states, n_actions)."""
+        n = self.n_accepted
+        mean = self._visits / n
+        variance = np.maximum(self._squares / n - mean**2, 0.0) * n / max(n - 1, 1)
+        shape = (self._world.n_states, self._world.n_actions)
+        return mean.reshape(shape), np.sqrt(variance / n).reshape(shape)
+
+    def state_visits(self) -> Floats:
+        """Mean number of positions at each state."""
+        return self._states / self.n_accepted
+
+    def score(self) -> float:
+        """Mean of R + log D."""
+        return self._score / self.n_accepted
+
+
+# ---- The reject engine: multiply the constraints that fit, sample from that relaxation exactly, reject with the rest
+
 
 ESTIMATE_DRAWS = 100_000  # relaxed draws behind estimates of log Z and visits
 FIRST_DRAWS = 2_000

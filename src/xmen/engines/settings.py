@@ -3,12 +3,78 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from xmen.engines.place import check_place
 from xmen.errors import EngineError
-from xmen.options import Options, require_number, require_whole
-from xmen.product.graph import DEFAULT_MAX_NODES
-from xmen.sampling.bounds import require_delta, require_probability
+from xmen.options import Options, require_choice, require_number, require_whole
+from xmen.product.graph import DEFAULT_MAX_NODES, Product
+from xmen.rewards.torch_backend import require_torch
+from xmen.sampling.space import require_delta, require_probability
+
+if TYPE_CHECKING:
+    from torch import device as Device
+
+    from xmen.product.device.run import OnDevice
+
+
+# ---- Where dynamic programming runs: compiled loops on the host, or torch on a device
+
+
+DEVICES = ("auto", "cpu", "cuda")
+PRECISIONS = ("float64", "float32")
+
+
+def check_place(device: object, precision: object) -> None:
+    """Refuse a device or a precision that there is not, without loading torch."""
+    if device is not None and not (isinstance(device, str) and device.startswith("cuda:")):
+        require_choice("device", device, DEVICES)
+    require_choice("precision", precision, PRECISIONS)
+    if precision != "float64" and device is None:
+        raise EngineError(f'precision={precision!r} is for a device: give device="cuda", "cpu" or "auto" with it.')
+
+
+def find_device(device: str | None) -> Device | None:
+    """The torch device that was asked for; None is compiled loops on the host.
+
+    "auto" is a GPU if there is one. EngineError where the device is not there, MissingExtraError without torch.
+    """
+    if device is None:
+        return None
+    try:
+        torch = require_torch(f"device={device!r}", extra="gpu")
+    except ImportError:
+        if device == "auto":
+            return None
+        raise
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else None
+        if device is None:
+            return None
+    if device != "cpu" and not torch.cuda.is_available():
+        raise EngineError(
+            f"device={device!r} needs a GPU that torch can use, and torch {torch.__version__} finds none here. Leave "
+            'device out for compiled loops on the host, or use device="auto", which takes a GPU where there is one.'
+        )
+    try:
+        found: Device = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise EngineError(
+            f"device={device!r} cannot be used: {reason} There are {torch.cuda.device_count()} GPUs."
+        ) from None
+    return found
+
+
+def place_product(product: Product, device: Device, precision: str) -> OnDevice:
+    """The product on a device, moved once."""
+    from xmen.product.device.run import OnDevice
+
+    return OnDevice(product, device, precision)
+
+
+# ---- What a user may choose about the engine that answers, as one record
+
 
 DEFAULT_DELTA = 1.18  # below the 2^(1/4) = 1.189 that c = delta^2 <= sqrt 2 needs in the paper's Theorem 4
 DEFAULT_FAILURE = 0.001

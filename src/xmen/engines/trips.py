@@ -8,6 +8,7 @@ side by side.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -15,25 +16,25 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, vstack
 
 from xmen.constraints.constraint import Constraint, conjunction, units
 from xmen.engines.diagnosis import explain_conflict, multiply
+from xmen.engines.distribution import Law
 from xmen.engines.exact import ExactDistribution
-from xmen.engines.law import Law
-from xmen.engines.place import find_device
-from xmen.errors import InfeasibleError, ProductTooLargeError
+from xmen.engines.settings import find_device
+from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
-from xmen.product.goal_batches import Reweigh, Trips
 from xmen.product.graph import Product
-from xmen.product.many_goals import ManyGoals
-from xmen.product.open_product import build_open_product
+from xmen.product.many_goals import ManyGoals, Reweigh, Trips, build_open_product
 from xmen.rewards import Floats
+from xmen.worlds import Network, Walks
 from xmen.worlds.kernels import UNREACHABLE, distance_to
-from xmen.worlds.network import Network, NetworkTask
+from xmen.worlds.network import NetworkTask
 
 if TYPE_CHECKING:
     from xmen.engines.trips_on_device import TripsOnDevice
+
 
 LEAST_BUDGET = 20_000  # nodes of a product that all trips of a network share
 COPIES = 64  # of the network that its rules may make of it
@@ -231,3 +232,274 @@ class TripEngine:
         except ProductTooLargeError:
             return InfeasibleError(f"{where} there is no valid trip")
         return InfeasibleError(f"{where}: {error}", conflict=error.conflict)
+
+
+# ---- Trips under rules that do not fit the product: draws from the relaxation, of which those are kept that are
+# valid.
+#
+# With z the exact weight of a pair's trips under the rules that fit, and A the share of these that keep the rest too,
+# log Z = log z + log A: only A is estimated.
+
+
+TRIES = ((1, 0.2), (10, 0.02), (100, 0.001))  # times as many draws, and the share of valid ones that is enough then
+FEW = 64  # draws of which a number of times are made again, at the least
+PILOT_DRAWS = 100  # of every pair, which say only how many it takes to know log A well
+LEAST_DRAWS, MOST_DRAWS = 300, 500_000  # behind a likelihood: of every pair, and of all together beyond these
+PIECE = 50_000  # draws to one goal that are made at once for it
+CELLS = 4_000_000  # edges held at once while draws are checked
+
+
+class TripDraws(NamedTuple):
+    """How many were drawn of each pair and how many of these are valid; and all of them, in the order of their pairs.
+
+    log_prob (n,) is that of each under the rules that fit and the reward of the draws; `visits` as `Walks.visit_rows`.
+    """
+
+    n: NDArray[np.int64]  # (P,)
+    n_valid: NDArray[np.int64]  # (P,)
+    pair: NDArray[np.int64]  # (n,)
+    valid: NDArray[np.bool_]  # (n,)
+    visits: csr_matrix  # (n, n_states * n_actions)
+    log_dynamics: Floats  # (n,)
+    log_prob: Floats  # (n,)
+
+    @property
+    def acceptance(self) -> Floats:
+        """The share of valid draws of each pair."""
+        return self.n_valid / self.n
+
+
+class RejectTrips:
+    """All trips of a network under rules of which some reject."""
+
+    def __init__(
+        self,
+        network: Network,
+        constraint: Constraint | None,
+        starts: ArrayLike,
+        goals: ArrayLike,
+        weights: ArrayLike,
+        max_nodes: int,
+    ) -> None:
+        self.network = network
+        self.compiled = CompiledConstraint(constraint, network.any_task)
+        self.multiplied: list[str] = []
+        self.rejecting: list[str] = []
+        chosen: list[Constraint] = []
+        self.engine = TripEngine(network, None, starts, goals, weights, max_nodes)
+        for label, part in units(constraint):
+            try:
+                self.engine = TripEngine(network, conjunction([*chosen, part]), starts, goals, weights, max_nodes)
+            except ProductTooLargeError:
+                self.rejecting.append(label)
+                continue
+            chosen.append(part)
+            self.multiplied.append(label)
+        self._log_dynamics = np.log(network.probability)
+
+    def draw(self, reward: Floats, wanted: NDArray[np.int64] | int, rng: np.random.Generator) -> TripDraws:
+        """So many of every pair (P,) under rewards of world edges (E,), ten times as many where few are valid."""
+        found = list(self._tried(reward, wanted, rng))
+        pair, valid = (np.concatenate([each[k] for each in found]) for k in (0, 2))
+        dynamics = np.concatenate([walks.totals(self._log_dynamics) for _, walks, _ in found])
+        gained = np.concatenate([walks.totals(reward) for _, walks, _ in found])
+        visits = vstack([walks.visit_rows() for _, walks, _ in found], format="csr")
+        log_z = self.engine.value(reward, with_visits=False).log_z
+        order = np.argsort(pair, kind="stable")
+        rows = (each[order] for each in (pair, valid, visits, dynamics, dynamics + gained - log_z[pair]))
+        return TripDraws(*self._counts(pair, valid), *rows)
+
+    def value(self, reward: Floats, n_draws: int, rng: np.random.Generator) -> TripValue:
+        """log Z of every pair and the uses of edges, summed with the pairs' weights, by so many draws of each pair.
+
+        Both are exact under the rules that fit; draws only say what the others change.
+        """
+        found, known = list(self._tried(reward, n_draws, rng)), self.engine.value(reward)
+        n, n_valid = np.sum([self._counts(pair, valid) for pair, _, valid in found], axis=0)
+        visits, weight = known.visits, self.engine.weight
+        for pair, walks, valid in found:
+            visits = visits + walks.edge_uses(weights=weight[pair] * (valid / n_valid[pair] - 1.0 / n[pair]))
+        return TripValue(known.log_z + np.log(n_valid / n), visits)
+
+    def _tried(self, reward: Floats, wanted: NDArray[np.int64] | int, rng: np.random.Generator) -> Iterator[Checked]:
+        """`_checked`, and again for pairs of which few were valid; an error where that does not help."""
+        n, n_valid = np.zeros((2, self.engine.n_pairs), dtype=np.int64)
+        few = np.ones(self.engine.n_pairs, dtype=np.bool_)
+        for times, enough in TRIES:
+            now = wanted if times == 1 else times * np.maximum(wanted, FEW)
+            for pair, walks, valid in self._checked(reward, np.where(few, now, 0), rng):
+                drawn, good = self._counts(pair, valid)
+                n, n_valid = n + drawn, n_valid + good
+                yield pair, walks, valid
+            few = n_valid < enough * n
+            if not few.any():
+                return
+        self._refuse_hopeless(np.flatnonzero(few), n, n_valid)
+
+    def _counts(self, pair: NDArray[np.int64], valid: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many of each pair there are, and how many valid ones."""
+        n_pairs = self.engine.n_pairs
+        return np.bincount(pair, minlength=n_pairs), np.bincount(pair[valid], minlength=n_pairs)
+
+    def partitions(self, reward: Floats, error: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """log Z of every pair and its variance (P,), the sum of all with their weights to this standard error.
+
+        That takes MOST_DRAWS at the most: with more trips than these can serve, the variance is larger. The draws that
+        chose the numbers are not counted again, which would favour acceptances that they saw too high.
+        """
+        n, n_valid = np.zeros((2, self.engine.n_pairs), dtype=np.int64)
+        for pair, _, valid in self._tried(reward, PILOT_DRAWS, rng):
+            drawn, good = self._counts(pair, valid)
+            n, n_valid = n + drawn, n_valid + good
+        wanted = self._enough(n, n_valid, error)
+        n_pieces = -(-int(np.bincount(self.engine.goal, weights=wanted).max()) // PIECE)
+        n_valid = np.zeros(self.engine.n_pairs, dtype=np.int64)
+        for piece in range(n_pieces):
+            now = wanted // n_pieces + (piece < wanted % n_pieces)
+            for pair, _, valid in self._checked(reward, now, rng):
+                n_valid += self._counts(pair, valid)[1]
+        acceptance = np.maximum(n_valid, 1) / wanted  # the pilot saw valid ones of every pair
+        log_z = self.engine.value(reward, with_visits=False).log_z
+        return log_z + np.log(acceptance), (1.0 - acceptance) / (acceptance * wanted)
+
+    def _enough(self, n: NDArray[np.int64], n_valid: NDArray[np.int64], error: float) -> NDArray[np.int64]:
+        """Draws of each pair (P,): the fewest for this error are in proportion to weight times deviation."""
+        n_invalid = n - n_valid + 0.5  # one that saw no invalid draw may still have some
+        deviation = self.engine.weight * np.sqrt(n_invalid / np.maximum(n_valid, 1))
+        total = float(deviation.sum())
+        wanted = np.ceil(deviation * min(total / error**2, MOST_DRAWS / max(total, 1e-300)))
+        return np.maximum(wanted.astype(np.int64), np.maximum(n, LEAST_DRAWS))
+
+    def valid_moments(
+        self, reward: Floats, features: csr_matrix, n_draws: int, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """E[f | valid] of every pair (P, d), and the mean of Var[f | valid] over pairs with their weights (d, d)."""
+        engine = self.engine
+        means = np.zeros((engine.n_pairs, features.shape[1]))
+        variance = np.zeros((features.shape[1],) * 2)
+        wanted = np.full(engine.n_pairs, n_draws, dtype=np.int64)
+        for pair, walks, valid in self._checked(reward, wanted, rng):
+            rows = np.asarray((_uses(walks[valid]) @ features).todense())
+            own = pair[valid]
+            n = np.bincount(own, minlength=engine.n_pairs)
+            share = 1.0 / np.maximum(n, 1)
+            np.add.at(means, own, rows * share[own][:, None])
+            centred = (rows - means[own]) * np.sqrt((engine.weight / np.maximum(n - 1, 1))[own])[:, None]
+            variance += centred.T @ centred
+        return means, variance
+
+    def greedy(self, reward: Floats, n_draws: int, rng: np.random.Generator, most: int) -> list[NDArray[np.int64]]:
+        """The world edges of each pair's greedy walk under all rules: at every step what most valid draws do there.
+
+        At most `most` moves. Draws that have gone the same way thin out, so that late moves are those of few.
+        """
+        out: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64) for _ in range(self.engine.n_pairs)]
+        wanted = np.full(self.engine.n_pairs, n_draws, dtype=np.int64)
+        for pair, walks, valid in self._checked(reward, wanted, rng):
+            begins, edges = walks.offsets[:-1], walks.edges
+            for one in np.unique(pair[valid]).tolist():
+                rows, taken = np.flatnonzero(valid & (pair == one)), list[int]()
+                while len(taken) < most and walks.lengths[rows[0]] > len(
+                    taken
+                ):  # all are where they are, or at the goal
+                    moves, counts = np.unique(edges[begins[rows] + len(taken)], return_counts=True)
+                    best = int(moves[np.argmax(counts)])
+                    rows = rows[edges[begins[rows] + len(taken)] == best]
+                    taken.append(best)
+                out[one] = np.array(taken, dtype=np.int64)
+        return out
+
+    def _checked(self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator) -> Iterator[Checked]:
+        """Draws in batches, all of a pair's in one: the pair of each, the walks, and which of them keep the rules."""
+        for pair, edges, lengths in self._drawn(reward, wanted, rng):
+            offsets = np.concatenate([[0], np.cumsum(lengths)])
+            walks = Walks(self.network.any_task, self.engine.start[pair], edges, offsets)
+            yield pair, walks, self.compiled.check(walks)
+
+    def _drawn(self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator) -> Iterator[Batch]:
+        """Draws of the goals that share a system, then of each pair that it could not serve."""
+        engine, log_weight = self.engine, self._log_dynamics + reward
+        served = np.zeros(engine.n_pairs, dtype=np.bool_)
+        for batch in _gathered(iter(()) if engine.shared is None else engine.shared.draw(log_weight, wanted, rng)):
+            served[batch[0]] = True
+            yield batch
+        for left in np.flatnonzero(~served & (wanted > 0)).tolist():
+            walks = engine.alone(left, reward).draw(int(wanted[left]), rng)
+            kept = np.flatnonzero(self.network.source != engine.goal[left])
+            yield np.full(len(walks), left), kept[walks.edges], walks.lengths.astype(np.int64)
+
+    def _refuse_hopeless(self, hopeless: NDArray[np.int64], n: NDArray[np.int64], n_valid: NDArray[np.int64]) -> None:
+        pair, network = int(hopeless[np.argmin((n_valid / n)[hopeless])]), self.network
+        more = f" ({len(hopeless) - 1} more such pairs)" if len(hopeless) > 1 else ""
+        raise EngineError(
+            f"rejection is hopeless for trips from {network.describe_state(int(self.engine.start[pair]))} to "
+            f"{network.describe_state(int(self.engine.goal[pair]))}{more}: {n_valid[pair]} of {n[pair]} draws also "
+            f"kept {', '.join(map(repr, self.rejecting))}. Raise max_nodes so that more is multiplied in, give the "
+            "network a horizon (a share or a sum without bound fits only with one), loosen a rule, or leave these "
+            "trips out."
+        )
+
+
+class TripPartitions:
+    """log Z of each trip's pair under any reward; the product of network and rules is made once."""
+
+    def __init__(
+        self,
+        network: Network,
+        constraint: Constraint | None,
+        starts: NDArray[np.int64],
+        goals: NDArray[np.int64],
+        max_nodes: int | None,
+        discount: float,
+        error: float,
+    ) -> None:
+        self._asked = network, constraint, starts, goals, np.ones(len(starts)), trip_budget(max_nodes, network)
+        self._discount, self._error = discount, error
+        self._exact: TripEngine | None = None
+        self._rejecting: RejectTrips | None = None
+
+    def __call__(self, reward: Floats) -> tuple[Floats, Floats]:
+        """log Z of each trip (n,) and its standard error: 0 where the rules fit the product, else by rejection.
+
+        Rejection draws with a seed of its own, so that the same question has the same answer, and so often that the
+        sum over all trips has a standard error of `error` or so.
+        """
+        if self._rejecting is None:
+            try:
+                engine = self._exact = self._exact or TripEngine(*self._asked, self._discount)
+                log_z = engine.value(reward, with_visits=False).log_z[engine.pair_of]
+                return log_z, np.zeros(len(log_z))
+            except ProductTooLargeError:  # with a horizon, each goal's product is made when it is asked for
+                if self._discount != 1.0:
+                    raise
+            self._rejecting = RejectTrips(*self._asked)
+        trips, pair_of = self._rejecting, self._rejecting.engine.pair_of
+        log_z, variance = trips.partitions(reward, self._error, np.random.default_rng(0))
+        return log_z[pair_of], np.sqrt(variance[pair_of])
+
+
+Checked = tuple[NDArray[np.int64], Walks, NDArray[np.bool_]]
+"""Draws: the pair of each, the walks, and which of them keep the rules."""
+
+Batch = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+"""Walks in a row: the pair of each, their world edges one after the other, their lengths."""
+
+
+def _uses(walks: Walks) -> csr_matrix:
+    """How often each of these walks uses each world edge, as sparse rows."""
+    shape = (len(walks), len(walks.world.source))
+    return csr_matrix((np.ones(len(walks.edges)), (walks.owner, walks.edges)), shape=shape)
+
+
+def _gathered(walks: Iterator[Batch]) -> Iterator[Batch]:
+    """The walks of several goals together, in pieces whose padded table stays small."""
+    kept: list[Batch] = []
+    longest, n = 0, 0
+    for batch in walks:
+        kept.append(batch)
+        longest, n = max(longest, int(batch[2].max(initial=0))), n + len(batch[0])
+        if longest * n > CELLS:
+            yield tuple(np.concatenate(parts) for parts in zip(*kept, strict=True))  # type: ignore[misc]
+            kept, longest, n = [], 0, 0
+    if kept:
+        yield tuple(np.concatenate(parts) for parts in zip(*kept, strict=True))  # type: ignore[misc]

@@ -6,37 +6,268 @@ is never multiplied out: machines stand side by side in one formula.
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from xmen.engines.distribution import Distribution, Guarantee, Seed
-from xmen.engines.hashed import HashedWorld, WalkFunction
-from xmen.engines.law import Law
-from xmen.engines.relaxation import Relaxation
+from xmen.constraints.constraint import Constraint, units
+from xmen.encoding.trajectories import Encoding, WalkDecoder
+from xmen.engines.diagnosis import explain_infeasible, feasible_product
+from xmen.engines.distribution import Distribution, Guarantee, Law, Seed
+from xmen.engines.reject import Relaxation
 from xmen.engines.settings import DEFAULT_CELL_SIZE, EngineSettings
-from xmen.errors import EngineError
-from xmen.machines.release import release
-from xmen.machines.tables import CompiledConstraint
-from xmen.product.best import score_range
+from xmen.errors import EngineError, ProductTooLargeError
+from xmen.machines.tables import CompiledConstraint, release
+from xmen.oracles import ListedOracle, make_oracle
+from xmen.oracles.formula import Bits, Formula, Oracle
+from xmen.product.best import list_walks, score_range
 from xmen.rewards import Floats, Reward
 from xmen.sampling import (
     CellEstimate,
     CellPlan,
+    Embedding,
     Info,
+    Levels,
+    NumberedLevels,
     PawsPlan,
     Space,
+    WeightDepth,
     bound_partition,
     choose_parities,
+    embed,
+    embed_numbers,
     estimate,
     find_level,
     sample_cells,
     sample_paws,
 )
 from xmen.sharing import lock_of, once
-from xmen.worlds.counting import require_count
+from xmen.worlds import MDP, EdgeWeights, Walks
 from xmen.worlds.trajectory import Trajectory
+from xmen.worlds.walks import require_count
+
+# ---- A world and a constraint as something to hash: the oracle that answers for it, and how rows of bits are weighed.
+#
+# Weights that differ by more than a few nats are embedded first: each trajectory gets a number of copies roughly in
+# proportion to its weight, and the exact remainder as the weight of a copy.
+
+
+Integers: TypeAlias = NDArray[np.int64]
+
+MAX_LISTED = 200_000  # trajectories up to which the support is listed
+LISTING_NODES = 1_000_000  # product nodes that listing may cost
+TILTED = 2.0  # nats between the largest and the least weight, above which weights are embedded
+MOST_LEVELS = 64  # thresholds, each half of the one before; what is lighter still keeps its exact weight
+ROUNDING = 0.02  # nats by which the integers of the adder may misjudge a weight
+COARSE_ROUNDING = 0.2  # the same where copies keep their exact weight: it costs a little of w_max, and saves adders
+
+
+@dataclass(frozen=True)
+class WalkWeight:
+    """The log-weights of the trajectories that rows of hash bits stand for; picklable."""
+
+    decoder: WalkDecoder
+    weights: EdgeWeights
+
+    def __call__(self, bits: Bits) -> Floats:
+        """Log weights (k,) of rows (k, n_hash)."""
+        return self.decoder.decode(bits).scores(self.weights)
+
+
+@dataclass(frozen=True)
+class WalkFunction:
+    """What is averaged over cells: discounted visits, state visits and the score, side by side."""
+
+    decoder: WalkDecoder
+    weights: EdgeWeights
+
+    def __call__(self, bits: Bits) -> Floats:
+        """(k, n_states * n_actions + n_states + 1) from rows whose first bits are the trajectory's."""
+        walks = self.decoder.decode(bits[:, : self.decoder.width])
+        visits, states = walks.visit_rows(self.weights.discount).toarray(), walks.state_rows().toarray()
+        score = walks.scores(self.weights)
+        return np.concatenate([visits, states, score[:, None]], axis=1)
+
+
+@dataclass(frozen=True)
+class RoundedDepth:
+    """How many thresholds a trajectory's integer weight is at or below, exactly as the adder has it."""
+
+    decoder: WalkDecoder
+    edge_values: Integers  # (times, world edges)
+    start_values: Integers  # (n_states,)
+    thresholds: tuple[int, ...]
+
+    def __call__(self, bits: Bits) -> Integers:
+        """The depth (k,) of rows (k, n_hash)."""
+        walks = self.decoder.decode(bits)
+        total = self.start_values[walks.starts]
+        np.add.at(total, walks.owner, self.edge_values[np.minimum(walks.time, len(self.edge_values) - 1), walks.edges])
+        depth: Integers = np.count_nonzero(total[:, None] <= np.array(self.thresholds, dtype=np.int64), axis=1)
+        return depth
+
+
+class HashedWorld:
+    """The valid trajectories of a world behind an oracle, listed or in clauses; shared by all rewards."""
+
+    def __init__(
+        self, world: MDP, constraint: Constraint | None, oracle: str, timed: bool | None, time_limit: float | None
+    ) -> None:
+        self.world = world
+        self.oracle_name = oracle
+        self.time_limit = time_limit
+        self.walks = _try_to_list(world, constraint, oracle)
+        # A listed support needs only the hash variables of trajectories, no machines.
+        self.encoding = Encoding(world, None if self.walks is not None else constraint, timed)
+        if self.walks is not None:
+            self.oracle_name = "listed"
+            self.bits = self.decoder.encode(self.walks)
+            self.oracle: Oracle = ListedOracle(self.bits, formula=self.encoding.formula)
+        else:
+            self._require_feasible(constraint)
+            self.oracle = self._solver(self.encoding.formula)
+            self.oracle_name = self.oracle.name
+
+    @property
+    def decoder(self) -> WalkDecoder:
+        """What hash bits stand for."""
+        return self.encoding.decoder
+
+    def _solver(self, formula: Formula) -> Oracle:
+        return make_oracle(self.oracle_name, formula, time_limit=self.time_limit)
+
+    def _require_feasible(self, constraint: Constraint | None) -> None:
+        """Raise InfeasibleError from the solver's core, shrunk by deletion, in the user's names."""
+        if self._solver(self.encoding.formula).solve().bits is not None:
+            return
+        formula, literals = self.encoding.with_assumptions()
+        solver = self._solver(formula)
+        answer = solver.solve(literals)
+        suspects = [i for i, literal in enumerate(literals) if literal in answer.core or -literal in answer.core]
+
+        def can_hold(kept: list[int]) -> bool:
+            return solver.solve([literals[i] for i in kept]).bits is not None
+
+        raise explain_infeasible(self.world, units(constraint), can_hold, suspects or None)
+
+    @property
+    def rounding(self) -> float:
+        """How far, in nats, thresholds may misjudge a weight."""
+        return 0.0 if self.walks is not None else ROUNDING
+
+    def log_range(self, weights: EdgeWeights, relaxed: tuple[float, float]) -> tuple[float, float]:
+        """The least and the largest log weight: of the list where there is one, else the given bounds."""
+        if self.walks is None:
+            return relaxed
+        values = self.walks.scores(weights)
+        return float(values.min()), float(values.max())
+
+    def plain_space(self, weights: EdgeWeights, log_max: float) -> Space:
+        """The trajectories with their weights, none above log_max (the upper end of `log_range`)."""
+        return Space(self.oracle, WalkWeight(self.decoder, weights), log_max)
+
+    def space(self, weights: EdgeWeights, relaxed: tuple[float, float]) -> Space:
+        """`plain_space`, embedded where weights differ much."""
+        low, high = self.log_range(weights, relaxed)
+        space = self.plain_space(weights, high)
+        if high - low <= TILTED:
+            return space
+        # Below w_max / N all weights together are less than w_max: no need to tell them apart.
+        most = min(MOST_LEVELS, math.ceil(self.log2_count))
+        levels = Levels(high, 1, min(Levels.covering(high, low).n_levels, most))
+        return self.embedding(space, levels, rounding=COARSE_ROUNDING).residual()
+
+    @once
+    def log2_count(self) -> float:
+        """log2 of a number that the valid trajectories do not exceed: listed, or all of the world's."""
+        if self.walks is not None:
+            return math.log2(max(len(self.walks), 1))
+        world = self.world
+        here: Floats = (world.start > 0).astype(np.float64)
+        ended, log_scale = 0.0, 0.0  # both in units of exp(log_scale)
+        for _ in range(world.max_length):
+            ended += float(here[world.terminal].sum())
+            going = np.where(world.terminal, 0.0, here)
+            here = np.zeros(world.n_states)
+            np.add.at(here, world.target, going[world.source])
+            size = max(float(here.sum()), ended, 1.0)
+            here, ended, log_scale = here / size, ended / size, log_scale + math.log2(size)
+        return max(log_scale + math.log2(max(ended + float(here.sum()), 1e-300)), 0.0)
+
+    def embedding(
+        self,
+        space: Space,
+        levels: Levels | NumberedLevels,
+        listed_scores: Floats | None = None,
+        rounding: float | None = None,
+    ) -> Embedding:
+        """Copies in proportion to the weights: thresholds in the list, or by one adder in the clauses.
+
+        `listed_scores` are the log weights of the listed trajectories, where the caller has them. `rounding` is by how
+        many nats the adder may misjudge a weight (None: `ROUNDING`).
+        """
+        weight = space.log_weight
+        assert isinstance(weight, WalkWeight)
+        if self.walks is not None:
+            values = listed_scores
+            if values is None:
+                values = self.walks.scores(weight.weights)
+            assert isinstance(self.oracle, ListedOracle)
+            oracle: Oracle = (
+                self.oracle.with_levels((levels.buckets(values), levels.n_levels, levels.bits_per_level))
+                if isinstance(levels, Levels)
+                else self.oracle.with_numbers((levels.depth(values), levels.last))
+            )
+            return Embedding(space, oracle, levels, WeightDepth(levels, weight))
+        rounding = ROUNDING if rounding is None else rounding
+        depth, edge_values, start_values = self._integers(weight.weights, levels, rounding)
+        formula, below = self.encoding.with_thresholds(edge_values, start_values, list(depth.thresholds))
+        embedded = (
+            embed(formula, below, levels.bits_per_level)
+            if isinstance(levels, Levels)
+            else embed_numbers(formula, below, levels)
+        )
+        oracle = self._solver(embedded)
+        return Embedding(space, oracle, levels, depth, rounding)
+
+    def _integers(
+        self, weights: EdgeWeights, levels: Levels | NumberedLevels, rounding: float
+    ) -> tuple[RoundedDepth, Integers, Integers]:
+        """Log-weights of edges and starts in whole multiples of a small unit, for the adder."""
+        places, world = self.encoding.places, self.world
+        longest = world.max_length
+        unit = 2 * rounding / (longest + 1)
+        n_times = longest if places.timed else 1
+        per_edge = np.stack([weights.at(t) for t in range(max(n_times, 1))])
+        per_start = np.where(weights.log_start > -np.inf, weights.log_start, 0.0)
+        values, starts = np.rint(per_edge / unit).astype(np.int64), np.rint(per_start / unit).astype(np.int64)
+        thresholds = tuple(math.floor(threshold / unit) for threshold in levels.thresholds)
+        times = places.station[places.source] if places.timed else np.zeros(len(places.edge), dtype=np.int64)
+        depth = RoundedDepth(self.decoder, values, starts, thresholds)
+        return depth, values[times, places.edge], starts[places.state[places.starts]]
+
+
+def _try_to_list(world: MDP, constraint: Constraint | None, oracle: str) -> Walks | None:
+    """All valid trajectories where the oracle may be a list and there are few enough."""
+    if oracle not in ("auto", "listed"):
+        return None
+    try:
+        walks = list_walks(feasible_product(world, constraint, LISTING_NODES), MAX_LISTED)
+    except ProductTooLargeError:
+        walks = None
+    if walks is None and oracle == "listed":
+        raise EngineError(
+            f"oracle='listed' needs all valid trajectories in a list, and there are more than {MAX_LISTED:,} of them "
+            "(or the product that finds them is too large). Use oracle='auto' or 'cryptominisat'."
+        )
+    return walks
+
+
+# ---- The XOR engine: random parities cut the valid trajectories into cells small enough to list, by an NP oracle
+
 
 N_CELLS = 64  # fresh matrices behind an estimate
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from xmen.errors import XmenError
 from xmen.experiments.notebook import Findings, Notebook
-from xmen.progress.monitor import all_or_nothing
+from xmen.progress import all_or_nothing
 
 __all__ = ["EXPERIMENTS", "Findings", "Notebook", "reproduce"]
 

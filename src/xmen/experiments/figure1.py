@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
+from xmen.constraints.arithmetic import share
 from xmen.constraints.constraint import Constraint
 from xmen.constraints.occurrence import never, visit
-from xmen.constraints.shares import share
 from xmen.engines.choose import distribution
 from xmen.engines.distribution import Distribution
 from xmen.events import at

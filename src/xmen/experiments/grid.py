@@ -29,8 +29,8 @@ from xmen.experiments.methods import (
 from xmen.experiments.notebook import Notebook
 from xmen.learners.base import Learner
 from xmen.learners.xmen import XMEN
-from xmen.machines.release import release
-from xmen.product.listing import list_walks
+from xmen.machines.tables import release
+from xmen.product.best import list_walks
 from xmen.registry import LOOKS
 from xmen.rewards import Floats
 from xmen.worlds import MOVES, Trajectory

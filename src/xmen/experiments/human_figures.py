@@ -20,7 +20,7 @@ from xmen.experiments.lines import draw_lines, points, shifts
 from xmen.plots import canvas
 from xmen.registry import LOOKS
 from xmen.rewards import Floats
-from xmen.worlds.svg import GOAL_COLOUR, START_COLOUR
+from xmen.worlds.grid import GOAL_COLOUR, START_COLOUR
 from xmen.worlds.trajectory import Trajectory
 
 OBSTACLE, OBSTACLE_RIM, CHOKE_COLOUR, DISC_RIM = "#4d4d4d", "#8c8c8c", "#F0E442", "#E69F00"

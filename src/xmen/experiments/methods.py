@@ -19,18 +19,16 @@ from numpy.typing import ArrayLike
 
 from xmen.baselines.constraint_inference import ConstraintInference
 from xmen.baselines.maxent import MaxEntIRL
-from xmen.baselines.relative_entropy import RelativeEntropyIRL
-from xmen.baselines.rollouts import read_policy
+from xmen.baselines.relative_entropy import RelativeEntropyIRL, read_policy
 from xmen.constraints.constraint import Constraint
-from xmen.errors import XmenError
+from xmen.errors import IdentifiabilityWarning, LearningWarning, XmenError
 from xmen.experiments.notebook import Notebook
 from xmen.learners.base import Learner, Rules
 from xmen.learners.resampling import resample
 from xmen.learners.xmen import XMEN
 from xmen.methods.cells import Cells
 from xmen.methods.paper import Paper
-from xmen.notices import IdentifiabilityWarning, LearningWarning
-from xmen.progress.monitor import Callback
+from xmen.progress import Callback
 from xmen.registry import LOOKS
 from xmen.rewards import Floats
 from xmen.worlds import MDP, Trajectory

@@ -32,7 +32,7 @@ from matplotlib.figure import Figure
 from xmen.errors import XmenError
 from xmen.experiments.stages import Stages
 from xmen.files import read_whole, write_whole
-from xmen.progress.monitor import Callback
+from xmen.progress import Callback
 from xmen.storage.sealing import check_seal, sealed_json
 
 FORMAT = 1  # of the record on disk

@@ -18,8 +18,7 @@ from scipy.sparse.csgraph import dijkstra
 from xmen.constraints.arithmetic import length
 from xmen.constraints.constraint import Constraint
 from xmen.constraints.repetition import no_revisit
-from xmen.engines.reject_trips import RejectTrips
-from xmen.engines.trips import TripEngine, trip_budget
+from xmen.engines.trips import RejectTrips, TripEngine, trip_budget
 from xmen.experiments.notebook import Notebook, Stage
 from xmen.experiments.roads_cloning import Cloning
 from xmen.experiments.roads_data import FEATURES, City, read_city

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from xmen.experiments.roads_data import City
-from xmen.plots.network import plot_network
+from xmen.plots.graph import plot_network
 from xmen.rewards import Floats
 
 

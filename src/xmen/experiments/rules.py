@@ -15,7 +15,7 @@ from xmen.experiments.grid_maps import MARKOV, MEMORY, GridMap
 from xmen.experiments.human_tasks import HumanTask, choke_task, drawn_task
 from xmen.experiments.notebook import Notebook
 from xmen.experiments.rules_trips import find_taxis, read_taxis
-from xmen.plots.rules import plot_rules
+from xmen.plots.graph import plot_rules
 from xmen.rules.inference import RuleInference
 from xmen.rules.templates import TEMPLATES
 from xmen.worlds import MDP, Trajectory

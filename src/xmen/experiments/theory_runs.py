@@ -22,7 +22,7 @@ from xmen.methods.paper_bounds import bias_term, theorem_bound
 from xmen.methods.proposal import SPAN_STEP, Pool, Proposal
 from xmen.methods.runs import FitSettings, Task
 from xmen.rewards import Floats
-from xmen.rewards.features import DenseFeatures
+from xmen.rewards.linear import DenseFeatures
 from xmen.sampling import Info, PawsPlan
 
 

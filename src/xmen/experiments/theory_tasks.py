@@ -17,7 +17,7 @@ import xmen as xm
 from xmen.engines.xor import XorDistribution
 from xmen.methods.proposal import Proposal
 from xmen.rewards import Floats
-from xmen.rewards.features import DenseFeatures
+from xmen.rewards.linear import DenseFeatures
 
 
 @dataclass(frozen=True)

@@ -2,40 +2,275 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from importlib import import_module
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 from threadpoolctl import threadpool_limits
 
 from xmen.constraints.constraint import Constraint, conjunction
+from xmen.displays import facts_html
 from xmen.engines.choose import answering, require_engine
-from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, check_given
-from xmen.engines.law import Law
-from xmen.engines.never import warn_of_idle
+from xmen.engines.diagnosis import warn_of_idle
+from xmen.engines.distribution import Distribution, Law, Seed, as_constraint, check_discount, check_given
 from xmen.engines.settings import EngineSettings
-from xmen.errors import EngineError, NotFittedError
-from xmen.learners.display import learner_html
-from xmen.learners.estimation import summarise
-from xmen.learners.estimator import Estimator
-from xmen.learners.held_out import read_validation, validation_note
-from xmen.learners.likelihoods import Likelihoods, likelihoods_under, log_likelihoods
-from xmen.learners.summary import Summary
+from xmen.engines.trips import TripPartitions
+from xmen.errors import EngineError, InvalidDemonstrationError, NotFittedError, RewardError, TrajectoryError
+from xmen.learners.summary import Summary, summarise
 from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.methods.information import Information, information
-from xmen.methods.runs import FitSettings, Task
-from xmen.policies.plan import plan
-from xmen.policies.policy import Policy
-from xmen.progress.monitor import Monitor, Record
+from xmen.methods.neural import Training, check_network
+from xmen.methods.runs import (
+    VALIDATION_LOSS,
+    FitSettings,
+    Outcome,
+    Run,
+    Task,
+    Validation,
+    check_patience,
+    drive,
+    validated,
+)
+from xmen.options import Options, listed, require_whole
+from xmen.policies.policy import Policy, plan
+from xmen.progress import Callback, Monitor, Record
 from xmen.rewards import Floats, LinearReward, Reward
-from xmen.rewards.features import Features, read_features
+from xmen.rewards.linear import Features, read_features
+from xmen.rewards.neural import NeuralReward
 from xmen.sharing import lock_of
+from xmen.storage.checkpoint import Checkpoint
 from xmen.storage.models import save
-from xmen.worlds import MDP, Network, Trajectory
+from xmen.worlds import MDP, Network, Trajectory, Walks
+
+# ---- scikit-learn's contract for settings: stored as given, listed by the signature, without logic in `__init__`
+
+
+class Estimator:
+    """`get_params` and `set_params` by the signature of `__init__`, which only stores: subclasses are dataclasses.
+
+    scikit-learn's `clone`, `GridSearchCV` and `cross_val_score` work by duck typing; xmen does not import it.
+    """
+
+    @classmethod
+    def setting_names(cls) -> list[str]:
+        """The names of all settings, in the order of the signature."""
+        parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+        return [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """All settings by name, exactly as they were given; if `deep`, those of a record too (`method__n_samples`)."""
+        found = {name: getattr(self, name) for name in self.setting_names()}
+        records = {name: value.chosen() for name, value in found.items() if deep and isinstance(value, Options)}
+        return found | {f"{name}__{part}": value for name, record in records.items() for part, value in record.items()}
+
+    def set_params(self, **settings: Any) -> Self:
+        """Change settings by name; the next `fit` uses them."""
+        known = self.setting_names()
+        nested: dict[str, dict[str, Any]] = {}
+        for name, value in settings.items():
+            outer, inside, part = name.partition("__")
+            if outer not in known:
+                raise ValueError(f"{type(self).__name__} has no setting {name!r}; it has {listed(known)}.")
+            if inside:
+                nested.setdefault(outer, {})[part] = value
+        for name in settings.keys() & set(known):
+            setattr(self, name, settings[name])
+        for name, parts in nested.items():
+            setattr(self, name, self._record(name).changed(**parts))
+        return self
+
+    def _record(self, name: str) -> Options:
+        """The record that a setting stands for, where it has parts of its own."""
+        value = getattr(self, name)
+        if isinstance(value, Options):
+            return value
+        raise ValueError(f"{name}={value!r:.60} has no settings of its own: {name}__... can change none.")
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self).__init__).parameters
+        shown = []
+        for name, value in self.get_params(deep=False).items():
+            default = defaults[name].default
+            if value is not default and not (isinstance(value, int | float | str) and value == default):
+                text = f"array of shape {value.shape}" if hasattr(value, "shape") else repr(value)
+                shown.append(f"{name}={text if len(text) <= 60 else text[:57] + '...'}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn asks of an estimator: fits without targets, takes lists of trajectories."""
+        utils = import_module("sklearn.utils")  # only scikit-learn calls this
+        return utils.Tags(
+            estimator_type="density_estimator",
+            target_tags=utils.TargetTags(required=False),
+            input_tags=utils.InputTags(two_d_array=False),
+        )
+
+
+# ---- Validation demonstrations of a fit, and what is said of them afterwards
+
+
+VALIDATION = "validation: "  # what an error about these demonstrations begins with
+
+
+def read_validation(learner: Learner, demos: Iterable[Trajectory] | None) -> Validation | None:
+    """The demonstrations that `fit` was given to validate with, or else those of the learner, checked."""
+    given = getattr(learner, "validation", None) if demos is None else demos
+    if given is None:
+        return None
+    if "validation" not in learner.setting_names():
+        raise EngineError(f"{type(learner).__name__} does not validate while it learns: score(demos) does, afterwards.")
+    try:
+        found = learner._gather(given, None)
+    except (InvalidDemonstrationError, TrajectoryError) as error:
+        error.args = (f"{VALIDATION}{error}",)
+        raise
+    return Validation(found, learner._likelihoods_under(found), learner.patience)  # type: ignore[attr-defined]
+
+
+def validation_note(learner: Learner) -> dict[str, str]:
+    """Which iteration validation has chosen; nothing where there was none."""
+    best = vars(learner).get("best_iteration_")
+    if best is None:
+        return {}
+    loss = learner.history_[best - 1].details[VALIDATION_LOSS]
+    last = "the last one" if best == learner.n_iter_ else f"of {learner.n_iter_}"
+    return {"validation": f"these are the weights of iteration {best}, {last}: the best on validation, {loss:.4f} nats"}
+
+
+# ---- The log-likelihood of each demonstration under what a learner has learned, or under any reward
+
+
+TOTAL_ERROR, MEAN_ERROR = 0.1, 0.002  # standard errors in nats of a log-likelihood that takes draws: both at the most
+HELD_OUT_ERROR = 0.005  # of the mean over held-out trips, which are asked at every step
+
+
+class Likelihoods(NamedTuple):
+    """log P of each demonstration, and the standard error of each; trips of one pair share theirs."""
+
+    values: Floats  # (n,)
+    errors: Floats  # (n,) 0 where exact
+
+    def total_error(self, found: Demonstrations) -> float:
+        """The standard error of the sum over demonstrations, with their weights."""
+        ends = np.stack([found.walks.starts, found.walks.last_states], axis=1)
+        pair = np.unique(ends, axis=0, return_inverse=True)[1].ravel()
+        return float(np.linalg.norm(np.bincount(pair, weights=found.weights * self.errors)) * len(found))
+
+
+def log_likelihoods(model: Learner, found: Demonstrations) -> Likelihoods:
+    """log P of each (n,), of its start and goal where these are given; -inf where it is not valid."""
+    out, errors = np.full(len(found), -np.inf), np.zeros(len(found))
+    if found.valid.any():
+        walks = found.walks[found.valid]
+        if isinstance(model.world, Network):
+            error = min(TOTAL_ERROR, MEAN_ERROR * len(walks))
+            out[found.valid], errors[found.valid] = _of_trips(model, walks, error)(model.reward_.table())
+        else:
+            out[found.valid] = world_likelihoods(model.distribution(), walks, model.given)
+    return Likelihoods(out, errors)
+
+
+def likelihoods_under(model: Learner, found: Demonstrations) -> Callable[[Floats], Floats]:
+    """log P of each of these valid demonstrations as a function of the reward table: products are made only once."""
+    if isinstance(model.world, Network):
+        of_trips = _of_trips(model, found.walks, HELD_OUT_ERROR * len(found))
+        return lambda table: of_trips(table).values
+    law = Law(model.world, model._rule(), None, model.discount, model.given)
+    base = answering(law, model._engine_settings(), model.seed)
+    return lambda table: world_likelihoods(base.with_reward(table), found.walks, model.given)
+
+
+def world_likelihoods(d: Distribution, walks: Walks, given: str | None = None) -> Floats:
+    """log P of walks that are in the support (n,); given the start, without the probability of the start."""
+    values = walks.scores(d.weights)
+    if given is None:
+        return values - d.log_partition()
+    for start in np.unique(walks.starts).tolist():
+        values[walks.starts == start] -= d.weights.log_start[start] + d._log_normaliser(start)
+    return values
+
+
+def _of_trips(model: Learner, trips: Walks, error: float) -> Callable[[Floats], Likelihoods]:
+    """log P(tau | start, goal) of each trip: one solve for all goals, and draws where rules have to reject.
+
+    So many draws that the sum has about this standard error.
+    """
+    network = model.world
+    assert isinstance(network, Network)
+    max_nodes, ends = model._engine_settings().max_nodes, (trips.starts, trips.last_states)
+    partitions = TripPartitions(network, model._rule(), *ends, max_nodes, model.discount, error)
+    dynamics = trips.totals(np.log(network.probability))
+
+    def under(table: Floats) -> Likelihoods:
+        reward = table[network.source, network.action]
+        log_z, errors = partitions(reward)
+        return Likelihoods(dynamics + trips.totals(reward, model.discount) - log_z, errors)
+
+    return under
+
+
+# ---- What notebooks show of a learner
+
+
+def learner_html(learner: Learner) -> str:
+    """Its settings, and what it has learned."""
+    rule = learner._rule()
+    facts: dict[str, object] = {"world": learner.world, "rules": "none" if rule is None else rule}
+    if "reward_" not in vars(learner):
+        return facts_html(f"{type(learner).__name__}, not fitted", facts)
+    facts["iterations"] = f"{learner.n_iter_}, {'converged' if learner.converged_ else 'not converged'}"
+    facts |= validation_note(learner)
+    if learner.history_:
+        facts["loss"] = f"{learner.history_[-1].loss:.6g} nats per demonstration"
+    facts["reward"] = learner.reward_
+    if "weights_" in vars(learner):
+        facts["weights"] = np.array2string(learner.weights_, precision=4, threshold=20)
+    return facts_html(f"{type(learner).__name__}, fitted", facts)
+
+
+# ---- What makes two fits the same run: what a checkpoint has to agree on before a fit goes on from it
+
+
+PROGRESS: tuple[str, ...] = ("callback", "checkpoint", "checkpoint_every", "resume", "validation", "patience")
+"""Settings that say how a run is watched and stored, and not what it does."""
+
+
+def run_identity(
+    settings: Mapping[str, Any], demos: Demonstrations, validation: Validation | None = None
+) -> dict[str, Any]:
+    """The settings of a run and its demonstrations, in forms that can be compared."""
+    identity = {**settings, "demonstrations": _content(demos)}
+    if validation is not None:
+        identity["validation"] = _content(validation.demos)
+    features, fixed = identity.get("features"), identity.get("fixed")
+    if issparse(features):
+        matrix = features.tocsr()  # type: ignore[union-attr]
+        identity["features"] = [matrix.data, matrix.indices, matrix.indptr]
+    elif features is not None:
+        identity["features"] = np.asarray(features, dtype=np.float64)
+    if fixed:
+        identity["fixed"] = {str(feature): float(value) for feature, value in sorted(fixed.items())}
+    training, reward = identity.pop("training", None), identity.pop("reward", None)
+    if isinstance(reward, NeuralReward):
+        # The numbers in the network are not part of it: the checkpoint has them.
+        identity |= {"reward": reward.structure(), "optimiser": (training or Training()).identity()}
+    return identity
+
+
+def _content(demos: Demonstrations) -> list[Any]:
+    return [demos.walks.starts, demos.walks.edges, demos.walks.lengths, demos.weights]
+
+
+# ---- What all learners share: settings, checks, and the use of what was learned
+
 
 OF_ONE_FIT = ("weights_", "covariance_", "robust_covariance_", "log_likelihood_", "best_iteration_", "optimiser_state_")
 
@@ -391,3 +626,90 @@ class Learner(Estimator, ABC):
         # The compiled distribution is made again when it is asked for.
         remade = ("_answering", "_fitted_on", "_features_read", "_validation")
         return {name: value for name, value in vars(self).items() if name not in remade}
+
+
+# ---- What learners that follow a gradient share: features or a network, checkpoints, validation and warm starts
+
+
+# What only some methods know of their answer.
+ESTIMATES = ("weights_std_", "distance_", "distance_bound_", "acceptance_", "gradient_noise_")
+
+
+class GradientLearner(Learner):
+    """A learner that is driven step by step; subclasses are dataclasses with these settings among theirs."""
+
+    features: ArrayLike | None
+    reward: NeuralReward | None
+    training: Training | None
+    l2: float | ArrayLike
+    fixed: Mapping[int, float] | None
+    checkpoint: str | os.PathLike[str] | None
+    checkpoint_every: int
+    resume: bool
+    callback: Callback | None
+    warm_start: bool
+    patience: int | None
+
+    def _record(self, name: str) -> Options:
+        return self.training or Training() if name == "training" else super()._record(name)
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if not isinstance(self.checkpoint, str | os.PathLike | None):
+            raise EngineError(f"checkpoint is the name of a file, or None; got {self.checkpoint!r:.60}.")
+        if not isinstance(self.fixed, Mapping | None):
+            raise EngineError(f"fixed maps numbers of features to weights, as {{0: 1.5}}; got {self.fixed!r:.60}.")
+        require_whole("checkpoint_every", self.checkpoint_every, least=1)
+        check_patience(self.patience)
+        if self.resume is True and self.checkpoint is None:
+            raise EngineError("resume=True needs checkpoint=..., the file to go on from.")
+
+    def _check_reward(self) -> None:
+        """Either features or a network, and the settings that go with it."""
+        if self.training is not None and not isinstance(self.training, Training):
+            raise EngineError(f"training takes a record such as xm.Training('lbfgs'); got {self.training!r:.60}.")
+        if self.reward is not None:
+            if np.ndim(self.l2):
+                raise EngineError(
+                    "l2 of a network's parameters is one number, 0 or more; one per feature is for features."
+                )
+            return check_network(self.reward, self.world.any_task, self.features)
+        if isinstance(self.features, Reward):
+            raise RewardError(
+                f"features are arrays, and here a {type(self.features).__name__}: a network to be trained is given as "
+                "reward=..., without features."
+            )
+        self._read_features()
+        if self.training is not None:
+            raise EngineError(
+                f"training={self.training!r} is for training a network, and there is none: give reward=..., or leave "
+                "training out. A linear reward has its own."
+            )
+
+    def _begin(self) -> tuple[Floats | None, NeuralReward | None, dict[str, Any] | None]:
+        """Weights, network and memory of the optimiser that a fit begins with; for a warm start, the last fit's."""
+        last = vars(self) if self.warm_start else {}
+        weights, reward, d = last.get("weights_"), last.get("reward_"), self._read_features().d
+        if self.reward is None and weights is not None and len(weights) != d:
+            raise EngineError(
+                f"warm_start=True begins with the last fit's weights, {len(weights)} of them, and now there are {d} "
+                "features: give the same features, or a new learner."
+            )
+        network = reward if isinstance(reward, NeuralReward) else self.reward
+        return weights, network, last.get("optimiser_state_")
+
+    def _drive(self, run: Run[Any], identity: Mapping[str, Any], demos: Demonstrations) -> Outcome:
+        """Take the run to its end, and keep what was learned; `identity`: the settings that make it this run."""
+        features, monitor, checkpoint = self._read_features(), Monitor(self.callback), None
+        if self.checkpoint is not None:
+            same = run_identity(identity, demos, self._validation)
+            checkpoint = Checkpoint(self.checkpoint, self.checkpoint_every, self.resume, same)
+        outcome = drive(validated(run, features, self._validation), monitor, checkpoint)
+        answer = outcome.answer
+        self._learned(answer if isinstance(answer, Reward) else features.reward(answer), monitor, outcome.converged)
+        for name in ESTIMATES:  # of an earlier fit
+            self.__dict__.pop(name, None)
+        # The optimiser's state can be as large as the model: it is kept for a warm start only.
+        kept = outcome.learned.items()
+        vars(self).update({name: value for name, value in kept if name != "optimiser_state_" or self.warm_start})
+        return outcome

@@ -11,39 +11,33 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.engines.distribution import Distribution, Seed
-from xmen.errors import EngineError
-from xmen.learners.base import Rules
-from xmen.learners.gradient import GradientLearner
-from xmen.learners.identity import PROGRESS
-from xmen.learners.likelihoods import Likelihoods
-from xmen.methods.causal import CausalLoss, CausalRun, causal_information, unbounded_features, warn_of_promise
-from xmen.methods.causal_demonstrations import (
+from xmen.errors import EngineError, UnboundedWarning, notify
+from xmen.learners.base import PROGRESS, GradientLearner, Likelihoods, Rules
+from xmen.methods.causal import (
+    CausalLoss,
+    CausalRun,
+    causal_information,
     demonstrated_choices,
     expected_visits,
     require_allowed,
     require_episodes,
+    unbounded_features,
+    warn_of_promise,
 )
-from xmen.methods.coordinates import Coordinates, read_l2
 from xmen.methods.demonstrations import Demonstrations, gather, listed
 from xmen.methods.identify import name_features
 from xmen.methods.information import Information
-from xmen.methods.network_run import DEFAULT_MAX_ITER as NETWORK_MAX_ITER
-from xmen.methods.network_run import NeuralRun
-from xmen.methods.network_training import NeuralTraining, Training
-from xmen.methods.runs import Run
-from xmen.methods.seeds import seed_sequence
-from xmen.methods.validation import DEFAULT_PATIENCE
-from xmen.notices import UnboundedWarning, notify
+from xmen.methods.neural import DEFAULT_MAX_ITER as NETWORK_MAX_ITER
+from xmen.methods.neural import NeuralRun, NeuralTraining, Training
+from xmen.methods.runs import DEFAULT_PATIENCE, Coordinates, Run, read_l2, seed_sequence
 from xmen.options import require_choice, require_number, require_whole
-from xmen.policies.allowed import ever_allowed, restricted
-from xmen.policies.behaviour import BEST, Behaviour, aim_of
+from xmen.policies.behaviour import BEST, Behaviour, aim_of, ever_allowed, restricted, walk_log_probs
 from xmen.policies.explanation import refuse
-from xmen.policies.following import walk_log_probs
 from xmen.policies.planning import best_chance, find_behaviour, is_sure, make_game, read_validity
 from xmen.policies.policy import Policy
-from xmen.progress.monitor import Callback
+from xmen.progress import Callback
 from xmen.rewards import Floats, reward_table
-from xmen.rewards.features import Features
+from xmen.rewards.linear import Features
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
 from xmen.worlds import MDP, Trajectory, Walks

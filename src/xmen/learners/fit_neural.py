@@ -15,14 +15,12 @@ from numpy.typing import ArrayLike
 from xmen.constraints.constraint import Constraint
 from xmen.engines.choose import distribution
 from xmen.engines.distribution import as_constraint
-from xmen.learners.likelihoods import world_likelihoods
+from xmen.learners.base import world_likelihoods
 from xmen.methods.demonstrations import gather
 from xmen.methods.likelihood import likelihood_of
-from xmen.methods.network_run import NeuralRun
-from xmen.methods.network_training import NeuralTraining, Optimiser, Training
-from xmen.methods.runs import Run, drive
-from xmen.methods.validation import DEFAULT_PATIENCE, Validation, check_patience, validated
-from xmen.progress.monitor import Callback, Monitor, Record
+from xmen.methods.neural import NeuralRun, NeuralTraining, Optimiser, Training
+from xmen.methods.runs import DEFAULT_PATIENCE, Run, Validation, check_patience, drive, validated
+from xmen.progress import Callback, Monitor, Record
 from xmen.rewards.neural import NeuralReward
 from xmen.worlds import MDP, Trajectory
 

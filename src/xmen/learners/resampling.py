@@ -7,16 +7,15 @@ from typing import NamedTuple
 import numpy as np
 
 from xmen.engines.choose import Chooser
-from xmen.engines.distribution import Seed
-from xmen.engines.law import Law
+from xmen.engines.distribution import Law, Seed
 from xmen.errors import EngineError
 from xmen.learners.base import Learner, Rules
-from xmen.machines.release import release
+from xmen.machines.tables import release
 from xmen.methods.paper import DEFAULT_DELTA, DEFAULT_FAILURE
 from xmen.methods.proposal import Proposal, effective_sample_size
-from xmen.methods.seeds import seed_sequence
+from xmen.methods.runs import seed_sequence
 from xmen.rewards import LinearReward
-from xmen.rewards.features import DenseFeatures
+from xmen.rewards.linear import DenseFeatures
 from xmen.worlds.trajectory import Trajectory
 
 

@@ -5,33 +5,187 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from xmen.constraints.occurrence import never
 from xmen.engines.distribution import Seed, generator
 from xmen.engines.settings import DEFAULT_TIME_LIMIT
-from xmen.errors import EngineError, ProductTooLargeError
-from xmen.learners.base import Rules
-from xmen.learners.gradient import GradientLearner
-from xmen.learners.identity import PROGRESS
-from xmen.learners.refits import read_folds, refit_task
-from xmen.learners.traffic import Closure, Demand, Flows, closure, flows
+from xmen.engines.trips import RejectTrips, TripEngine, have_a_way, trip_budget
+from xmen.errors import EngineError, LuckWarning, NotFittedError, ProductTooLargeError, XmenError, notify
+from xmen.events import at
+from xmen.learners.base import PROGRESS, GradientLearner, Rules
 from xmen.methods.demonstrations import Demonstrations
+from xmen.methods.information import bootstrap, cross_validation
 from xmen.methods.method import Method
-from xmen.methods.network_training import Training
-from xmen.methods.refits import bootstrap, cross_validation
-from xmen.methods.runs import FitSettings, Run, Task
+from xmen.methods.neural import Training
+from xmen.methods.runs import DEFAULT_PATIENCE, FitSettings, Run, Task
 from xmen.methods.table import AUTO, AUTO_TRIPS, read_method
-from xmen.methods.validation import DEFAULT_PATIENCE
-from xmen.notices import LuckWarning, notify
 from xmen.options import Options, require_whole
-from xmen.progress.monitor import Callback
-from xmen.rewards import Floats
+from xmen.progress import Callback
+from xmen.rewards import Floats, LinearReward
+from xmen.rewards.linear import read_features
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
 from xmen.worlds import MDP, Network, Trajectory
+
+if TYPE_CHECKING:
+    from xmen.learners.base import Learner, Rules
+
+
+# ---- What many fits over one product are asked of: a model that was fitted, its demonstrations, and their parts
+
+
+def refit_task(model: XMEN, call: str, demos: Iterable[Trajectory] | None, sample_weight: ArrayLike | None) -> Task:
+    """What a fitted model is fitted to again; `call` is how its user gives demonstrations that are not at hand."""
+    model._require_fitted()
+    name = call.split("(")[0]
+    if not isinstance(model.reward_, LinearReward):
+        raise EngineError(f"{name} is of linear weights; this reward is a {type(model.reward_).__name__}.")
+    if isinstance(model.world, Network) or model.given is not None:
+        raise EngineError(
+            f"{name} shares one product among its fits, and here each of them has other tasks: fit(demos, "
+            "sample_weight=counts) fits one of them, and summary() has robust standard errors."
+        )
+    found = vars(model).get("_fitted_on") if demos is None else model._gather(demos, sample_weight)
+    if found is None:
+        raise NotFittedError(f"the demonstrations of this model are not at hand: give {call}.")
+    return Task(found, read_features(model.features, model.world), model._rule(), model.discount)
+
+
+def read_folds(folds: int | ArrayLike, demos: Demonstrations) -> NDArray[np.int64]:
+    """The number of the part of each demonstration (n,); parts that are only counted follow each other."""
+    n = len(demos)
+    if np.ndim(folds) == 0:
+        require_whole("folds", folds, least=2)
+        parts = int(np.asarray(folds))
+        fold = np.sort(np.arange(n) % parts)
+    else:
+        labels = np.asarray(folds)
+        if labels.shape != (n,):
+            raise EngineError(f"folds has shape {labels.shape}, but there are {n} demonstrations: give one part each.")
+        fold = np.unique(labels, return_inverse=True)[1].ravel()
+        parts = int(fold.max()) + 1
+    weight = np.bincount(fold, weights=demos.weights, minlength=parts)
+    if parts < 2 or not np.all(weight > 0):
+        raise EngineError(
+            f"folds makes {parts} of {n} demonstrations, {int(np.sum(weight > 0))} of them with any weight: "
+            "cross-validation takes two or more, each with a demonstration in it."
+        )
+    return fold
+
+
+# ---- What a model of trips says about a whole network: flows of many trips, and what changes when links close
+
+
+FLOW_DRAWS = 300  # of every pair, where rules have to reject
+
+Demand = Iterable[Sequence[Any]]
+"""Rows (start, goal, number of trips), or a data frame whose first three columns are these."""
+
+
+class Flows(NamedTuple):
+    """Expected numbers of trips: through each transition (E,) and each state (n_states,), ends included."""
+
+    transitions: Floats
+    states: Floats
+    log_z: Floats  # (rows,) of each pair of the demand
+
+
+class Closure(NamedTuple):
+    """What closing links does: flows before and after, and of each row of the demand what has to change.
+
+    `rerouted` (rows,) is the share of a row's trips that used what is closed; `lost` the rows that have no way left
+    that keeps the rules, whose trips are in `before` only.
+    """
+
+    before: Flows
+    after: Flows
+    rerouted: Floats
+    lost: NDArray[np.bool_]
+
+
+def flows(model: Learner, demand: Demand, also: Rules = None) -> Flows:
+    """Expected flows of a table of trips under a fitted model of a network."""
+    starts, goals, amounts = _read(model, demand)
+    return _flows(model, starts, goals, amounts, also)
+
+
+def closure(model: Learner, demand: Demand, closed: Sequence[Any], also: Rules = None) -> Closure:
+    """Flows before and after some states (links) are closed, and who has to go another way.
+
+    A trip keeps clear of them with probability exp(log Z without - log Z with), exactly.
+    """
+    network = model.world
+    assert isinstance(network, Network)
+    starts, goals, amounts = _read(model, demand)
+    closed = [network.number(state) for state in closed]
+    before = _flows(model, starts, goals, amounts, also)
+    rule = never(at(*closed)).named("closed")
+    rules = [rule] if also is None else [rule, *([also] if not isinstance(also, Iterable) else also)]
+    budget = trip_budget(model._engine_settings().max_nodes, network)
+    lost = ~have_a_way(network, model._rule(rules), starts, goals, budget)
+    rerouted = np.ones(len(starts))
+    nothing = np.zeros(len(network.source))
+    after = Flows(nothing, np.zeros(network.n_states), np.full(len(starts), -np.inf))
+    if not lost.all():
+        found = _flows(model, starts[~lost], goals[~lost], amounts[~lost], rules)
+        log_z = after.log_z.copy()
+        log_z[~lost] = found.log_z
+        after = found._replace(log_z=log_z)
+        rerouted = 1.0 - np.exp(np.minimum(log_z - before.log_z, 0.0))
+    return Closure(before, after, rerouted, lost)
+
+
+def _read(model: Learner, demand: Demand) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+    network = model.world
+    if not isinstance(network, Network):
+        raise EngineError(f"flows are of models of a Network; this one is of a {type(network).__name__}.")
+    model._require_fitted()
+    if hasattr(demand, "columns") and hasattr(demand, "__getitem__"):  # a frame of pandas, polars and their kin
+        demand = list(zip(*(list(demand[name]) for name in list(demand.columns)[:3]), strict=True))
+    try:
+        rows = [(network.number(start), network.number(goal), number) for start, goal, number in demand]
+        table = np.array(rows, dtype=np.float64).reshape(-1, 3)
+    except XmenError:  # a place that is not there, under its name
+        raise
+    except (TypeError, ValueError):
+        raise EngineError("demand is rows (start, goal, number of trips).") from None
+    starts, goals, amounts = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2]
+    ends = table[:, :2]
+    wrong = np.flatnonzero(
+        ~np.all((ends >= 0) & (ends < network.n_states) & (ends == np.floor(ends)), axis=1) | ~(amounts >= 0)
+    )
+    if len(wrong) or not len(table):
+        row = f"row {wrong[0]} is {table[wrong[0]].tolist()}" if len(wrong) else "there are no rows"
+        raise EngineError(
+            f"demand is rows (start, goal, number of trips) with states 0 to {network.n_states - 1}; {row}."
+        )
+    return starts, goals, amounts
+
+
+def _flows(model: Learner, starts: NDArray[np.int64], goals: NDArray[np.int64], amounts: Floats, also: Any) -> Flows:
+    network = model.world
+    assert isinstance(network, Network)
+    reward = model.reward_.table()[network.source, network.action]
+    problem = (network, model._rule(also), starts, goals, amounts)
+    budget = trip_budget(model._engine_settings().max_nodes, network)
+    try:
+        engine = TripEngine(*problem, budget, model.discount, model._engine_settings().device)
+        log_z, visits = engine.value(reward)
+    except ProductTooLargeError:
+        trips = RejectTrips(*problem, budget)
+        engine = trips.engine
+        log_z, visits = trips.value(reward, FLOW_DRAWS, np.random.default_rng(0))
+    states = np.bincount(network.target, weights=visits, minlength=network.n_states).astype(np.float64)
+    np.add.at(states, starts, amounts)
+    return Flows(visits, states, log_z[engine.pair_of])
+
+
+# ---- X-MEN: maximum-entropy inverse reinforcement learning under hard constraints, with three ways to the gradient
+
 
 # The first are of what answers later; the last change where numbers are found, and not which.
 NOT_PART_OF_A_RUN = (*PROGRESS, "engine", "delta", "failure", "cell_size", "device", "precision")

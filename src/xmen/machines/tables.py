@@ -6,22 +6,122 @@ that is filled on demand, so that the Python step runs once per new (machine sta
 
 from __future__ import annotations
 
+import gc
+import threading
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.constraints.constraint import And, Constraint, HowMany
-from xmen.constraints.leaf import Leaf
-from xmen.constraints.verdict import Sure
-from xmen.errors import ProductTooLargeError
+from xmen.compiled import compiled
+from xmen.constraints.constraint import OPEN, And, Constraint, HowMany, Leaf, Sure, combine
+from xmen.errors import ProductTooLargeError, XmenError
 from xmen.events import NO_ACTION
-from xmen.machines import kernels
 from xmen.sharing import Lock
-from xmen.worlds import MDP, Walks
+from xmen.worlds import MDP, Trajectory, Walks
+
+# ---- Compiled loops over machines and the constraint tree, each a few lines over plain arrays
+
+
+SURE_TO_HOLD = Sure.HOLDS.value
+SURE_TO_FAIL = Sure.FAILS.value
+
+_combine = compiled(combine)
+
+
+@compiled
+def look_up(table: Any, rows: Any, letters: Any) -> Any:
+    """table[rows, letters], element by element."""
+    out = np.empty(len(rows), dtype=np.int32)
+    for i in range(len(rows)):
+        out[i] = table[rows[i], letters[i]]
+    return out
+
+
+@compiled
+def settle(rows: Any, n_children: Any, least: Any, most: Any, first: Any, last: Any, holding: Any, failing: Any) -> Any:
+    """Evaluate the tree on product rows (state, machine rows ...); write sure parts in their one canonical form.
+
+    Machine rows 0 and 1 are the sure states. Returns which rows are not sure to fail.
+    """
+    n_operations = len(n_children)
+    stack = np.empty(n_operations, dtype=np.int64)
+    alive = np.empty(len(rows), dtype=np.bool_)
+    for i in range(len(rows)):
+        top = 0
+        for op in range(n_operations):
+            if n_children[op] == 0:
+                row = rows[i, 1 + first[op]]
+                stack[top] = SURE_TO_FAIL if row == 0 else SURE_TO_HOLD if row == 1 else OPEN
+                top += 1
+                continue
+            n_holding, n_open = 0, 0
+            for _ in range(n_children[op]):
+                top -= 1
+                n_holding += stack[top] == SURE_TO_HOLD
+                n_open += stack[top] == OPEN
+            verdict = _combine(n_holding, n_open, least[op], most[op])
+            if verdict != OPEN:
+                pattern = holding if verdict == SURE_TO_HOLD else failing
+                for leaf in range(first[op], last[op]):
+                    rows[i, 1 + leaf] = pattern[op, leaf]
+            stack[top] = verdict
+            top += 1
+        alive[i] = stack[0] != SURE_TO_FAIL
+    return alive
+
+
+@compiled
+def judge(answers: Any, n_children: Any, least: Any, most: Any) -> Any:
+    """The tree's answer for each row of final answers (n, leaves)."""
+    n_operations = len(n_children)
+    stack = np.empty(n_operations, dtype=np.int64)
+    out = np.empty(len(answers), dtype=np.bool_)
+    for i in range(len(answers)):
+        top, leaf = 0, 0
+        for op in range(n_operations):
+            if n_children[op] == 0:
+                stack[top] = SURE_TO_HOLD if answers[i, leaf] else SURE_TO_FAIL
+                leaf += 1
+            else:
+                n_holding = 0
+                for _ in range(n_children[op]):
+                    top -= 1
+                    n_holding += stack[top] == SURE_TO_HOLD
+                stack[top] = _combine(n_holding, 0, least[op], most[op])
+            top += 1
+        out[i] = stack[0] == SURE_TO_HOLD
+    return out
+
+
+@compiled
+def run_machine(table: Any, edge_letters: Any, edges: Any, ends: Any, column: Any, position: Any) -> Any:
+    """Advance one machine over all but the last position of each trajectory, in place; sure states stay.
+
+    Trajectory i goes on with edges[position[i]] and up to edges[ends[i] - 1]. Returns the trajectories that stopped at
+    a table entry nobody has filled in yet.
+    """
+    stopped = np.empty(len(ends), dtype=np.int64)
+    n_stopped = 0
+    for i in range(len(ends)):
+        row, t = column[i], position[i]
+        while t < ends[i] and row > 1:
+            successor = table[row, edge_letters[edges[t]]]
+            if successor < 0:
+                stopped[n_stopped] = i
+                n_stopped += 1
+                break
+            row = successor
+            t += 1
+        column[i], position[i] = row, t
+    return stopped[:n_stopped]
+
+
+# ---- Machines as tables over one world: the constraint tree in the form that compiled loops read
+
 
 Index: TypeAlias = NDArray[np.int32]
 
@@ -118,7 +218,7 @@ class MachineTable:
 
     def step(self, rows: Index, letters: Index) -> Index:
         """The successor of each (row, letter), filling in what the table lacks."""
-        successors: Index = kernels.look_up(self.next, rows, letters)
+        successors: Index = look_up(self.next, rows, letters)
         missing = np.flatnonzero(successors == UNKNOWN)
         if len(missing):
             pairs = np.unique(rows[missing].astype(np.int64) * len(self.symbols) + letters[missing])
@@ -144,9 +244,7 @@ class MachineTable:
                 return judged
         column, position = np.full(len(walks), self.start, dtype=np.int32), walks.offsets[:-1].copy()
         while True:
-            stopped = kernels.run_machine(
-                self.next, self.edge_letters, walks.edges, walks.offsets[1:], column, position
-            )
+            stopped = run_machine(self.next, self.edge_letters, walks.edges, walks.offsets[1:], column, position)
             if not len(stopped):
                 return self.final(column, walks.last_states)
             letters = self.edge_letters[walks.edges[position[stopped]]]
@@ -163,7 +261,7 @@ class MachineTable:
 
 @dataclass(frozen=True)
 class TreeProgram:
-    """The tree over the leaves in postfix order, for `kernels.settle` and `kernels.judge`.
+    """The tree over the leaves in postfix order, for `settle` and `judge`.
 
     Operation i takes the verdicts of its `n_children[i]` children (0: the next leaf) and asks whether between
     least[i] and most[i] of them hold. Once that is sure, the leaves below it, first[i] to last[i], no longer
@@ -265,9 +363,7 @@ class CompiledConstraint:
         if self.program is None:
             return np.ones(len(rows), dtype=np.bool_)
         p = self.program
-        alive: NDArray[np.bool_] = kernels.settle(
-            rows, p.n_children, p.least, p.most, p.first, p.last, p.holding, p.failing
-        )
+        alive: NDArray[np.bool_] = settle(rows, p.n_children, p.least, p.most, p.first, p.last, p.holding, p.failing)
         return alive
 
     def accepts(self, machine_rows: Index, last_states: Index) -> NDArray[np.bool_]:
@@ -282,7 +378,7 @@ class CompiledConstraint:
         if self.program is None:
             return np.ones(len(answers), dtype=np.bool_)
         p = self.program
-        accepted: NDArray[np.bool_] = kernels.judge(answers, p.n_children, p.least, p.most)
+        accepted: NDArray[np.bool_] = judge(answers, p.n_children, p.least, p.most)
         return accepted
 
     def check(self, walks: Walks) -> NDArray[np.bool_]:
@@ -298,3 +394,98 @@ class CompiledConstraint:
             if i in self._required and not held.all():  # what breaks one of these need not be asked about the others
                 left, walks = left[held], walks[held]
         return self.judge(answers)
+
+
+# ---- All machines of a constraint along one trajectory, a move at a time, without tables
+
+
+Seen: TypeAlias = tuple[Hashable, ...]
+"""The state of every machine."""
+
+OPEN_ROW = 2  # any row of a table that is not a sure one
+
+
+class Watch:
+    """Follows trajectories that are still growing; a table would keep every state it has met, and most are met once."""
+
+    def __init__(self, compiled: CompiledConstraint) -> None:
+        self._compiled = compiled
+        self._machines = [
+            (table.leaf, [table.symbols[letter] for letter in table.edge_letters.tolist()]) for table in compiled.tables
+        ]
+        self.start: Seen = tuple(leaf.start() for leaf, _ in self._machines)
+
+    def move(self, seen: Seen, edge: int) -> Seen | None:
+        """The machines after one more world edge; None where no continuation can be valid."""
+        after = tuple(
+            leaf.advance(state, symbols[edge]) for (leaf, symbols), state in zip(self._machines, seen, strict=True)
+        )
+        if after == seen:
+            return seen
+        rows = [OPEN_ROW, *(_row(state) for state in after)]
+        return after if self._compiled.settle(np.array([rows], dtype=np.int32))[0] else None
+
+    def accepts(self, seen: Seen, last_state: int) -> bool:
+        """Whether a trajectory may end in this state, its last position not yet read."""
+        answers = [
+            table.leaf.final(table.leaf.advance(state, table.symbols[int(table.letters[last_state, -1])]))
+            for table, state in zip(self._compiled.tables, seen, strict=True)
+        ]
+        return bool(self._compiled.judge(np.array([answers], dtype=np.bool_))[0])
+
+
+def _row(state: Hashable) -> int:
+    return FAILS if state is Sure.FAILS else HOLDS if state is Sure.HOLDS else OPEN_ROW
+
+
+# ---- The check that every trajectory passes before a user sees it
+
+
+def release(walks: Walks, compiled: CompiledConstraint) -> list[Trajectory]:
+    """The walks as trajectories, every one checked against its world and the constraint, whoever made them."""
+    require_valid(walks, compiled.check(walks))
+    return as_trajectories(walks)
+
+
+def require_valid(walks: Walks, keeps: NDArray[np.bool_]) -> None:
+    """Stop where one of the walks is no trajectory of its world, or does not keep its constraint."""
+    for right, wrong in ((walks.complete(), "left its world"), (keeps, "broke its constraint")):
+        if not right.all():
+            raise XmenError(f"a trajectory {wrong} inside an engine: this is a bug, please report it.")
+
+
+def as_trajectories(walks: Walks) -> list[Trajectory]:
+    """The walks as trajectories, not checked."""
+    states, actions = tuple(walks.states().tolist()), tuple(walks.actions().tolist())
+    trusted, out, begin = Trajectory._trusted, [], 0
+    with _collector_paused:
+        for i, end in enumerate(walks.offsets[1:].tolist()):
+            out.append(trusted(states[begin + i : end + i + 1], actions[begin:end]))
+            begin = end
+    return out
+
+
+class _CollectorPaused:
+    """No garbage collection inside: looking through many thousand new tuples would double the time to make them.
+
+    Collection goes on when the last thread has left, if it was on when the first one entered.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._was_enabled = threading.Lock(), 0, False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._was_enabled = gc.isenabled()
+                gc.disable()
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0 and self._was_enabled:
+                gc.enable()
+
+
+_collector_paused = _CollectorPaused()

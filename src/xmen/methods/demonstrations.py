@@ -15,10 +15,9 @@ from xmen.engines.diagnosis import feasible_product
 from xmen.errors import ProductTooLargeError, TrajectoryError, XmenError
 from xmen.machines.tables import CompiledConstraint
 from xmen.rewards import Floats
-from xmen.rewards.features import Features
+from xmen.rewards.linear import Features
 from xmen.worlds import MDP, AnyTask, Trajectory, Walks, check_demos
-from xmen.worlds.demo_checks import refuse
-from xmen.worlds.demos import as_trajectories
+from xmen.worlds.demos import as_trajectories, refuse
 
 MOST_NODES = 1_000_000  # of a product that is made only to find out whether rules contradict each other
 BATCH_ENTRIES = 4_000_000  # states held in one padded table while machines run over it

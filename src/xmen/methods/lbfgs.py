@@ -8,12 +8,11 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from xmen.methods.coordinates import Coordinates, Value
-from xmen.methods.runs import Outcome, Run
-from xmen.notices import ConvergenceWarning, notify
-from xmen.progress.monitor import Monitor
+from xmen.errors import ConvergenceWarning, notify
+from xmen.methods.runs import Coordinates, Outcome, Run, Value
+from xmen.progress import Monitor
 from xmen.rewards import Floats
-from xmen.rewards.features import Features
+from xmen.rewards.linear import Features
 from xmen.storage.checkpoint import RunState
 
 MEMORY = 20  # pairs kept

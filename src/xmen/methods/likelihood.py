@@ -12,10 +12,11 @@ import numpy as np
 
 from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
-from xmen.engines.hashed import WalkFunction
-from xmen.engines.xor import XorDistribution
+from xmen.engines.xor import WalkFunction, XorDistribution
+from xmen.methods.runs import Coordinates, Value
 from xmen.product.best import score_range
 from xmen.rewards import Floats
+from xmen.rewards.linear import Features
 from xmen.rewards.neural import NeuralReward
 from xmen.rewards.torch_backend import torch
 from xmen.sampling import choose_parities, estimate
@@ -114,3 +115,18 @@ class CellsLikelihood(Likelihood):
         details = {"parities": float(self.parities), "solutions": float(found.info.n_points)}
         difference, std = visits.reshape(shape) - self._demo_visits, float(np.linalg.norm(visits_std))
         return LossEstimate(loss, difference, found.log_partition_std, std, details)
+
+
+# ---- The loss of the weights of a linear reward, from the loss of its table: exact, causal, or an estimate
+
+
+class Objective:
+    """L and grad L = f contracted with dL/dr, along the weights that move; what large weights cost is added."""
+
+    def __init__(self, likelihood: Likelihood, features: Features, coordinates: Coordinates) -> None:
+        self.likelihood, self.features, self.coordinates = likelihood, features, coordinates
+
+    def __call__(self, moved: Floats) -> Value:
+        weights = self.coordinates.full(moved)
+        found = self.likelihood(self.features.table(weights))
+        return self.coordinates.penalised(weights, found.loss, self.features.contract(found.difference))

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 from xmen.engines.settings import EngineSettings
 from xmen.errors import EngineError
-from xmen.methods.network_run import NeuralRun
-from xmen.methods.network_training import Training
+from xmen.methods.neural import NeuralRun, Training
 from xmen.methods.runs import FitSettings, Run, Task
 from xmen.options import Options
 from xmen.rewards.neural import NeuralReward

@@ -31,20 +31,21 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from xmen.engines.choose import Chooser
 from xmen.engines.settings import EngineSettings
 from xmen.engines.xor import XorDistribution
-from xmen.errors import EngineError
-from xmen.methods.certificate import Certificate
+from xmen.errors import ConvergenceWarning, EngineError, notify
+from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.identify import warn_undetermined
+from xmen.methods.likelihood import Likelihood, LossEstimate
 from xmen.methods.method import Method
-from xmen.methods.network_run import DEFAULT_MAX_ITER as NETWORK_MAX_ITER
-from xmen.methods.network_run import NeuralRun, train
-from xmen.methods.network_training import Training
+from xmen.methods.neural import DEFAULT_MAX_ITER as NETWORK_MAX_ITER
+from xmen.methods.neural import NeuralRun, Training, train
 from xmen.methods.paper_bounds import compute_bounds, gradient_factor, largest_step, letter_bounds, warn_outside
-from xmen.methods.paper_network import PaperLikelihood
 from xmen.methods.proposal import (
+    Certificate,
     Pool,
     Proposal,
     effective_sample_size,
@@ -52,15 +53,67 @@ from xmen.methods.proposal import (
     split_shares,
     variance_descent,
 )
-from xmen.methods.runs import FitSettings, Outcome, Run, Task
-from xmen.methods.seeds import seed_sequence
-from xmen.notices import ConvergenceWarning, notify
+from xmen.methods.runs import FitSettings, Outcome, Run, Task, seed_sequence
 from xmen.options import require_choice, require_number, require_whole
-from xmen.progress.monitor import Monitor
+from xmen.progress import Monitor
 from xmen.rewards import Floats
+from xmen.rewards.linear import DenseFeatures
 from xmen.rewards.neural import NeuralReward
-from xmen.sampling.bounds import require_delta, require_probability
+from xmen.sampling.space import require_delta, require_probability
 from xmen.storage.checkpoint import RunState
+
+# ---- Algorithm 1 with a network in the place of theta . f: a variant that the paper mentions and does not run.
+#
+# The gradient of the loss in the network's parameters is that of sum r(s, a) (visits under P - demonstrated visits).
+# The expected visits come from PAWS draws of exp(R) I_C within delta, with the dynamics as importance weights, as in
+# the linear case; the steps are those of the training's optimiser. Theorems 3 and 4 are about convex losses, and say
+# nothing here.
+
+
+class PaperLikelihood(Likelihood):
+    """dL/dr by PAWS draws and demonstrations, as many of each as the method says; the loss itself is not known."""
+
+    def __init__(
+        self, base: XorDistribution, demos: Demonstrations, method: Paper, delta: float, failure: float
+    ) -> None:
+        self.base, self.demos, self.method, self.delta, self.failure = base, demos, method, delta, failure
+
+    def __call__(self, table: Floats) -> LossEstimate:
+        proposal = Proposal(self.base, DenseFeatures(table[:, :, None]))
+        start = float(self.parities) if self.parities else math.nan
+        n, one = int(self.method.n_samples), np.ones(1)
+        pool = proposal.draw(one, 0.0 * one, 0.0, n, self.delta, self.failure, self._rng, log2_mass=start)
+        self.parities = max(1, round(pool.log2_mass))
+        shares = self.method.shares(pool.log_weights, weighted=not proposal.constant_dynamics)
+        visits, spread = _mean(pool.walks.visit_rows(self.base.discount), shares)
+        spent = pool.search + pool.draws
+        details = {
+            "parities": float(pool.k),
+            "queries": float(spent.n_queries),
+            "solutions": float(spent.n_points),
+            "effective_sample_size": effective_sample_size(pool.log_weights),
+        }
+        difference = visits.reshape(table.shape) - self._demonstrated()
+        return LossEstimate(math.nan, difference, math.nan, spread, details)
+
+    def _demonstrated(self) -> Floats:
+        """Mean visits of M1 demonstrations, drawn by their weights; of all for None."""
+        n = self.method.n_demonstrations
+        if n is None:
+            return self.demos.visits(self.base.discount)
+        chosen = self._rng.choice(len(self.demos), size=n, p=self.demos.weights)
+        return self.demos.walks[chosen].visits(self.base.discount, np.full(n, 1.0 / n))
+
+
+def _mean(rows: csr_matrix, weights: Floats) -> tuple[Floats, float]:
+    """The weighted sum of rows (S A,), and the norm of its standard errors."""
+    mean = np.asarray(weights @ rows)
+    squares = np.asarray((weights**2) @ rows.power(2)) - (weights**2).sum() * mean**2
+    return mean, float(np.sqrt(np.maximum(squares, 0.0).sum()))
+
+
+# ---- method="paper": Algorithm 1 of X-MEN (Ding and Xue, 2022), with rewards in place of costs
+
 
 DEFAULT_DELTA = 1.03  # smaller ones allow little larger steps, and larger ones hardly cost fewer solver calls
 DEFAULT_FAILURE = 0.05  # of all iterations together

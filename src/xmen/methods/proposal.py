@@ -14,14 +14,62 @@ import numpy as np
 
 from xmen.engines.xor import XorDistribution
 from xmen.errors import EngineError
-from xmen.methods.certificate import PATIENCE, Certificate, certify, parities_for, place_of
 from xmen.oracles.formula import Bits
-from xmen.product.best import score_range
-from xmen.product.listing import list_walks
+from xmen.product.best import list_walks, score_range
 from xmen.rewards import Floats
-from xmen.rewards.features import Features
+from xmen.rewards.linear import Features
 from xmen.sampling import Info, PawsPlan, find_level, sample_paws
+from xmen.sampling.paws import largest_mean
 from xmen.worlds import EdgeWeights, Walks
+
+# ---- A number of parities that was certified at one theta-hat serves those nearby.
+#
+# A level search certifies, but for its failure probability, that k parities leave cells of mean size Z / (u 2^k) <=
+# mu, copies being thinned to sizes of their weights over the largest possible weight u of a copy. So
+#
+#     log Z <= log mu + k log 2 + log u,
+#
+# which says nothing of copies any more. At another theta-hat every trajectory's weight has changed by at most the
+# *drift*, the largest (theta-hat' - theta-hat) . f(tau) + (beta' - beta) log D(tau), and so has Z. The same equation,
+# with the u of that place, then gives parities that leave cells of mean mu or less, without a question to the oracle
+# and within the same failure probability. The drift is paid for in parities, which make draws fail more often; after
+# PATIENCE bits of it a fresh search is cheaper.
+
+
+PATIENCE = 1.0  # bits
+LOG2 = math.log(2.0)
+
+
+class Certificate(NamedTuple):
+    """log Z of Q at `place` (d + 1,), theta-hat and beta, is at most `log_mass`; `centre` (d + 1,): the mean of f and
+    log D over the draws there, by which the costs of drifting are judged."""
+
+    log_mass: float
+    place: Floats
+    centre: Floats
+
+    def paid(self, place: Floats, drift: float) -> float:
+        """The bits by which the bound has moved away from what Z is likely to have done."""
+        return (drift - float((place - self.place) @ self.centre)) / LOG2
+
+
+def certify(plan: PawsPlan, log_unit: float, k: int) -> float:
+    """The bound on log Z that k, found by a search over copies of a weight of at most exp(log_unit), certifies."""
+    return math.log(largest_mean(plan.pivot, plan.faithful)) + k * LOG2 + log_unit
+
+
+def parities_for(log_mass: float, plan: PawsPlan, log_unit: float) -> int:
+    """The fewest parities k that surely leave cells of the plan's mean or less, where log Z is at most log_mass."""
+    return max(0, math.ceil((log_mass - certify(plan, log_unit, 0)) / LOG2))
+
+
+def place_of(weights: Floats, beta: float) -> Floats:
+    """theta-hat and beta as one point (d + 1,)."""
+    return np.append(weights, beta)
+
+
+# ---- The proposal of the paper: Q(tau) in proportion to exp(theta-hat . f) I_C, drawn by PAWS, without the dynamics D
+
 
 SPAN_STEP = 0.25  # nats; spans are rounded up to multiples of it, so that plans are solved once for many rewards
 LARGEST_LOG = 300.0  # of a ratio of weights, far from overflow

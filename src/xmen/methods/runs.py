@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -13,18 +14,101 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint
-from xmen.engines.distribution import Distribution, Seed
-from xmen.engines.law import Law
+from xmen.engines.distribution import Distribution, Law, Seed
 from xmen.engines.settings import EngineSettings
-from xmen.errors import XmenError
-from xmen.methods.coordinates import Coordinates, read_l2
+from xmen.errors import DivergenceError, EngineError, XmenError
 from xmen.methods.demonstrations import Demonstrations
 from xmen.options import Options, require_number, require_whole
-from xmen.progress.monitor import Monitor
+from xmen.progress import Monitor
 from xmen.rewards import Floats, Reward
-from xmen.rewards.features import Features, LearnedFeatures
+from xmen.rewards.linear import Features, LearnedFeatures
 from xmen.storage.checkpoint import Checkpoint, RunState, State
 from xmen.storage.models import FOREIGN
+
+# ---- The stream of random numbers that a fit has for itself
+
+
+def seed_sequence(seed: Seed) -> np.random.SeedSequence:
+    """The seed of a learning run: one number drawn from a Generator, a child of a SeedSequence."""
+    if isinstance(seed, np.random.Generator):
+        return np.random.SeedSequence(int(seed.integers(2**63)))
+    if isinstance(seed, np.random.SeedSequence):
+        return np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, 0))
+    return np.random.SeedSequence(seed, spawn_key=(0,))
+
+
+def stored_seed(seeds: np.random.SeedSequence) -> dict[str, Any]:
+    """A seed as the state of a run has it."""
+    return {"entropy": seeds.entropy, "spawn_key": list(seeds.spawn_key)}
+
+
+def child_seed(stored: dict[str, Any], number: int) -> np.random.SeedSequence:
+    """The stream of one step or round: a child of the run's seed, by its number."""
+    return np.random.SeedSequence(stored["entropy"], spawn_key=(*stored["spawn_key"], number))
+
+
+# ---- Which weights are learned, and what large ones cost: `fixed` and `l2` of a linear learner
+
+
+class Value(NamedTuple):
+    """The loss at some weights, and its gradient along those that move."""
+
+    loss: float
+    gradient: Floats
+
+
+def read_l2(l2: Any, d: int | None = None) -> Floats:
+    """A number, or one per feature (d,), as an array; the loss gains sum l2 theta^2 / 2."""
+    expected = "l2 is a number, 0 or more, or one per feature"
+    try:
+        penalty = np.array(l2, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise EngineError(f"{expected}; got {l2!r:.60}.") from None
+    if isinstance(l2, bool) or penalty.ndim > 1 or not np.isfinite(penalty).all() or np.any(penalty < 0):
+        raise EngineError(f"{expected}; got {l2!r:.60}.")
+    if d is not None and penalty.ndim == 1 and penalty.shape != (d,):
+        raise EngineError(f"{expected}: got {len(penalty)} numbers for {d} features.")
+    return penalty
+
+
+class Coordinates:
+    """The d weights of a reward: some are fixed, and the others are what an optimiser moves."""
+
+    def __init__(self, d: int, fixed: Mapping[int, float] | None, l2: Floats) -> None:
+        self.values: Floats = np.zeros(d)
+        free = np.ones(d, dtype=np.bool_)
+        for feature, value in ({} if fixed is None else dict(fixed)).items():
+            if isinstance(feature, bool) or not isinstance(feature, int | np.integer) or not 0 <= feature < d:
+                raise EngineError(f"fixed names feature {feature!r}, but features are numbered 0 to {d - 1}.")
+            if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not np.isfinite(value):
+                raise EngineError(f"fixed: the value of feature {feature} is a finite number; got {value!r}.")
+            self.values[feature] = value
+            free[feature] = False
+        if not free.any():
+            raise EngineError(f"fixed names all {d} features: there is nothing to learn. Leave at least one out.")
+        self.free = np.flatnonzero(free)
+        self.l2 = np.broadcast_to(l2, d)
+
+    def full(self, moved: Floats) -> Floats:
+        """All d weights, from those that move."""
+        weights = self.values.copy()
+        weights[self.free] = moved
+        return weights
+
+    def direction(self, moved: Floats) -> Floats:
+        """A direction of all d weights, 0 where they are fixed."""
+        full = np.zeros(len(self.values))
+        full[self.free] = moved
+        return full
+
+    def penalised(self, weights: Floats, loss: float, gradient: Floats) -> Value:
+        """The loss with its penalty at all weights (d,), and its gradient along those that move."""
+        penalty = 0.5 * float(np.sum(self.l2 * weights**2))
+        return Value(loss + penalty, (gradient + self.l2 * weights)[self.free])
+
+
+# ---- One fit at work: pure steps from state to state, whatever the method, and the loop that drives them
+
 
 DEFAULT_TOL = 1e-7  # of a gradient; a method that measures otherwise has its own in place of it
 
@@ -222,3 +306,106 @@ def _unlike(state: RunState, fresh: RunState) -> str:
         if value.ndim != known.ndim or value.dtype != known.dtype or value.shape[free:] != known.shape[free:]:
             return f"{name} has the shape {value.shape} and not {known.shape}"
     return ""
+
+
+# ---- Validation: the loss of held-out demonstrations after each step, an early end, and the answer that was best on
+# them.
+#
+# A run that is watched in this way is again a run: its state is that of the run inside, now and where it was best.
+
+
+DEFAULT_PATIENCE = 10
+VALIDATION_LOSS = "validation_loss"  # among the details of a record
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Demonstrations that are not learned from, and how many steps without a better loss of theirs end a fit.
+
+    `log_likelihoods` gives those of each under a reward table. With no patience nothing ends early.
+    """
+
+    demos: Demonstrations
+    log_likelihoods: Callable[[Floats], Floats]
+    patience: int | None = DEFAULT_PATIENCE
+
+    def loss(self, table: Floats) -> float:
+        """Minus the mean log-likelihood; infinite where the weights of ever longer trips do not add up."""
+        try:
+            return -self.demos.mean(self.log_likelihoods(table))
+        except DivergenceError:
+            return math.inf
+
+
+@dataclass(frozen=True)
+class ValidatedState(RunState):
+    """Where the run inside stands, and where it stood after the step that was best."""
+
+    inner: Any
+    best: Any
+    best_loss: float
+    best_iteration: int
+    iteration: int
+
+
+class ValidatedRun(Run[ValidatedState]):
+    """A run that ends when validation has not become better for `patience` steps, with the best answer it had."""
+
+    state_type = ValidatedState
+
+    def __init__(self, run: Run[Any], features: Features | None, validation: Validation) -> None:
+        self.run, self.features, self.validation = run, features, validation
+        self.stores_every_step = run.stores_every_step
+
+    def start(self) -> ValidatedState:
+        inner = self.run.start()
+        return ValidatedState(inner, inner, math.inf, 0, 0)
+
+    def restored(self, state: ValidatedState) -> ValidatedState:
+        inner, best = (self.run.state_type(*part) for part in (state.inner, state.best))
+        return replace(state, inner=inner, best=inner if state.best_iteration == state.iteration else best)
+
+    def _out_of_patience(self, state: ValidatedState) -> bool:
+        patience = self.validation.patience
+        waited = 0 if state.best_loss == math.inf else state.iteration - state.best_iteration
+        return patience is not None and waited >= patience
+
+    def finished(self, state: ValidatedState) -> bool:
+        return self.run.finished(state.inner) or self._out_of_patience(state)
+
+    def step(self, state: ValidatedState) -> tuple[ValidatedState, dict[str, float]]:
+        inner, entry = self.run.step(state.inner)
+        loss = self.validation.loss(self._table(self.run.answer(inner))) if self.run.may_end(inner) else math.inf
+        after = replace(state, inner=inner, iteration=state.iteration + 1)
+        if loss < state.best_loss:
+            after = replace(after, best=inner, best_loss=loss, best_iteration=after.iteration)
+        return after, {**entry, VALIDATION_LOSS: loss}
+
+    def _table(self, answer: Floats | Reward | None) -> Floats:
+        if isinstance(answer, Reward):
+            return answer.table()
+        assert self.features is not None
+        assert answer is not None
+        return self.features.table(answer)
+
+    def answer(self, state: ValidatedState) -> Floats | Reward | None:
+        return self.run.answer(state.inner)
+
+    def conclude(self, state: ValidatedState, monitor: Monitor) -> Outcome:
+        if state.best_loss == math.inf or state.best is state.inner:
+            outcome = self.run.conclude(state.inner, monitor)
+        else:
+            monitor.stopped = True  # on purpose, short of the optimum: nothing to warn of
+            outcome = self.run.conclude(state.best, monitor)
+        chosen = {"best_iteration_": state.best_iteration or state.iteration} if state.iteration else {}
+        return outcome._replace(learned={**outcome.learned, **chosen})
+
+
+def validated(run: Run[Any], features: Features | None, validation: Validation | None) -> Run[Any]:
+    """The run, under validation where there is one."""
+    return run if validation is None else ValidatedRun(run, features, validation)
+
+
+def check_patience(patience: object) -> None:
+    """Refuse what is no number of steps."""
+    require_whole("patience", patience, least=1, optional=True)

@@ -15,11 +15,10 @@ import numpy as np
 
 from xmen.engines.trips import TripEngine
 from xmen.errors import DivergenceError
-from xmen.methods.coordinates import Coordinates, Value
-from xmen.methods.identify_trips import warn_undetermined_trips
+from xmen.methods.identify import warn_undetermined_trips
 from xmen.methods.lbfgs import DEFAULT_MAX_ITER, Lbfgs, LbfgsState, entry_of, warn_of_max_iter
-from xmen.methods.runs import FitSettings, Outcome, Run, Task
-from xmen.progress.monitor import Monitor
+from xmen.methods.runs import Coordinates, FitSettings, Outcome, Run, Task, Value
+from xmen.progress import Monitor
 from xmen.rewards import Floats
 
 RADIUS = 0.9  # of M where the fit begins, if it would be larger there without an offset

@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import OracleError
-from xmen.oracles.formula import Bits
+from xmen.oracles.formula import Answer, Bits, Stopwatch
 from xmen.oracles.gf2 import Reduced
-from xmen.oracles.protocol import Answer
 from xmen.oracles.solver import SolverOracle
-from xmen.oracles.stopwatch import Stopwatch
 
 # Solutions come in batches, so that a caller who stops early has not paid for all. Within a batch CP-SAT enumerates by
 # itself (20 to 200 times as fast as solving again after each solution); a new batch starts anew, with the old solutions

@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from xmen.oracles.formula import Bits, Formula
+from xmen.oracles.formula import Answer, Bits, Formula, Stopwatch
 from xmen.oracles.gf2 import Reduced
-from xmen.oracles.protocol import Answer
 from xmen.oracles.solver import SolverOracle
-from xmen.oracles.stopwatch import Stopwatch
 
 # Measured on paths in grids (benchmarks/oracles.py) against the solver's own defaults: 9x9 with 12 parities takes 1.5
 # ms to the first solution instead of 27. Local search costs 25 ms before it, lucky phases up to half of each later one;

@@ -6,11 +6,16 @@ determine each of its models.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self, TypeAlias
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from xmen.errors import OracleTimeoutError
 
 Bits: TypeAlias = NDArray[np.bool_]
 
@@ -70,3 +75,74 @@ class Parities:
         odd = (bits.astype(np.float32) @ self.matrix.T.astype(np.float32)).astype(np.int64) & 1
         good: Bits = np.all(odd.astype(np.bool_) == self.rhs, axis=1)
         return good
+
+
+# ---- Time limits of oracles, in seconds of wall-clock time
+
+
+class Stopwatch:
+    """Adds up the time spent inside `with` blocks: time the caller takes between two solutions is not the oracle's."""
+
+    def __init__(self, name: str, limit: float | None) -> None:
+        self.name, self.limit = name, limit
+        self._used = 0.0
+        self._began: float | None = None
+
+    def __enter__(self) -> Stopwatch:
+        self._began = time.perf_counter()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._used, self._began = self.used, None
+
+    @property
+    def used(self) -> float:
+        """Seconds so far."""
+        return self._used + (0.0 if self._began is None else time.perf_counter() - self._began)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds to go, None without a limit; raises OracleTimeoutError when there are none."""
+        if self.limit is None:
+            return None
+        left = self.limit - self.used
+        if left <= 0:
+            raise self.expired()
+        return left
+
+    def expired(self) -> OracleTimeoutError:
+        """The error that says that the time is up."""
+        return OracleTimeoutError(
+            f"{self.name} was stopped at its time limit of {self.limit:g} s: give it more time (time_limit), or an "
+            "easier question (fewer parities, another oracle)"
+        )
+
+
+# ---- What every oracle answers: is there a model, and which models lie in this cell
+
+
+class Answer(NamedTuple):
+    """A model's hash bits, or None with a set of assumptions that cannot hold together."""
+
+    bits: Bits | None
+    core: tuple[int, ...] = ()
+
+
+class Oracle(Protocol):
+    """An NP oracle for one formula. Oracles keep no state between calls that could change an answer.
+
+    Every call that exceeds `time_limit` seconds (None: no limit) raises OracleTimeoutError.
+    """
+
+    name: str
+    formula: Formula
+    time_limit: float | None
+    n_queries: int  # how often the solver was asked, for the accounts of samplers
+
+    def solve(self, assumptions: Sequence[int] = ()) -> Answer:
+        """A model under assumed literals; or, when there is none, a core: a subset of the assumptions to blame."""
+
+    def solutions(self, parities: Parities | None = None) -> Iterator[Bits]:
+        """All models that satisfy the parities, each once, as rows of hash bits; the caller may stop early."""

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from xmen.errors import OracleError
+from xmen.oracles.formula import Stopwatch
 from xmen.oracles.mip import Columns, Floats, MipOracle, Program, reported
-from xmen.oracles.stopwatch import Stopwatch
 
 
 class _Gurobi:

@@ -9,12 +9,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from xmen.children import Child, listening
 from xmen.errors import OracleDiedError, OracleError
-from xmen.oracles.formula import Bits, Formula, Parities
-from xmen.oracles.protocol import Answer
+from xmen.oracles.formula import Answer, Bits, Formula, Parities, Stopwatch
 from xmen.oracles.solver import SolverOracle, check_assumptions, check_parities
-from xmen.oracles.stopwatch import Stopwatch
+from xmen.processes import Child, listening
 
 LARGEST_BATCH = 64  # models in one message
 LONGEST_BATCH = 0.02  # seconds after which a message is sent with the models found so far

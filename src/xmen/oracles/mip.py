@@ -18,11 +18,9 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 from xmen.errors import OracleError
-from xmen.oracles.formula import Bits, Formula
+from xmen.oracles.formula import Answer, Bits, Formula, Stopwatch
 from xmen.oracles.gf2 import Reduced
-from xmen.oracles.protocol import Answer
 from xmen.oracles.solver import SolverOracle
-from xmen.oracles.stopwatch import Stopwatch
 
 Floats: TypeAlias = NDArray[np.float64]
 Columns: TypeAlias = NDArray[np.int32]

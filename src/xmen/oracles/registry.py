@@ -7,9 +7,8 @@ import importlib.metadata
 from dataclasses import dataclass
 
 from xmen.errors import EngineError
-from xmen.oracles.formula import Formula
+from xmen.oracles.formula import Formula, Oracle
 from xmen.oracles.killable import KillableOracle
-from xmen.oracles.protocol import Oracle
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 
 from xmen.errors import EngineError, MissingExtraError, OracleError
-from xmen.oracles.formula import Bits, Formula, Parities
+from xmen.oracles.formula import Answer, Bits, Formula, Parities, Stopwatch
 from xmen.oracles.gf2 import Reduced, reduced
-from xmen.oracles.protocol import Answer
-from xmen.oracles.stopwatch import Stopwatch
 
 
 def check_installed(package: str, *, extra: str) -> None:

@@ -10,12 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patheffects import withStroke
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from xmen.errors import WorldError
-from xmen.plots.canvas import PALETTE, SYMBOLS, axes, legend_symbol
+from xmen.plots.canvas import PALETTE, SYMBOLS, axes, legend_symbol, short
+from xmen.rules.inference import RuleInference
+from xmen.worlds.grid import GOAL_COLOUR, START_COLOUR
 from xmen.worlds.mdp import MDP
-from xmen.worlds.svg import GOAL_COLOUR, START_COLOUR
+from xmen.worlds.roads import RoadNetwork
+from xmen.worlds.trajectory import Trajectory
 
 MOST_LABELLED = 40  # nodes; more names would hide each other
 _THICKEST = 7.0  # points
@@ -116,3 +119,166 @@ def _by_road(world: MDP, roads: Any, uses: Any) -> Any:
     key = ends @ [world.n_states, 1]
     index = np.searchsorted(roads.astype(np.int64) @ [world.n_states, 1], key)
     return np.bincount(index, weights=uses[world.source, world.action] * world.probability, minlength=len(roads))
+
+
+# ---- Road networks: links as lines, as thick as they are used, and routes on top
+
+
+THICKEST = 6.0  # points
+SIDE = 0.0035  # of the map's width: how far a link is drawn from its middle line, so that two ways are seen
+
+
+def plot_network(
+    lines: RoadNetwork | ArrayLike | Sequence[ArrayLike],
+    flows: ArrayLike | None = None,
+    routes: Sequence[Trajectory] = (),
+    ax: Axes | None = None,
+    *,
+    label: str | None = None,
+) -> Axes:
+    """A road network with links as states: grey lines, flows as thickness and colour, routes on top.
+
+    Where some flows are negative, as differences are, colours diverge from a pale 0: red for more, blue for less.
+
+    Parameters
+    ----------
+    lines
+        A network made from a graph whose nodes have places; or the points of each link, as one array (n_states, k, 2)
+        or as a list of arrays (k, 2).
+    flows
+        One number per link, shape (n_states,), such as `model.flows(demand).states`, or a difference of two such.
+    routes
+        Trajectories, each drawn in a colour of its own.
+    ax
+        The axes to draw on; None makes some.
+    label
+        What the flows are, for the colour bar; None: "expected trips", or "difference" where some are negative.
+
+    Returns
+    -------
+    Axes
+        What was drawn on.
+
+    Raises
+    ------
+    WorldError
+        Where shapes do not fit.
+    """
+
+    shapes = _shapes(lines)
+    ax = axes(ax, 8.0, 6.5)
+    everywhere = np.concatenate(shapes)
+    side = SIDE * (float(np.ptp(everywhere[:, 0])) or 1.0)
+    shapes = [_beside(shape, side) for shape in shapes]
+    ax.add_collection(LineCollection(shapes, colors="#cccccc", linewidths=0.8, zorder=1))
+    if flows is not None:
+        amounts = np.asarray(flows, dtype=np.float64)
+        if amounts.shape != (len(shapes),):
+            raise WorldError(f"flows have shape {amounts.shape}, but there are {len(shapes)} links")
+        if not np.isfinite(amounts).all():
+            raise WorldError(f"flows must be finite; got {amounts[~np.isfinite(amounts)][0]}")
+        size, differences = np.abs(amounts), bool((amounts < 0).any())
+        largest = float(size.max(initial=0.0)) or 1.0
+        order = np.argsort(size)
+        drawn = order[size[order] > 1e-6 * largest]
+        coloured = LineCollection(
+            [shapes[link] for link in drawn.tolist()],
+            cmap="coolwarm" if differences else "viridis_r",
+            array=amounts[drawn],
+            linewidths=0.8 + (THICKEST - 0.8) * size[drawn] / largest,
+            zorder=2,
+        )
+        if differences:
+            coloured.set_clim(-largest, largest)
+        ax.add_collection(coloured)
+        said = label or ("difference" if differences else "expected trips")
+        ax.figure.colorbar(coloured, ax=ax, label=said, shrink=0.7)
+    for number, route in enumerate(routes):
+        points = np.concatenate([shapes[state] for state in route.states])
+        colour = PALETTE[number % len(PALETTE)]
+        ax.plot(*points.T, color=colour, linewidth=2.2, alpha=0.9, zorder=3)
+        ax.plot(*points[0], "o", color=colour, markersize=6, zorder=4)
+        ax.plot(*points[-1], "s", color=colour, markersize=6, zorder=4)
+    ax.autoscale_view()
+    ax.set_aspect("equal")
+    ax.set_xticks([])
+    ax.set_yticks([])
+    return ax
+
+
+def _shapes(lines: Any) -> list[NDArray[np.float64]]:
+    """The points of each link."""
+    if isinstance(lines, RoadNetwork):
+        if lines.shapes is None:
+            raise WorldError('this network has no places to draw: its graph\'s nodes need "x" and "y".')
+        lines = lines.shapes
+    try:
+        shapes = [np.asarray(line, dtype=np.float64) for line in lines]
+    except (TypeError, ValueError):
+        raise WorldError(f"lines are a network or the points of each link, (k, 2) each; got {lines!r:.60}") from None
+    for link, shape in enumerate(shapes):
+        if shape.ndim != 2 or shape.shape[1] != 2 or len(shape) < 2 or not np.isfinite(shape).all():
+            raise WorldError(f"link {link}: its points must be finite and of shape (k, 2), k >= 2; got {shape.shape}")
+    if not shapes:
+        raise WorldError("there are no links to draw")
+    return shapes
+
+
+def _beside(shape: NDArray[np.float64], side: float) -> NDArray[np.float64]:
+    """The same, moved to the right of its direction."""
+    along = np.gradient(shape, axis=0)
+    length = np.linalg.norm(along, axis=1, keepdims=True)
+    right = np.stack([along[:, 1], -along[:, 0]], axis=1) / np.where(length > 0, length, 1.0)
+    return shape + side * right
+
+
+# ---- Rules that were found: what each gained, and whether demonstrations that were held out keep them
+
+
+GAIN_COLOUR, HELD_OUT_COLOUR = "#0072B2", "#D55E00"
+LONGEST_TEXT = 44
+
+
+def plot_rules(model: RuleInference, held_out: Sequence[Trajectory] | None = None, ax: Axes | None = None) -> Axes:
+    """The gain of each rule in the order found, and the share of held-out demonstrations that keep all rules so far.
+
+    Parameters
+    ----------
+    model
+        A fitted `RuleInference`.
+    held_out
+        Demonstrations that it has not seen; without them only gains are drawn.
+    ax
+        Where to draw; a new figure if None.
+
+    Returns
+    -------
+    Axes
+        Gains on the lower scale, in nats per demonstration; a dashed line is the gain that a further rule would have
+        had to reach. The share of held-out demonstrations is on the upper scale.
+
+    Raises
+    ------
+    WorldError
+        Where no rule was found: there is nothing to draw.
+    """
+    if not model.rules_:
+        raise WorldError("no rule was found: there is nothing to draw")
+    ax = axes(ax, 7.5, 1.8 + 0.45 * len(model.rules_))
+    places = np.arange(len(model.rules_))
+    ax.barh(places, model.gains_, height=0.6, color=GAIN_COLOUR)
+    ax.axvline(model.least_gain_, color=GAIN_COLOUR, linestyle="--", linewidth=1.0)
+    ax.set_yticks(places, [short(text, LONGEST_TEXT) for text in model.texts_])
+    ax.set_xlim(0.0, 1.1 * float(model.gains_.max()))
+    ax.set_ylim(len(places) - 0.5, -0.5)  # the first on top
+    ax.set_xlabel("gain (nats per demonstration; dashed: the least that counts)", color=GAIN_COLOUR)
+    ax.spines[["top", "right"]].set_visible(False)
+    if held_out is not None and len(held_out):
+        keeps = np.array([[rule.accepts(tau) for tau in held_out] for rule in model.rules_])
+        top = ax.twiny()
+        top.set_xlim(-0.02, 1.02)
+        top.plot(np.logical_and.accumulate(keeps, axis=0).mean(axis=1), places, "o-", color=HELD_OUT_COLOUR)
+        top.set_xlabel(f"share of {len(held_out):,} held-out demonstrations that keep all rules so far")
+        top.xaxis.label.set_color(HELD_OUT_COLOUR)
+        top.spines[["right"]].set_visible(False)
+    return ax

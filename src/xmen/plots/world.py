@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import is_color_like
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
+from numpy.typing import ArrayLike, NDArray
 
-from xmen.errors import WorldError
+from xmen.errors import TrajectoryError, WorldError
 from xmen.plots import canvas
-from xmen.worlds.grid import Cell, GridWorld
+from xmen.rewards import Reward, reward_table
+from xmen.worlds import GridWorld, Trajectory
+from xmen.worlds.grid import Cell
 
 
 def plot_world(grid: GridWorld, marks: Mapping[str, Any] | None = None, ax: Axes | None = None) -> Axes:
@@ -99,3 +104,196 @@ def _read_mark(grid: GridWorld, label: str, value: Any) -> tuple[list[Cell], str
 
 def _is_marker(style: str) -> bool:
     return style in Line2D.markers and style.strip() not in ("", "None", "none")
+
+
+# ---- Heat maps over the cells of a grid
+
+
+def plot_visits(grid: GridWorld, values: ArrayLike, ax: Axes | None = None, *, label: str = "expected visits") -> Axes:
+    """Draw one number per cell as a heat map, with a colour bar.
+
+    Parameters
+    ----------
+    grid
+        The GridWorld.
+    values
+        Shape (n_states,), or (n_states, n_actions), which is summed over actions.
+    ax
+        Where to draw; None makes a new figure.
+    label
+        What the colour bar says.
+
+    Returns
+    -------
+    Axes
+        The axes that were drawn on. Walls are hatched and take no part in the colour scale.
+
+    Raises
+    ------
+    WorldError
+        When the world is not a grid, or the shape does not fit.
+    """
+    canvas.require_grid(grid)
+    numbers = _read_values(grid, values)
+    ax = canvas.canvas(grid, ax, outlined=True)
+    free = np.array([grid.cell(state) not in grid.walls for state in range(grid.n_states)])
+    lowest = float(numbers[free & np.isfinite(numbers)].min(initial=0.0))
+    canvas.heat(ax, grid, numbers, cmap="YlGnBu", limits=(lowest, None), label=label)
+    return ax
+
+
+def _read_values(grid: GridWorld, values: ArrayLike) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise WorldError(f"values must be numbers, got {values!r:.60}") from None
+    expected = ((grid.n_states,), (grid.n_states, grid.n_actions))
+    if numbers.shape not in expected:
+        raise WorldError(f"values must have shape {expected[0]} or {expected[1]}, got {numbers.shape}")
+    return numbers.sum(axis=1) if numbers.ndim == 2 else numbers
+
+
+# ---- Trajectories as lines over a grid
+
+
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#000000", "#D55E00")
+_WIDEST_SHIFT = 0.3  # of a cell, so that no line leaves the cells it visits
+_GOLDEN_ANGLE = np.pi * (3.0 - np.sqrt(5.0))
+
+
+def plot_trajectories(grid: GridWorld, trajectories: Trajectory | Iterable[Trajectory], ax: Axes | None = None) -> Axes:
+    """Draw one line per trajectory, each shifted a little so that equal steps lie side by side.
+
+    A handful get their own colours and arrows. Many share one colour, and steps that are taken more often look darker.
+    A dot marks a position at which a trajectory stays where it is.
+
+    Parameters
+    ----------
+    grid
+        The GridWorld.
+    trajectories
+        One trajectory or several.
+    ax
+        Where to draw, over what is there; None makes a new figure.
+
+    Returns
+    -------
+    Axes
+        The axes that were drawn on.
+
+    Raises
+    ------
+    TrajectoryError
+        When a trajectory visits a state that the grid does not have.
+    """
+
+    canvas.require_grid(grid)
+    new = ax is None or not canvas.is_drawn(ax)
+    lines = [_points(grid, index, tau) for index, tau in enumerate(_read(trajectories))]
+    ax = canvas.canvas(grid, ax)
+    few = len(lines) <= len(_COLOURS)
+    colours = [_COLOURS[index if few else 0] for index in range(len(lines))]
+    alpha = 0.9 if few else max(0.12, min(0.6, 6.0 / len(lines)))
+    lines = [line + shift for line, shift in zip(lines, _shifts(len(lines)), strict=True)]
+    ax.add_collection(
+        LineCollection(lines, colors=colours, alpha=alpha, linewidths=2.0 if few else 1.4, capstyle="round", zorder=5),
+        autolim=False,
+    )
+    for line, colour in zip(lines, colours, strict=True):
+        steps = np.diff(line, axis=0)
+        still = ~steps.any(axis=1)
+        ax.plot(*line[:-1][still].T, ".", color=colour, alpha=alpha, markersize=7, zorder=5)
+        if few:
+            _arrows(ax, line[:-1][~still], steps[~still], colour)
+    if new:
+        canvas.legend(ax, grid, [])
+    return ax
+
+
+def _arrows(ax: Axes, origins: NDArray[np.float64], steps: NDArray[np.float64], colour: str) -> None:
+    """Arrow heads a little past the middle of each step, in the units of the cells."""
+
+    direction = steps / np.linalg.norm(steps, axis=1, keepdims=True)
+    across = direction[:, ::-1] * (-1.0, 1.0)
+    tip = origins + 0.5 * steps + 0.11 * direction
+    back = tip - 0.22 * direction
+    heads = np.stack([tip, back + 0.09 * across, back - 0.09 * across], axis=1)
+    ax.add_collection(PolyCollection(list(heads), facecolors=colour, linewidths=0, zorder=5.1), autolim=False)
+
+
+def _shifts(n: int) -> NDArray[np.float64]:
+    """n points spread evenly over a small disc (a sunflower's seeds), the first in its middle; (n, 2)."""
+    index = np.arange(n)
+    radius = _WIDEST_SHIFT * np.sqrt(index / max(n, 4))
+    return np.column_stack([radius * np.cos(index * _GOLDEN_ANGLE), radius * np.sin(index * _GOLDEN_ANGLE)])
+
+
+def _read(trajectories: Any) -> list[Any]:
+    if isinstance(trajectories, Trajectory):
+        return [trajectories]
+    if not isinstance(trajectories, Iterable):
+        raise TrajectoryError(f"expected trajectories, got {type(trajectories).__name__} {trajectories!r:.60}")
+    return list(trajectories)
+
+
+def _points(grid: GridWorld, index: int, trajectory: Any) -> NDArray[np.float64]:
+    if not isinstance(trajectory, Trajectory):
+        raise TrajectoryError(f"trajectory {index} must be a Trajectory, got {trajectory!r:.60}")
+    wrong = [state for state in trajectory.states if state >= grid.n_states]
+    if wrong:
+        raise TrajectoryError(
+            f"trajectory {index} visits state {wrong[0]}, but the grid has states 0 to {grid.n_states - 1}"
+        )
+    states = np.array(trajectory.states)
+    return np.column_stack([states % grid.width, states // grid.width]).astype(np.float64)
+
+
+# ---- Rewards as colours over a grid
+
+
+def plot_reward(
+    grid: GridWorld, reward: Reward | ArrayLike, ax: Axes | None = None, *, label: str = "reward of one move (mean)"
+) -> Axes:
+    """A map of r(s, a), the mean over the moves that are available in each cell.
+
+    Rewards of both signs are purple below zero, white at zero and orange above; rewards of one sign get a scale from
+    the least to the largest, bright for large. Cells without a move, such as the goal, stay empty.
+
+    Parameters
+    ----------
+    grid
+        The world of the reward.
+    reward
+        An array of shape (n_states, n_actions), or a reward: `model.reward_`.
+    ax
+        Where to draw; new axes if not given.
+    label
+        Of the colour bar.
+
+    Returns
+    -------
+    Axes
+        With the map; nothing is shown.
+
+    Raises
+    ------
+    WorldError
+        When the world is no grid, or the reward is one number per cell.
+    """
+    canvas.require_grid(grid)
+    if not isinstance(reward, Reward) and np.shape(reward) == (grid.n_states,):
+        raise WorldError(
+            f"a reward has shape ({grid.n_states}, {grid.n_actions}); draw numbers per cell by plot_visits"
+        )
+    table = reward_table(reward, grid)
+    moves = grid.available.sum(axis=1)
+    numbers = np.where(moves > 0, np.where(grid.available, table, 0.0).sum(axis=1) / np.maximum(moves, 1), np.nan)
+    low, high = float(np.nanmin(numbers, initial=np.inf)), float(np.nanmax(numbers, initial=-np.inf))
+    if low < 0.0 < high or low == high:
+        largest = max(-low, high) or 1.0
+        cmap, limits = "PuOr_r", (-largest, largest)
+    else:
+        cmap, limits = "cividis", (low, high)
+    ax = canvas.canvas(grid, ax, outlined=True)
+    canvas.heat(ax, grid, numbers, cmap=cmap, limits=limits, label=label)
+    return ax

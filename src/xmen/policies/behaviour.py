@@ -12,15 +12,23 @@ The arithmetic itself is that of `GameOperations`: compiled loops, or a device.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from xmen.limits import require_horizon
-from xmen.policies.game import Game
-from xmen.policies.operations import Bools, Floats, Occupancy, Stretch
+from xmen.errors import InfeasibleError, XmenError, require_horizon
+from xmen.machines.tables import as_trajectories
+from xmen.policies import sweeps
+from xmen.policies.game import Bools, Floats, Game, Index, Occupancy, Stretch, counts, game_of
+from xmen.policies.sweeps import NO_EDGE
+from xmen.product.graph import layer_ends
+from xmen.product.messages import draw_starts
+from xmen.worlds import Trajectory, Walks
+from xmen.worlds.walks import require_count
 
 TOLERANCE = 1e-12  # chances of keeping the rules that differ by less than this part of them are the same
 
@@ -231,3 +239,221 @@ def push_forward(
         stretch = game.stretch(0, int(game.product.layer_ends[t]))
         do.push(flow, stretch, do.array(shares_at(t)), discount**t, with_entropy)
     return do.totals(flow)
+
+
+# ---- Which choices a promise leaves open, and the game in which only those are left
+
+
+def ever_allowed(behaviour: Behaviour) -> Bools:
+    """Which choices may be made at some time, shape (n_choices,)."""
+    game, ever = behaviour.game, np.zeros(behaviour.game.n_choices, dtype=np.bool_)
+    times = range(1) if behaviour.timeless else range(game.horizon - 1, -1, -1)
+    for t in times:
+        n = game.product.n_nodes if behaviour.timeless else int(game.product.layer_ends[t])
+        allowed = behaviour.allowed(t, 0, n)
+        ever[: len(allowed)] |= allowed
+    return ever
+
+
+def restricted(game: Game, kept: Bools) -> Game:
+    """The game with these choices alone, and with the nodes that are reached through them."""
+    product = game.product
+    kept_edges = np.repeat(kept, counts(game.first_edge))
+    source = np.repeat(np.arange(product.n_nodes), counts(product.indptr))[kept_edges]
+    target, edge = product.target[kept_edges], product.edge[kept_edges]
+    indptr = np.searchsorted(source, np.arange(product.n_nodes + 1))
+    reached = _reached(indptr, target, product.starts)
+    number = np.cumsum(reached) - 1
+    inside = reached[source]
+    depth = product.depth[reached]
+    smaller = replace(
+        product,
+        state=product.state[reached],
+        depth=depth,
+        distance=product.distance[reached],
+        accepting=product.accepting[reached],
+        indptr=np.concatenate([[0], np.cumsum(np.diff(indptr)[reached])]).astype(np.uint32),
+        target=number[target[inside]].astype(np.uint32),
+        edge=edge[inside],
+        starts=number[product.starts].astype(np.uint32),
+        layer_ends=layer_ends(depth, product.horizon),
+    )
+    return game_of(smaller, game.device)
+
+
+def _reached(indptr: NDArray[np.int64], target: NDArray[np.uint32], starts: NDArray[np.uint32]) -> Bools:
+    """The nodes that can be reached from the starts, one numpy pass per step."""
+    reached = np.zeros(len(indptr) - 1, dtype=np.bool_)
+    front = starts.astype(np.int64)
+    reached[front] = True
+    while len(front):
+        begin, n_edges = indptr[front], indptr[front + 1] - indptr[front]
+        offset = np.arange(n_edges.sum()) - np.repeat(np.cumsum(n_edges) - n_edges, n_edges)
+        after = np.unique(target[np.repeat(begin, n_edges) + offset]).astype(np.int64)
+        front = after[~reached[after]]
+        reached[front] = True
+    return reached
+
+
+# ---- Trajectories as walks through a game: at which node each action was taken, and how likely it was
+
+
+def follow(game: Game, starts: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """The product edges (n, longest) of walks that start in these states and take these world edges (n, longest).
+
+    `NO_EDGE` from the first step on that the game does not have; so are world edges of -1.
+    """
+    product = game.product
+    place = np.full(product.world.n_states, -1, dtype=np.int64)
+    place[product.state[product.starts]] = product.starts
+    known = (starts >= 0) & (starts < len(place))
+    node = np.where(known, place[np.where(known, starts, 0)], -1)
+    out = np.full(edges.shape, NO_EDGE, dtype=np.uint32)
+    for t in range(min(edges.shape[1], game.horizon)):
+        going = np.flatnonzero((node >= 0) & (edges[:, t] >= 0))
+        taken = sweeps.follow(product.indptr, product.edge, node[going], edges[going, t])
+        out[going, t] = taken
+        node[:] = -1
+        found = taken != NO_EDGE
+        node[going[found]] = product.target[taken[found]]
+    return out
+
+
+def log_probs(behaviour: Behaviour, trajectories: Sequence[Trajectory]) -> Floats:
+    """sum_t log pi(a_t | history) of each, (n,); -inf where a step is impossible or would not be chosen."""
+    game = behaviour.game
+    world = game.product.world
+    lengths = np.array([len(tau) for tau in trajectories], dtype=np.int64)
+    edges = np.full((len(lengths), int(lengths.max(initial=0))), -1, dtype=np.int64)
+    for row, tau in zip(edges, trajectories, strict=True):
+        row[: len(tau)] = world.find_steps(tau)
+    starts = np.array([min(tau.states[0], world.n_states) for tau in trajectories], dtype=np.int64)
+    return walk_log_probs(behaviour, starts, edges, lengths)
+
+
+def walk_log_probs(
+    behaviour: Behaviour, starts: NDArray[np.int64], edges: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> Floats:
+    """`log_probs` of walks that start in these states and take these world edges (n, longest)."""
+    game = behaviour.game
+    taken = follow(game, starts, edges)
+    choice = np.searchsorted(game.first_edge, np.minimum(taken, len(game.probability)), side="right") - 1
+    is_start = np.isin(starts, game.product.state[game.product.starts])
+    total = np.where(is_start, 0.0, -np.inf)
+    for t in range(edges.shape[1]):
+        going = np.flatnonzero(lengths > t)
+        on_way = going[taken[going, t] != NO_EDGE]
+        step = np.full(len(lengths), 0.0)
+        step[going] = -np.inf
+        if len(on_way):
+            with np.errstate(divide="ignore"):
+                step[on_way] = np.log(behaviour.layer(t).shares[choice[on_way, t]])
+        total += step
+    return total
+
+
+# ---- What a behaviour mostly does: its likeliest episode, and its visits while the rules can still be kept
+
+
+def likeliest_episode(behaviour: Behaviour) -> tuple[Trajectory, float]:
+    """An episode of the largest probability, and that probability in logs; failed and unfinished ones take part."""
+    game, product = behaviour.game, behaviour.game.product
+    with np.errstate(divide="ignore"):
+        log_outcome, log_start = np.log(game.probability), np.log(game.start_probability)
+    value, steps = np.zeros(product.n_nodes), list[Index]()
+    if behaviour.timeless:
+        assert product.topological is not None
+        order = product.topological[0][::-1].copy()
+        steps.append(_layer(behaviour, 0, order, log_outcome, value, value))
+    else:
+        require_horizon(game.horizon, 4 * int(product.layer_ends.sum()))
+        every = np.arange(product.n_nodes, dtype=np.uint32)
+        for t in range(game.horizon - 1, -1, -1):
+            order, before = every[: product.layer_ends[t]], np.zeros(product.n_nodes)
+            steps.append(_layer(behaviour, t, order, log_outcome, value, before))
+            value = before
+    totals = log_start + value[product.starts]
+    first = int(np.argmax(totals))
+    node = int(product.starts[first])
+    edges: list[int] = []
+    while game.choices_of(node) and (behaviour.timeless or len(edges) < game.horizon):
+        edges.append(int(steps[0 if behaviour.timeless else -1 - len(edges)][node]))
+        node = int(product.target[edges[-1]])
+    taken = product.edge[np.array(edges, dtype=np.int64)]
+    states = [int(product.state[product.starts[first]]), *product.world.target[taken].tolist()]
+    return Trajectory(states, product.world.action[taken].tolist()), float(totals[first])
+
+
+def hopeful_visits(behaviour: Behaviour) -> Floats:
+    """Expected visits (n_states, n_actions), without discount, while every rule can still be kept.
+
+    What a policy does after that says nothing about how it keeps them.
+    """
+    game, do = behaviour.game, behaviour.game.operations
+    found = behaviour.occupancy(game.start_probability, discount=1.0)
+    return behaviour.visits(found._replace(used=found.used * do.array(game.hopeful[game.node])))
+
+
+def _layer(behaviour: Behaviour, t: int, order: Index, log_outcome: Floats, after: Floats, value: Floats) -> Index:
+    """Fill the value of each of these nodes from those after it; returns the product edge that the best one takes."""
+    game = behaviour.game
+    taken = np.zeros(len(value) if behaviour.timeless else len(order), dtype=np.uint32)
+    shares = behaviour.layer(t).shares
+    sweeps.likeliest_layer(order, *game.graph[:3], log_outcome, shares, after, value, taken)
+    return taken
+
+
+# ---- Whole episodes in the world's own chances, many at a time, and every one of them checked
+
+
+BATCH_CELLS = 20_000_000  # actions held at once; larger requests are played in batches
+
+
+def rollout(behaviour: Behaviour, n: int, rng: np.random.Generator) -> list[Trajectory]:
+    """n episodes, failed and unfinished ones included."""
+    n = require_count(n, behaviour.game.product.world)
+    batch = max(1, BATCH_CELLS // (behaviour.game.horizon + 1))
+    out: list[Trajectory] = []
+    for begin in range(0, n, batch):
+        out += as_trajectories(play(behaviour, min(batch, n - begin), rng)[0])
+    return out
+
+
+def count_kept(behaviour: Behaviour, n: int, rng: np.random.Generator) -> int:
+    """How many of n episodes keep every rule and arrive."""
+    batch = max(1, BATCH_CELLS // (behaviour.game.horizon + 1))
+    return sum(int(play(behaviour, min(batch, n - begin), rng)[1].sum()) for begin in range(0, n, batch))
+
+
+def play(behaviour: Behaviour, n: int, rng: np.random.Generator) -> tuple[Walks, NDArray[np.bool_]]:
+    """n episodes as walks, and which of them kept every rule and arrived: by the machines, run over them again."""
+    game = behaviour.game
+    product = game.product
+    lost = np.flatnonzero((behaviour.start_values == -np.inf) & (game.start_probability > 0))
+    if len(lost):
+        where = product.world.describe_state(int(product.state[product.starts[lost[0]]]))
+        raise InfeasibleError(f"an episode cannot begin in {where}: no trajectory from there keeps the constraint.")
+    starts = draw_starts(product, game.start_probability, n, rng)
+    do = game.operations
+    players, steps = do.players(starts), list[Any]()
+    for t in range(game.horizon):
+        taken = do.play(players, behaviour.shares(t), rng)
+        if taken is None:
+            break
+        steps.append(taken)
+    columns, node = do.played(players, steps)
+    going = columns != NO_EDGE
+    offsets = np.concatenate([[0], np.cumsum(np.count_nonzero(going, axis=1))])
+    walks = Walks(product.world, product.state[starts], product.edge[columns[going]].astype(np.int32), offsets)
+    return walks, _checked(behaviour, walks, node)
+
+
+def _checked(behaviour: Behaviour, walks: Walks, last: NDArray[np.uint32]) -> NDArray[np.bool_]:
+    """Which walks are valid; an error when the machines do not agree with the nodes in which the walks ended."""
+    product = behaviour.game.product
+    arrived = walks.lengths == product.horizon if product.fixed_length else product.world.terminal[product.state[last]]
+    valid: NDArray[np.bool_] = product.compiled.check(walks) & arrived
+    broken = behaviour.aim.kind == "sure" and not valid.all()
+    if broken or not np.array_equal(valid, product.accepting[last] & arrived):
+        raise XmenError("an episode's rules and its policy's memory disagree: this is a bug, please report it.")
+    return valid

@@ -10,12 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from xmen.policies.operations import Floats, Index, Occupancy, Stretch
-from xmen.product.device.graph import Rows
-from xmen.product.device.memory import HEADROOM, free_bytes
-from xmen.product.device.plain import Factors, Moves, row_sums
-from xmen.product.device.rows import row_operations
-from xmen.product.device.uniforms import uniforms
+from xmen.policies.game import Floats, Index, Occupancy, Stretch
+from xmen.product.device.layers import row_operations
+from xmen.product.device.plain import Factors, Moves, Rows, row_sums, uniforms
+from xmen.product.device.workspace import HEADROOM, free_bytes
 
 if TYPE_CHECKING:
     from xmen.policies.game import Game

@@ -8,20 +8,234 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.policies.host_game import HostGame
-from xmen.policies.operations import Bools, Floats, Index, Stretch
+from xmen.policies import sweeps
+from xmen.policies.sweeps import NO_EDGE
 from xmen.product.graph import Product
+from xmen.product.messages import as_columns
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 
 if TYPE_CHECKING:
     from torch import device as Device
 
-    from xmen.policies.operations import GameOperations
+
+# ---- The array operations that a policy's values, choices and episodes are made of.
+#
+# `Behaviour` says what is computed; who carries it out is here: compiled loops on the host (`host_game`), or torch on
+# a device (`device_game`).
+
+
+Array = TypeVar("Array")
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+Index: TypeAlias = NDArray[np.uint32]
+
+
+class Stretch(NamedTuple):
+    """Nodes that are worked out together, and their choices one after the other.
+
+    The choices of the i-th node are the first[i]-th to the first[i + 1]-th of these. Nodes are a slice, except where
+    one sweep serves all times: then they are a level, whose edges lead to other levels.
+    """
+
+    nodes: Any  # a slice, or an array of numbers
+    choices: Index
+    first: Index
+
+
+class Occupancy(NamedTuple):
+    """Expected discounted uses of each choice, the mean entropy of all choices, and where episodes end.
+
+    `ended`: the probability of ending at each node before `horizon` actions; `last`: of being there after them.
+    """
+
+    used: Any  # where it was counted
+    entropy: float
+    ended: Floats
+    last: Floats
+
+
+class GameOperations(Protocol[Array]):
+    """What `Behaviour` asks for. Arrays have a number per node or per choice, and stay where they are."""
+
+    one_sweep: bool  # whether a game on which time plays no role is done once for all times
+
+    @property
+    def layer_bytes(self) -> int:
+        """The memory that layers may take; above it they are kept every so often, and made again in between."""
+
+    def array(self, values: Any) -> Array:
+        """Numbers of the host, moved to where the others are."""
+
+    def on_host(self, values: Array) -> NDArray[Any]:
+        """All numbers, on the host."""
+
+    def room(self, n: int) -> Array:
+        """n numbers that are not set yet."""
+
+    def rewards(self, table: Floats) -> Array:
+        """The reward of each choice, from a table (n_states, n_actions)."""
+
+    def visits(self, used: Array) -> Floats:
+        """The sum over the choices of each state and action, on the host; shape (n_states * n_actions,)."""
+
+    def expected(self, stretch: Stretch, after: Array, reward: Array | None = None) -> Array:
+        """The reward of each choice plus the expectation of `after` over its outcomes; -inf if one outcome is."""
+
+    def soften(self, stretch: Stretch, logits: Array, end: Array) -> tuple[Array, Array]:
+        """log sum exp over the choices of each node, and the share of each choice in it; `logits` are used up.
+
+        Nodes without choices get end[n].
+        """
+
+    def mixed(self, stretch: Stretch, shares: Array, odds: Array, end: Array) -> Array:
+        """The mean of `odds` when choices are made by `shares`; end[n] where there are none."""
+
+    def best(self, stretch: Stretch, odds: Array, tolerance: float) -> Any:
+        """Which choices have the largest odds of their node, or less by at most this part of them."""
+
+    def only(self, among: Any, logits: Array) -> Array:
+        """The logits with -inf in place of what is not among these."""
+
+    def begin(self, starts: Floats) -> Any:
+        """A flow that begins at the product's start nodes with these probabilities."""
+
+    def push(self, flow: Any, stretch: Stretch, shares: Array, factor: float, with_entropy: bool) -> None:
+        """Move what is at these nodes one action on."""
+
+    def totals(self, flow: Any) -> Occupancy:
+        """What came of a flow."""
+
+    def players(self, starts: Index) -> Any:
+        """Episodes at these nodes."""
+
+    def play(self, players: Any, shares: Array, rng: np.random.Generator) -> Any:
+        """One action of each episode: the product edges they take. None when nobody moves any more."""
+
+    def played(self, players: Any, steps: list[Any]) -> tuple[Index, Index]:
+        """The edges of all steps, one row per episode, and the nodes in which episodes are; on the host."""
+
+
+# ---- The operations of `Behaviour` by compiled loops on the host
+
+
+LAYER_BYTES = 1_000_000_000
+
+
+@dataclass
+class HostFlow:
+    """Node probabilities on their way forward, and what came of them so far."""
+
+    here: Floats
+    ended: Floats
+    used: Floats
+    entropy: float = 0.0
+
+
+class HostGame:
+    """One game. Nothing is written into once it is given away, so threads can share it."""
+
+    one_sweep = True
+
+    def __init__(self, game: Game) -> None:
+        self._game = game
+
+    @property
+    def layer_bytes(self) -> int:
+        """The memory that layers may take."""
+        return LAYER_BYTES
+
+    def array(self, values: Any) -> Floats:
+        return np.asarray(values, dtype=np.float64)
+
+    def on_host(self, values: Floats) -> Floats:
+        return values
+
+    def room(self, n: int) -> Floats:
+        return np.empty(n)
+
+    def rewards(self, table: Floats) -> Floats:
+        found: Floats = table.reshape(-1)[self._game.pair]
+        return found
+
+    def visits(self, used: Floats) -> Floats:
+        world = self._game.product.world
+        flat = np.bincount(self._game.pair, weights=used, minlength=world.n_states * world.n_actions)
+        return flat.astype(np.float64)
+
+    def expected(self, stretch: Stretch, after: Floats, reward: Floats | None = None) -> Floats:
+        _, first_edge, target, probability = self._game.graph
+        out = np.zeros(len(stretch.choices)) if reward is None else reward.copy()
+        sweeps.add_expected(stretch.choices, first_edge, target, probability, after, out)
+        return out
+
+    def soften(self, stretch: Stretch, logits: Floats, end: Floats) -> tuple[Floats, Floats]:
+        value, total = np.empty((2, len(end)))
+        sweeps.centre(stretch.first, logits, end, value)
+        np.exp(logits, out=logits)  # all of a layer at once: a quarter of the time of one after the other
+        sweeps.normalise(stretch.first, logits, total)
+        value += np.log(total)
+        return value, logits
+
+    def mixed(self, stretch: Stretch, shares: Floats, odds: Floats, end: Floats) -> Floats:
+        out = np.empty(len(end))
+        sweeps.mixed(stretch.first, shares, odds, end, out)
+        return out
+
+    def best(self, stretch: Stretch, odds: Floats, tolerance: float) -> Bools:
+        among = np.empty(len(odds), dtype=np.bool_)
+        sweeps.best(stretch.first, odds, tolerance, among)
+        return among
+
+    def only(self, among: Bools, logits: Floats) -> Floats:
+        logits[~among] = -np.inf
+        return logits
+
+    def begin(self, starts: Floats) -> HostFlow:
+        product = self._game.product
+        flow = HostFlow(np.zeros(product.n_nodes), np.zeros(product.n_nodes), np.zeros(self._game.n_choices))
+        np.add.at(flow.here, product.starts, starts)
+        return flow
+
+    def push(self, flow: HostFlow, stretch: Stretch, shares: Floats, factor: float, with_entropy: bool) -> None:
+        level = not isinstance(stretch.nodes, slice)
+        nodes = stretch.nodes if level else np.arange(stretch.nodes.stop, dtype=np.uint32)
+        there = flow.here if level else np.zeros_like(flow.here)
+        flow.entropy += sweeps.push(
+            nodes,
+            *self._game.graph,
+            shares,
+            flow.here,
+            there,
+            flow.used,
+            factor,
+            flow.ended,
+            with_entropy,
+        )
+        flow.here = there
+        if level:
+            there[nodes] = 0.0
+
+    def totals(self, flow: HostFlow) -> Occupancy:
+        return Occupancy(flow.used, float(flow.entropy), flow.ended, flow.here)
+
+    def players(self, starts: Index) -> Index:
+        return starts.copy()
+
+    def play(self, players: Index, shares: Floats, rng: np.random.Generator) -> Index | None:
+        n = len(players)
+        taken: Index = sweeps.play(*self._game.graph, shares, rng.random(n), rng.random(n), players)
+        return None if np.all(taken == NO_EDGE) else taken
+
+    def played(self, players: Index, steps: list[Index]) -> tuple[Index, Index]:
+        return as_columns(steps, len(players)), players
+
+
+# ---- The product as a game against chance: at a node the agent makes a choice, and chance picks one of its outcomes
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from xmen.constraints.constraint import Constraint
-from xmen.engines.distribution import as_constraint
-from xmen.engines.place import find_device
-from xmen.engines.settings import EngineSettings
+from xmen.engines.distribution import Distribution, as_constraint
+from xmen.engines.exact import ExactDistribution
+from xmen.engines.settings import EngineSettings, find_device
 from xmen.errors import EngineError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
-from xmen.policies.behaviour import BEST, Aim, Behaviour, aim_of
-from xmen.policies.game import Game, game_of
-from xmen.policies.operations import Floats
+from xmen.policies.behaviour import BEST, SURE, Aim, Behaviour, aim_of
+from xmen.policies.game import Floats, Game, game_of
 from xmen.product.graph import build_complete_product
+from xmen.rewards import reward_table
 from xmen.worlds.mdp import MDP
 
 NEEDS_HORIZON = (
@@ -132,3 +132,34 @@ def _price(at: Callable[[float], tuple[float, Behaviour]], short: float, guess: 
             right = right / 2.0 if last_was_high is False else right
             low, left, last_was_high = middle, surplus, False
     return behaviour
+
+
+# ---- Worlds without chance: the policy of an exact distribution, with the product that it has compiled already.
+#
+# Without chance a choice has one outcome, so that V_t(n) is the log of the weight of all ways to complete a
+# trajectory from n, and the shares of choices are the conditional probabilities of P. What the product has pruned is
+# what "sure" would never choose.
+
+
+def behaviour_of(distribution: Distribution) -> Behaviour:
+    """P(a | history) at every node and time; for an exact distribution over a deterministic world."""
+    world = distribution.world
+    if not world.deterministic:
+        chance = int(np.flatnonzero(world.probability < 1.0)[0])
+        raise EngineError(
+            "a distribution over trajectories can be acted out only in deterministic worlds, and here "
+            f"{world.describe_action(int(world.action[chance]))} in "
+            f"{world.describe_state(int(world.source[chance]))} has more than one outcome. The distribution "
+            "conditions on lucky transitions, so it describes trajectories and cannot be acted out with the same "
+            "validity: use sample(n) for trajectories, xm.plan(world, constraint, reward) for a policy with a promise, "
+            "or CausalXMEN to learn one."
+        )
+    if not isinstance(distribution, ExactDistribution):
+        raise EngineError(
+            f"a policy needs engine='exact'; this distribution comes from engine={distribution.engine!r}."
+        )
+    if world.unbounded:
+        raise EngineError(NEEDS_HORIZON)
+    place = distribution.place
+    game = game_of(distribution.product, None if place is None else place.device)
+    return Behaviour(game, reward_table(distribution.reward, world), distribution.discount, SURE)

@@ -2,29 +2,140 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterable
 from functools import cached_property
 from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from xmen.constraints.constraint import Constraint
-from xmen.engines.distribution import Distribution, Seed, generator
-from xmen.errors import EngineError
-from xmen.policies.behaviour import Aim, Behaviour
-from xmen.policies.breaking import breaking
-from xmen.policies.certain import behaviour_of
-from xmen.policies.following import log_probs
-from xmen.policies.likeliest import likeliest_episode
-from xmen.policies.operations import Occupancy
-from xmen.policies.planning import make_game
-from xmen.policies.rollouts import rollout
-from xmen.policies.tracking import Tracker
+from xmen.engines.distribution import Distribution, Seed, check_discount, generator
+from xmen.errors import EngineError, InfeasibleError, TrajectoryError
+from xmen.policies.behaviour import Aim, Behaviour, likeliest_episode, log_probs, rollout
+from xmen.policies.explanation import breaking, refuse
+from xmen.policies.game import Occupancy
+from xmen.policies.planning import behaviour_of, find_behaviour, make_game, read_rule, read_validity
 from xmen.product.graph import DEFAULT_MAX_NODES
-from xmen.rewards import Floats, reward_table
+from xmen.rewards import Floats, Reward, reward_table
 from xmen.storage.models import restores, write_model
 from xmen.worlds import MDP, Trajectory
+
+# ---- Where an episode is: the node that a policy or a shield is in, followed by what the environment shows
+
+
+class Tracker:
+    """Follows one episode through a game, and checks that the environment does what the world says."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        self.behaviour = behaviour
+        self._game, self._product = behaviour.game, behaviour.game.product
+        self.world, self.constraint = self._product.world, self._product.compiled.constraint
+        # Gymnasium shows the same observation for a state and its terminal twin.
+        self._shown: NDArray[np.int64] = getattr(self.world, "observations", np.arange(self.world.n_states))
+        self._node: int | None = None
+        self._taken: int | None = None  # the last choice, until the next observation
+        self._time = 0
+
+    @property
+    def _task(self) -> str:
+        """The world and the rules, as they are shown."""
+        rule = "no rule" if self.constraint is None else str(self.constraint)
+        return f"{type(self.world).__name__}: {rule if len(rule) <= 60 else rule[:57] + '...'}"
+
+    @property
+    def time(self) -> int:
+        """The number of actions taken since `reset`."""
+        return self._time + (self._taken is not None)
+
+    @property
+    def done(self) -> bool:
+        """Whether the episode is over as far as is known: in an end, on its way to nothing else, or out of time.
+
+        Nothing is promised of what an environment does after the horizon of the world: end the episode there.
+        """
+        return all(self._ended(node) for node in self._possible())
+
+    def observe(self, observation: Any) -> None:
+        """Note where the last action led: for asking `done` when there may be nothing left to do."""
+        node, time = self._find(observation), self.time
+        self._node, self._taken, self._time = node, None, time
+
+    def reset(self, observation: Any) -> None:
+        """Begin an episode in this state; an error when it is no start, or nothing can be promised from there."""
+        state, product, world = read_observation(observation), self._product, self.world
+        found = np.flatnonzero(product.state[product.starts] == state)
+        if not len(found) or self.behaviour.start_values[found[0]] == -np.inf:
+            known = 0 <= state < world.n_states
+            where = world.describe_state(state) if known else f"state {state}"
+            possible = known and world.start[state] > 0
+            why = "no trajectory from there keeps the constraint" if possible else "the world never starts there"
+            raise InfeasibleError(f"an episode cannot begin in {where}: {why}.")
+        self._node, self._taken, self._time = int(product.starts[found[0]]), None, 0
+
+    def _due(self) -> int:
+        """The node in which somebody has to act now."""
+        here = self._possible()
+        if len(here) > 1 or self._ended(here[0]):
+            raise self._over()
+        return here[0]
+
+    def _over(self) -> EngineError:
+        late = " and that is the horizon of this world" if self.time == self._game.horizon else ""
+        return EngineError(
+            f"the episode is over after {self.time} actions{late}: ask `done` before every action, and call "
+            "reset(observation) to begin another one."
+        )
+
+    def _follow(self, choice: int, observation: Any) -> None:
+        """Note a choice that was made, and what the environment showed then; neither where that cannot be."""
+        memory = self._node, self._taken, self._time
+        try:
+            self._node, self._taken, self._time = self._due(), choice, self.time
+            self.observe(observation)
+        except BaseException:
+            self._node, self._taken, self._time = memory
+            raise
+
+    def _ended(self, node: int) -> bool:
+        return self.time == self._game.horizon or not self._game.choices_of(node)
+
+    def _possible(self) -> list[int]:
+        """The nodes in which the episode may be, if the environment did what the world says."""
+        if self._node is None:
+            raise EngineError("the policy does not know where it is: call reset(observation) first.")
+        if self._taken is None:
+            return [self._node]
+        begin, end = self._game.first_edge[[self._taken, self._taken + 1]].tolist()
+        return [int(node) for node in self._product.target[begin:end]]
+
+    def _find(self, observation: Any) -> int:
+        """The node in which the episode is, now that the environment shows `observation`."""
+        possible, state = self._possible(), read_observation(observation)
+        found = [node for node in possible if self._shown[self._product.state[node]] == state]
+        if not found:
+            after = "reset" if self.time == 0 else f"action number {self.time}"
+            expected = " or ".join(self.world.describe_state(int(self._product.state[node])) for node in possible)
+            raise TrajectoryError(
+                f"after {after} the environment shows {state}, but in this world it is in {expected}: call "
+                "reset(observation) at the start of every episode and act(observation) once per step, and make the "
+                "world from the same environment."
+            )
+        # Of a state and its terminal twin it is the state: who asks for an action has seen no end.
+        return next((node for node in found if not self._ended(node)), found[0])
+
+
+def read_observation(observation: Any) -> int:
+    """The number of a state, or an error that says so."""
+    try:
+        return operator.index(observation.item() if isinstance(observation, np.ndarray) else observation)
+    except (TypeError, ValueError):
+        raise TrajectoryError(f"an observation is the number of a state; got {observation!r:.60}.") from None
+
+
+# ---- A policy with memory: what to do next, given all that has happened, and exactly what comes of it
 
 
 class Policy(Tracker):
@@ -224,3 +335,75 @@ def _restored(
         raise ValueError(f"unknown kind of policy {kind!r}")
     game = make_game(world, constraint, max(DEFAULT_MAX_NODES, n_nodes))
     return Policy(Behaviour(game, reward_table(table, world), discount, Aim(kind, bonus)), greedy=greedy)
+
+
+# ---- `xm.plan`: the public door to policies that can be executed
+
+
+def plan(
+    world: MDP,
+    constraint: Constraint | Iterable[Constraint] | None = None,
+    reward: Reward | ArrayLike | None = None,
+    validity: str | float = "sure",
+    discount: float = 1.0,
+    greedy: bool = False,
+    seed: Seed = None,
+    max_nodes: int | None = None,
+    device: str | None = None,
+) -> Policy:
+    """The policy of maximum causal entropy that keeps the rules as `validity` asks, whatever chance does.
+
+    It maximises expected reward plus causal entropy (the entropy of its choices, given all that was seen so far), and
+    has memory: it knows what the rules still need. In a deterministic world with validity "sure" its episodes are
+    distributed as P(tau | s_0) of `xm.distribution`.
+
+    Parameters
+    ----------
+    world
+        An MDP or GridWorld. An episode ends in a terminal state, in a state without actions, or after `horizon`
+        actions; it keeps the rules if it also arrived (without terminal states: if it had all its actions).
+    constraint
+        A constraint, a list of them (all), or None.
+    reward
+        An array (n_states, n_actions), a LinearReward, or None for zero everywhere.
+    validity
+        "sure": every episode keeps the rules, from every start, whatever the outcomes. "best": with the largest
+        possible probability. A number p: with probability p or more.
+    discount
+        Rewards of action t count discount**t times.
+    greedy
+        `act` takes the most likely action instead of a random one; not with a number as `validity`.
+    seed
+        For `act` and `rollout`.
+    max_nodes
+        The budget of the product of world and rules.
+    device
+        Where the policy is worked out, as for `xm.distribution`; always in double precision.
+
+    Returns
+    -------
+    Policy
+        With its exact `validity`, `visits()`, `expected_reward()`, `entropy()`.
+
+    Raises
+    ------
+    InfeasibleError
+        Where no policy keeps the promise; it says what chance can do, and the best probability there is.
+    EngineError
+        For greedy choices under a promise of some probability, which random choices alone keep.
+
+    Examples
+    --------
+    >>> import xmen as xm
+    >>> grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), horizon=20, slip=0.1)
+    >>> rule = xm.never(grid.at((1, 1))).named("not the middle")
+    >>> round(xm.plan(grid, rule, validity="best").validity, 6)
+    0.892016
+    """
+    rule = read_rule(world, constraint, "plan")
+    gamma, table, asked = check_discount(discount), reward_table(reward, world), read_validity(validity)
+    game = make_game(world, rule, max_nodes, device)
+    behaviour = find_behaviour(game, table, gamma, asked, game.start_probability)
+    if behaviour is None:
+        raise refuse(game, asked, max_nodes)
+    return Policy(behaviour, greedy=greedy, seed=seed)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, SupportsFloat
 
+import gymnasium
 import numpy as np
 
 from xmen.constraints.constraint import Constraint
-from xmen.engines.distribution import Seed
+from xmen.engines.distribution import Seed, generator
 from xmen.errors import EngineError, extra_module
 from xmen.policies.behaviour import Behaviour, aim_of
 from xmen.policies.explanation import refuse
-from xmen.policies.operations import Bools
+from xmen.policies.game import Bools
 from xmen.policies.planning import is_sure, make_game, read_rule
-from xmen.policies.tracking import Tracker
+from xmen.policies.policy import Tracker
 from xmen.worlds.mdp import MDP
-
-if TYPE_CHECKING:
-    from xmen.policies.shielded import ShieldedEnv
 
 
 class Shield(Tracker):
@@ -72,7 +70,6 @@ class Shield(Tracker):
         `info["shielded"]` is then true.
         """
         extra_module("gymnasium", "shield.wrap")
-        from xmen.policies.shielded import ShieldedEnv
 
         return ShieldedEnv(env, self, seed)
 
@@ -124,3 +121,43 @@ def shield(
     if validity == "sure" and not is_sure(behaviour, game.start_probability):
         raise refuse(game, "sure", max_nodes)
     return Shield(behaviour)
+
+
+# ---- A Gymnasium environment behind a shield
+
+
+class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Lets through what the shield allows, and puts an allowed action in the place of any other.
+
+    Episodes are cut off (`truncated`) where the shield's world ends them.
+    """
+
+    def __init__(self, env: Any, shield: Shield, seed: Seed = None) -> None:
+        super().__init__(env)
+        self.shield = shield
+        self._draws = generator(seed)
+        self._observation: Any = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; `info["action_mask"]` says what may be done (int8, as in Gymnasium's own environments)."""
+        if seed is not None:
+            self._draws = generator(seed)
+        observation, info = self.env.reset(seed=seed, options=options)
+        self.shield.reset(observation)
+        self._observation = observation
+        return observation, {**info, "action_mask": self._mask(), "shielded": False}
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Take the action if it is allowed, else an allowed one; an error once the episode is over."""
+        self.shield._due()
+        allowed = np.flatnonzero(self._mask())
+        done = int(action) if int(action) in allowed else int(self._draws.choice(allowed))
+        observation, reward, terminated, truncated, info = self.env.step(done)
+        self.shield.step(done, observation)
+        self._observation = observation
+        over = truncated or (self.shield.done and not terminated)
+        shown = {**info, "action_mask": self._mask(), "shielded": done != int(action)}
+        return observation, reward, terminated, over, shown
+
+    def _mask(self) -> Any:
+        return self.shield.mask(self._observation).astype(np.int8)

@@ -47,11 +47,11 @@ the state to a terminal one), "move up" or "action 3" (1 for that action), the n
 numeric attribute of a graph's edges. A table [studio] holds what only Studio shows, such as the colours of events.
 """
 
-from xmen.problem._demonstrations import demo_weights as demo_weights
-from xmen.problem._document import read_values as read_values
-from xmen.problem._reading import FORMAT as FORMAT, Mistake as Mistake, Settings as Settings
-from xmen.problem._rewards import known_features as known_features
-from xmen.problem._toml import toml_text as toml_text
+from xmen.problem.problem import demo_weights as demo_weights
+from xmen.problem.document import read_values as read_values
+from xmen.problem.problem import FORMAT as FORMAT, Mistake as Mistake, Settings as Settings
+from xmen.problem.parts import known_features as known_features
+from xmen.problem.document import toml_text as toml_text
 from xmen.problem.problem import (
     Problem as Problem,
     problem_files as problem_files,

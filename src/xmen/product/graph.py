@@ -8,18 +8,441 @@ start to acceptance within the horizon is dropped.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.limits import require_horizon
-from xmen.machines.tables import CompiledConstraint
-from xmen.product import kernels
-from xmen.product.search import ends_of, explore
+from xmen.compiled import compiled
+from xmen.constraints.constraint import units
+from xmen.errors import ProductTooLargeError, require_horizon
+from xmen.machines.tables import FAILS, HOLDS, CompiledConstraint, MachineTable
 from xmen.sharing import once
-from xmen.worlds.kernels import distance_to, topological_order
+from xmen.worlds.kernels import UNREACHABLE, distance_to, topological_order
 from xmen.worlds.mdp import MDP
+from xmen.worlds.names import in_world_words
+
+# ---- Compiled loops that build and prune the product graph
+
+
+@compiled
+def _hash(row: Any) -> Any:
+    h = np.uint64(0x9E3779B97F4A7C15)
+    for value in row:
+        h = (h ^ np.uint64(value)) * np.uint64(0xBF58476D1CE4E5B9)
+        h ^= h >> np.uint64(29)
+    return h
+
+
+@compiled
+def intern_rows(candidates: Any, slots: Any, nodes: Any, n_nodes: int) -> Any:
+    """Number each candidate row, giving new rows the next free numbers; needs room for all of them.
+
+    slots: open-addressing table of node numbers (-1 empty), a power of two long. nodes: the rows by number.
+    """
+    mask = np.uint64(len(slots) - 1)
+    width = candidates.shape[1]
+    numbers = np.empty(len(candidates), dtype=np.uint32)
+    for i in range(len(candidates)):
+        slot = _hash(candidates[i]) & mask
+        while True:
+            node = slots[slot]
+            if node < 0:
+                for j in range(width):
+                    nodes[n_nodes, j] = candidates[i, j]
+                slots[slot] = node = n_nodes
+                n_nodes += 1
+                break
+            same = True
+            for j in range(width):
+                if nodes[node, j] != candidates[i, j]:
+                    same = False
+                    break
+            if same:
+                break
+            slot = (slot + np.uint64(1)) & mask
+        numbers[i] = node
+    return numbers, n_nodes
+
+
+@compiled
+def rehash(slots: Any, nodes: Any, n_nodes: int) -> None:
+    """Enter all rows into a fresh table of slots."""
+    mask = np.uint64(len(slots) - 1)
+    for node in range(n_nodes):
+        slot = _hash(nodes[node]) & mask
+        while slots[slot] >= 0:
+            slot = (slot + np.uint64(1)) & mask
+        slots[slot] = node
+
+
+@compiled
+def moves_of(states: Any, row_start: Any, terminal: Any) -> Any:
+    """Every world edge that leaves each of these states: positions in `states`, and edge numbers."""
+    total = 0
+    for s in states:
+        if not terminal[s]:
+            total += row_start[s + 1] - row_start[s]
+    sources = np.empty(total, dtype=np.int32)
+    edges = np.empty(total, dtype=np.uint32)
+    k = 0
+    for i in range(len(states)):
+        s = states[i]
+        if not terminal[s]:
+            for e in range(row_start[s], row_start[s + 1]):
+                sources[k] = i
+                edges[k] = e
+                k += 1
+    return sources, edges
+
+
+@compiled
+def prune(indptr: Any, target: Any, edge: Any, depth: Any, distance: Any, horizon: int) -> Any:
+    """Drop nodes and edges that lie on no way from a start to acceptance within the horizon; keep the order."""
+    n = len(depth)
+    number = np.full(n, -1, dtype=np.int64)
+    kept = 0
+    for i in range(n):
+        if depth[i] + distance[i] <= horizon:
+            number[i] = kept
+            kept += 1
+    new_indptr = np.zeros(kept + 1, dtype=np.uint32)
+    new_target = np.empty(len(target), dtype=np.uint32)
+    new_edge = np.empty(len(target), dtype=np.uint32)
+    k = 0
+    for i in range(n):
+        if number[i] < 0:
+            continue
+        for e in range(indptr[i], indptr[i + 1]):
+            j = target[e]
+            if number[j] >= 0 and depth[i] + 1 + distance[j] <= horizon:
+                new_target[k] = number[j]
+                new_edge[k] = edge[e]
+                k += 1
+        new_indptr[number[i] + 1] = k
+    return number, new_indptr, new_target[:k].copy(), new_edge[:k].copy()
+
+
+@compiled
+def alive_before(indptr: Any, target: Any, n_nodes: int, alive: Any, out: Any) -> None:
+    """out[node] = some edge of the node leads to an alive one."""
+    for node in range(n_nodes):
+        found = False
+        for e in range(indptr[node], indptr[node + 1]):
+            if alive[target[e]]:
+                found = True
+                break
+        out[node] = found
+
+
+# ---- Rows of a product: a growing set of them, and one step from a frontier to the next
+
+
+class Stepping(Protocol):
+    """A machine over one world: its letters, and where they lead from numbered states."""
+
+    @property
+    def edge_letters(self) -> NDArray[np.int32]:
+        """The letter of each world edge."""
+
+    def step(self, rows: NDArray[np.int32], letters: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The successor of each (row, letter)."""
+
+
+class Nodes:
+    """A growing set of rows (state, machine rows ...), numbered as they come."""
+
+    def __init__(self, width: int) -> None:
+        self.rows = np.empty((1024, width), dtype=np.int32)
+        self.slots = np.full(4096, -1, dtype=np.int32)
+        self.n = 0
+
+    def add(self, candidates: NDArray[np.int32]) -> NDArray[np.uint32]:
+        """The number of each candidate row, new rows included."""
+        most = self.n + len(candidates)
+        if most > len(self.rows):
+            grown = np.empty((max(most, 2 * len(self.rows)), self.rows.shape[1]), dtype=np.int32)
+            grown[: self.n] = self.rows[: self.n]
+            self.rows = grown
+        if 2 * most > len(self.slots):
+            self.slots = np.full(1 << (2 * most).bit_length(), -1, dtype=np.int32)
+            rehash(self.slots, self.rows, self.n)
+        numbers, self.n = intern_rows(candidates, self.slots, self.rows, self.n)
+        return numbers  # type: ignore[no-any-return]
+
+
+def expand(
+    compiled: CompiledConstraint,
+    machines: Sequence[Stepping],
+    frontier: NDArray[np.int32],
+    to_end: NDArray[np.int32] | None,
+    left: int,
+) -> tuple[NDArray[np.int32], NDArray[np.uint32], NDArray[np.int32]]:
+    """All edges of these nodes: the source's place among them, the world edge, the target's row.
+
+    With the distances of all states to an end, only edges from whose targets an end is at most `left` actions away, and
+    only targets that may still be saved; with None, all.
+    """
+    world = compiled.world
+    sources, edges = moves_of(frontier[:, 0], world.row_start, world.terminal)
+    if to_end is not None:
+        near = to_end[world.target[edges]] <= left
+        sources, edges = sources[near], edges[near]
+    rows = np.empty((len(edges), frontier.shape[1]), dtype=np.int32)
+    rows[:, 0] = world.target[edges]
+    for i, machine in enumerate(machines):
+        rows[:, 1 + i] = machine.step(frontier[sources, 1 + i], machine.edge_letters[edges])
+    alive = compiled.settle(rows)
+    if to_end is not None and not alive.all():
+        sources, edges, rows = sources[alive], edges[alive], rows[alive]
+    return sources, edges, rows
+
+
+# ---- How large a product is at least, by walking through it at random instead of listing it
+
+
+WALKERS_PER_ROOT = 16  # so many times the square root of a number of nodes show that number, if half of them end early
+LARGEST_TABLE = 2_000  # machine states up to which a machine keeps its table
+LONGEST_WALK = 16  # actions of a walker
+SLOWEST_GROWTH = 1.1  # per action, below which walking on will not show more
+FEWEST_WALKERS = 1_000  # with fewer left alive nothing is known
+
+
+class Generation:
+    """One machine's states at one depth: numbered as they come, and forgotten with it.
+
+    A table would keep every state that any walker ever met, each with a row for all letters: too much if it is large.
+    """
+
+    def __init__(self, table: MachineTable, states: list[Hashable]) -> None:
+        self._table, self._states = table, states
+        self._after = [table.states[FAILS], table.states[HOLDS]]
+        self._number = {state: row for row, state in enumerate(self._after)}
+        self._known: dict[int, int] = {}
+
+    @property
+    def edge_letters(self) -> NDArray[np.int32]:
+        """The letter of each world edge."""
+        return self._table.edge_letters
+
+    def step(self, rows: NDArray[np.int32], letters: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The successor of each (row, letter), as a row of the generation after this one."""
+        n_letters = len(self._table.symbols)
+        keys, inverse = np.unique(rows.astype(np.int64) * n_letters + letters, return_inverse=True)
+        return np.array([self._follow(key, n_letters) for key in keys.tolist()], dtype=np.int32)[inverse]
+
+    def _follow(self, key: int, n_letters: int) -> int:
+        found = self._known.get(key)
+        if found is None:
+            row, letter = divmod(key, n_letters)
+            state = self._table.leaf.advance(self._states[row], self._table.symbols[letter])
+            found = self._known[key] = self._number.setdefault(state, len(self._after))
+            if found == len(self._after):
+                self._after.append(state)
+        return found
+
+    def following(self) -> Generation:
+        """The next depth."""
+        return Generation(self._table, self._after)
+
+
+def estimate_nodes(
+    compiled: CompiledConstraint,
+    frontier: NDArray[np.int32],
+    to_end: NDArray[np.int32] | None,
+    actions_left: int,
+    enough: int,
+) -> int:
+    """A number of nodes that the product is almost sure to have; 0 where nothing is known.
+
+    Walkers start at random nodes of the frontier and choose among their edges at random. After k actions they are
+    independent draws from some distribution p over the nodes that the search would find there. N of them meet in
+    N (N - 1) / 2 sum p^2 pairs on average, and sum p^2 >= 1 / (number of nodes): few meetings mean many nodes, as with
+    birthdays. C + 3 sqrt(C) + 5 instead of the C meetings that were seen leaves room for chance.
+
+    Stops at the first depth that shows `enough`, and where the numbers no longer grow from depth to depth.
+    """
+    rng = np.random.default_rng(0)  # the answer must not depend on when it was asked
+    rows = frontier[rng.integers(len(frontier), size=int(WALKERS_PER_ROOT * np.sqrt(enough)))]
+    machines: list[MachineTable | Generation] = [
+        Generation(table, table.states) if len(table) > LARGEST_TABLE else table for table in compiled.tables
+    ]
+    before = 0.0
+    for step in range(1, min(actions_left, LONGEST_WALK) + 1):
+        sources, _, rows = expand(compiled, machines, rows, to_end, actions_left - step)
+        machines = [machine.following() if isinstance(machine, Generation) else machine for machine in machines]
+        if to_end is not None:
+            # A machine reads a position when it is left: that all is lost may show one action later.
+            saved = np.unique(expand(compiled, machines, rows, to_end, actions_left - step - 1)[0])
+            sources, rows = sources[saved], rows[saved]
+        # The last of each walker's edges in a random order is a uniform choice; walkers without an edge end here.
+        order = np.lexsort((rng.random(len(sources)), sources))
+        rows = np.ascontiguousarray(rows[order[np.flatnonzero(np.diff(sources[order], append=-1))]])
+        if len(rows) < FEWEST_WALKERS:
+            break
+        visits = np.bincount(Nodes(rows.shape[1]).add(rows)).astype(np.float64)
+        meetings = float(np.sum(visits * (visits - 1)) / 2)
+        shown = len(rows) * (len(rows) - 1) / 2 / (meetings + 3 * np.sqrt(meetings) + 5)
+        if shown > enough:
+            return int(shown)
+        if step > 2 and shown < SLOWEST_GROWTH * before:
+            break
+        before = max(before, shown)
+    return int(before)
+
+
+# ---- The search for all nodes of a product, breadth-first, within a budget of memory.
+#
+# A node is a row (world state, one table row per machine). The budget is counted in nodes of up to `COLUMNS_PER_NODE`
+# columns; with more machines than that, a node costs as many times more, so that thousands of small rules are refused
+# before memory is spent and not after. Where growth alone shows that the budget will not do, the search ends early.
+
+
+COLUMNS_PER_NODE = 16  # a node may have this many columns (state and machines) at the price of one
+CHUNK_CELLS = 2**24  # entries of rows that are worked out at once: 64 MiB
+ESTIMATE_AT = (60_000, 1_000_000)  # numbers of nodes at which the final size is estimated
+NODES_PER_STATE = 8  # with fewer nodes than this per listed machine state, listing states is what takes the time
+
+
+class Explored(NamedTuple):
+    """What a breadth-first search found: rows (state, machine rows ...), and their edges in compressed rows."""
+
+    rows: NDArray[np.int32]
+    depth: NDArray[np.int32]
+    accepting: NDArray[np.bool_]
+    indptr: NDArray[np.int64]
+    target: NDArray[np.uint32]
+    edge: NDArray[np.uint32]
+    starts: NDArray[np.uint32]
+
+
+def ends_of(world: MDP) -> NDArray[np.bool_]:
+    """The states in which a complete trajectory may end."""
+    return world.terminal if world.has_terminal else np.ones(world.n_states, dtype=np.bool_)
+
+
+def allowed_nodes(max_nodes: int, n_columns: int) -> int:
+    """How many nodes of this many columns the budget has room for."""
+    return max_nodes if n_columns <= COLUMNS_PER_NODE else max(1, max_nodes * COLUMNS_PER_NODE // n_columns)
+
+
+def first_rows(compiled: CompiledConstraint, starts: NDArray[np.int32], only_alive: bool = True) -> NDArray[np.int32]:
+    """The rows in which trajectories start; those that may still be saved, if only these are asked for."""
+    machines = [table.start for table in compiled.tables]
+    rows = np.column_stack([starts, np.tile(np.array(machines, dtype=np.int32), (len(starts), 1))]).astype(np.int32)
+    alive = compiled.settle(rows)
+    return np.ascontiguousarray(rows[alive]) if only_alive else rows
+
+
+def explore(
+    compiled: CompiledConstraint,
+    max_nodes: int,
+    horizon: int,
+    to_end: NDArray[np.int32] | None,
+    ends_anywhere: bool = False,
+) -> Explored:
+    """All nodes within `horizon` actions of a start.
+
+    With the distances of all states to an end, only those from which an end is near enough and no rule is sure to be
+    broken; with None, every one.
+    """
+    world = compiled.world
+    starts = np.flatnonzero(world.start > 0).astype(np.int32)
+    if to_end is not None:
+        starts = starts[to_end[starts] <= horizon]
+    rows = first_rows(compiled, starts, only_alive=to_end is not None)
+    nodes = Nodes(rows.shape[1])
+    start_nodes = nodes.add(rows)
+    layer_ends = [nodes.n]
+    n_out: list[NDArray[np.int64]] = []
+    targets: list[NDArray[np.uint32]] = []
+    edges: list[NDArray[np.uint32]] = []
+    limit = allowed_nodes(max_nodes, rows.shape[1])
+    chunk = max(1, CHUNK_CELLS // (rows.shape[1] * max(1, int(np.diff(world.row_start).max(initial=1)))))
+    milestones = [n for n in ESTIMATE_AT if n < limit]
+    begin = 0
+    for depth in range(horizon):
+        end = nodes.n
+        if begin == end or end > limit:
+            break
+        if milestones and end > milestones[0]:
+            # Small machines are multiplied by compiled loops: an early estimate would cost more than going on.
+            slow = len(milestones) == 1 or max(map(len, compiled.tables), default=0) * NODES_PER_STATE > end
+            milestones = [n for n in milestones if n >= end]
+            larger = estimate_nodes(compiled, nodes.rows[begin:end], to_end, horizon - depth, limit) if slow else 0
+            if larger > limit:
+                raise _too_large(compiled, nodes.rows[:end], depth, max_nodes, larger)
+        for first in range(begin, end, chunk):
+            last = min(first + chunk, end)
+            sources, frontier_edges, following = expand(
+                compiled, compiled.tables, nodes.rows[first:last], to_end, horizon - depth - 1
+            )
+            n_out.append(np.bincount(sources, minlength=last - first))
+            targets.append(nodes.add(following))
+            edges.append(frontier_edges)
+            if nodes.n > limit:
+                raise _too_large(compiled, nodes.rows[: nodes.n], depth + 1, max_nodes)
+        layer_ends.append(nodes.n)
+        begin = end
+    if nodes.n > limit:
+        raise _too_large(compiled, nodes.rows[: nodes.n], 0, max_nodes)
+
+    n_out.append(np.zeros(nodes.n - begin, dtype=np.int64))
+    node_rows = nodes.rows[: nodes.n]
+    accepting = np.zeros(nodes.n, dtype=np.bool_)
+    final = np.arange(nodes.n) if ends_anywhere else np.flatnonzero(ends_of(world)[node_rows[:, 0]])
+    accepting[final] = compiled.accepts(np.ascontiguousarray(node_rows[final, 1:]), node_rows[final, 0])
+    return Explored(
+        rows=node_rows,
+        depth=np.repeat(np.arange(len(layer_ends), dtype=np.int32), np.diff([0, *layer_ends])),
+        accepting=accepting,
+        indptr=np.concatenate([[0], np.cumsum(np.concatenate(n_out))]),
+        target=np.concatenate([np.empty(0, np.uint32), *targets]),
+        edge=np.concatenate([np.empty(0, np.uint32), *edges]),
+        starts=start_nodes,
+    )
+
+
+def _too_large(
+    compiled: CompiledConstraint, rows: NDArray[np.int32], depth: int, max_nodes: int, estimate: int = 0
+) -> ProductTooLargeError:
+    """Say which of the user's constraints multiplies the most, and what to do."""
+    world, n_states, n_columns = compiled.world, _distinct(rows[:, :1]), rows.shape[1]
+    lines, leaf = [], 1
+    for label, unit in units(compiled.constraint):
+        width = sum(1 for _ in unit.leaves())
+        lines.append((_distinct(rows[:, leaf : leaf + width]), in_world_words(label, world)))
+        leaf += width
+    lines.sort(key=lambda line: -line[0])
+    blame = f"{lines[0][1]!r} multiplies it the most" if lines else "the world alone is that large"
+    limit, budget = allowed_nodes(max_nodes, n_columns), f"max_nodes = {max_nodes:,}"
+    if limit < max_nodes:
+        blame = f"each node has {n_columns - 1:,} machines, so that the budget is {limit:,} nodes here, and {blame}"
+    after = f"after {depth} {'actions' if world.unbounded else f'of {world.max_length} actions'}"
+    found = f"passed {budget} {after}" if not estimate else f"would pass {budget} ({estimate:,} nodes or more)"
+    table = "".join(f"\n  {n:>12,} machine states  {label}" for n, label in lines[:12])
+    more = f"\n  and {len(lines) - 12:,} constraints more" if len(lines) > 12 else ""
+    return ProductTooLargeError(
+        f"the product of world and constraints {found}: {blame}.\n"
+        f"  {n_states:>12,} world states{table}{more}\n"
+        "Raise max_nodes (about 1 kB of memory per node), loosen that constraint, shorten the horizon, "
+        "or let it reject or hash instead: engine='reject' or engine='xor'."
+    )
+
+
+def _distinct(columns: NDArray[np.int32]) -> int:
+    """The number of distinct rows."""
+    if columns.shape[1] == 1:
+        return int(np.count_nonzero(np.bincount(columns[:, 0])))
+    nodes = Nodes(columns.shape[1])
+    nodes.add(np.ascontiguousarray(columns))
+    return nodes.n
+
+
+# ---- The product of a world and the machines of a constraint: every trajectory through it is a valid prefix
+
 
 DEFAULT_MAX_NODES = 5_000_000  # with eight moves about 2 GB while building, and room for messages in 4 GB
 BYTES_PER_LAYER = 500  # of what is kept about each number of actions, apart from the messages of its nodes
@@ -101,7 +524,7 @@ class Product:
         before, alive = None, self.accepting
         for steps_left in range(self.horizon, 0, -1):
             out = np.empty_like(alive)
-            kernels.alive_before(self.indptr, self.target, self.n_nodes, alive, out)
+            alive_before(self.indptr, self.target, self.n_nodes, alive, out)
             if before is not None and np.array_equal(before, out):
                 alive = out if steps_left % 2 else alive
                 break
@@ -118,7 +541,7 @@ def build_product(compiled: CompiledConstraint, max_nodes: int) -> Product:
     distance = distance_to(found.accepting, source, found.target)
     del source
     depth = found.depth
-    number, indptr, target, edge = kernels.prune(found.indptr, found.target, found.edge, depth, distance, horizon)
+    number, indptr, target, edge = prune(found.indptr, found.target, found.edge, depth, distance, horizon)
     kept = number >= 0
     return Product(
         world=world,
@@ -167,3 +590,41 @@ def build_complete_product(
         starts=found.starts,
         layer_ends=layer_ends(found.depth, horizon),
     )
+
+
+# ---- The shortest trajectory that keeps all rules, whatever the horizon: which horizon would have done
+
+
+MOST_NODES = 200_000  # looked at for a better message
+
+
+class Shortest(NamedTuple):
+    """The least number of actions, or None; `complete` where the search went through all that there is."""
+
+    length: int | None
+    complete: bool
+
+
+UNKNOWN = Shortest(None, False)
+
+
+def shortest_valid(compiled: CompiledConstraint, max_nodes: int = MOST_NODES) -> Shortest:
+    """Breadth-first through world and machines, without a limit on the number of actions."""
+    world, ends = compiled.world, ends_of(compiled.world)
+    to_end = distance_to(ends, world.source, world.target)
+    starts = np.flatnonzero((world.start > 0) & (to_end < UNREACHABLE)).astype(np.int32)
+    rows = first_rows(compiled, starts)
+    nodes, limit = Nodes(rows.shape[1]), allowed_nodes(max_nodes, rows.shape[1])
+    nodes.add(rows)
+    begin, length = 0, 0
+    while begin < nodes.n:
+        end = nodes.n
+        layer = nodes.rows[begin:end]
+        final = layer[ends[layer[:, 0]]]
+        if len(final) and compiled.accepts(np.ascontiguousarray(final[:, 1:]), final[:, 0]).any():
+            return Shortest(length, True)
+        if end > limit:
+            return UNKNOWN
+        nodes.add(expand(compiled, compiled.tables, layer, to_end, UNREACHABLE - 1)[2])
+        begin, length = end, length + 1
+    return Shortest(None, True)

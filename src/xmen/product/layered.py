@@ -22,16 +22,149 @@ The arithmetic itself is that of `LayerOperations`: compiled loops, or a device.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xmen.errors import require_horizon
+from xmen.product import sweeps
 from xmen.product.graph import Product
-from xmen.product.layer_operations import Array, Base, LayerOperations, Made, Scale
-from xmen.product.messages import Flow, as_columns, draw_starts, entropy_of, start_law
-from xmen.worlds.edge_weights import EdgeWeights, Floats
+from xmen.product.messages import NO_EDGE, Flow, as_columns, draw_starts, entropy_of, start_law, timeless_log_weights
+from xmen.sharing import once
+from xmen.worlds.walks import EdgeWeights, Floats
+
+# ---- The array operations that dynamic programming over layers is made of.
+#
+# `Layered` says what is computed; who carries it out is here: compiled loops on the host (`host_layers`), or torch on
+# a device (`device_layers`). A device does well when it is asked for many layers at once and looked at rarely, so the
+# operations take stretches of layers that share their potential, their scale and their edge weights.
+
+
+Array = TypeVar("Array")
+
+SIDE_BY_SIDE = 16  # rewards that are answered together; more go one batch after the other
+
+Nodes = NDArray[np.uint32]
+Scale = float | Floats  # one number, or one per column where several rewards are answered together
+
+
+class Span(NamedTuple):
+    """How far from the ends of its numbers a precision keeps layers and edge weights; `layered` says why."""
+
+    small: float  # layers below this, and above 1 / small, are brought back
+    drift: float  # how far (in nats) discounting may move edge weights before they are made anew
+    most: float  # the largest log-weight of an edge: larger ones are cut off
+
+
+DOUBLE = Span(1e-120, 50.0, 640.0)
+SINGLE = Span(1e-15, 5.0, 78.0)
+
+
+class Base(NamedTuple, Generic[Array]):
+    """Edge weights relative to a potential as of action t; other actions differ by a factor per world edge."""
+
+    epoch: int  # which potential
+    t: int
+    weights: Array
+    room: list[Array]  # where the weights of other actions are made; every sweep has its own
+
+
+class Made(NamedTuple, Generic[Array]):
+    """Layers b_t before they are scaled, with the least and the largest nonzero value of each (in each column)."""
+
+    layers: Sequence[Array]
+    least: Any
+    largest: Any
+
+
+class LayerOperations(Protocol[Array]):
+    """What `Layered` asks for. Arrays have one number per node, or one row of columns, and stay where they are."""
+
+    span: Span
+    lookahead: int  # so many layers are made before their ranges are looked at
+    stride: int  # every so many layers are kept, the others made again; 1 keeps all
+    discount: float
+    reach: float  # the largest reward, as an absolute value
+
+    def require_memory(self) -> None:
+        """Refuse, before any is taken, where layers need more memory than there is."""
+
+    def last_layer(self) -> Array:
+        """b after `horizon` actions: 1 where trajectories may end."""
+
+    def first_potential(self) -> Array:
+        """The log-weight of all shortest completions of each node."""
+
+    def renew(self, t: int, potential: Array, value: Array) -> tuple[Array, Array]:
+        """The potential with these values where they are finite, and b_t under it: 1 there, 0 elsewhere."""
+
+    def stop_weights(self, potential: Array, scale: Scale) -> Array:
+        """exp(-potential - scale) where trajectories may end before `horizon` actions, 0 elsewhere."""
+
+    def base(self, epoch: int, t: int, potential: Array) -> Base[Array]:
+        """Edge weights of action t relative to a potential, cut off at exp(span.most)."""
+
+    def backward(self, begin: int, end: int, base: Base[Array], stop: Array, after: Array) -> Made[Array]:
+        """Layers begin - 1 .. end, each from the one after it, the first of them from `after`."""
+
+    def scaled(self, layer: Array, factor: Scale) -> Array:
+        """The layer times a factor."""
+
+    def keep(self, t: int, layer: Array) -> Any:
+        """The layer where it stays until it is fetched."""
+
+    def fetch(self, kept: Any) -> Array:
+        """A layer that was kept."""
+
+    def log_values(self, layer: Array, potential: Array, scale: Scale) -> Array:
+        """log b + potential + scale, for as many nodes as the layer has."""
+
+    def log_layer(self, t: int, log_after: Array) -> Array:
+        """One layer in log space, from the log-weights of all completions after it."""
+
+    def conditional(self, t: int, log_after: Array, log_value: Array) -> Base[Array]:
+        """The probability of each edge as action t given its node, from the log-weights before and after it."""
+
+    def ones(self, t: int) -> Array:
+        """1 for every node of layer t."""
+
+    def begin(self, starts: Floats) -> Any:
+        """A flow that begins at the product's start nodes with these probabilities."""
+
+    def forward(
+        self, flow: Any, t: int, base: Base[Array], layers: Sequence[Array], factor: Scale | None, with_entropy: bool
+    ) -> None:
+        """Move a flow on, from layer t through as many layers as are given with it: b_t, b_{t+1}, ...
+
+        Edge e is taken in proportion to weight[e] b[target]; `factor` is that of b_t.
+        """
+
+    def totals(self, flow: Any) -> tuple[Array, Array, Any]:
+        """Expected uses of each world edge, plain and discounted; the entropy of all choices, if it was asked for."""
+
+    def choose(self, t: int, base: Base[Array], after: Array, rng: np.random.Generator, node: Any) -> Any:
+        """The edge that each walker takes as action t; nodes are moved in place. None when nobody moves any more."""
+
+    def walkers(self, starts: Nodes, column: int) -> Any:
+        """Walkers at these nodes, under one of the columns."""
+
+    def best_layer(self, t: int, after: Array) -> tuple[Array, Any]:
+        """The largest log-weight of a completion from each node of layer t, and which edge of the node attains it."""
+
+    def best_last(self) -> Array:
+        """The same after `horizon` actions: 0 where trajectories may end, -inf elsewhere."""
+
+    def values(self, array: Array, nodes: Nodes) -> Floats:
+        """The numbers at some nodes, on the host."""
+
+    def on_host(self, array: Any) -> NDArray[Any]:
+        """All numbers, on the host."""
+
+
+# ---- Backward and forward over every number of actions, in ordinary numbers that cannot underflow
 
 
 @dataclass(frozen=True)
@@ -279,3 +412,197 @@ class Layered(Generic[Array]):
                 break
             steps.append(taken)
         return starts, steps
+
+
+# ---- The operations of `Layered` by compiled loops on the host
+
+
+MESSAGE_BYTES = 1_500_000_000  # above this, layers are kept every so often and recomputed in between
+
+
+@dataclass
+class HostFlow:
+    """Node probabilities on their way forward, and what went through each world edge so far."""
+
+    here: Floats
+    counts: Floats
+    discounted: Floats
+    entropy: float = 0.0
+
+
+class HostLayers:
+    """One reward on one product. Nothing is written into once it is given away, so threads can share it."""
+
+    span = DOUBLE
+    lookahead = 1  # looking is free here, and a layer too many is not
+
+    def __init__(self, product: Product, weights: EdgeWeights) -> None:
+        self._product, self._weights = product, weights
+        self.discount = weights.discount
+        self.reach = float(np.abs(weights.reward).max(initial=0.0))
+        total = 8 * int(product.layer_ends.sum())
+        self.stride = 1 if total <= MESSAGE_BYTES else max(2, int(np.sqrt(product.horizon)))
+
+    def require_memory(self) -> None:
+        require_horizon(self._product.horizon, 8 * int(self._product.layer_ends.sum()) / self.stride)
+
+    def last_layer(self) -> Floats:
+        return self._product.accepting.astype(np.float64)
+
+    def first_potential(self) -> Floats:
+        product, log_weight = self._product, timeless_log_weights(self._product, self._weights)
+        potential = np.where(product.accepting, 0.0, -np.inf)
+        sweeps.log_sweep(product.outwards, product.distance, product.indptr, product.target, log_weight, potential)
+        return potential
+
+    def renew(self, t: int, potential: Floats, value: Floats) -> tuple[Floats, Floats]:
+        alive = value > -np.inf
+        renewed = potential.copy()
+        renewed[: len(value)][alive] = value[alive]
+        return renewed, alive.astype(np.float64)
+
+    def stop_weights(self, potential: Floats, scale: Scale) -> Floats:
+        stop = np.zeros(self._product.n_nodes)
+        if not self._product.fixed_length:
+            ends = self._product.accepting
+            stop[ends] = np.exp(-potential[ends] - scale)
+        return stop
+
+    def base(self, epoch: int, t: int, potential: Floats) -> Base[Floats]:
+        product = self._product
+        log_weight = self._weights.at(t)
+        weights: Floats = sweeps.relative_weights(
+            product.n_nodes, product.indptr, product.target, product.edge, log_weight, potential, self.span.most
+        )
+        return Base(epoch, t, weights, [])
+
+    def _weights_at(self, t: int, base: Base[Floats]) -> Floats:
+        """The weights of action t: those of the base, or these times a factor per world edge."""
+        if base.t == t or self.discount == 1.0:
+            return base.weights
+        if not base.room:
+            base.room.append(np.empty(len(base.weights)))
+        product, rescaled = self._product, base.room[0]
+        factor = np.exp((self.discount**t - self.discount**base.t) * self._weights.reward)
+        n_edges = int(product.indptr[product.layer_ends[t]])
+        sweeps.rescale_weights(n_edges, product.edge, base.weights, factor, rescaled)
+        return rescaled
+
+    def backward(self, begin: int, end: int, base: Base[Floats], stop: Floats, after: Floats) -> Made[Floats]:
+        product, layers, ranges = self._product, [], []
+        for t in range(begin - 1, end - 1, -1):
+            n = int(product.layer_ends[t])
+            weights, out = self._weights_at(t, base), np.empty(n)
+            ranges.append(sweeps.backward_layer(n, product.indptr, product.target, weights, stop, after, out))
+            layers.append(out)
+            after = out
+        return Made(layers, *np.array(ranges).T)
+
+    def scaled(self, layer: Floats, factor: Scale) -> Floats:
+        return layer * factor
+
+    def keep(self, t: int, layer: Floats) -> Floats:
+        return layer
+
+    def fetch(self, kept: Floats) -> Floats:
+        return kept
+
+    def log_values(self, layer: Floats, potential: Floats, scale: Scale) -> Floats:
+        with np.errstate(divide="ignore"):
+            values: Floats = np.log(layer) + potential[: len(layer)] + scale
+        return values
+
+    def log_layer(self, t: int, log_after: Floats) -> Floats:
+        product = self._product
+        n = int(product.layer_ends[t])
+        value = np.empty(n)
+        sweeps.log_layer(
+            n, product.indptr, product.target, product.edge, self._weights.at(t), self._log_stop, log_after, value
+        )
+        return value
+
+    def conditional(self, t: int, log_after: Floats, log_value: Floats) -> Base[Floats]:
+        product = self._product
+        weights: Floats = sweeps.conditional_weights(
+            len(log_value), product.indptr, product.target, product.edge, self._weights.at(t), log_after, log_value
+        )
+        return Base(-1, t, weights, [])
+
+    def ones(self, t: int) -> Floats:
+        return np.ones(int(self._product.layer_ends[t]))
+
+    def begin(self, starts: Floats) -> HostFlow:
+        product = self._product
+        here = np.zeros(product.n_nodes)
+        np.add.at(here, product.starts, starts)
+        return HostFlow(here, *np.zeros((2, len(product.world.source))))
+
+    def forward(
+        self,
+        flow: HostFlow,
+        t: int,
+        base: Base[Floats],
+        layers: Sequence[Floats],
+        factor: Scale | None,
+        with_entropy: bool,
+    ) -> None:
+        product = self._product
+        for after in layers[1:]:
+            there = np.zeros(product.n_nodes)
+            step = flow.counts if self.discount == 1.0 else np.zeros_like(flow.counts)
+            flow.entropy += sweeps.forward_layer(
+                int(product.layer_ends[t]),
+                product.indptr,
+                product.target,
+                product.edge,
+                self._weights_at(t, base),
+                after,
+                flow.here,
+                there,
+                step,
+                with_entropy,
+            )
+            if self.discount != 1.0:
+                flow.counts += step
+                flow.discounted += self.discount**t * step
+            flow.here = there
+            t += 1
+
+    def totals(self, flow: HostFlow) -> tuple[Floats, Floats, float]:
+        return flow.counts, flow.counts if self.discount == 1.0 else flow.discounted, flow.entropy
+
+    def choose(self, t: int, base: Base[Floats], after: Floats, rng: np.random.Generator, node: Nodes) -> Nodes | None:
+        product = self._product
+        weights = self._weights_at(t, base)
+        taken: Nodes = sweeps.choose_edges(product.indptr, product.target, weights, after, rng.random(len(node)), node)
+        return None if np.all(taken == NO_EDGE) else taken
+
+    def walkers(self, starts: Nodes, column: int) -> Nodes:
+        return starts.copy()
+
+    def best_layer(self, t: int, after: Floats) -> tuple[Floats, NDArray[Any]]:
+        product = self._product
+        n = int(product.layer_ends[t])
+        value, choice = np.empty(n), np.empty(n, dtype=self._choice_type)
+        sweeps.best_layer(
+            n, product.indptr, product.target, product.edge, self._weights.at(t), self._log_stop, after, value, choice
+        )
+        return value, choice
+
+    @once
+    def _choice_type(self) -> np.dtype[Any]:
+        return np.min_scalar_type(int(np.diff(self._product.indptr).max(initial=0)))
+
+    @once
+    def _log_stop(self) -> Floats:
+        """0 where trajectories may end before `horizon` actions, -inf elsewhere."""
+        return np.full(self._product.n_nodes, -np.inf) if self._product.fixed_length else self.best_last()
+
+    def best_last(self) -> Floats:
+        return np.where(self._product.accepting, 0.0, -np.inf)
+
+    def values(self, array: Floats, nodes: Nodes) -> Floats:
+        return array[nodes]
+
+    def on_host(self, array: NDArray[Any]) -> NDArray[Any]:
+        return array

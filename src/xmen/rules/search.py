@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 
 from xmen.constraints.constraint import Constraint
 from xmen.rewards import Floats
-from xmen.rules.evidence import EQUAL, Level, effective_number, gain_of
-from xmen.rules.fitting import fit_model
-from xmen.rules.machine import Machines
-from xmen.rules.model import Kept, Model, SearchSettings, Shared
+from xmen.rules.chain import Machines
+from xmen.rules.models import EQUAL, Kept, Level, Model, SearchSettings, Shared, effective_number, fit_model, gain_of
 from xmen.rules.templates import Candidate
 from xmen.worlds.trajectory import Trajectory
 

@@ -8,27 +8,163 @@ user's own events for the rule itself and with words for its text and its quick 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import combinations, permutations
 from operator import eq, ge, le, or_
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from xmen.constraints.arithmetic import count, length
+from xmen.constraints.arithmetic import count, length, share
 from xmen.constraints.cardinality import exactly
 from xmen.constraints.constraint import Constraint, require_constraint
 from xmen.constraints.occurrence import always, before, first, never, response, sequence, visit
 from xmen.constraints.repetition import longest_repeat, longest_run, no_revisit
-from xmen.constraints.shares import share
 from xmen.errors import ConstraintError
-from xmen.events import Event, Ints
+from xmen.events import NO_ACTION, Bools, Event, Ints, require_event
+from xmen.machines.tables import CompiledConstraint
 from xmen.rewards import Floats
-from xmen.rules.positions import UNANSWERED, Positions
-from xmen.rules.words import Word
+from xmen.worlds import MDP, Trajectory, Walks
+
+# ---- The user's events as words: looked up in a table instead of evaluated again, and spelled by their names
+
+
+@dataclass(frozen=True, repr=False)
+class Word(Event):
+    """An event under the name that the user gave it; `table` is (n_states, n_actions + 1), the last column the end."""
+
+    name: str
+    event: Event = field(compare=False)
+    table: Bools = field(compare=False)
+
+    def holds(self, states: Ints, actions: Ints) -> Bools:
+        happens: Bools = self.table[states, actions]  # NO_ACTION is -1: the last column
+        return happens
+
+    def holds_without_action(self) -> bool | None:
+        return self.event.holds_without_action()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def words(events: Mapping[str, Event] | None, world: MDP) -> list[Word]:
+    """The events of a mapping in the order of their names, each evaluated once on the whole world."""
+    if events is None:
+        return []
+    if not isinstance(events, Mapping):
+        raise ConstraintError(f"events maps names to events; got {type(events).__name__}.")
+    for name in events:
+        if not isinstance(name, str) or not name:
+            raise ConstraintError(f"events: each name is a non-empty string; got {name!r}.")
+    return [_word(name, events[name], world) for name in sorted(events)]
+
+
+def _word(name: str, event: object, world: MDP) -> Word:
+    known = require_event(event, f"events[{name!r}]")
+    known.check_world(world)
+    columns = np.append(np.arange(world.n_actions), NO_ACTION)
+    states, actions = np.meshgrid(np.arange(world.n_states), columns, indexing="ij")
+    table = np.zeros(states.shape, dtype=np.bool_)
+    # A user's own test is only asked about what the world can show.
+    possible = np.column_stack([world.available, np.ones(world.n_states, dtype=np.bool_)])
+    table[possible] = known.holds(states[possible], actions[possible])
+    return Word(name, known, table)
+
+
+# ---- A batch of trajectories position by position: what candidates are read off, and what they are checked on
+
+
+UNANSWERED = np.iinfo(np.int64).max  # longer than any wait
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Complete trajectories of one world, position by position: tables (n, T + 1) with one column per position."""
+
+    walks: Walks
+
+    def __len__(self) -> int:
+        return len(self.walks)
+
+    def keeps(self, constraint: Constraint) -> Bools:
+        """Which of them keep the constraint (n,), by running its machines."""
+        return CompiledConstraint(constraint, self.walks.world).check(self.walks)
+
+    @cached_property
+    def inside(self) -> Bools:
+        """Which positions (n, T + 1) there are."""
+        positions: Bools = np.arange(self._moves.shape[1]) <= self.walks.lengths[:, None]
+        return positions
+
+    @cached_property
+    def _states(self) -> Ints:
+        """The state at each position (n, T + 1)."""
+        states = np.zeros(self._moves.shape, dtype=np.int64)
+        states[self.inside] = self.walks.states()
+        return states
+
+    @cached_property
+    def _moves(self) -> Ints:
+        """The action at each position (n, T + 1), NO_ACTION from the last one on."""
+        moves = np.full((len(self), int(self.walks.lengths.max(initial=0)) + 1), NO_ACTION, dtype=np.int64)
+        moves[self.walks.owner, self.walks.time] = self.walks.actions()
+        return moves
+
+    def happens(self, word: Word) -> Bools:
+        """At which positions (n, T + 1) the event happens."""
+        happens: Bools = word.table[self._states, self._moves] & self.inside
+        return happens
+
+    def counts(self, word: Word) -> Ints:
+        """How often the event happens in each (n,)."""
+        counts: Ints = np.count_nonzero(self.happens(word), axis=1)
+        return counts
+
+    def sizes(self) -> Ints:
+        """The number of visited states of each (n,)."""
+        sizes: Ints = self.walks.lengths + 1
+        return sizes
+
+    def longest_runs(self, word: Word) -> Ints:
+        """The longest stretch of the event in each (n,)."""
+        happens = self.happens(word)
+        run, longest = np.zeros((2, len(self)), dtype=np.int64)
+        for t in range(happens.shape[1]):
+            run = (run + 1) * happens[:, t]
+            longest = np.maximum(longest, run)
+        return longest
+
+    def longest_repeats(self) -> Ints:
+        """The longest stretch of the same action in each (n,)."""
+        run, longest = np.zeros((2, len(self)), dtype=np.int64)
+        before = np.full(len(self), NO_ACTION)
+        for t in range(self._moves.shape[1] - 1):
+            action = self._moves[:, t]
+            run = np.where(action == NO_ACTION, 0, np.where(action == before, run + 1, 1))
+            longest, before = np.maximum(longest, run), action
+        return longest
+
+    def waits(self, trigger: Word, answer: Word) -> Ints:
+        """The longest wait (n,) from a trigger to the next answer, `UNANSWERED` where one never comes."""
+        asked, answered = self.happens(trigger), self.happens(answer)
+        wait, longest = np.full(len(self), UNANSWERED), np.zeros(len(self), dtype=np.int64)
+        for t in range(asked.shape[1] - 1, -1, -1):
+            wait = np.where(answered[:, t], 0, np.where(wait == UNANSWERED, UNANSWERED, wait + 1))
+            longest = np.where(asked[:, t], np.maximum(longest, wait), longest)
+        return longest
+
+
+def batch_of(world: MDP, trajectories: Sequence[Trajectory]) -> Positions:
+    """Complete trajectories of the world as one batch."""
+    return Positions(Walks.of(world, trajectories))
+
+
+# ---- Templates: from events to candidate rules, with thresholds read off the demonstrations
+
 
 Maker: TypeAlias = Callable[..., Constraint]
 Choices: TypeAlias = Callable[[Sequence[Word]], Iterator[tuple[Word, ...]]]

@@ -4,16 +4,16 @@ PAWS is the paper's sampler (`paws_plan`, `paws`); cells are ours (`cells` estim
 samples). All take a `Space`; weights that differ much go through an `Embedding` first.
 """
 
-from xmen.sampling.cell_sampler import CellPlan as CellPlan, sample_cells as sample_cells
+from xmen.sampling.cells import CellPlan as CellPlan, sample_cells as sample_cells
 from xmen.sampling.cells import CellEstimate as CellEstimate, estimate as estimate
 from xmen.sampling.embedding import Embedding as Embedding, Levels as Levels, WeightDepth as WeightDepth, embed as embed
 from xmen.sampling.jobs import Job as Job, UnfinishedError as UnfinishedError, run_jobs as run_jobs, spawn as spawn
-from xmen.sampling.numbered import NumberedLevels as NumberedLevels, embed_numbers as embed_numbers
-from xmen.sampling.partition import (
+from xmen.sampling.embedding import NumberedLevels as NumberedLevels, embed_numbers as embed_numbers
+from xmen.sampling.cells import (
     PartitionBound as PartitionBound,
     bound_partition as bound_partition,
     choose_parities as choose_parities,
 )
 from xmen.sampling.paws import FoundLevel as FoundLevel, find_level as find_level, sample_paws as sample_paws
-from xmen.sampling.paws_plan import PawsPlan as PawsPlan
+from xmen.sampling.paws import PawsPlan as PawsPlan
 from xmen.sampling.space import Info as Info, Space as Space, UniformWeight as UniformWeight

@@ -27,10 +27,24 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from xmen.errors import EngineError
+from xmen.errors import EngineError, InfeasibleError
 from xmen.oracles.formula import Bits, Parities
 from xmen.sampling.jobs import UnfinishedError, run_jobs, spawn
-from xmen.sampling.space import Floats, Info, Space, read_cell, waits
+from xmen.sampling.space import (
+    CELL_OVERHEAD,
+    Floats,
+    Info,
+    Space,
+    best_grouping,
+    cantelli,
+    growing_reads,
+    interval_of_mean,
+    pick,
+    read_cell,
+    require_delta,
+    require_probability,
+    waits,
+)
 
 Function: TypeAlias = Callable[[Bits], Floats]
 
@@ -177,3 +191,342 @@ def _so_far(sums: list[CellSum], m: int) -> str:
         f" So far: log Z = {learned.log_partition:.4f} +- {learned.log_partition_std:.4f} from {len(sums)} cells, "
         "without the hard ones, so biased."
     )
+
+
+# ---- How many parities cells of a given size need, and a confidence interval for Z that assumes nothing.
+#
+# The size of a cell is measured in weight-equivalents, mu / w_max with mu = Z / 2^m: how many solutions of the
+# largest weight it would take to make up its mean total. The relative variance of a cell's total is at most w_max /
+# mu.
+
+
+MAX_POINTS = 50_000  # in one cell of the search; weights that need more are too unequal for plain cells
+_PROBES = 5
+_LONGEST_STEP = 8
+_CEILING = 4.0  # a probe stops at this many times the wanted size
+
+
+@dataclass(frozen=True)
+class PartitionBound:
+    """log Z within [log_lower, log_upper]; each side fails with probability at most `failure`. Exact when m = 0."""
+
+    log_lower: float
+    log_estimate: float
+    log_upper: float
+    log_max: float
+    failure: float
+    m: int
+    points_per_weight: float  # solutions read per weight-equivalent: 1 for equal weights, large for unequal ones
+    info: Info
+
+
+def choose_parities(
+    space: Space,
+    cell_size: float,
+    rng: np.random.Generator,
+    *,
+    start: int = 0,
+    max_points: int = MAX_POINTS,
+) -> tuple[int, Info]:
+    """An m whose cells have about `cell_size` weight-equivalents, and the cost of finding it.
+
+    Probes 5 cells per m and follows their median, from `start` (a guess helps) in steps of up to 8. Reading stops at 4
+    times the wanted size. The answer comes without a guarantee: estimates and bounds use fresh cells, at this m.
+    """
+    if not cell_size > 0.0:
+        raise EngineError(f"a cell size has to be positive, not {cell_size!r}")
+    too_large, too_small = -1, space.n_hash + 2
+    m, info = min(max(start, 0), space.n_hash + 1), Info()
+    while True:
+        probe = _Probe(space, m, _CEILING * cell_size, max_points)
+        results = run_jobs(probe, spawn(rng, _PROBES if m > 0 else 1), waiting=waits(space.oracle))
+        info = sum((spent for _, spent in results), info)
+        size = float(np.median([size for size, _ in results]))
+        if m == 0 and size <= cell_size:
+            return 0, info
+        # The number of parities by which this m is off; where the median is 0 or cut off, only the direction is known.
+        if size == 0.0:
+            shift = -_LONGEST_STEP
+        elif size >= _CEILING * cell_size:
+            shift = _LONGEST_STEP
+        else:
+            shift = round(math.log2(size / cell_size))
+            if shift == 0:
+                return m, info
+        if shift > 0:
+            too_large = max(too_large, m)
+        else:
+            too_small = min(too_small, m)
+        if too_small - too_large <= 1:
+            return max(too_large, 0), info
+        m += shift
+        if not too_large < m < too_small:
+            m = (too_large + too_small) // 2
+
+
+def bound_partition(
+    space: Space,
+    m: int,
+    failure: float,
+    rng: np.random.Generator,
+    *,
+    cell_size: float = 32.0,
+    precision: float = 0.2,
+) -> PartitionBound:
+    """Bounds on Z that hold with probability 1 - failure each, from fresh cells of m parities; see `interval_of_mean`.
+
+    Cells of `cell_size` weight-equivalents give bounds within about `precision` of Z, relatively: this sets the number
+    of cells, s^2 G / (precision^2 cell_size), 1,900 / cell_size for failure = 0.001 and precision = 0.2. If the cells
+    turn out smaller the bounds are wider, and still hold. No m is wrong, but m has to be chosen beforehand.
+    """
+    require_probability(failure)
+    if not precision > 0.0:
+        raise EngineError(f"the precision of a bound on Z has to be positive, not {precision!r}")
+    grouping, log_max = best_grouping(failure), float(space.log_max)
+    per_group = math.ceil((grouping.deviation / precision) ** 2 / cell_size)
+    n_cells = max(2, per_group * grouping.n_groups)
+    sums = read_sums(space, m, n_cells, rng)
+    info = sum((one.info for one in sums), Info())
+    totals = np.exp(np.array([one.log_total for one in sums]) - log_max)  # in weight-equivalents
+    total = float(totals.sum())
+    points = info.n_points / total if total > 0.0 else 1.0
+    if m == 0:
+        if sums[0].log_total == -math.inf:
+            raise InfeasibleError("there is nothing to sample: the formula has no model")
+        exact = sums[0].log_total
+        return PartitionBound(exact, exact, exact, log_max, failure, m, points, info)
+    offset = log_max + m * math.log(2.0)
+    log_bounds = [math.log(x) if x > 0.0 else -math.inf for x in (*interval_of_mean(totals, grouping), total / n_cells)]
+    lower, upper, middle = (offset + x for x in log_bounds)
+    return PartitionBound(lower, middle, upper, log_max, failure, m, points, info)
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """The size of one cell in weight-equivalents, read up to a ceiling."""
+
+    space: Space
+    m: int
+    ceiling: float
+    max_points: int
+
+    def __call__(self, rng: np.random.Generator, attempt: int) -> tuple[float, Info]:
+        space = self.space.patient(attempt)
+        queries = space.oracle.n_queries
+        parities = Parities.dense(self.m, space.n_hash, rng)
+        # Equal weights reach the ceiling within the first read.
+        for rows, complete in growing_reads(space.oracle, parities, first=math.ceil(self.ceiling) + 1):
+            size = float(np.exp(space.log_weights(rows) - space.log_max).sum())
+            if complete or size >= self.ceiling:
+                return min(size, self.ceiling), Info(1, len(rows), space.oracle.n_queries - queries)
+            if len(rows) >= self.max_points:
+                break
+        raise EngineError(
+            f"{len(rows)} solutions in one cell weigh only {size:.3g} times the largest possible weight: the weights "
+            f"are too unequal for plain cells (or log_max = {space.log_max:g} is far above them). Embed them first: "
+            "Embedding.residual has weights within a factor 2 of each other."
+        )
+
+
+# ---- Near-exact independent samples from hash cells with exact weights.
+#
+# One attempt: draw m fresh dense parities, enumerate the cell C, W = sum_C w. Reject if W > cap (reading stops
+# there); otherwise return each x in C with probability w(x) / cap, so something with probability W / cap.
+#
+# **Guarantee.** x is returned with probability 2^-m (w(x) / cap) a_x with a_x = P[W <= cap | x in C]. Given x in C,
+# the rest of the cell has mean (Z - w_x) / 2^m <= mu = Z / 2^m and variance at most V = (1 - 2^-m) mu w_max
+# (`bounds`), and W > cap means that it is above cap - w_x >= cap - w_max. By Cantelli, where cap > w_max + mu,
+#
+#     1 - a_x <= eta = V / (V + (cap - w_max - mu)^2).
+#
+# So p'(x) / p(x) = a_x / sum_y p(y) a_y with all a in [1 - eta, 1], which lies in [1 - eta, 1 / (1 - eta)]: delta = 1
+# / (1 - eta). eta grows with Z, so an upper bound on Z is enough; its failure probability is that of the guarantee.
+# The cap has to be fixed before the draw, and every attempt needs its own matrix.
+#
+# **Cost.** An attempt succeeds with probability between (1 - eta) mu / cap and mu / cap, and reads mu / w_mean
+# solutions. The plan minimises (solutions + overhead of a cell) per success over m. The larger the cells, the closer
+# to mu is the cap that delta needs, w_max + mu + sqrt(V (1/eta - 1)); but all that is read beyond one sample is
+# wasted, so small cells win where opening a cell is cheap.
+
+
+_SMALLEST_CELL, _LARGEST_CELL = 0.25, 65_536.0
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """Settings of the cell sampler and what they guarantee: m parities, and a cap in weight-equivalents cap / w_max.
+
+    Every probability is within a factor `delta` of the true one, unless Z is above exp(log_upper), which happens with
+    probability at most `failure`. Make one with `solve`, or `check` your own settings.
+    """
+
+    m: int
+    cap: float
+    log_upper: float
+    log_max: float
+    failure: float
+    points_per_weight: float
+    acceptance: float  # expected share of cells that give a sample
+    cost: float  # expected solutions read per sample, cell overheads included
+
+    @property
+    def eta(self) -> float:
+        """The largest probability that a cell overflows, given any one of its members."""
+        return _eta(self.m, self.cap, self.size)
+
+    @property
+    def delta(self) -> float:
+        """1 / (1 - eta)."""
+        return 1.0 / (1.0 - self.eta)
+
+    @property
+    def size(self) -> float:
+        """The upper bound on mu / w_max, the size of a cell."""
+        return _size(self.log_upper, self.log_max, self.m)
+
+    @classmethod
+    def solve(
+        cls,
+        delta: float,
+        bound: PartitionBound,
+        *,
+        cell_size: float | None = None,
+        overhead: float = CELL_OVERHEAD,
+    ) -> CellPlan:
+        """The cheapest m and cap that guarantee delta; with a cell_size, the m that comes closest to it.
+
+        `overhead` is the cost of opening a cell, in solutions: more for a long list, whose every cell goes through all
+        of it, and for many parities.
+        """
+        require_delta(delta)
+        if cell_size is not None and not cell_size > 0.0:
+            raise EngineError(f"a cell size has to be positive, not {cell_size!r}")
+        eta = 1.0 - 1.0 / delta
+        if cell_size is not None:
+            log_size = bound.log_estimate - bound.log_max - math.log(cell_size)
+            nearest = max(0, round(log_size / math.log(2.0))) if log_size > -math.inf else 0
+            return cls._at(nearest, eta, bound, overhead)
+        plans = [cls._at(m, eta, bound, overhead) for m in _range_of_m(bound)]
+        return min(plans, key=lambda plan: plan.cost)
+
+    @classmethod
+    def check(cls, m: int, cap: float, bound: PartitionBound, overhead: float = CELL_OVERHEAD) -> CellPlan:
+        """Given settings, with the delta that they guarantee; refused when that is none."""
+        size, mean = (_size(log_total, bound.log_max, m) for log_total in (bound.log_upper, bound.log_estimate))
+        if not (cap > 1.0 + size or (m == 0 and cap >= size)):
+            raise EngineError(
+                f"cells of {m} parities with a cap of {cap:g} times the largest weight have no guarantee: their mean "
+                f"may be {size:.4g}, and the cap has to be above that plus 1. Raise the cap above {1.0 + size:.4g}, or "
+                "use CellPlan.solve."
+            )
+        acceptance = min(mean, size) / cap
+        if acceptance == 0.0:
+            raise EngineError(
+                f"all cells of {bound.m} parities that were read to bound Z are empty: bound Z with fewer parities"
+            )
+        cost = (mean * bound.points_per_weight + overhead) / acceptance
+        points = bound.points_per_weight
+        return cls(m, cap, bound.log_upper, bound.log_max, bound.failure, points, acceptance, cost)
+
+    @classmethod
+    def _at(cls, m: int, eta: float, bound: PartitionBound, overhead: float) -> CellPlan:
+        """The smallest cap that guarantees eta at this m; the whole space, which never overflows, at m = 0."""
+        size = _size(bound.log_upper, bound.log_max, m)
+        if m == 0:
+            return cls.check(0, size, bound, overhead)
+        deviation = math.sqrt((1.0 - 2.0**-m) * size * (1.0 / eta - 1.0))
+        return cls.check(m, 1.0 + size + deviation, bound, overhead)
+
+
+def possible_draws(space: Space, parities: Parities, cap: float, first: int | None = None) -> tuple[Bits, Floats, int]:
+    """All that an attempt in this cell can return, with its probabilities, and the number of solutions read.
+
+    The probabilities add up to W / cap, or to 0 as soon as the weights read are above the cap; the rest is failure.
+    The first read is of `first` solutions, and every further one twice as long.
+    """
+    for rows, complete in growing_reads(space.oracle, parities, first or _first_read(cap)):
+        weights = np.exp(space.log_weights(rows) - space.log_max)
+        if complete or weights.sum() > cap:
+            break
+    return rows, keep_probabilities(weights, cap), len(rows)
+
+
+def _first_read(cap: float, points_per_weight: float = 1.0) -> int:
+    """Most cells are over the cap, or complete, within twice the number of solutions that make up a cap."""
+    return math.ceil(2.0 * cap * max(points_per_weight, 1.0)) + 1
+
+
+def keep_probabilities(weights: Floats, cap: float) -> Floats:
+    """The probability with which each member of a cell is returned: w / cap, or 0 when they add up to more."""
+    return weights / cap if weights.sum() <= cap else np.zeros(len(weights))
+
+
+def sample_cells(space: Space, plan: CellPlan, n: int, rng: np.random.Generator) -> tuple[Bits, Info]:
+    """n independent samples (n, n_hash), each from fresh matrices, within plan.delta of their probability."""
+    if plan.m == 0:  # the whole space is one cell: draw from its list
+        queries = space.oracle.n_queries
+        rows = read_cell(space.oracle, Parities.dense(0, space.n_hash, rng))
+        log_weights = space.log_weights(rows)
+        weights = np.exp(log_weights - log_weights.max())
+        drawn = rows[rng.choice(len(rows), size=n, p=weights / weights.sum())]
+        return drawn, Info(1, len(rows), space.oracle.n_queries - queries)
+    # Misses them all once in 10^9 draws at half the acceptance that is expected.
+    most = math.ceil(math.log(1e-9) / math.log1p(-min(plan.acceptance, 1.0) / 2.0))
+    first = _first_read(plan.cap, plan.points_per_weight)
+    advice = "the plan does not fit this space. Bound Z again with bound_partition and solve for a new plan."
+    return Attempts(space, plan.m, plan.cap, first, most, plan.acceptance, advice).draw(n, rng)
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """Attempts with fresh matrices of m parities until one succeeds, `most` of them; see `possible_draws`.
+
+    `acceptance`: the share of cells that is expected to give a sample; `advice`: what to do where none does.
+    """
+
+    space: Space
+    m: int
+    cap: float
+    first: int
+    most: int
+    acceptance: float
+    advice: str
+
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[Bits, Info]:
+        """n independent samples (n, n_hash), and what they cost."""
+        results = run_jobs(self, spawn(rng, n), waiting=waits(self.space.oracle))
+        rows = np.array([row for row, _ in results], dtype=np.bool_).reshape(n, self.space.n_hash)
+        return rows, sum((info for _, info in results), Info())
+
+    def __call__(self, rng: np.random.Generator, attempt: int) -> tuple[Bits, Info]:
+        space, points = self.space.patient(attempt), 0
+        queries = space.oracle.n_queries
+        for failures in range(self.most):
+            parities = Parities.dense(self.m, space.n_hash, rng)
+            rows, probabilities, n_points = possible_draws(space, parities, self.cap, self.first)
+            points += n_points
+            choice = pick(probabilities, rng)
+            if choice is not None:
+                return rows[choice], Info(failures + 1, points, space.oracle.n_queries - queries, failures)
+        raise EngineError(
+            f"no sample in {self.most} cells of {self.m} parities, where one in {1 / self.acceptance:.0f} was expected "
+            f"to give one: {self.advice}"
+        )
+
+
+def _size(log_total: float, log_max: float, m: int) -> float:
+    """mu / w_max = Z / (w_max 2^m)."""
+    return math.exp(log_total - log_max - m * math.log(2.0))
+
+
+def _eta(m: int, cap: float, size: float) -> float:
+    """The bound on the probability to overflow; 0 without parities, where the cap is Z itself."""
+    return cantelli((1.0 - 2.0**-m) * size, cap - 1.0 - size) if m > 0 else 0.0
+
+
+def _range_of_m(bound: PartitionBound) -> range:
+    """The numbers of parities worth a look: neither empty cells nor endless ones."""
+    log_size = (bound.log_upper - bound.log_max) / math.log(2.0)
+    first = max(0, math.floor(log_size - math.log2(_LARGEST_CELL)))
+    last = max(first, math.ceil(log_size - math.log2(_SMALLEST_CELL)))
+    return range(first, last + 1)

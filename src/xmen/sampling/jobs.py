@@ -25,8 +25,8 @@ import numpy as np
 from joblib.parallel import get_active_backend
 
 from xmen.errors import OracleDiedError, OracleTimeoutError, XmenError
-from xmen.progress.telling import tell
-from xmen.workers import Held, n_workers
+from xmen.processes import Held, n_workers
+from xmen.progress import tell
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

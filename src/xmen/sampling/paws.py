@@ -42,17 +42,293 @@ formula there are five, and solutions come five to ten times as fast.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import count
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xmen.errors import EngineError, InfeasibleError
 from xmen.oracles.formula import Bits, Parities
-from xmen.sampling.cell_sampler import Attempts, possible_draws
-from xmen.sampling.embedding import Embedding
+from xmen.sampling.cells import Attempts, possible_draws
+from xmen.sampling.embedding import Embedding, Levels, NumberedLevels, log_ratio
 from xmen.sampling.jobs import run_jobs, spawn
-from xmen.sampling.paws_plan import PawsPlan
-from xmen.sampling.space import Info, Space, UniformWeight, read_cell, waits
+from xmen.sampling.space import (
+    Floats,
+    Info,
+    Space,
+    UniformWeight,
+    cantelli,
+    read_cell,
+    require_delta,
+    require_probability,
+    waits,
+    wrong_majority,
+)
+
+# ---- Parameters of PAWS solved from a requested guarantee; settings without one are refused. Proofs: `paws`
+
+
+_MOST_BITS_PER_LEVEL = 12  # r = 1.0002
+_PIVOTS = tuple(int(p) for p in np.unique(np.geomspace(2, 8192, 60).round().astype(int)))
+_MOST_EXTRA = 12
+# To a solver, opening a cell of copies costs about as much as this many solutions: CryptoMiniSat on the 9x9 memory map
+# takes 4.5 ms and then 0.9 ms per solution with 5 thresholds, 30 and 6 ms with 139.
+OPENING = 5.0
+THRESHOLD = 0.25  # of what a hash bit costs a solver, for one more comparison of weights
+
+
+@dataclass(frozen=True)
+class PawsPlan:
+    """Settings of PAWS and what they guarantee. Make one with `solve` (settings left out are chosen) or `paper`.
+
+    log_span is log w_max - log w_min: the levels are the fewest that reach below w_min.
+    """
+
+    bits_per_level: int  # b
+    pivot: int  # P
+    extra: int  # alpha
+    log_span: float
+    failure: float
+    n_hash: int  # before the embedding
+    rounding: float = 0.0
+    faithful: bool = False  # the published constants, looser but the paper's
+    thinned: bool = False  # copies count by their exact weights
+
+    def __post_init__(self) -> None:
+        require_probability(self.failure)
+        if self.bits_per_level < 1 or self.pivot < 2 or self.extra < 0 or not self.log_span >= 0.0 <= self.rounding:
+            raise EngineError(
+                "PAWS needs bits_per_level >= 1, pivot >= 2, extra >= 0, log_span >= 0 and rounding >= 0, not "
+                f"{self.bits_per_level}, {self.pivot}, {self.extra}, {self.log_span} and {self.rounding}"
+            )
+        if self.uniformity <= 0.0:
+            raise EngineError(
+                f"PAWS with pivot {self.pivot} and {self.extra} extra parities has no guarantee: its cells may hold "
+                f"{self.mean_points:.1f} points on average and are given up at {self.pivot}, so the bound is void. "
+                f"{_what_would_work(self.pivot, self.extra, self.faithful)}"
+            )
+
+    @classmethod
+    def solve(
+        cls,
+        delta: float,
+        failure: float,
+        *,
+        log_span: float,
+        n_hash: int,
+        rounding: float = 0.0,
+        bits_per_level: int | None = None,
+        pivot: int | None = None,
+        extra: int | None = None,
+        faithful: bool = False,
+        thinned: bool = False,
+    ) -> PawsPlan:
+        """The cheapest settings with rho / c <= delta, among those that agree with the settings given.
+
+        Thinned ones have rho = 1, and thresholds a factor 2 apart unless bits_per_level says otherwise.
+
+        >>> plan = PawsPlan.solve(1.19, 0.01, log_span=3.0, n_hash=40)
+        >>> plan.delta <= 1.19
+        True
+        """
+        require_delta(delta)
+        require_probability(failure)
+        most = 1 if thinned else _MOST_BITS_PER_LEVEL
+        all_bits = range(1, most + 1) if bits_per_level is None else (bits_per_level,)
+        spans = {b: 0.0 if thinned else log_density_span(b, log_span, rounding) for b in all_bits}
+        if min(spans.values()) >= math.log(delta):
+            raise EngineError(_too_coarse(delta, log_span, rounding, bits_per_level))
+        pairs, uniform, cost = _settings(pivot, extra, faithful, thinned)
+        if pivot is not None and extra is not None:
+            cls(all_bits[0], pivot, extra, log_span, failure, n_hash, rounding, faithful, thinned)  # refuses void ones
+        best, least = None, math.inf
+        for b in all_bits:
+            log_least = spans[b] - math.log(delta)
+            enough = np.flatnonzero(uniform >= math.exp(log_least)) if log_least < 0.0 else ()
+            if len(enough) == 0:
+                continue
+            first = enough[np.argmin(cost[enough])]
+            p, a = pairs[first]
+            plan = cls(b, int(p), int(a), log_span, failure, n_hash, rounding, faithful, thinned)
+            if plan.cost < least:
+                best, least = plan, plan.cost
+        if best is None:
+            given = ", ".join(
+                f"{name} = {value}"
+                for name, value in (("bits_per_level", bits_per_level), ("pivot", pivot), ("extra", extra))
+                if value is not None
+            )
+            raise EngineError(
+                f"no PAWS settings with {given or 'a pivot up to 8192'} guarantee delta = {delta:g}: a larger pivot, "
+                "more extra parities or more bits per level would; leave them out to have them chosen"
+            )
+        return best
+
+    @classmethod
+    def paper(
+        cls, *, pivot: int, extra: int, bits_per_level: int, failure: float, log_span: float, n_hash: int
+    ) -> PawsPlan:
+        """Given settings with the published constants: delta is what they guarantee."""
+        return cls(bits_per_level, pivot, extra, log_span, failure, n_hash, faithful=True)
+
+    def levels(self, log_max: float) -> Levels:
+        """The thresholds below exp(log_max) that an encoding has to test."""
+        return Levels.covering(log_max, log_max - self.log_span, self.bits_per_level)
+
+    def embedding_levels(self, log_max: float) -> Levels | NumberedLevels:
+        """What to embed with: `levels` where these are the published or few, else as many copies spelled as numbers."""
+        if self.faithful or self.thinned:
+            return self.levels(log_max)
+        return NumberedLevels.covering(log_max, log_max - self.log_span, log_ratio(self.bits_per_level))
+
+    @cached_property
+    def n_levels(self) -> int:
+        """l, the number of thresholds."""
+        return self.levels(0.0).n_levels
+
+    @cached_property
+    def uniformity(self) -> float:
+        """c: copies are returned with probabilities within [c, 1/c] of uniform."""
+        return uniformity(self.pivot, self.extra, self.faithful, self.thinned)
+
+    @cached_property
+    def mean_points(self) -> float:
+        """The largest possible mean number of points in a cell of k + alpha parities, P 2^(g - alpha)."""
+        return largest_mean(self.pivot, self.faithful) / 2.0**self.extra
+
+    @cached_property
+    def delta(self) -> float:
+        """rho / c: every probability is within this factor of the true one; 1 / c where copies are thinned."""
+        return (1.0 if self.thinned else self.density_span) / self.uniformity
+
+    @cached_property
+    def density_span(self) -> float:
+        """rho: within what factor weights per copy are the same."""
+        return math.exp(log_density_span(self.bits_per_level, self.log_span, self.rounding))
+
+    @cached_property
+    def n_repeats(self) -> int:
+        """T, the (odd) number of cells per level of the search."""
+        if self.faithful:
+            n_values = self.n_hash + self.bits_per_level * self.n_levels + 1
+            return math.ceil(24.0 * math.log(n_values / self.failure)) | 1
+        return fewest_repeats(self.pivot, self.failure)
+
+    @cached_property
+    def success(self) -> float:
+        """A lower bound on the probability that a cell gives a sample, once the level is found.
+
+        k - 1 failed its test. Where mu + sqrt(3 mu) <= P (P - 1 for thinned copies), one cell is too large with
+        probability at most 1/4 (Cantelli), so a level with such a mu fails as rarely as a bad level passes. But for
+        that, mu_{k-1} is larger, the cells of k + alpha parities have mean mu_{k-1} / 2^(alpha + 1), and
+        c mean / (P - 1) bounds the success.
+        """
+        largest = self.pivot - self.thinned
+        smallest = ((math.sqrt(3.0 + 4.0 * largest) - math.sqrt(3.0)) / 2.0) ** 2
+        return self.uniformity * smallest / 2.0 ** (self.extra + 1) / (self.pivot - 1)
+
+    @cached_property
+    def max_attempts(self) -> int:
+        """Cells after which a draw is hopeless: a success rate as stated would miss them all once in 10^9 draws."""
+        return math.ceil(math.log(1e-9) / math.log1p(-min(self.success, 0.5)))
+
+    @cached_property
+    def cost(self) -> float:
+        """The solutions to read per sample, cell overheads included, times the growth of the number of hash bits."""
+        levels = self.embedding_levels(0.0)
+        growth = 1.0 + (levels.n_bits + THRESHOLD * levels.n_levels) / max(self.n_hash, 1)
+        return float(_cost_of_draw(self.pivot, self.extra)) * growth
+
+
+def _cost_of_draw(pivot: Any, extra: Any) -> Any:
+    """The solutions to read per sample, cell overheads included, for numbers or arrays."""
+    mean = 0.7 * pivot / 2.0**extra  # the median test ends where mu_k is between P/2 and P
+    return (pivot - 1) / mean * (mean + 1.0 + OPENING)
+
+
+@lru_cache(maxsize=64)
+def _settings(
+    pivot: int | None, extra: int | None, faithful: bool, thinned: bool
+) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """Pairs (P, alpha) (n, 2) that agree with those given, their c (n,) and what a draw costs without weights (n,)."""
+    pivots = _PIVOTS if pivot is None else (pivot,)
+    extras = range(_MOST_EXTRA + 1) if extra is None else (extra,)
+    pairs = np.array([(p, a) for p in pivots for a in extras], dtype=np.int64)
+    uniform = np.array([uniformity(int(p), int(a), faithful, thinned) if p > 1 else 0.0 for p, a in pairs])
+    return pairs, uniform, _cost_of_draw(pairs[:, 0], pairs[:, 1].astype(np.float64))
+
+
+def log_density_span(bits_per_level: int, log_span: float, rounding: float) -> float:
+    """log rho: how far the copies per weight of two models can differ, r e^(2 rounding), or the span of the weights."""
+    ratio = log_ratio(bits_per_level)
+    return log_span if log_span < ratio else ratio + 2.0 * rounding
+
+
+def largest_mean(pivot: int, faithful: bool) -> float:
+    """P 2^g: the mean of a cell from which on it has fewer than P points with probability at most 1/4."""
+    if faithful:
+        return pivot + 2.0 * math.sqrt(pivot + 1.0) + 2.0
+    return ((math.sqrt(3.0) + math.sqrt(4.0 * pivot - 1.0)) / 2.0) ** 2
+
+
+def uniformity(pivot: int, extra: int, faithful: bool, thinned: bool = False) -> float:
+    """c, or 0 where the bound is void.
+
+    >>> round(1 / uniformity(32, 2, faithful=True), 4), uniformity(8, 1, faithful=True)
+    (1.0304, 0.0)
+    """
+    mean = largest_mean(pivot, faithful) / 2.0**extra
+    distance = pivot - (2.0 if thinned else 1.0) - mean
+    if distance <= 0.0:
+        return 0.0
+    return max(0.0, 1.0 - mean / distance**2) if faithful else 1.0 - cantelli(mean, distance)
+
+
+@lru_cache(maxsize=256)
+def fewest_repeats(pivot: int, failure: float) -> int:
+    """The smallest odd T with which all bad levels together pass with probability at most `failure`.
+
+    The j-th bad level from the best has a mean of at least 2^j P 2^g. A cell of mean mu has at most P - 1 points with
+    probability at most mu / (mu + (mu - P + 1)^2), which falls with mu.
+    """
+    first = largest_mean(pivot, faithful=False)
+    votes = [cantelli(2.0**j * first, 2.0**j * first - pivot + 1.0) for j in range(60)]
+    for n in count(1, 2):
+        if sum(wrong_majority(vote, n) for vote in votes) <= failure:
+            return n
+    raise AssertionError("unreachable: every term falls geometrically in T")
+
+
+def _what_would_work(pivot: int, extra: int, faithful: bool) -> str:
+    enough = next((a for a in range(64) if uniformity(pivot, a, faithful) > 0.0), None)
+    if enough is not None:
+        return f"With pivot {pivot} the fewest extra parities with a guarantee are {enough}."
+    larger = next(p for p in _PIVOTS if uniformity(p, max(extra, 2), faithful) > 0.0)
+    return f"Use a pivot of at least {larger} with {max(extra, 2)} extra parities."
+
+
+def _too_coarse(delta: float, log_span: float, rounding: float, bits_per_level: int | None) -> str:
+    bits = _MOST_BITS_PER_LEVEL if bits_per_level is None else bits_per_level
+    least = math.exp(log_density_span(bits, log_span, rounding))
+    fine = (b for b in range(1, _MOST_BITS_PER_LEVEL + 1) if log_density_span(b, log_span, rounding) < math.log(delta))
+    enough = next(fine, None)
+    advice = (
+        f"use at least {enough} bits per level"
+        if enough is not None
+        else "round the weights less, or use cells, whose exact weights have no such limit"
+    )
+    return (
+        f"PAWS with {bits} bit{'s' * (bits > 1)} per level cannot guarantee better than delta = {least:.6g}, because "
+        f"weights are only told apart up to that factor; delta = {delta:g} was asked for: {advice}"
+    )
+
+
+# ---- PAWS, the paper's sampler (Ermon et al., 2013): uniform draws from the copies of an embedding
+
 
 _LONGEST_STEP = 4  # further jumps could land on far too many parities, where solvers suffer
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from xmen.errors import StorageError
 from xmen.files import NUMBERS, read_whole, write_whole
-from xmen.progress.monitor import Record
+from xmen.progress import Record
 from xmen.storage.codec import Decoder, Encoder
 from xmen.storage.models import FOREIGN
 from xmen.storage.sealing import Arrays, read_sealed, sealed_arrays

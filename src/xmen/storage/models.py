@@ -16,7 +16,7 @@ import numpy as np
 
 from xmen.errors import FileFormatError, MissingExtraError, NotFittedError, StorageError, XmenError
 from xmen.files import NUMBERS, as_path, forget_half_written, half_written, not_a_link, read_whole, write_whole
-from xmen.progress.monitor import Record
+from xmen.progress import Record
 from xmen.rewards import reward_table
 from xmen.storage.codec import Decoder, Encoder
 from xmen.storage.sealing import read_sealed, sealed_arrays, sha256

@@ -6,27 +6,30 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from xmen.answers.plain import error_record, plain
-from xmen.errors import FileFormatError, XmenError
+from xmen.answers import error_record, node_places, plain
+from xmen.constraints.constraint import FUNCTIONS
+from xmen.errors import FileFormatError, MissingExtraError, XmenError, extra_module
+from xmen.methods.table import METHODS
+from xmen.problem import Problem
+from xmen.registry import LEARNERS
+from xmen.rewards import Floats
+from xmen.studio import document as limits
 from xmen.studio.bodies import AnyJob, Demonstrations, PutDocument, Save, Text
 from xmen.studio.desk import Conflict, csv_text
-from xmen.studio.document import described, received
-from xmen.studio.hub import TooManyWindows
+from xmen.studio.document import described, read_all, received, state_word
 from xmen.studio.jobs import Busy, Job
-from xmen.studio.layout import layout
+from xmen.studio.learning import python_text
 from xmen.studio.live import judge
-from xmen.studio.python_text import python_text
-from xmen.studio.session import Session
+from xmen.studio.session import Session, TooManyWindows
 from xmen.studio.settings import read_settings
-from xmen.studio.vocabulary import vocabulary
-from xmen.studio.words import read_all
-from xmen.worlds import read_demos
+from xmen.worlds import MDP, MOVES, GridWorld, read_demos
 
 PAGE = Path(__file__).parent / "page"
 
@@ -178,3 +181,125 @@ def _add_texts(app: FastAPI, session: Session) -> None:
         n_valid = sum(one["valid"] for one in verdicts)
         text = python_text(problem, settings, desk.path, len(verdicts), n_valid)
         return _json({"text": text, "saved": desk.versions["saved_version"] == version})
+
+
+# ---- Where the states of a graph or a table are drawn
+
+
+MOST_SPRUNG = 300  # states up to which springs find places
+
+
+def layout(problem: Problem) -> dict[str, Any] | None:
+    """Places in the unit square and the edges between them; None for a grid, which is its own layout."""
+    world = problem.world
+    if isinstance(world, GridWorld):
+        return None
+    given = node_places(problem)
+    places = _unit(_computed(world) if given is None else given)
+    columns = (world.source, world.action, world.target, world.probability)
+    return {
+        "states": [
+            {"name": str(state_word(world, state)), "x": x, "y": y} for state, (x, y) in enumerate(places.tolist())
+        ],
+        "edges": [list(row) for row in zip(*(column.tolist() for column in columns), strict=True)],
+        "start": np.flatnonzero(world.start).tolist(),
+        "goal": np.flatnonzero(world.terminal).tolist(),
+        "computed": given is None,
+    }
+
+
+def _unit(places: Floats) -> Floats:
+    """The same picture inside the unit square."""
+    low, span = places.min(axis=0), float(np.ptp(places, axis=0).max()) or 1.0
+    inside: Floats = (places - low) / span
+    return inside
+
+
+def _computed(world: MDP) -> Floats:
+    """Springs between neighbours where that is quick, else a circle."""
+    angles = np.linspace(0.0, 2.0 * np.pi, world.n_states, endpoint=False)
+    circle = np.column_stack([np.cos(angles), np.sin(angles)])
+    if world.n_states > MOST_SPRUNG:
+        return circle
+    try:
+        networkx = extra_module("networkx", "a layout by springs")
+    except MissingExtraError:
+        return circle
+    graph = networkx.Graph(zip(world.source.tolist(), world.target.tolist(), strict=True))
+    graph.add_nodes_from(range(world.n_states))
+    found = networkx.spring_layout(graph, seed=0, pos=dict(enumerate(circle)), iterations=100)
+    return np.array([found[state] for state in range(world.n_states)])
+
+
+# ---- What rules can be made of, with a sentence for each: for completion, and for the palette
+
+
+OPERATORS = {
+    "&": "both hold",
+    "|": "at least one of them holds",
+    "~": "it does not hold",
+    ">>": "if the first holds, the second does",
+    "<=": "at most",
+    ">=": "at least",
+    "==": "exactly",
+}
+
+TEMPLATES = (
+    ("Never", "never({a})", "No position of the trajectory is at {a}."),
+    ("Visit", "visit({a})", "Some position of the trajectory is at {a}."),
+    ("Always", "always({a})", "Every position, the first and the last included, is at {a}."),
+    ("First", "first({a}, among={b})", "{a} is reached, and {b} not before it."),
+    ("Before", "before({a}, {b})", "{b} does not happen before {a} has happened; neither has to happen."),
+    ("In this order", "sequence({a}, {b})", "{a}, and later {b}."),
+    ("Answer", "response({a}, {b}, within=5)", "Every {a} is followed by {b} at most five moves later."),
+    ("At most so often", "count({a}) <= 2", "{a} at most twice."),
+    ("Exactly once", "count({a}) == 1", "{a} exactly once."),
+    ("At least a share", "share({a}) >= 0.5", "At least half of all positions are at {a}."),
+    ("No long stay", "longest_run({a}) <= 3", "Never more than three positions in a row at {a}."),
+    ("No long straights", "longest_repeat() <= 3", "Never more than three equal moves in a row."),
+    ("No place twice", "no_revisit()", "No state is visited twice."),
+    ("Short", "length() <= 20", "At most twenty visited states, the first and the last included."),
+    ("If this, then that", "visit({a}) >> visit({b})", "Whoever visits {a} also visits {b}."),
+    ("One of two", "exactly(1, visit({a}), visit({b}))", "Exactly one of {a} and {b} is visited."),
+    ("Temporal logic", "ltlf('G(!a | F(b))', a={a}, b={b})", "After every {a} there is {b}, sooner or later."),
+)
+
+METHOD_SENTENCES = {
+    "auto": "exact where the product of world and rules fits, else by hash cells",
+    "exact": "dynamic programming, to the optimum",
+    "cells": "rounds of hash cells, until others agree that the optimum is near",
+    "paper": "Algorithm 1 of the paper, to compare with",
+}
+
+
+def vocabulary() -> dict[str, Any]:
+    """Everything that does not depend on the document."""
+    return {
+        "primitives": [
+            {"name": name, "usage": usage, "sentence": (function.__doc__ or "").strip().partition("\n")[0]}
+            for name, (function, usage) in FUNCTIONS.items()
+        ],
+        "templates": [
+            {"title": title, "rule": rule, "sentence": sentence, "marks": sum(f"{{{m}}}" in rule for m in "abc")}
+            for title, rule, sentence in TEMPLATES
+        ],
+        "operators": [{"name": name, "sentence": sentence} for name, sentence in OPERATORS.items()],
+        "moves": list(MOVES),
+        "learners": [
+            {"name": name, "label": learner.look.label, "sentence": learner.description}
+            for name, learner in LEARNERS.items()
+            if "features" in learner.takes
+        ],
+        "methods": [
+            {"name": name, "sentence": METHOD_SENTENCES.get(name, "")}
+            for name in ("auto", *METHODS)
+            if name != "reject"  # of trips through networks
+        ],
+        "limits": {
+            "cells": limits.CELLS,
+            "demonstrations": limits.DEMONSTRATIONS,
+            "samples": limits.SAMPLES,
+            "best": limits.BEST,
+            "body": limits.BODY,
+        },
+    }

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from xmen.studio import limits
+from xmen.studio import document as limits
 
 
 class Body(BaseModel):

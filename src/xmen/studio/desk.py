@@ -12,12 +12,11 @@ from typing import Any
 from xmen.errors import FileFormatError
 from xmen.files import write_together, write_whole
 from xmen.problem import toml_text
-from xmen.problem.fence import fenced, within_fence
-from xmen.studio.document import Document, open_document
+from xmen.problem.document import fenced, within_fence
+from xmen.studio.document import Document, Unreadable, open_document, read_all
 from xmen.studio.settings import read_settings
-from xmen.studio.words import Unreadable, read_all
-from xmen.worlds.demo_tables import RecordedDemos
 from xmen.worlds.demos import demos_csv
+from xmen.worlds.tables import RecordedDemos
 
 _COMMENT = re.compile(rb"^[^\"'\n]*#", re.MULTILINE)
 

@@ -3,17 +3,121 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xmen.errors import FileFormatError
+from xmen.errors import FileFormatError, TrajectoryError, XmenError
 from xmen.problem import Mistake, Problem, demo_weights, problem_or_mistakes, read_problem, read_values
-from xmen.problem.fence import fenced
-from xmen.studio import limits
-from xmen.studio.words import in_words_of
-from xmen.worlds import MDP, Trajectory
+from xmen.problem.document import fenced
+from xmen.worlds import MDP, GridWorld, Trajectory
+from xmen.worlds.from_networkx import GraphWorld
+from xmen.worlds.names import Names
+
+# ---- How much Studio takes on: what is larger is for the command line and for Python
+
+
+BODY = 8 * 1024 * 1024  # bytes of one request
+CELLS = 40_000
+HORIZON = 10_000
+EVENTS = 200
+RULES = 200
+TEXT = 20_000  # characters of one text
+DEMONSTRATIONS = 10_000
+POSITIONS = 1_000_000  # of all demonstrations together
+SAMPLES = 1_000
+BEST = 100
+LISTENERS = 32  # windows that listen to events
+STATES = 50_000  # of a world from a file
+CHECK = 3.0  # seconds of a live check
+WAIT = 5.0  # seconds for which a request may wait for a job
+
+
+# ---- Trajectories in the words of their world, as JSON has them: cells and moves, nodes, or numbers
+
+
+def state_word(world: MDP, state: int) -> Any:
+    """A cell [x, y], the text of a node, or a number."""
+    if isinstance(world, GridWorld):
+        return list(world.cell(state))
+    return str(world.node(state)) if isinstance(world, GraphWorld) else int(state)
+
+
+def action_word(world: MDP, action: int) -> Any:
+    """The name of a move, or a number."""
+    return world.moves[action] if isinstance(world, GridWorld) else int(action)
+
+
+def in_words_of(world: MDP, trajectory: Trajectory) -> dict[str, Any]:
+    """{"states": [...], "actions": [...]}; a state that the world does not have stays a number."""
+    known = world.problem(trajectory) is None or max(trajectory.states) < world.n_states
+    actions = [action_word(world, a) if a < world.n_actions else int(a) for a in trajectory.actions]
+    return {
+        "states": [state_word(world, state) if known else int(state) for state in trajectory.states],
+        "actions": actions,
+    }
+
+
+class Unreadable(TrajectoryError):
+    """A trajectory in words that this world does not have, and the position of the first of them."""
+
+    def __init__(self, message: str, position: int = 0) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+class Reader:
+    """Reads trajectories in the words of one world; each word is understood once."""
+
+    def __init__(self, world: MDP) -> None:
+        self._names = Names(world)
+        self._states: dict[Any, int] = {}
+        self._actions: dict[Any, int] = {}
+
+    def read(self, record: dict[str, Any]) -> Trajectory:
+        """The trajectory that a record spells; Unreadable where the world has no such state or action."""
+        states, actions = [], []
+        for position, state in enumerate(record["states"]):
+            try:
+                states.append(self._state(state))
+                if position < len(record["actions"]):
+                    actions.append(self._action(record["actions"][position]))
+            except XmenError as error:
+                raise Unreadable(str(error), position) from None
+        try:
+            return Trajectory(states, actions)
+        except XmenError as error:
+            raise Unreadable(str(error)) from None
+
+    def _state(self, word: Any) -> int:
+        key = repr(word)
+        if key not in self._states:
+            self._states[key] = self._names.state(word, named=self._names.has_nodes)
+        return self._states[key]
+
+    def _action(self, word: Any) -> int:
+        key = repr(word)
+        if key not in self._actions:
+            self._actions[key] = self._names.action(word)
+        return self._actions[key]
+
+
+def read_all(world: MDP, records: Iterable[dict[str, Any]]) -> list[Trajectory | Unreadable]:
+    """Every record as a trajectory, or why it is none."""
+    reader = Reader(world)
+
+    def attempt(record: dict[str, Any]) -> Trajectory | Unreadable:
+        try:
+            return reader.read(record)
+        except Unreadable as error:
+            return error
+
+    return [attempt(record) for record in records]
+
+
+# ---- The document: the problem file as it is, and the demonstrations; measured before it is read
+
 
 Record = dict[str, Any]
 
@@ -96,9 +200,9 @@ def described(demos: list[Trajectory], world: MDP) -> list[Record]:
 
 
 def _check_states(world: MDP) -> None:
-    if world.n_states > limits.STATES:
+    if world.n_states > STATES:
         raise FileFormatError(
-            f"Studio draws worlds of up to {limits.STATES:,} states, and this one has {world.n_states:,}: use the "
+            f"Studio draws worlds of up to {STATES:,} states, and this one has {world.n_states:,}: use the "
             "command line or Python"
         )
 
@@ -158,24 +262,24 @@ def check_size(values: Mapping[str, Any], demonstrations: list[Any]) -> None:
         sides = [world.get("width"), world.get("height")]
         if all(type(side) is int for side in sides):
             cells = abs(sides[0]) * abs(sides[1])  # type: ignore[arg-type]
-            _limit(cells, limits.CELLS, f"cells ({sides[0]} x {sides[1]})")
+            _limit(cells, CELLS, f"cells ({sides[0]} x {sides[1]})")
     if isinstance(world, Mapping) and type(world.get("horizon")) is int:
-        _limit(world["horizon"], limits.HORIZON, "moves as a horizon")
-    for key, most, what in (("events", limits.EVENTS, "events"), ("constraints", limits.RULES, "rules")):
+        _limit(world["horizon"], HORIZON, "moves as a horizon")
+    for key, most, what in (("events", EVENTS, "events"), ("constraints", RULES, "rules")):
         part = values.get(key)
         if isinstance(part, Mapping | list):
             _limit(len(part), most, what)
-    _limit(len(demonstrations), limits.DEMONSTRATIONS, "demonstrations")
+    _limit(len(demonstrations), DEMONSTRATIONS, "demonstrations")
     found = [one.get("states") for one in demonstrations if isinstance(one, dict)]
     n_positions = sum(len(states) for states in found if isinstance(states, list))
-    _limit(n_positions, limits.POSITIONS, "positions of demonstrations")
+    _limit(n_positions, POSITIONS, "positions of demonstrations")
     _limit_texts(values)
 
 
 def _limit_texts(value: object) -> None:
     match value:
         case str():
-            _limit(len(value), limits.TEXT, "characters in one text")
+            _limit(len(value), TEXT, "characters in one text")
         case Mapping():
             for key, item in value.items():
                 _limit_texts(key)

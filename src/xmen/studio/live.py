@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xmen.answers.checking import (
+from xmen.answers import (
     check_demonstrations,
     check_promise,
     check_rules,
@@ -20,9 +20,8 @@ from xmen.answers.checking import (
 )
 from xmen.errors import TrajectoryError, XmenError
 from xmen.problem import Mistake, Problem, known_features
-from xmen.studio.document import Document
+from xmen.studio.document import Document, Unreadable, read_all
 from xmen.studio.settings import read_settings
-from xmen.studio.words import Unreadable, read_all
 from xmen.worlds import Trajectory
 
 Report = dict[str, Any]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,12 +15,114 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
+from starlette.exceptions import HTTPException
 
 from xmen.errors import FileFormatError
+from xmen.studio import document as limits
 from xmen.studio.app import make_app
 from xmen.studio.desk import Desk
-from xmen.studio.guard import Guard
 from xmen.studio.session import Session
+
+# ---- What stands before every request: the right host, the right origin, the token, and a body of reasonable size
+
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",  # the address holds the token
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "x-frame-options": "DENY",
+    "cache-control": "no-store",
+}
+
+
+class Guard:
+    """Wraps the application, which then lives under /TOKEN/ and nowhere else."""
+
+    def __init__(self, app: App, token: str, port: int) -> None:
+        self._app, self._token = app, token
+        self._hosts = [f"{name}:{port}" for name in ("127.0.0.1", "localhost")]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse the request, or hand it on."""
+        if scope["type"] == "lifespan":
+            return await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            raise RuntimeError(f"Studio speaks HTTP only, not {scope['type']}")
+        protected = _with_headers(send)
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            return await _answer(protected, *refusal)
+        await self._app({**scope, "root_path": f"/{self._token}"}, _counted(receive), protected)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        if headers.get("host") not in self._hosts:
+            return 421, "this is not the address at which Studio answers"
+        origin = headers.get("origin")
+        if origin is not None and origin not in [f"http://{host}" for host in self._hosts]:
+            return 403, "a page from elsewhere has no business here"
+        first, slash, _ = scope["path"].removeprefix("/").partition("/")
+        if not slash or not secrets.compare_digest(first.encode("utf-8", "replace"), self._token.encode()):
+            return 404, "there is nothing here: use the whole address that xmen studio printed, to its last slash"
+        length = headers.get("content-length", "0")
+        if not length.isascii() or not length.isdigit() or int(length[:20]) > limits.BODY:
+            return 413, TOO_LARGE
+        if scope["method"] in ("POST", "PUT") and headers.get("content-type", "").split(";")[0] != "application/json":
+            return 415, "requests are JSON: content-type application/json"
+        return None
+
+
+TOO_LARGE = f"a request has at most {limits.BODY:,} bytes"
+
+
+def _counted(receive: Receive) -> Receive:
+    """Reads on only while the body is not too large, whatever its header says."""
+    read = 0
+
+    async def counted() -> Message:
+        nonlocal read
+        message = await receive()
+        read += len(message.get("body", b""))
+        if read > limits.BODY:
+            raise HTTPException(413, TOO_LARGE)
+        return message
+
+    return counted
+
+
+def _with_headers(send: Send) -> Send:
+    async def protected(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+            message = {**message, "headers": [*message.get("headers", []), *own]}
+        await send(message)
+
+    return protected
+
+
+async def _answer(send: Send, status: int, message: str) -> None:
+    body = json.dumps({"error": message, "kind": "Refused"}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if status == 413:
+        headers.append((b"connection", b"close"))  # what was not read is not read
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+# ---- The server: one address on this machine, which is printed before anything else happens
+
 
 HERE = "127.0.0.1"
 

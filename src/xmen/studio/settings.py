@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from xmen.answers.learners import Choice
+from xmen.answers import Choice
 from xmen.errors import FileFormatError
 from xmen.methods.table import parse_method
 from xmen.problem import Problem

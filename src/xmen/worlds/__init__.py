@@ -1,8 +1,8 @@
 """Worlds and the trajectories that live in them: where everything starts."""
 
-from xmen.worlds.demo_checks import check_demos as check_demos
+from xmen.worlds.demos import check_demos as check_demos
 from xmen.worlds.demos import read_demos as read_demos, write_demos as write_demos
-from xmen.worlds.edge_weights import EdgeWeights as EdgeWeights
+from xmen.worlds.walks import EdgeWeights as EdgeWeights
 from xmen.worlds.grid import MOVES as MOVES, Cell as Cell, GridWorld as GridWorld
 from xmen.worlds.mdp import MDP as MDP
 from xmen.worlds.network import AnyTask as AnyTask, Network as Network, NetworkTask as NetworkTask

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from xmen.errors import FileFormatError, TrajectoryError, WorldError
 from xmen.worlds.names import Names
-from xmen.worlds.spreadsheets import read_table
+from xmen.worlds.tables import read_table
 from xmen.worlds.transitions import Transitions
 
 STATE, ACTION, NEXT = ("state", "cell", "node", "from"), ("action", "move"), ("next_state", "next state", "to")

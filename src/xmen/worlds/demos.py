@@ -10,17 +10,18 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any, NamedTuple, NoReturn, Protocol
 
-from xmen.errors import FileFormatError, TrajectoryError
+import numpy as np
+
+from xmen.errors import ConstraintError, FileFormatError, InvalidDemonstrationError, TrajectoryError, extra_module
 from xmen.files import as_path, read_text, write_whole
-from xmen.worlds.demo_records import read_records
-from xmen.worlds.demo_tables import RecordedDemos, demo_columns, from_columns, from_episodes
-from xmen.worlds.names import Given, Names
-from xmen.worlds.spreadsheets import read_table
+from xmen.worlds.mdp import MDP
+from xmen.worlds.names import Given, Names, in_world_words
+from xmen.worlds.tables import RecordedDemos, demo_columns, from_columns, from_episodes, read_records, read_table
 from xmen.worlds.trajectory import Trajectory
 
 _MOST_DIGITS = 18  # more than any state has
@@ -232,3 +233,234 @@ def _read_jsonl(file: Path, stream: IO[str]) -> Iterator[Trajectory]:
             yield Trajectory(entry["states"], entry["actions"])
         except TrajectoryError as error:
             raise FileFormatError(f"{file}, line {line}: {error}") from None
+
+
+# ---- The check that a world and a constraint allow demonstrations, with all that is wrong in one error
+
+
+MOST_EXPLAINED = 200  # demonstrations for which words are looked for, one by one
+MOST_GROUPS, MOST_NUMBERS = 8, 12  # shown
+
+
+class _Violation(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def position(self) -> int: ...
+
+
+class Explains(Protocol):
+    """Says why a trajectory is not valid, or None."""
+
+    def explain(self, trajectory: Trajectory, /) -> _Violation | None: ...
+
+
+class _Mistake(NamedTuple):
+    """What is wrong with one demonstration: the sentence about it alone, and what it has in common with others."""
+
+    number: int
+    position: int
+    constraint: str | None
+    sentence: str
+    reason: str
+    unfinished: bool = False
+
+
+def check_demos(
+    world: MDP, demos: Iterable[Trajectory], constraint: Explains | Iterable[Explains] | None = None
+) -> None:
+    """Check that every demonstration is possible in the world and keeps the rules.
+
+    Parameters
+    ----------
+    world
+        The world in which the demonstrations happened.
+    demos
+        The demonstrations.
+    constraint
+        A constraint, a list of them (all of which have to hold), or None.
+
+    Raises
+    ------
+    InvalidDemonstrationError
+        When any cannot happen or is forbidden. It names the first of them, the position and, of several constraints,
+        the one that is lost first; and lists the others, by reasons.
+
+    Examples
+    --------
+    >>> from xmen.worlds import GridWorld, Trajectory
+    >>> grid = GridWorld(2, 1, start=(0, 0), goal=(1, 0), moves=("right",))
+    >>> check_demos(grid, [Trajectory([0, 1], [0]), Trajectory([0], [])])
+    Traceback (most recent call last):
+    ...
+    xmen.errors.InvalidDemonstrationError: demonstration 1 is not possible in this world: \
+ends in cell (0, 0), which is not terminal (terminal: cell (1, 0)) (position 0)
+    """
+    checked = as_trajectories(demos)
+    if not checked:
+        raise TrajectoryError("no demonstrations: give at least one trajectory")
+    refuse(world, checked, constraint, range(len(checked)))
+
+
+def refuse(world: MDP, demos: Sequence[Trajectory], constraint: Any, suspects: Iterable[int]) -> None:
+    """Raise an error about those of these demonstrations, by number, that are not valid."""
+    rules = _rules(constraint)
+    found: list[_Mistake] = []
+    for index in suspects:
+        mistake = _mistake(world, index, demos[index], rules)
+        if mistake is not None:
+            found.append(mistake)
+        if len(found) == MOST_EXPLAINED:
+            break
+    if found:
+        first = found[0]
+        raise InvalidDemonstrationError(
+            first.sentence + _others(found, len(demos)) + _advice(world, found),
+            index=first.number,
+            constraint=first.constraint,
+            position=first.position,
+        )
+
+
+def _mistake(world: MDP, index: int, demo: Trajectory, rules: Sequence[Explains]) -> _Mistake | None:
+    problem = world.problem(demo)
+    if problem is not None:
+        position, sentence = problem
+        if world.unfinished(demo):
+            whole = f"demonstration {index} does not arrive: it {sentence} (position {position})"
+            return _Mistake(index, position, None, whole, "do not arrive", unfinished=True)
+        whole = f"demonstration {index} is not possible in this world: {sentence} (position {position})"
+        return _Mistake(index, position, None, whole, f"not possible in this world: {sentence}")
+    violations = [found for rule in rules if (found := rule.explain(demo)) is not None]
+    if not violations:
+        return None
+    violation = min(violations, key=lambda found: found.position)
+    sentence = in_world_words(f"demonstration {index} breaks a constraint: {violation}", world)
+    reason = in_world_words(f"break {violation.name!r}", world)
+    return _Mistake(index, violation.position, violation.name, sentence, reason)
+
+
+def _others(found: Sequence[_Mistake], n_demos: int) -> str:
+    """A line for each reason, where more than one demonstration is not valid."""
+    if len(found) == 1:
+        return ""
+    groups: dict[str, list[_Mistake]] = {}
+    for mistake in found:
+        groups.setdefault(mistake.reason, []).append(mistake)
+    most = "or more " if len(found) == MOST_EXPLAINED else ""
+    lines = [f"\n{len(found)} {most}of {n_demos} demonstrations are not valid:"]
+    for reason, group in list(groups.items())[:MOST_GROUPS]:
+        numbers = _listed([mistake.number for mistake in group])
+        positions = sorted({mistake.position for mistake in group})
+        where = f"at position{'s' if len(positions) > 1 else ''} {_listed(positions)}"
+        lines.append(f"\n  {numbers}: {reason}, {where}")
+    if len(groups) > MOST_GROUPS:
+        lines.append(f"\n  and {len(groups) - MOST_GROUPS} reasons more")
+    return "".join(lines)
+
+
+def _advice(world: MDP, found: Sequence[_Mistake]) -> str:
+    """What to do with episodes that failed: with chance, leaving them out would teach luck."""
+    if not world.deterministic and any(mistake.unfinished or mistake.constraint for mistake in found):
+        return (
+            "\nWith chance, episodes that failed belong to the demonstrations: without them outcomes look luckier than "
+            "they are. CausalXMEN (xmen fit --learner causal) learns from all of them, with validity='best' or a "
+            "probability."
+        )
+    cut_off = any(mistake.unfinished for mistake in found)
+    return "\nRaise the horizon if it was cut off, or leave it out." if cut_off else ""
+
+
+def also_wrong(numbers: list[int], what: str) -> str:
+    """A line that lists several demonstrations with the same fault; '' for one."""
+    return f"\n{len(numbers)} demonstrations {what}: {_listed(numbers)}" if len(numbers) > 1 else ""
+
+
+def _listed(numbers: list[int]) -> str:
+    more = f" and {len(numbers) - MOST_NUMBERS} more" if len(numbers) > MOST_NUMBERS else ""
+    return ", ".join(map(str, numbers[:MOST_NUMBERS])) + more
+
+
+def _rules(constraint: Any) -> list[Explains]:
+    if constraint is None:
+        return []
+    if isinstance(constraint, Mapping):
+        constraint = [rule.named(name) if hasattr(rule, "named") else rule for name, rule in constraint.items()]
+    several = isinstance(constraint, Iterable) and not isinstance(constraint, str)
+    rules = list(constraint) if several else [constraint]
+    for rule in rules:
+        if not hasattr(rule, "explain"):
+            raise ConstraintError(
+                f"check_demos takes a constraint or a list of them; got {rule} ({type(rule).__name__})."
+            )
+    return rules
+
+
+# ---- Demonstrations for other libraries: columns for data frames, trajectories of imitation, episodes of Minari
+
+
+def convert_demos(demos: Iterable[Trajectory], to: str, world: Any = None) -> Any:
+    """Demonstrations or samples in the form of another library; `read_demos` takes all of them back.
+
+    Parameters
+    ----------
+    demos
+        Trajectories of any lengths.
+    to
+        "columns": a dict of lists, which `pandas.DataFrame` and `polars.DataFrame` take. "imitation": a list of
+        `imitation.data.types.Trajectory`. "minari": a list of Minari's `EpisodeBuffer`, for
+        `minari.create_dataset_from_buffers`.
+    world
+        If given, columns hold cells, moves or nodes instead of numbers.
+
+    Returns
+    -------
+    dict or list
+        As `to` says.
+
+    Raises
+    ------
+    MissingExtraError
+        When that library is not installed.
+    TrajectoryError
+        When `to` is something else.
+
+    Examples
+    --------
+    >>> from xmen.worlds import GridWorld, Trajectory
+    >>> grid = GridWorld(2, 2, start=(0, 0), goal=(1, 1), moves=("up", "right"))
+    >>> convert_demos([Trajectory([0, 2, 3], [0, 1])], "columns", grid)
+    {'demo': [0, 0, 0], 'step': [0, 1, 2], 'x': [0, 0, 1], 'y': [0, 1, 1], 'move': ['up', 'right', None]}
+    """
+    if to == "columns":
+        return demo_columns(demos, Names(world))
+    if to not in _CONVERTED:
+        raise TrajectoryError(f'demonstrations can be converted to "columns", "imitation" or "minari", got {to!r:.60}')
+    return _CONVERTED[to](list(demos))
+
+
+def _to_imitation(demos: list[Trajectory]) -> list[Any]:
+    kind = extra_module("imitation.data.types", 'convert_demos(..., "imitation")').Trajectory
+    return [
+        kind(obs=np.array(tau.states), acts=np.array(tau.actions, dtype=int), infos=None, terminal=True)
+        for tau in demos
+        if len(tau)  # imitation knows no trajectory without an action
+    ]
+
+
+def _to_minari(demos: list[Trajectory]) -> list[Any]:
+    kind = extra_module("minari.data_collector", 'convert_demos(..., "minari")').EpisodeBuffer
+    return [
+        kind(
+            id=index,
+            observations=list(tau.states),
+            actions=list(tau.actions),
+            rewards=[0.0] * len(tau),
+            terminations=[t == len(tau) - 1 for t in range(len(tau))],
+            truncations=[False] * len(tau),
+        )
+        for index, tau in enumerate(demos)
+    ]
+
+
+_CONVERTED: dict[str, Callable[[list[Trajectory]], list[Any]]] = {"imitation": _to_imitation, "minari": _to_minari}

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import WorldError
-from xmen.worlds._checks import read_start, whole_number
-from xmen.worlds._structure import reachable
-from xmen.worlds.mdp import MDP
+from xmen.worlds.mdp import MDP, reachable
+from xmen.worlds.transitions import read_start, whole_number
 
 
 class GymnasiumWorld(MDP):

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Hashable, Iterable
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.errors import WorldError
-from xmen.worlds._checks import whole_number
-from xmen.worlds.graph_files import require_graph
+from xmen.errors import WorldError, extra_module, foreign_errors
+from xmen.files import XML, unpack_whole
 from xmen.worlds.mdp import MDP
 from xmen.worlds.names import Places
 from xmen.worlds.trajectory import Trajectory
+from xmen.worlds.transitions import whole_number
+
+# ---- Graphs as files: GraphML, packed or not, within the limit on memory
+
+
+__all__ = ["read_graph", "require_graph"]
+
+
+def require_graph(graph: Any, needed_for: str) -> None:
+    """Refuse what is no networkx graph."""
+    if not isinstance(graph, extra_module("networkx", needed_for).Graph):
+        raise WorldError(f"from_networkx takes a networkx graph, got {type(graph).__name__} {graph!r:.60}")
+
+
+def read_graph(file: Path, where: str = "") -> Any:
+    """The networkx graph in a .graphml, .graphml.gz or .graphml.bz2 file; `where` begins what a message says of it."""
+    networkx = extra_module("networkx", 'a world of kind "graphml"')
+    with foreign_errors(f"{where or file}: {str(file)!r} is not a GraphML file"):
+        return networkx.read_graphml(io.BytesIO(unpack_whole(file, XML)))
+
+
+# ---- Worlds from NetworkX graphs: walks from one node to another, along edges that carry features
 
 
 class GraphWorld(MDP):

@@ -6,6 +6,7 @@ transitions as sorted columns; people read its errors, which name states and act
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from copy import copy
 from functools import cached_property
@@ -13,18 +14,185 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from xmen.errors import WorldError
-from xmen.worlds import _structure
-from xmen.worlds._checks import read_horizon, read_start, read_terminal, whole_number
-from xmen.worlds._problem import find_problem, is_unfinished
-from xmen.worlds._table import Columns, read_rows
 from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.transitions import Transitions, require_size
+from xmen.worlds.transitions import (
+    Columns,
+    Transitions,
+    read_horizon,
+    read_rows,
+    read_start,
+    read_terminal,
+    require_size,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from xmen.worlds.from_gymnasium import GymnasiumWorld
     from xmen.worlds.from_networkx import GraphWorld
+
+
+# ---- Questions about the shape of a world: what can be reached, is there a cycle, how long can a trajectory be
+
+
+def reachable(source: NDArray[np.int32], target: NDArray[np.int32], roots: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Mask of the states that can be reached from `roots`, roots included. O(S + E)."""
+    n_states = len(roots)
+    starts = np.flatnonzero(roots)
+    # One extra node points at all roots, so that a single breadth-first search serves them all.
+    graph = _graph(
+        np.concatenate([source, np.full(len(starts), n_states)]),
+        np.concatenate([target, starts]),
+        n_states + 1,
+    )
+    found = np.zeros(n_states + 1, dtype=np.bool_)
+    found[breadth_first_order(graph, n_states, return_predecessors=False)] = True
+    return found[:n_states]
+
+
+def find_cycle(source: NDArray[np.int32], target: NDArray[np.int32], among: NDArray[np.bool_]) -> list[int] | None:
+    """A cycle among the given states as [s, ..., s], or None. O(S + E)."""
+    inside = among[source] & among[target]
+    source, target = source[inside], target[inside]
+    loops = source[source == target]
+    if len(loops):
+        return [int(loops[0]), int(loops[0])]
+    graph = _graph(source, target, len(among))
+    _, component = connected_components(graph, directed=True, connection="strong")
+    sizes = np.bincount(component)
+    if sizes.max(initial=0) < 2:
+        return None
+    # In a strongly connected component the shortest way back to any state closes a cycle.
+    members = np.flatnonzero(sizes[component] > 1)
+    origin = int(members[0])
+    parents: dict[int, int] = {}
+    queue = deque([origin])
+    while True:
+        state = queue.popleft()
+        for successor in graph.indices[graph.indptr[state] : graph.indptr[state + 1]].tolist():
+            if successor == origin:
+                cycle = [origin]
+                while state != origin:
+                    cycle.append(state)
+                    state = parents[state]
+                return [origin, *reversed(cycle)]
+            if component[successor] == component[origin] and successor not in parents:
+                parents[successor] = state
+                queue.append(successor)
+
+
+def longest_trajectory(source: NDArray[np.int32], target: NDArray[np.int32], among: NDArray[np.bool_]) -> int:
+    """Number of edges on the longest trajectory among the given states, which must hold no cycle.
+
+    Peels off states without predecessors layer by layer: O(S + E), one numpy pass per layer.
+    """
+    inside = among[source] & among[target]
+    source, target = source[inside], target[inside]
+    graph = _graph(source, target, len(among))
+    incoming = np.bincount(graph.indices, minlength=len(among))
+    layer = np.flatnonzero(among & (incoming == 0))
+    length = 0
+    while True:
+        first, last = graph.indptr[layer], graph.indptr[layer + 1]
+        counts = last - first
+        offsets = np.repeat(first - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+        successors = graph.indices[offsets + np.arange(len(offsets))]
+        if not len(successors):
+            return length
+        touched, times = np.unique(successors, return_counts=True)
+        incoming[touched] -= times
+        layer = touched[incoming[touched] == 0]
+        length += 1
+
+
+def _graph(source: NDArray[np.integer], target: NDArray[np.integer], n_states: int) -> csr_matrix:
+    """Successors as a CSR matrix; parallel edges are merged."""
+    graph = csr_matrix((np.ones(len(source), dtype=np.int8), (source, target)), shape=(n_states, n_states))
+    graph.data[:] = 1  # merging adds, and hundreds of parallel edges would wrap a small integer to 0
+    return graph
+
+
+# ---- Why a trajectory is not a complete trajectory of a world, in one sentence with its position
+
+
+_LISTED = 6  # alternatives printed before "and so on"
+
+
+def find_problem(world: MDP, trajectory: Trajectory) -> tuple[int, str] | None:
+    """The first problem in time as (position, sentence), or None."""
+    states, actions, horizon = trajectory.states, trajectory.actions, world.horizon
+    if states[0] >= world.n_states:
+        return 0, _unknown_state(world, states[0])
+    if world.start[states[0]] == 0.0:
+        possible = np.flatnonzero(world.start > 0).tolist()
+        return 0, (
+            f"starts in {world.describe_state(states[0])}, which is not a start "
+            f"(start: {_listed([world.describe_state(s) for s in possible])})"
+        )
+    edges = world.find_steps(trajectory)
+    impossible = np.flatnonzero(edges < 0)
+    first = int(impossible[0]) if len(impossible) else len(actions)
+    if horizon is not None and horizon < len(actions) and horizon <= first:
+        rule = "the horizon allows" if world.has_terminal else "without terminal states it must have exactly"
+        return horizon, f"has {len(actions)} actions, {rule} {horizon}"
+    if len(impossible):
+        return _impossible_step(world, first, states[first], actions[first], states[first + 1])
+    if world.has_terminal and not world.terminal[states[-1]]:
+        ends = [world.describe_state(s) for s in np.flatnonzero(world.terminal).tolist()]
+        last = f"{world.describe_state(states[-1])}, which is not terminal (terminal: {_listed(ends)})"
+        if len(actions) == horizon:
+            return len(actions), f"runs out of time: after all {horizon} actions of the horizon it is in {last}"
+        stuck = "" if world.available[states[-1]].any() else " and has no actions"
+        return len(actions), f"ends in {last}{stuck}"
+    if not world.has_terminal and len(actions) != horizon:
+        return len(actions), (f"has {len(actions)} actions, without terminal states it must have exactly {horizon}")
+    return None
+
+
+def is_unfinished(world: MDP, trajectory: Trajectory) -> bool:
+    """Whether it is an episode that did not arrive: out of time, or out of actions."""
+    first, last = trajectory.states[0], trajectory.states[-1]
+    if first >= world.n_states or world.start[first] == 0.0 or np.any(world.find_steps(trajectory) < 0):
+        return False
+    arrived = world.terminal[last] if world.has_terminal else len(trajectory) == world.horizon
+    return not arrived and (len(trajectory) == world.horizon or not world.available[last].any())
+
+
+def _impossible_step(world: MDP, position: int, state: int, action: int, target: int) -> tuple[int, str]:
+    here = world.describe_state(state)
+    if world.terminal[state]:
+        return position, f"goes on after {here}, which is terminal (a trajectory ends where it first meets one)"
+    if action >= world.n_actions:
+        return position, f"action {action} does not exist: the world has actions 0 to {world.n_actions - 1}"
+    what = world.describe_action(action)
+    if not world.available[state, action]:
+        choices = [world.describe_action(a) for a in np.flatnonzero(world.available[state]).tolist()]
+        return position, f"{what} is not available in {here} (available: {_listed(choices)})"
+    if target >= world.n_states:
+        return position + 1, _unknown_state(world, target)  # the action was fine: the state after it is not
+    row = slice(world.row_start[state], world.row_start[state + 1])
+    outcomes = world.target[row][world.action[row] == action].tolist()
+    return position, (
+        f"{what} in {here} never leads to {world.describe_state(target)} "
+        f"(it leads to {_listed([world.describe_state(s) for s in outcomes])})"
+    )
+
+
+def _unknown_state(world: MDP, state: int) -> str:
+    return f"state {state} does not exist: the world has states 0 to {world.n_states - 1}"
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) > _LISTED:
+        return f"{', '.join(names[:_LISTED])} and {len(names) - _LISTED} more"
+    return ", ".join(names) if names else "none"
+
+
+# ---- Tabular Markov decision processes: the worlds in which trajectories live
+
 
 UNBOUNDED = 2**30 - 1  # the `max_length` of trajectories of any length: more actions than memory could hold
 
@@ -145,8 +313,8 @@ class MDP(Transitions):
                 "without terminal states all trajectories have exactly `horizon` actions: "
                 "give a horizon, or terminal states"
             )
-        reached = _structure.reachable(self.source, self.target, self.start > 0)
-        cycle = _structure.find_cycle(self.source, self.target, reached)
+        reached = reachable(self.source, self.target, self.start > 0)
+        cycle = find_cycle(self.source, self.target, reached)
         self.acyclic = cycle is None
         self.unbounded = cycle is not None and self.horizon is None
         if cycle is not None and self.horizon is None and not self.may_last_for_ever:
@@ -156,8 +324,8 @@ class MDP(Transitions):
                 "trajectory could last for ever: give a horizon (the largest number of actions)"
             )
         if cycle is None and self.has_terminal:
-            completing = reached & _structure.reachable(self.target, self.source, self.terminal)
-            longest = _structure.longest_trajectory(self.source, self.target, completing)
+            completing = reached & reachable(self.target, self.source, self.terminal)
+            longest = longest_trajectory(self.source, self.target, completing)
             self.max_length = longest if self.horizon is None else min(longest, self.horizon)
         else:
             self.max_length = UNBOUNDED if self.horizon is None else self.horizon
@@ -194,8 +362,8 @@ class MDP(Transitions):
         """
         if not (self.acyclic and self.has_terminal):
             return self.horizon
-        reached = _structure.reachable(self.source, self.target, self.start > 0)
-        longest = _structure.longest_trajectory(self.source, self.target, reached)
+        reached = reachable(self.source, self.target, self.start > 0)
+        longest = longest_trajectory(self.source, self.target, reached)
         return longest if self.horizon is None else min(longest, self.horizon)
 
     def log_dynamics(self, trajectory: Trajectory) -> float:

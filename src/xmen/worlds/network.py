@@ -10,11 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xmen.errors import WorldError
-from xmen.worlds._checks import read_horizon, read_start, whole_number
-from xmen.worlds._table import Columns, read_rows
 from xmen.worlds.mdp import MDP, UNBOUNDED
 from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.transitions import Transitions, require_size
+from xmen.worlds.transitions import (
+    Columns,
+    Transitions,
+    read_horizon,
+    read_rows,
+    read_start,
+    require_size,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from xmen.worlds.roads import RoadNetwork

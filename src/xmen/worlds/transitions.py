@@ -2,19 +2,237 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xmen.errors import TrajectoryError, WorldError
-from xmen.limits import MEMORY
-from xmen.worlds._checks import LARGEST
-from xmen.worlds._table import Columns, normalise
+from xmen.errors import MEMORY, TrajectoryError, WorldError
+from xmen.options import as_int
 from xmen.worlds.trajectory import Trajectory
+
+# ---- Reading the small arguments of a world (counts, start, terminal states, horizon), strictly
+
+
+SUM_TOLERANCE = 1e-9  # how far probabilities may be from summing to 1 before it counts as a mistake
+LARGEST = 2**31 - 1  # states and actions are stored as 32-bit integers
+
+
+def whole_number(value: Any, name: str, *, at_least: int) -> int:
+    """`value` as a Python int between `at_least` and `LARGEST`; truth values are refused."""
+    number = as_int(value)
+    if number is None:
+        raise WorldError(f"{name} must be an integer, got {_shown(value)}")
+    if number < at_least:
+        raise WorldError(f"{name} must be at least {at_least}, got {number}")
+    if number > LARGEST:
+        raise WorldError(f"{name} must be at most {LARGEST}, got {number}")
+    return number
+
+
+def read_horizon(value: Any) -> int | None:
+    return None if value is None else whole_number(value, "horizon", at_least=0)
+
+
+def read_start(start: Any, n_states: int) -> NDArray[np.float64]:
+    """A start state, or a probability vector, as a probability vector of shape (n_states,)."""
+    state = as_int(start)
+    if state is not None:
+        _in_range(state, n_states, "start state")
+        vector = np.zeros(n_states)
+        vector[state] = 1.0
+        return vector
+    expected = f"start must be one state (an integer) or a probability vector of length {n_states}"
+    try:
+        vector = np.array(start if isinstance(start, np.ndarray) else list(start))
+    except (TypeError, ValueError):
+        raise WorldError(f"{expected}, got {_shown(start)}") from None
+    if vector.ndim != 1 or (vector.size and vector.dtype.kind not in "iuf"):
+        raise WorldError(f"{expected}, got {_shown(start)}")
+    if len(vector) != n_states:
+        raise WorldError(f"{expected}, got a vector of length {len(vector)}")
+    vector = vector.astype(np.float64)
+    wrong = np.flatnonzero(~(np.isfinite(vector) & (vector >= 0)))
+    if wrong.size:
+        raise WorldError(f"start: the probability of state {wrong[0]} is {vector[wrong[0]]}")
+    total = float(vector.sum())
+    if abs(total - 1.0) > SUM_TOLERANCE:
+        raise WorldError(f"start: the probabilities sum to {total:.12g}, not to 1")
+    return vector / total
+
+
+def read_terminal(terminal: Any, n_states: int) -> NDArray[np.bool_]:
+    """One state, several states, or a boolean array over states, as a mask of shape (n_states,)."""
+    if isinstance(terminal, np.ndarray) and terminal.dtype == np.bool_:
+        if terminal.shape != (n_states,):
+            raise WorldError(
+                f"terminal: a boolean mask must have shape ({n_states},), got {terminal.shape}; "
+                "or give the terminal states as integers"
+            )
+        return terminal.copy()
+    mask = np.zeros(n_states, dtype=np.bool_)
+    single = as_int(terminal)
+    if single is None and (isinstance(terminal, str | bytes | dict) or not isinstance(terminal, Iterable)):
+        raise WorldError(f"terminal must be states (integers), got {_shown(terminal)}")
+    for value in terminal if single is None else (single,):
+        state = as_int(value)
+        if state is None:
+            raise WorldError(f"terminal must be states (integers), got {_shown(value)} among them")
+        _in_range(state, n_states, "terminal state")
+        mask[state] = True
+    return mask
+
+
+def _in_range(state: int, n_states: int, what: str) -> None:
+    if not 0 <= state < n_states:
+        raise WorldError(
+            f"{what} {state} does not exist: the world has {n_states} states, numbered 0 to {n_states - 1}"
+        )
+
+
+def _shown(value: Any) -> str:
+    return f"{type(value).__name__} {value!r:.60}"
+
+
+# ---- From transition rows as users write them to the sorted, merged, exact columns engines read
+
+
+_FIELDS = ("state", "action", "next_state", "probability")
+
+
+class Columns(NamedTuple):
+    """Transitions as four columns of equal length (E,)."""
+
+    source: NDArray[np.int32]
+    action: NDArray[np.int32]
+    target: NDArray[np.int32]
+    probability: NDArray[np.float64]
+
+
+def read_rows(transitions: Any, n_states: int, n_actions: int) -> Columns:
+    """Rows (state, action, next_state, probability), checked one by one; errors name the row."""
+    table = _as_table(transitions)
+    for column, limit in ((0, n_states), (1, n_actions), (2, n_states)):
+        values = table[:, column]
+        # NaN compares false with everything, so it is caught here as well.
+        wrong = np.flatnonzero(~((values >= 0) & (values < limit) & (values == np.floor(values))))
+        if wrong.size:
+            kind = "action" if column == 1 else "state"
+            raise WorldError(
+                f"transition row {wrong[0]} {_row(table[wrong[0]])}: {_FIELDS[column]} is "
+                f"{values[wrong[0]]:.12g}, but {kind}s are the integers 0 to {limit - 1}"
+            )
+    probability = table[:, 3]
+    wrong = np.flatnonzero(~((probability >= 0) & (probability < np.inf)))
+    if wrong.size:
+        raise WorldError(
+            f"transition row {wrong[0]} {_row(table[wrong[0]])}: the probability is "
+            f"{probability[wrong[0]]:.12g}, it must be between 0 and 1"
+        )
+    source, action, target = (table[:, column].astype(np.int32) for column in range(3))
+    return Columns(source, action, target, probability)
+
+
+def normalise(
+    columns: Columns,
+    terminal: NDArray[np.bool_],
+    n_actions: int,
+    describe_state: Callable[[int], str],
+    describe_action: Callable[[int], str],
+) -> Columns:
+    """Sorted by (source, action, target), duplicates added up, rows that cannot happen dropped.
+
+    Probabilities of each (state, action) must sum to 1 within `SUM_TOLERANCE`; they are then
+    divided by their sum, so that a certain transition has probability exactly 1.
+    """
+    source, action, target, probability = columns
+    if terminal[source].any():
+        kept = ~terminal[source]
+        source, action, target, probability = source[kept], action[kept], target[kept], probability[kept]
+    n_states = len(terminal)
+    key = (source.astype(np.int64) * n_actions + action) * n_states + target
+    if np.any(key[1:] <= key[:-1]):
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        first = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
+        source, action, target = source[order][first], action[order][first], target[order][first]
+        probability = np.add.reduceat(probability[order], first)
+    if not len(source):
+        return Columns(source, action, target, probability)
+
+    pair = source.astype(np.int64) * n_actions + action
+    first = np.flatnonzero(np.concatenate([[True], pair[1:] != pair[:-1]]))
+    total = np.add.reduceat(probability, first)
+    wrong = np.flatnonzero(np.abs(total - 1.0) > SUM_TOLERANCE)
+    if wrong.size:
+        row = first[wrong[0]]
+        more = f" ({wrong.size - 1} more such pairs)" if wrong.size > 1 else ""
+        raise WorldError(
+            f"probabilities of {describe_action(int(action[row]))} in {describe_state(int(source[row]))} "
+            f"sum to {total[wrong[0]]:.12g}, not to 1{more}"
+        )
+    probability = probability / np.repeat(total, np.diff(np.append(first, len(source))))
+    kept = probability > 0
+    if kept.all():
+        return Columns(source, action, target, probability)
+    return Columns(source[kept], action[kept], target[kept], probability[kept])
+
+
+def _as_table(transitions: Any) -> NDArray[np.float64]:
+    """Anything made of rows as a float array of shape (n, 4)."""
+    if isinstance(transitions, np.ndarray):
+        rows: Any = transitions
+    elif isinstance(transitions, Iterable) and not isinstance(transitions, str | bytes | dict):
+        rows = list(transitions)
+    else:
+        raise WorldError(f"transitions must be rows {_header()}, got {type(transitions).__name__} {transitions!r:.60}")
+    if not len(rows):
+        return np.empty((0, 4))
+    try:
+        table = np.asarray(rows)
+    except (TypeError, ValueError):
+        table = np.empty(0)
+    if table.ndim != 2 or table.shape[1] != 4 or table.dtype.kind not in "iuf":
+        table = _row_by_row(rows)
+    return table.astype(np.float64)
+
+
+def _row_by_row(rows: Sequence[Any]) -> NDArray[np.float64]:
+    """The slow way, for exact fractions and the like, and to say which row is wrong."""
+    table = np.empty((len(rows), 4))
+    for index, row in enumerate(rows):
+        try:
+            fields = list(row)
+        except TypeError:
+            raise WorldError(f"transition row {index} must be {_header()}, got {row!r:.60}") from None
+        if len(fields) != 4:
+            raise WorldError(f"transition row {index} must have 4 entries {_header()}, got {len(fields)}: {row!r:.60}")
+        for column, field in enumerate(fields):
+            try:
+                if isinstance(field, str | bytes | bool | np.bool_):
+                    raise TypeError
+                table[index, column] = float(field)
+            except (TypeError, ValueError, OverflowError):
+                raise WorldError(
+                    f"transition row {index}: {_FIELDS[column]} must be a number, "
+                    f"got {type(field).__name__} {field!r:.60}"
+                ) from None
+    return table
+
+
+def _header() -> str:
+    return f"({', '.join(_FIELDS)})"
+
+
+def _row(values: NDArray[np.float64]) -> str:
+    return f"({', '.join(f'{value:.12g}' for value in values)})"
+
+
+# ---- The transitions of a world as sorted columns, and how to find a step among them: what worlds and networks share
+
 
 STATE_BYTES, PAIR_BYTES = 36, 9  # of a table while it is made: per state, and per state and action
 MOST_SHOWN = 4  # places or actions that a message names

@@ -8,11 +8,10 @@ from typing import Any
 
 from xmen.errors import FileFormatError, InvalidDemonstrationError, PathError, WorldError, XmenError
 from xmen.files import as_path
-from xmen.worlds.demo_records import json_lines
 from xmen.worlds.names import is_missing, whole, words
 from xmen.worlds.network import Network
 from xmen.worlds.roads import RoadNetwork
-from xmen.worlds.spreadsheets import read_table
+from xmen.worlds.tables import json_lines, read_table
 from xmen.worlds.trajectory import Trajectory
 
 COLUMNS = ("start", "goal", "path")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, TypeAlias
@@ -12,11 +12,75 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from xmen.worlds.edge_weights import EdgeWeights
+from xmen.errors import MEMORY, EngineError
+from xmen.options import as_int
+from xmen.worlds.kernels import distance_to
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
 
+# ---- Log-weights of the moves of a world: what every engine sums over trajectories.
+#
+# A trajectory weighs exp(log_start[s_0] + sum_t log_dynamics[e_t] + gamma^t reward[e_t]) over the edges e_t it takes.
+# Rewards are discounted and probabilities are not, so the two stand side by side.
+
+
 Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class EdgeWeights:
+    """log T and r of each edge, log d0 of each state, and the discount of r."""
+
+    log_dynamics: Floats  # (E,)
+    reward: Floats  # (E,)
+    log_start: Floats  # (n_states,), -inf where nothing starts
+    discount: float = 1.0
+    given_start: bool = False  # starts are drawn as log_start says, whatever follows from them
+
+    @classmethod
+    def of(
+        cls, world: MDP, table: Floats | None = None, discount: float = 1.0, given_start: bool = False
+    ) -> EdgeWeights:
+        """R + log D under a table of rewards (n_states, n_actions); None is no reward, which leaves log D."""
+        with np.errstate(divide="ignore"):
+            log_start = np.log(world.start)
+        dynamics = np.log(world.probability)
+        nothing = cls(dynamics, np.zeros(len(dynamics)), log_start, discount, given_start)
+        return nothing if table is None else nothing.with_table(world, table)
+
+    @classmethod
+    def counting(cls, world: MDP, discount: float = 1.0) -> EdgeWeights:
+        """Weight 1 for every trajectory: their total weight is their number."""
+        nothing = np.zeros(len(world.source))
+        return cls(nothing, nothing, np.where(world.start > 0, 0.0, -np.inf), discount)
+
+    def with_table(self, world: MDP, table: Floats) -> EdgeWeights:
+        """Another reward (n_states, n_actions)."""
+        return replace(self, reward=table[world.source, world.action])
+
+    def under(self, world: MDP, policy: Floats) -> EdgeWeights:
+        """With actions drawn from pi(a | s), shape (n_states, n_actions): log pi joins the dynamics."""
+        with np.errstate(divide="ignore"):
+            return replace(self, log_dynamics=self.log_dynamics + np.log(policy[world.source, world.action]))
+
+    def tempered(self, power: float) -> EdgeWeights:
+        """The dynamics raised to a power; with 0 they are left out."""
+        start = self.log_start.copy()
+        start[start > -np.inf] *= power
+        return replace(self, log_dynamics=power * self.log_dynamics, log_start=start)
+
+    def negated(self) -> EdgeWeights:
+        """The opposite sign: what is best under these is worst under the others."""
+        return replace(self, log_dynamics=-self.log_dynamics, reward=-self.reward, log_start=-self.log_start)
+
+    def at(self, t: int) -> Floats:
+        """The log-weight of each edge as action number t, shape (E,)."""
+        return self.log_dynamics + self.discount**t * self.reward
+
+
+# ---- Batches of trajectories as arrays over a world's edges: what engines draw and list, and what users demonstrate
+
+
 Index: TypeAlias = NDArray[np.signedinteger[Any]]
 
 
@@ -178,3 +242,30 @@ class Walks:
 
 def _offsets(lengths: Index) -> Index:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+# ---- How many trajectories may be asked for: a whole number of them, and no more than memory holds
+
+
+TRAJECTORY_BYTES, ACTION_BYTES = 300, 16  # of a trajectory, and for each of its actions
+
+
+def require_count(n: Any, world: MDP) -> int:
+    """`n` as an int, if so many of the world's shortest trajectories fit in memory."""
+    number = as_int(n)
+    if number is None or number < 0:
+        raise EngineError(f"sample(n) takes a whole number of trajectories, 0 or more; got {n!r:.60}.")
+    if number * (TRAJECTORY_BYTES + ACTION_BYTES * world.max_length) > MEMORY.most:
+        require_room(number, world)
+    return number
+
+
+def require_room(number: float, world: MDP) -> None:
+    """Refuse more trajectories than fit in memory, however short."""
+    shortest = world.max_length
+    if world.has_terminal:
+        shortest = int(distance_to(world.terminal, world.source, world.target)[world.start > 0].min())
+    number = min(number, 1e300)  # whole numbers may have any number of digits
+    shown = f"{number:,.0f}" if number < 1e15 else f"{number:.0e}"
+    what = f"a list of {shown} trajectories of {shortest:,} actions or more"
+    MEMORY.require(number * (TRAJECTORY_BYTES + ACTION_BYTES * shortest), what, EngineError, "Ask for fewer at a time")

@@ -6,11 +6,101 @@ another action differ from them by exp((gamma^t - gamma^t0) * reward): see `Fact
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from xmen.product.device.graph import Rows
+from xmen.product.graph import Product
+
+# ---- The product graph as tensors, moved to a device once
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A sparse matrix in compressed rows: those of `target` for the edges that leave a node, of source for those that
+    enter it."""
+
+    indptr: torch.Tensor  # (n_nodes + 1,) int32
+    other: torch.Tensor  # (E,) int32, the node at the other end
+    edge: torch.Tensor  # (E,) int32, the world edge
+    degree: int  # the longest row
+
+    @cached_property
+    def row(self) -> torch.Tensor:
+        """The row of each entry, for operations on whole arrays; (E,) int64."""
+        counts = (self.indptr[1:] - self.indptr[:-1]).long()
+        return torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.indptr) - 1
+
+    def n_entries(self, n_rows: int) -> int:
+        """How many entries the first rows have."""
+        return int(self.indptr[n_rows])
+
+    @property
+    def bytes_used(self) -> int:
+        """The memory it takes."""
+        return 4 * (len(self.indptr) + 2 * len(self.other))
+
+
+class DeviceGraph:
+    """Everything about a product that does not depend on the reward.
+
+    `leaving` has the edges by the node they leave, `entering` by the node they enter, so that both directions are row
+    sums and no two threads add to the same number: results do not depend on who comes first. `by_world_edge` lists the
+    entries of `entering` by the world edge below them, those of world edge i up to world_edge_ends[i + 1].
+    """
+
+    def __init__(self, product: Product, device: torch.device) -> None:
+        self.device, self.n_nodes, self.n_edges = device, product.n_nodes, product.n_edges
+        self.layer_ends: list[int] = product.layer_ends.tolist()
+        indptr, target, edge = (self._moved(a) for a in (product.indptr, product.target, product.edge))
+        self.leaving = Rows(indptr, target, edge, _longest(indptr))
+        order = torch.argsort(target, stable=True)
+        entering = torch.zeros_like(indptr)
+        entering[1:] = torch.cumsum(torch.bincount(target, minlength=self.n_nodes), 0)
+        counts = (indptr[1:] - indptr[:-1]).long()
+        source = torch.repeat_interleave(torch.arange(self.n_nodes, dtype=torch.int32, device=device), counts)
+        self.entering = Rows(entering, source[order], edge[order], _longest(entering))
+        del order, source, counts
+        n_world = len(product.world.source)
+        self.by_world_edge = torch.argsort(self.entering.edge, stable=True).int()
+        self.world_edge_ends = torch.zeros(n_world + 1, dtype=torch.int64, device=device)
+        self.world_edge_ends[1:] = torch.cumsum(torch.bincount(edge, minlength=n_world), 0)
+        self.accepting = torch.as_tensor(product.accepting, device=device)
+        self.stops_early = not product.fixed_length
+        self.distance = self._moved(product.distance)
+        self.outwards = self._moved(product.outwards)
+        levels = np.bincount(product.distance, minlength=1)[1:]
+        self.level_ends: list[int] = np.cumsum(levels).tolist()  # of `outwards`, by distance to acceptance
+        self.depth = self._moved(product.depth)
+        pairs = product.world.source.astype(np.int64) * product.world.n_actions + product.world.action
+        self.pair = torch.as_tensor(pairs, device=device)  # of each world edge: state * n_actions + action
+        n_pairs = product.world.n_states * product.world.n_actions
+        self.pair_ends = torch.as_tensor(np.searchsorted(pairs, np.arange(n_pairs + 1)), device=device)
+
+    def _moved(self, values: NDArray[np.uint32] | NDArray[np.int32]) -> torch.Tensor:
+        return torch.as_tensor(values.view(np.int32), device=self.device)
+
+    @property
+    def bytes_used(self) -> int:
+        """The memory it takes."""
+        return self.leaving.bytes_used + self.entering.bytes_used + 4 * self.n_edges + 13 * self.n_nodes
+
+
+def _longest(indptr: torch.Tensor) -> int:
+    return int((indptr[1:] - indptr[:-1]).max()) if len(indptr) > 1 else 0
+
+
+# ---- Row operations in plain torch: the truth that fused kernels are tested against, and what runs where those cannot
+
 
 NEVER = -float("inf")
 SLOTS = 32  # places for the least and the largest value of a layer, so that many programs do not queue for one
@@ -201,3 +291,95 @@ class PlainRows:
     def world_totals(self, flows: torch.Tensor, order: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
         """The sum over each world edge's entries, in double precision."""
         return row_sums(flows[order].double(), ends)
+
+
+# ---- The uniform numbers that a numpy generator gives next, worked out on a device: the same bits, nothing to move.
+#
+# numpy's default generator is PCG64: s <- a s + c modulo 2^128, and a number is made from the bits of s alone
+# (O'Neill, HMC-CS-2014-0905). So the i-th state from here is a^i s + c (1 + a + ... + a^(i-1)), and all of them can
+# be worked out side by side. Numbers of 128 bits are pairs of 64, high and low.
+
+
+Tensor = torch.Tensor
+Wide: TypeAlias = tuple[Tensor, Tensor]
+
+MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
+ALL = (1 << 128) - 1
+LOW = 0xFFFFFFFF
+SIGN = -(1 << 63)
+
+
+def uniforms(rng: np.random.Generator, n: int, device: torch.device) -> Tensor:
+    """`rng.random(n)` as a tensor on the device; the generator goes on after it."""
+    generator = rng.bit_generator
+    if not isinstance(generator, np.random.PCG64):
+        return torch.as_tensor(rng.random(n), device=device)
+    with generator.lock:  # two threads must not begin with the same state
+        found = generator.state
+        state, step = found["state"]["state"], found["state"]["inc"]
+        found["state"]["state"] = _after(state, step, n)
+        generator.state = found
+    size = 1 << max(0, n - 1).bit_length()
+    powers, offsets = _jumps(size, step, device)
+    first = _wide(state, device)
+    high, low = _add(_times((powers[0][:n], powers[1][:n]), first), (offsets[0][:n], offsets[1][:n]))
+    mixed, turn = high ^ low, (high >> 58) & 63
+    back = (64 - turn) & 63
+    bits = ((mixed >> turn) & ((torch.ones_like(back) << back) - 1)) | (mixed << back)  # rotated to the right
+    return ((bits >> 11) & ((1 << 53) - 1)).double() * 2.0**-53
+
+
+def _after(state: int, step: int, n: int) -> int:
+    """The state n numbers on."""
+    power, total, a, c = 1, 0, MULTIPLIER, step
+    while n:
+        if n & 1:
+            power, total = power * a & ALL, (total * a + c) & ALL
+        a, c = a * a & ALL, (a + 1) * c & ALL
+        n >>= 1
+    return (power * state + total) & ALL
+
+
+@lru_cache(maxsize=2)
+def _jumps(size: int, step: int, device: torch.device) -> tuple[Wide, Wide]:
+    """a^i and c (1 + a + ... + a^(i-1)) for i = 1 .. size, by doubling."""
+    powers, offsets = _wide(MULTIPLIER, device), _wide(step, device)
+    power, n = MULTIPLIER, 1
+    while n < size:
+        total = _wide(_after(0, step, n), device)
+        more = _times(powers, _wide(power, device)), _add(_times(powers, total), offsets)
+        powers, offsets = (_joined(old, new) for old, new in zip((powers, offsets), more, strict=True))
+        power, n = power * power & ALL, 2 * n
+    return powers, offsets
+
+
+def _joined(one: Wide, other: Wide) -> Wide:
+    return torch.cat([one[0], other[0]]), torch.cat([one[1], other[1]])
+
+
+def _wide(number: int, device: torch.device) -> Wide:
+    high, low = (torch.tensor([_signed(part & (2 * -SIGN - 1))], device=device) for part in (number >> 64, number))
+    return high, low
+
+
+def _signed(bits: int) -> int:
+    return bits - 2 * -SIGN if bits >= -SIGN else bits
+
+
+def _half(x: Tensor) -> Tensor:
+    return (x >> 32) & LOW
+
+
+def _add(x: Wide, y: Wide) -> Wide:
+    low = x[1] + y[1]
+    carried = (low ^ SIGN) < (x[1] ^ SIGN)  # as numbers without a sign
+    return x[0] + y[0] + carried, low
+
+
+def _times(x: Wide, y: Wide) -> Wide:
+    """The lower 128 bits of a product, by halves of 32 bits."""
+    (x1, x0), (y1, y0) = ((_half(low), low & LOW) for low in (x[1], y[1]))
+    cross = x1 * y0, x0 * y1
+    middle = _half(x0 * y0) + (cross[0] & LOW) + (cross[1] & LOW)
+    high = x1 * y1 + _half(cross[0]) + _half(cross[1]) + _half(middle)
+    return high + x[0] * y[1] + x[1] * y[0], x[1] * y[1]

@@ -1,0 +1,494 @@
+"""What can be said about a problem, as plain data: the command line prints it, and Studio shows it."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xmen.constraints.constraint import Constraint
+from xmen.engines.diagnosis import remark, why_never
+from xmen.engines.distribution import Distribution
+from xmen.engines.exact import ExactDistribution
+from xmen.errors import EngineError, InfeasibleError, InvalidDemonstrationError, ProductTooLargeError
+from xmen.events import NO_ACTION, At
+from xmen.learners.base import Learner
+from xmen.methods import identify
+from xmen.methods.demonstrations import gather
+from xmen.methods.table import parse_method
+from xmen.policies.explanation import explain
+from xmen.policies.planning import make_game
+from xmen.problem import Problem
+from xmen.product.inference import pass_messages
+from xmen.registry import LEARNERS
+from xmen.rewards import Floats, LinearReward, reward_table
+from xmen.rewards.linear import read_features
+from xmen.rules.inference import RuleInference
+from xmen.worlds import EdgeWeights, GridWorld, Trajectory
+from xmen.worlds.costs import cost_note, unnamed_note
+from xmen.worlds.from_networkx import read_graph
+
+# ---- Answers as JSON can hold them
+
+
+def error_record(error: BaseException, message: str = "") -> dict[str, Any]:
+    """What is said about an error: the message (its own, if none is given), its class, and what else it knows."""
+    record: dict[str, Any] = {"error": message or str(error), "kind": type(error).__name__}
+    if isinstance(error, InfeasibleError):
+        record["conflict"] = list(error.conflict)
+        if error.best is not None:
+            record |= {"best": error.best, "dropping": list(error.dropping)}
+    if isinstance(error, InvalidDemonstrationError):
+        record |= {"demonstration": error.index, "constraint": error.constraint, "position": error.position}
+    return record
+
+
+def plain(value: Any) -> Any:
+    """The same in dicts and lists; numbers that JSON does not know (nan, inf) become None.
+
+    >>> plain({"share": float("nan"), 3: (1, 2)})
+    {'share': None, '3': [1, 2]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# ---- The names that a user gave to features, instead of the numbers that learners know
+
+
+_NUMBERED = re.compile(r"\bfeatures? (\d+(?:, \d+)*(?: and \d+)?)(?! more)\b")
+
+
+def named_features(problem: Problem) -> tuple[Floats | None, list[str]]:
+    """The features that a fit uses, (n_states, n_actions, d), and their names; None is one weight per state."""
+    if isinstance(problem.reward, LinearReward):
+        names = list(problem.spelling.features)
+        if len(names) != len(problem.reward.weights):
+            names = [f"feature {k}" for k in range(len(problem.reward.weights))]
+        return problem.reward.features, names
+    return None, [problem.world.describe_state(state) for state in range(problem.world.n_states)]
+
+
+def with_names(message: str, names: Sequence[str]) -> str:
+    """The message with 'feature 2' and 'features 0, 1 and 2' spelled as the user spells them.
+
+    >>> with_names("so is 1 * feature 0 -2 * feature 1; features 0 and 1 are", ["steps", "mud"])
+    "so is 1 * 'steps' -2 * 'mud'; 'steps' and 'mud' are"
+    >>> with_names("features 0, 1 and 12 more never vary", ["steps", "mud"])
+    "'steps', 'mud' and 12 more never vary"
+    """
+
+    def spelled(match: re.Match[str]) -> str:
+        return re.sub(r"\d+", lambda number: _quoted(int(number[0]), names), match[1])
+
+    return _NUMBERED.sub(spelled, message)
+
+
+def _quoted(index: int, names: Sequence[str]) -> str:
+    return repr(names[index]) if index < len(names) else f"feature {index}"
+
+
+# ---- What a user asked of a fit, and the learner that it makes
+
+
+STORED_EVERY = 1  # iterations between checkpoints: a slow one is worth keeping, a quick one is cheap to write
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the user asked of a fit; None is the learner's own default."""
+
+    learner: str = "xmen"
+    method: str | None = None
+    seed: int | None = None
+    max_iter: int | None = None
+    l2: float | None = None
+    resume: bool = False
+    validity: str | float | None = None
+    validation: Path | None = None
+    patience: int | None = None
+    device: str | None = None
+    outcomes: str | None = None
+    checkpoint: Path | None = None
+    callback: Callable[[Any], object] | None = field(default=None, compare=False)
+
+
+def make_learner(choice: Choice, problem: Problem) -> Learner:
+    """The learner, not fitted yet: made from the parts of the problem it takes, with those settings that it has."""
+    learner = LEARNERS[choice.learner]
+    offered = {
+        "constraint": problem.constraint,
+        "features": named_features(problem)[0],
+        "reward": problem.reward,
+        "events": dict(problem.events),
+    }
+    asked = {
+        "method": parse_method(choice.method or "auto"),
+        "seed": choice.seed,
+        "max_iter": choice.max_iter,
+        "l2": choice.l2,
+        "validity": choice.validity,
+        "validation": problem.validation_demos(),
+        "patience": choice.patience,
+        "device": choice.device,
+        "outcomes": choice.outcomes,
+        "checkpoint": None if choice.checkpoint is None else str(choice.checkpoint),
+        "checkpoint_every": STORED_EVERY,
+        "resume": choice.resume,
+        "callback": choice.callback,
+    }
+    settings = problem.settings.chosen() | {name: value for name, value in asked.items() if value is not None}
+    made = {"world": problem.world} | {name: offered[name] for name in learner.takes}
+    return learner.kind(**made, **{k: v for k, v in settings.items() if k in learner.kind.setting_names()})
+
+
+# ---- The search for rules that a problem's demonstrations keep
+
+
+def rule_search(problem: Problem, **wanted: Any) -> RuleInference:
+    """A search over the events of a problem, beyond its rules and what a reward of its features explains."""
+    settings = problem.settings
+    return RuleInference(
+        problem.world,
+        dict(problem.events),
+        named_features(problem)[0],
+        known=problem.constraint,
+        discount=settings.discount,
+        max_nodes=settings.max_nodes,
+        seed=settings.seed,
+        **wanted,
+    )
+
+
+# ---- What of a problem can be put on a map: events that are places, rewards of states, coordinates of nodes
+
+
+MOST_SYMBOLS = 6  # cells; larger events are shaded as areas
+AREA_COLOURS = ("#DDCC77", "#88CCEE", "#CC6677", "#999933", "#AA4499")
+COORDINATES = (("x", "y"), ("lon", "lat"), ("longitude", "latitude"))
+
+
+def event_states(problem: Problem) -> dict[str, list[int]]:
+    """The states of every event that is a place: it depends on the state alone, and is not almost everywhere."""
+    world = problem.world
+    states = np.arange(world.n_states)
+    found = {}
+    for name, event in problem.events.items():
+        columns = [event.holds(states, np.full_like(states, a)) for a in (NO_ACTION, *range(world.n_actions))]
+        everywhere = not isinstance(event, At) and 2 * int(columns[0].sum()) > world.n_states
+        if columns[0].any() and not everywhere and all(np.array_equal(columns[0], other) for other in columns):
+            found[name] = np.flatnonzero(columns[0]).tolist()
+    return found
+
+
+def grid_marks(problem: Problem, grid: GridWorld) -> dict[str, Any]:
+    """The marks of `plot_world`: symbols for a few cells, shades for areas, which come last in the legend."""
+    symbols: dict[str, Any] = {}
+    areas: dict[str, Any] = {}
+    for name, states in event_states(problem).items():
+        cells = [grid.cell(state) for state in states]
+        if len(cells) <= MOST_SYMBOLS:
+            symbols[name] = cells
+        else:
+            areas[name] = (cells, AREA_COLOURS[len(areas) % len(AREA_COLOURS)])
+    return {**symbols, **areas}
+
+
+def node_places(problem: Problem) -> Floats | None:
+    """Where the nodes of a graph are, (n_states, 2), if its file says so."""
+    graph = problem.spelling.graph
+    if graph is None or graph.world is not problem.world:
+        return None
+    nodes = [data for _, data in read_graph(graph.path).nodes(data=True)]
+    for keys in COORDINATES:
+        try:
+            places = np.array([[float(data[key]) for key in keys] for data in nodes])
+        except (KeyError, TypeError, ValueError):
+            continue
+        if np.isfinite(places).all():
+            return places
+    return None
+
+
+def mean_reward(reward: Any, world: Any) -> Floats:
+    """r(s, a), the mean over available actions; 0 where there is none."""
+    table = np.where(world.available, reward_table(reward, world), 0.0)
+    means: Floats = table.sum(axis=1) / np.maximum(world.available.sum(axis=1), 1)
+    return means
+
+
+# ---- What a policy does on a grid, as text: an arrow in every cell for the move that it makes most often there
+
+
+ARROWS = {
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+    "up-right": "↗",
+    "up-left": "↖",
+    "down-right": "↘",
+    "down-left": "↙",
+    "stay": "o",
+}
+WALL, GOAL, SELDOM = "#", "*", "."
+LEGEND = f"{GOAL} goal, {WALL} wall, {SELDOM} hardly ever entered"
+LEAST_VISITS = 1e-3  # an episode, on average; cells with fewer say more about chance than about the policy
+LARGEST = 60  # cells in a row or a column; larger drawings fit no terminal
+
+
+def arrows(grid: GridWorld, visits: Floats) -> list[str]:
+    """The grid as lines of text, the upper row first, given visits (n_states, n_actions); none where it is too large.
+
+    >>> grid = GridWorld(3, 2, start=(0, 0), goal=(2, 1), moves=("up", "right"), walls=[(1, 1)])
+    >>> visits = np.zeros((6, 2)); visits[[0, 1], 1] = 1.0; visits[2, 0] = 1.0
+    >>> print(*arrows(grid, visits), sep="\\n")
+    1  . # *
+    0  → → ↑
+       0 1 2
+    """
+    if max(grid.width, grid.height) > LARGEST:
+        return []
+    wide, high = (len(str(size - 1)) for size in (grid.width, grid.height))
+    signs = np.full((grid.height, grid.width), SELDOM)
+    for state in np.flatnonzero(visits.sum(axis=1) >= LEAST_VISITS).tolist():
+        x, y = grid.cell(state)
+        signs[y, x] = ARROWS[grid.moves[int(np.argmax(visits[state]))]]
+    for sign, cells in ((WALL, grid.walls), (GOAL, grid.goal_cells)):
+        for x, y in cells:
+            signs[y, x] = sign
+    rows = [f"{y:>{high}}  " + " ".join(f"{sign:>{wide}}" for sign in signs[y]) for y in range(grid.height - 1, -1, -1)]
+    return [*rows, " " * (high + 2) + " ".join(f"{x:>{wide}}" for x in range(grid.width))]
+
+
+# ---- Can the rules hold together, do demonstrations keep them, and can weights be learned from them
+
+
+MOST_COUNTED = 2.0**53  # above this a float no longer holds every whole number
+
+
+def check_rules(problem: Problem) -> tuple[dict[str, Any], Distribution | None]:
+    """Whether some trajectory keeps all rules: True, False with the conflict, or None when no engine could tell."""
+
+    try:
+        d = problem.distribution(engine="auto")
+    except InfeasibleError as error:
+        return {"feasible": False, "conflict": list(error.conflict), "message": str(error)}, None
+    except EngineError as error:
+        return {"feasible": None, "message": str(error)}, None
+    report = {"feasible": True, "engine": d.engine, "message": d.reason, "sizes": d.sizes()}
+    logs = {"valid": log_count(d)}
+    if logs["valid"] is not None:
+        try:
+            logs["possible"] = log_count(Problem(problem.world, settings=problem.settings).distribution(engine="exact"))
+        except ProductTooLargeError:
+            logs["possible"] = None
+    counted: dict[str, Any] = {name: _whole(log) for name, log in logs.items()}
+    if any(count == math.inf for count in counted.values()):  # more than a float can hold
+        counted["log10"] = {name: None if log is None else log / math.log(10) for name, log in logs.items()}
+    return {**report, "trajectories": counted}, d
+
+
+def check_promise(problem: Problem, feasible: bool | None) -> dict[str, Any]:
+    """Whether a policy can keep all rules surely, whatever chance does; None where that is too large to tell."""
+    if feasible is not None and problem.world.deterministic and np.count_nonzero(problem.world.start) == 1:
+        # Nothing is left to chance: what can be kept can be kept surely.
+        return {"sure": feasible, "best": float(feasible), **({} if feasible else {"message": "see the conflict"})}
+    try:
+        why = explain(make_game(problem.world, problem.constraint, problem.settings.max_nodes))
+    except EngineError as error:
+        return {"sure": None, "message": problem.in_words(str(error))}
+    if why is None:
+        return {"sure": True, "best": 1.0}
+    return {"sure": False, "best": why.best, "message": problem.in_words(str(why)), "dropping": list(why.dropping)}
+
+
+def log_count(d: Distribution) -> float | None:
+    """The log of the number of valid trajectories, None where the engine cannot count.
+
+    The same dynamic program as log Z, with weight 1 for every edge whatever its probability.
+    """
+    if not isinstance(d, ExactDistribution):
+        return None
+    return float(pass_messages(d.product, EdgeWeights.counting(d.world)).log_partition)
+
+
+def _whole(log: float | None) -> float | None:
+    """The number whose log is given: whole up to 2^53, a float above, inf where that is too small for it."""
+    if log is None:
+        return None
+    if log < math.log(MOST_COUNTED):
+        return round(math.exp(log))
+    return math.exp(log) if log < math.log(sys.float_info.max) else math.inf
+
+
+def learning_notes(problem: Problem, d: Distribution, demos: list[Trajectory]) -> list[str]:
+    """Weights that no demonstrations could tell, and weights that these demonstrations leave without an optimum."""
+
+    array, names = named_features(problem)
+    if array is None or not isinstance(d, ExactDistribution) or array.shape[2] > identify.MOST_FEATURES:
+        return []
+    features = read_features(array, problem.world)
+    notes = []
+    basis = identify.unidentified(d, features)
+    if len(basis):
+        text = identify.describe_unidentified(basis)
+        notes.append(f"no demonstrations could tell these weights: {text}. Drop features, or fit with --l2.")
+    if demos:
+        gathered = gather(problem.world, problem.constraint, demos)
+        which = identify.unbounded(d, features, gathered, problem.settings.discount)
+        if which:
+            text = identify.name_features(which)
+            notes.append(
+                f"every demonstration has the least or the most possible of {text}: the best weight is infinite. "
+                "Fit with --l2, or add demonstrations."
+            )
+    return [with_names(note, names) for note in notes]
+
+
+def failure_notes(problem: Problem, checked: dict[str, Any]) -> list[str]:
+    """With chance episodes may fail, and a learner can take them: which one, and what it should be asked to promise."""
+    failed = {one["demonstration"] for one in checked["violations"] if one["constraint"] or one.get("unfinished")}
+    if problem.world.deterministic or not failed:
+        return []
+    episodes = checked["valid"] + len(failed)
+    return [
+        f"{checked['valid']} of {episodes} episodes keep all rules. Those that failed belong to what xmen fit "
+        f"--learner causal learns from, with --validity {checked['valid'] / episodes:.3g} or so, or best"
+    ]
+
+
+def never_notes(problem: Problem) -> list[str]:
+    """Events of the problem that no trajectory of its world can ever have."""
+    found = ((name, why_never(event, problem.world)) for name, event in problem.events.items())
+    return [f"the event {name!r} can never happen: {why}" for name, why in found if why]
+
+
+def rule_notes(problem: Problem, rules: Mapping[str, Constraint]) -> list[str]:
+    """Rules that no trajectory of the problem's world can break, or that every one breaks."""
+    found = (remark(name, rule, problem.world) for name, rule in rules.items())
+    return [problem.in_words(note) for note in found if note]
+
+
+def cost_notes(problem: Problem) -> list[str]:
+    """Costs that leave out some of the places where trajectories can be: they are 0 there, meant or not."""
+    world = problem.world
+    open_states = np.flatnonzero(world.available.any(axis=1) | world.terminal)
+    notes = []
+    for name, costs in problem.costs.items():
+        if isinstance(costs, Mapping):
+            actions = (NO_ACTION, *range(world.n_actions))
+            found = [event.holds(open_states, np.full_like(open_states, a)) for event in costs for a in actions]
+            named = np.zeros(world.n_states, dtype=np.bool_)
+            named[open_states] = np.any(found, axis=0)
+            notes.append(unnamed_note(name, named, world))
+        else:
+            notes.append(cost_note(name, costs, world))
+    return [note for note in notes if note is not None]
+
+
+def check_demonstrations(problem: Problem, demos: list[Trajectory]) -> dict[str, Any]:
+    """Every rule that a demonstration breaks, and the position from which on nothing could save it."""
+    found = [
+        violation for index in _suspects(problem, demos) for violation in _violations(problem, index, demos[index])
+    ]
+    valid = len(demos) - len({violation["demonstration"] for violation in found})
+    return {
+        "file": str(problem.demonstrations),
+        "number": len(demos),
+        "valid": valid,
+        "share": valid / len(demos),
+        "broken": count_broken(found),
+        "violations": found,
+    }
+
+
+def count_broken(violations: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each broken rule (None: the world, or arriving in it), how many demonstrations break it and the first one."""
+    grouped: dict[tuple[str | None, bool], list[dict[str, Any]]] = {}
+    for violation in violations:
+        grouped.setdefault((violation["constraint"], violation.get("unfinished", False)), []).append(violation)
+    return [
+        {
+            "constraint": name,
+            **({"unfinished": True} if unfinished else {}),
+            "demonstrations": len(found),
+            "first": found[0]["demonstration"],
+            "position": found[0]["position"],
+        }
+        for (name, unfinished), found in sorted(grouped.items(), key=lambda item: -len(item[1]))
+    ]
+
+
+def _suspects(problem: Problem, demos: list[Trajectory]) -> list[int]:
+    """The demonstrations that are not valid, found by compiled machines; the words for it are looked for one by one."""
+    try:
+        return np.flatnonzero(~gather(problem.world, problem.constraint, demos, refuse_invalid=False).valid).tolist()
+    except InvalidDemonstrationError:  # a state too large for any world
+        return list(range(len(demos)))
+
+
+def _violations(problem: Problem, index: int, demo: Trajectory) -> list[dict[str, Any]]:
+    impossible = problem.world.problem(demo)
+    if impossible is not None:
+        found = {"demonstration": index, "constraint": None, "position": impossible[0], "message": impossible[1]}
+        return [found | ({"unfinished": True} if problem.world.unfinished(demo) else {})]
+    explained = [(name, rule.explain(demo)) for name, rule in problem.rules.items()]
+    return [
+        {
+            "demonstration": index,
+            "constraint": name,
+            "position": violation.position,
+            "message": problem.in_words(str(violation)),
+        }
+        for name, violation in explained
+        if violation is not None
+    ]
+
+
+def count_text(counted: dict[str, Any], name: str) -> str:
+    """The number: whole, or rounded, or as a power of ten that no float holds.
+
+    >>> count_text({"valid": 12_345}, "valid")
+    '12,345'
+    >>> count_text({"valid": math.inf, "log10": {"valid": 2411.3}}, "valid")
+    'about 2.0e+2411'
+    """
+    count = counted[name]
+    if count == math.inf:
+        return f"about {_power_text(counted['log10'][name])}"
+    return f"{count:,}" if isinstance(count, int) else f"about {count:.3g}"
+
+
+def share_text(counted: dict[str, Any]) -> str:
+    """The share of the valid among the possible in per cent, also where it is smaller than any float.
+
+    >>> share_text({"valid": 1, "possible": 8})
+    '12 %'
+    >>> share_text({"valid": math.inf, "possible": math.inf, "log10": {"valid": 1000.0, "possible": 2000.5}})
+    '3.2e-999 %'
+    >>> share_text({"valid": 8, "possible": 8})
+    '100 %'
+    """
+    if "log10" in counted:
+        log10 = counted["log10"]["valid"] - counted["log10"]["possible"] + 2
+        if log10 <= -300:
+            return f"{_power_text(log10)} %"
+        percent = 10**log10
+    else:
+        percent = 100 * counted["valid"] / counted["possible"]
+    return f"{percent:.2g} %" if percent < 99.5 else f"{percent:.0f} %"
+
+
+def _power_text(log10: float) -> str:
+    whole, rest = divmod(log10, 1)
+    return f"{min(10**rest, 9.9):.1f}e{int(whole):+d}"

@@ -1,0 +1,454 @@
+"""The loss over fixed draws (see `draws`): its value and gradient at any theta, and how many draws carry it there."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, issparse
+
+from xmen.errors import DivergenceError
+from xmen.methods.draws import Draws
+from xmen.methods.runs import Value
+from xmen.rewards import Floats
+from xmen.rewards.linear import Features
+from xmen.sampling import Info
+
+LARGEST = 600.0  # of log-weights over that of the best valid draw
+ALL: Floats = np.ones(1)  # the share of a loss that is one part
+
+
+class Relaxed(Protocol):
+    """What is known exactly of the relaxations that draws were made from, one of each part."""
+
+    def __call__(self, weights: Floats, shares: Floats) -> tuple[Floats, Floats]:
+        """log Z_relaxed of each part (P,), and the mean of f in each, summed with these shares (P,): (d,).
+
+        DivergenceError where the weights of ever longer trajectories do not add up.
+        """
+
+
+class Reweighted(NamedTuple):
+    """The draws at some weights.
+
+    log_sum (B,): log Z-hat of each batch, of a relaxed one less b log Z_relaxed. valid (n,): p of each draw among the
+    valid ones of its batch; every (n,): b times that among all of them. pull (n,): what f of each draw counts in the
+    gradient. log_every (B,): log of the sum over all of them.
+    """
+
+    log_sum: Floats
+    valid: Floats
+    every: Floats
+    pull: Floats
+    log_every: Floats
+
+
+class DrawnLoss:
+    """L-hat(theta) = sum_k a_k log Z-hat_k - theta . mean f + l2/2 |theta|^2 over fixed draws, and its gradient.
+
+    `parts` (P,) are the shares of the parts of the loss; they sum to 1. `shares` (B,) are the a_k. `relaxed` is asked
+    where some batches are.
+    """
+
+    def __init__(
+        self,
+        draws: Draws,
+        features: Features,
+        demo_features: Floats,
+        l2: float | Floats,
+        parts: Floats = ALL,
+        relaxed: Relaxed | None = None,
+    ) -> None:
+        self.draws, self.features, self.demo_features, self.l2, self.parts = draws, features, demo_features, l2, parts
+        self.relaxed = relaxed
+        self.shares = self._shared(np.ones(draws.n_batches))
+        self.doubt(np.zeros(len(draws)))
+
+    def over(self, draws: Draws) -> DrawnLoss:
+        """The same loss over other draws, without doubts; in as many batches with the same shares."""
+        other = DrawnLoss(draws, self.features, self.demo_features, self.l2, self.parts, self.relaxed)
+        if draws.n_batches == self.draws.n_batches:
+            other.shares = self.shares
+        return other
+
+    def restrained(self, restraint: float) -> Self:
+        """This loss, and restraint / 2 * |theta|^2 in units of the features."""
+        other = copy.copy(self)
+        other.l2 = self.l2 + restraint * self.features.scale**2
+        return other
+
+    def doubt(self, share: Floats) -> None:
+        """Let known trajectories stand for these shares (n,) of a draw as well; those of others are not read."""
+        draws = self.draws
+        self._looked: tuple[Floats, Reweighted] | None = None  # the last weights that were looked at
+        with np.errstate(divide="ignore"):
+            drawn = draws.log_measure + np.where(draws.known, np.log(share), 0.0)
+        self._log_measure: Floats = np.logaddexp(np.where(draws.known, 0.0, -np.inf), drawn)
+        self.by_chance: Floats = np.exp(drawn - self._log_measure)  # the part of e that is (n,)
+
+    def of_part(self, part: int) -> DrawnLoss:
+        """One part as a loss of its own, with the batches' shares as they are; of demonstrations it knows nothing."""
+        own = self.draws.part == part
+        alone = DrawnLoss(self.draws.keeping(own).of_part(0), self.features, self.demo_features, self.l2)
+        alone.shares = self.shares[own] / self.parts[part]
+        return alone
+
+    def _shared(self, sizes: Floats) -> Floats:
+        """Shares of the batches in proportion to sizes (B,) within each part, equal ones in a part that has no size."""
+        part = self.draws.part
+        total = np.bincount(part, weights=sizes, minlength=len(self.parts))[part]
+        even = 1.0 / np.bincount(part, minlength=len(self.parts))[part]
+        shares: Floats = self.parts[part] * np.where(total > 0.0, sizes / np.where(total > 0.0, total, 1.0), even)
+        return shares
+
+    @property
+    def newest(self) -> NDArray[np.int64]:
+        """The last batch of each part (P,)."""
+        last = np.zeros(len(self.parts), dtype=np.int64)
+        np.maximum.at(last, self.draws.part, np.arange(self.draws.n_batches))
+        return last
+
+    def look(self, weights: Floats) -> Reweighted:
+        """log Z-hat and the draws' probabilities; O(n) and one product with the sparse visits."""
+        if self._looked is None or not np.array_equal(self._looked[0], weights):
+            self._looked = weights, self._look(weights)
+        return self._looked[1]
+
+    def _look(self, weights: Floats) -> Reweighted:
+        draws, batch = self.draws, self.draws.batch
+        logs = draws.visits @ self.features.table(weights).ravel() + self._log_measure + draws.log_dynamics
+        highest = np.maximum.reduceat(np.where(draws.valid, logs, -np.inf), draws.begins)
+        every = np.exp(np.minimum(logs - highest[batch], LARGEST))
+        valid = np.where(draws.valid, every, 0.0)
+        totals = np.add.reduceat(valid, draws.begins)
+        log_sum, valid = highest + np.log(totals), valid / totals[batch]
+        if not draws.relaxed.any():
+            return Reweighted(log_sum, valid, np.zeros(1), valid, log_sum)
+        totals = np.add.reduceat(every, draws.begins)
+        log_every, every = highest + np.log(totals), every / totals[batch]
+        # The log of a sum of n draws is too small by half its variance, about sum p^2 / 2. With thousands of parts of a
+        # few draws each that would outweigh the noise of all of them together, so it is added, and its gradient too.
+        some = np.where(draws.relaxed > 0.0, draws.noise, 0.0)
+        squares, all_squares = (some * np.add.reduceat(p**2, draws.begins) for p in (valid, every))
+        log_sum = log_sum + 0.5 * squares - draws.relaxed * (log_every + 0.5 * all_squares)
+        pull = valid * (1.0 + some[batch] * valid - squares[batch])
+        of_all = 1.0 + some[batch] * every - all_squares[batch]
+        every *= draws.relaxed[batch]
+        return Reweighted(log_sum, valid, every, pull - every * of_all, log_every)
+
+    def __call__(self, weights: Floats) -> Value:
+        look, draws = self.look(weights), self.draws
+        visits = (look.pull * self.shares[draws.batch]) @ draws.visits
+        log_z, gradient = float(self.shares @ look.log_sum), self.features.contract(np.asarray(visits))
+        if draws.relaxed.any():
+            assert self.relaxed is not None
+            shares: Floats = np.zeros(len(self.parts))
+            np.add.at(shares, draws.part, self.shares * draws.relaxed)
+            try:
+                known, mean = self.relaxed(weights, shares)
+            except DivergenceError:
+                return Value(np.inf, np.full(len(weights), np.nan))
+            log_z, gradient = log_z + float(shares @ known), gradient + mean
+        loss = log_z - float(weights @ self.demo_features) + 0.5 * float(np.sum(self.l2 * weights**2))
+        return Value(loss, gradient - self.demo_features + self.l2 * weights)
+
+    def sizes(self, weights: Floats) -> Floats:
+        """How many draws of each batch carry the weight that is not known exactly (B,).
+
+        (sum p)^2 / sum p^2 over all that were drawn: small where a few draws have it all, and what they say of other
+        trajectories is an accident.
+        """
+        sizes: Floats = np.add.reduceat(self.worth(weights), self.draws.begins)
+        return sizes
+
+    def worth(self, weights: Floats) -> Floats:
+        """How many draws each draw is worth (n,): its share of the weight in its batch, times the batch's size."""
+        draws = self.draws
+        p = np.where(draws.known, 0.0, self.look(weights).valid)
+        total, squares = np.add.reduceat(p, draws.begins), np.add.reduceat(p**2, draws.begins)
+        scale = np.divide(total, squares, out=np.zeros(draws.n_batches), where=squares > 0.0)
+        worth: Floats = p * scale[draws.batch]
+        return worth
+
+    def seen(self, weights: Floats) -> float:
+        """`sizes` of all batches together: n draws shared by parts as n * `parts` would be worth n.
+
+        A part that was read as a whole has no noise, and asks for none.
+        """
+        found = np.bincount(self.draws.part, weights=self.sizes(weights), minlength=len(self.parts))
+        if len(self.parts) == 1:
+            return float(found[0])
+        drawn = np.setdiff1d(np.arange(len(self.parts)), self.draws.part[self.draws.noise == 0.0])
+        if not found[drawn].all():
+            return 0.0
+        noise = float(np.sum(self.parts[drawn] ** 2 / found[drawn]))
+        return 1.0 / noise if noise > 0.0 else np.inf
+
+    def accepted(self, weights: Floats) -> float:
+        """The mean log of the share of valid draws in relaxed batches, as the draws alone have it; 0 without any."""
+        draws, look = self.draws, self.look(weights)
+        some = np.where(draws.relaxed > 0.0, self.shares, 0.0)
+        logs = look.log_sum - (1.0 - draws.relaxed) * look.log_every
+        return float(some @ logs) / float(some.sum()) if some.any() else 0.0
+
+    def acceptance(self, weights: Floats) -> Floats:
+        """The share of its relaxation that is valid, of each part (P,), as the draws of all batches have it.
+
+        0 where the weights of ever longer trajectories do not add up.
+        """
+        draws, nothing = self.draws, np.zeros(len(self.parts))
+        assert self.relaxed is not None
+        try:
+            known = self.relaxed(weights, nothing)[0]
+        except DivergenceError:
+            return nothing
+        logs = self.shares * (self.look(weights).log_sum - (1.0 - draws.relaxed) * known[draws.part])
+        found = np.bincount(draws.part, weights=logs, minlength=len(self.parts))
+        acceptance: Floats = np.exp(np.minimum(np.divide(found, self.parts, out=nothing, where=self.parts > 0.0), 0.0))
+        return acceptance
+
+    def share_by_size(self, weights: Floats) -> None:
+        """Set the batches' shares to those of least variance at these weights, in proportion to their sizes.
+
+        The variance itself would take a (d, d) matrix for each batch, and weights that were fitted to a batch make it
+        look better than it is. Measured on 8 tasks of one weight per state, two fits each: shares by 1 / tr(H^+ V_k)
+        end 0.0125 nats from the optimum on average, shares by size too.
+        """
+        exact, part = self.draws.noise == 0.0, self.draws.part
+        self.shares = self._shared(np.where(np.isin(part, part[exact]), exact, self.sizes(weights)))
+
+    def lift_newest(self) -> None:
+        """Give the last batch of each part no smaller a share of it than its number of draws would."""
+        draws, newest = self.draws, self.newest
+        counts = np.add.reduceat(np.where(draws.known, 0.0, 1.0), draws.begins)
+        of_part = np.maximum(np.bincount(draws.part, weights=counts, minlength=len(self.parts)), 1.0)
+        least = self.parts * counts[newest] / of_part
+        low = self.shares[newest] < least
+        rest = self.parts - self.shares[newest]
+        others = np.divide(self.parts - least, rest, out=np.ones(len(rest)), where=low & (rest > 0.0))
+        lifted = np.where(low, least, self.shares[newest])
+        self.shares = self.shares * others[draws.part]
+        self.shares[newest] = lifted
+
+    def helping(self, least: float) -> NDArray[np.bool_]:
+        """Which batches (B,) have at least this share of their part; the newest ones stay, whatever theirs."""
+        found: NDArray[np.bool_] = self.shares >= least * self.parts[self.draws.part]
+        found[self.newest] = True
+        return found
+
+
+# ---- Where the draws of a round come from: what rounds ask of hash cells, rejection, or anything else that draws
+
+
+Plan: TypeAlias = dict[str, float]
+"""What to draw next, in numbers that can be stored; only its source reads it."""
+
+
+class Batch(NamedTuple):
+    """Draws, what they cost, how many cells were lost on the way, and what else to record of them.
+
+    `sees_all`: nothing that has much weight at the weights they were drawn at can have been missed, which draws from P
+    there do not, while others tell nothing of what they never met.
+    """
+
+    draws: Draws
+    info: Info
+    n_lost: int = 0
+    sees_all: bool = True
+    details: Mapping[str, float] = MappingProxyType({})
+
+
+class Source(Protocol):
+    """Draws batches of weighted trajectories; every draw is a function of the plan, the weights and the generator.
+
+    `parts` (P,) are the shares of the parts of the loss that it draws for.
+    """
+
+    parts: Floats
+
+    @property
+    def relaxed(self) -> Relaxed | None:
+        """log Z and E[f] of the relaxations that it draws from; None where no batch is relaxed."""
+
+    def first(self, wanted: float, rng: np.random.Generator) -> tuple[Plan, Info]:
+        """The plan of the first round, for about `wanted` draws, and what it cost to find."""
+
+    def read(self, plan: Plan, weights: Floats, rng: np.random.Generator) -> Batch:
+        """One batch, drawn as planned when the weights were found."""
+
+    def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float, last: bool) -> Plan:
+        """The plan of the next round, to be worth `effective` draws from P at these weights.
+
+        `last`: they are expected to confirm these weights, for which they have to see all.
+        """
+
+    def learned(self, loss: DrawnLoss, weights: Floats) -> dict[str, Any]:
+        """What else a model will know after the fit, by the name of its attribute."""
+
+
+# ---- The curvature of a loss over draws, and the noise of its gradient.
+#
+# With p the probabilities of the valid draws of a batch and mu their mean of f, the Hessian of log Z-hat is sum p (f
+# - mu)(f - mu)^T; of a relaxed batch it stands for what would be left of three such sums. One draw more or less moves
+# the gradient by x = p (f - mu) - b q (f - nu), where q and nu are p and mu of all draws of a relaxed batch. The
+# noise is the sum of x x^T: in parts with thousands of batches by sparse products, without a loop.
+
+
+CHUNK = 4_000_000  # numbers in a dense block of features
+MOST_FEATURES = 1500  # whose covariances are kept; beyond, each stands alone
+MANY, FEW = 64, 64  # batches and features from which these stay sparse where they are
+
+
+class Spread:
+    """Curvature and noise of a loss at some weights, each found when it is asked for.
+
+    O(n d^2) each, or with sparse features n times the square of those of a draw. Of more than `MOST_FEATURES` features
+    both are diagonals alone, (d,).
+    """
+
+    def __init__(self, loss: DrawnLoss, weights: Floats) -> None:
+        self._loss, self._look = loss, loss.look(weights)
+        self._share = loss.shares[loss.draws.batch]
+        self._table = _Table(loss.draws, loss.features, self._look.valid * self._share)
+        self._mean = self._table.sums(self._look.valid)
+        self._chance = self._share**2 * loss.draws.noise[loss.draws.batch] * loss.by_chance**2
+        self._change = self._look.valid - self._look.every
+
+    @cached_property
+    def hessian(self) -> Floats:
+        """The curvature of the loss (d, d)."""
+        loss = self._loss
+        found = self._table.squares(self._share * self._look.valid) - gram(self._mean, self._mean, loss.shares)
+        found[(np.arange(loss.features.d),) * found.ndim] += loss.l2
+        return found
+
+    @cached_property
+    def noise(self) -> Floats:
+        """The covariance of the gradient (d, d)."""
+        draws, table, mean, every = self._loss.draws, self._table, self._mean, self._look.every
+        # x = change (f - mu) + b q (nu - mu), and its square term by term; terms of two are half of one and its mirror.
+        moved = self._chance * self._change**2
+        half = gram(table.sums(moved) - _scaled(mean, 0.5 * table.total(moved)), mean)
+        found = table.squares(moved) - half - half.T
+        if not draws.relaxed.any():
+            return found
+        both, alone = self._chance * self._change * every, self._chance * every**2
+        inverse = np.divide(1.0, draws.relaxed, out=np.zeros(draws.n_batches), where=draws.relaxed > 0.0)
+        apart = table.sums(every * inverse[draws.batch]) - _scaled(mean, np.where(draws.relaxed > 0.0, 1.0, 0.0))
+        half = gram(
+            table.sums(both) - _scaled(mean, table.total(both)) + _scaled(apart, 0.5 * table.total(alone)), apart
+        )
+        return found + half + half.T
+
+    @property
+    def unseen(self) -> float:
+        """How many nats breaks of rules are worth that no draw has shown, on average.
+
+        Where few draws break a rule they look less noisy than they are, and exact where none does. But if none of n
+        does, the share that would is about 1 / n, and up to 3 / n 19 times in 20; and a share p that is not left out
+        costs -log(1 - p) nats at most. With k breaks at hand most others are like these: 1 / (1 + k) of that is left.
+        """
+        n_broken = np.count_nonzero(~self._loss.draws.valid)
+        return float(np.max(self._share * self._look.every)) / (1 + n_broken)
+
+    @property
+    def error(self) -> Floats:
+        """The noise, and what was not seen as if it could lie in any direction, so that it is worth as many nats."""
+        return self.noise + 2.0 * self.unseen / self._loss.features.d * self.hessian if self.unseen else self.noise
+
+    @cached_property
+    def log_partition_std(self) -> float:
+        """The standard error of log Z-hat."""
+        draws = self._loss.draws
+        # Of x the mean is 0; of a change of log Z-hat it is 1 - b over the number of draws, where all are there.
+        mean = np.where(draws.relaxed > 0.0, (1.0 - draws.relaxed) / self._table.total(np.ones(len(draws))), 0.0)
+        variance = np.sum(self._chance * (self._change**2 - mean[draws.batch] ** 2))
+        return float(np.sqrt(max(variance, 0.0) + self.unseen**2))
+
+
+def best_relaxed(draws: Draws, features: Features, parts: Floats) -> float:
+    """The b of least noise, Var_valid / Var_all, for draws with one batch per part where they were drawn.
+
+    One number for all parts, in which each has its share of the noise, and each feature counts by its own curvature.
+    """
+    table = _Table(draws, features, np.ones(len(draws)))
+    n, n_valid = table.total(np.ones(len(draws))), table.total(draws.valid.astype(np.float64))
+    curvature = _variances(table, draws.valid / n_valid[draws.batch], parts)
+    valid = _variances(table, draws.valid / n_valid[draws.batch], parts**2 / n)
+    every = _variances(table, 1.0 / n[draws.batch], parts**2 / n)
+    some = curvature > 0.0
+    total = float(np.sum(every[some] / curvature[some]))
+    return min(float(np.sum(valid[some] / curvature[some])) / total, 1.0) if total > 0.0 else 1.0
+
+
+def _variances(table: _Table, p: Floats, weights: Floats) -> Floats:
+    """The variance of each feature (d,) in each batch, summed with weights (B,)."""
+    mean = table.sums(p)
+    return table.squares(p * weights[table.draws.batch], alone=True) - gram(mean, mean, weights, alone=True)
+
+
+class _Table:
+    """f of every draw: sparse where that pays, else dense in blocks and less a common mean, against rounding."""
+
+    def __init__(self, draws: Draws, features: Features, weights: Floats) -> None:
+        self.draws, self.features, self._bounds = draws, features, np.append(draws.begins, len(draws))
+        many = draws.n_batches > MANY and features.d > FEW
+        self.sparse = issparse(features.matrix) and (many or features.d > MOST_FEATURES)
+        if self.sparse:
+            self._rows = csr_matrix(draws.visits @ features.matrix)
+        else:
+            self._centre = features.contract(np.asarray(weights @ draws.visits)) / max(float(weights.sum()), 1e-300)
+
+    def total(self, weights: Floats) -> Floats:
+        """The sum of these weights (n,) over each batch (B,)."""
+        found: Floats = np.add.reduceat(weights, self.draws.begins)
+        return found
+
+    def sums(self, weights: Floats) -> Any:
+        """The sum of f with these weights (n,) over each batch (B, d)."""
+        shape = (self.draws.n_batches, len(self.draws))
+        chosen = csr_matrix((weights, np.arange(len(weights)), self._bounds), shape=shape)
+        if self.sparse:  # sums of many draws are not sparse any more
+            found = chosen @ self._rows
+            return found if self.features.d > MOST_FEATURES else found.toarray()
+        return self.features.contract(csr_matrix(chosen @ self.draws.visits)) - np.outer(
+            self.total(weights), self._centre
+        )
+
+    def squares(self, weights: Floats, alone: bool = False) -> Floats:
+        """The sum of f f^T with these weights (n,) over all draws; `alone`: only of each feature by itself."""
+        if self.sparse and alone:
+            each: Floats = self._rows.power(2).T @ weights
+            return each
+        if self.sparse:
+            return gram(self._rows, self._rows, weights)
+        total, step = np.zeros(1), max(1, CHUNK // self.features.d)
+        for first in range(0, len(self.draws), step):
+            rows = slice(first, first + step)
+            away = self.features.contract(self.draws.visits[rows]) - self._centre
+            total = total + gram(away, away, weights[rows], alone)
+        return total
+
+
+def _scaled(rows: Any, weights: Floats) -> Any:
+    if not issparse(rows):
+        return rows * weights[:, None]
+    data = rows.data * np.repeat(weights, np.diff(rows.indptr))
+    return csr_matrix((data, rows.indices, rows.indptr), shape=rows.shape)
+
+
+def gram(left: Any, right: Any, weights: Floats | None = None, alone: bool = False) -> Floats:
+    """left^T diag(weights) right, (d, d); `alone`, or of many features, its diagonal (d,)."""
+    if weights is not None:
+        left = _scaled(left, weights)
+    if alone or left.shape[1] > MOST_FEATURES:
+        found = left.multiply(right) if issparse(left) else left * right
+        diagonal: Floats = np.asarray(found.sum(axis=0)).ravel()
+        return diagonal
+    whole: Floats = (left.T @ right).toarray() if issparse(left) else left.T @ right
+    return whole

@@ -1,0 +1,471 @@
+"""CSV files of numbers under a fixed header; errors name the file, the line and the column."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import dijkstra
+
+from xmen.constraints.arithmetic import total
+from xmen.constraints.text import check_names, parse_event
+from xmen.errors import MEMORY, ConstraintError, ConstraintSyntaxError, FileFormatError, RewardError
+from xmen.events import At, Doing, Event, at
+from xmen.problem.document import TomlTable, within_fence
+from xmen.rewards import Floats, LinearReward, Reward, reward_table
+from xmen.worlds import MDP, MOVES, GridWorld
+from xmen.worlds.costs import Ints, read_costs
+from xmen.worlds.from_networkx import GraphWorld, read_graph
+from xmen.worlds.names import rule_text
+from xmen.worlds.tables import open_table, point
+
+_MOST_DIGITS = 18  # more than any state has
+
+Row = tuple[int | float, ...]
+
+
+def read_columns(file: Path, header: Sequence[str]) -> list[Row]:
+    """The rows under `header`; all columns but the last hold whole numbers, the last one a number."""
+    rows: list[Row] = []
+    with open_table(file) as (reader, delimiter):
+        first: list[str] = next(reader, [])
+        if [name.strip().lower() for name in first] != list(header):
+            raise FileFormatError(f"{file}, line 1: expected the header {','.join(header)}, got {','.join(first)!r}")
+        for fields in reader:
+            if not fields:
+                continue
+            where = f"{file}, line {reader.line_num}"
+            if len(fields) != len(header):
+                raise FileFormatError(f"{where}: expected {len(header)} fields ({','.join(header)}), got {len(fields)}")
+            indices = [_natural(where, name, text) for name, text in zip(header[:-1], fields, strict=False)]
+            rows.append((*indices, _number(where, header[-1], point(fields[-1], delimiter))))
+    return rows
+
+
+def columns_text(header: Sequence[str], rows: Iterable[Iterable[int | float]]) -> str:
+    """The CSV text of rows; floats are written so that they are read back exactly."""
+    lines = [",".join(header), *(",".join(map(repr, row)) for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _natural(where: str, column: str, text: str) -> int:
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS):
+        raise FileFormatError(f"{where}: {column} must be a whole number 0, 1, 2, ..., got {text!r:.60}")
+    return int(digits)
+
+
+def _number(where: str, column: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise FileFormatError(f"{where}: {column} must be a finite number, got {text!r:.60}")
+    return number
+
+
+# ---- The [costs] table: arrays by name for `total(name)`, from a file, from numbers, or from events with weights
+
+
+Costs = Ints | Mapping[Event, int]
+
+MOST_INLINE = 200  # numbers in the problem file itself
+FORMS = '"file.csv", numbers in a list, or events with their weights, { mud = 3 }'
+
+
+def read_cost(table: TomlTable, name: str, world: MDP, events: Mapping[str, Event]) -> Costs:
+    """One entry, checked against the world."""
+    value = table.values[name]
+    with table.explaining(name):
+        if name in events:
+            table.fail(name, "there is already an event of this name: choose another")
+        if isinstance(value, str):
+            costs: Costs = cost_file(table.file.parent, value, world)
+        elif isinstance(value, dict):
+            costs = {_event(table, name, key, events): weight for key, weight in value.items()}
+        elif isinstance(value, list):
+            costs = np.array(value if _is_regular(value) else [])
+        else:
+            table.fail(name, f"expected {FORMS}; got {value!r:.60}")
+        check_names({name: costs}, "")
+        (total(costs) <= 0).check_world(world)
+    return costs
+
+
+def cost_file(folder: Path, name: str, world: MDP) -> Ints:
+    """The costs in a file that is named relative to a problem file."""
+    if Path(name).suffix.lower() != ".csv":
+        raise FileFormatError(f"{name!r:.60}: a table of costs is a .csv file")
+    return read_costs(within_fence(folder / name), world)
+
+
+def write_costs(
+    costs: Mapping[str, Costs], events: Mapping[str, Event], target: Path
+) -> tuple[dict[str, Any], dict[Path, bytes]]:
+    """The [costs] table, and the files that go with it: content by path."""
+    names = {event: name for name, event in events.items()}
+    written: dict[str, Any] = {}
+    files: dict[Path, bytes] = {}
+    for name, value in costs.items():
+        if isinstance(value, Mapping):
+            written[name] = {names[event]: int(weight) for event, weight in value.items()}
+        elif value.size <= MOST_INLINE:
+            written[name] = value.tolist()
+        else:
+            file = target.with_name(f"{target.stem}.{name}.csv")
+            header = ("state", "action")[: value.ndim]
+            rows = ((*map(int, place), int(value[tuple(place)])) for place in np.argwhere(np.ones(value.shape)))
+            written[name] = file.name
+            files[file] = columns_text((*header, "cost"), rows).encode()
+    return written, files
+
+
+def _event(table: TomlTable, name: str, key: str, events: Mapping[str, Event]) -> Event:
+    if key not in events:
+        table.fail(name, f"{key!r} is no event of this problem; there are {', '.join(events) or 'none'}")
+    return events[key]
+
+
+def _is_regular(value: list[Any]) -> bool:
+    """Whether a list holds numbers, or rows of the same number of them."""
+    rows = value if value and all(isinstance(row, list) for row in value) else [value]
+    return len({len(row) for row in rows}) == 1 and all(type(part) in (int, float) for row in rows for part in row)
+
+
+# ---- The [events] table: cells and moves of a grid, nodes of a graph, or text in the constraint language
+
+
+def read_events(
+    table: TomlTable, world: MDP, events: dict[str, Event], reading: Callable[[str], AbstractContextManager[None, bool]]
+) -> None:
+    """Fill in all events in the order of the file; each may use those above it, and is read inside `reading(name)`."""
+    table.allow(*table.values)
+    for name, value in table.values.items():
+        with reading(name):
+            event = read_event(table, name, value, world, events)
+            with table.explaining(name):
+                check_names({name: event}, "")
+                event.check_world(world)
+            events[name] = event
+
+
+def read_event(table: TomlTable, name: str, value: object, world: MDP, names: Mapping[str, Event]) -> Event:
+    """One event from its text or from its inline table."""
+    if isinstance(value, str):
+        with table.explaining(name):
+            return parse_event(value, names, world)
+    forms = [f'a text such as "at({world.state_name(0)}) | doing({world.action_name(0)})"']
+    if isinstance(world, GridWorld):
+        forms += ["{ cells = [[x, y], ...] }", '{ moves = ["up", ...] }']
+    if isinstance(world, GraphWorld):
+        forms += ['{ nodes = ["a", ...] }']
+    if not isinstance(value, dict) or not value:
+        table.fail(name, f"expected {', or '.join(forms)}, got {value!r:.60}")
+    inner = TomlTable(value, table.file, f"{table.name}, {name}")
+    parts: list[Event] = []
+    if isinstance(world, GridWorld):
+        cells, moves = inner.cells("cells", None), inner.texts("moves", None)
+        inner.finish()
+        with inner.explaining():
+            parts += [] if cells is None else [world.at(*cells)]
+            parts += [] if moves is None else [world.doing(*moves)]
+    elif isinstance(world, GraphWorld):
+        nodes = inner.texts("nodes")
+        inner.finish()
+        with inner.explaining():
+            parts.append(at(*map(world.state, nodes)))
+    else:
+        table.fail(name, f"this kind of world has no cells, moves or nodes: write {forms[0]}")
+    return parts[0] if len(parts) == 1 else parts[0] & parts[1]
+
+
+def spell_event(name: str, event: Event, world: MDP) -> Any:
+    """What the file says for an event: cells or moves where it is that simple, else its text."""
+    if isinstance(world, GridWorld) and isinstance(event, At):
+        return {"cells": [world.cell(state) for state in event.states]}
+    if isinstance(world, GridWorld) and isinstance(event, Doing):
+        return {"moves": [world.moves[action] for action in event.actions]}
+    text = rule_text(str(event), world)
+    try:
+        parse_event(text, world=world)
+    except ConstraintSyntaxError:
+        raise ConstraintError(
+            f"the event {name!r} cannot be written to a file: `{text:.60}` holds a function. "
+            "Spell it with at(...) and doing(...)."
+        ) from None
+    return text
+
+
+# ---- The [reward] table: a CSV of rewards, or features by name with weights
+
+
+COLUMNS = ("state", "action", "reward")
+
+
+def steps(world: MDP) -> Floats:
+    """1 for every state and action: its weight is the reward of one step."""
+    return np.ones((world.n_states, world.n_actions))
+
+
+def goal_distance(world: MDP) -> Floats:
+    """The fewest actions from the state to a terminal one (if chance helps), whatever the action; 0 if there is no way.
+
+    >>> from xmen import GridWorld
+    >>> goal_distance(GridWorld(3, 1, start=(0, 0), goal=(2, 0), moves=("right",)))[:, 0]
+    array([2., 1., 0.])
+    """
+    if not world.has_terminal:
+        raise RewardError("the feature 'goal distance' needs terminal states, and this world has none")
+    n, ends = world.n_states, np.flatnonzero(world.terminal)
+    # One extra node points at all ends, and every step is walked backwards.
+    sources = np.concatenate([world.target, np.full(len(ends), n)])
+    targets = np.concatenate([world.source, ends])
+    graph = csr_matrix((np.ones(len(sources)), (sources, targets)), shape=(n + 1, n + 1))
+    distance = dijkstra(graph, indices=n, unweighted=True)[:n] - 1.0
+    distance[~np.isfinite(distance)] = 0.0
+    return np.repeat(distance[:, None], world.n_actions, axis=1)
+
+
+FEATURES: dict[str, Callable[[MDP], Floats]] = {"steps": steps, "goal distance": goal_distance}
+SENTENCES = {"steps": "1 for every step", "goal distance": "the fewest actions from the state to the goal"}
+
+
+def known_features(world: MDP, events: Mapping[str, Event]) -> dict[str, str]:
+    """Everything that a feature of a problem may be, by name, with a sentence for each."""
+    own = {name: sentence for name, sentence in SENTENCES.items() if world.has_terminal or name != "goal distance"}
+    own |= {name: f"1 for {world.describe_action(action)}" for name, action in _actions(world).items()}
+    own |= {name: f"1 where {name} holds" for name in events}
+    return own | {name: f"{name} of the edge" for name in _edges(world)}
+
+
+def _actions(world: MDP) -> dict[str, int]:
+    """The features of single actions; on a graph the numbers of actions mean nothing."""
+    if isinstance(world, GridWorld):
+        return {f"move {move}": action for action, move in enumerate(world.moves)}
+    return {} if isinstance(world, GraphWorld) else {f"action {action}": action for action in range(world.n_actions)}
+
+
+def _edges(world: MDP) -> tuple[str, ...]:
+    return tuple(world.feature_names) if isinstance(world, GraphWorld) else ()
+
+
+def feature_array(names: Sequence[str], world: MDP, events: Mapping[str, Event]) -> Floats:
+    """The named features side by side, shape (n_states, n_actions, d)."""
+    needed = 24 * len(names) * world.n_states * world.n_actions
+    MEMORY.require(needed, f"{len(names):,} features of {world.n_states:,} states", RewardError)
+    return np.stack([_feature(name, world, events) for name in names], axis=2)
+
+
+def _feature(name: str, world: MDP, events: Mapping[str, Event]) -> Floats:
+    actions, edges = _actions(world), _edges(world)
+    kinds = (("built in", {*FEATURES, *actions}), ("event", events), ("edge", edges))
+    meanings = [kind for kind, known in kinds if name in known]
+    if len(meanings) > 1:
+        raise RewardError(f"the feature {name!r} has two meanings here ({' and '.join(meanings)}): rename one")
+    if name in FEATURES:
+        return FEATURES[name](world)
+    if name in actions:
+        return np.broadcast_to(np.arange(world.n_actions) == actions[name], (world.n_states, world.n_actions)) * 1.0
+    if name in events:
+        states, numbers = np.indices((world.n_states, world.n_actions))
+        return events[name].holds(states, numbers).astype(np.float64)
+    if isinstance(world, GraphWorld) and name in edges:
+        values: Floats = world.features[:, :, edges.index(name)]
+        return values
+    known = [*FEATURES, *actions, *events, *edges]
+    close = get_close_matches(name, known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise RewardError(f"unknown feature {name!r}{hint} (known: {', '.join(known)})")
+
+
+def read_reward(
+    table: TomlTable, world: MDP, events: Mapping[str, Event]
+) -> tuple[Floats | LinearReward | None, tuple[str, ...]]:
+    """The reward, and the names of its features."""
+    if "table" in table and "features" in table:
+        table.fail("", "give either 'table' or 'features' with 'weights', not both")
+    if "table" in table:
+        file = table.path("table")
+        table.allow("features", "weights")
+        if "weights" in table:
+            table.fail("weights", "weights belong to features; a table of rewards has none")
+        table.finish()
+        return _read_csv(table, file, world), ()
+    table.allow("table")
+    names = table.texts("features", [])
+    weights = table.listed("weights", (int, float), "a list of numbers, one per feature", [0.0] * len(names))
+    table.finish()
+    if len(set(names)) < len(names):
+        table.fail("features", f"each feature once; got {', '.join(names)}")
+    if len(weights) != len(names):
+        table.fail("weights", f"there are {len(names)} features ({', '.join(names)}), but {len(weights)} weights")
+    if not names:
+        return None, ()
+    with table.explaining("features"):
+        features = feature_array(names, world, events)
+    with table.explaining("weights"):
+        return LinearReward(features, weights), tuple(names)
+
+
+def _read_csv(table: TomlTable, file: Path, world: MDP) -> Floats:
+    rewards = np.zeros((world.n_states, world.n_actions))
+    given: set[tuple[int, int]] = set()
+    for state, action, reward in read_columns(file, COLUMNS):
+        pair = int(state), int(action)
+        if pair[0] >= world.n_states or pair[1] >= world.n_actions:
+            table.fail(
+                "table",
+                f"{file} has a row for state {pair[0]} and action {pair[1]}, but the world has the states "
+                f"0 to {world.n_states - 1} and the actions 0 to {world.n_actions - 1}",
+            )
+        if pair in given:
+            table.fail("table", f"{file} has two rows for state {pair[0]} and action {pair[1]}")
+        given.add(pair)
+        rewards[pair] = reward
+    return rewards
+
+
+def write_reward(
+    reward: Reward | Floats | None, names: tuple[str, ...], world: MDP, events: Mapping[str, Event], target: Path
+) -> tuple[dict[str, Any], dict[Path, bytes]]:
+    """The [reward] table (empty without a reward), and the files that go with it: content by path."""
+    if reward is None:
+        return {}, {}
+    if isinstance(reward, LinearReward) and names and _is_spelled(reward, names, world, events):
+        return {"features": list(names), "weights": reward.weights.tolist()}, {}
+    values = reward_table(reward, world)
+    file = target.with_name(f"{target.stem}.reward.csv")
+    rows = ((int(state), int(action), float(values[state, action])) for state, action in np.argwhere(values != 0))
+    return {"table": file.name}, {file: columns_text(COLUMNS, rows).encode()}
+
+
+def _is_spelled(reward: LinearReward, names: tuple[str, ...], world: MDP, events: Mapping[str, Event]) -> bool:
+    """Whether the names still stand for these features: the world and the events may have been replaced."""
+    try:
+        return np.array_equal(reward.features, feature_array(names, world, events))
+    except RewardError:
+        return False
+
+
+# ---- The [world] table: a grid, a table of transitions, or a graph
+
+
+TRANSITIONS = ("state", "action", "next_state", "probability")
+
+
+class GraphFile(NamedTuple):
+    """Where a graph world came from: its file cannot be rebuilt from the world."""
+
+    path: Path
+    source: str
+    target: str
+    world: MDP
+
+
+def read_world(table: TomlTable) -> tuple[MDP, GraphFile | None]:
+    """The world, and where its graph came from."""
+    readers = {"grid": _read_grid, "table": _read_table, "graphml": _read_graph}
+    known = "one of " + ", ".join(f'"{kind}"' for kind in readers)
+    kind = table.text("kind", expected=known)
+    if kind not in readers:
+        close = get_close_matches(kind, readers, n=1)
+        table.fail("kind", f"expected {known}, got {kind!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+    return readers[kind](table)
+
+
+def _read_grid(table: TomlTable) -> tuple[MDP, None]:
+    settings: dict[str, Any] = {
+        "width": table.integer("width"),
+        "height": table.integer("height"),
+        "start": table.cell_or_cells("start"),
+        "goal": table.cell_or_cells("goal", None),
+        "moves": table.texts("moves", ("up", "right", "down", "left")),
+        "walls": table.cells("walls", ()),
+        "horizon": table.integer("horizon", None),
+        "slip": table.number("slip", 0.0),
+        "bump": table.boolean("bump", False),
+    }
+    table.finish()
+    for move in settings["moves"]:
+        close = get_close_matches(move, MOVES, n=1)
+        if move not in MOVES:
+            hint = f"; did you mean {close[0]!r}?" if close else "."
+            table.fail("moves", f"unknown move {move!r}{hint} The moves are {', '.join(MOVES)}")
+    with table.explaining():
+        return GridWorld(**settings), None
+
+
+def _read_table(table: TomlTable) -> tuple[MDP, None]:
+    file = table.path("transitions")
+    n_states, n_actions = table.integer("n_states"), table.integer("n_actions")
+    states = "a state, or one probability per state in a list"
+    single = type(table.values.get("start")) is not list
+    start = table.integer("start") if single else table.listed("start", (int, float), states)
+    terminal = table.listed("terminal", (int,), "a list of states", [])
+    horizon = table.integer("horizon", None)
+    table.finish()
+    rows = read_columns(file, TRANSITIONS)
+    with table.explaining():
+        return MDP(n_states, n_actions, rows, start, terminal, horizon), None
+
+
+def _read_graph(table: TomlTable) -> tuple[MDP, GraphFile]:
+    file = table.path("file")
+    node = "the id of a node, in quotes"
+    source, target = table.text("source", expected=node), table.text("target", expected=node)
+    horizon = table.integer("horizon", None)
+    table.finish()
+    graph = read_graph(file, table.where("file"))
+    with table.explaining():
+        world = MDP.from_networkx(graph, source, target, horizon=horizon)
+    return world, GraphFile(file, source, target, world)
+
+
+def write_world(world: MDP, graph: GraphFile | None, target: Path) -> tuple[dict[str, Any], dict[Path, bytes]]:
+    """The [world] table, and the files that go with it: content by path."""
+    if isinstance(world, GridWorld):
+        return _grid_table(world), {}
+    horizon = {} if world.horizon is None else {"horizon": world.horizon}
+    if graph is not None and graph.world is world:
+        # A graph in another folder comes along, so that the written problem stands on its own.
+        near = graph.path.parent.resolve() == target.parent.resolve()
+        name = graph.path.name if near else f"{target.stem}.graphml"
+        files = {} if near else {target.parent / name: graph.path.read_bytes()}
+        return {"kind": "graphml", "file": name, "source": graph.source, "target": graph.target, **horizon}, files
+    file = target.with_name(f"{target.stem}.transitions.csv")
+    columns = (world.source, world.action, world.target, world.probability)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    certain = np.flatnonzero(world.start)
+    values = {
+        "kind": "table",
+        "transitions": file.name,
+        "n_states": world.n_states,
+        "n_actions": world.n_actions,
+        "start": int(certain[0]) if len(certain) == 1 else world.start.tolist(),
+        "terminal": np.flatnonzero(world.terminal).tolist(),
+        **horizon,
+    }
+    return values, {file: columns_text(TRANSITIONS, rows).encode()}
+
+
+def _grid_table(grid: GridWorld) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "kind": "grid",
+        "width": grid.width,
+        "height": grid.height,
+        "start": grid.given_start,
+        "goal": grid.given_goal,
+        "moves": grid.moves,
+        "walls": sorted(grid.walls) or None,
+        "horizon": grid.horizon,
+        "slip": grid.slip or None,
+        "bump": grid.bump or None,
+    }
+    return {key: value for key, value in values.items() if value is not None}
