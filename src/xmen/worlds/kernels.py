@@ -72,3 +72,18 @@ def topological_order(indptr: Any, target: Any) -> Any:
                 order[tail] = j
                 tail += 1
     return order[:tail], longest
+
+
+@compiled
+def go_on(source: Any, target: Any, starts: Any, edges: Any, offsets: Any) -> Any:
+    """Which walks take each edge from where they are, shape (n,)."""
+    out = np.ones(len(starts), dtype=np.bool_)
+    for walk in range(len(starts)):
+        here = np.int64(starts[walk])
+        for step in range(offsets[walk], offsets[walk + 1]):
+            edge = edges[step]
+            if edge < 0 or edge >= len(source) or source[edge] != here:
+                out[walk] = False
+                break
+            here = np.int64(target[edge])
+    return out

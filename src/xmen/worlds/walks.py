@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 
 from xmen.errors import MEMORY, EngineError
 from xmen.options import as_int
-from xmen.worlds.kernels import distance_to
+from xmen.worlds.kernels import distance_to, go_on
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
 
@@ -151,13 +151,10 @@ class Walks:
 
     def possible(self) -> NDArray[np.bool_]:
         """Which start where the world does and go on where they are: shape (n,), whoever made them."""
-        world, moved = self.world, self.lengths > 0
-        here = np.roll(world.target[self.edges], 1)
-        here[self.offsets[:-1][moved]] = self.starts[moved]
-        wrong = np.flatnonzero((self.edges < 0) | (world.source[self.edges] != here))
-        found: NDArray[np.bool_] = (self.starts < world.n_states) & (world.start.take(self.starts, mode="clip") > 0)
-        found[self.owner[wrong] if len(wrong) else wrong] = False
-        return found
+        world = self.world
+        begin: NDArray[np.bool_] = (self.starts < world.n_states) & (world.start.take(self.starts, mode="clip") > 0)
+        follow: NDArray[np.bool_] = go_on(world.source, world.target, self.starts, self.edges, self.offsets)
+        return begin & follow
 
     def complete(self) -> NDArray[np.bool_]:
         """Which are trajectories of the world from a start to an end: shape (n,), whoever made them."""
