@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,13 @@ from scipy.stats import chi2
 import xmen as xm
 from reference import exact_distribution, holds, positions
 from strategies import cases, random_formula, random_world
+from xmen.engines import diagnosis
+
+
+@pytest.fixture(autouse=True)
+def short_advice(monkeypatch):
+    """Which horizon would have done is asked elsewhere; here the search for it would take most of the time."""
+    monkeypatch.setattr(diagnosis, "shortest_valid", partial(diagnosis.shortest_valid, max_nodes=2_000))
 
 
 def random_case(seed):

@@ -26,6 +26,7 @@ def rule_of(graph, network):
     return (xm.share(xm.at(*avenues)) >= 0.2).named("a fifth on avenues")
 
 
+@pytest.mark.slow
 def test_a_distribution_and_a_fit(town):
     network, bounded = xm.Network.from_networkx(town), xm.Network.from_networkx(town, horizon=40)
     rule, features = rule_of(town, network), network.select("length", "u-turn")

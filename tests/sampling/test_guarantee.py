@@ -57,6 +57,7 @@ def test_the_rules_inside_a_cell() -> None:
     assert cell_sampler.keep_probabilities(np.array([1.0, 0.6]), 1.5).tolist() == [0.0, 0.0]
 
 
+@pytest.mark.slow
 def test_the_paws_sampler_has_the_enumerated_distribution() -> None:
     """20,000 draws. Power: rows off by 5 %, half of them up and half down, shift chi-square by 7 deviations."""
     bits = SUPPORTS["27 random rows"]
@@ -70,6 +71,7 @@ def test_the_paws_sampler_has_the_enumerated_distribution() -> None:
     assert info.n_cells - info.n_failures == 20_000
 
 
+@pytest.mark.slow
 def test_the_cell_sampler_has_the_enumerated_distribution() -> None:
     bits = SUPPORTS["20 random rows"]
     space, _ = table_space(bits, np.asarray(WEIGHTS["exponential"](20)))

@@ -192,7 +192,7 @@ def test_a_handful_of_models_is_drawn_from_their_list() -> None:
 
 def test_weighted_samples_have_nearly_the_true_expectations() -> None:
     """From level search to samples. The bound is 2.2; errors within a bucket average out, so means are much closer."""
-    rng = np.random.default_rng(3)
+    rng, n = np.random.default_rng(3), 60
     bits = np.unique(rng.random((200, 12)) < 0.5, axis=0)
     weight = LinearWeight(rng.normal(size=12) * 0.4)
     log_weights = weight(bits)
@@ -204,14 +204,14 @@ def test_weighted_samples_have_nearly_the_true_expectations() -> None:
     rows = numbered(bits, levels.depth(log_weights), levels)
     embedding = Embedding(space, BatchedRows(rows), levels, WeightDepth(levels, weight))
     found = find_level(embedding, plan, np.random.default_rng(0))
-    samples, info = sample_paws(embedding, plan, found.k, 500, np.random.default_rng(1))
-    assert samples.shape == (500, 12)
+    samples, info = sample_paws(embedding, plan, found.k, n, np.random.default_rng(1))
+    assert samples.shape == (n, 12)
     true = np.exp(log_weights - np.logaddexp.reduce(log_weights)) @ bits
-    assert np.all(samples.mean(axis=0) <= plan.delta * true + 4 * 0.5 / math.sqrt(500))
-    assert np.all(samples.mean(axis=0) >= true / plan.delta - 4 * 0.5 / math.sqrt(500))
-    assert np.abs(samples.mean(axis=0) - true).max() < 0.1
+    assert np.all(samples.mean(axis=0) <= plan.delta * true + 4 * 0.5 / math.sqrt(n))
+    assert np.all(samples.mean(axis=0) >= true / plan.delta - 4 * 0.5 / math.sqrt(n))
+    assert np.abs(samples.mean(axis=0) - true).max() < 0.25
     # The stated success rate is a lower bound.
-    assert 500 / info.n_cells >= plan.success
+    assert n / info.n_cells >= plan.success
 
 
 def test_a_level_of_another_space_ends_in_an_error() -> None:
