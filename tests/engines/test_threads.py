@@ -104,7 +104,7 @@ def test_threads_get_the_answers_of_one_alone(kind, monkeypatch):
     asked = questions(kind)
     alone = [question(make(kind)) for question in asked]
     slow = kind in ("cryptominisat", "cadical", "listed", "reject")
-    n_threads, rounds = (3, 1) if slow else (N_THREADS, 2)
+    n_threads, rounds = (2, 1) if slow else (N_THREADS, 2)
     shared, together = make(kind), threading.Barrier(n_threads)
 
     def ask(thread):

@@ -144,6 +144,7 @@ def test_paws_and_cells_are_both_close_to_exact():
         assert count < bound + 5 * math.sqrt(bound) + 5
 
 
+@pytest.mark.slow
 def test_error_bars_are_calibrated():
     """Over 200 seeds, none chosen, the true log Z lies in the stated 95 % interval 90 to 99 % of the time."""
     grid = xm.GridWorld(6, 6, start=(0, 0), goal=(5, 5), moves=("up", "right", "up-right"))

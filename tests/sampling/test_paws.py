@@ -193,11 +193,11 @@ def test_a_handful_of_models_is_drawn_from_their_list() -> None:
 def test_weighted_samples_have_nearly_the_true_expectations() -> None:
     """From level search to samples. The bound is 2.2; errors within a bucket average out, so means are much closer."""
     rng, n = np.random.default_rng(3), 60
-    bits = np.unique(rng.random((200, 12)) < 0.5, axis=0)
-    weight = LinearWeight(rng.normal(size=12) * 0.4)
+    bits = np.unique(rng.random((60, 8)) < 0.5, axis=0)
+    weight = LinearWeight(rng.normal(size=8) * 0.5)
     log_weights = weight(bits)
     span = float(log_weights.max() - log_weights.min())
-    plan = PawsPlan.solve(2.2, 0.01, log_span=span, n_hash=12)
+    plan = PawsPlan.solve(2.2, 0.01, log_span=span, n_hash=8)
     assert plan.n_levels >= 4
     levels = plan.embedding_levels(float(log_weights.max()))
     space = Space(BatchedRows(bits), weight, levels.log_max)
@@ -205,7 +205,7 @@ def test_weighted_samples_have_nearly_the_true_expectations() -> None:
     embedding = Embedding(space, BatchedRows(rows), levels, WeightDepth(levels, weight))
     found = find_level(embedding, plan, np.random.default_rng(0))
     samples, info = sample_paws(embedding, plan, found.k, n, np.random.default_rng(1))
-    assert samples.shape == (n, 12)
+    assert samples.shape == (n, 8)
     true = np.exp(log_weights - np.logaddexp.reduce(log_weights)) @ bits
     assert np.all(samples.mean(axis=0) <= plan.delta * true + 4 * 0.5 / math.sqrt(n))
     assert np.all(samples.mean(axis=0) >= true / plan.delta - 4 * 0.5 / math.sqrt(n))

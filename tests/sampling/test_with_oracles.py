@@ -126,6 +126,7 @@ def test_processes_agree_on_a_solver() -> None:
     assert alone.info == together.info
 
 
+@pytest.mark.system
 def test_a_hopeless_time_limit_ends_in_an_error() -> None:
     space = Space(make_oracle("cryptominisat", FORMULA, time_limit=1e-6), WEIGHT, LOG_MAX)
     with pytest.raises(
