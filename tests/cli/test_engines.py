@@ -12,7 +12,7 @@ from cli.commands import report, run
 from cli.problems import PROBLEM, RULES
 from xmen.problem import read_problem
 
-pytestmark = pytest.mark.usefixtures("folder")
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("folder")]  # engines are timed in processes of their own
 
 
 def test_engines_lists_engines_and_oracles():

@@ -23,6 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.system
 def test_the_first_five_minutes(kind, folder):
     written = report(f"new mine.toml --world {kind}")["files"]
     assert sorted(written) == sorted(path.name for path in folder.iterdir())

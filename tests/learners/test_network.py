@@ -235,6 +235,7 @@ def test_a_network_that_cannot_be_copied_says_so():
         xm.XMEN(grid, rule, reward=xm.NeuralReward(Stubborn(), features)).fit(demos)
 
 
+@pytest.mark.slow
 def test_algorithm_1_trains_a_network():
     """A linear network by PAWS draws comes most of the way from nothing to the listed optimum; same seed, same net."""
     grid, rule, features, demos = grid_task(5)
