@@ -76,8 +76,7 @@ def test_solve_finds_a_model_or_a_core_that_is_contradictory(name: str) -> None:
                 n_cores += 1
                 assert set(answer.core) <= set(assumptions)
                 assert not _satisfy(models, answer.core).any()
-    assert n_models > 10
-    assert n_cores > 10
+    assert min(n_models, n_cores) > len(seeds(name)) / 2
 
 
 def _satisfy(models: np.ndarray, literals: object) -> np.ndarray:
