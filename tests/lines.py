@@ -28,6 +28,7 @@ class Recorder:
         name = os.environ.get("PYTEST_XDIST_WORKER", "main")
         file = FOLDER / f".coverage.{name}"
         self.coverage = coverage.Coverage(data_file=str(file), source=[str(ROOT / "src" / "xmen")])
+        self.coverage.set_option("run:disable_warnings", ["no-data-collected"])  # in the process that only distributes
         self.coverage.start()
         self.test = ""
         self.seconds: defaultdict[str, float] = defaultdict(float)
