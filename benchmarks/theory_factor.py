@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from theory_plots import BLACK, BLUE, GREEN, ORANGE, RED, panels, save
 
-from xmen.experiments.theory_tasks import Truth, straight
+from xmen.experiments.convergence import ListedProblem, straight
 from xmen.methods.paper_bounds import bias_term
 from xmen.sampling import PawsPlan
 from xmen.sampling.embedding import Levels
@@ -17,7 +17,7 @@ from xmen.sampling.embedding import Levels
 
 def factors(images: Path) -> None:
     """Item 4: a factor on E_P[f] is not a factor on the gradient; the neighbourhood shrinks with delta - 1."""
-    truth = straight().truth
+    truth = straight()
     figure, (left, middle, right) = panels(3)
     # The first component along the ray to theta*, with what a factor delta on E_P[f] allows.
     delta, along = 1.18, np.linspace(0.0, 1.6, 161)
@@ -94,7 +94,7 @@ def worst_probabilities(p: np.ndarray, values: np.ndarray, delta: float) -> np.n
     return raised
 
 
-def embedded_probabilities(truth: Truth, theta: np.ndarray, delta: float) -> np.ndarray:
+def embedded_probabilities(truth: ListedProblem, theta: np.ndarray, delta: float) -> np.ndarray:
     """Uniform draws among the copies of PAWS, as published, at this delta: weights rounded to powers of r."""
     scores = truth.rows @ theta
     levels = Levels.covering(float(scores.max()), float(scores.min()), bits_for(delta))
@@ -108,7 +108,7 @@ def bits_for(delta: float) -> int:
     return PawsPlan.solve(delta, 0.01, log_span=3.0, n_hash=40, faithful=True).bits_per_level
 
 
-def settle(truth: Truth, distribution: Any, eta: float, n_iter: int = 300) -> np.ndarray:
+def settle(truth: ListedProblem, distribution: Any, eta: float, n_iter: int = 300) -> np.ndarray:
     """Where gradient descent from theta* ends when E_P[f] is taken under another distribution: the mean iterate."""
     theta, ends = truth.best, []
     for _ in range(n_iter):

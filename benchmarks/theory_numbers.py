@@ -8,12 +8,9 @@ import numpy as np
 
 import xmen as xm
 from xmen.baselines.maxent import MaxEntIRL
+from xmen.experiments.convergence import ListedProblem, Setting, list_problem, slippery, straight, theorem5_cells
 from xmen.experiments.grid_maps import MARKOV, MEMORY
-from xmen.experiments.methods import valid_probability
-from xmen.experiments.theory_runs import Setting, theorem5_cells
-from xmen.experiments.theory_tasks import ListedProblem, slippery, straight
 from xmen.learners.xmen import XMEN
-from xmen.machines.tables import release
 from xmen.methods.paper import PROPOSALS, Paper
 from xmen.methods.paper_bounds import largest_variance, letter_bounds
 from xmen.methods.proposal import Proposal
@@ -50,7 +47,7 @@ def maps() -> None:
     """Item 9: MaxEnt with a weight per state, on the map whose rules hardly need memory and on the one that does."""
     for one in (MARKOV, MEMORY):
         model = MaxEntIRL(one.world, l2=1e-4).fit(one.demonstrations(1000, seed=0))
-        valid = valid_probability(model, one.rules)
+        valid = model.distribution().probability(one.rules)
         print(f"  {one.name}: {size(one.rules):,.0f} valid paths, MaxEnt keeps the rules with probability {valid:.4f}")
 
 
@@ -82,17 +79,15 @@ def passes(states: tuple[int, ...], problem: ListedProblem) -> bool:
 
 def probabilities_of(model: XMEN | None, problem: ListedProblem) -> list[tuple[tuple[int, ...], float]]:
     """P(tau) of every valid trajectory by its states; of the demonstrator for None."""
-    reward = problem.features @ problem.weights if model is None else model.reward_
+    reward = problem.features @ np.array([2.0, -0.5]) if model is None else model.reward_
     d = xm.distribution(problem.world, problem.rule, reward)
-    taus = release(problem.base.hashed.walks, problem.base._compiled)
-    return [(tuple(int(s) for s in tau.states), float(np.exp(d.log_prob(tau)))) for tau in taus]
+    return [(tuple(int(s) for s in tau.states), float(np.exp(d.log_prob(tau)))) for tau in problem.trajectories]
 
 
 def luck() -> None:
     """Item 12: P conditions on lucky transitions. Acting by its choices in the real world keeps the rule less often."""
     problem = slippery()
-    p, log_d = problem.truth.probabilities(problem.truth.best), problem.truth.log_dynamics
-    taus = release(problem.base.hashed.walks, problem.base._compiled)
+    p, log_d, taus = problem.probabilities(problem.best), problem.log_dynamics, problem.trajectories
     words = [tuple(x for pair in zip(tau.states, tau.actions, strict=False) for x in pair) for tau in taus]
     mass: dict[tuple[int, ...], float] = defaultdict(float)
     for word, chance in zip(words, p, strict=True):
@@ -122,16 +117,15 @@ def cost() -> None:
         grid = xm.GridWorld(side, side, start=(0, 0), goal=(side - 1, side - 1), moves=("up", "right", "up-right"))
         features = np.zeros((grid.n_states, grid.n_actions, 1))
         features[:, 2, 0] = 1.0
-        problem = ListedProblem(
-            f"{side}x{side}", grid, None, features, xm.distribution(grid, None, None, seed=0).sample(20)
-        )
-        proposal = Proposal(problem.base, DenseFeatures(features))
+        problem = list_problem(f"{side}x{side}", grid, None, features, (0.0,), seed=0, n_demos=20)
+        base = xm.distribution(grid, None, None, engine="xor", oracle="listed")
+        proposal = Proposal(base, DenseFeatures(features))
         theta, setting = np.array([0.5]), Setting(1.18, 16, 16)
         pool = proposal.draw(theta, 0 * theta, 0.0, 16, 1.18, 1e-3, np.random.default_rng(0))
         warm = proposal.draw(theta, 0 * theta, 0.0, 16, 1.18, 1e-3, np.random.default_rng(1), pool.log2_mass)
-        counted = theorem5_cells(problem, theta * problem.truth.span, setting, 1e-3)
+        counted = theorem5_cells(problem, theta * problem.span, setting, 1e-3)
         print(
-            f"  {side}x{side}: {len(problem.truth.rows)} trajectories; Theorem 5 counts {counted:,} cells; searches "
+            f"  {side}x{side}: {len(problem.rows)} trajectories; Theorem 5 counts {counted:,} cells; searches "
             f"open {pool.search.n_cells} from 0, {warm.search.n_cells} from the last level, with "
             f"{warm.search.n_queries:,} solver calls; 16 draws open {warm.draws.n_cells}, with "
             f"{warm.draws.n_queries:,} solver calls"
@@ -153,7 +147,7 @@ def proposals(n_seeds: int, n_iter: int = 40) -> None:
                 max_iter=n_iter,
             ).fit(problem.demos)
             sizes += [record.details["effective_sample_size"] for record in model.history_[n_iter // 2 :]]
-            gaps.append(problem.truth.gap(model.weights_ * problem.truth.span))
+            gaps.append(problem.gap(model.weights_ * problem.span))
         print(
             f"  {proposal}: effective sample size {np.mean(sizes):.2f} of 16 draws (least {min(sizes):.2f}), "
             f"gap {np.mean(gaps):.4f} (worst {max(gaps):.4f})"

@@ -83,19 +83,6 @@ class Callbacks:
         return True in [callback(record) is True for callback in self.callbacks]
 
 
-_keeps_partial: ContextVar[bool] = ContextVar("_keeps_partial", default=True)
-
-
-@contextmanager
-def all_or_nothing() -> Iterator[None]:
-    """Inside, Ctrl-C ends a fit like anything else: where many fits make one result, half of one is no part of it."""
-    token = _keeps_partial.set(False)
-    try:
-        yield
-    finally:
-        _keeps_partial.reset(token)
-
-
 class Monitor:
     """Collects records, calls the callback, and turns Ctrl-C into an early end.
 
@@ -186,10 +173,6 @@ class Monitor:
         if not (self._heard if kind is None else issubclass(kind, KeyboardInterrupt)):
             return False
         self.interrupted = True
-        if not _keeps_partial.get():
-            if kind is None:
-                raise KeyboardInterrupt
-            return False
         notify(
             f"stopped by Ctrl-C after {len(self.history)} iterations; the model keeps what it had learned by then.",
             InterruptedWarning,

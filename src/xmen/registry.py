@@ -19,19 +19,6 @@ from xmen.rules.inference import RuleInference  # noqa: F401  (its models are lo
 from xmen.storage.models import load_model
 
 
-class Look(NamedTuple):
-    """How a method or a learner is called and drawn, the same in every figure.
-
-    The colours are Okabe and Ito's, which readers with any colour vision can tell apart; line styles and markers
-    differ as well.
-    """
-
-    label: str
-    colour: str
-    marker: str
-    line: str = "-"
-
-
 class LearnerKind(NamedTuple):
     """A learner as the command line and experiments name it; `takes` says which parts of a problem it is made from.
 
@@ -40,7 +27,7 @@ class LearnerKind(NamedTuple):
 
     kind: type[Learner]
     description: str
-    look: Look
+    label: str  # in tables, figures and menus
     takes: tuple[str, ...] = ("constraint", "features")
 
 
@@ -48,41 +35,28 @@ LEARNERS: dict[str, LearnerKind] = {
     "xmen": LearnerKind(
         XMEN,
         "a reward under rules, by maximum entropy over the trajectories that keep them",
-        Look("X-MEN", "#0072B2", "s"),
+        "X-MEN",
     ),
     "causal": LearnerKind(
         CausalXMEN,
         "a reward under rules, by maximum causal entropy: behaviour that can be executed",
-        Look("Causal X-MEN", "#F0E442", "h", ":"),
+        "Causal X-MEN",
     ),
-    "maxent": LearnerKind(
-        MaxEntIRL, "a baseline: maximum entropy, no rules", Look("MaxEnt", "#E69F00", "v"), ("features",)
-    ),
+    "maxent": LearnerKind(MaxEntIRL, "a baseline: maximum entropy, no rules", "MaxEnt", ("features",)),
     "relative-entropy": LearnerKind(
         RelativeEntropyIRL,
         "a baseline: relative entropy to a base policy, from rollouts",
-        Look("RE-IRL", "#D55E00", "X", "--"),  # relative entropy inverse reinforcement learning
+        "RE-IRL",  # relative entropy inverse reinforcement learning
         ("features",),
     ),
     "constraint-inference": LearnerKind(
         ConstraintInference,
         "a baseline: what must have been forbidden, given the reward",
-        Look("MLCI", "#CC79A7", "P", "-."),  # maximum likelihood constraint inference
+        "MLCI",  # maximum likelihood constraint inference
         ("reward", "events"),
     ),
 }
-"""Every learner of the library: the command line, storage, figures and experiments know what is here."""
-
-LOOKS: dict[str, Look] = {
-    "demonstrations": Look("demonstrations", "#000000", "o"),
-    "exact": Look("X-MEN exact", "#0072B2", "s"),
-    "cells": Look("X-MEN cells", "#56B4E9", "D", "--"),
-    "paper": Look("X-MEN paper", "#009E73", "^", "-."),
-    "reject": Look("X-MEN reject", "#999999", "d", ":"),
-    **{name: learner.look for name, learner in LEARNERS.items()},
-    "constraint-inference-maxent": Look("MLCI on MaxEnt", "#882255", "p", ":"),  # not as its authors use it
-}
-"""The look of each method of XMEN and of each learner, by its name."""
+"""Every learner of the library: the command line, Studio and storage know what is here."""
 
 
 def load(path: str | os.PathLike[str], module: Any = None) -> Any:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from xmen.experiments import Notebook, convergence
-from xmen.experiments.theory_runs import Setting, compare, start_run
-from xmen.experiments.theory_tasks import slippery, straight
+from xmen.experiments.convergence import Setting, compare, constants, slippery, straight
 
 SETTING = Setting(delta=1.18, m1=16, n_draws=8)
 WEIGHTED = Setting(delta=1.1, m1=16, n_draws=8)
@@ -45,7 +44,7 @@ def test_the_listed_truth_is_what_a_walk_over_the_grid_finds():
         longest = max(len(list(run)) for _, run in groupby(names))
         if ((1, 3) in cells) != ((3, 1) in cells) and longest <= 3:
             found.append([(1, 3) in cells, names.count("up-right")])
-    truth = straight().truth
+    truth = straight()
     assert sorted((truth.rows * truth.span).tolist()) == sorted(np.array(found, dtype=float).tolist())
 
 
@@ -53,7 +52,7 @@ def test_the_listed_truth_is_what_a_walk_over_the_grid_finds():
 def test_the_optimum_matches_the_demonstrations_and_losses_are_likelihoods(problem):
     import xmen as xm
 
-    truth = problem.truth
+    truth = problem
     assert truth.probabilities(truth.best) @ truth.rows == pytest.approx(truth.demo_mean, abs=1e-6)
     theta = np.array([0.7, -0.4])
     d = xm.distribution(problem.world, problem.rule, problem.features @ (theta / truth.span))
@@ -84,31 +83,32 @@ def test_the_bound_is_the_sum_of_its_two_terms(plain):
     """At K = infinity the variance floor is left, and it falls with the number of draws."""
     first, last = (plain[SETTING].theorem3[k] for k in (0, N_ITER - 1))
     floor = (N_ITER * last - first) / (N_ITER - 1)  # from a / K + b at K = 1 and at K = N_ITER
-    run = start_run(straight(), SETTING, N_ITER, 0)
-    noise = run.bounds.sigma1_squared / 16 + run.bounds.sigma2_squared / 8
-    assert floor == pytest.approx(run.step_size * noise / 1.18)
+    sigma1_squared, sigma2_squared, factor, step_size = constants(straight(), 1.18)
+    assert factor == 1.18
+    assert floor == pytest.approx(step_size * (sigma1_squared / 16 + sigma2_squared / 8) / factor)
     assert plain[SETTING].bias < plain[SETTING._replace(delta=1.35)].bias
 
 
 def test_a_setting_that_no_iterate_left_has_a_gap_below_where_it_began(plain):
     """Power: a step with the wrong sign would end above L(0) - L*."""
-    began = straight().truth.gap(np.zeros(2))
+    began = straight().gap(np.zeros(2))
     assert plain[SETTING].mean[-1] < 0.7 * began
 
 
 def test_counts_are_consistent(plain, weighted):
     for setting, curve in [*plain.items(), *weighted.items()]:
         n = curve.counts
-        assert n.drawn == setting.n_draws
-        assert n.search_cells > 0
-        assert n.points > 0
+        assert n["drawn"] == setting.n_draws
+        assert n["search_cells"] > 0
+        assert n["points"] > 0
+        assert n["cells"] == pytest.approx(n["search_cells"] + n["drawn"] + n["failed"])
         # A cell with fewer than P solutions takes one call more than it has solutions.
-        assert n.points <= n.queries <= n.points + n.cells
-        assert n.theorem5 > n.search_cells + n.drawn
+        assert n["points"] <= n["queries"] <= n["points"] + n["cells"]
+        assert n["theorem5"] > n["search_cells"] + n["drawn"]
 
 
 def test_few_draws_are_fewer_cells(plain):
-    assert plain[SETTING._replace(n_draws=2)].counts.cells < plain[SETTING].counts.cells
+    assert plain[SETTING._replace(n_draws=2)].counts["cells"] < plain[SETTING].counts["cells"]
 
 
 def test_the_same_seed_gives_the_same_curve(plain):
@@ -122,8 +122,8 @@ def test_the_same_seed_gives_the_same_curve(plain):
 @pytest.mark.system
 def test_the_experiment_writes_figures_and_ends_with_the_summary(tmp_path, monkeypatch):
     common = [SETTING, SETTING._replace(m1=4)]
-    monkeypatch.setattr(convergence, "settings", lambda: [common, common])
-    monkeypatch.setattr(convergence, "weighted_settings", lambda quick: [[WEIGHTED]])
+    monkeypatch.setattr(convergence, "SETTINGS", [common, common])
+    monkeypatch.setattr(convergence, "WEIGHTED", [[WEIGHTED]])
     monkeypatch.setattr(Notebook, "pick", lambda self, quick, full: 2)
     records = []
     for name in ("one", "two"):

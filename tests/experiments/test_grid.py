@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from xmen import MaxEntIRL, distribution
+from xmen.engines.xor import XorDistribution
 from xmen.experiments import reproduce
 from xmen.experiments.grid import divergence
 from xmen.experiments.grid_maps import MARKOV, MEMORY, ONE_TRIANGLE
-from xmen.experiments.methods import Effort, fit_one, generate, noticed, valid_probability
-from xmen.methods.proposal import Proposal
+from xmen.experiments.methods import Effort, fit_one, generate, noticed
 
 MAPS = (MEMORY, MARKOV, ONE_TRIANGLE)
 
@@ -60,7 +60,10 @@ def test_every_valid_path_has_exactly_one_type(grid_map):
 
 def test_the_first_map_needs_memory_and_the_second_hardly_does():
     valid = {
-        one.name: valid_probability(MaxEntIRL(one.world, l2=1e-4).fit(one.demonstrations(1000, seed=5)), one.rules)
+        one.name: MaxEntIRL(one.world, l2=1e-4)
+        .fit(one.demonstrations(1000, seed=5))
+        .distribution()
+        .probability(one.rules)
         for one in MAPS
     }
     assert valid["memory"] < 0.5
@@ -122,20 +125,20 @@ def test_the_papers_rows_come_from_a_pool_that_the_fits_oracle_drew(oracle, monk
     """Of a pool of n different trajectories, n picks meet about (1 - 1/e) n; draws from the model itself would meet
     nearly n, there are 2,940 of them and weights hardly differ after a step. The band is six standard deviations wide.
     """
-    listed, draw = [], Proposal.draw
+    asked, draw = [], XorDistribution.sample_paws
 
     def watched(self, *given, **named):
-        listed.append(self.hashed.walks is not None)
+        asked.append(self.oracle)
         return draw(self, *given, **named)
 
     effort = Effort(paper_iter=1, paper_samples=2, oracle=oracle)
     with noticed():
         demos = MEMORY.demonstrations(20, seed=0)
-        model = fit_one("paper", MEMORY.world, MEMORY.rules, None, demos, seed=0, effort=effort)
-    monkeypatch.setattr(Proposal, "draw", watched)
+        model = fit_one("paper", (MEMORY.world, MEMORY.rules, None, demos), effort, 0)
+    monkeypatch.setattr(XorDistribution, "sample_paws", watched)
     n = 60
     drawn = generate("paper", model, n, seed=0)
-    assert listed == [oracle == "listed"]
+    assert asked == [oracle]
     assert len(drawn) == n
     assert all(rule.accepts(tau) for tau in drawn for rule in MEMORY.rules)
     assert abs(len({tau.states for tau in drawn}) / n - (1 - np.exp(-1))) < 0.24

@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 import xmen as xm
-from xmen.experiments import human, human_gap, human_heldout, reproduce
-from xmen.experiments.human import shortest_length
-from xmen.experiments.human_heldout import HELD_OUT, HeldOut, leave_one_out
-from xmen.experiments.human_paths import as_trajectory, path_cells, read_drawings
+from xmen.experiments import human, reproduce
+from xmen.experiments.human import HELD_OUT, HeldOut, leave_one_out, shortest_length
 from xmen.experiments.human_tasks import (
     BEFORE_GAP,
     CHOKE,
@@ -21,10 +19,13 @@ from xmen.experiments.human_tasks import (
     GAP,
     GAP_OBSTACLES,
     OBSTACLES,
+    as_trajectory,
     choke_task,
     drawn_task,
+    path_cells,
+    read_drawings,
 )
-from xmen.experiments.methods import ALL, Effort, fit_all, fit_one, valid_probability
+from xmen.experiments.methods import ALL, Effort
 from xmen.experiments.notebook import Notebook
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data" / "human_obstacle"
@@ -81,16 +82,16 @@ def test_paths_that_turn_back_are_refused_by_name(tmp_path):
     folder = write_drawings(tmp_path)
     (folder / "t2.txt").write_text("0.5,0.02\n0.7,0.8\n0.8,0.3\n0.5,0.98\n", "utf-8")
     drawings = read_drawings(folder)
-    grid = xm.GridWorld(13, 13, start=(6, 0), goal=(6, 12), moves=DRAWN_MOVES, horizon=26)
+    grid = xm.GridWorld(13, 13, start=(6, 0), goal=(6, 12), moves=tuple(DRAWN_MOVES), horizon=26)
     with pytest.raises(xm.FileFormatError, match=r"t2\.txt: the path goes from cell .* without turning back down"):
-        as_trajectory(grid, drawings[1])
+        as_trajectory(grid, "t2", drawings["t2"])
 
 
 # --- files ------------------------------------------------------------------------------------------------------
 
 
 def test_files_are_read_in_their_natural_order(tmp_path):
-    names = [drawing.name for drawing in read_drawings(write_drawings(tmp_path, n=11))]
+    names = list(read_drawings(write_drawings(tmp_path, n=11)))
     assert names == [f"t{i}" for i in range(1, 12)]
 
 
@@ -165,11 +166,10 @@ def test_no_turn_sharper_than_a_right_angle(tmp_path):
 
 def test_what_methods_are_asked_is_exact():
     task = choke_task(seed=0)
-    effort = Effort(l2=0.3, cells_iter=5, paper_iter=3, paper_samples=8, rollouts=500, epsilon=0.1, oracle="listed")
-    fitted = fit_all(task.grid, task.rules, task.features, task.demos, seed=0, effort=effort)
-    assert tuple(fitted) == ALL
-    for name, model in fitted.items():
-        p = valid_probability(model, task.rules)
+    effort = Effort(l2=0.3, paper_iter=3, paper_samples=8, rollouts=500, epsilon=0.1, oracle="listed")
+    for name in ALL:
+        model = task.fit(name, effort, seed=0)
+        p = model.distribution().probability(task.rules)
         drawn = model.sample(2000, seed=0)
         share = np.mean([task.rules.accepts(tau) for tau in drawn])
         assert abs(share - p) <= 4 * np.sqrt(p * (1 - p) / 2000)  # a bias of 0.05 would be seen
@@ -178,13 +178,13 @@ def test_what_methods_are_asked_is_exact():
         assert model.score(task.demos) == pytest.approx(expected, abs=1e-9)
         assert (p == pytest.approx(1.0)) == (name in ("exact", "cells", "paper"))
     with pytest.raises(xm.XmenError, match="no method 'nobody'"):
-        fit_one("nobody", task.grid, task.rules, None, task.demos, seed=0, effort=effort)
+        task.fit("nobody", effort, seed=0)
 
 
 def test_rules_nobody_keeps_have_probability_zero():
     task = choke_task(seed=0)
-    (model,) = fit_all(task.grid, None, None, task.demos, seed=0, effort=Effort(l2=0.3), names=["maxent"]).values()
-    assert valid_probability(model, xm.never(task.grid.at((0, 0)))) == 0.0
+    d = task.fit("maxent", Effort(l2=0.3), seed=0).distribution()
+    assert d.probability(xm.never(task.grid.at((0, 0)))) == 0.0
 
 
 def test_held_out_scores_are_of_models_that_have_not_seen_the_demonstration():
@@ -212,13 +212,13 @@ def test_the_choice_of_a_setting():
 
 def in_haste(name, book, maxent_l2):
     """One setting per method, and few steps."""
-    quick = Effort(l2=0.3, epsilon=0.1, kl_threshold=0.5, rollouts=500, cells_iter=5, paper_iter=3, paper_samples=8)
+    quick = Effort(l2=0.3, epsilon=0.1, kl_threshold=0.5, rollouts=500, paper_iter=3, paper_samples=8)
     return [replace(quick, oracle="listed")]
 
 
 @pytest.mark.system
 def test_same_seed_same_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(human_heldout, "settings_of", in_haste)
+    monkeypatch.setattr(human, "settings_of", in_haste)
     monkeypatch.setattr(human, "BUDGET", (0.2, 0.2))
     folder = write_drawings(tmp_path / "drawn", n=4)
     first, second = (reproduce("human", tmp_path / name, quick=True, data=folder) for name in ("one", "two"))
@@ -226,7 +226,7 @@ def test_same_seed_same_files(tmp_path, monkeypatch):
     assert untimed[0] == untimed[1]
     assert (first.paragraphs, first.settings) == (second.paragraphs, second.settings)
     files = [picture.file for picture in first.pictures]
-    assert len(files) == len(set(files)) == 7
+    assert len(files) == len(set(files)) == 6
     for file in files:
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
     tables = {table.title: table for table in first.tables}
@@ -242,7 +242,7 @@ def test_same_seed_same_files(tmp_path, monkeypatch):
 
 def test_the_run_rule_makes_them_go_up_first(tmp_path):
     book = Notebook("human", tmp_path, quick=True)
-    human_gap.gap(book)
+    human.gap(book)
     (table,) = book.record.tables
     kept, maxent, free = ([*row[1:]] for row in table.rows)
     assert kept == pytest.approx([1.0, 1.0])
@@ -268,7 +268,6 @@ def test_real_drawings():
     assert len(task.demos) == len(set(task.demos)) == 19
     assert {len(tau) for tau in task.demos} <= set(range(12, 20))
     effort = Effort(l2=0.1, rollouts=1000, epsilon=0.1)
-    fitted = fit_all(task.grid, task.rules, task.features, task.demos, seed=0, effort=effort, names=HELD_OUT)
-    valid = {name: valid_probability(model, task.rules) for name, model in fitted.items()}
+    valid = {name: task.fit(name, effort, 0).distribution().probability(task.rules) for name in HELD_OUT}
     assert valid["exact"] == pytest.approx(1.0)
     assert all(0.1 < valid[name] < 0.95 for name in HELD_OUT[1:])

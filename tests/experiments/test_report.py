@@ -9,19 +9,18 @@ import pytest
 from xmen import XmenError
 from xmen.cli.reproduce import run_reproduce
 from xmen.experiments import reproduce
-from xmen.experiments.notebook import Findings, Notebook
-from xmen.experiments.report import html
+from xmen.experiments.notebook import Findings, Notebook, html
 
 TIMES = re.compile(r"<!-- times -->.*?<!-- /times -->", re.S)
 
 
-def tiny(folder, *, told=None):
-    book = Notebook("tiny", folder, quick=True, seed=4, tell=told)
+def tiny(folder, **settings):
+    book = Notebook("tiny", folder, quick=True, seed=4, **settings)
     book.title("Fewer than <three> things")
     book.say("One   sentence\n & a half.")
     book.set(size=9, sizes=(1, 2))
-    with book.stage("drawing") as stage:
-        stage.done(0.5)
+    with book.stage("drawing") as done:
+        done(0.5)
         figure, ax = plt.subplots()
         ax.plot([0, 1], [book.seed, 2])
         book.figure(figure, "tiny_line", 'A "line".')
@@ -51,7 +50,7 @@ def test_cells_are_formatted_and_missing_ones_marked(tmp_path):
 
 def test_stages_say_how_far_they_are(tmp_path):
     told = []
-    tiny(tmp_path, told=lambda stage, share: told.append((stage, share)))
+    tiny(tmp_path, tell=lambda stage, share: told.append((stage, share)))
     assert told == [("drawing", None), ("drawing", 0.5), ("drawing", 1.0)]
 
 

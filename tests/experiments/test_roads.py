@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 
 import numpy as np
 import pytest
 
 import xmen as xm
-from xmen.engines.trips import RejectTrips
-from xmen.experiments import reproduce
-from xmen.experiments.roads import Study
-from xmen.experiments.roads_cloning import Cloning
-from xmen.experiments.roads_data import FEATURES, FILES, read_city
-from xmen.experiments.roads_scores import bleu, edit_distance, score_routes
+from xmen.experiments import reproduce, roads
+from xmen.experiments.roads import LONG, TWICE, follow, greedy_routes
+from xmen.experiments.taxis import FEATURES, FILES, Cloning, bleu, edit_distance, read_city, score_routes
 
 
 def write_city(folder, n_links, routes):
@@ -46,8 +42,8 @@ def test_the_city_is_read(folder):
     features = city.features()
     assert features.shape == (6 * 8, len(FEATURES))
     assert features[0 * 8 + 2].toarray()[0, :4].tolist() == [1.02, 1.0, 0.0, 1.0]
-    assert city.features(per_link=True).shape[1] == len(FEATURES) + 6
-    assert city.features(per_transition=True).shape[1] == len(FEATURES) + 12
+    assert city.features("link").shape[1] == len(FEATURES) + 6
+    assert city.features("transition").shape[1] == len(FEATURES) + 12
 
 
 def test_what_is_missing_is_named(folder, tmp_path):
@@ -79,10 +75,10 @@ def test_edit_distance_and_bleu():
 
 def test_a_route_is_compared_with_all_routes_of_its_pair():
     observed = [(1, 2, 3, 4), (1, 5, 4), (1, 2, 3, 4), (6, 7)]
-    scores = score_routes(observed, [(1, 2, 3, 4)] * 3 + [(6, 8, 9, 7, 7)])
-    assert scores.edit_distance == pytest.approx(1.0 / 4)  # of the last 3 / 2, which counts as 1
-    assert scores.bleu == pytest.approx((3 + bleu([[6, 7]], [6, 8, 9, 7, 7])) / 4)
-    assert scores.exact == 0.5
+    distance, similar, exact = score_routes(observed, [(1, 2, 3, 4)] * 3 + [(6, 8, 9, 7, 7)])
+    assert distance == pytest.approx(1.0 / 4)  # of the last 3 / 2, which counts as 1
+    assert similar == pytest.approx((3 + bleu([[6, 7]], [6, 8, 9, 7, 7])) / 4)
+    assert exact == 0.5
 
 
 @pytest.mark.system
@@ -91,52 +87,36 @@ def test_cloning_learns_frequencies(folder):
     train = city.trips("train_CV0_size1000")
     cloning = Cloning(city, epochs=60, seed=0).fit(train, train)
     assert cloning.score_samples(train).mean() > -0.2
-    assert cloning.routes(train[:2], 10) == [[0, 1, 2, 3], [1, 3, 5]]
+    assert [follow([cloning.after(goal)], start, goal) for start, goal in ((0, 3), (1, 5))] == [[0, 1, 2, 3], [1, 3, 5]]
 
 
-def test_greedy_routes_follow_the_likeliest_move(folder):
-    from xmen.engines.trips import TripEngine
-
-    city = read_city(folder)
-    network = city.network
-    reward = -city.lengths[network.target]
-    engine = TripEngine(network, None, [0, 1], [3, 0], [1.0, 1.0], 1000)
-    routes = engine.shared.greedy(reward, 20)
-    for pair, edges in enumerate(routes):
-        start, goal = int(engine.start[pair]), int(engine.goal[pair])
-        states = [start, *network.target[edges].tolist()]
-        table = np.zeros((6, 8))
-        table[network.source, network.action] = reward
-        assert states[-1] == goal
-        for here, after in pairwise(states):  # of all next links, the one that the rest of the way is heaviest from
-            rest = {
-                int(network.target[e]): reward[e]
-                + xm.distribution(network.task(int(network.target[e]), goal), None, table).log_partition()
-                for e in np.flatnonzero(network.source == here)
-            }
-            assert rest[after] == pytest.approx(max(rest.values()))
+def likeliest_route(d, start, goal):
+    """At every step the likeliest next link, by enumeration."""
+    left, states = d.best(10_000), (start,)
+    while states[-1] != goal:
+        weights = {}
+        for tau in left:
+            if tau.states[: len(states)] == states:
+                after = tau.states[len(states)]
+                weights[after] = weights.get(after, 0.0) + np.exp(d.log_prob(tau))
+        states += (max(weights, key=weights.__getitem__),)
+    return list(states)
 
 
-def test_greedy_routes_under_a_rule_that_rejects(folder):
-    """Of all next links the likeliest under the rule, by enumeration of trips without a link twice."""
+@pytest.mark.parametrize(("rule", "horizon"), [(None, 14), (TWICE, 6), (LONG, 9)], ids=str)
+def test_greedy_routes_follow_the_likeliest_move(folder, rule, horizon, monkeypatch):
+    """Rewards so low that ways longer than the horizon, which enumeration leaves out, weigh nothing."""
+    monkeypatch.setattr(roads, "GREEDY_DRAWS", 4000)
+    monkeypatch.setattr(roads, "LEAST", 5)
     network = read_city(folder).network
-    reward = np.random.default_rng(4).normal(-1.0, 0.8, len(network.source))
-    table = np.zeros((6, 8))
-    table[network.source, network.action] = reward
-    trips = RejectTrips(network, xm.no_revisit(), [0, 1], [3, 0], [1.0, 1.0], 7)
-    assert trips.rejecting
-    for pair, edges in enumerate(trips.greedy(reward, 4000, np.random.default_rng(0), 20)):
-        start, goal = int(trips.engine.start[pair]), int(trips.engine.goal[pair])
-        d = xm.distribution(network.task(start, goal, horizon=6), xm.no_revisit(), table)
-        left, states = d.best(100), (start,)
-        while states[-1] != goal:
-            weights: dict[int, float] = {}
-            for tau in left:
-                if tau.states[: len(states)] == states:
-                    after = tau.states[len(states)]
-                    weights[after] = weights.get(after, 0.0) + np.exp(d.log_prob(tau))
-            states += (max(weights, key=weights.__getitem__),)
-        assert (start, *network.target[edges].tolist()) == states
+    table = np.random.default_rng(4).normal(-1.0, 0.8, (6, 8)) - (2.0 if rule is not TWICE else 0.0)
+    ends = [(0, 3, 1.0), (1, 0, 1.0), (0, 3, 1.0)]
+    asked = xm.length() >= 5 if rule is LONG else rule
+    found = greedy_routes(network, table, rule, ends, seed=0)
+    assert found[0] == found[2]
+    for route, (start, goal, _) in zip(found, ends, strict=True):
+        d = xm.distribution(network.task(start, goal, horizon=horizon), asked, table)
+        assert route == likeliest_route(d, start, goal)
 
 
 @pytest.mark.system
@@ -144,15 +124,15 @@ def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
     """The whole experiment on a small ring, stopped after its second fit; what it had found is not found again."""
     routes = [(k, *range(k + 1, k + 10), *range(k + 11, k + 17), (k + 17) % 30) for k in range(8)]
     routes += [(*range(k, k + 9), *range(k + 10, k + 18)) for k in range(8)]
-    data, greedy = write_city(tmp_path / "data", 30, routes), Study._greedy
+    data, greedy = write_city(tmp_path / "data", 30, routes), roads.greedy_routes
 
-    def stopped(study, model, rule):
+    def stopped(network, reward, rule, *others):
         if rule is not None:
             raise KeyboardInterrupt
-        return greedy(study, model, rule)
+        return greedy(network, reward, rule, *others)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Study, "_greedy", stopped)
+        patched.setattr(roads, "greedy_routes", stopped)
         with pytest.raises(KeyboardInterrupt):
             reproduce("roads", tmp_path / "out", quick=True, data=data)
     first = json.loads((tmp_path / "out" / "roads.stages.json").read_text())["found"]

@@ -8,7 +8,7 @@ import pytest
 import xmen as xm
 from xmen.experiments import rules
 from xmen.experiments.notebook import Notebook
-from xmen.experiments.rules_trips import find_taxis, read_taxis
+from xmen.experiments.rules import find_folder, read_taxis
 
 
 def test_constraint_inference_is_the_same_search_over_never(tmp_path):
@@ -40,12 +40,12 @@ def test_trips_are_read(tmp_path):
     lines = ["0,1,primary,500,0", "1,2,secondary,250,1", "2,1,primary,100,2"]
     (folder / "edge.txt").write_text("\n".join([header, *lines]))
     (folder / "path.csv").write_text("ori,des,path,len\n0,2,0_1_2,3\n2,0,2_1_0,3\n")
-    taxis = read_taxis(find_taxis(tmp_path), 1)
+    taxis = read_taxis(find_folder(tmp_path, "transit.npy"), 1)
     assert taxis.trips == [xm.Trajectory([0, 1, 2], [0, 2])]
     assert taxis.network.problem(taxis.trips[0]) is None
     assert str(taxis.events["primary"]) == "at(0, 2)"
     assert taxis.features[2, 4].tolist() == [0.1, 1.0, 1.0, 1.0]
-    assert find_taxis(folder) == folder
+    assert find_folder(folder, "transit.npy") == folder
     (folder / "edge.txt").write_text("\n".join([header, *lines[:2]]))
     with pytest.raises(xm.FileFormatError, match="2 links"):
         read_taxis(folder, 1)

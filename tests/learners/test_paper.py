@@ -14,7 +14,6 @@ import xmen.methods.proposal as proposal_module
 from learners.tasks import grid_task, small_task
 from strategies import cases
 from xmen.errors import ConvergenceWarning, GuaranteeWarning
-from xmen.learners.resampling import resample
 from xmen.learners.xmen import XMEN
 from xmen.methods.demonstrations import gather
 from xmen.methods.paper import PaperRun
@@ -344,16 +343,3 @@ def test_adaptive_proposals_raise_the_effective_sample_size():
         model = XMEN(grid, rule, features, **settings).fit(demos)
         size[proposal] = np.mean([r.details["effective_sample_size"] for r in model.history_[10:]])
     assert size["dynamics"] > 1.2 * size["fixed"]
-
-
-def test_resampling_from_the_pool():
-    grid, rule, features, demos = slippery()
-    model = XMEN(grid, rule, features, method="paper", seed=0, max_iter=2).fit(demos)
-    found = resample(model, 50, pool_size=40, seed=1)
-    assert len(found.trajectories) == 50
-    assert all(rule.accepts(tau) for tau in found.trajectories)
-    assert len({tau.states for tau in found.trajectories}) <= 40
-    assert 1.0 <= found.effective_sample_size <= 40.0
-    assert resample(model, 5, pool_size=10, seed=1) == resample(model, 5, pool_size=10, seed=1)
-    short = resample(model, 5, pool_size=10, also=xm.length() <= 5, seed=1)
-    assert all(len(tau) <= 4 for tau in short.trajectories)

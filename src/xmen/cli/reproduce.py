@@ -17,8 +17,8 @@ from rich.text import Text
 
 from xmen.cli._output import YES, print_json, print_table
 from xmen.experiments import EXPERIMENTS, reproduce
-from xmen.experiments.notebook import Findings, Tell
-from xmen.experiments.report import write_report
+from xmen.experiments.notebook import Findings, Tell, html
+from xmen.files import write_whole
 
 FILE_WIDTH = 110  # columns, where the output is no terminal
 
@@ -43,7 +43,9 @@ def run_reproduce(
         records.append(record)
         if not as_json:
             _print(record, out)
-    report = write_report(records, out) if name == "all" else None
+    report = out / "report.html" if name == "all" else None
+    if report:
+        write_whole(report, html(records, out).encode())
     if as_json:
         print_json({"report": str(report) if report else None, "experiments": [asdict(one) for one in records]})
     elif report:

@@ -388,27 +388,6 @@ class RejectTrips:
             variance += centred.T @ centred
         return means, variance
 
-    def greedy(self, reward: Floats, n_draws: int, rng: np.random.Generator, most: int) -> list[NDArray[np.int64]]:
-        """The world edges of each pair's greedy walk under all rules: at every step what most valid draws do there.
-
-        At most `most` moves. Draws that have gone the same way thin out, so that late moves are those of few.
-        """
-        out: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64) for _ in range(self.engine.n_pairs)]
-        wanted = np.full(self.engine.n_pairs, n_draws, dtype=np.int64)
-        for pair, walks, valid in self._checked(reward, wanted, rng):
-            begins, edges = walks.offsets[:-1], walks.edges
-            for one in np.unique(pair[valid]).tolist():
-                rows, taken = np.flatnonzero(valid & (pair == one)), list[int]()
-                while len(taken) < most and walks.lengths[rows[0]] > len(
-                    taken
-                ):  # all are where they are, or at the goal
-                    moves, counts = np.unique(edges[begins[rows] + len(taken)], return_counts=True)
-                    best = int(moves[np.argmax(counts)])
-                    rows = rows[edges[begins[rows] + len(taken)] == best]
-                    taken.append(best)
-                out[one] = np.array(taken, dtype=np.int64)
-        return out
-
     def _checked(self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator) -> Iterator[Checked]:
         """Draws in batches, all of a pair's in one: the pair of each, the walks, and which of them keep the rules."""
         for pair, edges, lengths in self._drawn(reward, wanted, rng):

@@ -5,15 +5,13 @@ Each experiment is one module with `run(book)`, read from top to bottom. They us
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from xmen.errors import XmenError
+import xmen as xm
 from xmen.experiments.notebook import Findings, Notebook
-from xmen.progress import all_or_nothing
-
-__all__ = ["EXPERIMENTS", "Findings", "Notebook", "reproduce"]
 
 EXPERIMENTS = ("figure1", "grid", "human", "convergence", "rules")
 """In the order of the paper, and what goes beyond it."""
@@ -30,9 +28,14 @@ def reproduce(name: str, folder: Path, **settings: Any) -> Findings:
     """
     if name not in (*EXPERIMENTS, *WITH_DATA):
         known = ", ".join((*EXPERIMENTS, *WITH_DATA))
-        raise XmenError(f"there is no experiment {name!r}: choose one of {known}, or all.")
+        raise xm.XmenError(f"there is no experiment {name!r}: choose one of {known}, or all.")
     folder.mkdir(parents=True, exist_ok=True)
     book = Notebook(name, folder, **settings)
-    with all_or_nothing():
-        import_module(f"xmen.experiments.{name}").run(book)
+    with warnings.catch_warnings():
+        # A fit would keep what it has on Ctrl-C: half of one is no part of a result.
+        warnings.simplefilter("error", xm.InterruptedWarning)
+        try:
+            import_module(f"xmen.experiments.{name}").run(book)
+        except xm.InterruptedWarning:
+            raise KeyboardInterrupt from None
     return book.finish()

@@ -1,29 +1,39 @@
 """Does Algorithm 1 converge as its theorems say, and at what cost? Truth is the list of all valid trajectories.
 
 Theorem 3's bound is drawn with the bias term that its proof leaves out (a factor on E_P[f] is not a factor on the
-gradient), and the oracle's work is set against Theorem 5's count, which leaves out cells that give no draw and the
-solutions that have to be read from every cell.
+gradient), and the oracle's work is set against Theorem 5's count of cells: questions whether there are P solutions
+under these parities. Features are in the units of Algorithm 1: each spans 1 over the valid trajectories.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy.optimize import minimize
+from scipy.special import logsumexp, softmax
 
-from xmen.experiments.notebook import Notebook
-from xmen.experiments.theory_runs import COMMON, Curve, Setting, compare
-from xmen.experiments.theory_tasks import slippery, straight
-from xmen.registry import LOOKS
+import xmen as xm
+from xmen.experiments.looks import LOOKS
+from xmen.experiments.methods import noticed
+from xmen.experiments.notebook import Done, Floats, Notebook
+from xmen.sampling import PawsPlan
 
-DELTAS, M1S, DRAWS = (1.05, 1.18, 1.35), (1, 4, 16), (2, 8, 32)
+FAILURE = 0.05  # of all iterations together
+MOST = 10_000  # trajectories of a problem
+SPAN_STEP = 0.25  # nats; spans are rounded up to multiples of it, as the paper's method does
 LOWEST_GAP = 1e-4  # nats; below it a curve leaves the figure
 MEASURED, BOUND = LOOKS["paper"].colour, LOOKS["demonstrations"].colour
-WORK = {  # Tol's muted colours: none of them is the colour of a method
+COUNTED = ("search_cells", "drawn", "failed", "cells", "theorem5", "points", "queries")
+"""Per iteration: cells of the search, cells that gave a draw (2 M2), cells that gave none, all cells, Theorem 5's count
+of them, solutions read from all cells, and calls of a solver that finds one solution at a time."""
+WORK = {  # of these in the figure, in Tol's muted colours: none of them is the colour of a method
     "theorem5": ("Theorem 5's count", "#000000", "|"),
     "points": ("solutions read", "#882255", "P"),
     "search_cells": ("cells of the search", "#332288", "s"),
@@ -33,42 +43,51 @@ WORK = {  # Tol's muted colours: none of them is the colour of a method
 FONT: Any = {"font.size": 9.0, "axes.titlesize": 9.0, "legend.fontsize": 8.0}
 
 
-def settings() -> list[list[Setting]]:
-    """Rows of settings: delta, M1 and 2 M2 vary around one that all rows share."""
-    return [
-        [COMMON._replace(delta=delta) for delta in DELTAS],
-        [COMMON._replace(m1=m1) for m1 in M1S],
-        [COMMON._replace(n_draws=n) for n in DRAWS],
-    ]
+class Setting(NamedTuple):
+    """What Theorem 3 speaks of: delta, M1 demonstrations and 2 M2 draws per iteration; and how weights are used."""
+
+    delta: float
+    m1: int
+    n_draws: int
+    self_normalised: bool = False  # where there are weights: one ratio over all draws, not the paper's two halves
+
+    def __str__(self) -> str:
+        kind = ", self-normalised" if self.self_normalised else ""
+        return f"delta {self.delta:g}, M1 {self.m1}, 2 M2 {self.n_draws}{kind}"
 
 
-def weighted_settings(quick: bool) -> list[list[Setting]]:
-    """Settings for a world with chance, where c = delta^2: the paper's split sample, and below it one ratio."""
-    sizes = (8, 32) if quick else (8, 32, 64)
-    return [[Setting(1.1, 16, n, self_normalised) for n in sizes] for self_normalised in (False, True)]
+COMMON = Setting(delta=1.18, m1=16, n_draws=8)
+"""What other settings of a deterministic world vary around."""
+
+
+SETTINGS = [
+    [COMMON._replace(delta=delta) for delta in (1.05, 1.18, 1.35)],
+    [COMMON._replace(m1=m1) for m1 in (1, 4, 16)],
+    [COMMON._replace(n_draws=n) for n in (2, 8, 32)],
+]
+WEIGHTED = [[Setting(1.1, 16, n, self_normalised) for n in (8, 32, 64)] for self_normalised in (False, True)]
+"""For a world with chance, where c = delta^2: the paper's split sample, and below it one ratio."""
 
 
 def run(book: Notebook) -> None:
-    """`xmen reproduce convergence`."""
+    """`xmen reproduce convergence`: both worlds, the curves against the bounds, and the oracle's work."""
     book.title("Convergence of Algorithm 1, and what it asks of the oracle")
     n_iter, n_seeds = book.pick(16, 120), book.pick(3, 6)
     book.set(iterations=n_iter, seeds=n_seeds, burn_in=0.0, failure=0.05, oracle="listed")
     book.say(
         f"""L(mean of the first k iterates) - L*, in nats, for {n_seeds} runs of {n_iter} iterations with the largest
-        step that Theorem 4 allows. Both worlds are small on purpose: L* and every gap come from the list of all valid
-        trajectories. Theorem 3 is drawn as printed, with delta^2 and M2, and in the form that is used here,
-        c |theta*|^2 / (2 eta K) + eta (sigma1^2 / M1 + sigma2^2 / M2) / c, with features in units of their span. This
-        experiment is ours."""
+        step that Theorem 4 allows. Theorem 3 is drawn as printed, with delta^2 and M2, and in the form that is used
+        here, c |theta*|^2 / (2 eta K) + eta (sigma1^2 / M1 + sigma2^2 / M2) / c, with features in units of their span.
+        This experiment is ours."""
     )
 
-    with book.stage("the deterministic 5x5 grid") as stage:
-        problem, rows = straight(book.seed), settings()
-        plain = compare(problem, [one for row in rows for one in row], n_iter, n_seeds, book.seed, stage.done)
-    truth = problem.truth
+    with book.stage("the deterministic 5x5 grid") as done:
+        problem, rows = straight(book.seed), SETTINGS
+        plain = compare(problem, [one for row in rows for one in row], n_iter, n_seeds, book.seed, done)
     book.say(
-        f"""The 5x5 grid has {len(truth.rows)} valid trajectories, L(0) - L* = {truth.gap(np.zeros(2)):.3f} nats and
-        |theta*|^2 = {truth.best @ truth.best:.2f}. Its dynamics are deterministic: no importance weights, c = delta,
-        and all 2 M2 draws enter one mean."""
+        f"""The 5x5 grid has {len(problem.rows)} valid trajectories, L(0) - L* = {problem.gap(np.zeros(2)):.3f} nats and
+        |theta*|^2 = {problem.best @ problem.best:.2f}. Its dynamics are deterministic: no importance weights,
+        c = delta, and all 2 M2 draws enter one mean."""
     )
     book.figure(
         draw_gaps([[plain[one] for one in row] for row in rows]),
@@ -77,19 +96,19 @@ def run(book: Notebook) -> None:
         with Theorem 3's bound and the bias term that it leaves out. One of delta, M1 and 2 M2 varies in each row.""",
     )
 
-    with book.stage("the slippery 3x3 grid") as stage:
-        problem, rows = slippery(book.seed), weighted_settings(book.quick)
-        weighted = compare(problem, [one for row in rows for one in row], n_iter, n_seeds, book.seed, stage.done)
+    with book.stage("the slippery 3x3 grid") as done:
+        problem, rows = slippery(book.seed), [row[: book.pick(2, 3)] for row in WEIGHTED]
+        weighted = compare(problem, [one for row in rows for one in row], n_iter, n_seeds, book.seed, done)
     book.say(
-        f"""The 3x3 grid where one move in five slips has {len(problem.truth.rows)} valid trajectories. Draws from Q
+        f"""The 3x3 grid where one move in five slips has {len(problem.rows)} valid trajectories. Draws from Q
         need importance weights here, c = delta^2, and E_P[f] is a ratio of two means: neither bound covers its bias,
         which falls as 1 / M2 and is far smaller for a self-normalised mean."""
     )
     book.figure(
         draw_gaps([[weighted[one] for one in row] for row in rows]),
         "convergence_weighted",
-        """The same on the slippery 3x3 grid, where draws carry importance weights: above with the paper's split sample,
-        below with one self-normalised mean of all draws.""",
+        """The same on the slippery 3x3 grid: above with the paper's split sample, below with one self-normalised mean
+        of all draws.""",
     )
 
     curves = [*plain.values(), *weighted.values()]
@@ -97,38 +116,230 @@ def run(book: Notebook) -> None:
         draw_work(curves),
         "convergence_queries",
         """What one iteration asks of the oracle, mean over all iterations and seeds. Theorem 5 counts n' levels of
-        24 ln(n' / failure) cells for the search and one cell for each draw; n' is the number of hash bits plus 1.""",
+        24 ln(n' / failure) cells for the search and one for each draw; n' is the number of hash bits plus 1.""",
     )
     book.table("The oracle's work per iteration", *work_table(curves), note=WORK_NOTE)
     book.table(f"Gap to L* after {n_iter} iterations, {n_seeds} seeds", *summary_table(curves), note=SUMMARY_NOTE)
 
 
+@dataclass(frozen=True)
+class ListedProblem:
+    """A small problem with the truth: all N valid trajectories are listed, and f is in units of its spans over them.
+
+    `rows` (N, d) and `demo_rows` (n, d) are f of all trajectories and of the demonstrations, `log_dynamics` (N,) is
+    log D. With `weighted`, where D differs, draws carry importance weights. Parities range over `hash_bits`.
+    """
+
+    name: str
+    world: xm.GridWorld
+    rule: Any
+    features: Floats  # (n_states, n_actions, d)
+    demos: list[xm.Trajectory]
+    trajectories: list[xm.Trajectory]
+    span: Floats
+    rows: Floats
+    demo_rows: Floats
+    demo_mean: Floats  # (d,)
+    log_dynamics: Floats
+    weighted: bool
+    hash_bits: int
+
+    def loss(self, theta: Floats) -> float:
+        """L(theta) = log Z - theta . mean f of the demonstrations, in nats."""
+        return float(logsumexp(self.rows @ theta + self.log_dynamics) - theta @ self.demo_mean)
+
+    def probabilities(self, theta: Floats) -> Any:
+        """P(tau) of every valid trajectory (N,)."""
+        return softmax(self.rows @ theta + self.log_dynamics)
+
+    @cached_property
+    def best(self) -> Any:
+        """theta*, where L is smallest (d,)."""
+        slope = lambda theta: self.probabilities(theta) @ self.rows - self.demo_mean  # noqa: E731
+        return minimize(self.loss, np.zeros(self.rows.shape[1]), jac=slope, tol=1e-12).x
+
+    def gap(self, theta: Floats) -> float:
+        """L(theta) - L*, in nats."""
+        return self.loss(theta) - self.loss(self.best)
+
+    def absolute_features(self, theta: Floats) -> Any:
+        """E_P|f| of each feature (d,)."""
+        return self.probabilities(theta) @ np.abs(self.rows)
+
+
+def list_problem(
+    name: str, world: xm.GridWorld, rule: Any, features: Floats, weights: Sequence[float], seed: int, n_demos: int = 100
+) -> ListedProblem:
+    """The problem of demonstrators with these weights, in the user's units."""
+    demos = xm.distribution(world, rule, features @ np.array(weights), seed=seed).sample(n_demos)
+    free = xm.distribution(world, rule, None, engine="exact")
+    taus = free.best(MOST)
+    log_dynamics = np.array([free.log_prob(tau) for tau in taus]) + free.log_partition()
+    rows, demo_rows = (
+        np.array([features[list(tau.states[:-1]), list(tau.actions)].sum(axis=0) for tau in some])
+        for some in (taus, demos)
+    )
+    span, weighted = np.ptp(rows, axis=0), bool(np.ptp(log_dynamics) > 1e-9)
+    bits = int(xm.distribution(world, rule, None, engine="xor", oracle="listed").sizes()["hash variables"])
+    means = demo_rows / span, demo_rows.mean(axis=0) / span
+    truth = (taus, span, rows / span, *means, log_dynamics, weighted, bits)
+    return ListedProblem(name, world, rule, features, demos, *truth)
+
+
+def straight(seed: int = 0) -> ListedProblem:
+    """A deterministic 5x5 grid: exactly one of two keys, at most three equal moves in a row.
+
+    The features are whether the upper key is taken, and the number of diagonal moves.
+    """
+    grid = xm.GridWorld(5, 5, start=(0, 0), goal=(4, 4), moves=("up", "right", "up-right"))
+    upper, lower = (1, 3), (3, 1)
+    keys = xm.exactly(1, xm.visit(grid.at(upper)), xm.visit(grid.at(lower)))
+    features = np.zeros((grid.n_states, grid.n_actions, 2))
+    features[grid.state(upper), :, 0] = 1.0
+    features[:, grid.moves.index("up-right"), 1] = 1.0
+    rule = keys & (xm.longest_repeat() <= 3)
+    return list_problem("5x5 grid", grid, rule, features, (2.0, -0.5), seed)
+
+
+def slippery(seed: int = 0) -> ListedProblem:
+    """A 3x3 grid where one move in five slips and the middle has to be passed, on the shortest way.
+
+    The features are the number of moves up, and whether cell (0, 1) is passed.
+    """
+    grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), horizon=4, slip=0.2)
+    features = np.zeros((grid.n_states, grid.n_actions, 2))
+    features[:, grid.moves.index("up"), 0] = 1.0
+    features[grid.state((0, 1)), :, 1] = 1.0
+    rule = xm.visit(grid.at((1, 1)))
+    return list_problem("slippery 3x3 grid", grid, rule, features, (0.5, 1.0), seed)
+
+
+def constants(problem: ListedProblem, delta: float) -> tuple[float, float, float, float]:
+    """Of Theorems 3 and 4: sigma1^2 and sigma2^2, the variances of f over demonstrations and, for any theta, under P;
+    c, delta^2 with importance weights and delta without; and the largest step (2 - c^2) / (sigma2^2 c)."""
+    rows, factor = problem.rows, delta**2 if problem.weighted else delta
+    sigma1_squared = float(problem.demo_rows.var(axis=0).sum())
+    middle = (rows.min(axis=0) + rows.max(axis=0)) / 2.0
+    sigma2_squared = float(((rows - middle) ** 2).sum(axis=1).max())
+    return sigma1_squared, sigma2_squared, factor, (2.0 - factor**2) / (factor * sigma2_squared)
+
+
+def theorem3(problem: ListedProblem, setting: Setting, n_iter: int, m2: int, factor: float) -> Any:
+    """The bound after k = 1 .. K iterations: c |theta*|^2 / (2 eta k) + eta (sigma1^2 / M1 + sigma2^2 / M2) / c."""
+    sigma1_squared, sigma2_squared, _, step_size = constants(problem, setting.delta)
+    noise = step_size * (sigma1_squared / setting.m1 + sigma2_squared / m2) / factor
+    return factor * (problem.best @ problem.best) / (2.0 * step_size * np.arange(1, n_iter + 1)) + noise
+
+
+def theorem5_cells(problem: ListedProblem, theta: Floats, setting: Setting, failure: float) -> int:
+    """Cells of one iteration in Theorem 5's count, with the published constants of PAWS."""
+    chosen = _published(setting.delta, failure, float(np.ptp(problem.rows @ problem.best)), problem.hash_bits)
+    plan = replace(chosen, log_span=SPAN_STEP * math.ceil(float(np.ptp(problem.rows @ theta)) / SPAN_STEP))
+    return (problem.hash_bits + plan.bits_per_level * plan.n_levels + 1) * plan.n_repeats + setting.n_draws
+
+
+@lru_cache(maxsize=256)
+def _published(delta: float, failure: float, log_span: float, width: int) -> PawsPlan:
+    return PawsPlan.solve(delta, failure, log_span=log_span, n_hash=width, faithful=True)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """All runs of one setting, and the bounds on their mean (K,)."""
+
+    problem: str
+    setting: Setting
+    gaps: Floats  # L(mean of the first k iterates) - L*, (n_seeds, K)
+    theorem3: Floats
+    printed: Floats  # Theorem 3 as the paper has it, delta^2 and M2 whatever the world
+    bias: float  # what a gradient off by (c - 1) E_P|f| costs as far from theta* as iterates went
+    counts: dict[str, float]  # what an iteration asked of the oracle, by the names in COUNTED
+
+    @property
+    def name(self) -> str:
+        """Short enough for a terminal: where the setting differs from the common one."""
+        if self.problem.startswith("slippery"):
+            return f"slip {self.setting.n_draws}{' sn' * self.setting.self_normalised}"
+        labels = zip(("delta", "M1", "2 M2"), self.setting, COMMON, strict=False)
+        return ", ".join(f"{label} {value:g}" for label, value, common in labels if value != common) or "common"
+
+    @property
+    def mean(self) -> Any:
+        """The mean gap over seeds after each iteration."""
+        return self.gaps.mean(axis=0)
+
+    @property
+    def under_bound(self) -> bool:
+        """Whether the mean gap is under Theorem 3's bound with the bias term that it leaves out, all the way."""
+        return bool(np.all(self.mean <= self.theorem3 + self.bias))
+
+
+def compare(
+    problem: ListedProblem, settings: Any, n_iter: int, n_seeds: int, seed: int, done: Done = lambda share: None
+) -> dict[Setting, Curve]:
+    """A curve for each setting, all from the same seeds."""
+    settings, curves = list(dict.fromkeys(settings)), dict[Setting, Curve]()
+    for setting in settings:
+        gaps, counts, distances, sizes = [], list[Any](), list[float](), list[float]()
+        for one in np.random.SeedSequence(seed).spawn(n_seeds):
+            averages, entries = watched_run(problem, setting, n_iter, one)
+            gaps.append([problem.gap(average) for average in averages])
+            sums = np.arange(1, n_iter + 1)[:, None] * averages
+            iterates = np.diff(sums, axis=0, prepend=0.0 * sums[:1])
+            for theta, entry in zip([0.0 * problem.best, *iterates[:-1]], entries, strict=True):
+                distances.append(float(np.linalg.norm(theta - problem.best)))
+                sizes.append(float(np.linalg.norm(problem.absolute_features(theta))))
+                search, cells = entry["search_cells"], entry["cells"]
+                claimed = theorem5_cells(problem, theta, setting, FAILURE / n_iter)
+                failed, answered = cells - search - setting.n_draws, (entry["solutions"], entry["queries"])
+                counts.append((search, setting.n_draws, failed, cells, claimed, *answered))
+            done((len(curves) * n_seeds + len(gaps)) / (len(settings) * n_seeds))
+        factor, half = constants(problem, setting.delta)[2], max(setting.n_draws // 2, 1)
+        # Without importance weights every draw enters the mean; with them, half the draws are in each of the two means.
+        bound = theorem3(problem, setting, n_iter, half if problem.weighted else setting.n_draws, factor)
+        printed = theorem3(problem, setting, n_iter, half, setting.delta**2)
+        bias, mean = (factor - 1.0) * max(sizes) * max(distances), np.mean(counts, axis=0).tolist()
+        work = dict(zip(COUNTED, mean, strict=True))
+        curves[setting] = Curve(problem.name, setting, np.array(gaps), bound, printed, bias, work)
+    return curves
+
+
+def watched_run(problem: ListedProblem, setting: Setting, n_iter: int, seed: Any) -> tuple[Floats, list[Any]]:
+    """Algorithm 1 to the letter: the mean of the iterates after each iteration (K, d), and what each asked for."""
+    records: list[Any] = []
+    draws: Any = {
+        "n_samples": setting.n_draws,
+        "n_demonstrations": setting.m1,
+        "self_normalised": setting.self_normalised,
+    }
+    method = xm.Paper(delta=setting.delta, failure=FAILURE, burn_in=0.0, **draws)
+    watched: Any = {"oracle": "listed", "max_iter": n_iter, "seed": seed, "callback": records.append}
+    with noticed():
+        xm.XMEN(problem.world, problem.rule, problem.features, method=method, **watched).fit(problem.demos)
+    return np.array([one.weights for one in records]) * problem.span, [one.details for one in records]
+
+
 def draw_gaps(rows: Sequence[Sequence[Curve]]) -> Figure:
     """One panel for each curve, all on the same axes."""
-
     n_columns = max(len(row) for row in rows)
     with plt.rc_context(FONT):
-        figure, panels = plt.subplots(
-            len(rows),
-            n_columns,
-            figsize=(2.7 * n_columns + 0.4, 2.1 * len(rows) + 0.6),
-            sharex=True,
-            sharey=True,
-            squeeze=False,
-            layout="constrained",
-        )
+        size = 2.7 * n_columns + 0.4, 2.1 * len(rows) + 0.6
+        figure = plt.figure(figsize=size, layout="constrained")
+        panels = figure.subplots(len(rows), n_columns, sharex=True, sharey=True, squeeze=False)
         for axes, row in zip(panels, rows, strict=True):
             for ax, curve in zip(axes, row, strict=True):
-                k = np.arange(1, curve.n_iter + 1)
+                delta, m1, n_draws, one_ratio = curve.setting
+                title = rf"$\delta={delta:g},\ M_1={m1},\ 2M_2={n_draws}$" + "\nself-normalised" * one_ratio
+                k = np.arange(1, len(curve.mean) + 1)
                 ax.fill_between(k, curve.gaps.min(axis=0), curve.gaps.max(axis=0), color=MEASURED, alpha=0.25, lw=0)
                 ax.plot(k, curve.mean, color=MEASURED, lw=1.8, label="measured: mean, best to worst seed")
                 # Broad, because with importance weights our form is the printed one and lies on it.
                 ax.plot(k, curve.printed, color="#c4c4c4", lw=3.6, label="Theorem 3 as printed")
                 ax.plot(k, curve.theorem3, color=BOUND, lw=1.2, label="Theorem 3")
                 ax.plot(k, curve.theorem3 + curve.bias, color=BOUND, lw=1.2, ls="--", label="Theorem 3 + bias term")
-                ax.set_title(curve.setting.title)
-                ax.set(xscale="log", yscale="log", xlim=(1, curve.n_iter))
-                _tidy(ax)
+                ax.set_title(title)
+                ax.set(xscale="log", yscale="log", xlim=(1, len(curve.mean)))
+                ax.spines[["top", "right"]].set_visible(False)
         bottom, top = panels[0, 0].get_ylim()
         panels[0, 0].set_ylim(max(bottom, LOWEST_GAP), top)
         figure.supxlabel("iterations K", fontsize=9)
@@ -139,20 +350,19 @@ def draw_gaps(rows: Sequence[Sequence[Curve]]) -> Figure:
 
 def draw_work(curves: Sequence[Curve]) -> Figure:
     """One line for each setting: the parts of the oracle's work per iteration, and Theorem 5's count."""
-
     with plt.rc_context(FONT):
         figure, ax = plt.subplots(figsize=(7.2, 0.3 * len(curves) + 1.3), layout="constrained")
         heights = range(len(curves))
         for name, (label, colour, marker) in WORK.items():
-            values = [getattr(curve.counts, name) for curve in curves]
+            values = [curve.counts[name] for curve in curves]
             size = 14 if marker == "|" else 7
             ax.plot(values, heights, marker, color=colour, ms=size, mew=2 if marker == "|" else 0, label=label)
-        ax.set_yticks(heights, [_label(curve) for curve in curves])
+        ax.set_yticks(heights, [f"{curve.problem.split()[0]} {curve.setting}" for curve in curves])
         ax.set(xscale="log", xlabel="cells, or solutions, per iteration")
         ax.invert_yaxis()
         ax.grid(axis="x", color="#dddddd", lw=0.6)
         ax.set_axisbelow(True)
-        _tidy(ax)
+        ax.spines[["top", "right"]].set_visible(False)
         figure.legend(loc="outside upper center", ncols=3, frameon=False, handletextpad=0.2)
     return figure
 
@@ -170,11 +380,7 @@ solutions read, per iteration. {NAMES_NOTE}"""
 def work_table(curves: Iterable[Curve]) -> tuple[dict[str, str], list[list[Any]]]:
     """Columns and rows: where the cells and solver calls of one iteration go."""
     names = ("search cells", "draws", "failed draws", "all cells", "Th. 5", "read", "calls")
-    rows = []
-    for curve in curves:
-        n = curve.counts
-        rows.append([curve.name, n.search_cells, n.drawn, n.failed, n.cells, n.theorem5, n.points, n.queries])
-    return {"setting": "", **dict.fromkeys(names, ",.0f")}, rows
+    return {"setting": "", **dict.fromkeys(names, ",.0f")}, [[one.name, *one.counts.values()] for one in curves]
 
 
 def summary_table(curves: Iterable[Curve]) -> tuple[dict[str, str], list[list[Any]]]:
@@ -182,16 +388,8 @@ def summary_table(curves: Iterable[Curve]) -> tuple[dict[str, str], list[list[An
     nats = dict.fromkeys(("mean", "worst", "Th. 3", "+bias"), ".3f")
     columns = {"setting": "", **nats, "under": "", **dict.fromkeys(("calls", "Th. 5", "read"), ",.0f")}
     rows = []
-    for curve in curves:
-        end, bound, n = curve.gaps[:, -1], curve.theorem3[-1], curve.counts
-        gaps = [end.mean(), end.max(), bound, bound + curve.bias, curve.under_bound]
-        rows.append([curve.name, *gaps, n.queries, n.theorem5, n.points])
+    for one in curves:
+        end, bound = one.gaps[:, -1], one.theorem3[-1]
+        work = [one.counts[name] for name in ("queries", "theorem5", "points")]
+        rows.append([one.name, end.mean(), end.max(), bound, bound + one.bias, one.under_bound, *work])
     return columns, rows
-
-
-def _label(curve: Curve) -> str:
-    return f"{curve.problem.split()[0]} {curve.setting}"
-
-
-def _tidy(ax: Axes) -> None:
-    ax.spines[["top", "right"]].set_visible(False)

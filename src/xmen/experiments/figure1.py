@@ -12,21 +12,13 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
-from xmen.constraints.arithmetic import share
-from xmen.constraints.constraint import Constraint
-from xmen.constraints.occurrence import never, visit
-from xmen.engines.choose import distribution
-from xmen.engines.distribution import Distribution
-from xmen.events import at
-from xmen.experiments.notebook import Notebook
-from xmen.plots import canvas
-from xmen.rewards import Floats
-from xmen.worlds import Cell, GridWorld, Trajectory
+import xmen as xm
+from xmen.experiments.looks import draw_world
+from xmen.experiments.notebook import Floats, Notebook
 
 WIDTH, HEIGHT, MIDDLE = 7, 9, 3
 HORIZON = 16  # four moves more than the shortest detour
@@ -37,26 +29,25 @@ DEMONSTRATION = [(3, 0), (3, 1), (4, 1), *((5, y) for y in range(1, 8)), (4, 7),
 RIGHT = [(x, 4) for x in range(MIDDLE + 1, WIDTH)]  # every trajectory crosses this row, on one side of the middle
 
 FREE, CELLS, SHADED = "no rule", "forbidden cells", "and half in the shade"
-TITLES = {
-    FREE: "(a) no rule",
-    CELLS: "(b) never a red cell",
-    SHADED: "(c) and at least half of the states\nin the shade",
-}
+TITLES = {FREE: "(a) no rule", CELLS: "(b) never a red cell"}
+TITLES[SHADED] = "(c) and at least half of the states\nin the shade"
 
 MODE_COLOUR, DEMONSTRATION_COLOUR, CELL_RULE_COLOUR = "#0072B2", "#D62728", "#404040"
 CLOSED_COLOUR, SHADE_COLOUR = "#E8A09A", "#D0D0D0"
+ARROW: dict[str, Any] = {"arrowstyle": "-|>", "linestyle": (0, (3, 1.4)), "linewidth": 1.8, "mutation_scale": 10}
+ARROW |= {"color": MODE_COLOUR, "shrinkA": 2, "shrinkB": 2}
 
 
-def world() -> GridWorld:
+def world() -> xm.GridWorld:
     """Straight up from start to goal, if nothing is in the way."""
     moves = ("up", "right", "down", "left")
-    return GridWorld(WIDTH, HEIGHT, start=(MIDDLE, 0), goal=(MIDDLE, HEIGHT - 1), moves=moves, horizon=HORIZON)
+    return xm.GridWorld(WIDTH, HEIGHT, start=(MIDDLE, 0), goal=(MIDDLE, HEIGHT - 1), moves=moves, horizon=HORIZON)
 
 
-def rules(grid: GridWorld) -> dict[str, Constraint | None]:
+def rules(grid: xm.GridWorld) -> dict[str, xm.Constraint | None]:
     """None, the paper's C1, and C1 with C2."""
-    closed = never(grid.at(*CLOSED)).named("never a forbidden cell")
-    half = (share(grid.at(*SHADE)) >= 0.5).named("at least half of the visited states in the shaded area")
+    closed = xm.never(grid.at(*CLOSED)).named("never a forbidden cell")
+    half = (xm.share(grid.at(*SHADE)) >= 0.5).named("at least half of the visited states in the shaded area")
     return {FREE: None, CELLS: closed, SHADED: closed & half}
 
 
@@ -65,28 +56,23 @@ def run(book: Notebook) -> None:
     book.title("Three rules in one world")
     grid = world()
     reward, imposed = reward_of(grid), rules(grid)
-    book.set(
-        grid=f"{WIDTH} x {HEIGHT}, from below to above, at most {HORIZON} moves",
-        moves=grid.moves,
-        reward=f"minus 1 per move, minus {AWAY} per column away from the middle",
-    )
+    book.set(grid=f"{WIDTH} x {HEIGHT}, at most {HORIZON} moves", moves=grid.moves)
+    book.set(reward=f"minus 1 per move, minus {AWAY} per column away from the middle")
     book.say(
         """One world and one reward, and rules that are added one after the other. Without a rule the best trajectory
-        goes straight up. Forbidden cells leave two detours that are equally good, left and right. When at least half
-        of all states have to be in the shade as well, only the right one is left, and it changes: it keeps longer to
-        the shade, as the demonstration does. The text of the paper gives neither coordinates nor rewards; these are
-        ours."""
+        goes straight up. Forbidden cells leave two detours that are equally good. When at least half of all states have
+        to be in the shade as well, only the right one is left. Coordinates and rewards are ours."""
     )
 
     with book.stage("three rules, exactly"):
-        found = {name: distribution(grid, rule, reward) for name, rule in imposed.items()}
+        found = {name: xm.distribution(grid, rule, reward) for name, rule in imposed.items()}
         counts = {name: count_trajectories(grid, rule) for name, rule in imposed.items()}
         free = found[FREE].log_partition()
         rows = []
         for name, d in found.items():
             mode = d.mode()
             keeps = min(1.0, np.exp(d.log_partition() - free))
-            row = (name, counts[name], keeps, d.probability(visit(grid.at(*RIGHT))), d.score(mode), d.log_prob(mode))
+            row = (name, counts[name], keeps, d.probability(xm.visit(grid.at(*RIGHT))), d.score(mode), d.log_prob(mode))
             rows.append((*row, _shaded(grid, mode)))
 
     with book.stage("no list of forbidden cells is this rule"):
@@ -99,100 +85,93 @@ def run(book: Notebook) -> None:
         "figure1",
         """The best trajectories (blue, dashed) under no rule, under forbidden cells (red), and when at least half of
         the visited states have to be in the shade (grey) as well; the demonstration is the red line, the numbers are
-        the rewards of one step. Dotted: the best trajectory when, in place of the rule on the shade, all cells are
-        forbidden that no valid trajectory visits; it has too few states in the shade.""",
+        the rewards of one step. Dotted: the best trajectory when all cells are forbidden instead that no valid
+        trajectory visits.""",
     )
+    columns = {"rule": "", "valid trajectories": ",d", "P(kept without it)": ".3g", "P(right side)": ".1%"}
+    columns |= {"reward of the mode": ".1f", "log P(mode)": ".2f", "its states in the shade": ""}
     book.table(
         "rules",
-        {
-            "rule": "",
-            "valid trajectories": ",d",
-            "P(kept without it)": ".3g",
-            "P(right side)": ".1%",
-            "reward of the mode": ".1f",
-            "log P(mode)": ".2f",
-            "its states in the shade": "",
-        },
+        columns,
         rows,
-        note="All numbers are exact. P(kept without it): the probability that a trajectory drawn without any rule "
-        "keeps it, exp(log Z under the rule - log Z). P(right side): of passing the forbidden block's height right of "
-        "the middle.",
+        note="""All exact. P(kept without it): that a trajectory drawn without any rule keeps it. P(right side): of
+        passing the forbidden block's height right of the middle.""",
     )
     book.say(
-        f"The third rule cannot be had by forbidding cells. Forbid every cell that none of its "
-        f"{counts[SHADED]:,d} trajectories visits: any stricter list would forbid a valid "
-        f"trajectory. {n_left:,d} trajectories are left, only {valid_share:.1%} of their probability keeps the rule, "
-        f"and the most likely of them has {_shaded(grid, cells.mode())} states in the shade (dotted in the figure)."
-    )
-    book.say(
-        f"Nor by forbidding moves, not even at certain times: what such rules allow stays allowed when two "
-        f"trajectories that meet exchange what is left of them. Two valid ones meet in cell "
-        f"{grid.cell(first.states[step])} after {step} moves, with {_shaded(grid, first)} and "
-        f"{_shaded(grid, second)} states in the shade; the start of one with the rest of the other has "
-        f"{_shaded(grid, mixed)}, which is less than half. Whether a move is allowed depends on what was visited "
-        "before: the rule needs memory."
+        f"""The third rule cannot be had by forbidding cells. Forbid every cell that none of its {counts[SHADED]:,d}
+        trajectories visits: {n_left:,d} trajectories are left, only {valid_share:.1%} of their probability keeps the
+        rule, and the most likely of them has {_shaded(grid, cells.mode())} states in the shade. Nor by forbidding
+        moves, even at certain times: two valid trajectories meet in cell {grid.cell(first.states[step])} after {step}
+        moves, with {_shaded(grid, first)} and {_shaded(grid, second)} states in the shade; the start of one with the
+        rest of the other has {_shaded(grid, mixed)}, less than half. Whether a move is allowed depends on what was
+        visited before: the rule needs memory."""
     )
 
 
-def reward_of(grid: GridWorld) -> Floats:
+def reward_of(grid: xm.GridWorld) -> Floats:
     """Minus 1 per step, and a little for being away from the middle; (n_states, n_actions)."""
     x = np.arange(grid.n_states) % grid.width
     return np.repeat((-1.0 - AWAY * np.abs(x - MIDDLE))[:, None], grid.n_actions, axis=1)
 
 
-def count_trajectories(grid: GridWorld, rule: Constraint | None) -> int:
+def count_trajectories(grid: xm.GridWorld, rule: xm.Constraint | None) -> int:
     """How many there are: Z without a reward, where chance plays no part."""
-    return round(float(np.exp(distribution(grid, rule, None).log_partition())))
+    return round(float(np.exp(xm.distribution(grid, rule, None).log_partition())))
 
 
-def strictest_cell_rule(d: Distribution, reward: Floats) -> tuple[Distribution, int, float]:
+def strictest_cell_rule(d: xm.Distribution, reward: Floats) -> tuple[xm.Distribution, int, float]:
     """Forbid all cells that no valid trajectory visits: what is left, how many, and the share of it that is valid."""
     grid = d.world
-    assert isinstance(grid, GridWorld)
+    assert isinstance(grid, xm.GridWorld)
     unused = np.flatnonzero(d.state_visits() == 0).tolist()
-    rule = never(at(*unused))
-    cells = distribution(grid, rule, reward)
+    rule = xm.never(xm.at(*unused))
+    cells = xm.distribution(grid, rule, reward)
     return cells, count_trajectories(grid, rule), float(np.exp(d.log_partition() - cells.log_partition()))
 
 
-def swapped_tails(d: Distribution, seed: int) -> tuple[Trajectory, Trajectory, int, Trajectory]:
+def swapped_tails(d: xm.Distribution, seed: int) -> tuple[xm.Trajectory, xm.Trajectory, int, xm.Trajectory]:
     """Two valid trajectories in the same cell after the same number of moves, whose mixture is invalid."""
     assert d.constraint is not None
-    meetings: dict[tuple[int, int], list[Trajectory]] = {}
+    meetings: dict[tuple[int, int], list[xm.Trajectory]] = {}
     for tau in d.sample(500, seed=seed):
         for step in range(1, len(tau)):
             met = meetings.setdefault((step, tau.states[step]), [])
             for other in met:
                 for one, two in ((tau, other), (other, tau)):
-                    mixed = Trajectory(one.states[:step] + two.states[step:], one.actions[:step] + two.actions[step:])
+                    mixed = xm.Trajectory(
+                        one.states[:step] + two.states[step:], one.actions[:step] + two.actions[step:]
+                    )
                     if not d.constraint.accepts(mixed):
                         return one, two, step, mixed
             met.append(tau)
     raise AssertionError("valid trajectories can exchange their tails: is this rule about single cells?")
 
 
-def _shaded(grid: GridWorld, tau: Trajectory) -> str:
+def _shaded(grid: xm.GridWorld, tau: xm.Trajectory) -> str:
     return f"{sum(grid.cell(state) in SHADE for state in tau.states)} of {len(tau.states)}"
 
 
-def _draw(grid: GridWorld, reward: Floats, found: dict[str, Distribution], cell_mode: Trajectory) -> Figure:
+def _draw(grid: xm.GridWorld, reward: Floats, found: dict[str, xm.Distribution], cell_mode: xm.Trajectory) -> Figure:
     figure, axes = plt.subplots(1, 3, figsize=(12.0, 5.9), layout="constrained", sharey=True)
     for ax, (name, d) in zip(axes, found.items(), strict=True):
-        canvas.canvas(grid, ax)
-        if name == SHADED:
-            _fill(ax, SHADE, SHADE_COLOUR)
-            _line(ax, _cells(grid, cell_mode), CELL_RULE_COLOUR, shift=-0.12, style=":")
-        if name != FREE:
-            _fill(ax, CLOSED, CLOSED_COLOUR)
+        draw_world(ax, grid)
+        for shown, cells, colour in ((name == SHADED, SHADE, SHADE_COLOUR), (name != FREE, CLOSED, CLOSED_COLOUR)):
+            for x, y in cells if shown else ():
+                ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, linewidth=0, facecolor=colour, zorder=0.8))
         for state in range(grid.n_states):
             x, y = grid.cell(state)
             ax.text(x - 0.46, y - 0.46, f"{reward[state, 0]:g}", fontsize=6.5, color="#606060", va="bottom")
-        _line(ax, DEMONSTRATION, DEMONSTRATION_COLOUR, shift=0.1)
-        for mode in _modes(d):
-            _arrows(ax, _cells(grid, mode))
-        ax.set_title(TITLES[name], fontsize=12)
-    for ax in axes[1:]:
-        ax.set_ylabel("")
+        # Lines are moved aside, so that lines on the same cells stay apart.
+        ax.plot(*np.array(DEMONSTRATION).T + 0.1, color=DEMONSTRATION_COLOUR, linewidth=2.4, zorder=4)
+        if name == SHADED:
+            cells = [grid.cell(state) for state in cell_mode.states]
+            ax.plot(*np.array(cells).T - 0.12, color=CELL_RULE_COLOUR, linewidth=2.4, linestyle=":", zorder=4)
+        first, second = d.best(2)
+        as_good = np.isclose(d.log_prob(first), d.log_prob(second))  # its mirror image
+        for mode in [first, second] if as_good else [first]:
+            for before, after in pairwise(grid.cell(state) for state in mode.states):
+                ax.annotate("", after, before, zorder=5, arrowprops=ARROW)
+        ax.set(title=TITLES[name], ylabel="y" if name == FREE else "")
     handles = [
         Line2D([], [], color=MODE_COLOUR, linewidth=2.2, linestyle=(0, (3, 1.4)), label="best trajectory"),
         Line2D([], [], color=DEMONSTRATION_COLOUR, linewidth=2.4, label="demonstration"),
@@ -202,31 +181,3 @@ def _draw(grid: GridWorld, reward: Floats, found: dict[str, Distribution], cell_
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=10)
     return figure
-
-
-def _modes(d: Distribution) -> list[Trajectory]:
-    """The most likely trajectories: two where the mirror image is as likely."""
-    first, second = d.best(2)
-    return [first, second] if np.isclose(d.log_prob(first), d.log_prob(second)) else [first]
-
-
-def _cells(grid: GridWorld, tau: Trajectory) -> list[Cell]:
-    return [grid.cell(state) for state in tau.states]
-
-
-def _fill(ax: Axes, cells: list[Cell], colour: str) -> None:
-    for x, y in cells:
-        ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, linewidth=0, facecolor=colour, zorder=0.8))
-
-
-def _line(ax: Axes, cells: list[Cell], colour: str, *, shift: float, style: str = "-") -> None:
-    """A line through the middles of cells, moved aside so that lines on the same cells stay apart."""
-    x, y = np.array(cells, dtype=float).T + shift
-    ax.plot(x, y, color=colour, linewidth=2.4, linestyle=style, zorder=4)
-
-
-def _arrows(ax: Axes, cells: list[Cell]) -> None:
-    """A dashed arrow for every move."""
-    style: dict[str, Any] = {"arrowstyle": "-|>", "linestyle": (0, (3, 1.4)), "linewidth": 1.8, "mutation_scale": 10}
-    for before, after in pairwise(cells):
-        ax.annotate("", after, before, zorder=5, arrowprops={"color": MODE_COLOUR, "shrinkA": 2, "shrinkB": 2, **style})

@@ -13,12 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
-from xmen.constraints.arithmetic import count
-from xmen.constraints.constraint import Constraint
-from xmen.constraints.occurrence import first, never, visit
-from xmen.engines.choose import distribution
-from xmen.rewards import Floats
-from xmen.worlds import Cell, GridWorld, Trajectory
+import xmen as xm
+from xmen.experiments.looks import Cell
+from xmen.experiments.notebook import Floats
 
 DIAGONAL = tuple((i, i) for i in range(2, 7))
 
@@ -34,9 +31,9 @@ class GridMap:
     crosses: tuple[Cell, ...] = ()
 
     @cached_property
-    def world(self) -> GridWorld:
+    def world(self) -> xm.GridWorld:
         """The 9x9 grid."""
-        return GridWorld(9, 9, start=(0, 0), goal=(8, 8), moves=("up", "right", "up-right"))
+        return xm.GridWorld(9, 9, start=(0, 0), goal=(8, 8), moves=("up", "right", "up-right"))
 
     @cached_property
     def symbols(self) -> dict[str, list[Cell]]:
@@ -49,30 +46,30 @@ class GridMap:
         }
 
     @cached_property
-    def rules(self) -> list[Constraint]:
+    def rules(self) -> list[xm.Constraint]:
         """The rules of the paper."""
         triangle, cross, square, circle = (self.world.at(*cells) for cells in self.symbols.values())
         return [
-            first(triangle, among=triangle | cross | square | circle).named("triangle first"),
-            never(cross).named("no crosses"),
-            (count(square) == 1).named("exactly one square"),
-            (count(circle) == 1).named("exactly one circle"),
+            xm.first(triangle, among=triangle | cross | square | circle).named("triangle first"),
+            xm.never(cross).named("no crosses"),
+            (xm.count(square) == 1).named("exactly one square"),
+            (xm.count(circle) == 1).named("exactly one circle"),
         ]
 
     @property
-    def upper(self) -> Constraint:
+    def upper(self) -> xm.Constraint:
         """The path takes the upper arm."""
         # A triangle that both arms share tells nothing; the one square that a valid path meets does.
         cells = self.squares if self.triangle == _mirrored(self.triangle) else (self.triangle,)
-        return visit(self.world.at(*cells)).named("upper arm")
+        return xm.visit(self.world.at(*cells)).named("upper arm")
 
     def path_types(self) -> list[tuple[str, Cell, Cell]]:
         """All types of valid paths: the arm, and the one square and the one circle on it that are met."""
-        arms = (("upper", _same), ("lower", _mirrored))
         pairs = [(square, circle) for square in self.squares for circle in self.circles]
-        return [(arm, place(square), place(circle)) for arm, place in arms for square, circle in pairs]
+        lower = [("lower", _mirrored(square), _mirrored(circle)) for square, circle in pairs]
+        return [*(("upper", *pair) for pair in pairs), *lower]
 
-    def of_type(self, paths: Sequence[Trajectory]) -> Floats:
+    def of_type(self, paths: Sequence[xm.Trajectory]) -> Floats:
         """1 where a valid path is of a type, (types, paths)."""
         visited = np.zeros((len(paths), self.world.n_states))
         for row, tau in zip(visited, paths, strict=True):
@@ -80,23 +77,17 @@ class GridMap:
         met = [visited[:, [self.world.state(cell) for cell in cells]] for _, *cells in self.path_types()]
         return np.array([cells.all(axis=1) for cells in met], dtype=np.float64)
 
-    def demonstrations(self, n: int, seed: int, upper_share: float = 0.7) -> list[Trajectory]:
+    def demonstrations(self, n: int, seed: int, upper_share: float = 0.7) -> list[xm.Trajectory]:
         """n valid paths, this share of them on the upper arm, each arm's paths all equally likely.
 
         The true reward is 0 everywhere and 1 at the goal: all complete paths are worth the same.
         """
-        n_upper = round(upper_share * n)
-        parts = ((self.upper, n_upper, 2 * seed), (~self.upper, n - n_upper, 2 * seed + 1))
-        return [
-            tau
-            for arm, size, arm_seed in parts
-            if size
-            for tau in distribution(self.world, [*self.rules, arm], None, engine="exact").sample(size, seed=arm_seed)
-        ]
-
-
-def _same(cell: Cell) -> Cell:
-    return cell
+        demos, n_upper = list[xm.Trajectory](), round(upper_share * n)
+        for arm, size, arm_seed in ((self.upper, n_upper, 2 * seed), (~self.upper, n - n_upper, 2 * seed + 1)):
+            if size:
+                valid = xm.distribution(self.world, [*self.rules, arm], None, engine="exact")
+                demos += valid.sample(size, seed=arm_seed)
+        return demos
 
 
 def _mirrored(cell: Cell) -> Cell:
@@ -104,27 +95,16 @@ def _mirrored(cell: Cell) -> Cell:
 
 
 def _both(*cells: Cell) -> list[Cell]:
-    return list(dict.fromkeys(place(cell) for place in (_same, _mirrored) for cell in cells))
+    return list(dict.fromkeys([*cells, *map(_mirrored, cells)]))
 
 
-MEMORY = GridMap(
-    "memory",
-    triangle=(1, 2),
-    squares=((1, 4), (3, 6), (5, 8)),
-    circles=((2, 4), (4, 6), (6, 8)),
-    crosses=((0, 5),),
-)
+SQUARES, CIRCLES = ((1, 4), (3, 6), (5, 8)), ((2, 4), (4, 6), (6, 8))
+MEMORY = GridMap("memory", (1, 2), SQUARES, CIRCLES, crosses=((0, 5),))
 """Three squares and three circles on each arm, one after the other: whether a square may be entered depends on
 whether one was met before, which no reward of states or moves can know."""
 
-MARKOV = GridMap("near-Markov", triangle=(1, 2), squares=((2, 5),), circles=((5, 7),))
+MARKOV = GridMap("near-Markov", (1, 2), ((2, 5),), ((5, 7),))
 """One square and one circle on each arm: "exactly one" is nearly "a large reward there"."""
 
-ONE_TRIANGLE = GridMap(
-    "one-triangle",
-    triangle=(1, 1),
-    squares=((1, 4), (3, 6), (5, 8)),
-    circles=((2, 4), (4, 6), (6, 8)),
-    crosses=((0, 5),),
-)
+ONE_TRIANGLE = GridMap("one-triangle", (1, 1), SQUARES, CIRCLES, crosses=((0, 5),))
 """One triangle before the arms part, as on the paper's map: every valid path passes it."""

@@ -1,50 +1,33 @@
 """X-MEN by three methods and the baselines, fitted to the same demonstrations with the same features.
 
-X-MEN knows the rules. MaxEnt and relative entropy IRL know the world and the features, constraint inference also
-looks for cells and moves that the demonstrator must have been forbidden. All are asked the same questions afterwards.
+Only X-MEN knows the rules; constraint inference looks for cells and moves that must have been forbidden.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from xmen.baselines.constraint_inference import ConstraintInference
-from xmen.baselines.maxent import MaxEntIRL
-from xmen.baselines.relative_entropy import RelativeEntropyIRL, read_policy
-from xmen.constraints.constraint import Constraint
-from xmen.errors import IdentifiabilityWarning, LearningWarning, XmenError
-from xmen.experiments.notebook import Notebook
-from xmen.learners.base import Learner, Rules
-from xmen.learners.resampling import resample
-from xmen.learners.xmen import XMEN
-from xmen.methods.cells import Cells
-from xmen.methods.paper import Paper
-from xmen.progress import Callback
-from xmen.registry import LOOKS
-from xmen.rewards import Floats
-from xmen.worlds import MDP, Trajectory
+import xmen as xm
+from xmen.experiments.looks import LOOKS
+from xmen.experiments.notebook import Floats, Notebook
 
 ALL = ("exact", "cells", "paper", "maxent", "relative-entropy", "constraint-inference-maxent")
-"""The methods, by their keys in `xmen.registry.LOOKS`.
+"""The methods, by their keys in `LOOKS`. "constraint-inference" is one more, as its authors use it (Scobee and Sastry,
+ICLR 2020): the reward is known, and rules are added while each gains more than 0.1 nats. Here it is MaxEnt's."""
 
-"constraint-inference" is one more, as its authors use it: the reward is known (here 0 but at the goal), and rules are
-added while each gains more than 0.1 nats, their threshold and stopping rule (Scobee and Sastry, "Maximum likelihood
-constraint inference for inverse reinforcement learning", ICLR 2020). Among ALL it starts from MaxEnt's reward.
-"""
-
-PROPOSAL_L2 = 0.1  # of the MaxEnt model whose policy the rollouts of relative entropy IRL follow
-PROPOSAL_TOL = 1e-3
+Task = tuple[xm.MDP, Any, Any, Any]  # the world, its rules, features (None: one weight per state), demonstrations
+CELLS_ITER = 20
+PROPOSAL_L2, PROPOSAL_TOL = 0.1, 1e-3  # of the MaxEnt model whose policy the rollouts of relative entropy IRL follow
 PROPOSAL_UNIFORM = 0.1  # the share of uniform choices in that policy
 LEAST_DUAL_TOL = 1e-6  # of relative entropy IRL, whose dual is estimated from rollouts anyway
+DELTA, FAILURE = 1.03, 0.05  # of the paper's draws, as its fit has them
 
 
 @dataclass(frozen=True)
@@ -56,137 +39,91 @@ class Effort:
         Hoeffding's bound.
     kl_threshold: constraint inference forbids as long as that gains more nats.
     tol: where exact gradients count as zero; cells_tol: how near cells come, in nats (1e-7: as they do by default).
-    paper_rate: the step size of the paper's method; None is the largest that its theorem allows.
     """
 
     l2: float = 0.0
     epsilon: float | None = None
     kl_threshold: float = 0.1
-    cells_iter: int = 20
-    n_cells: int = 16
     cell_size: float | None = None
     cells_tol: float = 1e-7
     paper_iter: int = 300
     paper_samples: int = 64
-    paper_rate: float | None = None
     rollouts: int = 20_000
     tol: float = 1e-7
     oracle: str = "auto"
 
-    def with_(self, **changes: float | str | None) -> Effort:
-        """The same with some values changed."""
-        return replace(self, **changes)  # type: ignore[arg-type]
 
-
-def fit_all(
-    world: MDP,
-    rules: Rules,
-    features: ArrayLike | None,
-    demos: Sequence[Trajectory],
-    *,
-    seed: int,
-    book: Notebook | None = None,
-    effort: Effort | None = None,
-    names: Iterable[str] = ALL,
-) -> dict[str, Learner]:
-    """Fitted learners by name. With a book, every fit is a stage of it, and what a learner warns of is a paragraph."""
-    effort = effort or Effort()
-    fitted: dict[str, Learner] = {}
-    for name in names:
-        if book is None:
-            with noticed():
-                fitted[name] = fit_one(name, world, rules, features, demos, seed=seed, effort=effort)
-            continue
-        label = LOOKS[name].label
-        with book.stage(f"fit {label}") as stage, noticed() as notices:
-            callback = stage.callback(_iterations(name, effort))
-            fitted[name] = fit_one(name, world, rules, features, demos, seed=seed, effort=effort, callback=callback)
-        for notice in notices:
-            book.say(f"{label} warned: {notice}")
-    return fitted
-
-
-def fit_one(
-    name: str,
-    world: MDP,
-    rules: Rules,
-    features: ArrayLike | None,
-    demos: Sequence[Trajectory],
-    *,
-    seed: int,
-    effort: Effort,
-    callback: Callback | None = None,
-) -> Learner:
-    """One method, as strong as its settings make it.
-
-    All answer by the exact engine afterwards, whatever found the gradient. The rollouts of relative entropy IRL follow
-    MaxEnt's policy. Constraint inference takes the reward that MaxEnt learns from the same features as the known one.
-    """
+def fit_one(name: str, task: Task, effort: Effort, seed: int, callback: Any = None) -> Any:
+    """One method, fitted; all answer by the exact engine afterwards, whatever found the gradient."""
     common: dict[str, Any] = {"engine": "exact", "seed": seed, "callback": callback}
-    x_men = partial(XMEN, world, rules, features, l2=effort.l2, **common)
-    cells = Cells(effort.n_cells, effort.cell_size)
-    paper = Paper(effort.paper_samples, n_demonstrations=None, learning_rate=effort.paper_rate)
-    makers: dict[str, Callable[[], Learner]] = {
-        "exact": lambda: x_men(method="exact", tol=effort.tol),
-        "cells": lambda: x_men(method=cells, tol=effort.cells_tol, max_iter=effort.cells_iter, oracle=effort.oracle),
-        "paper": lambda: x_men(method=paper, max_iter=effort.paper_iter, oracle=effort.oracle),
-        "maxent": lambda: MaxEntIRL(world, features, l2=effort.l2, tol=effort.tol, **common),
-        "relative-entropy": lambda: RelativeEntropyIRL(
-            world,
-            features,
-            sampling_policy=sampling_policy(world, features, demos),
-            n_samples=effort.rollouts,
-            epsilon=effort.epsilon,
-            tol=max(effort.tol, LEAST_DUAL_TOL),
-            **common,
-        ),
-        "constraint-inference": lambda: ConstraintInference(world, **common),
-        "constraint-inference-maxent": lambda: ConstraintInference(
-            world,
-            MaxEntIRL(world, features, l2=effort.l2, tol=effort.tol).fit(demos).reward_,
-            kl_threshold=effort.kl_threshold,
-            **common,
-        ),
-    }
-    if name not in makers:
-        raise XmenError(f"there is no method {name!r}: choose from {', '.join(ALL)}.")
-    return makers[name]().fit(demos)
+    penalised: Any = {"l2": effort.l2, "tol": effort.tol}
+    world, rules, features, demos = task
+    model: Any
+    match name:
+        case "exact":
+            model = xm.XMEN(world, rules, features, method="exact", **penalised, **common)
+        case "cells":
+            common |= {"method": xm.Cells(16, effort.cell_size), "max_iter": CELLS_ITER, "tol": effort.cells_tol}
+            model = xm.XMEN(world, rules, features, l2=effort.l2, oracle=effort.oracle, **common)
+        case "paper":
+            common |= {"method": xm.Paper(effort.paper_samples), "max_iter": effort.paper_iter}
+            model = xm.XMEN(world, rules, features, l2=effort.l2, oracle=effort.oracle, **common)
+        case "maxent":
+            model = xm.MaxEntIRL(world, features, **penalised, **common)
+        case "relative-entropy":
+            common |= {"sampling_policy": sampling_policy(world, features, demos), "n_samples": effort.rollouts}
+            tol = max(effort.tol, LEAST_DUAL_TOL)
+            model = xm.RelativeEntropyIRL(world, features, epsilon=effort.epsilon, tol=tol, **common)
+        case "constraint-inference":
+            model = xm.ConstraintInference(world, **common)
+        case "constraint-inference-maxent":
+            reward = xm.MaxEntIRL(world, features, **penalised).fit(demos).reward_
+            model = xm.ConstraintInference(world, reward, kl_threshold=effort.kl_threshold, **common)
+        case _:
+            raise xm.XmenError(f"there is no method {name!r}: choose from {', '.join(ALL)}.")
+    return model.fit(demos)
 
 
-def fit_within(seconds: float, fit: Callable[..., Learner]) -> tuple[Learner, float]:
-    """A `fit_one` that is stopped when its time is up, and the seconds it took; fewer, where it was done before."""
+def fit_noted(book: Notebook, name: str, task: Task, effort: Effort) -> Any:
+    """`fit_one` as a stage of a book; what the learner warns of is a paragraph."""
+    label = LOOKS[name].label
+    most = {"cells": CELLS_ITER, "paper": effort.paper_iter}.get(name, 100)  # iterations, about
+    with book.stage(f"fit {label}") as done, noticed() as notices:
+        model = fit_one(name, task, effort, book.seed, lambda record: done(record.iteration / most))
+    for notice in notices:
+        book.say(f"{label} warned: {notice}")
+    return model
+
+
+def fit_within(seconds: float, name: str, task: Task, effort: Effort, seed: int) -> tuple[Any, float]:
+    """`fit_one` that is stopped when its time is up, and the seconds it took; fewer, where it was done before."""
     began = time.perf_counter()
     with noticed():
-        model = fit(callback=lambda record: record.seconds >= seconds)
+        model = fit_one(name, task, effort, seed, lambda record: record.seconds >= seconds)
     return model, time.perf_counter() - began
 
 
-def sampling_policy(world: MDP, features: ArrayLike | None, demos: Iterable[Trajectory]) -> Floats:
-    """A policy that rollouts are worth following: MaxEnt's expected choices, and some uniform ones; (S, A).
-
-    Against rollouts of smoothed demonstrations, their effective number is several times as large.
-    """
-    maxent = MaxEntIRL(world, features, l2=PROPOSAL_L2, tol=PROPOSAL_TOL, engine="exact").fit(demos)
+def sampling_policy(world: xm.MDP, features: Any, demos: Any) -> Any:
+    """A policy that rollouts are worth following: MaxEnt's expected choices, and some uniform ones; (S, A)."""
+    maxent = xm.MaxEntIRL(world, features, l2=PROPOSAL_L2, tol=PROPOSAL_TOL, engine="exact").fit(demos)
     visits = maxent.distribution().visits()
-    uniform = read_policy(None, world, "uniform")
+    uniform = world.available / np.maximum(1, world.available.sum(axis=1, keepdims=True))
     passed = visits.sum(axis=1, keepdims=True)
     policy: Floats = np.where(passed > 0, visits / np.where(passed > 0, passed, 1.0), uniform)
     return (1.0 - PROPOSAL_UNIFORM) * policy + PROPOSAL_UNIFORM * uniform
 
 
-def generate(name: str, model: Learner, n: int, seed: int) -> list[Trajectory]:
-    """n trajectories of a fitted method, the paper's as the paper draws them: from a pool, by importance weights.
+def generate(name: str, model: Any, n: int, seed: int) -> list[xm.Trajectory]:
+    """n trajectories of a fitted method; the paper's are picked from a pool of as many draws by PAWS.
 
-    The pool has n draws from Q (the paper does not give its size), by the oracle that the fit had.
+    Where chance plays no part, as here, all importance weights are equal. The oracle is the fit's.
     """
-    if name == "paper":
-        return resample(model, n, pool_size=n, seed=seed).trajectories
-    return model.sample(n, seed=seed)
-
-
-def valid_probability(model: Learner, rules: Constraint | Iterable[Constraint]) -> float:
-    """The probability that a trajectory of the model keeps the rules, exact."""
-    return float(model.distribution().probability(rules))
+    if name != "paper":
+        return list(model.sample(n, seed=seed))
+    asked: Any = {"engine": "xor", "oracle": model.oracle, "delta": DELTA, "failure": FAILURE}
+    d: Any = xm.distribution(model.world, model.constraint, model.reward_, **asked)
+    pool = d.sample_paws(n, seed=seed, thinned=True)[0]
+    return [pool[i] for i in np.random.default_rng(seed).integers(n, size=n)]
 
 
 @contextmanager
@@ -195,16 +132,12 @@ def noticed() -> Iterator[list[str]]:
     sentences: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        warnings.simplefilter("error", xm.InterruptedWarning)  # Ctrl-C ends the experiment
         yield sentences
     for one in caught:
-        if issubclass(one.category, IdentifiabilityWarning):
+        if issubclass(one.category, xm.IdentifiabilityWarning):
             continue
-        if not issubclass(one.category, LearningWarning):
+        if not issubclass(one.category, xm.LearningWarning):
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
         elif str(one.message) not in sentences:
             sentences.append(str(one.message))
-
-
-def _iterations(name: str, effort: Effort) -> int:
-    """How many iterations a method will make, about: the share that is done is told from it."""
-    return {"cells": effort.cells_iter, "paper": effort.paper_iter}.get(name, 100)

@@ -9,31 +9,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
+import matplotlib.pyplot as plt
 import numpy as np
-from scipy.sparse import csr_matrix
+from scipy.sparse import csc_matrix, csr_matrix, identity
 from scipy.sparse.csgraph import dijkstra
+from scipy.sparse.linalg import splu
 
-from xmen.constraints.arithmetic import length
-from xmen.constraints.constraint import Constraint
-from xmen.constraints.repetition import no_revisit
-from xmen.engines.trips import RejectTrips, TripEngine, trip_budget
-from xmen.experiments.notebook import Notebook, Stage
-from xmen.experiments.roads_cloning import Cloning
-from xmen.experiments.roads_data import FEATURES, City, read_city
-from xmen.experiments.roads_figures import draw_curves, draw_flows
-from xmen.experiments.roads_scores import score_routes
-from xmen.learners.xmen import XMEN
-from xmen.rewards import Floats
-from xmen.worlds.trajectory import Trajectory
+import xmen as xm
+from xmen.experiments.notebook import Done, Floats, Notebook
+from xmen.experiments.taxis import FEATURES, City, Cloning, leaving, read_city, score_routes
 
 MOST = 50  # moves of a predicted route, as the authors have it; the longest trip has 48
-TWICE = no_revisit().named("no link twice")
-LONG = (length() >= 15).named("at least 15 links")
-KINDS = {"14 features": {}, "and a weight per link": {"per_link": True}}
-KINDS["and a weight per transition"] = {"per_transition": True}
-RICHEST = "and a weight per transition"
+LEAST = 15  # links of a trip, because of how the file was made
+TWICE = xm.no_revisit().named("no link twice")
+LONG = (xm.length() >= LEAST).named(f"at least {LEAST} links")
+PLAIN, PER_LINK, RICHEST = "14 features", "and a weight per link", "and a weight per transition"
+KINDS = {PLAIN: "", PER_LINK: "link", RICHEST: "transition"}
 SMALL = 1e-6  # penalty of the 14 features, which hold by themselves
 PENALTIES = (3e-3, 1e-3, 3e-4, 1e-4, 3e-5)  # of single weights, strong first: a fit begins where the stronger one ended
 FOLDS = 3
@@ -42,6 +37,11 @@ NEAR = 0.005  # nats to the optimum, where draws have to say how near it is
 MAX_ITER = 1000
 GREEDY_DRAWS = 500  # of every pair, where a rule rejects
 SIZES = (30, 100, 300, 1000, 3000, 10_000)
+
+
+def clock() -> Floats:
+    """Seconds, on the clock and of the processor."""
+    return np.array([time.perf_counter(), time.process_time()])
 
 
 class Result(NamedTuple):
@@ -56,187 +56,18 @@ class Result(NamedTuple):
     acceptance: float
     seconds: float  # of training, on the clock
     processor: float  # the same, of the processor
-    weights: Sequence[float] = ()
-    standard_errors: Sequence[float] = ()
     flows: Sequence[float] = ()
 
 
 def run(book: Notebook) -> None:
-    """`xmen reproduce roads --data FOLDER`."""
+    """`xmen reproduce roads --data FOLDER`: every long stage is kept once it is finished."""
     city = read_city(book.data)
     train = city.trips(f"train_CV0_size{book.pick(1000, 10_000)}")
-    test = city.trips("test_CV0", book.pick(400, None))
-    _introduce(book, city, train, test)
-    study = Study(book, city, test)
-    penalties = {name: study.penalty(name, train) for name in KINDS}
-    fits = {(name, rule): study.fit(name, rule, penalties[name], train) for name in KINDS for rule in (None, TWICE)}
-    apart = [study.fit(name, LONG, penalties[name], train) for name in KINDS]
-    results = list(fits.values())
-    if not book.quick:
-        every = city.all_training_trips()
-        less = penalties[RICHEST] * len(train) / len(every)
-        results += [
-            study.fit(RICHEST, rule, less, every, f"all {len(every):,} training trips") for rule in (None, TWICE)
-        ]
-    results += [study.clone(train, book.pick(3, 8)), study.shortest()]
-    curves = {name: study.curve(name, penalties[name], train) for name in KINDS}
-    _show(book, city, test, fits, curves, [n for n in SIZES if n <= len(train)])
-    _tables(book, results, apart, fits["14 features", None])
-
-
-class Study:
-    """The stages of the experiment, each kept once it is finished; `test` is only ever scored on."""
-
-    def __init__(self, book: Notebook, city: City, test: Sequence[Trajectory]) -> None:
-        self.book, self.city, self.test = book, city, test
-        self.observed = [tau.states for tau in test]
-
-    def penalty(self, name: str, train: Sequence[Trajectory]) -> float:
-        """The penalty of single weights that predicts trips best that were left out of the training trips."""
-        if name == "14 features":
-            return SMALL
-
-        def choose(stage: Stage) -> float:
-            features = self.city.features(**KINDS[name])
-            parts = [train[k::FOLDS] for k in range(FOLDS)]
-            models = [XMEN(self.city.network, features=features, tol=COARSE, warm_start=True) for _ in parts]
-            scores: dict[float, float] = {}
-            for number, value in enumerate(PENALTIES):
-                # Fewer trips need more penalty for the same shrinkage.
-                penalty, total = _l2(features, value * FOLDS / (FOLDS - 1)), 0.0
-                for k, model in enumerate(models):
-                    others = [tau for i, part in enumerate(parts) if i != k for tau in part]
-                    model.set_params(l2=penalty).fit(others)
-                    total += model.score(parts[k]) * len(parts[k]) / len(train)
-                    stage.done((number + (k + 1) / FOLDS) / len(PENALTIES))
-                scores[value] = total
-                if total < max(scores.values()):
-                    break
-            return max(scores, key=lambda value: scores[value])
-
-        found = float(self.book.kept(f"penalty: {name}", choose))
-        self.book.set(**{f"l2, {name}": found})
-        return found
-
-    def fit(
-        self, name: str, rule: Constraint | None, penalty: float, train: Sequence[Trajectory], trips: str = ""
-    ) -> Result:
-        """A model of trips, and what it says of the test trips."""
-        label = ", ".join(text for text in (name, "" if rule is None else rule.label, trips) if text)
-
-        def work(stage: Stage) -> Result:
-            features = self.city.features(**KINDS[name])
-            model = XMEN(
-                self.city.network,
-                rule,
-                features=features,
-                l2=_l2(features, penalty),
-                tol=NEAR if rule is TWICE else TOL,
-                seed=self.book.seed,
-                callback=stage.callback(MAX_ITER),
-            )
-            clock = Clock()
-            model.fit(train)
-            seconds, processor = clock.read()
-            accepted = vars(model).get("acceptance_")
-            demand = [(states[0], states[-1], 1.0) for states in self.observed]
-            return Result(
-                f"{name}, {trips}" if trips else name,
-                "" if rule is None else rule.label,
-                model.score(self.test),
-                *score_routes(self.observed, self._greedy(model, rule)),
-                1.0 if accepted is None else float(accepted[:, 2].mean()),
-                seconds,
-                processor,
-                model.weights_.tolist(),
-                model.standard_errors_.tolist() if name == "14 features" and rule is None else [],
-                model.flows(demand).states.tolist() if rule is None else [],
-            )
-
-        return Result(*self.book.kept(label, work))
-
-    def _greedy(self, model: XMEN, rule: Constraint | None) -> list[list[int]]:
-        """The greedy route of every test trip's pair: the likeliest move at every link, under the rule."""
-        network = self.city.network
-        starts, goals = ([states[end] for states in self.observed] for end in (0, -1))
-        problem = (network, rule, starts, goals, np.ones(len(starts)), trip_budget(None, network))
-        reward = model.reward_.table()[network.source, network.action]
-        if rule is TWICE:
-            trips = RejectTrips(*problem)
-            engine = trips.engine
-            routes = trips.greedy(reward, GREEDY_DRAWS, np.random.default_rng(self.book.seed), MOST)
-        else:
-            engine = TripEngine(*problem)
-            assert engine.shared is not None
-            routes = engine.shared.greedy(np.log(network.probability) + reward, MOST)
-        pairs = zip(engine.start.tolist(), routes, strict=True)
-        by_pair = [[start, *network.target[edges].tolist()] for start, edges in pairs]
-        return [by_pair[pair] for pair in engine.pair_of.tolist()]
-
-    def clone(self, train: Sequence[Trajectory], epochs: int) -> Result:
-        """Behaviour cloning; a twentieth of the training trips chooses the epoch."""
-
-        def work(stage: Stage) -> Result:
-            clock, held = Clock(), max(1, len(train) // 20)
-            cloning = Cloning(self.city, epochs, self.book.seed)
-            cloning.fit(train[held:], train[:held], stage.done)
-            times = clock.read()
-            scores = score_routes(self.observed, cloning.routes(self.test, MOST))
-            return Result("behaviour cloning", "", float(cloning.score_samples(self.test).mean()), *scores, 1.0, *times)
-
-        return Result(*self.book.kept("behaviour cloning", work))
-
-    def shortest(self) -> Result:
-        """The shortest way by length, which has no probability."""
-        network, clock = self.city.network, Clock()
-        entering = self.city.lengths[network.target]
-        graph = csr_matrix((entering, (network.source, network.target)), shape=(network.n_states,) * 2)
-        before = dijkstra(graph, return_predecessors=True)[1]
-        routes = []
-        for states in self.observed:
-            route = [states[-1]]
-            while route[-1] != states[0]:
-                route.append(int(before[states[0], route[-1]]))
-            routes.append(route[::-1])
-        return Result("shortest path", "", np.nan, *score_routes(self.observed, routes), np.nan, *clock.read())
-
-    def curve(self, name: str, penalty: float, train: Sequence[Trajectory]) -> list[float]:
-        """Held-out log-probability by the number of training trips."""
-
-        def work(stage: Stage) -> list[float]:
-            features, scores = self.city.features(**KINDS[name]), []
-            sizes = [n for n in SIZES if n <= len(train)]
-            for n in sizes:
-                l2 = _l2(features, penalty * len(train) / n)
-                scores.append(
-                    XMEN(self.city.network, features=features, l2=l2, tol=TOL).fit(train[:n]).score(self.test)
-                )
-                stage.done(len(scores) / len(sizes))
-            return scores
-
-        return list(self.book.kept(f"learning curve: {name}", work))
-
-
-class Clock:
-    """Seconds since it was made, on the clock and of the processor."""
-
-    def __init__(self) -> None:
-        self._began = time.perf_counter(), time.process_time()
-
-    def read(self) -> tuple[float, float]:
-        return time.perf_counter() - self._began[0], time.process_time() - self._began[1]
-
-
-def _l2(features: csr_matrix, value: float) -> Floats:
-    """The small penalty of the 14 features, and this one of single weights."""
-    return np.concatenate([np.full(len(FEATURES), SMALL), np.full(features.shape[1] - len(FEATURES), value)])
-
-
-def _introduce(book: Notebook, city: City, train: Sequence[Trajectory], test: Sequence[Trajectory]) -> None:
+    study = Study(city, train, city.trips("test_CV0", book.pick(400, None)), book.seed)
     book.title("Route choice of taxis in Shanghai")
-    book.set(training_trips=len(train), test_trips=len(test), links=city.network.n_states)
+    book.set(training_trips=len(train), test_trips=len(study.test), links=city.network.n_states)
     book.say(
-        f"""{len(train):,} training trips and {len(test):,} test trips of the authors' first split, over
+        f"""{len(train):,} training trips and {len(study.test):,} test trips of the authors' first split, over
         {city.network.n_states} links and {len(city.network.source):,} transitions. The likelihood is that of each trip
         given its start and its goal, over trips of any length. Penalties of single weights are chosen by {FOLDS}-fold
         cross-validation inside the training trips, without rules; nothing is chosen on the test trips."""
@@ -244,36 +75,37 @@ def _introduce(book: Notebook, city: City, train: Sequence[Trajectory], test: Se
     book.say(
         f"""Edit distance and BLEU are those of the authors' published code: the predicted route is greedy, the
         likeliest move at every link, {MOST} moves at most, and is compared with every different route that test trips
-        of its pair took. Edit distance: the least, over the length of the observed route, at most 1. BLEU: n-grams of
-        links up to 4, all these routes as references, 0.1 in place of a count of 0. Exact: the trip's own route.
-        Where no link may come twice, the likeliest move is that of most of {GREEDY_DRAWS} exact draws of the pair."""
+        of its pair took. Exact: the trip's own route. Where no link may come twice, the likeliest move is that of most
+        of {GREEDY_DRAWS} exact draws of the pair."""
     )
+    penalties = {PLAIN: SMALL}
+    for name in (PER_LINK, RICHEST):
+        penalties[name] = book.kept(f"penalty: {name}", partial(study.choose_penalty, name))
+        book.set(**{f"l2, {name}": penalties[name]})
 
+    def fit(name: str, rule: xm.Constraint | None, penalty: float, trips: Sequence[Any], more: str = "") -> Result:
+        label = ", ".join(text for text in (name, "" if rule is None else rule.label, more) if text)
+        found = Result(*book.kept(label, partial(study.fit, name, rule, penalty, trips)))
+        return found._replace(name=f"{name}, {more}" if more else name)
 
-def _show(
-    book: Notebook,
-    city: City,
-    test: Sequence[Trajectory],
-    fits: dict[Any, Result],
-    curves: dict[str, list[float]],
-    sizes: Sequence[int],
-) -> None:
-    observed = np.bincount([s for tau in test for s in tau.states], minlength=city.network.n_states).astype(np.float64)
-    book.figure(
-        draw_flows(city, observed, fits[RICHEST, None].flows),
-        "roads_flows",
-        "Test trips through each link: observed, predicted from their starts and goals (a weight per transition, no "
-        "rule), and one against the other.",
-    )
-    book.figure(
-        draw_curves(sizes, curves),
-        "roads_curve",
-        "Held-out log-probability per trip against the number of training trips, without rules; the chosen penalty "
-        "grows as their number falls.",
-    )
-
-
-def _tables(book: Notebook, results: Sequence[Result], apart: Sequence[Result], features: Result) -> None:
+    fits = {(name, rule): fit(name, rule, penalties[name], train) for name in KINDS for rule in (None, TWICE)}
+    apart = [fit(name, LONG, penalties[name], train) for name in KINDS]
+    results = list(fits.values())
+    if not book.quick:
+        every = city.all_training_trips()
+        less, more = penalties[RICHEST] * len(train) / len(every), f"all {len(every):,} training trips"
+        results += [fit(RICHEST, rule, less, every, more) for rule in (None, TWICE)]
+    results += [Result(*book.kept("behaviour cloning", partial(study.clone, book.pick(3, 8)))), study.shortest()]
+    sizes = [n for n in SIZES if n <= len(train)]
+    draw_flows(book, study, np.array(fits[RICHEST, None].flows))
+    figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
+    for name in KINDS:
+        curve = partial(study.curve, name, penalties[name], sizes)
+        ax.plot(sizes, book.kept(f"learning curve: {name}", curve), "o-", label=name)
+    ax.set(xscale="log", xlabel="training trips", ylabel="log-probability per test trip")
+    ax.legend()
+    caption = "Held-out log-probability per trip by the number of training trips; the penalty grows as that falls."
+    book.figure(figure, "roads_curve", caption)
     columns = {"model": "", "rule": "", "log-probability": ".3f", "edit distance": ".3f", "BLEU": ".3f", "exact": ".1%"}
     columns |= {"acceptance": ".2f"}
     book.table(
@@ -289,14 +121,174 @@ def _tables(book: Notebook, results: Sequence[Result], apart: Sequence[Result], 
         timed=True,
     )
     book.table(
-        "The 14 weights",
-        {"feature": "", "weight": ".3f", "standard error": ".3f"},
-        list(zip(FEATURES, features.weights, features.standard_errors, strict=True)),
-    )
-    book.table(
         "Held-out trips",
         columns,
         [one[:7] for one in results],
         note="Log-probability in nats per test trip, given its start and goal. Acceptance: of draws without the rule, "
         "the mean over pairs.",
     )
+
+
+@dataclass(frozen=True)
+class Study:
+    """The stages of the experiment; `test` is only ever scored on."""
+
+    city: City
+    train: list[xm.Trajectory]
+    test: list[xm.Trajectory]
+    seed: int
+
+    def choose_penalty(self, name: str, done: Done) -> float:
+        """The penalty of single weights that predicts trips best that were left out of the training trips."""
+        features, train = self.city.features(KINDS[name]), self.train
+        models = [xm.XMEN(self.city.network, features=features, tol=COARSE, warm_start=True) for _ in range(FOLDS)]
+        scores: dict[float, float] = {}
+        for value in PENALTIES:
+            # Fewer trips need more penalty for the same shrinkage.
+            penalty = penalties_of(features, value * FOLDS / (FOLDS - 1))
+            scores[value] = 0.0
+            for k, model in enumerate(models):
+                model.set_params(l2=penalty).fit([tau for i, tau in enumerate(train) if i % FOLDS != k])
+                scores[value] += model.score(train[k::FOLDS]) * len(train[k::FOLDS]) / len(train)
+            done(len(scores) / len(PENALTIES))
+            if scores[value] < max(scores.values()):
+                break
+        return max(scores, key=lambda value: scores[value])
+
+    def fit(self, name: str, rule: Any, penalty: float, trips: Sequence[xm.Trajectory], done: Done) -> Result:
+        """A model of trips, and what it says of the test trips."""
+        features, began = self.city.features(KINDS[name]), clock()
+        settings: Any = {"l2": penalties_of(features, penalty), "tol": NEAR if rule is TWICE else TOL}
+        settings |= {"seed": self.seed, "callback": lambda record: done(record.iteration / MAX_ITER)}
+        model = xm.XMEN(self.city.network, rule, features, **settings).fit(trips)
+        (seconds, processor), accepted = clock() - began, getattr(model, "acceptance_", None)
+        ends = [(tau.states[0], tau.states[-1], 1.0) for tau in self.test]
+        routes = self.score(greedy_routes(self.city.network, model.reward_.table(), rule, ends, self.seed))
+        acceptance = 1.0 if accepted is None else float(accepted[:, 2].mean())
+        flows = model.flows(ends).states.tolist() if rule is None else []
+        label = "" if rule is None else rule.label
+        return Result(name, label, model.score(self.test), *routes, acceptance, seconds, processor, flows)
+
+    def score(self, routes: Sequence[Sequence[int]]) -> tuple[float, float, float]:
+        """Edit distance, BLEU and exact routes of one predicted route per test trip."""
+        return score_routes([tau.states for tau in self.test], routes)
+
+    def clone(self, epochs: int, done: Done) -> Result:
+        """Behaviour cloning; a twentieth of the training trips chooses the epoch."""
+        began, held = clock(), max(1, len(self.train) // 20)
+        cloning = Cloning(self.city, epochs, self.seed).fit(self.train[held:], self.train[:held], done)
+        times, after = clock() - began, {goal: [cloning.after(goal)] for goal in {tau.states[-1] for tau in self.test}}
+        routes = [follow(after[tau.states[-1]], tau.states[0], tau.states[-1]) for tau in self.test]
+        score = float(cloning.score_samples(self.test).mean())
+        return Result("behaviour cloning", "", score, *self.score(routes), 1.0, *times)
+
+    def shortest(self) -> Result:
+        """The shortest way by length, which has no probability."""
+        network, began, routes = self.city.network, clock(), []
+        places = (network.source, network.target)
+        graph = csr_matrix((self.city.lengths[network.target], places), shape=(network.n_states,) * 2)
+        before = dijkstra(graph, return_predecessors=True)[1]
+        for tau in self.test:
+            route = [tau.states[-1]]
+            while route[-1] != tau.states[0]:
+                route.append(int(before[tau.states[0], route[-1]]))
+            routes.append(route[::-1])
+        return Result("shortest path", "", np.nan, *self.score(routes), np.nan, *(clock() - began))
+
+    def curve(self, name: str, penalty: float, sizes: Sequence[int], done: Done) -> list[float]:
+        """Held-out log-probability by the number of training trips."""
+        features, scores = self.city.features(KINDS[name]), list[float]()
+        for n in sizes:
+            l2 = penalties_of(features, penalty * len(self.train) / n)
+            model = xm.XMEN(self.city.network, features=features, l2=l2, tol=TOL).fit(self.train[:n])
+            scores.append(model.score(self.test))
+            done(len(scores) / len(sizes))
+        return scores
+
+
+def penalties_of(features: csr_matrix, value: float) -> Floats:
+    """The small penalty of the 14 features, and this one of single weights."""
+    return np.concatenate([np.full(len(FEATURES), SMALL), np.full(features.shape[1] - len(FEATURES), value)])
+
+
+def greedy_routes(network: xm.Network, reward: Floats, rule: Any, ends: Sequence[Any], seed: int) -> list[list[int]]:
+    """The greedy route from each start to each goal: the likeliest move at every link under the rule, MOST at most.
+
+    The weight of all ways from a link to the goal is z = W z with z = 1 at the goal, W the weights of single moves.
+    With "at least 15 links" this holds from the 15th link on, and before it the goal is worth nothing.
+    """
+    n, rng, moves = network.n_states, np.random.default_rng(seed), leaving(network)[0]
+    weight = network.probability * np.exp(reward[network.source, network.action])
+    w = csr_matrix((weight, (network.source, network.target)), shape=(n, n))
+    solve = splu(csc_matrix(identity(n) - w)).solve
+    steps, targets = np.where(moves >= 0, weight[moves], 0.0), network.target[moves]
+    routes: dict[tuple[int, int], list[int]] = {}
+    for goal in sorted({goal for _, goal, *_ in ends}):
+        starts = sorted({start for start, end, *_ in ends if end == goal})
+        z = solve(np.eye(n)[goal])
+        worth = [np.maximum(z / z[goal], 0.0)]
+        for _ in range(LEAST - 1 if rule is LONG else 0):
+            worth.insert(0, w @ worth[0])
+            worth[0][goal] = 0.0
+        values = [
+            steps * one[targets] for one in worth
+        ]  # of each move from each link, by what the next link's place is
+        if rule is TWICE:
+            drawn = draw_routes(values[0], targets, starts, goal, rng)
+            routes |= {(start, goal): most_taken(walks, goal) for start, walks in drawn.items()}
+        else:
+            after = [targets[np.arange(n), one.argmax(axis=1)] for one in values]
+            routes |= {(start, goal): follow(after, start, goal) for start in starts}
+    return [routes[start, goal] for start, goal, *_ in ends]
+
+
+def follow(after: Sequence[Sequence[int]], start: int, goal: int) -> list[int]:
+    """The route by the next link of each; `after` has a list for each place in a route, the last for the rest."""
+    route = [start]
+    while route[-1] != goal and len(route) <= MOST:
+        route.append(int(after[min(len(route), len(after) - 1)][route[-1]]))
+    return route
+
+
+def draw_routes(values: Floats, targets: Any, starts: Sequence[int], goal: int, rng: Any) -> dict[int, Any]:
+    """Walks to the goal by start that pass no link twice, (n, L) with the goal repeated at the end: exact draws."""
+    shares = np.cumsum(values, axis=1) / np.maximum(values.sum(axis=1, keepdims=True), 1e-300)
+    walks = np.repeat(starts, GREEDY_DRAWS)[:, None]
+    while (under_way := walks[:, -1] != goal).any():
+        here = walks[under_way, -1]
+        chosen = (rng.random((len(here), 1)) >= shares[here]).sum(axis=1)
+        entered = np.full(len(walks), goal)
+        entered[under_way] = targets[here, np.minimum(chosen, targets.shape[1] - 1)]
+        fresh = ~under_way | (walks != entered[:, None]).all(axis=1)
+        walks = np.column_stack([walks, entered])[fresh]
+    return {start: walks[walks[:, 0] == start] for start in starts}
+
+
+def most_taken(walks: Any, goal: int) -> list[int]:
+    """At every link what most walks do that have come the same way."""
+    route = walks[0, :1].tolist() if len(walks) else []
+    while len(walks) and route[-1] != goal and len(route) <= MOST:
+        links, counts = np.unique(walks[:, len(route)], return_counts=True)
+        walks = walks[walks[:, len(route)] == links[np.argmax(counts)]]
+        route.append(int(links[np.argmax(counts)]))
+    return route
+
+
+def draw_flows(book: Notebook, study: Study, expected: Floats) -> None:
+    """Two maps, and one number against the other for every link."""
+    lines = study.city.lines
+    observed = np.bincount([s for tau in study.test for s in tau.states], minlength=len(lines)).astype(np.float64)
+    used = lines[observed + expected > 0].reshape(-1, 2)  # a few links lie far away, and nobody goes there
+    margin = 0.03 * np.ptp(used, axis=0)
+    (left, low), (right, high) = used.min(axis=0) - margin, used.max(axis=0) + margin
+    figure, axes = plt.subplots(1, 3, figsize=(17, 5), layout="constrained", width_ratios=[1, 1, 0.8])
+    for ax, flows, title in ((axes[0], observed, "observed"), (axes[1], expected, "predicted")):
+        xm.plot_network(lines, flows, ax=ax, label="test trips")
+        ax.set(title=title, xlim=(left, right), ylim=(low, high))
+    axes[2].plot(observed, expected, ".", markersize=4, color="#0072b2")
+    most = max(observed.max(), expected.max())
+    axes[2].plot([0, most], [0, most], color="#999999", linewidth=1)
+    axes[2].set(xlabel="observed test trips on a link", ylabel="predicted")
+    axes[2].set_title(f"correlation {np.corrcoef(observed, expected)[0, 1]:.3f}")
+    caption = "Test trips through each link: observed, predicted (a weight per transition), one against the other."
+    book.figure(figure, "roads_flows", caption)

@@ -311,6 +311,8 @@ class PaperRun(Run[PaperState]):
             "loss": math.nan,  # PAWS gives samples, not log Z
             "gradient_norm": float(np.linalg.norm(gradient)),
             "parities": pool.k,
+            "cells": spent.n_cells,
+            "search_cells": pool.search.n_cells,
             "queries": spent.n_queries,
             "solutions": spent.n_points,
             "failures": spent.n_failures,

@@ -75,25 +75,6 @@ def walk(indptr: Any, target: Any, weight: Any, z: Any, ends: Any, origins: Any,
 
 
 @compiled
-def greedy(indptr: Any, target: Any, weight: Any, z: Any, ends: Any, origin: int, most: int) -> Any:
-    """One walk of at most so many edges from the origin to an end, by the edges of the largest weight[e] z[target]."""
-    taken = np.empty(most, dtype=np.int64)
-    node, n = origin, 0
-    while n < most and not ends[node]:
-        best, chosen = 0.0, -1
-        for e in range(indptr[node], indptr[node + 1]):
-            value = weight[e] * z[target[e]]
-            if value > best:
-                best, chosen = value, e
-        if chosen < 0:
-            break
-        taken[n] = chosen
-        n += 1
-        node = target[chosen]
-    return taken[:n].copy()
-
-
-@compiled
 def residual(indptr: Any, target: Any, weight: Any, z: Any, column: Any, floor: float) -> Any:
     """The largest share by which each column of z (n, k) misses its equations; i is the goal of column[i], if any."""
     n, k = z.shape
@@ -639,21 +620,6 @@ class ManyGoals:
                         break
                     out[pairs] = (weighed @ (x[product.source] * z[product.target][:, None])).T
         return out, left
-
-    def greedy(self, log_weight: Floats, most: int) -> list[NDArray[np.int64]]:
-        """The world edges of each pair's greedy walk: the likeliest move at every node.
-
-        At most `most` moves; a walk that runs into a dead end, or whose goal could not be served, stops there.
-        """
-        product, trips = self.product, self.trips
-        out: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64) for _ in trips.goal]
-        system = self._system(log_weight)
-        if system is None:
-            return out
-        for its, z, ends in self._certain(system, self.batches):
-            for pair in range(its.start, its.stop):
-                out[pair] = product.edge[greedy(*system.graph, z, ends, trips.origin[pair], most)]
-        return out
 
     def draw(
         self, log_weight: Floats, n_draws: NDArray[np.int64], rng: np.random.Generator

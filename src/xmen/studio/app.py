@@ -286,7 +286,7 @@ def vocabulary() -> dict[str, Any]:
         "operators": [{"name": name, "sentence": sentence} for name, sentence in OPERATORS.items()],
         "moves": list(MOVES),
         "learners": [
-            {"name": name, "label": learner.look.label, "sentence": learner.description}
+            {"name": name, "label": learner.label, "sentence": learner.description}
             for name, learner in LEARNERS.items()
             if "features" in learner.takes
         ],

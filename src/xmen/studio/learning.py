@@ -86,7 +86,7 @@ def _fit(problem: Problem, choice: Choice, parts: tuple[Part, Part], say: Say) -
     told = dict.fromkeys(with_names(str(warning.message), names) for warning in caught)
     return model, {
         "learner": choice.learner,
-        "label": LEARNERS[choice.learner].look.label,
+        "label": LEARNERS[choice.learner].label,
         "method": getattr(model, "method_", None),
         "converged": bool(model.converged_),
         "iterations": model.n_iter_,
