@@ -6,8 +6,10 @@ formula then correspond one to one to assignments of the variables that are not 
 
 from __future__ import annotations
 
+import copy
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +30,8 @@ class ClauseBuilder:
 
     def copy(self) -> ClauseBuilder:
         """An independent builder with the same clauses and definitions."""
-        twin = ClauseBuilder()
-        twin.n_variables, twin._flat, twin._or = self.n_variables, self._flat[:], dict(self._or)
-        twin._once = dict(self._once)
+        twin = copy.copy(self)
+        twin._flat, twin._or, twin._once = self._flat[:], dict(self._or), dict(self._once)
         return twin
 
     def variable(self) -> int:
@@ -141,20 +142,14 @@ class ClauseBuilder:
     def sum_of(self, numbers: Sequence[Sequence[int]]) -> list[int]:
         """The binary sum of binary numbers (lists of literals, lowest bit first)."""
         queue = [list(number) for number in numbers if number]
-        if not queue:
-            return []
         while len(queue) > 1:
-            queue = [
-                self._add_two(queue[i], queue[i + 1]) if i + 1 < len(queue) else queue[i]
-                for i in range(0, len(queue), 2)
-            ]
-        return queue[0]
+            pairs = zip(queue[::2], queue[1::2], strict=False)
+            queue = [self._add_two(a, b) for a, b in pairs] + queue[len(queue) // 2 * 2 :]
+        return queue[0] if queue else []
 
     def _add_two(self, a: Sequence[int], b: Sequence[int]) -> list[int]:
         out, carry = [], self.FALSE
-        for i in range(max(len(a), len(b))):
-            x = a[i] if i < len(a) else self.FALSE
-            y = b[i] if i < len(b) else self.FALSE
+        for x, y in zip_longest(a, b, fillvalue=self.FALSE):
             half = self.exclusive(x, y)
             out.append(self.exclusive(half, carry))
             carry = self.any_of([self.all_of([x, y]), self.all_of([half, carry])])
@@ -165,9 +160,7 @@ class ClauseBuilder:
     def at_least_number(self, a: Sequence[int], b: Sequence[int]) -> int:
         """A literal for a >= b, both binary, lowest bit first."""
         out = self.TRUE
-        for i in range(max(len(a), len(b))):
-            x = a[i] if i < len(a) else self.FALSE
-            y = b[i] if i < len(b) else self.FALSE
+        for x, y in zip_longest(a, b, fillvalue=self.FALSE):
             greater, equal = self.all_of([x, -y]), -self.exclusive(x, y)
             out = self.any_of([greater, self.all_of([equal, out])])
         return out

@@ -28,52 +28,44 @@ from xmen.worlds.walks import Walks
 # ---- What a machine reads, as literals: which letter the walk shows at which station
 
 
-@dataclass
-class Letters:
-    """What the walk shows at each station: a literal per (station, symbol, next station), and per last position.
+def letters_of_steps(
+    builder: ClauseBuilder, walk: WalkLiterals, symbols: np.ndarray, unread: int | None = None
+) -> dict[tuple[int, int, int], int]:
+    """(station, symbol, next station) -> literal that the walk shows it, given the symbol of each place edge.
 
-    Symbols are whatever a leaf reads; literals for equal sets of edges are shared between leaves by the builder.
+    Most leaves see the same symbol nearly everywhere: that one is shown where the walk goes from station to station
+    and shows no other, so that a leaf costs as many literals as it has edges that mean something to it. If it is
+    the one that nobody reads, it is left out: thousands of counters would go over all moves for nothing. Literals for
+    equal sets of edges are shared between leaves by the builder.
     """
-
-    builder: ClauseBuilder
-    walk: WalkLiterals
-
-    def steps(self, symbols: np.ndarray, unread: int | None = None) -> dict[tuple[int, int, int], int]:
-        """(station, symbol, next station) -> literal, given the symbol of each place edge.
-
-        Most leaves see the same symbol nearly everywhere: that one is shown where the walk goes from station to station
-        and shows no other, so that a leaf costs as many literals as it has edges that mean something to it. If it is
-        the one that nobody reads, it is left out: thousands of counters would go over all moves for nothing.
-        """
-        places = self.walk.places
-        if not len(symbols):
-            return {}
-        values, kinds = np.unique(symbols, return_inverse=True)
-        usual = int(np.argmax(np.bincount(kinds)))
-        pairs, index = places.pairs
-        groups: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for e in np.flatnonzero(kinds != usual).tolist():
-            groups[int(index[e]), int(kinds[e])].append(self.walk.used[e])
-        shown, others = dict[tuple[int, int, int], int](), defaultdict[int, list[int]](list)
-        for (number, kind), literals in groups.items():
-            literal = self.builder.any_of(literals)
-            others[number].append(-literal)
-            shown[pairs[number][0], int(values[kind]), pairs[number][1]] = literal
-        if int(values[usual]) == unread:
-            return shown
-        for number in np.unique(index[kinds == usual]).tolist():
-            station, following = pairs[number]
-            passes = self.walk.between(self.builder, station, following)
-            shown[station, int(values[usual]), following] = self.builder.all_of([passes, *others[number]])
+    if not len(symbols):
+        return {}
+    values, kinds = np.unique(symbols, return_inverse=True)
+    usual = int(np.argmax(np.bincount(kinds)))
+    pairs, index = walk.places.pairs
+    groups: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for e in np.flatnonzero(kinds != usual).tolist():
+        groups[int(index[e]), int(kinds[e])].append(walk.used[e])
+    shown, others = dict[tuple[int, int, int], int](), defaultdict[int, list[int]](list)
+    for (number, kind), literals in groups.items():
+        literal = builder.any_of(literals)
+        others[number].append(-literal)
+        shown[pairs[number][0], int(values[kind]), pairs[number][1]] = literal
+    if int(values[usual]) == unread:
         return shown
+    for number in np.unique(index[kinds == usual]).tolist():
+        station, following = pairs[number]
+        passes = walk.between(builder, station, following)
+        shown[station, int(values[usual]), following] = builder.all_of([passes, *others[number]])
+    return shown
 
-    def lasts(self, symbols: np.ndarray) -> dict[tuple[int, int], int]:
-        """(station, symbol) -> literal that the walk ends there, given the symbol of each end place."""
-        places = self.walk.places
-        groups: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for place, symbol in zip(places.ends.tolist(), symbols.tolist(), strict=True):
-            groups[int(places.station[place]), symbol].append(self.walk.visited[place])
-        return {key: self.builder.any_of(literals) for key, literals in groups.items()}
+
+def letters_of_ends(builder: ClauseBuilder, walk: WalkLiterals, symbols: np.ndarray) -> dict[tuple[int, int], int]:
+    """(station, symbol) -> literal that the walk ends there, given the symbol of each end place."""
+    groups: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for place, symbol in zip(walk.places.ends.tolist(), symbols.tolist(), strict=True):
+        groups[int(walk.places.station[place]), symbol].append(walk.visited[place])
+    return {key: builder.any_of(literals) for key, literals in groups.items()}
 
 
 # ---- Compact encodings: clauses with the meaning of a machine that is too large to list state by state.
@@ -137,18 +129,15 @@ def signed_sums(
 
     At each station at most one edge is used or the walk ends, so a station adds one number whose bits are ORs.
     """
-    letters = Letters(builder, walk)
     values: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for (station, value, _), literal in letters.steps(edge_values, unread=0).items():
+    for (station, value, _), literal in letters_of_steps(builder, walk, edge_values, unread=0).items():
         values[station].append((value, literal))
-    for (station, value), literal in letters.lasts(end_values).items():
+    for (station, value), literal in letters_of_ends(builder, walk, end_values).items():
         values[station].append((value, literal))
     sums = []
     for sign in (1, -1):
-        numbers = []
-        for station in sorted(values):
-            numbers.append(builder.number_of([(sign * value, literal) for value, literal in values[station]]))
-        sums.append(builder.sum_of(numbers))
+        signed = ([(sign * value, literal) for value, literal in values[station]] for station in sorted(values))
+        sums.append(builder.sum_of([builder.number_of(one) for one in signed]))
     return sums[0], sums[1]
 
 
@@ -254,10 +243,10 @@ def _encode_machine(builder: ClauseBuilder, walk: WalkLiterals, machine: ListedM
         in_state.update({(station, row): literal for row, literal in zip(sorted(rows), literals, strict=True)})
         if len(rows) != 1:
             builder.exactly_one_iff(active, literals)
-    letters, never = Letters(builder, walk), builder.FALSE
-    for station in {int(s) for s in walk.places.station[walk.places.starts]}:
-        _start_in(builder, walk, station, in_state.get((station, machine.table.start), never))
-    for (station, letter, following), shown in letters.steps(machine.edge_letters).items():
+    never, places = builder.FALSE, walk.places
+    for station, begins in zip(places.station[places.starts].tolist(), walk.begins, strict=True):
+        builder.add([-begins, in_state.get((station, machine.table.start), never)])
+    for (station, letter, following), shown in letters_of_steps(builder, walk, machine.edge_letters).items():
         rows = machine.arriving[station]
         leads = {row: in_state.get((following, machine.next_row(row, letter)), never) for row in rows}
         if all(literal == never for literal in leads.values()):
@@ -266,21 +255,11 @@ def _encode_machine(builder: ClauseBuilder, walk: WalkLiterals, machine: ListedM
         for row, literal in leads.items():
             builder.add([-in_state[station, row], -shown, literal])
     accepts = builder.variable()
-    for (station, letter), shown in letters.lasts(machine.end_letters).items():
+    for (station, letter), shown in letters_of_ends(builder, walk, machine.end_letters).items():
         for row in machine.arriving[station]:
             verdict = accepts if machine.accepts(row, letter) else -accepts
             builder.add([-in_state[station, row], -shown, verdict])
     return accepts
-
-
-def _start_in(builder: ClauseBuilder, walk: WalkLiterals, station: int, literal: int) -> None:
-    """A walk that begins at this station begins in the machine's start state."""
-    places = walk.places
-    for place in places.starts.tolist():
-        if places.station[place] != station:
-            continue
-        entering = [walk.used[e] for e in np.flatnonzero(places.target == place)]
-        builder.add([literal, -walk.visited[place], *entering])
 
 
 def encode_tree(builder: ClauseBuilder, walk: WalkLiterals, node: Constraint, required: bool = False) -> int:
@@ -333,8 +312,7 @@ class StateDecoder(WalkDecoder):
 
     def encode(self, walks: Walks) -> Bits:
         bits = np.zeros((len(walks), self.width), dtype=np.bool_)
-        rows = np.arange(len(walks))
-        bits[rows, self._of_state[walks.starts]] = True
+        bits[np.arange(len(walks)), self._of_state[walks.starts]] = True
         bits[walks.owner, self._of_state[walks.world.target[walks.edges]]] = True
         return bits
 
@@ -502,7 +480,7 @@ class Encoding:
         self.walk: WalkLiterals = encode_walks(self._builder, self.places)
         for _, unit in units(constraint):
             self._builder.add([encode_tree(self._builder, self.walk, unit, required=True)])
-        self.decoder, self._hash_variables = self._choose_hash_variables()
+        self.decoder, self._hash_variables = _choose_hash_variables(self._builder, self.walk)
 
     @property
     def hashes(self) -> str:
@@ -532,12 +510,8 @@ class Encoding:
         walk, places = self.walk, self.places
         end_values = np.zeros(len(places.ends), dtype=np.int64)
         plus, minus = signed_sums(builder, walk, edge_values, end_values)
-        begins = [
-            builder.all_of([walk.visited[p], *(-walk.used[e] for e in np.flatnonzero(places.target == p))])
-            for p in places.starts.tolist()
-        ]
         for sign, sums in ((1, plus), (-1, minus)):
-            number = builder.number_of([(sign * v, b) for v, b in zip(start_values.tolist(), begins, strict=True)])
+            number = builder.number_of([(sign * v, b) for v, b in zip(start_values.tolist(), walk.begins, strict=True)])
             sums[:] = builder.sum_of([list(sums), number])
         literals = []
         for threshold in thresholds:
@@ -546,13 +520,14 @@ class Encoding:
             literals.append(builder.at_least_number(more, less))
         return Formula(builder.n_variables, builder.clauses, self._hash_variables), literals
 
-    def _choose_hash_variables(self) -> tuple[WalkDecoder, tuple[int, ...]]:
-        places, walk = self.places, self.walk
-        if places.timed:
-            bits = BitDecoder(places)
-            return bits, bits.variables(self._builder, walk)
-        joined = np.unique(np.stack([places.source, places.target], axis=1), axis=0)
-        if len(joined) == len(places.edge):
-            return StateDecoder(places), tuple(walk.visited)
-        edges = EdgeDecoder(places)
-        return edges, edges.variables(walk)
+
+def _choose_hash_variables(builder: ClauseBuilder, walk: WalkLiterals) -> tuple[WalkDecoder, tuple[int, ...]]:
+    places = walk.places
+    if places.timed:
+        bits = BitDecoder(places)
+        return bits, bits.variables(builder, walk)
+    joined = np.unique(np.stack([places.source, places.target], axis=1), axis=0)
+    if len(joined) == len(places.edge):
+        return StateDecoder(places), tuple(walk.visited)
+    edges = EdgeDecoder(places)
+    return edges, edges.variables(walk)

@@ -70,15 +70,11 @@ def states_suffice(world: MDP) -> bool:
     return len(order) == 0 or int(longest[order].max()) <= world.horizon
 
 
-def _useful(world: MDP) -> NDArray[np.bool_]:
-    """States on some way from a start to a terminal state, whatever the horizon."""
-    reached = distance_to(world.start > 0, world.target, world.source) < UNREACHABLE
-    ending = distance_to(world.terminal, world.source, world.target) < UNREACHABLE
-    return np.asarray(reached & ending)
-
-
 def _useful_order(world: MDP) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    useful = _useful(world)
+    """States on some way from a start to a terminal state, whatever the horizon, in topological order; and the longest
+    walk to each state of the world."""
+    useful = distance_to(world.start > 0, world.target, world.source) < UNREACHABLE
+    useful &= distance_to(world.terminal, world.source, world.target) < UNREACHABLE
     kept = useful[world.source] & useful[world.target]
     indptr = np.concatenate([[0], np.cumsum(np.bincount(world.source[kept], minlength=world.n_states))])
     order, longest = topological_order(indptr.astype(np.uint32), world.target[kept].astype(np.uint32))
@@ -154,11 +150,12 @@ def _timed_places(world: MDP) -> Places:
 
 @dataclass(frozen=True)
 class WalkLiterals:
-    """The literals of a walk: which places it visits and which edges between them it uses."""
+    """The literals of a walk: the places that it visits, the edges between them, and the start at which it begins."""
 
     places: Places
     visited: list[int]
     used: list[int]
+    begins: list[int]  # per start place: it is visited, and not entered from another place
 
     def between(self, builder: ClauseBuilder, station: int, following: int) -> int:
         """Whether the walk goes from the one station to the other."""
@@ -198,12 +195,7 @@ def encode_walks(builder: ClauseBuilder, places: Places) -> WalkLiterals:
             for literal in into[p]:
                 builder.add([-literal, place])
             builder.at_most_one(into[p])
-    _one_start(builder, visited, into, sorted(starts))
-    return WalkLiterals(places, visited, used)
-
-
-def _one_start(builder: ClauseBuilder, visited: list[int], into: list[list[int]], starts: list[int]) -> None:
-    """Exactly one start place is visited without being entered from another place."""
-    begins = [builder.all_of([visited[p], *(-literal for literal in into[p])]) for p in starts]
+    begins = [builder.all_of([visited[p], *(-literal for literal in into[p])]) for p in places.starts.tolist()]
     builder.add(begins)
     builder.at_most_one(begins)
+    return WalkLiterals(places, visited, used, begins)
