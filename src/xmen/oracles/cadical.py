@@ -55,11 +55,9 @@ class _Solver:
 
     def __init__(self, pysat: Any, clauses: list[list[int]]) -> None:
         self._cadical = getattr(pysat, SOLVER)()
+        self.add, self.close = self._cadical.add_clause, self._cadical.delete
         for clause in clauses:
-            self._cadical.add_clause(clause)
-
-    def add(self, clause: list[int]) -> None:
-        self._cadical.add_clause(clause)
+            self.add(clause)
 
     def ask(self, assumptions: list[int], watch: Stopwatch) -> Sequence[int] | None:
         found = None
@@ -71,6 +69,3 @@ class _Solver:
 
     def core(self) -> tuple[int, ...]:
         return tuple(self._cadical.get_core() or ())
-
-    def close(self) -> None:
-        self._cadical.delete()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from xmen.oracles.formula import Answer, Bits, Formula, Stopwatch
+from xmen.oracles.formula import Answer, Bits, Stopwatch
 from xmen.oracles.gf2 import Reduced
 from xmen.oracles.solver import SolverOracle
 
@@ -64,17 +64,13 @@ class CryptoMiniSatOracle(SolverOracle):
             solver.add_clause([-v if model[v] else v for v in free])
 
     def _loaded(self) -> Any:
-        return load(self._backend(), self.formula)
-
-
-def load(pycryptosat: Any, formula: Formula) -> Any:
-    """A solver with the formula in it."""
-    solver = pycryptosat.Solver(threads=1, options=OPTIONS)
-    if formula.n_variables:
-        # The solver knows no variable that no clause has; this clause says nothing but makes them all known.
-        solver.add_clause([formula.n_variables, -formula.n_variables])
-    solver.add_clauses(formula.clauses)
-    return solver
+        """A solver with the formula in it."""
+        solver, n = self._backend().Solver(threads=1, options=OPTIONS), self.formula.n_variables
+        if n:
+            # The solver knows no variable that no clause has; this clause says nothing but makes them all known.
+            solver.add_clause([n, -n])
+        solver.add_clauses(self.formula.clauses)
+        return solver
 
 
 def _ask(solver: Any, assumptions: list[int], watch: Stopwatch) -> Sequence[bool | None] | None:

@@ -1,4 +1,4 @@
-"""The formulas that oracles answer questions about, and the parities that cut them into cells.
+"""The formulas that oracles answer questions about, the parities that cut them into cells, and what an oracle is.
 
 Nothing here knows of worlds or trajectories: a formula is a set of clauses, and the hash variables are those that
 determine each of its models.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
@@ -77,11 +76,8 @@ class Parities:
         return good
 
 
-# ---- Time limits of oracles, in seconds of wall-clock time
-
-
 class Stopwatch:
-    """Adds up the time spent inside `with` blocks: time the caller takes between two solutions is not the oracle's."""
+    """Adds up the seconds inside `with` blocks: what the caller takes between two solutions is not the oracle's."""
 
     def __init__(self, name: str, limit: float | None) -> None:
         self.name, self.limit = name, limit
@@ -92,9 +88,7 @@ class Stopwatch:
         self._began = time.perf_counter()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._used, self._began = self.used, None
 
     @property
@@ -118,9 +112,6 @@ class Stopwatch:
             f"{self.name} was stopped at its time limit of {self.limit:g} s: give it more time (time_limit), or an "
             "easier question (fewer parities, another oracle)"
         )
-
-
-# ---- What every oracle answers: is there a model, and which models lie in this cell
 
 
 class Answer(NamedTuple):

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import queue
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from xmen.errors import OracleDiedError, OracleError
@@ -70,14 +70,17 @@ class KillableOracle:
         """A child that waits for a question; it is kept for the next one if it still does so afterwards."""
         child = None
         with contextlib.suppress(IndexError):  # nobody waits; asking first would leave room for another thread
-            while child is None:
+            while child is None or not child.alive:
                 child = _idle.pop()
-                if not child.alive:
-                    child = None
-        try:
-            child = child or _new_child(self.oracle)
-        except (EOFError, OSError) as error:
-            raise OracleError(f"a process for {self.name} could not be started: {error!r}") from None
+        if child is None or not child.alive:
+            try:
+                child = Child("xmen.oracles.killable")
+                # It loads the oracle first, so that loading and compiling do not count as thinking.
+                if (failure := child.ask(self.oracle)) is not None:
+                    child.kill()
+                    raise failure
+            except (EOFError, OSError) as error:
+                raise OracleError(f"a process for {self.name} could not be started: {error!r}") from None
         try:
             yield child
         finally:
@@ -105,27 +108,23 @@ class KillableOracle:
 _idle: list[Child] = []
 
 
-def _new_child(oracle: SolverOracle) -> Child:
-    """A child that has loaded this oracle, so that loading and compiling do not count as thinking."""
-    child = Child("xmen.oracles.killable")
-    if (failure := child.ask(oracle)) is not None:
-        child.kill()
-        raise failure
-    return child
-
-
 def serve() -> None:
     """The child: answer questions until the parent is gone."""
     models = _Batches(iter(()))
     with listening() as (questions, say):
         for oracle in itertools.islice(questions, 1):
-            say(_attempt(oracle.warm_up))
+            answer: Any = None
+            try:
+                oracle.warm_up()
+            except Exception as error:
+                answer = error
+            say(answer)
         for kind, oracle, content, time_limit in questions:
             try:
                 if oracle is not None:
                     oracle.time_limit = time_limit
                 if kind == "solve":
-                    answer: Any = oracle.solve(content)
+                    answer = oracle.solve(content)
                 elif kind == "solutions":
                     models = _Batches(oracle.solutions(content))
                     answer = models.take(1)
@@ -136,14 +135,6 @@ def serve() -> None:
             say(answer)
 
 
-def _attempt(work: Callable[[], object]) -> Exception | None:
-    try:
-        work()
-    except Exception as error:
-        return error
-    return None
-
-
 class _Batches:
     """Models several at a time, since a message takes as long as many an easy one."""
 
@@ -152,7 +143,7 @@ class _Batches:
         self._error: Exception | None = None  # to be raised after the models before it
 
     def take(self, most: int) -> tuple[list[Bits], bool]:
-        """Up to so many more, fewer where they take their time; and whether there are no others."""
+        """At most so many further models, fewer where they take their time; and whether these are the last."""
         if self._error is not None:
             raise self._error
         found: list[Bits] = []

@@ -1,4 +1,4 @@
-"""Formulas as mixed-integer programs, and what the MIP oracles share: the paper's way of asking an NP oracle.
+"""Mixed-integer programs as NP oracles, the paper's way: by HiGHS, CPLEX or Gurobi, each loaded when it is asked.
 
 A clause is a row: the literals add up to at least 1, with 1 - x for a negated one. A parity is a row
 sum x - 2 k = rhs with a whole number k. (Cutting it into pieces with their convex hulls was measured on HiGHS: 1 to 3
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -66,12 +67,11 @@ class MipOracle(SolverOracle):
             program.lower[abs(literal) - 1] = max(program.lower[abs(literal) - 1], float(literal > 0))
             program.upper[abs(literal) - 1] = min(program.upper[abs(literal) - 1], float(literal > 0))
         # Assumptions that contradict each other directly are bounds that cross, which solvers call an error.
-        values = (
-            type(self).session(self._backend(), program).run(watch) if np.all(program.lower <= program.upper) else None
-        )
-        if values is None:
-            return Answer(None, tuple(assumptions))
-        return Answer(self._bits(values))
+        if np.all(program.lower <= program.upper):
+            values = type(self).session(self._backend(), program).run(watch)
+            if values is not None:
+                return Answer(self._bits(values))
+        return Answer(None, tuple(assumptions))
 
     def _models(self, parities: Reduced, watch: Stopwatch) -> Iterator[Bits]:
         session = type(self).session(self._backend(), build_program(self.formula, parities))
@@ -129,3 +129,132 @@ def build_program(formula: Formula, parities: Reduced | None = None) -> Program:
         upper.append(float(len(chosen) // 2))
     matrix = scipy.sparse.csr_matrix((values, (rows, columns)), shape=(len(rhs), n + n_equal), dtype=np.float64)
     return Program(matrix, np.array(rhs), n_equal, np.zeros(n + n_equal), np.array(upper))
+
+
+class _Highs:
+    def __init__(self, highspy: Any, program: Program) -> None:
+        self._highspy = highspy
+        self._solver = solver = highspy.Highs()
+        solver.setOptionValue("output_flag", False)
+        solver.setOptionValue("threads", 1)
+        lp = highspy.HighsLp()
+        n_rows, n_columns = program.matrix.shape
+        lp.num_row_, lp.num_col_ = n_rows, n_columns
+        lp.col_cost_ = np.zeros(n_columns)
+        lp.col_lower_, lp.col_upper_ = program.lower, program.upper
+        lp.row_lower_ = program.rhs
+        lp.row_upper_ = np.where(np.arange(n_rows) < n_rows - program.n_equal, highspy.kHighsInf, program.rhs)
+        lp.integrality_ = [highspy.HighsVarType.kInteger] * n_columns
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.start_ = program.matrix.indptr.astype(np.int32)
+        lp.a_matrix_.index_ = program.matrix.indices.astype(np.int32)
+        lp.a_matrix_.value_ = program.matrix.data
+        solver.passModel(lp)
+
+    def run(self, watch: Stopwatch) -> Floats | None:
+        if (left := watch.left) is not None:
+            self._solver.setOptionValue("time_limit", left)
+        self._solver.run()
+        status, kinds = self._solver.getModelStatus(), self._highspy.HighsModelStatus
+        if status == kinds.kOptimal:
+            return np.array(self._solver.getSolution().col_value, dtype=np.float64)
+        if status == kinds.kInfeasible:
+            return None
+        if status == kinds.kTimeLimit:
+            raise watch.expired()
+        raise OracleError(f"highs stopped without an answer: {self._solver.modelStatusToString(status)}")
+
+    def cut(self, columns: Columns, values: Floats, rhs: float) -> None:
+        self._solver.addRow(rhs, self._highspy.kHighsInf, len(columns), columns, values)
+
+
+class HighsOracle(MipOracle):
+    """A hundred to a thousand times as slow as SAT solvers on paths; here to compare with.
+
+    `make_oracle` gives it a process of its own (`KillableOracle`), for two reasons. HiGHS looks at its clock between
+    phases only: on 20x20 with 30 parities a limit of 3 s ends after 6.5 s. And a process that has loaded ortools, which
+    brings a HiGHS of its own, cannot load highspy, nor the other way round.
+    """
+
+    name = "highs"
+    module = "highspy"
+    session = _Highs
+
+
+class _Cplex:
+    def __init__(self, cplex: Any, program: Program) -> None:
+        self._errors = cplex.exceptions.CplexError
+        self._solver = solver = cplex.Cplex()
+        for stream in (solver.set_log_stream, solver.set_results_stream, solver.set_warning_stream):
+            stream(None)
+        solver.parameters.threads.set(1)
+        types = [solver.variables.type.integer] * len(program.lower)
+        solver.variables.add(lb=program.lower.tolist(), ub=program.upper.tolist(), types=types)
+        ends, columns, values = program.matrix.indptr, program.matrix.indices.tolist(), program.matrix.data.tolist()
+        rows = [[columns[a:b], values[a:b]] for a, b in pairwise(ends.tolist())]
+        solver.linear_constraints.add(lin_expr=rows, senses=program.senses, rhs=program.rhs.tolist())
+
+    def run(self, watch: Stopwatch) -> Floats | None:
+        if (left := watch.left) is not None:
+            self._solver.parameters.timelimit.set(left)
+        with reported("cplex", self._errors):
+            self._solver.solve()
+        status, kinds = self._solver.solution.get_status(), self._solver.solution.status
+        # Without an objective "infeasible or unbounded", which presolve may answer, can only be the former.
+        if status in (kinds.MIP_infeasible, kinds.MIP_infeasible_or_unbounded):
+            return None
+        if self._solver.solution.is_primal_feasible():
+            return np.array(self._solver.solution.get_values(), dtype=np.float64)
+        if status == kinds.MIP_time_limit_infeasible:
+            raise watch.expired()
+        raise OracleError(f"cplex stopped without an answer: {self._solver.solution.get_status_string()}")
+
+    def cut(self, columns: Columns, values: Floats, rhs: float) -> None:
+        row = [columns.tolist(), values.tolist()]
+        self._solver.linear_constraints.add(lin_expr=[row], senses="G", rhs=[rhs])
+
+
+class CplexOracle(MipOracle):
+    """The solver the paper used. The free edition stops at 1000 variables or rows."""
+
+    name = "cplex"
+    module = "cplex"
+    session = _Cplex
+
+
+class _Gurobi:
+    def __init__(self, gurobipy: Any, program: Program) -> None:
+        self._kinds, self._errors = gurobipy.GRB, gurobipy.GurobiError
+        with reported("gurobi", self._errors):
+            environment = gurobipy.Env(params={"OutputFlag": 0})
+        self._model = model = gurobipy.Model(env=environment)
+        model.Params.Threads = 1
+        self._x = model.addMVar(len(program.lower), lb=program.lower, ub=program.upper, vtype=gurobipy.GRB.INTEGER)
+        senses = np.array(list(program.senses.replace("G", ">").replace("E", "=")))
+        model.addMConstr(program.matrix, self._x, senses, program.rhs)
+
+    def run(self, watch: Stopwatch) -> Floats | None:
+        if (left := watch.left) is not None:
+            self._model.Params.TimeLimit = left
+        with reported("gurobi", self._errors):
+            self._model.optimize()
+        status = self._model.Status
+        # Without an objective "infeasible or unbounded", which presolve may answer, can only be the former.
+        if status in (self._kinds.INFEASIBLE, self._kinds.INF_OR_UNBD):
+            return None
+        if self._model.SolCount > 0:
+            return np.array(self._x.X, dtype=np.float64)
+        if status == self._kinds.TIME_LIMIT:
+            raise watch.expired()
+        raise OracleError(f"gurobi stopped without an answer: status {status}")
+
+    def cut(self, columns: Columns, values: Floats, rhs: float) -> None:
+        self._model.addConstr(values @ self._x[columns] >= rhs)
+
+
+class GurobiOracle(MipOracle):
+    """The fastest of the MIP solvers on paths. The free licence stops at 2000 variables or rows."""
+
+    name = "gurobi"
+    module = "gurobipy"
+    session = _Gurobi

@@ -24,9 +24,9 @@ _ORACLES = {
     "cryptominisat": _Entry("cryptominisat", "CryptoMiniSatOracle", "pycryptosat", apart=True),
     "cadical": _Entry("cadical", "CadicalOracle", "python-sat"),
     "cpsat": _Entry("cpsat", "CpSatOracle", "ortools"),
-    "highs": _Entry("highs", "HighsOracle", "highspy", apart=True),
-    "cplex": _Entry("cplex", "CplexOracle", "cplex"),
-    "gurobi": _Entry("gurobi", "GurobiOracle", "gurobipy"),
+    "highs": _Entry("mip", "HighsOracle", "highspy", apart=True),
+    "cplex": _Entry("mip", "CplexOracle", "cplex"),
+    "gurobi": _Entry("mip", "GurobiOracle", "gurobipy"),
 }
 ORACLE_NAMES = ("auto", *_ORACLES)
 # However many parities questions have. A crossing was looked for (benchmarks/oracles.py, cells of 64 solutions) and not
@@ -37,7 +37,14 @@ AUTO = "cryptominisat"
 
 def installed_oracles() -> dict[str, bool | str]:
     """Every oracle by name: the version of its solver, True where none is needed, False where it is not installed."""
-    return {name: _version(entry.distribution) for name, entry in _ORACLES.items()}
+    found: dict[str, bool | str] = dict.fromkeys(_ORACLES, True)
+    for name, entry in _ORACLES.items():
+        if entry.distribution is not None:
+            try:
+                found[name] = importlib.metadata.version(entry.distribution)
+            except importlib.metadata.PackageNotFoundError:
+                found[name] = False
+    return found
 
 
 def make_oracle(name: str, formula: Formula, time_limit: float | None = None) -> Oracle:
@@ -51,12 +58,3 @@ def make_oracle(name: str, formula: Formula, time_limit: float | None = None) ->
         return made.from_formula(formula, time_limit=time_limit)  # type: ignore[no-any-return]
     oracle = made(formula, time_limit=time_limit)
     return KillableOracle(oracle) if entry.apart else oracle
-
-
-def _version(distribution: str | None) -> bool | str:
-    if distribution is None:
-        return True
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return False

@@ -19,16 +19,6 @@ from xmen.oracles.formula import Answer, Bits, Formula, Parities, Stopwatch
 from xmen.oracles.gf2 import Reduced, reduced
 
 
-def check_installed(package: str, *, extra: str) -> None:
-    """Raise MissingExtraError unless the package can be found. It is not loaded: some solvers do not go together."""
-    try:
-        found = importlib.util.find_spec(package) is not None
-    except ValueError:  # sys.modules has it, but as None
-        found = False
-    if not found:
-        raise MissingExtraError(package, extra=extra, needed_for=f'oracle="{extra}"')
-
-
 def check_formula(formula: Formula) -> None:
     """Raise OracleError for clauses or hash variables that solvers would read wrongly, or not at all."""
     n, clauses, hashed = formula.n_variables, formula.clauses, np.asarray(formula.hash_variables, dtype=np.int64)
@@ -83,7 +73,13 @@ class SolverOracle(ABC):
         self.formula = formula
         self.time_limit = time_limit
         self.n_queries = 0
-        check_installed(self.module.partition(".")[0], extra=self.name)
+        package = self.module.partition(".")[0]
+        try:  # it is not loaded: some solvers do not go together
+            found = importlib.util.find_spec(package) is not None
+        except ValueError:  # sys.modules has it, but as None
+            found = False
+        if not found:
+            raise MissingExtraError(package, extra=self.name, needed_for=f'oracle="{self.name}"')
 
     def __repr__(self) -> str:
         f = self.formula
