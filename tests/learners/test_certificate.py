@@ -23,7 +23,7 @@ def copies(proposal: Proposal, theta: np.ndarray, beta: float) -> tuple[float, P
     values = proposal.listed_features @ theta + beta * proposal.log_dynamics(proposal.hashed.walks)
     span = 0.25 * math.ceil(np.ptp(values) / 0.25)
     plan = PawsPlan.solve(DELTA, FAILURE, log_span=span, n_hash=proposal.hashed.decoder.width, thinned=True)
-    levels = plan.embedding_levels(float(values.max()))
+    levels = plan.levels(float(values.max()))
     log_unit = levels.log_max - levels.n_bits * math.log(2.0)
     per_copy = values - levels.log_copies(levels.depth(values))
     assert per_copy.max() <= log_unit + 1e-9

@@ -12,7 +12,6 @@ from oracles.formulas import as_set, formula_of
 from strategies import cases
 from xmen.errors import OracleError, OracleTimeoutError
 from xmen.oracles import Bits, Formula, ListedOracle, Parities, make_oracle
-from xmen.oracles.listed import LevelCopies, NumberCopies
 
 
 def random_rows(rng: np.random.Generator, n_models: int, width: int) -> Bits:
@@ -139,53 +138,8 @@ def test_bad_lists_are_refused() -> None:
     with pytest.raises(OracleError, match="rows of 3 bits for a formula with 2 hash variables"):
         ListedOracle(np.eye(3, dtype=bool), formula=Formula(2, np.zeros(0, np.int32), (1, 2)))
     with pytest.raises(OracleError, match="3 models need as many whole buckets"):
-        LevelCopies(np.array([0, 1]), 2, 1, n_models=3)
+        ListedOracle(np.eye(3, dtype=bool), levels=(np.array([0, 1]), 2, 1))
     with pytest.raises(OracleError, match="buckets from 0 to 2 for levels 0 to 1"):
-        LevelCopies(np.array([0, 1, 2]), 2, 1, n_models=3)
+        ListedOracle(np.eye(3, dtype=bool), levels=(np.array([0, 1, 2]), 2, 1))
     with pytest.raises(OracleError, match="0 bits"):
-        LevelCopies(np.array([0]), 2, 0, n_models=1)
-
-
-def test_numbered_copies_are_those_written_out() -> None:
-    n_solutions = 0
-    for seed in range(cases(60)):
-        rng = np.random.default_rng(seed)
-        bits = random_rows(rng, int(rng.integers(1, 80)), int(rng.integers(1, 7)))
-        n_bits, n_depths = int(rng.integers(0, 9)), int(rng.integers(1, 6))
-        largest = np.sort((2 ** (n_bits * rng.random(n_depths))).astype(np.int64) - 1)[::-1]
-        last = (largest[:, None] >> np.arange(n_bits)[::-1] & 1).astype(bool)
-        depth = rng.integers(0, n_depths, len(bits))
-        depth[rng.random(len(bits)) < 0.8] = n_depths - 1  # most of them light
-        oracle = ListedOracle(bits).with_numbers((depth, last))
-        truth = np.array(
-            [
-                [*row, *(number >> np.arange(n_bits)[::-1] & 1).astype(bool)]
-                for row, j in zip(bits.tolist(), depth, strict=True)
-                for number in range(largest[j] + 1)
-            ]
-        )
-        assert oracle.formula.n_hash == bits.shape[1] + n_bits
-        for m in (0, 1, n_bits // 2, n_bits, n_bits + 2):
-            parities = Parities.dense(m, truth.shape[1], rng)
-            found, expected = list(oracle.solutions(parities)), truth[parities.hold(truth)]
-            assert len(found) == len(expected)
-            assert as_set(found) == as_set(expected)
-            assert as_set(oracle.cell(parities)) == as_set(expected)
-            assert len(oracle.cell(parities, 3)) == min(3, len(expected))
-            n_solutions += len(found)
-    assert n_solutions > 1000
-
-
-def test_numbers_of_many_bits_are_read_lazily() -> None:
-    rng = np.random.default_rng(0)
-    bits = random_rows(rng, 50, 20)
-    last = rng.random((3, 150)) < 0.5
-    oracle = pickle.loads(pickle.dumps(ListedOracle(bits).with_numbers((rng.integers(0, 3, len(bits)), last))))
-    parities = Parities.dense(60, 170, rng)
-    rows = oracle.cell(parities, 500)
-    assert len(as_set(rows)) == 500
-    assert parities.hold(rows).all()
-    with pytest.raises(OracleError, match="depths from 0 to 3 for 3 largest numbers"):
-        NumberCopies(np.arange(4), last, n_models=4)
-    with pytest.raises(OracleError, match="5 models need as many whole depths"):
-        NumberCopies(np.arange(4), last, n_models=5)
+        ListedOracle(np.eye(1, dtype=bool), levels=(np.array([0]), 2, 0))

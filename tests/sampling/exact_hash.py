@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.oracles.formula import Bits, Formula, Parities
-from xmen.sampling import NumberedLevels, Space
+from xmen.sampling import Space
 
 RowSpace = tuple[int, ...]  # a reduced basis, each vector an integer, descending
 Draws = Callable[[Parities], tuple[Bits, NDArray[np.float64]]]
@@ -91,17 +91,6 @@ def copies(bits: Bits, depth: NDArray[np.int64], n_levels: int, b: int) -> Bits:
         ],
         dtype=np.bool_,
     )
-
-
-def numbered(bits: Bits, depth: NDArray[np.int64], levels: NumberedLevels) -> Bits:
-    """Every row with every number below the number of its copies, highest bit first, by the definition."""
-    places = 2 ** np.arange(levels.n_bits)[::-1]
-    rows = [
-        [*row.tolist(), *(number & places).astype(bool).tolist()]
-        for row, j in zip(bits, depth, strict=True)
-        for number in range(levels.copies[j])
-    ]
-    return np.array(rows, dtype=np.bool_).reshape(len(rows), bits.shape[1] + levels.n_bits)
 
 
 def reduced(vectors: tuple[int, ...]) -> RowSpace:

@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from sampling.exact_hash import BatchedRows, LinearWeight, ListedRows, numbered
+from sampling.exact_hash import BatchedRows, LinearWeight, ListedRows
 from xmen.errors import EngineError, InfeasibleError
+from xmen.oracles import ListedOracle
 from xmen.sampling import (
     Embedding,
     Levels,
@@ -199,10 +200,11 @@ def test_weighted_samples_have_nearly_the_true_expectations() -> None:
     span = float(log_weights.max() - log_weights.min())
     plan = PawsPlan.solve(2.2, 0.01, log_span=span, n_hash=8)
     assert plan.n_levels >= 4
-    levels = plan.embedding_levels(float(log_weights.max()))
+    levels = plan.levels(float(log_weights.max()))
     space = Space(BatchedRows(bits), weight, levels.log_max)
-    rows = numbered(bits, levels.depth(log_weights), levels)
-    embedding = Embedding(space, BatchedRows(rows), levels, WeightDepth(levels, weight))
+    depth = levels.depth(log_weights)
+    oracle = ListedOracle(bits).with_levels((depth - 1, levels.n_levels, levels.bits_per_level))
+    embedding = Embedding(space, oracle, levels, WeightDepth(levels, weight))
     found = find_level(embedding, plan, np.random.default_rng(0))
     samples, info = sample_paws(embedding, plan, found.k, n, np.random.default_rng(1))
     assert samples.shape == (n, 8)

@@ -31,14 +31,12 @@ from xmen.sampling import (
     Embedding,
     Info,
     Levels,
-    NumberedLevels,
     PawsPlan,
     Space,
     WeightDepth,
     bound_partition,
     choose_parities,
     embed,
-    embed_numbers,
     estimate,
     find_level,
     sample_cells,
@@ -200,7 +198,7 @@ class HashedWorld:
     def embedding(
         self,
         space: Space,
-        levels: Levels | NumberedLevels,
+        levels: Levels,
         listed_scores: Floats | None = None,
         rounding: float | None = None,
     ) -> Embedding:
@@ -216,25 +214,16 @@ class HashedWorld:
             if values is None:
                 values = self.walks.scores(weight.weights)
             assert isinstance(self.oracle, ListedOracle)
-            oracle: Oracle = (
-                self.oracle.with_levels((levels.buckets(values), levels.n_levels, levels.bits_per_level))
-                if isinstance(levels, Levels)
-                else self.oracle.with_numbers((levels.depth(values), levels.last))
-            )
-            return Embedding(space, oracle, levels, WeightDepth(levels, weight))
+            listed = self.oracle.with_levels((levels.buckets(values), levels.n_levels, levels.bits_per_level))
+            return Embedding(space, listed, levels, WeightDepth(levels, weight))
         rounding = ROUNDING if rounding is None else rounding
         depth, edge_values, start_values = self._integers(weight.weights, levels, rounding)
         formula, below = self.encoding.with_thresholds(edge_values, start_values, list(depth.thresholds))
-        embedded = (
-            embed(formula, below, levels.bits_per_level)
-            if isinstance(levels, Levels)
-            else embed_numbers(formula, below, levels)
-        )
-        oracle = self._solver(embedded)
+        oracle = self._solver(embed(formula, below, levels.bits_per_level))
         return Embedding(space, oracle, levels, depth, rounding)
 
     def _integers(
-        self, weights: EdgeWeights, levels: Levels | NumberedLevels, rounding: float
+        self, weights: EdgeWeights, levels: Levels, rounding: float
     ) -> tuple[RoundedDepth, Integers, Integers]:
         """Log-weights of edges and starts in whole multiples of a small unit, for the adder."""
         places, world = self.encoding.places, self.world
@@ -399,9 +388,9 @@ class XorDistribution(Distribution):
             log_span=high - low,
             n_hash=space.n_hash,
             rounding=hashed.rounding,
-            **choices,
+            **{"thinned": not choices.get("faithful", False), **choices},
         )
-        embedding = hashed.embedding(space, plan.embedding_levels(high))
+        embedding = hashed.embedding(space, plan.levels(high))
         level = find_level(embedding, plan, rng)
         rows, spent = sample_paws(embedding, plan, level.k, wanted, rng)
         return release(self.hashed.decoder.decode(rows), self._compiled), plan, level.info + spent

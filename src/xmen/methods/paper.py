@@ -1,4 +1,4 @@
-"""method="paper": Algorithm 1 of X-MEN (Ding and Xue, 2022), with rewards in place of costs.
+"""method="paper": Algorithm 1 of X-MEN (Ding and Xue, 2022), with rewards in place of costs; linear, and neural.
 
 Per iteration k = 1 .. K: M1 demonstrations; 2 M2 draws from Q(tau) in proportion to exp(theta . f) I_C by PAWS within
 delta; E_P[f] from the split sample with the dynamics D as importance weights; a step of size eta; the answer is the
@@ -31,7 +31,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from xmen.engines.choose import Chooser
 from xmen.engines.settings import EngineSettings
@@ -44,15 +43,7 @@ from xmen.methods.method import Method
 from xmen.methods.neural import DEFAULT_MAX_ITER as NETWORK_MAX_ITER
 from xmen.methods.neural import NeuralRun, Training, train
 from xmen.methods.paper_bounds import compute_bounds, gradient_factor, largest_step, letter_bounds, warn_outside
-from xmen.methods.proposal import (
-    Certificate,
-    Pool,
-    Proposal,
-    effective_sample_size,
-    self_normalised_shares,
-    split_shares,
-    variance_descent,
-)
+from xmen.methods.proposal import Certificate, Pool, Proposal, self_normalised_shares, split_shares, variance_descent
 from xmen.methods.runs import FitSettings, Outcome, Run, Task, seed_sequence
 from xmen.options import require_choice, require_number, require_whole
 from xmen.progress import Monitor
@@ -61,59 +52,6 @@ from xmen.rewards.linear import DenseFeatures
 from xmen.rewards.neural import NeuralReward
 from xmen.sampling.space import require_delta, require_probability
 from xmen.storage.checkpoint import RunState
-
-# ---- Algorithm 1 with a network in the place of theta . f: a variant that the paper mentions and does not run.
-#
-# The gradient of the loss in the network's parameters is that of sum r(s, a) (visits under P - demonstrated visits).
-# The expected visits come from PAWS draws of exp(R) I_C within delta, with the dynamics as importance weights, as in
-# the linear case; the steps are those of the training's optimiser. Theorems 3 and 4 are about convex losses, and say
-# nothing here.
-
-
-class PaperLikelihood(Likelihood):
-    """dL/dr by PAWS draws and demonstrations, as many of each as the method says; the loss itself is not known."""
-
-    def __init__(
-        self, base: XorDistribution, demos: Demonstrations, method: Paper, delta: float, failure: float
-    ) -> None:
-        self.base, self.demos, self.method, self.delta, self.failure = base, demos, method, delta, failure
-
-    def __call__(self, table: Floats) -> LossEstimate:
-        proposal = Proposal(self.base, DenseFeatures(table[:, :, None]))
-        start = float(self.parities) if self.parities else math.nan
-        n, one = int(self.method.n_samples), np.ones(1)
-        pool = proposal.draw(one, 0.0 * one, 0.0, n, self.delta, self.failure, self._rng, log2_mass=start)
-        self.parities = max(1, round(pool.log2_mass))
-        shares = self.method.shares(pool.log_weights, weighted=not proposal.constant_dynamics)
-        visits, spread = _mean(pool.walks.visit_rows(self.base.discount), shares)
-        spent = pool.search + pool.draws
-        details = {
-            "parities": float(pool.k),
-            "queries": float(spent.n_queries),
-            "solutions": float(spent.n_points),
-            "effective_sample_size": effective_sample_size(pool.log_weights),
-        }
-        difference = visits.reshape(table.shape) - self._demonstrated()
-        return LossEstimate(math.nan, difference, math.nan, spread, details)
-
-    def _demonstrated(self) -> Floats:
-        """Mean visits of M1 demonstrations, drawn by their weights; of all for None."""
-        n = self.method.n_demonstrations
-        if n is None:
-            return self.demos.visits(self.base.discount)
-        chosen = self._rng.choice(len(self.demos), size=n, p=self.demos.weights)
-        return self.demos.walks[chosen].visits(self.base.discount, np.full(n, 1.0 / n))
-
-
-def _mean(rows: csr_matrix, weights: Floats) -> tuple[Floats, float]:
-    """The weighted sum of rows (S A,), and the norm of its standard errors."""
-    mean = np.asarray(weights @ rows)
-    squares = np.asarray((weights**2) @ rows.power(2)) - (weights**2).sum() * mean**2
-    return mean, float(np.sqrt(np.maximum(squares, 0.0).sum()))
-
-
-# ---- method="paper": Algorithm 1 of X-MEN (Ding and Xue, 2022), with rewards in place of costs
-
 
 DEFAULT_DELTA = 1.03  # smaller ones allow little larger steps, and larger ones hardly cost fewer solver calls
 DEFAULT_FAILURE = 0.05  # of all iterations together
@@ -255,7 +193,7 @@ class PaperRun(Run[PaperState]):
         self.bounds = (
             letter_bounds(self.proposal, self.demo_rows, task.demos.weights)
             if float(method.burn_in) == 0.0
-            else compute_bounds(self.proposal, self.demo_rows, task.demos.weights, self.max_iter, self.l2)
+            else compute_bounds(self.proposal, self.demo_rows, task.demos.weights, self.l2)
         )
         self.delta, self.failure = method.accuracy(self.max_iter)
         if method.start is not None and len(method.start) != features.d:
@@ -267,11 +205,6 @@ class PaperRun(Run[PaperState]):
         plain = largest_step(1.0, self.smoothness)  # a step to go on with where the theorem has none
         self.step_size = (largest or plain) if method.learning_rate is None else float(method.learning_rate)
         warn_outside(self.delta, self.factor, self.step_size, largest, self.weighted)
-
-    @property
-    def n_draws(self) -> int:
-        """2 M2."""
-        return int(self.method.n_samples)
 
     def start(self) -> PaperState:
         zeros = np.zeros(self.task.features.d)
@@ -286,11 +219,24 @@ class PaperRun(Run[PaperState]):
     def step(self, state: PaperState) -> tuple[PaperState, dict[str, float]]:
         spawn_key = (*state.seed.spawn_key, state.iteration)
         rng = np.random.default_rng(np.random.SeedSequence(state.seed.entropy, spawn_key=spawn_key))
-        demo_mean = self._demonstrations(rng)
-        pool = self._draw(state, rng)
-        theta = state.weights / self.bounds.span
+        m1, demos, span = self.method.n_demonstrations, self.task.demos, self.bounds.span
+        demo_mean = self.centre
+        if m1 is not None:
+            demo_mean = self.demo_rows[rng.choice(len(demos), size=int(m1), p=demos.weights)].mean(axis=0)
+        theta = state.weights / span
+        pool = self.proposal.draw(
+            theta,
+            state.shift[:-1] / span,
+            min(1.0, max(0.0, float(state.shift[-1]) / self._dynamics_span)),
+            int(self.method.n_samples),
+            self.delta,
+            self.failure,
+            rng,
+            log2_mass=state.log2_mass,
+            certificate=Certificate(**state.certificate) if state.certificate else None,
+        )
         gradient = self.estimate(pool) - demo_mean + self.l2 * theta
-        slope = gradient / self.bounds.span
+        slope = gradient / span
         weights = state.weights - self.step_size * (slope if self.metric is None else self.metric @ slope)
         k = state.iteration + 1
         n_averaged = k - self.n_skipped
@@ -306,50 +252,14 @@ class PaperRun(Run[PaperState]):
             state.slopes + (slope if n_averaged >= 1 else 0.0),
             state.slopes_squared + (slope**2 if n_averaged >= 1 else 0.0),
         )
-        spent = pool.search + pool.draws
-        return moved, {
-            "loss": math.nan,  # PAWS gives samples, not log Z
-            "gradient_norm": float(np.linalg.norm(gradient)),
-            "parities": pool.k,
-            "cells": spent.n_cells,
-            "search_cells": pool.search.n_cells,
-            "queries": spent.n_queries,
-            "solutions": spent.n_points,
-            "failures": spent.n_failures,
-            "effective_sample_size": effective_sample_size(pool.log_weights),
-        }
-
-    def _demonstrations(self, rng: np.random.Generator) -> Floats:
-        """The mean of f over M1 demonstrations, drawn by their weights; over all of them for None."""
-        m1, demos = self.method.n_demonstrations, self.task.demos
-        if m1 is None:
-            return self.centre
-        mean: Floats = self.demo_rows[rng.choice(len(demos), size=int(m1), p=demos.weights)].mean(axis=0)
-        return mean
-
-    def _draw(self, state: PaperState, rng: np.random.Generator) -> Pool:
-        beta, span = self._beta(state.shift), self.bounds.span
-        theta, shift = state.weights / span, state.shift[:-1] / span
-        return self.proposal.draw(
-            theta,
-            shift,
-            beta,
-            self.n_draws,
-            self.delta,
-            self.failure,
-            rng,
-            log2_mass=state.log2_mass,
-            certificate=Certificate(**state.certificate) if state.certificate else None,
-        )
+        # PAWS gives samples, not log Z: the loss is not known.
+        return moved, {"loss": math.nan, "gradient_norm": float(np.linalg.norm(gradient)), **pool.account}
 
     def estimate(self, pool: Pool) -> Floats:
         """E_P[f] from draws of Q, inside the range of f (d,)."""
         shares = self.method.shares(pool.log_weights, self.weighted)
         mean = self.centre + shares @ (pool.features - self.centre)
         return np.clip(mean, self.bounds.low, self.bounds.high)
-
-    def _beta(self, shift: Floats) -> float:
-        return min(1.0, max(0.0, float(shift[-1]) / self._dynamics_span))
 
     @cached_property
     def _dynamics_span(self) -> float:
@@ -403,25 +313,21 @@ class PaperRun(Run[PaperState]):
     def conclude(self, state: PaperState, monitor: Monitor) -> Outcome:
         converged = self.finished(state) and self.settled(state)
         if not (converged or monitor.stopped or monitor.interrupted):
-            self._warn_unsettled(state)
+            n, (size, noise) = state.iteration - self.n_skipped, self.drift(state)
+            why = (
+                f"their gradients have a mean of norm {size:.3g}, above its standard error of {noise:.3g} (in units of "
+                "the features' spans): the iterates are still on their way"
+                if n >= LEAST_AVERAGED
+                else f"fewer than {LEAST_AVERAGED} iterates cannot tell whether they are still on their way"
+            )
+            notify(
+                f"after max_iter = {self.max_iter} iterations, of which the last {n} are averaged, {why}. Raise "
+                "max_iter; if weights keep growing the optimum may be infinite, and l2 > 0 makes it finite.",
+                ConvergenceWarning,
+            )
         if not monitor.stopped:  # short of the optimum, weights are finite whatever they are
             warn_undetermined(self.base, self.task, self.settings, "where its steps did")
         return Outcome(self.answer(state), converged, None)
-
-    def _warn_unsettled(self, state: PaperState) -> None:
-        n = state.iteration - self.n_skipped
-        size, noise = self.drift(state)
-        why = (
-            f"their gradients have a mean of norm {size:.3g}, above its standard error of {noise:.3g} (in units of the "
-            "features' spans): the iterates are still on their way"
-            if n >= LEAST_AVERAGED
-            else f"fewer than {LEAST_AVERAGED} iterates cannot tell whether they are still on their way"
-        )
-        notify(
-            f"after max_iter = {self.max_iter} iterations, of which the last {n} are averaged, {why}. Raise max_iter; "
-            "if weights keep growing the optimum may be infinite, and l2 > 0 makes it finite.",
-            ConvergenceWarning,
-        )
 
 
 def _read_start(start: Sequence[float]) -> tuple[float, ...]:
@@ -433,3 +339,38 @@ def _read_start(start: Sequence[float]) -> tuple[float, ...]:
     if values.ndim != 1 or not np.isfinite(values).all():
         raise EngineError(f"start is a list of finite numbers, one per feature; got {start!r:.60}.")
     return tuple(values.tolist())
+
+
+# ---- Algorithm 1 with a neural reward in the place of theta . f: a variant that the paper mentions and does not run.
+#
+# The gradient of the loss in the parameters is that of sum r(s, a) (visits under P - demonstrated visits). The expected
+# visits come from PAWS draws of exp(R) I_C within delta, with the dynamics as importance weights, as in the linear
+# case; the steps are those of the training's optimiser. Theorems 3 and 4, about convex losses, say nothing here.
+
+
+class PaperLikelihood(Likelihood):
+    """dL/dr by PAWS draws and demonstrations, as many of each as the method says; the loss itself is not known."""
+
+    def __init__(
+        self, base: XorDistribution, demos: Demonstrations, method: Paper, delta: float, failure: float
+    ) -> None:
+        self.base, self.demos, self.method, self.delta, self.failure = base, demos, method, delta, failure
+
+    def __call__(self, table: Floats) -> LossEstimate:
+        proposal, demos = Proposal(self.base, DenseFeatures(table[:, :, None])), self.demos
+        start = float(self.parities) if self.parities else math.nan
+        n, one = int(self.method.n_samples), np.ones(1)
+        pool = proposal.draw(one, 0.0 * one, 0.0, n, self.delta, self.failure, self._rng, log2_mass=start)
+        self.parities = max(1, round(pool.log2_mass))
+        shares = self.method.shares(pool.log_weights, weighted=not proposal.constant_dynamics)
+        rows = pool.walks.visit_rows(self.base.discount)
+        visits = np.asarray(shares @ rows)
+        variances = np.asarray((shares**2) @ rows.power(2)) - (shares**2).sum() * visits**2
+        m1 = self.method.n_demonstrations
+        if m1 is None:
+            demonstrated = demos.visits(self.base.discount)
+        else:
+            chosen = self._rng.choice(len(demos), size=m1, p=demos.weights)
+            demonstrated = demos.walks[chosen].visits(self.base.discount, np.full(m1, 1.0 / m1))
+        spread = float(np.sqrt(np.maximum(variances, 0.0).sum()))
+        return LossEstimate(math.nan, visits.reshape(table.shape) - demonstrated, math.nan, spread, pool.account)

@@ -3,7 +3,9 @@
 Everything is in units in which each feature spans 1 over the valid trajectories: f_k(tau) / (max f_k - min f_k). That
 is Algorithm 1 on rescaled features; theta is multiplied by the same spans. A basis (d, r) goes further: the features
 are then the columns of (f / span) @ basis, and no theorem minds. Where features nearly depend on each other, no step
-that is safe for their sum moves their difference; in a basis in which all directions are alike it does.
+that is safe for their sum moves their difference; in a basis in which all directions vary alike it does. Leaving the
+basis out costs 1.6 to 2 times the iterations to 0.05 nats, and up to five times where features are nearly equal
+(benchmarks/ablation_paper.py).
 
 Theorem 4 asks for a loss whose gradient is L-smooth, and Theorem 3 gives it sigma2^2, a sum of variances. The largest
 eigenvalue of the Hessian is enough, and much smaller where there are many features.
@@ -20,80 +22,10 @@ from xmen.errors import GuaranteeWarning, notify
 from xmen.methods.proposal import Proposal
 from xmen.rewards import Floats
 
-# ---- The smallest ellipsoid around points, which says in what units of theta a step may be as long one way as
-# another.
-#
-# Where P is a distribution over points f, the Hessian of log Z in a direction v is the variance of f . v, which is at
-# most a quarter of (the largest difference of f . v)^2, whatever theta is. In units in which the points fill a ball,
-# these bounds are equal in all directions: no step that is safe for one of them is needlessly short for another.
-
-
-DESIGN_STEPS = 10  # towards the smallest ellipsoid; more hardly change how long a step may be
-MOST_DESIGNED = 20_000  # points that the ellipsoid is fitted to
-MOST_PAIRED = 5_000  # points of which all pairs are compared
-FLAT = 1e-9  # variances below this share of the largest are rounding errors
-
-
-def enclosing_shape(points: Floats) -> Floats:
-    """The matrix C (d, d) of the ellipsoid (f - m)^T C^-1 (f - m) <= d that fits points (n, d) nearly best.
-
-    C is the covariance of the weights that make its determinant largest, a D-optimal design; the weight of a point is
-    multiplied by how far out it lies until none lies further out than others (Titterington, 1978). A step costs n d^2.
-    """
-    if len(points) > MOST_DESIGNED:
-        points = points[np.linspace(0, len(points) - 1, MOST_DESIGNED).astype(np.int64)]
-    away = points - points.mean(axis=0)
-    spread, vectors = np.linalg.eigh(away.T @ away / len(away))
-    some = spread > FLAT * spread[-1]
-    size = np.sqrt(spread[some])
-    ball = away @ (vectors[:, some] / size)
-    shares = np.full(len(ball), 1.0 / len(ball))
-    shape = np.eye(ball.shape[1])
-    for _ in range(DESIGN_STEPS):
-        around = ball - shares @ ball
-        shape = (around * shares[:, None]).T @ around
-        outness = 1.0 + np.einsum("ij,ji->i", around, np.linalg.solve(shape, around.T))
-        shares = shares * outness**2  # squared: fewer steps, to the same place
-        shares /= shares.sum()
-    back = vectors[:, some] * size
-    found: Floats = back @ shape @ back.T
-    return found
-
-
-def inverse_root(shape: Floats) -> Floats:
-    """B (d, r) with B B^T the inverse of a covariance where it is not flat: points @ B has variance 1 every way."""
-    spread, vectors = np.linalg.eigh(shape)
-    some = spread > FLAT * spread[-1]
-    root: Floats = vectors[:, some] / np.sqrt(spread[some])
-    return root
-
-
-def radius_squared(points: Floats) -> float:
-    """The largest squared distance from the middle of the points' ranges."""
-    middle = (points.min(axis=0) + points.max(axis=0)) / 2.0
-    return float(((points - middle) ** 2).sum(axis=1).max(initial=0.0))
-
-
-def largest_variance(points: Floats) -> float:
-    """A bound on the variance, in any direction, of any distribution over these points.
-
-    A quarter of the largest squared distance of two of them; of many points, that from a middle.
-    """
-    if len(points) > MOST_PAIRED:
-        return radius_squared(points)
-    away = points - points.mean(axis=0)
-    squares = (away**2).sum(axis=1)
-    furthest = squares[:, None] + squares - 2.0 * (away @ away.T)
-    return float(furthest.max(initial=0.0)) / 4.0
-
-
-# ---- The constants of the theorems, computed: the range of f(tau), sigma1 and sigma2, smoothness, and the largest
-# step
-
-
 LARGEST_FACTOR = math.sqrt(2.0)  # Theorem 4: the gradient within a factor c <= sqrt 2
 MOST_FEATURES = 500  # in a basis of their own, a dense matrix (d, d)
-FLATNESS = 10.0 ** -np.arange(7)  # shares of the largest variance below which variances are not told apart
+MOST_PAIRED = 5_000  # points of which all pairs are compared
+FLAT = 1e-9  # variances below this share of the largest are rounding errors
 SAME = 1e-9  # spans below this share of a feature's size are rounding errors
 
 
@@ -147,41 +79,63 @@ def letter_bounds(proposal: Proposal, demo_rows: Floats, demo_weights: Floats) -
     sigma2_squared = float(np.count_nonzero(varies)) / 4.0
     if listed is not None:
         sigma2_squared = radius_squared((listed / span)[:, varies])
-    scaled = demo_rows / span
-    sigma1_squared = float(demo_weights @ ((scaled - demo_weights @ scaled) ** 2).sum(axis=1))
+    sigma1_squared = _total_variance(demo_rows / span, demo_weights)
     return Bounds(low, high, span, sigma1_squared, sigma2_squared, sigma2_squared)
 
 
-def compute_bounds(proposal: Proposal, demo_rows: Floats, demo_weights: Floats, n_steps: int, l2: Floats) -> Bounds:
-    """In the units that serve a run of so many steps best, with the smoothness that is certain there.
+def compute_bounds(proposal: Proposal, demo_rows: Floats, demo_weights: Floats, l2: Floats) -> Bounds:
+    """In the units that serve a run best, with the smoothness that is certain there.
 
-    Where the trajectories, or those of the relaxation, are few enough to be listed: in units in which they fill a
-    ball, with half of their largest distance, squared. Elsewhere in units of the spans, or of the demonstrations.
+    Where the trajectories, or those of the relaxation, are few enough to be listed: in units in which they vary alike
+    in all directions, with half of their largest distance, squared. Elsewhere in units of the spans.
     """
     plain = letter_bounds(proposal, demo_rows, demo_weights)
-    few, points = len(plain.span) <= MOST_FEATURES, proposal.points
-    scaled = demo_rows / plain.span
+    points, span = proposal.points, plain.span
     if points is None:
-        plain = replace(plain, smoothness=_smoothness_by_sums(plain, proposal))
-        return _with_basis(plain, proposal, scaled, demo_weights, n_steps) if few else plain
-    points = points / plain.span
-    if not few:
+        return replace(plain, smoothness=_smoothness_by_sums(plain, proposal))
+    points = points / span
+    if len(span) > MOST_FEATURES:
         return replace(plain, smoothness=min(plain.smoothness, largest_variance(points)))
+    away = points - points.mean(axis=0)
+    shape = away.T @ away / len(points)
     # A penalty curves the loss everywhere: counted in, no direction is so long that its curvature sets the step.
-    shape = enclosing_shape(points)
-    shape += np.diag(l2 / plain.span**2) / max(np.linalg.matrix_rank(shape), 1)
+    shape += np.diag(l2 / span**2) / max(np.linalg.matrix_rank(shape), 1)
     if not shape.any():
         return plain
-    basis = inverse_root(shape)
-    ball, shown = points @ basis, scaled @ basis
-    sigma1_squared = float(demo_weights @ ((shown - demo_weights @ shown) ** 2).sum(axis=1))
+    spread, vectors = np.linalg.eigh(shape)
+    some = spread > FLAT * spread[-1]
+    basis = vectors[:, some] / np.sqrt(spread[some])
+    ball = points @ basis
     return replace(
         plain,
-        sigma1_squared=sigma1_squared,
+        sigma1_squared=_total_variance(demo_rows / span @ basis, demo_weights),
         sigma2_squared=radius_squared(ball),
         smoothness=largest_variance(ball),
         basis=basis,
     )
+
+
+def radius_squared(points: Floats) -> float:
+    """The largest squared distance from the middle of the points' ranges."""
+    middle = (points.min(axis=0) + points.max(axis=0)) / 2.0
+    return float(((points - middle) ** 2).sum(axis=1).max(initial=0.0))
+
+
+def largest_variance(points: Floats) -> float:
+    """A bound on the variance, in any direction, of any distribution over these points.
+
+    A quarter of the largest squared distance of two of them; of many points, that from a middle.
+    """
+    if len(points) > MOST_PAIRED:
+        return radius_squared(points)
+    away = points - points.mean(axis=0)
+    squares = (away**2).sum(axis=1)
+    furthest = squares[:, None] + squares - 2.0 * (away @ away.T)
+    return float(furthest.max(initial=0.0)) / 4.0
+
+
+def _total_variance(rows: Floats, weights: Floats) -> float:
+    return float(weights @ ((rows - weights @ rows) ** 2).sum(axis=1))
 
 
 def _smoothness_by_sums(plain: Bounds, proposal: Proposal) -> float:
@@ -196,36 +150,6 @@ def _smoothness_by_sums(plain: Bounds, proposal: Proposal) -> float:
     least, most = proposal.range_of(proposal.features.table(unit), 0.0)
     lows = float(unit @ plain.low)
     return min(plain.smoothness, (most - lows) / 2.0, (np.count_nonzero(varies) - (least - lows)) / 2.0)
-
-
-def _with_basis(plain: Bounds, proposal: Proposal, scaled: Floats, demo_weights: Floats, n_steps: int) -> Bounds:
-    """The bounds in the basis V / sqrt(max(e, flat e_max)) of the demonstrations' covariance V e V^T.
-
-    Near the optimum the Hessian is about that covariance. A direction in which it is l takes about smoothness / l
-    steps, and one that takes more than the run has takes all of them; `flat` is the one with the fewest steps in all.
-    The spans' own units, without a basis, are one of the candidates.
-    """
-    away = scaled - demo_weights @ scaled
-    spread, vectors = np.linalg.eigh(away.T @ (away * demo_weights[:, None]))
-    spread = np.maximum(spread, 0.0)
-    if spread[-1] <= 0.0:
-        return plain
-    pairs = [proposal.range_of(proposal.features.table(v / plain.span), 0.0) for v in vectors.T]
-    squares = np.array([(high - low) ** 2 / 4.0 for low, high in pairs])
-
-    def steps(smoothness: float, curvature: Floats) -> float:
-        return float(np.minimum(smoothness / np.maximum(curvature, 1e-300), n_steps).sum())
-
-    best, fewest = plain, steps(plain.smoothness, spread)
-    for flat in FLATNESS:
-        size = np.maximum(spread, flat * spread[-1])
-        largest = float((squares / size).sum())
-        needed = steps(largest, spread / size)
-        if needed < fewest:
-            sigma1_squared = float((spread / size).sum())
-            best = Bounds(plain.low, plain.high, plain.span, sigma1_squared, largest, largest, vectors / np.sqrt(size))
-            fewest = needed
-    return best
 
 
 def gradient_factor(delta: float, weighted: bool) -> float:

@@ -2,6 +2,18 @@
 
 A draw from Q stands for P by its importance weight P/Q, which is D(tau) up to a constant where theta-hat = theta. One
 coordinate more than the paper has lets Q carry a power of the dynamics, D^beta: weights are then D^(1 - beta).
+
+**Certificates.** A number of parities that was certified at one theta-hat serves those nearby. A level search
+certifies, but for its failure probability, that k parities leave cells of mean size Z / (u 2^k) <= mu, copies being
+thinned to sizes of their weights over the largest possible weight u of a copy. So
+
+    log Z <= log mu + k log 2 + log u,
+
+which says nothing of copies any more. At another theta-hat every trajectory's weight has changed by at most the
+*drift*, the largest (theta-hat' - theta-hat) . f(tau) + (beta' - beta) log D(tau), and so has Z. The equation, with the
+u of that place, then gives parities that leave cells of mean mu or less, without a question to the oracle and within
+the same failure probability. The drift is paid for in parities, which make draws fail more often; after PATIENCE bits
+of it a fresh search is cheaper.
 """
 
 from __future__ import annotations
@@ -22,21 +34,13 @@ from xmen.sampling import Info, PawsPlan, find_level, sample_paws
 from xmen.sampling.paws import largest_mean
 from xmen.worlds import EdgeWeights, Walks
 
-# ---- A number of parities that was certified at one theta-hat serves those nearby.
-#
-# A level search certifies, but for its failure probability, that k parities leave cells of mean size Z / (u 2^k) <=
-# mu, copies being thinned to sizes of their weights over the largest possible weight u of a copy. So
-#
-#     log Z <= log mu + k log 2 + log u,
-#
-# which says nothing of copies any more. At another theta-hat every trajectory's weight has changed by at most the
-# *drift*, the largest (theta-hat' - theta-hat) . f(tau) + (beta' - beta) log D(tau), and so has Z. The same equation,
-# with the u of that place, then gives parities that leave cells of mean mu or less, without a question to the oracle
-# and within the same failure probability. The drift is paid for in parities, which make draws fail more often; after
-# PATIENCE bits of it a fresh search is cheaper.
-
-
-PATIENCE = 1.0  # bits
+SPAN_STEP = 0.25  # nats; spans are rounded up to multiples of it, so that plans are solved once for many rewards
+LARGEST_LOG = 300.0  # of a ratio of weights, far from overflow
+CARRIED_BITS = 3.0  # by which a carried level may be above the one that a search would find
+# Trajectories of the relaxation that are listed for the constants of the theorems, and numbers in their features.
+MOST_RELAXED, MOST_NUMBERS = 300_000, 10_000_000
+ROUNDING = 0.05  # nats by which a solver's adder may misjudge a weight; it costs draws, and nothing of delta
+PATIENCE = 1.0  # bits of drift after which a fresh search is cheaper
 LOG2 = math.log(2.0)
 
 
@@ -63,22 +67,6 @@ def parities_for(log_mass: float, plan: PawsPlan, log_unit: float) -> int:
     return max(0, math.ceil((log_mass - certify(plan, log_unit, 0)) / LOG2))
 
 
-def place_of(weights: Floats, beta: float) -> Floats:
-    """theta-hat and beta as one point (d + 1,)."""
-    return np.append(weights, beta)
-
-
-# ---- The proposal of the paper: Q(tau) in proportion to exp(theta-hat . f) I_C, drawn by PAWS, without the dynamics D
-
-
-SPAN_STEP = 0.25  # nats; spans are rounded up to multiples of it, so that plans are solved once for many rewards
-LARGEST_LOG = 300.0  # of a ratio of weights, far from overflow
-CARRIED_BITS = 3.0  # by which a carried level may be above the one that a search would find
-# Trajectories of the relaxation that are listed for the constants of the theorems, and numbers in their features.
-MOST_RELAXED, MOST_NUMBERS = 300_000, 10_000_000
-ROUNDING = 0.05  # nats by which a solver's adder may misjudge a weight; it costs draws, and nothing of delta
-
-
 class Pool(NamedTuple):
     """Draws from Q: the walks, f(tau) (n, d), log D (n,), log of P/Q up to a constant (n,), and the cost.
 
@@ -95,6 +83,20 @@ class Pool(NamedTuple):
     search: Info
     draws: Info
     certificate: Certificate
+
+    @property
+    def account(self) -> dict[str, float]:
+        """For the history: what the draws cost, and how many of P they are worth."""
+        spent = self.search + self.draws
+        return {
+            "parities": self.k,
+            "cells": spent.n_cells,
+            "search_cells": self.search.n_cells,
+            "queries": spent.n_queries,
+            "solutions": spent.n_points,
+            "failures": spent.n_failures,
+            "effective_sample_size": effective_sample_size(self.log_weights),
+        }
 
 
 class Proposal:
@@ -126,17 +128,8 @@ class Proposal:
 
     @cached_property
     def _listed_dynamics(self) -> Floats:
-        walks = self.hashed.walks
-        assert walks is not None
-        return self.log_dynamics(walks)
-
-    def _listed_scores(self, weights: Floats, beta: float) -> Floats | None:
-        """theta-hat . f + beta log D of all valid trajectories (n,), where they are listed."""
-        listed = self.listed_features
-        if listed is None:
-            return None
-        values: Floats = listed @ weights + (beta * self._listed_dynamics if beta else 0.0)
-        return values
+        assert self.hashed.walks is not None
+        return self.log_dynamics(self.hashed.walks)
 
     def rows(self, walks: Walks) -> Floats:
         """f(tau) of each walk (n, d)."""
@@ -148,15 +141,11 @@ class Proposal:
 
     def range_of(self, table: Floats, beta: float) -> tuple[float, float]:
         """Bounds on R + beta log D over valid trajectories: attained where they are listed, else by relaxation."""
-        weights = self._edge_weights(table, beta)
+        weights = EdgeWeights.of(self.world, table, self.discount).tempered(beta)
         if self.hashed.walks is not None:
             values = self.hashed.walks.scores(weights)
             return float(values.min()), float(values.max())
         return score_range(self.product, weights)
-
-    def _edge_weights(self, table: Floats, beta: float) -> EdgeWeights:
-        """R + beta log D."""
-        return EdgeWeights.of(self.world, table, self.discount).tempered(beta)
 
     def draw(
         self,
@@ -176,19 +165,21 @@ class Proposal:
         once in a search wherever it starts, so that this costs nothing of the guarantee. A `certificate` of an earlier
         pool saves the search as long as theta-hat has not moved far from it.
         """
-        table, listed = self.features.table(weights + shift), self._listed_scores(weights + shift, beta)
-        low, high = self.range_of(table, beta) if listed is None else (float(listed.min()), float(listed.max()))
-        hashed, rounding = self.hashed, 0.0 if self.hashed.walks is not None else ROUNDING
+        hashed, table, scores = self.hashed, self.features.table(weights + shift), None
+        if self.listed_features is None:
+            (low, high), rounding = self.range_of(table, beta), ROUNDING
+        else:
+            scores = self.listed_features @ (weights + shift) + (beta * self._listed_dynamics if beta else 0.0)
+            low, high, rounding = float(scores.min()), float(scores.max()), 0.0
         span = SPAN_STEP * math.ceil((high - low) / SPAN_STEP)
         plan = _solve(delta, failure, span, hashed.decoder.width, rounding)
-        levels = plan.embedding_levels(high)
-        space = hashed.plain_space(self._edge_weights(table, beta), high)
-        embedding = hashed.embedding(space, levels, listed, rounding)
+        space = hashed.plain_space(EdgeWeights.of(self.world, table, self.discount).tempered(beta), high)
+        embedding = hashed.embedding(space, plan.levels(high), scores, rounding)
         # Copies have a size of Z / u in all, and k leaves about P of it.
         log_unit = embedding.residual().log_max
-        offset = math.log2(plan.pivot) + log_unit / math.log(2.0)
+        offset = math.log2(plan.pivot) + log_unit / LOG2
         start = None if math.isnan(log2_mass) else max(0, round(log2_mass - offset))
-        place = place_of(weights + shift, beta)
+        place = np.append(weights + shift, beta)
         k, search = self._carried(certificate, place, plan, log_unit), Info()
         bits: Bits | None = None
         if k is not None:

@@ -1,14 +1,13 @@
 """Samplers and estimators that cut a space into random hash cells; they know a formula and a weight, no world.
 
-PAWS is the paper's sampler (`paws_plan`, `paws`); cells are ours (`cells` estimates, `partition` bounds, `cell_sampler`
-samples). All take a `Space`; weights that differ much go through an `Embedding` first.
+PAWS is the paper's sampler (`paws`); cells are ours, which estimate, bound and sample (`cells`). All take a `Space`;
+weights that differ much go through an `Embedding` first.
 """
 
 from xmen.sampling.cells import CellPlan as CellPlan, sample_cells as sample_cells
 from xmen.sampling.cells import CellEstimate as CellEstimate, estimate as estimate
 from xmen.sampling.embedding import Embedding as Embedding, Levels as Levels, WeightDepth as WeightDepth, embed as embed
 from xmen.sampling.jobs import Job as Job, UnfinishedError as UnfinishedError, run_jobs as run_jobs, spawn as spawn
-from xmen.sampling.embedding import NumberedLevels as NumberedLevels, embed_numbers as embed_numbers
 from xmen.sampling.cells import (
     PartitionBound as PartitionBound,
     bound_partition as bound_partition,

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -78,11 +79,7 @@ class CellEstimate:
 
 
 def estimate(
-    space: Space,
-    m: int,
-    n_cells: int,
-    rng: np.random.Generator,
-    function: Function | None = None,
+    space: Space, m: int, n_cells: int, rng: np.random.Generator, function: Function | None = None
 ) -> CellEstimate:
     """Estimates from n_cells fresh matrices of m parities; `function` maps rows (k, n_hash) to (k, d).
 
@@ -93,20 +90,22 @@ def estimate(
 
 
 def read_sums(
-    space: Space,
-    m: int,
-    n_cells: int,
-    rng: np.random.Generator,
-    function: Function | None = None,
+    space: Space, m: int, n_cells: int, rng: np.random.Generator, function: Function | None = None
 ) -> list[CellSum]:
     """The sums of n_cells complete cells of m fresh parities each; of one when m = 0, where all are the same."""
     if m < 0 or n_cells < 2:
         raise EngineError(f"an estimate needs m >= 0 parities and at least 2 cells, not m = {m} and {n_cells} cells")
-    job, seeds = _SumCell(space, m, function), spawn(rng, n_cells if m > 0 else 1)
+    job, seeds = partial(_sum_fresh_cell, space, m, function), spawn(rng, n_cells if m > 0 else 1)
     try:
         return run_jobs(job, seeds, waiting=waits(space.oracle))
     except UnfinishedError as error:
-        message = f"{error}{_so_far(list(error.finished.values()), m)}"
+        message, sums = str(error), list(error.finished.values())
+        if len(sums) >= 2 and any(one.log_total > -math.inf for one in sums):
+            so_far = combine(sums, m)
+            message += (
+                f" So far: log Z = {so_far.log_partition:.4f} +- {so_far.log_partition_std:.4f} from {len(sums)} cells,"
+                " without the hard ones, so biased."
+            )
         raise UnfinishedError(message, error.finished, error.n_asked) from error
 
 
@@ -157,15 +156,8 @@ def sum_cell(space: Space, parities: Parities, function: Function | None = None)
     return CellSum(highest + math.log(total), weights @ values / total, info)
 
 
-@dataclass(frozen=True)
-class _SumCell:
-    space: Space
-    m: int
-    function: Function | None
-
-    def __call__(self, rng: np.random.Generator, attempt: int) -> CellSum:
-        parities = Parities.dense(self.m, self.space.n_hash, rng)
-        return sum_cell(self.space.patient(attempt), parities, self.function)
+def _sum_fresh_cell(space: Space, m: int, function: Function | None, rng: np.random.Generator, attempt: int) -> CellSum:
+    return sum_cell(space.patient(attempt), Parities.dense(m, space.n_hash, rng), function)
 
 
 def _sums_of_others(values: Floats) -> Floats:
@@ -181,16 +173,6 @@ def _jackknife(whole: Floats | float, without: Floats) -> tuple[Floats, Floats]:
     n = len(without)
     middle = without.mean(axis=0)
     return (n - 1) * (middle - whole), np.sqrt((n - 1) / n * ((without - middle) ** 2).sum(axis=0))
-
-
-def _so_far(sums: list[CellSum], m: int) -> str:
-    if len(sums) < 2 or all(one.log_total == -math.inf for one in sums):
-        return ""
-    learned = combine(sums, m)
-    return (
-        f" So far: log Z = {learned.log_partition:.4f} +- {learned.log_partition_std:.4f} from {len(sums)} cells, "
-        "without the hard ones, so biased."
-    )
 
 
 # ---- How many parities cells of a given size need, and a confidence interval for Z that assumes nothing.
@@ -221,12 +203,7 @@ class PartitionBound:
 
 
 def choose_parities(
-    space: Space,
-    cell_size: float,
-    rng: np.random.Generator,
-    *,
-    start: int = 0,
-    max_points: int = MAX_POINTS,
+    space: Space, cell_size: float, rng: np.random.Generator, *, start: int = 0, max_points: int = MAX_POINTS
 ) -> tuple[int, Info]:
     """An m whose cells have about `cell_size` weight-equivalents, and the cost of finding it.
 
@@ -238,7 +215,7 @@ def choose_parities(
     too_large, too_small = -1, space.n_hash + 2
     m, info = min(max(start, 0), space.n_hash + 1), Info()
     while True:
-        probe = _Probe(space, m, _CEILING * cell_size, max_points)
+        probe = partial(_probe, space, m, _CEILING * cell_size, max_points)
         results = run_jobs(probe, spawn(rng, _PROBES if m > 0 else 1), waiting=waits(space.oracle))
         info = sum((spent for _, spent in results), info)
         size = float(np.median([size for size, _ in results]))
@@ -265,13 +242,7 @@ def choose_parities(
 
 
 def bound_partition(
-    space: Space,
-    m: int,
-    failure: float,
-    rng: np.random.Generator,
-    *,
-    cell_size: float = 32.0,
-    precision: float = 0.2,
+    space: Space, m: int, failure: float, rng: np.random.Generator, *, cell_size: float = 32.0, precision: float = 0.2
 ) -> PartitionBound:
     """Bounds on Z that hold with probability 1 - failure each, from fresh cells of m parities; see `interval_of_mean`.
 
@@ -301,31 +272,24 @@ def bound_partition(
     return PartitionBound(lower, middle, upper, log_max, failure, m, points, info)
 
 
-@dataclass(frozen=True)
-class _Probe:
-    """The size of one cell in weight-equivalents, read up to a ceiling."""
-
-    space: Space
-    m: int
-    ceiling: float
-    max_points: int
-
-    def __call__(self, rng: np.random.Generator, attempt: int) -> tuple[float, Info]:
-        space = self.space.patient(attempt)
-        queries = space.oracle.n_queries
-        parities = Parities.dense(self.m, space.n_hash, rng)
-        # Equal weights reach the ceiling within the first read.
-        for rows, complete in growing_reads(space.oracle, parities, first=math.ceil(self.ceiling) + 1):
-            size = float(np.exp(space.log_weights(rows) - space.log_max).sum())
-            if complete or size >= self.ceiling:
-                return min(size, self.ceiling), Info(1, len(rows), space.oracle.n_queries - queries)
-            if len(rows) >= self.max_points:
-                break
-        raise EngineError(
-            f"{len(rows)} solutions in one cell weigh only {size:.3g} times the largest possible weight: the weights "
-            f"are too unequal for plain cells (or log_max = {space.log_max:g} is far above them). Embed them first: "
-            "Embedding.residual has weights within a factor 2 of each other."
-        )
+def _probe(
+    space: Space, m: int, ceiling: float, max_points: int, rng: np.random.Generator, attempt: int
+) -> tuple[float, Info]:
+    """The size of one fresh cell in weight-equivalents, read up to a ceiling."""
+    space = space.patient(attempt)
+    queries, parities = space.oracle.n_queries, Parities.dense(m, space.n_hash, rng)
+    # Equal weights reach the ceiling within the first read.
+    for rows, complete in growing_reads(space.oracle, parities, first=math.ceil(ceiling) + 1):
+        size = float(np.exp(space.log_weights(rows) - space.log_max).sum())
+        if complete or size >= ceiling:
+            return min(size, ceiling), Info(1, len(rows), space.oracle.n_queries - queries)
+        if len(rows) >= max_points:
+            break
+    raise EngineError(
+        f"{len(rows)} solutions in one cell weigh only {size:.3g} times the largest possible weight: the weights "
+        f"are too unequal for plain cells (or log_max = {space.log_max:g} is far above them). Embed them first: "
+        "Embedding.residual has weights within a factor 2 of each other."
+    )
 
 
 # ---- Near-exact independent samples from hash cells with exact weights.
@@ -349,7 +313,7 @@ class _Probe:
 # wasted, so small cells win where opening a cell is cheap.
 
 
-_SMALLEST_CELL, _LARGEST_CELL = 0.25, 65_536.0
+_SMALLEST_CELL, _LARGEST_CELL = 0.25, 65_536.0  # weight-equivalents worth a look: neither empty cells nor endless ones
 
 
 @dataclass(frozen=True)
@@ -371,8 +335,9 @@ class CellPlan:
 
     @property
     def eta(self) -> float:
-        """The largest probability that a cell overflows, given any one of its members."""
-        return _eta(self.m, self.cap, self.size)
+        """The largest probability that a cell overflows, given any one of its members; 0 for the whole space."""
+        size = self.size
+        return cantelli((1.0 - 2.0**-self.m) * size, self.cap - 1.0 - size) if self.m > 0 else 0.0
 
     @property
     def delta(self) -> float:
@@ -386,12 +351,7 @@ class CellPlan:
 
     @classmethod
     def solve(
-        cls,
-        delta: float,
-        bound: PartitionBound,
-        *,
-        cell_size: float | None = None,
-        overhead: float = CELL_OVERHEAD,
+        cls, delta: float, bound: PartitionBound, *, cell_size: float | None = None, overhead: float = CELL_OVERHEAD
     ) -> CellPlan:
         """The cheapest m and cap that guarantee delta; with a cell_size, the m that comes closest to it.
 
@@ -406,8 +366,10 @@ class CellPlan:
             log_size = bound.log_estimate - bound.log_max - math.log(cell_size)
             nearest = max(0, round(log_size / math.log(2.0))) if log_size > -math.inf else 0
             return cls._at(nearest, eta, bound, overhead)
-        plans = [cls._at(m, eta, bound, overhead) for m in _range_of_m(bound)]
-        return min(plans, key=lambda plan: plan.cost)
+        log2_size = (bound.log_upper - bound.log_max) / math.log(2.0)
+        first = max(0, math.floor(log2_size - math.log2(_LARGEST_CELL)))
+        last = max(first, math.ceil(log2_size - math.log2(_SMALLEST_CELL)))
+        return min((cls._at(m, eta, bound, overhead) for m in range(first, last + 1)), key=lambda plan: plan.cost)
 
     @classmethod
     def check(cls, m: int, cap: float, bound: PartitionBound, overhead: float = CELL_OVERHEAD) -> CellPlan:
@@ -463,18 +425,25 @@ def keep_probabilities(weights: Floats, cap: float) -> Floats:
 
 def sample_cells(space: Space, plan: CellPlan, n: int, rng: np.random.Generator) -> tuple[Bits, Info]:
     """n independent samples (n, n_hash), each from fresh matrices, within plan.delta of their probability."""
-    if plan.m == 0:  # the whole space is one cell: draw from its list
-        queries = space.oracle.n_queries
-        rows = read_cell(space.oracle, Parities.dense(0, space.n_hash, rng))
-        log_weights = space.log_weights(rows)
-        weights = np.exp(log_weights - log_weights.max())
-        drawn = rows[rng.choice(len(rows), size=n, p=weights / weights.sum())]
-        return drawn, Info(1, len(rows), space.oracle.n_queries - queries)
+    if plan.m == 0:  # the whole space is one cell
+        return draw_from_all(space, n, rng)
     # Misses them all once in 10^9 draws at half the acceptance that is expected.
     most = math.ceil(math.log(1e-9) / math.log1p(-min(plan.acceptance, 1.0) / 2.0))
     first = _first_read(plan.cap, plan.points_per_weight)
     advice = "the plan does not fit this space. Bound Z again with bound_partition and solve for a new plan."
     return Attempts(space, plan.m, plan.cap, first, most, plan.acceptance, advice).draw(n, rng)
+
+
+def draw_from_all(space: Space, n: int, rng: np.random.Generator) -> tuple[Bits, Info]:
+    """n independent samples (n, n_hash) from the list of the whole space, and what it cost."""
+    queries = space.oracle.n_queries
+    rows = read_cell(space.oracle, Parities.dense(0, space.n_hash, rng))
+    if len(rows) == 0:
+        raise InfeasibleError("there is nothing to sample: the formula has no model")
+    log_weights = space.log_weights(rows)
+    weights = np.exp(log_weights - log_weights.max())
+    drawn = rows[rng.choice(len(rows), size=n, p=weights / weights.sum())]
+    return drawn, Info(1, len(rows), space.oracle.n_queries - queries)
 
 
 @dataclass(frozen=True)
@@ -517,16 +486,3 @@ class Attempts:
 def _size(log_total: float, log_max: float, m: int) -> float:
     """mu / w_max = Z / (w_max 2^m)."""
     return math.exp(log_total - log_max - m * math.log(2.0))
-
-
-def _eta(m: int, cap: float, size: float) -> float:
-    """The bound on the probability to overflow; 0 without parities, where the cap is Z itself."""
-    return cantelli((1.0 - 2.0**-m) * size, cap - 1.0 - size) if m > 0 else 0.0
-
-
-def _range_of_m(bound: PartitionBound) -> range:
-    """The numbers of parities worth a look: neither empty cells nor endless ones."""
-    log_size = (bound.log_upper - bound.log_max) / math.log(2.0)
-    first = max(0, math.floor(log_size - math.log2(_LARGEST_CELL)))
-    last = max(first, math.ceil(log_size - math.log2(_SMALLEST_CELL)))
-    return range(first, last + 1)

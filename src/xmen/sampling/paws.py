@@ -44,17 +44,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import count
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.errors import EngineError, InfeasibleError
+from xmen.errors import EngineError
 from xmen.oracles.formula import Bits, Parities
-from xmen.sampling.cells import Attempts, possible_draws
-from xmen.sampling.embedding import Embedding, Levels, NumberedLevels, log_ratio
+from xmen.sampling.cells import Attempts, draw_from_all, possible_draws
+from xmen.sampling.embedding import Embedding, Levels, log_ratio
 from xmen.sampling.jobs import run_jobs, spawn
 from xmen.sampling.space import (
     Floats,
@@ -62,14 +62,13 @@ from xmen.sampling.space import (
     Space,
     UniformWeight,
     cantelli,
-    read_cell,
     require_delta,
     require_probability,
     waits,
     wrong_majority,
 )
 
-# ---- Parameters of PAWS solved from a requested guarantee; settings without one are refused. Proofs: `paws`
+# ---- Parameters solved from a requested guarantee; settings without one are refused
 
 
 _MOST_BITS_PER_LEVEL = 12  # r = 1.0002
@@ -106,9 +105,10 @@ class PawsPlan:
                 f"{self.bits_per_level}, {self.pivot}, {self.extra}, {self.log_span} and {self.rounding}"
             )
         if self.uniformity <= 0.0:
+            mean = largest_mean(self.pivot, self.faithful) / 2.0**self.extra
             raise EngineError(
                 f"PAWS with pivot {self.pivot} and {self.extra} extra parities has no guarantee: its cells may hold "
-                f"{self.mean_points:.1f} points on average and are given up at {self.pivot}, so the bound is void. "
+                f"{mean:.1f} points on average and are given up at {self.pivot}, so the bound is void. "
                 f"{_what_would_work(self.pivot, self.extra, self.faithful)}"
             )
 
@@ -176,14 +176,8 @@ class PawsPlan:
         return cls(bits_per_level, pivot, extra, log_span, failure, n_hash, faithful=True)
 
     def levels(self, log_max: float) -> Levels:
-        """The thresholds below exp(log_max) that an encoding has to test."""
+        """The thresholds below exp(log_max) to embed with."""
         return Levels.covering(log_max, log_max - self.log_span, self.bits_per_level)
-
-    def embedding_levels(self, log_max: float) -> Levels | NumberedLevels:
-        """What to embed with: `levels` where these are the published or few, else as many copies spelled as numbers."""
-        if self.faithful or self.thinned:
-            return self.levels(log_max)
-        return NumberedLevels.covering(log_max, log_max - self.log_span, log_ratio(self.bits_per_level))
 
     @cached_property
     def n_levels(self) -> int:
@@ -196,19 +190,10 @@ class PawsPlan:
         return uniformity(self.pivot, self.extra, self.faithful, self.thinned)
 
     @cached_property
-    def mean_points(self) -> float:
-        """The largest possible mean number of points in a cell of k + alpha parities, P 2^(g - alpha)."""
-        return largest_mean(self.pivot, self.faithful) / 2.0**self.extra
-
-    @cached_property
     def delta(self) -> float:
         """rho / c: every probability is within this factor of the true one; 1 / c where copies are thinned."""
-        return (1.0 if self.thinned else self.density_span) / self.uniformity
-
-    @cached_property
-    def density_span(self) -> float:
-        """rho: within what factor weights per copy are the same."""
-        return math.exp(log_density_span(self.bits_per_level, self.log_span, self.rounding))
+        log_rho = 0.0 if self.thinned else log_density_span(self.bits_per_level, self.log_span, self.rounding)
+        return math.exp(log_rho) / self.uniformity
 
     @cached_property
     def n_repeats(self) -> int:
@@ -232,14 +217,9 @@ class PawsPlan:
         return self.uniformity * smallest / 2.0 ** (self.extra + 1) / (self.pivot - 1)
 
     @cached_property
-    def max_attempts(self) -> int:
-        """Cells after which a draw is hopeless: a success rate as stated would miss them all once in 10^9 draws."""
-        return math.ceil(math.log(1e-9) / math.log1p(-min(self.success, 0.5)))
-
-    @cached_property
     def cost(self) -> float:
         """The solutions to read per sample, cell overheads included, times the growth of the number of hash bits."""
-        levels = self.embedding_levels(0.0)
+        levels = self.levels(0.0)
         growth = 1.0 + (levels.n_bits + THRESHOLD * levels.n_levels) / max(self.n_hash, 1)
         return float(_cost_of_draw(self.pivot, self.extra)) * growth
 
@@ -327,7 +307,7 @@ def _too_coarse(delta: float, log_span: float, rounding: float, bits_per_level: 
     )
 
 
-# ---- PAWS, the paper's sampler (Ermon et al., 2013): uniform draws from the copies of an embedding
+# ---- The level search, and the draws
 
 
 _LONGEST_STEP = 4  # further jumps could land on far too many parities, where solvers suffer
@@ -343,11 +323,7 @@ class FoundLevel:
 
 
 def find_level(
-    embedding: Embedding,
-    plan: PawsPlan,
-    rng: np.random.Generator,
-    *,
-    start: int | None = None,
+    embedding: Embedding, plan: PawsPlan, rng: np.random.Generator, *, start: int | None = None
 ) -> FoundLevel:
     """The smallest k that passes next to a k - 1 that does not, from a warm `start` or from 0.
 
@@ -387,31 +363,20 @@ def find_level(
 
 
 def sample_paws(
-    embedding: Embedding,
-    plan: PawsPlan,
-    k: int,
-    n: int,
-    rng: np.random.Generator,
-    *,
-    spared: float = 0.0,
+    embedding: Embedding, plan: PawsPlan, k: int, n: int, rng: np.random.Generator, *, spared: float = 0.0
 ) -> tuple[Bits, Info]:
     """n independent samples (n, n_hash of the space), each from fresh matrices, within plan.delta of their probability.
 
     The probability that the guarantee does not hold, plan.failure, is spent by the level search that gave k. A larger k
     is as good; where it may be up to `spared` bits larger, draws are given as many more attempts.
     """
-    if k == 0:  # all copies were counted, and there are fewer than P: draw from their list
-        oracle, queries = embedding.oracle, embedding.oracle.n_queries
-        rows = read_cell(oracle, Parities.dense(0, oracle.formula.n_hash, rng))
-        if len(rows) == 0:
-            raise InfeasibleError("there is nothing to sample: the formula has no model")
-        log_sizes = copies_of(embedding, plan)[0].log_weights(rows)
-        sizes = np.exp(log_sizes - log_sizes.max())
-        drawn = rows[rng.choice(len(rows), size=n, p=sizes / sizes.sum())]
-        return embedding.project(drawn), Info(1, len(rows), oracle.n_queries - queries)
-    # A cell above the cap is given up: of P copies that count for 1, or of more that are thinned.
     copies, first = copies_of(embedding, plan)
-    most = round(plan.max_attempts * 2.0**spared)
+    if k == 0:  # all copies were counted, and there are fewer than P
+        rows, info = draw_from_all(copies, n, rng)
+        return embedding.project(rows), info
+    # A cell above the cap is given up: of P copies that count for 1, or of more that are thinned.
+    # A success rate as the plan has it would miss so many cells once in 10^9 draws.
+    most = round(math.ceil(math.log(1e-9) / math.log1p(-min(plan.success, 0.5))) * 2.0**spared)
     advice = "the number of parities does not fit this space. Search for it again with find_level."
     attempts = Attempts(copies, k + plan.extra, plan.pivot - 1.0, first, most, plan.success, advice)
     rows, info = attempts.draw(n, rng)
@@ -425,31 +390,19 @@ def copies_of(embedding: Embedding, plan: PawsPlan) -> tuple[Space, int]:
     return Space(embedding.oracle, UniformWeight(), 0.0), plan.pivot
 
 
-@dataclass(frozen=True)
-class _Count:
-    """Whether one cell of k parities is not above P - 1."""
-
-    copies: Space
-    first: int
-    k: int
-    pivot: int
-
-    def __call__(self, rng: np.random.Generator, attempt: int) -> tuple[bool, Info]:
-        copies = self.copies.patient(attempt)
-        queries = copies.oracle.n_queries
-        parities = Parities.dense(self.k, copies.n_hash, rng)
-        rows, kept, _ = possible_draws(copies, parities, self.pivot - 1.0, self.first)
-        return len(rows) == 0 or bool(kept.any()), Info(1, len(rows), copies.oracle.n_queries - queries)
-
-
-def _test_level(
-    embedding: Embedding,
-    plan: PawsPlan,
-    k: int,
-    rng: np.random.Generator,
+def _is_small(
+    copies: Space, first: int, k: int, pivot: int, rng: np.random.Generator, attempt: int
 ) -> tuple[bool, Info]:
+    """Whether one fresh cell of k parities is not above P - 1."""
+    copies = copies.patient(attempt)
+    queries, parities = copies.oracle.n_queries, Parities.dense(k, copies.n_hash, rng)
+    rows, kept, _ = possible_draws(copies, parities, pivot - 1.0, first)
+    return len(rows) == 0 or bool(kept.any()), Info(1, len(rows), copies.oracle.n_queries - queries)
+
+
+def _test_level(embedding: Embedding, plan: PawsPlan, k: int, rng: np.random.Generator) -> tuple[bool, Info]:
     """Whether the median of T cells has fewer than P points; a unanimous first half decides it."""
-    job, waiting = _Count(*copies_of(embedding, plan), k, plan.pivot), waits(embedding.oracle)
+    job, waiting = partial(_is_small, *copies_of(embedding, plan), k, plan.pivot), waits(embedding.oracle)
     seeds = spawn(rng, plan.n_repeats if k > 0 else 1)  # without parities all cells are the same
     majority = len(seeds) // 2 + 1
     votes = run_jobs(job, seeds[:majority], waiting=waiting)

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import copy
 import math
+import operator
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple, TypeAlias
@@ -68,21 +69,16 @@ class Space:
         return values
 
     def patient(self, attempt: int) -> Space:
-        """The same space with a fresh oracle and more time; see the function `patient`."""
-        return replace(self, oracle=patient(self.oracle, attempt))
+        """The space behind a copy of its oracle, with its own count of queries and its time limit doubled so often."""
+        oracle = copy.copy(self.oracle)
+        if oracle.time_limit is not None:
+            oracle.time_limit *= 2.0**attempt
+        return replace(self, oracle=oracle)
 
 
 def waits(oracle: Oracle) -> bool:
     """Whether this process only waits while the oracle thinks, in a process of its own."""
     return isinstance(oracle, KillableOracle)
-
-
-def patient(oracle: Oracle, attempt: int) -> Oracle:
-    """A copy of the oracle, with its own count of queries, and with its time limit doubled `attempt` times."""
-    oracle = copy.copy(oracle)
-    if oracle.time_limit is not None:
-        oracle.time_limit *= 2.0**attempt
-    return oracle
 
 
 @dataclass(frozen=True)
@@ -104,12 +100,7 @@ class Info:
     n_failures: int = 0  # cells that gave no sample
 
     def __add__(self, other: Info) -> Info:
-        return Info(
-            self.n_cells + other.n_cells,
-            self.n_points + other.n_points,
-            self.n_queries + other.n_queries,
-            self.n_failures + other.n_failures,
-        )
+        return Info(*map(operator.add, astuple(self), astuple(other)))
 
     def __str__(self) -> str:
         return (
@@ -134,32 +125,31 @@ def read_cell(oracle: Oracle, parities: Parities, limit: int | None = None) -> B
 
     A cell that holds `limit` rows or more comes back with exactly `limit`: only fewer rows are a complete cell.
     """
-    batch = getattr(oracle, "cell", None)
-    if batch is not None:
-        return canonical(batch(parities, limit))
-    rows = list(islice(oracle.solutions(parities), limit))
-    return canonical(np.array(rows, dtype=np.bool_).reshape(len(rows), oracle.formula.n_hash))
+    return canonical(_reader(oracle, parities)(limit))
 
 
 def growing_reads(oracle: Oracle, parities: Parities, first: int) -> Iterator[tuple[Bits, bool]]:
     """A cell in reads that double in size: all rows so far, and whether they are the complete cell."""
-    limit = first
+    read, limit, complete = _reader(oracle, parities), first, False
+    while not complete:
+        rows = read(limit)
+        complete = len(rows) < limit
+        yield canonical(rows), complete
+        limit *= 2
+
+
+def _reader(oracle: Oracle, parities: Parities) -> Callable[[int | None], Bits]:
+    """Gives the first so many solutions in a cell; by whole cells where the oracle has them, else one by one."""
     batch = getattr(oracle, "cell", None)
     if batch is not None:
-        while True:
-            rows = batch(parities, limit)
-            yield canonical(rows), len(rows) < limit
-            if len(rows) < limit:
-                return
-            limit *= 2
+        return lambda limit: batch(parities, limit)
     solutions, found = oracle.solutions(parities), list[Bits]()
-    while True:
-        found.extend(islice(solutions, limit - len(found)))
-        rows = np.array(found, dtype=np.bool_).reshape(len(found), oracle.formula.n_hash)
-        yield canonical(rows), len(found) < limit
-        if len(found) < limit:
-            return
-        limit *= 2
+
+    def read(limit: int | None) -> Bits:
+        found.extend(islice(solutions, None if limit is None else limit - len(found)))
+        return np.array(found, dtype=np.bool_).reshape(len(found), oracle.formula.n_hash)
+
+    return read
 
 
 def pick(probabilities: Floats, rng: np.random.Generator) -> int | None:
