@@ -151,7 +151,7 @@ COMPACT: dict[type[Leaf], Callable[[ClauseBuilder, WalkLiterals, Any], int]] = {
 
 # ---- Machines in clauses: one variable per station and machine state, side by side for all leaves.
 #
-# A machine too large to list takes its compact encoding instead (see `compact`), or is refused.
+# A machine too large to list takes its compact encoding instead (see `COMPACT`), or is refused.
 
 
 MAX_LISTED = 20_000  # machine states over all stations, up to which a machine is listed state by state
@@ -388,7 +388,7 @@ class BitDecoder(WalkDecoder):
     def decode(self, bits: Bits) -> Walks:
         world = self._places.world
         horizon = len(self._widths) - 1
-        index = _numbers(bits, 0, int(self._first[1]))
+        index = bits[:, : self._widths[0]].astype(np.int64) @ (1 << np.arange(self._widths[0]))
         starts = self._start_states[index].astype(np.int32)
         edges = np.zeros((len(bits), horizon), dtype=np.int32)
         lengths = np.empty(len(bits), dtype=np.int32)
@@ -400,23 +400,10 @@ class BitDecoder(WalkDecoder):
         place_of = np.full(world.n_states, 0)
         place_of[self._start_states] = np.arange(len(self._start_states))
         bits = np.zeros((len(walks), self.width), dtype=np.bool_)
-        _write_number(bits, place_of[walks.starts], 0, int(self._first[1]))
         numbers = walks.as_rows(walks.edges - world.row_start[world.source[walks.edges]])
-        for t in range(numbers.shape[1]):
-            _write_number(bits, numbers[:, t], int(self._first[t + 1]), int(self._first[t + 2]))
+        for i, number in enumerate((place_of[walks.starts], *numbers.T)):
+            bits[:, self._first[i] : self._first[i + 1]] = number[:, None] >> np.arange(self._widths[i]) & 1
         return bits
-
-
-def _numbers(bits: Bits, begin: int, end: int) -> NDArray[np.int64]:
-    out = np.zeros(len(bits), dtype=np.int64)
-    for bit in range(end - begin):
-        out |= bits[:, begin + bit].astype(np.int64) << bit
-    return out
-
-
-def _write_number(bits: Bits, numbers: NDArray[np.int64], begin: int, end: int) -> None:
-    for bit in range(end - begin):
-        bits[:, begin + bit] = numbers >> bit & 1
 
 
 @compiled

@@ -28,7 +28,7 @@ from xmen.oracles.gf2 import Indices, Words, eliminate, odd, pack, popcount, unp
 from xmen.oracles.solver import check_assumptions, check_formula, check_parities, check_time_limit
 
 LevelsOfRows: TypeAlias = tuple[NDArray[np.integer], int, int]  # bucket of each row, n_levels, bits per level
-MAX_LISTED = 200_000
+MAX_LISTED = 200_000  # models of a formula
 # After this many halvings a model looked at alone costs less than its share of the columns (measured, of 2 to 12).
 PARITIES_BY_COLUMN = 7
 BLOCK = 64  # words of a column looked at together
@@ -142,7 +142,7 @@ class ListedOracle:
         return self._counted(parities)
 
     def cell(self, parities: Parities, limit: int | None = None) -> Bits:
-        """`solutions` as one matrix (k, n_hash); up to `limit` of them, so only fewer are a complete cell."""
+        """The models (copies) in a cell as one matrix (k, n_hash); up to `limit`, so only fewer are a complete cell."""
         check_parities(parities, self.formula.n_hash)
         if self._levels is None:
             found = unpack(self._words[self.members(parities)[:limit]], self.width)

@@ -183,8 +183,8 @@ def _jackknife(whole: Floats | float, without: Floats) -> tuple[Floats, Floats]:
 
 
 MAX_POINTS = 50_000  # in one cell of the search; weights that need more are too unequal for plain cells
-_PROBES = 5
-_LONGEST_STEP = 8
+_PROBES = 5  # cells per number of parities
+_LONGEST_STEP = 8  # parities from one probe to the next
 _CEILING = 4.0  # a probe stops at this many times the wanted size
 
 

@@ -73,7 +73,7 @@ from xmen.sampling.space import (
 
 _MOST_BITS_PER_LEVEL = 12  # r = 1.0002
 _PIVOTS = tuple(int(p) for p in np.unique(np.geomspace(2, 8192, 60).round().astype(int)))
-_MOST_EXTRA = 12
+_MOST_EXTRA = 12  # parities: each more halves the cells that a draw may come from
 # To a solver, opening a cell of copies costs about as much as this many solutions: CryptoMiniSat on the 9x9 memory map
 # takes 4.5 ms and then 0.9 ms per solution with 5 thresholds, 30 and 6 ms with 139.
 OPENING = 5.0
