@@ -33,7 +33,7 @@ import xmen as xm
 from xmen.methods import paper, paper_bounds, proposal
 from xmen.methods.demonstrations import gather
 from xmen.methods.runs import FitSettings, Task
-from xmen.rewards.features import DenseFeatures
+from xmen.rewards.linear import DenseFeatures
 
 NEAR = 0.05  # nats from the optimum
 KINDS = ("of their own kind", "nearly equal", "with chance", "one per state")
