@@ -8,23 +8,10 @@
 [(0, 0), (0, 1), (0, 2), (1, 2), (1, 3), (2, 3), (3, 3)]
 """
 
-from typing import Any
-
 import lazy_loader
 
 __version__ = "0.1.0"
 __distribution__ = "xmen-irl"  # what pip calls it; another project is called xmen
 
 # Names are loaded when they are first asked for, as `__init__.pyi` lists them: numba, solvers and plots take seconds.
-_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-
-
-def __getattr__(name: str) -> Any:
-    try:
-        return _load(name)
-    except (AttributeError, ImportError) as error:
-        if not name.startswith("_"):  # Python itself asks for those
-            from xmen.errors import note_other_project
-
-            note_other_project(error)
-        raise
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

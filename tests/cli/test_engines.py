@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from itertools import count
 
 import pytest
 
+import xmen as xm
 from cli.commands import report, run
 from cli.problems import PROBLEM, RULES
+from xmen.cli import engines
+from xmen.engines.exact import ExactDistribution
 from xmen.problem import read_problem
+from xmen.progress import tell
 
 pytestmark = [pytest.mark.system, pytest.mark.usefixtures("folder")]  # engines are timed in processes of their own
 
@@ -35,54 +38,36 @@ def test_engines_says_what_auto_chooses_and_what_it_costs():
     assert found["limit"] == 20
 
 
-def test_engines_says_what_is_known_when_a_timing_takes_too_long(monkeypatch):
-    """No clock decides: here every stage after the build takes too long, and below even building does."""
-    from xmen.cli import engines as _timing
+def test_a_stage_that_takes_too_long_does_not_hide_the_next(monkeypatch):
+    """No clock decides: here a solver meets its limit in the gradient, and below even building takes too long."""
 
-    class Ended(Exception):
-        """In place of the end of the process."""
-
-    def child(path, engine, limit, stages):
-        entered, said = [], []
-
-        @contextmanager
-        def ending(limit):
-            entered.append(limit)
-            if len(entered) > 2:  # the build, and what it says about itself
-                raise Ended
-            yield
-
-        monkeypatch.setattr(_timing, "_ending_after", ending)
-        with suppress(Ended):
-            _timing._run(path, engine, limit, stages, lambda stage, answer: said.append((stage, answer)))
-        yield from said
+    def too_long(self):
+        raise xm.OracleTimeoutError("met the limit")
 
     run("new grid.toml")
     with monkeypatch.context() as changed:
-        changed.setattr(_timing, "_child", child)
-        found = report("engines grid.toml --engine xor --limit 5")
-    assert found["seconds"]["build"] > 0
-    assert found["seconds"]["gradient"] is found["seconds"]["100 samples"] is None
-    assert found["sizes"]["variables"] > 1000
-    assert found["guarantee"]["delta"] > 1
-    hasty = run("engines grid.toml --engine xor --limit 0.001")
+        changed.setattr(ExactDistribution, "visits", too_long)
+        found = report("engines grid.toml --limit 50")
+    assert found["seconds"]["gradient"] is None
+    assert found["seconds"]["build"] > 0 < found["seconds"]["100 samples"]
+    monkeypatch.setattr(engines.time, "perf_counter", count(step=10).__next__)
+    hasty = run("engines grid.toml --limit 9")
     assert hasty.exit_code == 0
-    assert "build more than 0.001 s" in hasty.output
+    assert "build more than 9 s (--limit gives more time)" in hasty.output
     assert "64 states" in hasty.output
 
 
-def test_a_stage_that_takes_too_long_does_not_hide_the_next(monkeypatch):
-    from xmen.cli import engines as _timing
+def test_a_stage_ends_when_its_work_says_how_far_it_is(monkeypatch):
+    monkeypatch.setattr(engines.time, "perf_counter", count(step=3).__next__)
+    heard = []
 
-    def child(path, engine, limit, stages):
-        yield "build", 1.0
-        yield "facts", {"engine": "xor"}
-        yield from [(stage, 3.0) for stage in stages if stages[0] != "gradient"]
+    def work():
+        for line in range(10):
+            heard.append(line)
+            tell(str(line))
 
-    monkeypatch.setattr(_timing, "_child", child)
-    facts, seconds = _timing.measure(Path("p.toml"), "xor", 5.0)
-    assert facts == {"engine": "xor"}
-    assert seconds == {"build": 1.0, "gradient": None, "100 samples": 3.0}
+    assert engines._timed(work, 5.0) == (None, None)
+    assert heard == [0, 1]
 
 
 def test_engines_of_a_product_over_the_budget(folder):

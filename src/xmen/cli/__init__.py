@@ -31,11 +31,6 @@ def main() -> None:
     from xmen.cli._loading import begin_loading
 
     begin_loading()
-    try:
-        import xmen.errors  # noqa: F401 (refuses to be part of another project's package)
-    except ImportError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a name still shows the rest

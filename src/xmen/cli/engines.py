@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,134 +11,60 @@ from xmen.cli._output import print_facts, print_json, print_table, working
 from xmen.cli._subject import open_problem
 from xmen.engines.choose import ENGINES
 from xmen.engines.distribution import Distribution
-from xmen.errors import EngineError, XmenError
+from xmen.errors import EngineError, OracleTimeoutError
 from xmen.oracles import installed_oracles
-from xmen.processes import Child, listening
+from xmen.problem import Problem
+from xmen.progress import listening
 from xmen.registry import LEARNERS
 
-# ---- How long an engine takes, measured in a process that ends itself when a timing takes too long.
-#
-# Solvers may think for minutes inside one call, where no exception reaches them: only the end of the process does.
-
-
 Result = TypeVar("Result")
-
 N_SAMPLES = 100  # drawn to see how long it takes
 REPEAT_BELOW = 2.0  # seconds; what is quicker is timed again, without compilation on first use
 BUILD, GRADIENT, SAMPLES = "build", "gradient", f"{N_SAMPLES} samples"
-FACTS = "facts"  # what a built engine says about itself
-DONE = "done"
-ENDED_ITSELF = -signal.SIGALRM if hasattr(signal, "SIGALRM") else 1
 
 
-def measure(path: Path, engine: str, limit: float) -> tuple[dict[str, Any], dict[str, float | None]]:
-    """What the engine of this problem says about itself, and seconds by stage: None is more than `limit`.
+def measure(problem: Problem, engine: str, limit: float) -> tuple[Distribution | None, dict[str, float | None]]:
+    """The engine of this problem, None where it was not built in time, and seconds by stage: None is above `limit`.
 
-    Each of the stages has the limit for itself. A stage that took too long does not hide the next: another process
-    builds the engine again and goes on.
+    Each stage has the limit for itself, and so has each call of a solver.
     """
-    facts: dict[str, Any] = {}
     seconds: dict[str, float | None] = dict.fromkeys((BUILD, GRADIENT, SAMPLES))
-    remaining = [GRADIENT, SAMPLES]
-    while remaining:
-        for stage, answer in _child(path, engine, limit, remaining):
-            if isinstance(answer, Exception):
-                raise answer
-            if stage == FACTS:
-                facts = answer
-            else:
-                seconds[stage] = answer
-            if stage in remaining:
-                remaining.remove(stage)
-        if not facts:  # even building took too long
-            break
-        remaining = remaining[1:]  # without the one that took too long
-    return facts, seconds
-
-
-def _child(path: Path, engine: str, limit: float, stages: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """What the process says, until it has said all, or has ended itself."""
-    child = Child("xmen.cli.engines")
-    try:
-        child.send((path, engine, limit, list(stages)))
-        while (said := child.receive()) != DONE:
-            yield said
-    except EOFError:
-        if child.wait() != ENDED_ITSELF:
-            raise EngineError(
-                f"the {engine} engine could not be timed: its process died. Out of memory, or killed?"
-            ) from None
-    finally:
-        child.kill()
-
-
-def serve() -> None:
-    """The process: build, say what was built, and time one stage after the other."""
-    with listening() as (questions, say):
-        for path, engine, limit, stages in questions:
-            try:
-                _run(path, engine, limit, stages, lambda stage, answer: say((stage, answer)))
-            except (XmenError, OSError) as error:
-                say(("error", error))
-            say(DONE)
-
-
-def _describe(d: Distribution) -> dict[str, Any]:
-    """What an engine says about itself once it is built."""
-    return {
-        "engine": d.engine,
-        "reason": d.reason,
-        "sizes": d.sizes(),
-        "guarantee": d.guarantee._asdict(),
-    }
-
-
-def _run(path: Path, engine: str, limit: float, stages: list[str], say: Callable[[str, Any], None]) -> None:
-    problem = open_problem(path)
-    with _ending_after(limit):
-        seconds, d = _timed(lambda: problem.distribution(engine=engine))
-    say(BUILD, seconds)
-    with _ending_after(limit):
-        say(FACTS, _describe(d))
-    work: dict[str, Callable[[], object]] = {
+    seconds[BUILD], d = _timed(lambda: problem.distribution(engine=engine, time_limit=limit), limit)
+    if d is None or seconds[BUILD] is None:
+        return d, seconds
+    stages: dict[str, Callable[[], object]] = {
         GRADIENT: lambda: d.with_reward(problem.reward).visits(),
         SAMPLES: lambda: d.sample(N_SAMPLES, seed=0),
     }
-    for stage in stages:
-        with _ending_after(limit):
-            seconds, _ = _timed(work[stage])
-        if seconds < REPEAT_BELOW:
-            with _ending_after(limit):
-                seconds, _ = _timed(work[stage])
-        say(stage, seconds)
+    for stage, work in stages.items():
+        first = _timed(work, limit)[0]
+        seconds[stage] = first if first is None or first >= REPEAT_BELOW else _timed(work, limit)[0]
+    return d, seconds
 
 
-@contextmanager
-def _ending_after(limit: float) -> Iterator[None]:
-    """End this process, whatever it is doing, if the block takes longer."""
-    if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_REAL, limit)
-        yield
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        return
-    timer = threading.Timer(limit, os._exit, [1])
-    timer.start()
-    yield
-    timer.cancel()
+class _TooLongError(Exception):
+    """A stage that took longer than it may."""
 
 
-def _timed(work: Callable[[], Result]) -> tuple[float, Result]:
+def _timed(work: Callable[[], Result], limit: float) -> tuple[float | None, Result | None]:
+    """Seconds and the result: None above the limit, which is looked at whenever the work says how far it is."""
     began = time.perf_counter()
-    result = work()
-    return time.perf_counter() - began, result
 
+    def look(line: str) -> None:
+        if time.perf_counter() - began > limit:
+            raise _TooLongError
 
-# ---- `xmen engines`: what can answer, and for one problem what will, why, and at what cost
+    try:
+        with listening(look):
+            result = work()
+    except (_TooLongError, OracleTimeoutError):
+        return None, None
+    taken = time.perf_counter() - began
+    return taken if taken <= limit else None, result
 
 
 def show_installed(as_json: bool) -> None:
     """The engines, the oracles of the XOR engine with the versions of their solvers, and the learners."""
-
     engines = {name: engine.description for name, engine in ENGINES.items()}
     learners = {name: learner.description for name, learner in LEARNERS.items()}
     oracles = installed_oracles()  # a version, True where nothing has to be installed, False where something has
@@ -168,12 +90,12 @@ def show_engine(path: Path, engine: str, limit: float, as_json: bool) -> None:
         raise EngineError(f"--limit {limit:g}: give seconds above 0")
     problem = open_problem(path)
     with working(f"building and timing, at most {limit:g} s each"):
-        found, seconds = measure(path, engine, limit)
+        d, seconds = measure(problem, engine, limit)
     world = problem.world
     report: dict[str, Any] = {
         "problem": str(path),
-        "engine": found.get("engine", engine),
-        "reason": found.get("reason", f"asked for, and not built within {limit:g} s"),
+        "engine": engine if d is None else d.engine,
+        "reason": f"asked for, and not built within {limit:g} s" if d is None else d.reason,
         "setting": problem.settings.engine,
         "world": {
             "states": world.n_states,
@@ -182,8 +104,8 @@ def show_engine(path: Path, engine: str, limit: float, as_json: bool) -> None:
             "longest": world.max_length,
         },
         "rules": list(problem.rules),
-        "sizes": found.get("sizes", {}),
-        "guarantee": found.get("guarantee"),
+        "sizes": {} if d is None else d.sizes(),
+        "guarantee": None if d is None else d.guarantee._asdict(),
         "seconds": seconds,
         "limit": limit,
     }
