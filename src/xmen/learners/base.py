@@ -50,8 +50,6 @@ from xmen.storage.checkpoint import Checkpoint
 from xmen.storage.models import save
 from xmen.worlds import MDP, Network, Trajectory, Walks
 
-# ---- scikit-learn's contract for settings: stored as given, listed by the signature, without logic in `__init__`
-
 
 class Estimator:
     """`get_params` and `set_params` by the signature of `__init__`, which only stores: subclasses are dataclasses.
@@ -114,39 +112,9 @@ class Estimator:
         )
 
 
-# ---- Validation demonstrations of a fit, and what is said of them afterwards
-
-
-VALIDATION = "validation: "  # what an error about these demonstrations begins with
-
-
-def read_validation(learner: Learner, demos: Iterable[Trajectory] | None) -> Validation | None:
-    """The demonstrations that `fit` was given to validate with, or else those of the learner, checked."""
-    given = getattr(learner, "validation", None) if demos is None else demos
-    if given is None:
-        return None
-    if "validation" not in learner.setting_names():
-        raise EngineError(f"{type(learner).__name__} does not validate while it learns: score(demos) does, afterwards.")
-    try:
-        found = learner._gather(given, None)
-    except (InvalidDemonstrationError, TrajectoryError) as error:
-        error.args = (f"{VALIDATION}{error}",)
-        raise
-    return Validation(found, learner._likelihoods_under(found), learner.patience)  # type: ignore[attr-defined]
-
-
-def validation_note(learner: Learner) -> dict[str, str]:
-    """Which iteration validation has chosen; nothing where there was none."""
-    best = vars(learner).get("best_iteration_")
-    if best is None:
-        return {}
-    loss = learner.history_[best - 1].details[VALIDATION_LOSS]
-    last = "the last one" if best == learner.n_iter_ else f"of {learner.n_iter_}"
-    return {"validation": f"these are the weights of iteration {best}, {last}: the best on validation, {loss:.4f} nats"}
-
-
-# ---- The log-likelihood of each demonstration under what a learner has learned, or under any reward
-
+VALIDATION = "validation: "  # what an error about demonstrations to validate with begins with
+PROGRESS: tuple[str, ...] = ("callback", "checkpoint", "checkpoint_every", "resume", "validation", "patience")
+"""Settings that say how a run is watched and stored, and not what it does."""
 
 TOTAL_ERROR, MEAN_ERROR = 0.1, 0.002  # standard errors in nats of a log-likelihood that takes draws: both at the most
 HELD_OUT_ERROR = 0.005  # of the mean over held-out trips, which are asked at every step
@@ -165,29 +133,6 @@ class Likelihoods(NamedTuple):
         return float(np.linalg.norm(np.bincount(pair, weights=found.weights * self.errors)) * len(found))
 
 
-def log_likelihoods(model: Learner, found: Demonstrations) -> Likelihoods:
-    """log P of each (n,), of its start and goal where these are given; -inf where it is not valid."""
-    out, errors = np.full(len(found), -np.inf), np.zeros(len(found))
-    if found.valid.any():
-        walks = found.walks[found.valid]
-        if isinstance(model.world, Network):
-            error = min(TOTAL_ERROR, MEAN_ERROR * len(walks))
-            out[found.valid], errors[found.valid] = _of_trips(model, walks, error)(model.reward_.table())
-        else:
-            out[found.valid] = world_likelihoods(model.distribution(), walks, model.given)
-    return Likelihoods(out, errors)
-
-
-def likelihoods_under(model: Learner, found: Demonstrations) -> Callable[[Floats], Floats]:
-    """log P of each of these valid demonstrations as a function of the reward table: products are made only once."""
-    if isinstance(model.world, Network):
-        of_trips = _of_trips(model, found.walks, HELD_OUT_ERROR * len(found))
-        return lambda table: of_trips(table).values
-    law = Law(model.world, model._rule(), None, model.discount, model.given)
-    base = answering(law, model._engine_settings(), model.seed)
-    return lambda table: world_likelihoods(base.with_reward(table), found.walks, model.given)
-
-
 def world_likelihoods(d: Distribution, walks: Walks, given: str | None = None) -> Floats:
     """log P of walks that are in the support (n,); given the start, without the probability of the start."""
     values = walks.scores(d.weights)
@@ -196,80 +141,6 @@ def world_likelihoods(d: Distribution, walks: Walks, given: str | None = None) -
     for start in np.unique(walks.starts).tolist():
         values[walks.starts == start] -= d.weights.log_start[start] + d._log_normaliser(start)
     return values
-
-
-def _of_trips(model: Learner, trips: Walks, error: float) -> Callable[[Floats], Likelihoods]:
-    """log P(tau | start, goal) of each trip: one solve for all goals, and draws where rules have to reject.
-
-    So many draws that the sum has about this standard error.
-    """
-    network = model.world
-    assert isinstance(network, Network)
-    max_nodes, ends = model._engine_settings().max_nodes, (trips.starts, trips.last_states)
-    partitions = TripPartitions(network, model._rule(), *ends, max_nodes, model.discount, error)
-    dynamics = trips.totals(np.log(network.probability))
-
-    def under(table: Floats) -> Likelihoods:
-        reward = table[network.source, network.action]
-        log_z, errors = partitions(reward)
-        return Likelihoods(dynamics + trips.totals(reward, model.discount) - log_z, errors)
-
-    return under
-
-
-# ---- What notebooks show of a learner
-
-
-def learner_html(learner: Learner) -> str:
-    """Its settings, and what it has learned."""
-    rule = learner._rule()
-    facts: dict[str, object] = {"world": learner.world, "rules": "none" if rule is None else rule}
-    if "reward_" not in vars(learner):
-        return facts_html(f"{type(learner).__name__}, not fitted", facts)
-    facts["iterations"] = f"{learner.n_iter_}, {'converged' if learner.converged_ else 'not converged'}"
-    facts |= validation_note(learner)
-    if learner.history_:
-        facts["loss"] = f"{learner.history_[-1].loss:.6g} nats per demonstration"
-    facts["reward"] = learner.reward_
-    if "weights_" in vars(learner):
-        facts["weights"] = np.array2string(learner.weights_, precision=4, threshold=20)
-    return facts_html(f"{type(learner).__name__}, fitted", facts)
-
-
-# ---- What makes two fits the same run: what a checkpoint has to agree on before a fit goes on from it
-
-
-PROGRESS: tuple[str, ...] = ("callback", "checkpoint", "checkpoint_every", "resume", "validation", "patience")
-"""Settings that say how a run is watched and stored, and not what it does."""
-
-
-def run_identity(
-    settings: Mapping[str, Any], demos: Demonstrations, validation: Validation | None = None
-) -> dict[str, Any]:
-    """The settings of a run and its demonstrations, in forms that can be compared."""
-    identity = {**settings, "demonstrations": _content(demos)}
-    if validation is not None:
-        identity["validation"] = _content(validation.demos)
-    features, fixed = identity.get("features"), identity.get("fixed")
-    if issparse(features):
-        matrix = features.tocsr()  # type: ignore[union-attr]
-        identity["features"] = [matrix.data, matrix.indices, matrix.indptr]
-    elif features is not None:
-        identity["features"] = np.asarray(features, dtype=np.float64)
-    if fixed:
-        identity["fixed"] = {str(feature): float(value) for feature, value in sorted(fixed.items())}
-    training, reward = identity.pop("training", None), identity.pop("reward", None)
-    if isinstance(reward, NeuralReward):
-        # The numbers in the network are not part of it: the checkpoint has them.
-        identity |= {"reward": reward.structure(), "optimiser": (training or Training()).identity()}
-    return identity
-
-
-def _content(demos: Demonstrations) -> list[Any]:
-    return [demos.walks.starts, demos.walks.edges, demos.walks.lengths, demos.weights]
-
-
-# ---- What all learners share: settings, checks, and the use of what was learned
 
 
 OF_ONE_FIT = ("weights_", "covariance_", "robust_covariance_", "log_likelihood_", "best_iteration_", "optimiser_state_")
@@ -339,7 +210,7 @@ class Learner(Estimator, ABC):
             self.__dict__.pop(earlier, None)
         self._check_settings()
         found = self._gather(demos, sample_weight)
-        self._validation = read_validation(self, validation)
+        self._validation = self._read_validation(validation)
         # On matrices of this size threads wait more than they work, and their number would show in the last digits.
         with threadpool_limits(1, user_api="blas"):
             self._fit(found)
@@ -358,6 +229,22 @@ class Learner(Estimator, ABC):
     def _gather(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None) -> Demonstrations:
         """The demonstrations, checked against world and rules."""
         return gather(self.world.any_task, self._rule(), demos, sample_weight)
+
+    def _read_validation(self, demos: Iterable[Trajectory] | None) -> Validation | None:
+        """The demonstrations that `fit` was given to validate with, or else those of the setting, checked."""
+        given = getattr(self, "validation", None) if demos is None else demos
+        if given is None:
+            return None
+        if "validation" not in self.setting_names():
+            raise EngineError(
+                f"{type(self).__name__} does not validate while it learns: score(demos) does, afterwards."
+            )
+        try:
+            found = self._gather(given, None)
+        except (InvalidDemonstrationError, TrajectoryError) as error:
+            error.args = (f"{VALIDATION}{error}",)
+            raise
+        return Validation(found, self._likelihoods_under(found), self.patience)  # type: ignore[attr-defined]
 
     @abstractmethod
     def _fit(self, demos: Demonstrations) -> None:
@@ -541,11 +428,43 @@ class Learner(Estimator, ABC):
         return self._log_likelihoods(gather(self.world.any_task, self._rule(), demos, refuse_invalid=False)).values
 
     def _log_likelihoods(self, found: Demonstrations) -> Likelihoods:
-        return log_likelihoods(self, found)
+        """log P of each (n,), of its start and goal where these are given; -inf where it is not valid."""
+        out, errors = np.full(len(found), -np.inf), np.zeros(len(found))
+        if found.valid.any():
+            walks = found.walks[found.valid]
+            if isinstance(self.world, Network):
+                error = min(TOTAL_ERROR, MEAN_ERROR * len(walks))
+                out[found.valid], errors[found.valid] = self._trip_likelihoods(walks, error)(self.reward_.table())
+            else:
+                out[found.valid] = world_likelihoods(self.distribution(), walks, self.given)
+        return Likelihoods(out, errors)
 
     def _likelihoods_under(self, found: Demonstrations) -> Callable[[Floats], Floats]:
-        """The same of valid demonstrations, as a function of the reward table."""
-        return likelihoods_under(self, found)
+        """log P of each of these valid demonstrations as a function of the reward table: products are made once."""
+        if isinstance(self.world, Network):
+            of_trips = self._trip_likelihoods(found.walks, HELD_OUT_ERROR * len(found))
+            return lambda table: of_trips(table).values
+        law = Law(self.world, self._rule(), None, self.discount, self.given)
+        base = answering(law, self._engine_settings(), self.seed)
+        return lambda table: world_likelihoods(base.with_reward(table), found.walks, self.given)
+
+    def _trip_likelihoods(self, trips: Walks, error: float) -> Callable[[Floats], Likelihoods]:
+        """log P(tau | start, goal) of each trip: one solve for all goals, and draws where rules have to reject.
+
+        So many draws that the sum has about this standard error.
+        """
+        network, budget = self.world, self._engine_settings().max_nodes
+        assert isinstance(network, Network)
+        ends = trips.starts, trips.last_states
+        partitions = TripPartitions(network, self._rule(), *ends, budget, self.discount, error)
+        dynamics = trips.totals(np.log(network.probability))
+
+        def under(table: Floats) -> Likelihoods:
+            reward = table[network.source, network.action]
+            log_z, errors = partitions(reward)
+            return Likelihoods(dynamics + trips.totals(reward, self.discount) - log_z, errors)
+
+        return under
 
     @property
     def standard_errors_(self) -> Floats:
@@ -598,12 +517,30 @@ class Learner(Estimator, ABC):
         return information(task, settings, weights)
 
     def _summary_notes(self) -> dict[str, str]:
-        """What is to be said below the table."""
-        return validation_note(self)
+        """What is to be said below the table: here, which iteration validation has chosen."""
+        best = vars(self).get("best_iteration_")
+        if best is None:
+            return {}
+        loss = self.history_[best - 1].details[VALIDATION_LOSS]
+        last = "the last one" if best == self.n_iter_ else f"of {self.n_iter_}"
+        return {
+            "validation": f"these are the weights of iteration {best}, {last}: the best on validation, {loss:.4f} nats"
+        }
 
     def _repr_html_(self) -> str:
         """Settings, and what was learned."""
-        return learner_html(self)
+        rule = self._rule()
+        facts: dict[str, object] = {"world": self.world, "rules": "none" if rule is None else rule}
+        if "reward_" not in vars(self):
+            return facts_html(f"{type(self).__name__}, not fitted", facts)
+        facts["iterations"] = f"{self.n_iter_}, {'converged' if self.converged_ else 'not converged'}"
+        facts |= Learner._summary_notes(self)
+        if self.history_:
+            facts["loss"] = f"{self.history_[-1].loss:.6g} nats per demonstration"
+        facts["reward"] = self.reward_
+        if "weights_" in vars(self):
+            facts["weights"] = np.array2string(self.weights_, precision=4, threshold=20)
+        return facts_html(f"{type(self).__name__}, fitted", facts)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model as one folder; read it with `xm.load`.
@@ -626,9 +563,6 @@ class Learner(Estimator, ABC):
         # The compiled distribution is made again when it is asked for.
         remade = ("_answering", "_fitted_on", "_features_read", "_validation")
         return {name: value for name, value in vars(self).items() if name not in remade}
-
-
-# ---- What learners that follow a gradient share: features or a network, checkpoints, validation and warm starts
 
 
 # What only some methods know of their answer.
@@ -702,7 +636,7 @@ class GradientLearner(Learner):
         """Take the run to its end, and keep what was learned; `identity`: the settings that make it this run."""
         features, monitor, checkpoint = self._read_features(), Monitor(self.callback), None
         if self.checkpoint is not None:
-            same = run_identity(identity, demos, self._validation)
+            same = self._identity(identity, demos)
             checkpoint = Checkpoint(self.checkpoint, self.checkpoint_every, self.resume, same)
         outcome = drive(validated(run, features, self._validation), monitor, checkpoint)
         answer = outcome.answer
@@ -713,3 +647,23 @@ class GradientLearner(Learner):
         kept = outcome.learned.items()
         vars(self).update({name: value for name, value in kept if name != "optimiser_state_" or self.warm_start})
         return outcome
+
+    def _identity(self, settings: Mapping[str, Any], demos: Demonstrations) -> dict[str, Any]:
+        """The settings of a run and its demonstrations, as a checkpoint compares them before a fit goes on from it."""
+        watched = {} if self._validation is None else {"validation": self._validation.demos}
+        identity = dict(settings)
+        for name, found in {"demonstrations": demos, **watched}.items():
+            identity[name] = [found.walks.starts, found.walks.edges, found.walks.lengths, found.weights]
+        features, fixed = identity.get("features"), identity.get("fixed")
+        if issparse(features):
+            matrix = features.tocsr()  # type: ignore[union-attr]
+            identity["features"] = [matrix.data, matrix.indices, matrix.indptr]
+        elif features is not None:
+            identity["features"] = np.asarray(features, dtype=np.float64)
+        if fixed:
+            identity["fixed"] = {str(feature): float(value) for feature, value in sorted(fixed.items())}
+        training, reward = identity.pop("training", None), identity.pop("reward", None)
+        if isinstance(reward, NeuralReward):
+            # The numbers in the network are not part of it: the checkpoint has them.
+            identity |= {"reward": reward.structure(), "optimiser": (training or Training()).identity()}
+        return identity

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from xmen.learners.base import Learner
 
 
-# ---- From a fitted linear learner and its demonstrations to a `Summary`
-
-
 def summarise(
     model: Learner,
     demos: Iterable[Trajectory] | None,
@@ -137,9 +134,6 @@ def _estimate(model: Learner, demos: Demonstrations, groups: ArrayLike | None) -
     likelihoods = model._log_likelihoods(demos)
     total, error = demos.mean(likelihoods.values) * len(demos), likelihoods.total_error(demos)
     return _Estimates(covariances[0], covariances[1], total, len(demos), error)
-
-
-# ---- What a linear fit says about its weights: estimates, standard errors, tests
 
 
 MOST_ROWS = 40  # of a printed table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,29 +31,6 @@ from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
 from xmen.worlds import MDP, Network, Trajectory
 
-if TYPE_CHECKING:
-    from xmen.learners.base import Learner, Rules
-
-
-# ---- What many fits over one product are asked of: a model that was fitted, its demonstrations, and their parts
-
-
-def refit_task(model: XMEN, call: str, demos: Iterable[Trajectory] | None, sample_weight: ArrayLike | None) -> Task:
-    """What a fitted model is fitted to again; `call` is how its user gives demonstrations that are not at hand."""
-    model._require_fitted()
-    name = call.split("(")[0]
-    if not isinstance(model.reward_, LinearReward):
-        raise EngineError(f"{name} is of linear weights; this reward is a {type(model.reward_).__name__}.")
-    if isinstance(model.world, Network) or model.given is not None:
-        raise EngineError(
-            f"{name} shares one product among its fits, and here each of them has other tasks: fit(demos, "
-            "sample_weight=counts) fits one of them, and summary() has robust standard errors."
-        )
-    found = vars(model).get("_fitted_on") if demos is None else model._gather(demos, sample_weight)
-    if found is None:
-        raise NotFittedError(f"the demonstrations of this model are not at hand: give {call}.")
-    return Task(found, read_features(model.features, model.world), model._rule(), model.discount)
-
 
 def read_folds(folds: int | ArrayLike, demos: Demonstrations) -> NDArray[np.int64]:
     """The number of the part of each demonstration (n,); parts that are only counted follow each other."""
@@ -75,9 +52,6 @@ def read_folds(folds: int | ArrayLike, demos: Demonstrations) -> NDArray[np.int6
             "cross-validation takes two or more, each with a demonstration in it."
         )
     return fold
-
-
-# ---- What a model of trips says about a whole network: flows of many trips, and what changes when links close
 
 
 FLOW_DRAWS = 300  # of every pair, where rules have to reject
@@ -105,86 +79,6 @@ class Closure(NamedTuple):
     after: Flows
     rerouted: Floats
     lost: NDArray[np.bool_]
-
-
-def flows(model: Learner, demand: Demand, also: Rules = None) -> Flows:
-    """Expected flows of a table of trips under a fitted model of a network."""
-    starts, goals, amounts = _read(model, demand)
-    return _flows(model, starts, goals, amounts, also)
-
-
-def closure(model: Learner, demand: Demand, closed: Sequence[Any], also: Rules = None) -> Closure:
-    """Flows before and after some states (links) are closed, and who has to go another way.
-
-    A trip keeps clear of them with probability exp(log Z without - log Z with), exactly.
-    """
-    network = model.world
-    assert isinstance(network, Network)
-    starts, goals, amounts = _read(model, demand)
-    closed = [network.number(state) for state in closed]
-    before = _flows(model, starts, goals, amounts, also)
-    rule = never(at(*closed)).named("closed")
-    rules = [rule] if also is None else [rule, *([also] if not isinstance(also, Iterable) else also)]
-    budget = trip_budget(model._engine_settings().max_nodes, network)
-    lost = ~have_a_way(network, model._rule(rules), starts, goals, budget)
-    rerouted = np.ones(len(starts))
-    nothing = np.zeros(len(network.source))
-    after = Flows(nothing, np.zeros(network.n_states), np.full(len(starts), -np.inf))
-    if not lost.all():
-        found = _flows(model, starts[~lost], goals[~lost], amounts[~lost], rules)
-        log_z = after.log_z.copy()
-        log_z[~lost] = found.log_z
-        after = found._replace(log_z=log_z)
-        rerouted = 1.0 - np.exp(np.minimum(log_z - before.log_z, 0.0))
-    return Closure(before, after, rerouted, lost)
-
-
-def _read(model: Learner, demand: Demand) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-    network = model.world
-    if not isinstance(network, Network):
-        raise EngineError(f"flows are of models of a Network; this one is of a {type(network).__name__}.")
-    model._require_fitted()
-    if hasattr(demand, "columns") and hasattr(demand, "__getitem__"):  # a frame of pandas, polars and their kin
-        demand = list(zip(*(list(demand[name]) for name in list(demand.columns)[:3]), strict=True))
-    try:
-        rows = [(network.number(start), network.number(goal), number) for start, goal, number in demand]
-        table = np.array(rows, dtype=np.float64).reshape(-1, 3)
-    except XmenError:  # a place that is not there, under its name
-        raise
-    except (TypeError, ValueError):
-        raise EngineError("demand is rows (start, goal, number of trips).") from None
-    starts, goals, amounts = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2]
-    ends = table[:, :2]
-    wrong = np.flatnonzero(
-        ~np.all((ends >= 0) & (ends < network.n_states) & (ends == np.floor(ends)), axis=1) | ~(amounts >= 0)
-    )
-    if len(wrong) or not len(table):
-        row = f"row {wrong[0]} is {table[wrong[0]].tolist()}" if len(wrong) else "there are no rows"
-        raise EngineError(
-            f"demand is rows (start, goal, number of trips) with states 0 to {network.n_states - 1}; {row}."
-        )
-    return starts, goals, amounts
-
-
-def _flows(model: Learner, starts: NDArray[np.int64], goals: NDArray[np.int64], amounts: Floats, also: Any) -> Flows:
-    network = model.world
-    assert isinstance(network, Network)
-    reward = model.reward_.table()[network.source, network.action]
-    problem = (network, model._rule(also), starts, goals, amounts)
-    budget = trip_budget(model._engine_settings().max_nodes, network)
-    try:
-        engine = TripEngine(*problem, budget, model.discount, model._engine_settings().device)
-        log_z, visits = engine.value(reward)
-    except ProductTooLargeError:
-        trips = RejectTrips(*problem, budget)
-        engine = trips.engine
-        log_z, visits = trips.value(reward, FLOW_DRAWS, np.random.default_rng(0))
-    states = np.bincount(network.target, weights=visits, minlength=network.n_states).astype(np.float64)
-    np.add.at(states, starts, amounts)
-    return Flows(visits, states, log_z[engine.pair_of])
-
-
-# ---- X-MEN: maximum-entropy inverse reinforcement learning under hard constraints, with three ways to the gradient
 
 
 # The first are of what answers later; the last change where numbers are found, and not which.
@@ -438,7 +332,7 @@ class XMEN(GradientLearner):
         ((500, 1), 0.3)
         """
         require_whole("n of bootstrap(n)", n, least=1)
-        task = refit_task(self, "bootstrap(n, demos)", demos, sample_weight)
+        task = self._refit_task("bootstrap(n, demos)", demos, sample_weight)
         rng = generator(self.seed if seed is None else seed)
         return bootstrap(task, self._fit_settings(), self.weights_, int(n), rng)
 
@@ -472,8 +366,24 @@ class XMEN(GradientLearner):
         EngineError
             Where `bootstrap` raises it, and for folds that leave nothing to learn from or nothing to judge by.
         """
-        task = refit_task(self, "cross_validate(l2, folds, demos)", demos, sample_weight)
+        task = self._refit_task("cross_validate(l2, folds, demos)", demos, sample_weight)
         return cross_validation(task, self._fit_settings(), self.weights_, list(l2), read_folds(folds, task.demos))
+
+    def _refit_task(self, call: str, demos: Iterable[Trajectory] | None, sample_weight: ArrayLike | None) -> Task:
+        """What a fitted model is fitted to again; `call` is how its user gives demonstrations not at hand."""
+        self._require_fitted()
+        name = call.split("(")[0]
+        if not isinstance(self.reward_, LinearReward):
+            raise EngineError(f"{name} is of linear weights; this reward is a {type(self.reward_).__name__}.")
+        if isinstance(self.world, Network) or self.given is not None:
+            raise EngineError(
+                f"{name} shares one product among its fits, and here each of them has other tasks: fit(demos, "
+                "sample_weight=counts) fits one of them, and summary() has robust standard errors."
+            )
+        found = vars(self).get("_fitted_on") if demos is None else self._gather(demos, sample_weight)
+        if found is None:
+            raise NotFittedError(f"the demonstrations of this model are not at hand: give {call}.")
+        return Task(found, read_features(self.features, self.world), self._rule(), self.discount)
 
     def flows(self, demand: Demand, also: Rules = None) -> Flows:
         """Expected flows of many trips through a network, under `also`.
@@ -490,7 +400,7 @@ class XMEN(GradientLearner):
         Flows
             `transitions` (E,) and `states` (n_states,): expected numbers of trips through each; `log_z` of each row.
         """
-        return flows(self, demand, also)
+        return self._flows(*self._read_demand(demand), also)
 
     def closure(self, demand: Demand, closed: Sequence[Any], also: Rules = None) -> Closure:
         """What changes when some states of a network, such as links, are closed.
@@ -510,7 +420,63 @@ class XMEN(GradientLearner):
             `before` and `after` as `flows`, `rerouted`: of each row the share of trips that have to go another way,
             and `lost`: the rows without any.
         """
-        return closure(self, demand, closed, also)
+        starts, goals, amounts = self._read_demand(demand)
+        network, budget = self._network_budget()
+        rule = never(at(*(network.number(state) for state in closed))).named("closed")
+        rules = [rule] if also is None else [rule, *([also] if not isinstance(also, Iterable) else also)]
+        before = self._flows(starts, goals, amounts, also)
+        lost = ~have_a_way(network, self._rule(rules), starts, goals, budget)
+        log_z = np.full(len(starts), -np.inf)
+        after = Flows(np.zeros(len(network.source)), np.zeros(network.n_states), log_z)
+        if not lost.all():
+            after = self._flows(starts[~lost], goals[~lost], amounts[~lost], rules)
+            log_z[~lost] = after.log_z
+        # A trip keeps clear of what is closed with probability exp(log Z without - log Z with), exactly.
+        rerouted = 1.0 - np.exp(np.minimum(log_z - before.log_z, 0.0))
+        return Closure(before, after._replace(log_z=log_z), rerouted, lost)
+
+    def _network_budget(self) -> tuple[Network, int]:
+        if not isinstance(self.world, Network):
+            raise EngineError(f"flows are of models of a Network; this one is of a {type(self.world).__name__}.")
+        return self.world, trip_budget(self._engine_settings().max_nodes, self.world)
+
+    def _read_demand(self, demand: Demand) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+        """Starts, goals and numbers of trips (rows,)."""
+        network, _ = self._network_budget()
+        self._require_fitted()
+        if hasattr(demand, "columns") and hasattr(demand, "__getitem__"):  # a frame of pandas, polars and their kin
+            demand = list(zip(*(list(demand[name]) for name in list(demand.columns)[:3]), strict=True))
+        try:
+            rows = [(network.number(start), network.number(goal), number) for start, goal, number in demand]
+            table = np.array(rows, dtype=np.float64).reshape(-1, 3)
+        except XmenError:  # a place that is not there, under its name
+            raise
+        except (TypeError, ValueError):
+            raise EngineError("demand is rows (start, goal, number of trips).") from None
+        ends, amounts = table[:, :2], table[:, 2]
+        possible = np.all((ends >= 0) & (ends < network.n_states) & (ends == np.floor(ends)), axis=1)
+        wrong = np.flatnonzero(~possible | ~(amounts >= 0))
+        if len(wrong) or not len(table):
+            row = f"row {wrong[0]} is {table[wrong[0]].tolist()}" if len(wrong) else "there are no rows"
+            raise EngineError(
+                f"demand is rows (start, goal, number of trips) with states 0 to {network.n_states - 1}; {row}."
+            )
+        return ends[:, 0].astype(np.int64), ends[:, 1].astype(np.int64), amounts
+
+    def _flows(self, starts: NDArray[np.int64], goals: NDArray[np.int64], amounts: Floats, also: Rules) -> Flows:
+        network, budget = self._network_budget()
+        reward = self.reward_.table()[network.source, network.action]
+        problem = (network, self._rule(also), starts, goals, amounts)
+        try:
+            engine = TripEngine(*problem, budget, self.discount, self._engine_settings().device)
+            log_z, visits = engine.value(reward)
+        except ProductTooLargeError:
+            trips = RejectTrips(*problem, budget)
+            engine = trips.engine
+            log_z, visits = trips.value(reward, FLOW_DRAWS, np.random.default_rng(0))
+        states = np.bincount(network.target, weights=visits, minlength=network.n_states).astype(np.float64)
+        np.add.at(states, starts, amounts)
+        return Flows(visits, states, log_z[engine.pair_of])
 
     def _summary_notes(self) -> dict[str, str]:
         notes, rows = super()._summary_notes(), vars(self).get("acceptance_")
