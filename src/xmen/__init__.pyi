@@ -52,9 +52,10 @@ from .errors import (
     XmenError as XmenError,
 )
 from .events import Event as Event, anytime as anytime, at as at, doing as doing, when as when
+from .engines.settings import EngineSettings as EngineSettings, Xor as Xor
+from .learners.base import Progress as Progress
 from .learners.causal import CausalXMEN as CausalXMEN
-from .learners.fit_neural import fit_neural as fit_neural
-from .learners.xmen import XMEN as XMEN
+from .learners.xmen import XMEN as XMEN, fit_neural as fit_neural
 from .methods.cells import Cells as Cells
 from .methods.exact import Exact as Exact
 from .methods.neural import Training as Training

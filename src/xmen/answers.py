@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,7 +49,7 @@ def error_record(error: BaseException, message: str = "") -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """The same in dicts and lists; numbers that JSON does not know (nan, inf) become None.
+    """The value in dicts and lists; numbers that JSON does not know (nan, inf) become None.
 
     >>> plain({"share": float("nan"), 3: (1, 2)})
     {'share': None, '3': [1, 2]}
@@ -87,14 +86,11 @@ def with_names(message: str, names: Sequence[str]) -> str:
     "'steps', 'mud' and 12 more never vary"
     """
 
-    def spelled(match: re.Match[str]) -> str:
-        return re.sub(r"\d+", lambda number: _quoted(int(number[0]), names), match[1])
+    def quoted(number: re.Match[str]) -> str:
+        index = int(number[0])
+        return repr(names[index]) if index < len(names) else f"feature {index}"
 
-    return _NUMBERED.sub(spelled, message)
-
-
-def _quoted(index: int, names: Sequence[str]) -> str:
-    return repr(names[index]) if index < len(names) else f"feature {index}"
+    return _NUMBERED.sub(lambda match: re.sub(r"\d+", quoted, match[1]), message)
 
 
 # ---- What a user asked of a fit, and the learner that it makes
@@ -103,26 +99,14 @@ def _quoted(index: int, names: Sequence[str]) -> str:
 STORED_EVERY = 1  # iterations between checkpoints: a slow one is worth keeping, a quick one is cheap to write
 
 
-@dataclass(frozen=True)
-class Choice:
-    """What the user asked of a fit; None is the learner's own default."""
+class Choice(NamedTuple):
+    """What the user asked of a fit: a learner by its name, and its settings by theirs; None is its own default."""
 
     learner: str = "xmen"
-    method: str | None = None
-    seed: int | None = None
-    max_iter: int | None = None
-    l2: float | None = None
-    resume: bool = False
-    validity: str | float | None = None
-    validation: Path | None = None
-    patience: int | None = None
-    device: str | None = None
-    outcomes: str | None = None
-    checkpoint: Path | None = None
-    callback: Callable[[Any], object] | None = field(default=None, compare=False)
+    settings: Mapping[str, Any] = MappingProxyType({})
 
 
-def make_learner(choice: Choice, problem: Problem) -> Learner:
+def make_learner(choice: Choice, problem: Problem, **more: Any) -> Learner:
     """The learner, not fitted yet: made from the parts of the problem it takes, with those settings that it has."""
     learner = LEARNERS[choice.learner]
     offered = {
@@ -131,22 +115,10 @@ def make_learner(choice: Choice, problem: Problem) -> Learner:
         "reward": problem.reward,
         "events": dict(problem.events),
     }
-    asked = {
-        "method": parse_method(choice.method or "auto"),
-        "seed": choice.seed,
-        "max_iter": choice.max_iter,
-        "l2": choice.l2,
-        "validity": choice.validity,
-        "validation": problem.validation_demos(),
-        "patience": choice.patience,
-        "device": choice.device,
-        "outcomes": choice.outcomes,
-        "checkpoint": None if choice.checkpoint is None else str(choice.checkpoint),
-        "checkpoint_every": STORED_EVERY,
-        "resume": choice.resume,
-        "callback": choice.callback,
-    }
-    settings = problem.settings.chosen() | {name: value for name, value in asked.items() if value is not None}
+    asked = {"validation": problem.validation_demos(), "checkpoint_every": STORED_EVERY, **choice.settings, **more}
+    asked["method"] = parse_method(asked.get("method") or "auto")
+    chosen = {**problem.settings.chosen(), **{name: value for name, value in asked.items() if value is not None}}
+    settings = {k: v for k, v in chosen.items() if v is not None or k == "time_limit"}  # whose None is no limit
     made = {"world": problem.world} | {name: offered[name] for name in learner.takes}
     return learner.kind(**made, **{k: v for k, v in settings.items() if k in learner.kind.setting_names()})
 
@@ -192,15 +164,11 @@ def event_states(problem: Problem) -> dict[str, list[int]]:
 
 def grid_marks(problem: Problem, grid: GridWorld) -> dict[str, Any]:
     """The marks of `plot_world`: symbols for a few cells, shades for areas, which come last in the legend."""
-    symbols: dict[str, Any] = {}
-    areas: dict[str, Any] = {}
-    for name, states in event_states(problem).items():
-        cells = [grid.cell(state) for state in states]
-        if len(cells) <= MOST_SYMBOLS:
-            symbols[name] = cells
-        else:
-            areas[name] = (cells, AREA_COLOURS[len(areas) % len(AREA_COLOURS)])
-    return {**symbols, **areas}
+    marks: dict[str, Any] = {name: [grid.cell(s) for s in states] for name, states in event_states(problem).items()}
+    areas = [name for name, cells in marks.items() if len(cells) > MOST_SYMBOLS]
+    for k, name in enumerate(areas):
+        marks[name] = marks.pop(name), AREA_COLOURS[k % len(AREA_COLOURS)]
+    return marks
 
 
 def node_places(problem: Problem) -> Floats | None:
@@ -278,7 +246,6 @@ MOST_COUNTED = 2.0**53  # above this a float no longer holds every whole number
 
 def check_rules(problem: Problem) -> tuple[dict[str, Any], Distribution | None]:
     """Whether some trajectory keeps all rules: True, False with the conflict, or None when no engine could tell."""
-
     try:
         d = problem.distribution(engine="auto")
     except InfeasibleError as error:
@@ -333,7 +300,6 @@ def _whole(log: float | None) -> float | None:
 
 def learning_notes(problem: Problem, d: Distribution, demos: list[Trajectory]) -> list[str]:
     """Weights that no demonstrations could tell, and weights that these demonstrations leave without an optimum."""
-
     array, names = named_features(problem)
     if array is None or not isinstance(d, ExactDistribution) or array.shape[2] > identify.MOST_FEATURES:
         return []
@@ -398,9 +364,11 @@ def cost_notes(problem: Problem) -> list[str]:
 
 def check_demonstrations(problem: Problem, demos: list[Trajectory]) -> dict[str, Any]:
     """Every rule that a demonstration breaks, and the position from which on nothing could save it."""
-    found = [
-        violation for index in _suspects(problem, demos) for violation in _violations(problem, index, demos[index])
-    ]
+    try:  # compiled machines find the demonstrations that are not valid; the words for it are looked for one by one
+        suspects = ~gather(problem.world, problem.constraint, demos, refuse_invalid=False).valid
+    except InvalidDemonstrationError:  # a state too large for any world
+        suspects = np.ones(len(demos), dtype=np.bool_)
+    found = [one for index in np.flatnonzero(suspects).tolist() for one in _violations(problem, index, demos[index])]
     valid = len(demos) - len({violation["demonstration"] for violation in found})
     return {
         "file": str(problem.demonstrations),
@@ -429,30 +397,15 @@ def count_broken(violations: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _suspects(problem: Problem, demos: list[Trajectory]) -> list[int]:
-    """The demonstrations that are not valid, found by compiled machines; the words for it are looked for one by one."""
-    try:
-        return np.flatnonzero(~gather(problem.world, problem.constraint, demos, refuse_invalid=False).valid).tolist()
-    except InvalidDemonstrationError:  # a state too large for any world
-        return list(range(len(demos)))
-
-
 def _violations(problem: Problem, index: int, demo: Trajectory) -> list[dict[str, Any]]:
+    def broken(rule: str | None, position: int, message: str) -> dict[str, Any]:
+        return {"demonstration": index, "constraint": rule, "position": position, "message": message}
+
     impossible = problem.world.problem(demo)
     if impossible is not None:
-        found = {"demonstration": index, "constraint": None, "position": impossible[0], "message": impossible[1]}
-        return [found | ({"unfinished": True} if problem.world.unfinished(demo) else {})]
-    explained = [(name, rule.explain(demo)) for name, rule in problem.rules.items()]
-    return [
-        {
-            "demonstration": index,
-            "constraint": name,
-            "position": violation.position,
-            "message": problem.in_words(str(violation)),
-        }
-        for name, violation in explained
-        if violation is not None
-    ]
+        return [broken(None, *impossible) | ({"unfinished": True} if problem.world.unfinished(demo) else {})]
+    found = [(name, rule.explain(demo)) for name, rule in problem.rules.items()]
+    return [broken(name, why.position, problem.in_words(str(why))) for name, why in found if why is not None]
 
 
 def count_text(counted: dict[str, Any], name: str) -> str:

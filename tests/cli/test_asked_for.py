@@ -68,13 +68,24 @@ def test_a_search_that_finds_nothing_says_that_the_file_is_as_it_was(folder: Pat
 
 
 def test_patience_in_the_problem_file(folder: Path) -> None:
+    assert make_learner(Choice(), read_problem("p.toml")).patience == 10  # the learner's own
     changed("seed = 1", "seed = 1\npatience = 3")
     problem = read_problem("p.toml")
     assert make_learner(Choice(), problem).patience == 3
-    assert make_learner(Choice(patience=7), problem).patience == 7
+    assert make_learner(Choice(settings={"patience": 7}), problem).patience == 7
     problem.write("again.toml")
     assert read_problem("again.toml").settings == problem.settings
     assert problem.distribution().log_partition() > 0.0
     changed("seed = 1", "patience = 0")
     with pytest.raises(xm.FileFormatError, match=r"\[settings\], patience: patience"):
         read_problem("p.toml")
+
+
+def test_any_other_setting_is_set_by_its_name() -> None:
+    found = report("fit p.toml --set tol=1.0 --set oracle=cadical --l2 0.1")
+    assert found["iterations"] < report("fit p.toml --out near --l2 0.1")["iterations"]
+    model = xm.load("p_model")
+    assert (model.tol, model.oracle, model.engine.oracle) == (1.0, "cadical", "cadical")
+    assert "write NAME=VALUE" in run("fit p.toml --set tol").stderr
+    assert "--momentum is no option of --learner xmen; these have it: none" in run("fit p.toml --set momentum=1").stderr
+    assert "--features is no option" in run("fit p.toml --set features=1").stderr

@@ -9,7 +9,7 @@ import pytest
 
 import xmen as xm
 from cli.commands import PROBLEM, report, run, write_problem
-from xmen.cli._output import FitProgress
+from xmen.cli._output import fit_progress
 from xmen.problem import read_problem
 from xmen.progress import Record
 
@@ -262,7 +262,7 @@ def test_a_model_that_python_saved_can_be_sampled(folder):
 
 
 def test_plain_lines_where_there_is_no_terminal(capsys):
-    with FitProgress(total=9, plain_every=0.0) as progress:
+    with fit_progress(total=9, plain_every=0.0) as progress:
         progress(Record(1, loss=2.0, gradient_norm=0.5, seconds=3.0))
     assert capsys.readouterr().err == "iteration 1 of 9: loss 2.00000, gradient 0.5, 3 s\n"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -22,11 +24,48 @@ def test_settings_are_stored_as_given():
     model = XMEN(grid, [rule], listed, l2=1)
     assert model.features is listed
     assert model.get_params()["constraint"][0] is rule
-    assert model.get_params() == model.get_params(deep=False)
+    assert model.get_params(deep=False).items() <= model.get_params().items()
     assert model.set_params(l2=0.5, max_iter=3) is model
     assert (model.l2, model.max_iter) == (0.5, 3)
     with pytest.raises(ValueError, match=r"no setting 'momentum'; it has 'world'"):
         model.set_params(momentum=0.9)
+
+
+def test_settings_of_a_record_are_settings_of_the_learner():
+    """XMEN declares twenty settings at most; those of its engine and of progress have their old names beside these."""
+    grid, rule, features, demos = grid_task(4)
+    flat = {"delta": 1.1, "max_nodes": 5000, "patience": 3, "checkpoint_every": 2}
+    model = XMEN(grid, rule, features, engine="xor", **flat)
+    assert len(model.get_params(deep=False)) <= 20
+    assert model.engine == xm.Xor(delta=1.1, max_nodes=5000)
+    assert model.progress == xm.Progress(patience=3, checkpoint_every=2)
+    assert {name: getattr(model, name) for name in flat} == flat
+    assert model.get_params().items() >= flat.items()
+    for other in (clone(model), pickle.loads(pickle.dumps(model)), XMEN(**model.get_params(deep=False))):
+        assert (other.engine, other.progress) == (model.engine, model.progress)
+    model.set_params(delta=1.05, engine__failure=0.01, engine="exact", callback=print)
+    assert model.engine == xm.EngineSettings("exact", max_nodes=5000, delta=1.05, failure=0.01)
+    assert (model.callback, model.patience) == (print, 3)
+    model.max_nodes = 7
+    assert model.engine.max_nodes == 7
+    with pytest.raises(xm.ProductTooLargeError):
+        model.fit(demos).distribution()
+    for wrong in ({"max_nodes": 0}, {"checkpoint": 3}, {"patience": 0}, {"delta": 0.5}):
+        with pytest.raises(xm.EngineError, match=next(iter(wrong))):
+            XMEN(grid, rule, features, **wrong).fit(demos)
+    bare = XMEN(grid, rule, engine="xor", time_limit=60.0, patience=10)
+    assert (bare.engine, bare.progress) == ("xor", None)
+    for made in (xm.MaxEntIRL(grid, features, max_nodes=9), xm.CausalXMEN(grid, rule, features, max_nodes=9)):
+        assert made.set_params(resume=True, checkpoint="here").get_params()["max_nodes"] == 9
+        assert made.progress == xm.Progress("here", resume=True)
+
+
+def test_a_distribution_takes_the_record_of_an_engine_too():
+    grid, rule, _, _ = grid_task(4)
+    d = xm.distribution(grid, rule, engine=xm.Xor(delta=1.1, oracle="listed"))
+    assert (d.engine, d.guarantee.delta) == ("xor", 1.1)
+    with pytest.raises(xm.EngineError, match="beside engine="):
+        xm.distribution(grid, rule, engine=xm.Xor(delta=1.1), max_nodes=9)
 
 
 def test_clone():
@@ -96,4 +135,4 @@ def test_repr_shows_what_was_chosen():
     text = repr(XMEN(grid, rule, features, l2=0.5))
     assert text.startswith("XMEN(world=GridWorld(4, 4")
     assert "features=array of shape (16, 3, 4), l2=0.5)" in text
-    assert "time" not in repr(XMEN(grid, rule, time_limit=float("60")))  # equal to the default, if not the same object
+    assert "engine" not in repr(XMEN(grid, rule, time_limit=float("60")))  # the default

@@ -240,7 +240,7 @@ def test_every_engine_setting_reaches_the_file_and_the_engine(tmp_path):
     assert (d.engine, d.oracle, d.guarantee) == ("xor", "listed", (1.5, 0.01))
     assert d.settings == EngineSettings(**chosen)
     learner = make_learner(Choice(), read)
-    assert {name: learner.get_params()[name] for name in chosen} == chosen
+    assert learner.engine == EngineSettings(**chosen)
     Problem(grid, settings=Settings(time_limit=None)).write(tmp_path / "p.toml")
     assert Problem.read(tmp_path / "p.toml").settings.time_limit is None
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from xmen.engines.settings import DEFAULT_TIME_LIMIT
-from xmen.learners.base import Rules
-from xmen.learners.xmen import XMEN
-from xmen.methods.method import Method
-from xmen.methods.neural import Training
-from xmen.rewards.neural import NeuralReward
+from numpy.typing import ArrayLike
+
+from xmen.engines.distribution import Seed
+from xmen.engines.settings import EngineSettings
+from xmen.learners.base import Progress, takes_parts
+from xmen.learners.xmen import MaximumEntropy
 from xmen.storage.models import storable
+from xmen.worlds import MDP, Network, Trajectory
 
 
 @storable
+@takes_parts
 @dataclass(eq=False, repr=False)
-class MaxEntIRL(XMEN):
+class MaxEntIRL(MaximumEntropy):
     """The maximum-entropy baseline: P(tau) = exp(theta . f(tau)) D(tau) / Z over all trajectories of the world, without
     rules.
 
@@ -30,9 +32,7 @@ class MaxEntIRL(XMEN):
         An MDP or GridWorld.
     features
         Shape (n_states, n_actions, d); None is one weight per state.
-    discount, engine, seed, l2, max_iter, tol, max_nodes
-        As for XMEN.
-    checkpoint, checkpoint_every, resume, callback, given, warm_start, validation, patience, device, precision
+    discount, engine, seed, l2, max_iter, tol, given, warm_start, validation, progress
         As for XMEN, as is what there is after `fit`.
 
     Examples
@@ -45,14 +45,15 @@ class MaxEntIRL(XMEN):
     array([1.098612])
     """
 
-    constraint: Rules = field(default=None, init=False)
-    method: str | Method = field(default="exact", init=False)
-    reward: NeuralReward | None = field(default=None, init=False)
-    training: Training | None = field(default=None, init=False)
+    world: MDP | Network
+    features: ArrayLike | None = None
+    discount: float = 1.0
+    engine: str | EngineSettings = "auto"
+    seed: Seed = None
+    l2: float | ArrayLike = 0.0
+    max_iter: int | None = None
     tol: float | None = 1e-7
-    cell_size: float | None = field(default=None, init=False)
-    oracle: str = field(default="auto", init=False)
-    delta: float | None = field(default=None, init=False)
-    failure: float | None = field(default=None, init=False)
-    time_limit: float | None = field(default=DEFAULT_TIME_LIMIT, init=False)
-    fixed: Mapping[int, float] | None = field(default=None, init=False)
+    given: str | None = None
+    warm_start: bool = False
+    validation: Iterable[Trajectory] | None = None
+    progress: Progress | None = None

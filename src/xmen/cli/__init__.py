@@ -16,7 +16,17 @@ file, an unknown name), 130 stopped by Ctrl-C (`fit` has saved its model by then
 
 from __future__ import annotations
 
+import io
+import json
+import os
+import signal
+import sys
+from types import FrameType
+
 import lazy_loader
+
+STOPPED = 130  # what shells give for Ctrl-C
+NOTHING_KEPT = "stopped by Ctrl-C before there was anything to keep"
 
 # The work of each command is loaded when it is asked for, as `__init__.pyi` lists it: `xmen --help` stays quick.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
@@ -24,13 +34,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 def main() -> None:
     """Run the command line on the arguments of this process."""
-    import io
-    import os
-    import sys
-
-    from xmen.cli._loading import begin_loading
-
-    begin_loading()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)  # an exception could be lost in a library that is half loaded
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a name still shows the rest
@@ -38,3 +43,17 @@ def main() -> None:
     from xmen.cli.app import app
 
     app(prog_name="xmen")
+
+
+def end_loading() -> None:
+    """From here on Ctrl-C is an exception again, and no longer the end of the process."""
+    if signal.getsignal(signal.SIGINT) is _leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    if "--json" in sys.argv:
+        report = json.dumps({"error": NOTHING_KEPT, "kind": "KeyboardInterrupt"}, indent=2)
+        os.write(1, f"{report}\n".encode())
+    os.write(2, f"error: {NOTHING_KEPT}\n".encode())
+    os._exit(STOPPED)

@@ -2,7 +2,7 @@
 
 from .check import run_check as run_check
 from .engines import show_engine as show_engine, show_installed as show_installed
-from .fit import Choice as Choice, run_fit as run_fit
+from .fit import read_others as read_others, run_fit as run_fit
 from .new import run_new as run_new
 from .plan import read_promise as read_promise, run_plan as run_plan
 from .plot import run_plot as run_plot
@@ -11,4 +11,8 @@ from .rules import run_rules as run_rules
 from .sample import run_sample as run_sample
 from .studio import run_studio as run_studio
 
+STOPPED: int
+NOTHING_KEPT: str
+
 def main() -> None: ...
+def end_loading() -> None: ...

@@ -8,32 +8,30 @@ import os
 import re
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from xmen import cli
 from xmen.answers import error_record, plain
 from xmen.errors import FileFormatError
 from xmen.methods.runs import VALIDATION_LOSS
-from xmen.progress import Record, listening
+from xmen.progress import Callback, Record, listening
 
-YES, NO, MISTAKE, STOPPED, UNREAD = 0, 1, 2, 130, 141  # exit codes; the last two are what shells give for signals
+YES, NO, MISTAKE, STOPPED, UNREAD = (
+    0,
+    1,
+    2,
+    cli.STOPPED,
+    141,
+)  # exit codes; the last two as shells give them
 PLAIN_EVERY = 10.0  # seconds between lines of progress where there is no terminal
 
 
@@ -100,15 +98,8 @@ def working(what: str, plain_every: float = PLAIN_EVERY) -> Iterator[None]:
         with console.status(Text(what)) as status, listening(lambda line: status.update(Text(f"{what}: {line}"))):
             yield
         return
-    spoke = time.monotonic()
-
-    def say(line: str) -> None:
-        nonlocal spoke
-        if time.monotonic() - spoke >= plain_every:
-            spoke = time.monotonic()
-            console.print(Text(f"{what}: {line}"))
-
-    with listening(say):
+    say = _now_and_then(console, plain_every)
+    with listening(lambda line: say(f"{what}: {line}")):
         yield
 
 
@@ -149,48 +140,37 @@ def leave_unread() -> NoReturn:
     raise typer.Exit(UNREAD)
 
 
-# ---- How a fit comes along: a bar with the live loss on a terminal, now and then a plain line elsewhere
+@contextmanager
+def fit_progress(total: int | None, plain_every: float = PLAIN_EVERY) -> Iterator[Callback]:
+    """A learner's callback around its fit, for stderr: a bar on a terminal, now and then a plain line elsewhere."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        say, of = _now_and_then(console, plain_every), "" if total is None else f" of {total}"
+        yield lambda one: say(f"iteration {one.iteration}{of}: {numbers(one)}, {one.seconds:.0f} s")
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn() if total is not None else TextColumn("{task.completed} iterations"),
+        TextColumn("{task.fields[numbers]}"),
+        TimeElapsedColumn() if total is None else TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("preparing", total=total, numbers="")
+        yield lambda one: bar.update(task, completed=one.iteration, description="learning", numbers=numbers(one))
 
 
-class FitProgress:
-    """A learner's callback, and a context around the fit; everything goes to stderr."""
+def _now_and_then(console: Console, every: float) -> Callable[[str], None]:
+    """A function that prints a line, unless it has printed one in the last so many seconds."""
+    spoke = time.monotonic()
 
-    def __init__(self, total: int | None, plain_every: float = PLAIN_EVERY) -> None:
-        self._total, self._plain_every = total, plain_every
-        self._console = Console(stderr=True, highlight=False)
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
-        self._spoke = time.monotonic()
+    def say(line: str) -> None:
+        nonlocal spoke
+        if time.monotonic() - spoke >= every:
+            spoke = time.monotonic()
+            console.print(Text(line))
 
-    def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=24),
-                MofNCompleteColumn() if self._total is not None else TextColumn("{task.completed} iterations"),
-                TextColumn("{task.fields[numbers]}"),
-                TimeElapsedColumn() if self._total is None else TimeRemainingColumn(elapsed_when_finished=True),
-                console=self._console,
-                transient=True,
-            )
-            self._bar.start()
-            self._task = self._bar.add_task("preparing", total=self._total, numbers="")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def __call__(self, record: Record) -> None:
-        """One iteration more."""
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=record.iteration, description="learning", numbers=numbers(record))
-        elif time.monotonic() - self._spoke >= self._plain_every:
-            self._spoke = time.monotonic()
-            of = "" if self._total is None else f" of {self._total}"
-            self._console.print(f"iteration {record.iteration}{of}: {numbers(record)}, {record.seconds:.0f} s")
+    return say
 
 
 def numbers(record: Record) -> str:
@@ -206,9 +186,8 @@ def numbers(record: Record) -> str:
     parts = []
     if math.isfinite(record.loss):
         parts.append(f"loss {record.loss:.5f}" + (f" ± {record.loss_std:.1g}" if record.loss_std else ""))
-    parts.append(
-        f"gradient {record.gradient_norm:.3g}" + (f" ± {record.gradient_std:.1g}" if record.gradient_std else "")
-    )
+    noise = f" ± {record.gradient_std:.1g}" if record.gradient_std else ""
+    parts.append(f"gradient {record.gradient_norm:.3g}{noise}")
     if VALIDATION_LOSS in record.details:
         parts.append(f"validation {record.details[VALIDATION_LOSS]:.5f}")
     return ", ".join(parts)

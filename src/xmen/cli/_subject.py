@@ -27,17 +27,16 @@ from xmen.rules.inference import RuleInference
 from xmen.storage.checkpoint import read_checkpoint
 from xmen.storage.models import MODEL, PROBLEM, class_of, has_model, model_files, remove_files, save_with_problem
 from xmen.storage.sealing import sha256
-from xmen.worlds import MDP, GridWorld, Network, Trajectory
+from xmen.worlds import GridWorld, Network, Trajectory
 
-# ---- The folder that `xmen fit` writes: the model, the problem it answers, its demonstrations, and a checkpoint.
+# ---- The folder that `xmen fit` writes. `xm.load(folder)` reads the model and the problem:
 #
-# problem.toml                        the problem with the learned weights, a problem file like any other
-# model.safetensors                   the model, which refers to the problem file: `xm.load(folder)` reads both
-# problem_demos.csv, ...              what the problem file names problem-2.toml, ...                 copies of them,
-# while a save is at work: a kill may leave them checkpoint.safetensors              while a fit is not finished:
-# `xmen fit --resume` goes on from it last_state.safetensors              of a fit that ended before it converged:
-# `xmen fit --resume --max-iter MORE` goes on
-
+# problem.toml               the problem with the learned weights, a problem file like any other
+# model.safetensors          the model, which refers to the problem file
+# problem_demos.csv, ...     files that the problem file names
+# problem-2.toml, ...        copies of them, while a save is at work: a kill may leave them
+# checkpoint.safetensors     while a fit is not finished: `xmen fit --resume` goes on from it
+# last_state.safetensors     of a fit that ended before it converged: `xmen fit --resume --max-iter MORE` goes on
 
 CHECKPOINT = "checkpoint.safetensors"
 LAST_STATE = "last_state.safetensors"
@@ -58,16 +57,15 @@ def claim(folder: Path, path: Path, problem: Problem, kind: str, force: bool = F
     for entry in folder.iterdir():
         if entry.name in (MODEL, CHECKPOINT, LAST_STATE) or entry.name.startswith("problem"):
             not_a_link(entry)
-    if not (_is_free(folder) or has_model(folder) or _has_checkpoint(folder)):
+    # What a killed run of xmen may have left is nothing: halves of files, and copies.
+    entries = [entry.name for entry in folder.iterdir()]
+    free = all(half_written(name) or re.match(r"problem-\d+[._]", name) for name in entries)
+    if not (free or has_model(folder) or _has_checkpoint(folder)):
         raise StorageError(
             f"--out {folder}: this folder holds other things and no xmen model: nothing is written there. "
             "Choose another folder."
         )
-    if (
-        not force
-        and has_model(folder)
-        and (reason := _other_problem(folder, path, problem) or _other_learner(folder, kind))
-    ):
+    if not force and has_model(folder) and (reason := _why_another(folder, path, problem, kind)):
         raise StorageError(
             f"--out {folder}: {reason}. Choose another folder with --out, or replace the model with --force."
         )
@@ -76,8 +74,8 @@ def claim(folder: Path, path: Path, problem: Problem, kind: str, force: bool = F
     return folder / CHECKPOINT
 
 
-def _other_problem(folder: Path, path: Path, problem: Problem) -> str:
-    """Why the model in the folder answers another problem than the one at `path`; '' if it is the same."""
+def _why_another(folder: Path, path: Path, problem: Problem, kind: str) -> str:
+    """Why the model in the folder answers another problem than that at `path`, or is not of class `kind`; '' if not."""
     stored = folder / next(reversed(model_files(folder)), "")
     if stored == folder:
         return f"the model there was not written by xmen fit, so that it may answer another problem than {path}"
@@ -86,14 +84,8 @@ def _other_problem(folder: Path, path: Path, problem: Problem) -> str:
             other = read_problem(stored)
     except (OSError, XmenError) as error:
         return f"whether the model there answers {path} cannot be told ({error})"
-    which = differences(problem, other)
-    if not which:
-        return ""
-    return f"the model there answers another problem: {path} and {stored} differ in {' and '.join(which)}"
-
-
-def _other_learner(folder: Path, kind: str) -> str:
-    """Why the model in the folder should not give way to one of class `kind`; '' if it is one."""
+    if which := differences(problem, other):
+        return f"the model there answers another problem: {path} and {stored} differ in {' and '.join(which)}"
     found = class_of(folder)
     return "" if found == kind else f"the model there is of {found}, and this fit would put {kind} in its place"
 
@@ -101,21 +93,17 @@ def _other_learner(folder: Path, kind: str) -> str:
 def differences(one: Problem, other: Problem) -> list[str]:
     """What makes two problems different, in words; learned weights, demonstrations and settings do not."""
     features, other_features = named_features(one)[0], named_features(other)[0]
+    names = ["n_states", "n_actions", "source", "action", "target", "probability", "start", "terminal", "horizon"]
+    names += ["width", "moves", "walls"] if isinstance(one.world, GridWorld) else []
     alike = {
-        "the world": _same_world(one.world, other.world),
+        "the world": type(one.world) is type(other.world)
+        and all(np.array_equal(getattr(one.world, name), getattr(other.world, name)) for name in names),
         "the events": dict(one.events) == dict(other.events),
         "the rules": dict(one.rules) == dict(other.rules),
         "the features": features is other_features is None
         or (features is not None and other_features is not None and np.array_equal(features, other_features)),
     }
     return [part for part, same in alike.items() if not same]
-
-
-def _same_world(one: MDP, other: MDP) -> bool:
-    names = ["n_states", "n_actions", "source", "action", "target", "probability", "start", "terminal", "horizon"]
-    if isinstance(one, GridWorld):
-        names += ["width", "moves", "walls"]
-    return type(one) is type(other) and all(np.array_equal(getattr(one, n), getattr(other, n)) for n in names)
 
 
 def continued(checkpoint: Path) -> Path:
@@ -161,11 +149,6 @@ def save_model(model: Learner, problem: Problem, folder: Path) -> None:
         remove_files(folder, {name: checksum for name, checksum in unused.items() if name not in now})
 
 
-def _is_free(folder: Path) -> bool:
-    """Whether nothing is there but what a killed run of xmen may have left: halves of files, and copies."""
-    return all(half_written(entry.name) or re.match(r"problem-\d+[._]", entry.name) for entry in folder.iterdir())
-
-
 def _has_checkpoint(folder: Path) -> bool:
     try:
         read_checkpoint(folder / CHECKPOINT, whole=False)
@@ -196,7 +179,7 @@ class Subject:
     model: Learner | None = None
 
     def on(self, device: str | None) -> Subject:
-        """The same answering on a device; as it was for None."""
+        """Problem and model, answering on a device; as they were for None."""
         if device is None:
             return self
         if self.model is not None:
@@ -254,12 +237,8 @@ def open_subject(path: Path, demos: Path | None = None) -> Subject:
             "samples. This command takes a problem file or a model's folder; xmen rules --write adds to the former."
         )
     if (path / CHECKPOINT).exists():
-        print_notes(
-            [
-                f"the last fit in {path} is not finished: this is the model as it was saved before. "
-                "The same xmen fit command with --resume goes on."
-            ]
-        )
+        before = f"the last fit in {path} is not finished: this is the model as it was saved before"
+        print_notes([f"{before}. The same xmen fit command with --resume goes on."])
     if problem is not None:
         return Subject(path, problem if demos is None else replace(problem, demonstrations=demos), model)
     if isinstance(model.world, Network):
@@ -271,15 +250,13 @@ def open_subject(path: Path, demos: Path | None = None) -> Subject:
 
 def extra_rules(texts: Sequence[str], problem: Problem) -> Constraint | None:
     """The rules of `--also`, which may use the problem's events."""
-    rules = [_extra_rule(text, problem) for text in texts]
+    rules = []
+    for text in texts:
+        try:
+            rules.append(problem.further(text))
+        except ConstraintSyntaxError as error:
+            raise ConstraintSyntaxError(f"--also: {error}", error.text, error.offset) from None
+        except ConstraintError as error:
+            raise ConstraintError(f"--also {text}: {error}") from None
     print_notes(rule_notes(problem, {rule.label: rule for rule in rules}))
     return conjunction(rules)
-
-
-def _extra_rule(text: str, problem: Problem) -> Constraint:
-    try:
-        return problem.further(text)
-    except ConstraintSyntaxError as error:
-        raise ConstraintSyntaxError(f"--also: {error}", error.text, error.offset) from None
-    except ConstraintError as error:
-        raise ConstraintError(f"--also {text}: {error}") from None

@@ -13,7 +13,6 @@ from typer.core import TyperGroup
 
 from xmen import __version__, cli
 from xmen.answers import error_record
-from xmen.cli._loading import NOTHING_KEPT, end_loading
 from xmen.cli._output import MISTAKE, NO, STOPPED, fail, leave_unread, print_json
 from xmen.errors import InfeasibleError, InvalidDemonstrationError, XmenError, in_words
 
@@ -34,14 +33,14 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         as_json = self._as_json
         try:
-            end_loading()
+            cli.end_loading()
             return super().invoke(ctx)
         except (InfeasibleError, InvalidDemonstrationError) as error:
             fail(error, str(error), NO, as_json)
         except XmenError as error:
             fail(error, str(error), MISTAKE, as_json)
         except KeyboardInterrupt as error:
-            fail(error, str(error) or NOTHING_KEPT, STOPPED, as_json)
+            fail(error, str(error) or cli.NOTHING_KEPT, STOPPED, as_json)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 leave_unread()
@@ -193,6 +192,10 @@ def fit(
         int | None, typer.Option(min=1, help="Iterations without a better validation that end the fit; 10 by default.")
     ] = None,
     device: Device = None,
+    others: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the learner, such as tol=1e-9."),
+    ] = None,
     drop_invalid: Annotated[
         bool, typer.Option("--drop-invalid", help="Learn from the valid demonstrations and list the others.")
     ] = False,
@@ -208,9 +211,12 @@ def fit(
 
     Example:  xmen fit grid.toml --out model --l2 0.01
     """
-    promise = cli.read_promise(validity)
-    choice = cli.Choice(learner, method, seed, max_iter, l2, resume, promise, validation, patience, device, outcomes)
-    raise typer.Exit(cli.run_fit(problem, demos, out, choice, as_json, force, drop_invalid))
+    asked: dict[str, Any] = {
+        **{"method": method, "seed": seed, "max_iter": max_iter, "l2": l2, "resume": resume, "outcomes": outcomes},
+        **{"validity": cli.read_promise(validity), "validation": validation, "patience": patience, "device": device},
+        **cli.read_others(others or ()),
+    }
+    raise typer.Exit(cli.run_fit(problem, demos, out, learner, asked, as_json, force, drop_invalid))
 
 
 @app.command()
@@ -377,6 +383,4 @@ def reproduce(
 
     Example:  xmen reproduce grid --quick --out report
     """
-    raise typer.Exit(
-        cli.run_reproduce(name, quick=quick, out=out, seed=seed, data=data, as_json=as_json, resume=resume)
-    )
+    raise typer.Exit(cli.run_reproduce(name, quick, out, seed, data, as_json, resume))

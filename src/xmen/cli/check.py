@@ -67,7 +67,12 @@ def _print(report: dict[str, Any]) -> None:
         sizes = report["sizes"]
         edges = f", {sizes['product edges']:,} edges" if "product edges" in sizes else ""
         facts["product"] = f"{sizes['product nodes']:,} nodes{edges} (world times rules)"
-    facts["sure policy"] = _promise_text(report["policy"])
+    promise = report["policy"]
+    facts["sure policy"] = "yes: the rules can be kept whatever chance does"
+    if promise["sure"] is None:
+        facts["sure policy"] = f"could not be decided: {promise['message']}"
+    elif not promise["sure"]:
+        facts["sure policy"] = f"no: {promise['message']}; the best probability is {promise['best']:.6g}"
     counted = report.get("trajectories", {})
     if counted.get("valid") is not None:
         facts["trajectories"] = f"{count_text(counted, 'valid')} are valid"
@@ -84,23 +89,12 @@ def _print(report: dict[str, Any]) -> None:
     print_notes(report["notes"])
 
 
-def _promise_text(found: dict[str, Any]) -> str:
-    if found["sure"] is None:
-        return f"could not be decided: {found['message']}"
-    if found["sure"]:
-        return "yes: the rules can be kept whatever chance does"
-    return f"no: {found['message']}; the best probability is {found['best']:.6g}"
-
-
 def _print_violations(demos: dict[str, Any]) -> None:
     """A row per rule; then the first demonstrations one by one, where that says more."""
     broken, violations = demos["broken"], demos["violations"]
+    of = demos["number"]
     counts = [
-        (
-            _what(one),
-            f"{one['demonstrations']} of {demos['number']}",
-            f"{one['first']}, at position {one['position']}",
-        )
+        (_what(one), f"{one['demonstrations']} of {of}", f"{one['first']}, at position {one['position']}")
         for one in broken
     ]
     print_table("what they break", ["rule", "broken by", "first by demonstration"], counts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -54,11 +55,11 @@ def _timed(work: Callable[[], Result], limit: float) -> tuple[float | None, Resu
         if time.perf_counter() - began > limit:
             raise _TooLongError
 
-    try:
-        with listening(look):
+    with warnings.catch_warnings(action="ignore"), listening(look):  # of tasks that were cancelled, say
+        try:
             result = work()
-    except (_TooLongError, OracleTimeoutError):
-        return None, None
+        except (_TooLongError, OracleTimeoutError):
+            return None, None
     taken = time.perf_counter() - began
     return taken if taken <= limit else None, result
 

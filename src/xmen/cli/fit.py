@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from xmen.answers import Choice as Choice
-from xmen.answers import check_demonstrations, make_learner, named_features, with_names
+from xmen.answers import Choice, check_demonstrations, make_learner, named_features, with_names
 from xmen.baselines.constraint_inference import ConstraintInference
-from xmen.cli._output import STOPPED, YES, FitProgress, print_facts, print_json, print_notes, print_table, working
+from xmen.cli._output import STOPPED, YES, fit_progress, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._subject import LAST_STATE, claim, continued, open_problem, put_away, release, save_model
 from xmen.errors import ConvergenceWarning, EngineError, InterruptedWarning, InvalidDemonstrationError, UnboundedWarning
 from xmen.learners.base import VALIDATION, Learner
-from xmen.methods.method import Method
 from xmen.methods.runs import VALIDATION_LOSS
 from xmen.methods.table import parse_method, read_method
 from xmen.options import require_choice
@@ -25,43 +25,6 @@ from xmen.registry import LEARNERS
 from xmen.worlds import Trajectory
 from xmen.worlds.names import rule_text
 
-# ---- Whether what a user asked of `xmen fit` makes sense, in the words of the command line
-
-
-OPTIONS = ("method", "validity", "max_iter", "l2", "resume", "validation", "patience", "device", "outcomes")
-"""The options that not all learners have."""
-
-
-def check_choice(choice: Choice) -> None:
-    """Refuse names that do not exist, and options that the learner does not have."""
-    require_choice("--learner", choice.learner, LEARNERS)
-    method_of(choice)
-    for option in OPTIONS:
-        given = getattr(choice, option) not in (None, False, "auto")
-        if given and option not in LEARNERS[choice.learner].kind.setting_names():
-            having = ", ".join(name for name, learner in LEARNERS.items() if option in learner.kind.setting_names())
-            raise EngineError(
-                f"--{option.replace('_', '-')} is no option of --learner {choice.learner}; these have it: {having}."
-            )
-
-
-def bar_length(choice: Choice) -> int | None:
-    """The number of iterations to come, where that is known: others stop at their optimum, whenever that is."""
-    method = read_method(method_of(choice))
-    return (choice.max_iter or method.default_max_iter) if method is not None and method.takes_every_step else None
-
-
-def method_of(choice: Choice) -> str | Method:
-    """The method that was asked for, as XMEN takes it."""
-    try:
-        return parse_method(choice.method or "auto")
-    except EngineError as error:
-        raise EngineError(f"--method {choice.method}: {error}") from None
-
-
-# ---- `xmen fit`: learn a reward from demonstrations; Ctrl-C keeps what was learned, and a killed run can go on
-
-
 MOST_SHOWN = 12  # weights printed; --json has all of them
 
 
@@ -69,43 +32,47 @@ def run_fit(
     path: Path,
     demos: Path | None,
     out: Path | None,
-    choice: Choice,
+    learner: str,
+    asked: dict[str, Any],
     as_json: bool,
     force: bool = False,
     drop_invalid: bool = False,
 ) -> int:
-    """Learn, save, and report; the exit code is 130 after Ctrl-C, with the model saved all the same."""
-    check_choice(choice)
+    """Learn, save, and report; `asked` are settings of the learner, None where they were not given.
+
+    The exit code is 130 after Ctrl-C, with the model saved all the same.
+    """
+    check_asked(learner, asked)
     problem = open_problem(path, demos)
-    if choice.validation is not None:
-        problem = replace(problem, validation=choice.validation)
-    elif choice.patience is not None and problem.validation is None:
+    choice = Choice(learner, {name: value for name, value in asked.items() if name != "validation"})
+    if asked["validation"] is not None:
+        problem = replace(problem, validation=asked["validation"])
+    elif asked["patience"] is not None and problem.validation is None:
         raise EngineError("--patience is for validation: give --validation FILE, or name it in the problem file.")
     trajectories = problem.demos()
     weights = demo_weights(trajectories)
     dropped: list[dict[str, Any]] = []
-    failures_belong = choice.learner == "causal" and _promise(choice, problem) != "sure"
+    promise = problem.settings.validity if asked["validity"] is None else asked["validity"]
+    failures_belong = learner == "causal" and promise != "sure"
     if drop_invalid:
         trajectories, weights, dropped = keep_valid(problem, trajectories, weights, failures_belong)
     folder = Path(f"{path.stem}_model") if out is None else out
-    checkpoint = claim(folder, path, problem, LEARNERS[choice.learner].kind.__name__, force)
-    if choice.resume:
+    checkpoint = claim(folder, path, problem, LEARNERS[learner].kind.__name__, force)
+    if asked["resume"]:
         checkpoint = continued(checkpoint)
     try:
-        model, notes, told = _learn(problem, trajectories, weights, replace(choice, checkpoint=checkpoint))
-    except InvalidDemonstrationError as error:
+        model, notes, told = _learn(problem, trajectories, weights, choice, checkpoint)
+    except BaseException as error:
         release(folder)
-        held_out = str(error).startswith(VALIDATION)
-        lucky = "" if problem.world.deterministic else ", the lucky ones"
-        drop = f"; --drop-invalid learns from the others{lucky}"
-        file, drop = (problem.validation, "") if held_out else (demos, drop)
-        asked = path if file is None else f"{path} {file}"
-        # Steps that a promise forbids may break nothing: then there is nothing to be shown, or left out.
-        if held_out or _broken(problem, trajectories, failures_belong):
-            error.args = (f"{error}\nxmen check {asked} shows everything that demonstrations break{drop}",)
-        raise
-    except BaseException:
-        release(folder)
+        if isinstance(error, InvalidDemonstrationError):
+            held_out = str(error).startswith(VALIDATION)
+            lucky = "" if problem.world.deterministic else ", the lucky ones"
+            drop = "" if held_out else f"; --drop-invalid learns from the others{lucky}"
+            file = problem.validation if held_out else demos
+            # Steps that a promise forbids may break nothing: then there is nothing to be shown, or left out.
+            if held_out or _broken(problem, trajectories, failures_belong):
+                shown = path if file is None else f"{path} {file}"
+                error.args = (f"{error}\nxmen check {shown} shows everything that demonstrations break{drop}",)
         raise
     inferred = isinstance(model, ConstraintInference)  # its reward was given, not learned
     save_model(model, problem if inferred else replace(problem, reward=model.reward_), folder)
@@ -113,28 +80,32 @@ def run_fit(
     endless = UnboundedWarning in told and ConvergenceWarning not in told  # more iterations would find no optimum
     if not interrupted:
         put_away(checkpoint, bool(model.converged_) or endless or not goes_on(model))
+    last = model.history_[-1] if model.history_ else None
     report: dict[str, Any] = {
         "problem": str(path),
         "model": str(folder),
-        "learner": choice.learner,
+        "learner": learner,
         **({"method": model.method_} if hasattr(model, "method_") else {}),
         "iterations": model.n_iter_,
         "converged": bool(model.converged_),
         "interrupted": interrupted,
         "demonstrations": len(trajectories),
         **({"dropped": dropped} if drop_invalid else {}),
-        "loss": model.history_[-1].loss if model.history_ else None,
-        "gradient_norm": model.history_[-1].gradient_norm if model.history_ else None,
+        "loss": None if last is None else last.loss,
+        "gradient_norm": None if last is None else last.gradient_norm,
     }
     with working("scoring the demonstrations"):
         report["log_likelihood"] = model.score(trajectories)
-    report |= _validated(model)
+    if "best_iteration_" in vars(model):
+        curve = [record.details[VALIDATION_LOSS] for record in model.history_]
+        report |= {"best_iteration": model.best_iteration_, "validation_loss": curve}
     report |= _learned(model, problem)
     report["notes"] = notes
-    print_json(report) if as_json else _print(report)
-    if dropped and not as_json:
-        print_notes([_dropped_text(dropped)])
-    print_notes([] if as_json else notes)
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+        print_notes([*([_dropped_text(dropped)] if dropped else []), *notes])
     if not interrupted:
         if (folder / LAST_STATE).exists() and not as_json:
             more = "--patience" if report.get("best_iteration", model.n_iter_) < model.n_iter_ else "--max-iter"
@@ -145,9 +116,37 @@ def run_fit(
     return STOPPED
 
 
-def _promise(choice: Choice, problem: Problem) -> str | float:
-    """What a causal model will promise."""
-    return problem.settings.validity if choice.validity is None else choice.validity
+def read_others(texts: Iterable[str]) -> dict[str, Any]:
+    """The settings of `--set`: numbers and other values as Python writes them, words as they are.
+
+    >>> read_others(["tol=1e-9", "oracle=cadical"])
+    {'tol': 1e-09, 'oracle': 'cadical'}
+    """
+    found: dict[str, Any] = {}
+    for name, equals, text in (one.partition("=") for one in texts):
+        if not equals:
+            raise EngineError(f"--set {name}: write NAME=VALUE, such as tol=1e-9.")
+        try:
+            found[name] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            found[name] = text
+    return found
+
+
+def check_asked(learner: str, asked: Mapping[str, Any]) -> None:
+    """Refuse names that do not exist, and options that the learner does not have."""
+    require_choice("--learner", learner, LEARNERS)
+    try:
+        parse_method(asked["method"] or "auto")
+    except EngineError as error:
+        raise EngineError(f"--method {asked['method']}: {error}") from None
+    for name, value in asked.items():
+        takes = {other: {*known.kind.setting_names()} - {"world", *known.takes} for other, known in LEARNERS.items()}
+        if value not in (None, False, "auto") and name not in takes[learner]:
+            having = ", ".join(other for other, names in takes.items() if name in names) or "none"
+            raise EngineError(
+                f"--{name.replace('_', '-')} is no option of --learner {learner}; these have it: {having}."
+            )
 
 
 def _broken(problem: Problem, demos: list[Trajectory], failures_belong: bool) -> list[dict[str, Any]]:
@@ -159,14 +158,6 @@ def _broken(problem: Problem, demos: list[Trajectory], failures_belong: bool) ->
     return [one for one in found if not failures_belong or (one["constraint"] is None and not one.get("unfinished"))]
 
 
-def _validated(model: Learner) -> dict[str, Any]:
-    """What validation has said, where there was any."""
-    if "best_iteration_" not in vars(model):
-        return {}
-    curve = [record.details[VALIDATION_LOSS] for record in model.history_]
-    return {"best_iteration": model.best_iteration_, "validation_loss": curve}
-
-
 def goes_on(model: Learner) -> bool:
     """Whether more iterations can follow those of a finished fit."""
     method = read_method(getattr(model, "method_", "auto"))
@@ -174,24 +165,26 @@ def goes_on(model: Learner) -> bool:
 
 
 def _learn(
-    problem: Problem, demos: list[Trajectory], weights: list[float] | None, choice: Choice
+    problem: Problem, demos: list[Trajectory], weights: list[float] | None, choice: Choice, checkpoint: Path
 ) -> tuple[Learner, list[str], set[type[Warning]]]:
     """The fitted model, what it has to say, and the kinds of its warnings."""
-    assert choice.checkpoint is not None
-    folder = choice.checkpoint.parent
-    if choice.checkpoint.exists() and not choice.resume:
+    resume, folder = choice.settings["resume"], checkpoint.parent
+    if checkpoint.exists() and not resume:
         print_notes([f"an unfinished run in {folder} is replaced; --resume would have gone on"])
-    if choice.resume and not choice.checkpoint.exists():
+    if resume and not checkpoint.exists():
         print_notes([f"there is no unfinished run in {folder}: starting from the beginning"])
     _, names = named_features(problem)
-    with FitProgress(bar_length(choice)) as progress, warnings.catch_warnings(record=True) as caught:
+    # The number of iterations to come, where that is known: other methods stop at their optimum, whenever that is.
+    method = read_method(parse_method(choice.settings["method"] or "auto"))
+    counted = method is not None and method.takes_every_step
+    total = (choice.settings["max_iter"] or method.default_max_iter) if method and counted else None
+    with fit_progress(total) as progress, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = make_learner(replace(choice, callback=progress), problem)
+        model = make_learner(choice, problem, checkpoint=str(checkpoint), callback=progress)
         with problem.speaking():
             model.fit(demos, sample_weight=weights)
-    for setting in ("checkpoint", "resume", "callback", "validation"):
-        if hasattr(model, setting):
-            model.set_params(**{setting: False if setting == "resume" else None})
+    of_this_run = {"checkpoint": None, "resume": False, "callback": None, "validation": None}
+    model.set_params(**{name: value for name, value in of_this_run.items() if name in model.setting_names()})
     told = [str(warning.message) for warning in caught if not issubclass(warning.category, InterruptedWarning)]
     notes = [problem.in_words(with_names(text, names)) for text in dict.fromkeys(told)]
     return model, notes, {warning.category for warning in caught}
@@ -232,15 +225,11 @@ def _dropped_text(violations: list[dict[str, Any]]) -> str:
 
 def _learned(model: Learner, problem: Problem) -> dict[str, Any]:
     """Weights by the names of their features, or the rules that were inferred."""
-    if isinstance(model, ConstraintInference):
-        found = zip(model.constraints_, model.eliminated_.tolist(), strict=True)
-        return {
-            "constraints": [
-                {"name": rule.name, "rule": rule_text(rule._text(), model.world), "eliminated": p} for rule, p in found
-            ]
-        }
-    _, names = named_features(problem)
-    return {"weights": dict(zip(names, np.asarray(model.weights_).tolist(), strict=True))}
+    if not isinstance(model, ConstraintInference):
+        return {"weights": dict(zip(named_features(problem)[1], np.asarray(model.weights_).tolist(), strict=True))}
+    found = [(one.name, rule_text(one._text(), model.world)) for one in model.constraints_]
+    rows = zip(found, model.eliminated_.tolist(), strict=True)
+    return {"constraints": [{"name": name, "rule": rule, "eliminated": p} for (name, rule), p in rows]}
 
 
 def _print(report: dict[str, Any]) -> None:

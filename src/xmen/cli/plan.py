@@ -10,9 +10,8 @@ import numpy as np
 
 from xmen.answers import LEGEND, arrows
 from xmen.cli._output import print_facts, print_json, print_lines, print_table, working
-from xmen.cli._subject import Subject, extra_rules, open_subject
+from xmen.cli._subject import extra_rules, open_subject
 from xmen.cli.sample import walk_text
-from xmen.constraints.constraint import Constraint
 from xmen.errors import EngineError
 from xmen.learners.causal import CausalXMEN
 from xmen.policies.behaviour import count_kept, hopeful_visits, likeliest_episode
@@ -48,11 +47,17 @@ def run_plan(
     """Print what the policy promises and what it does; with `rollouts`, also what was counted."""
     promise = read_promise(validity)
     subject = open_subject(path).on(device)
-    asked = _asked(subject) if promise is None else promise
+    model, problem = subject.model, subject.problem
+    own = model.validity if isinstance(model, CausalXMEN) else problem.settings.validity
+    asked = own if promise is None else promise
     with working("planning"):
-        policy = _plan(subject, extra_rules(also, subject.problem), asked, seed)
+        extra = extra_rules(also, problem)
+        if model is not None:
+            policy = model.policy(extra, seed=seed, validity=asked)
+        else:
+            policy = problem.plan(extra, validity=asked, **({} if seed is None else {"seed": seed}))
         report: dict[str, Any] = {
-            "problem" if subject.model is None else "model": str(path),
+            "problem" if model is None else "model": str(path),
             "asked": asked,
             "also": list(also),
             "validity": policy.validity,
@@ -66,28 +71,14 @@ def run_plan(
         with working(f"playing {rollouts:,} episodes"):
             kept = count_kept(policy.behaviour, rollouts, np.random.default_rng(seed))
         share = kept / rollouts
-        report["rollouts"] = {"number": rollouts, "kept": kept, "share": share, "std": _std(share, rollouts)}
+        std = float(np.sqrt(share * (1.0 - share) / rollouts))
+        report["rollouts"] = {"number": rollouts, "kept": kept, "share": share, "std": std}
     if episodes:
         report["episodes"] = [_episode(policy, tau) for tau in policy.rollout(episodes, seed=seed)]
     if out is not None:
         policy.save(out)
         report["policy"] = str(out)
     print_json(report) if as_json else _print(report, policy)
-
-
-def _asked(subject: Subject) -> str | float:
-    """What the model was made to promise, or the problem asks for."""
-    return subject.model.validity if isinstance(subject.model, CausalXMEN) else subject.problem.settings.validity
-
-
-def _plan(subject: Subject, also: Constraint | None, validity: str | float, seed: int | None) -> Policy:
-    if subject.model is None:
-        return subject.problem.plan(also, validity=validity, **({} if seed is None else {"seed": seed}))
-    return subject.model.policy(also, seed=seed, validity=validity)
-
-
-def _std(share: float, n: int) -> float:
-    return float(np.sqrt(share * (1.0 - share) / n))
 
 
 def _episode(policy: Policy, tau: Trajectory) -> dict[str, Any]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -21,21 +20,10 @@ from xmen.errors import EngineError, InfeasibleError
 from xmen.files import write_whole
 from xmen.learners.causal import CausalXMEN
 from xmen.options import require_choice
-from xmen.plots import (
-    plot_bars,
-    plot_graph,
-    plot_history,
-    plot_reward,
-    plot_trajectories,
-    plot_visits,
-    plot_world,
-)
+from xmen.plots import plot_bars, plot_graph, plot_history, plot_reward, plot_trajectories, plot_visits, plot_world
 from xmen.policies.policy import Policy
 from xmen.rewards import Floats, LinearReward, reward_table
 from xmen.worlds import GridWorld, Trajectory, Walks, check_demos
-
-# ---- The pictures of a problem or model: on a grid, on a graph with places, and as bars for every other world
-
 
 WIDE = 2.0  # grids this much wider than high fill a row of the figure
 MOST_DRAWN = 200  # trajectories as lines
@@ -43,8 +31,7 @@ N_EPISODES = 2000  # of a policy, in which visits are counted
 WHAT = ("overview", "world", "demos", "samples", "visits", "reward", "history")
 
 
-@dataclass(frozen=True)
-class Panel:
+class Panel(NamedTuple):
     """One picture: its title, and the function that draws it on an Axes."""
 
     title: str
@@ -52,7 +39,7 @@ class Panel:
 
 
 class Pictures:
-    """What can be drawn of any world, as bars; subclasses draw the same on their maps."""
+    """What can be drawn of any world, as bars; subclasses draw it on their maps."""
 
     mapped = False
     size = (7.2, 5.2)  # inches of one panel
@@ -82,17 +69,12 @@ class Pictures:
         draw = self.distribution.sample if self.policy is None else self.policy.rollout
         return draw(self.n, seed=self.seed)
 
-    @cached_property
-    def _episodes(self) -> Walks:
-        """Of a causal model, whose visits are counted: chance has its part in them."""
-        assert self.policy is not None
-        return Walks.of(self.world, self.policy.rollout(N_EPISODES, seed=self.seed))
-
-    def _state_visits(self) -> Floats:
-        return self.distribution.state_visits() if self.policy is None else self._episodes.mean_state_visits()
-
-    def _uses(self) -> Floats:
-        return self.distribution.visits() if self.policy is None else self._episodes.mean_visits()
+    def _visits(self, with_actions: bool = False) -> Floats:
+        """Expected visits of states, or of states with actions; those of a causal model are counted in episodes."""
+        if self.policy is None:
+            return self.distribution.visits() if with_actions else self.distribution.state_visits()
+        episodes = Walks.of(self.world, self.policy.rollout(N_EPISODES, seed=self.seed))
+        return episodes.mean_visits() if with_actions else episodes.mean_state_visits()
 
     @property
     def _under(self) -> str:
@@ -105,7 +87,9 @@ class Pictures:
 
     def overview(self) -> list[Panel]:
         """The panels that say something, of those that this world has; `missing` says why one could not be drawn."""
-        panels = self._known()
+        panels = []  # those that need no distribution can be drawn where the rules contradict each other
+        if self.mapped:
+            panels = [self.world_panel(), *([self.demos()] if self.problem.demonstrations is not None else [])]
         try:
             panels.append(self.visits())
         except InfeasibleError as error:  # the rest can be looked at, perhaps to see why
@@ -117,12 +101,6 @@ class Pictures:
         if self.subject.model is not None and self.subject.model.history_:
             panels.append(self.history())
         return panels
-
-    def _known(self) -> list[Panel]:
-        """The panels that need no distribution, so that they can be drawn where the rules contradict each other."""
-        if not self.mapped:
-            return []
-        return [self.world_panel(), *([self.demos()] if self.problem.demonstrations is not None else [])]
 
     def rewards(self) -> list[Panel]:
         """The reward, on as many panels as it needs."""
@@ -152,7 +130,7 @@ class Pictures:
         return self._bars(title, {title: Walks.of(self.world, trajectories).mean_state_visits()})
 
     def visits(self) -> Panel:
-        series = {self._under: self._state_visits()}
+        series = {self._under: self._visits()}
         if self.problem.demonstrations is not None:
             series = {"demonstrations": Walks.of(self.world, self.demonstrations).mean_state_visits(), **series}
         return self._bars("expected visits", series)
@@ -184,9 +162,8 @@ class Pictures:
 
     @property
     def _state_names(self) -> list[str]:
-        return [
-            self.world.describe_state(state).replace("node ", "").strip("'") for state in range(self.world.n_states)
-        ]
+        names = map(self.world.describe_state, range(self.world.n_states))
+        return [name.replace("node ", "").strip("'") for name in names]
 
     def _bars(self, title: str, series: dict[str, Floats]) -> Panel:
         numbers = {name: values.tolist() for name, values in series.items()}
@@ -195,7 +172,7 @@ class Pictures:
 
 
 class GridPictures(Pictures):
-    """The same pictures on the cells of a grid."""
+    """Pictures on the cells of a grid."""
 
     mapped = True
 
@@ -217,8 +194,7 @@ class GridPictures(Pictures):
         return grid_marks(self.problem, self.grid)
 
     def visits(self) -> Panel:
-        visits = self._state_visits()
-        title = f"expected visits under {self._under}"
+        visits, title = self._visits(), f"expected visits under {self._under}"
         return Panel(title, lambda ax: plot_visits(self.grid, visits, ax, label="visits per trajectory"))
 
     def rewards(self) -> list[Panel]:
@@ -252,7 +228,7 @@ class GridPictures(Pictures):
 
 
 class MapPictures(Pictures):
-    """The same pictures on a map of a graph, whose nodes have places."""
+    """Pictures on a map of a graph, whose nodes have places."""
 
     mapped = True
 
@@ -267,7 +243,7 @@ class MapPictures(Pictures):
         return self._map(title, Walks.of(self.world, trajectories).mean_visits())
 
     def visits(self) -> Panel:
-        return self._map(f"expected uses under {self._under}", self._uses())
+        return self._map(f"expected uses under {self._under}", self._visits(with_actions=True))
 
     def _map(self, title: str, uses: Floats | None) -> Panel:
         names, label = self._state_names, "uses of the road per trajectory"
@@ -283,9 +259,6 @@ def pictures_of(subject: Subject, also: Constraint | None, n: int, seed: int) ->
         return GridPictures(subject, also, n, seed)
     places = node_places(subject.problem)
     return Pictures(subject, also, n, seed) if places is None else MapPictures(subject, also, n, seed, places)
-
-
-# ---- `xmen plot`: one figure of a problem or a model
 
 
 SUFFIXES = (".png", ".pdf", ".svg")
@@ -305,9 +278,9 @@ def run_plot(
     """Draw the figure and say where it is; the exit code says whether the rules allow anything to be drawn."""
     require_choice("--what", what, WHAT)
     if out is not None:
-        check_target(out, SUFFIXES, "pictures")
+        check_target(out, SUFFIXES, "pictures")  # before the work
     subject = open_subject(path, demos)
-    target = Path(f"{subject.name}.png") if out is None else out
+    target = out or Path(f"{subject.name}.png")
     check_target(target, SUFFIXES, "pictures")
     with working("drawing"):
         pictures = pictures_of(subject, extra_rules(also, subject.problem), n, seed)
@@ -315,33 +288,28 @@ def run_plot(
         drawn = what in ("overview", "demos", "visits") and pictures.policy is None
         if drawn and subject.problem.demonstrations is not None:
             check_demos(subject.problem.world, pictures.demonstrations)
-        panels = _panels(pictures, what)
+        single = {
+            "world": pictures.world_panel,
+            "demos": pictures.demos,
+            "samples": pictures.sample_panel,
+            "visits": pictures.visits,
+            "history": pictures.history,
+        }
+        several = {"overview": pictures.overview, "reward": pictures.rewards}
+        panels = several[what]() if what in several else [single[what]()]
         _draw(panels, target, pictures)
     missing = [] if pictures.missing is None else [f"expected visits are not drawn: {pictures.missing}"]
+    titles = [panel.title for panel in panels]
     if as_json:
-        titles = [panel.title for panel in panels]
         print_json({"picture": str(target), "what": what, "panels": titles, "notes": missing})
     else:
-        print_facts({"picture": str(target), "shows": "; ".join(panel.title for panel in panels)})
+        print_facts({"picture": str(target), "shows": "; ".join(titles)})
         print_notes(missing)
     return NO if missing else YES
 
 
-def _panels(pictures: Pictures, what: str) -> list[Panel]:
-    single = {
-        "world": pictures.world_panel,
-        "demos": pictures.demos,
-        "samples": pictures.sample_panel,
-        "visits": pictures.visits,
-        "history": pictures.history,
-    }
-    several = {"overview": pictures.overview, "reward": pictures.rewards}
-    return several[what]() if what in several else [single[what]()]
-
-
 def _draw(panels: Sequence[Panel], target: Path, pictures: Pictures) -> None:
     """All panels in one figure, without a window, whatever the user's display is."""
-
     columns = min(len(panels), pictures.columns + (pictures.columns == 2 and len(panels) not in (1, 2, 4)))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(pictures.size[0] * columns, pictures.size[1] * rows), layout="constrained")

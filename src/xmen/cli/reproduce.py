@@ -24,10 +24,9 @@ FILE_WIDTH = 110  # columns, where the output is no terminal
 
 
 def run_reproduce(
-    name: str, *, quick: bool, out: Path, seed: int, data: Path | None, as_json: bool, resume: bool = False
+    name: str, quick: bool, out: Path, seed: int, data: Path | None, as_json: bool, resume: bool = False
 ) -> int:
     """Run one experiment or all of them; the figures go directly into `out`."""
-
     matplotlib.use("Agg")
     names = EXPERIMENTS if name == "all" else (name,)
     records: list[Findings] = []

@@ -49,7 +49,10 @@ def run_rules(
         new = [_new(one, model, len(trajectories)) for one in report["rules"]]
         report["written"] = append_rules(path, problem, new) if new else []
     if out is not None and model.rules_:
-        report["picture"] = str(_draw(model, others, out))
+        figure = Figure(figsize=(7.5, 1.8 + 0.45 * len(model.rules_)), layout="constrained")
+        plot_rules(model, others, figure.subplots())
+        figure.savefig(out, dpi=DPI)
+        report["picture"] = str(out)
     print_json(report) if as_json else _print(report, model)
     if out is not None and not model.rules_:
         print_notes(["no rule was found, so there is no picture"])
@@ -102,13 +105,6 @@ def _new(found: dict[str, Any], model: RuleInference, n_demos: int) -> NewRule:
     return NewRule(found["rule"], lines)
 
 
-def _draw(model: RuleInference, held_out: list[Trajectory] | None, out: Path) -> Path:
-    figure = Figure(figsize=(7.5, 1.8 + 0.45 * len(model.rules_)), layout="constrained")
-    plot_rules(model, held_out, figure.subplots())
-    figure.savefig(out, dpi=DPI)
-    return out
-
-
 def _print(report: dict[str, Any], model: RuleInference) -> None:
     print_facts(
         {
@@ -119,9 +115,8 @@ def _print(report: dict[str, Any], model: RuleInference) -> None:
         }
     )
     if report["rules"]:
-        extra = [
-            (key, title) for key, title in (("again", "found again"), ("held_out", "held out")) if _has(report, key)
-        ]
+        columns = {"again": "found again", "held_out": "held out"}
+        extra = [(key, title) for key, title in columns.items() if key in report["rules"][0]]
         header = ["rule", "gain", "chance", "kept", *(title for _, title in extra)]
         rows = [
             (
@@ -134,9 +129,9 @@ def _print(report: dict[str, Any], model: RuleInference) -> None:
             for one in report["rules"]
         ]
         print_table("rules that were found", header, rows)
-    others = [one for one in model.verdicts() if one.status != "found"]
+    verdicts = model.verdicts()
     for status, title in TITLES.items():
-        some = [one for one in others if one.status == status]
+        some = [one for one in verdicts if one.status == status]
         if some:
             print_table(title, ["rule", "what is known"], [_row(one) for one in some], most=MOST_SHOWN)
     print_notes([one["message"] for one in report["undecided"]])
@@ -147,10 +142,6 @@ def _print(report: dict[str, Any], model: RuleInference) -> None:
         )
     if "picture" in report:
         print_facts({"picture": report["picture"]})
-
-
-def _has(report: dict[str, Any], key: str) -> bool:
-    return any(key in one for one in report["rules"])
 
 
 def _row(one: Verdict) -> tuple[str, str]:

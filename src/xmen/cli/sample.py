@@ -44,7 +44,7 @@ def run_sample(
     problem = subject.problem
     extra = extra_rules(also, problem)
     with working(f"sampling {n:,} trajectories" if best is None else "searching"):
-        drawn = _draw(subject, n, extra, engine, seed) if best is None else _rank(subject, best, extra, engine)
+        drawn = _draw(subject, n, best, extra, engine, seed)
     trajectories = drawn.trajectories
     n_valid = subject.n_valid(trajectories)
     if n_valid < len(trajectories) and drawn.by != "policy" and not allow_invalid:
@@ -65,14 +65,10 @@ def run_sample(
             "also": list(also),
             "number": len(trajectories),
             "valid": n_valid,
+            **({} if best is None else {"log_prob": drawn.log_prob}),
         }
-        if best is not None:
-            report["log_prob"] = drawn.log_prob
-        if out is None:
-            report["trajectories"] = [{"states": tau.states, "actions": tau.actions} for tau in trajectories]
-        else:
-            report["file"] = str(out)
-        print_json(report)
+        listed = [{"states": tau.states, "actions": tau.actions} for tau in trajectories]
+        print_json(report | ({"trajectories": listed} if out is None else {"file": str(out)}))
         return
     how = "all valid"
     if n_valid < len(trajectories):
@@ -82,11 +78,9 @@ def run_sample(
         by = "policy" if drawn.by == "policy" else f"{drawn.by} engine"
         typer.echo(f"{len(trajectories)} trajectories by the {by}, {how}: {out}")
         return
-    if printed:
-        typer.echo(demos_csv(trajectories, problem.world if names else None), nl=False)
-    else:
-        for trajectory in trajectories:
-            typer.echo(walk_text(problem.world, trajectory))
+    lines = [] if printed else [walk_text(problem.world, tau) for tau in trajectories]
+    text = demos_csv(trajectories, problem.world if names else None) if printed else "\n".join([*lines, ""])
+    typer.echo(text, nl=False)
     if drawn.by != "policy" and not problem.world.deterministic:
         typer.echo("note: with chance these are lucky outcomes; what can be promised is in xmen plan", err=True)
     if n_valid < len(trajectories):
@@ -102,23 +96,20 @@ class Drawn(NamedTuple):
     log_prob: list[float] | None = None  # of the most likely ones
 
 
-def _draw(subject: Subject, n: int, also: Constraint | None, engine: str | None, seed: int | None) -> Drawn:
+def _draw(
+    subject: Subject, n: int, best: int | None, also: Constraint | None, engine: str | None, seed: int | None
+) -> Drawn:
+    """n draws, or the `best` most likely trajectories, most likely first."""
     if isinstance(subject.model, CausalXMEN):
+        if best is not None:
+            raise EngineError("--best ranks the trajectories of a distribution, and a causal model acts by its policy.")
         if engine is not None:
             raise EngineError("--engine is for distributions, and a causal model acts by its policy: leave it out.")
         policy = subject.model.policy(also, seed=seed)
         return Drawn(policy.rollout(n), "policy", {"validity": policy.validity})
-    d = subject.distribution(also, engine, seed)
-    return Drawn(d.sample(n), d.engine, d.guarantee._asdict())
-
-
-def _rank(subject: Subject, k: int, also: Constraint | None, engine: str | None) -> Drawn:
-    """The k most likely trajectories, most likely first."""
-    if isinstance(subject.model, CausalXMEN):
-        raise EngineError("--best ranks the trajectories of a distribution, and a causal model acts by its policy.")
-    d = subject.distribution(also, engine)
-    best = d.best(k)
-    return Drawn(best, d.engine, d.guarantee._asdict(), [d.log_prob(tau) for tau in best])
+    d = subject.distribution(also, engine, None if best is not None else seed)
+    found = d.sample(n) if best is None else d.best(best)
+    return Drawn(found, d.engine, d.guarantee._asdict(), None if best is None else list(map(d.log_prob, found)))
 
 
 def walk_text(world: MDP, trajectory: Trajectory) -> str:

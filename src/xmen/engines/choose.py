@@ -272,7 +272,7 @@ def distribution(
     constraint: Constraint | Iterable[Constraint] | None = None,
     reward: Reward | ArrayLike | None = None,
     discount: float = 1.0,
-    engine: str = "auto",
+    engine: str | EngineSettings = "auto",
     seed: Seed = None,
     max_nodes: int | None = None,
     oracle: str = "auto",
@@ -300,7 +300,8 @@ def distribution(
         gamma, with 0 < gamma <= 1.
     engine
         "exact" (dynamic programming on the product of world and constraint), "reject" (exact samples by rejection from
-        what can be multiplied), "xor" (hashing and a solver), or "auto": the first of these that fits.
+        what can be multiplied), "xor" (hashing and a solver), or "auto": the first of these that fits. Or a record
+        with settings of its own in place of those below, such as `xm.Xor(delta=1.1)`.
     seed
         Decides samples and estimates; a whole number, a numpy Generator, or None.
     max_nodes
@@ -352,7 +353,10 @@ def distribution(
     >>> round(np.exp(xm.distribution(grid, None, None).log_partition()))
     265729
     """
-    settings = EngineSettings(engine, max_nodes, oracle, cell_size, delta, failure, time_limit, device, precision)
+    asked = max_nodes, oracle, cell_size, delta, failure, time_limit, device, precision
+    if isinstance(engine, EngineSettings) and EngineSettings("auto", *asked) != EngineSettings():
+        raise EngineError(f"settings of an engine are given beside engine={engine!r}: give all of them in the record.")
+    settings = engine if isinstance(engine, EngineSettings) else EngineSettings(engine, *asked)
     rule = as_constraint(constraint)
     d = answering(Law(world, rule, reward, discount, given), settings, seed)
     warn_of_idle(rule, world)

@@ -1,9 +1,9 @@
-"""What a user may choose about the engine that answers, as one record."""
+"""The settings of the engine that answers, as one record, and the device on which it computes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xmen.errors import EngineError
 from xmen.options import Options, require_choice, require_number, require_whole
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from torch import device as Device
 
     from xmen.product.device.run import OnDevice
-
-
-# ---- Where dynamic programming runs: compiled loops on the host, or torch on a device
 
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -73,9 +70,6 @@ def place_product(product: Product, device: Device, precision: str) -> OnDevice:
     return OnDevice(product, device, precision)
 
 
-# ---- What a user may choose about the engine that answers, as one record
-
-
 DEFAULT_DELTA = 1.18  # below the 2^(1/4) = 1.189 that c = delta^2 <= sqrt 2 needs in the paper's Theorem 4
 DEFAULT_FAILURE = 0.001
 DEFAULT_CELL_SIZE = 48.0
@@ -85,13 +79,22 @@ DEFAULT_TIME_LIMIT = 60.0  # seconds
 
 @dataclass(frozen=True, repr=False)
 class EngineSettings(Options):
-    """The engine settings of `xm.distribution`, of every learner and of problem files, checked when made.
+    """The settings of an engine, those of `xm.distribution`, learners and problem files; checked when made.
 
-    engine: "auto" or the name of an engine; `xmen.engines.table` knows which there are. max_nodes: the budget of the
-    product. The rest is for hashing: oracle; delta and failure, of the sampling guarantee; cell_size, the expected
-    number of solutions in a cell; time_limit, seconds per call of the oracle (cells that are too slow are tried again
-    with more), or of rejection without a valid draw, None for no limit. device, precision: where the exact engine
-    computes, and in which numbers. Elsewhere None is the engine's own default.
+    Parameters
+    ----------
+    engine
+        "auto" or the name of an engine.
+    max_nodes
+        The budget of the product of world and constraint.
+    oracle, cell_size, delta, failure
+        For hashing: the solver, the expected number of solutions in a cell, and the sampling guarantee. None is the
+        engine's own default, here and elsewhere.
+    time_limit
+        Seconds per call of the oracle (cells that are too slow are tried again with more), or of rejection without a
+        valid draw; None for no limit.
+    device, precision
+        Where the exact engine computes, and in which numbers.
     """
 
     engine: str = "auto"
@@ -133,3 +136,24 @@ class EngineSettings(Options):
         """delta and failure, with the defaults for what was left out."""
         delta = DEFAULT_DELTA if self.delta is None else float(self.delta)
         return delta, DEFAULT_FAILURE if self.failure is None else float(self.failure)
+
+
+def Xor(**settings: Any) -> EngineSettings:
+    """The settings of engine="xor" as one record: `engine=xm.Xor(delta=1.1)`.
+
+    Parameters
+    ----------
+    **settings
+        Those of `EngineSettings` but `engine`.
+
+    Returns
+    -------
+    EngineSettings
+        The record.
+
+    Examples
+    --------
+    >>> Xor(delta=1.1)
+    EngineSettings(engine='xor', delta=1.1)
+    """
+    return EngineSettings("xor", **settings)

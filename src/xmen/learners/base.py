@@ -6,10 +6,11 @@ import inspect
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from functools import wraps
 from importlib import import_module
 from os import PathLike
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,6 +30,7 @@ from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.methods.information import Information, information
 from xmen.methods.neural import Training, check_network
 from xmen.methods.runs import (
+    DEFAULT_PATIENCE,
     VALIDATION_LOSS,
     FitSettings,
     Outcome,
@@ -39,7 +41,7 @@ from xmen.methods.runs import (
     drive,
     validated,
 )
-from xmen.options import Options, listed, require_whole
+from xmen.options import Options, Unsaved, listed, require_whole
 from xmen.policies.policy import Policy, plan
 from xmen.progress import Callback, Monitor, Record
 from xmen.rewards import Floats, LinearReward, Reward
@@ -50,39 +52,83 @@ from xmen.storage.checkpoint import Checkpoint
 from xmen.storage.models import save
 from xmen.worlds import MDP, Network, Trajectory, Walks
 
+Class = TypeVar("Class", bound="type[Estimator]")
+
+
+def _part_of(record: str, part: str) -> property:
+    """An attribute that is a field of a record."""
+    return property(
+        lambda self: getattr(self._record(record), part), lambda self, value: self.set_params(**{part: value})
+    )
+
+
+def takes_parts(kind: Class) -> Class:
+    """Let the constructor of a learner take the fields of its records by their own names: XMEN(world, delta=1.1)."""
+    store: Any = kind.__init__
+
+    @wraps(store)
+    def __init__(self: Any, *values: Any, **settings: Any) -> None:
+        parts = {name: settings.pop(name) for name in kind._parts() if name in settings}
+        store(self, *values, **settings)
+        if parts:
+            self.set_params(**parts)
+
+    kind.__init__ = __init__  # type: ignore[method-assign]
+    return kind
+
 
 class Estimator:
     """`get_params` and `set_params` by the signature of `__init__`, which only stores: subclasses are dataclasses.
 
-    scikit-learn's `clone`, `GridSearchCV` and `cross_val_score` work by duck typing; xmen does not import it.
+    scikit-learn's `clone`, `GridSearchCV` and `cross_val_score` work by duck typing; xmen does not import it. The
+    fields of `records` are settings by their own names as well: those of the constructor (where `takes_parts` marks
+    the class), of `get_params`, `set_params` and as attributes.
     """
 
+    records: ClassVar[Mapping[str, type[Options]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        for part, record in cls._parts().items():
+            setattr(cls, part, _part_of(record, part))
+
     @classmethod
-    def setting_names(cls) -> list[str]:
-        """The names of all settings, in the order of the signature."""
+    def _parts(cls) -> dict[str, str]:
+        """The fields of all records, each with the setting that holds it."""
+        return {part.name: name for name, kind in cls.records.items() for part in fields(kind) if part.name != name}
+
+    @classmethod
+    def setting_names(cls, parts: bool = True) -> list[str]:
+        """The names of all settings, in the order of the signature, and then the fields of records if `parts`."""
         parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
-        return [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        return [*names, *cls._parts()] if parts else names
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All settings by name, exactly as they were given; if `deep`, those of a record too (`method__n_samples`)."""
-        found = {name: getattr(self, name) for name in self.setting_names()}
-        records = {name: value.chosen() for name, value in found.items() if deep and isinstance(value, Options)}
+        """All settings by name, as they were given; if `deep`, with parts of records (`delta`, `method__n_samples`)."""
+        found = {name: getattr(self, name) for name in self.setting_names(parts=deep)}
+        records = {k: v.chosen() for k, v in found.items() if deep and isinstance(v, Options) and k not in self.records}
         return found | {f"{name}__{part}": value for name, record in records.items() for part, value in record.items()}
 
     def set_params(self, **settings: Any) -> Self:
         """Change settings by name; the next `fit` uses them."""
-        known = self.setting_names()
-        nested: dict[str, dict[str, Any]] = {}
+        parts, whole, nested = self._parts(), dict[str, Any](), dict[str, dict[str, Any]]()
         for name, value in settings.items():
-            outer, inside, part = name.partition("__")
-            if outer not in known:
-                raise ValueError(f"{type(self).__name__} has no setting {name!r}; it has {listed(known)}.")
+            outer, inside, part = (parts[name], "__", name) if name in parts else name.partition("__")
+            if outer not in self.setting_names(parts=False):
+                known = listed(self.setting_names())
+                raise ValueError(f"{type(self).__name__} has no setting {name!r}; it has {known}.")
+            if name in self.records and isinstance(value, str) and isinstance(getattr(self, name), Options):
+                inside, part = "__", name  # engine="xor" where an engine has settings: these stay
             if inside:
                 nested.setdefault(outer, {})[part] = value
-        for name in settings.keys() & set(known):
-            setattr(self, name, settings[name])
-        for name, parts in nested.items():
-            setattr(self, name, self._record(name).changed(**parts))
+            else:
+                whole[name] = value
+        for name, value in whole.items():
+            setattr(self, name, value)
+        for name, changes in nested.items():
+            record = self._record(name).changed(**changes)
+            short = getattr(record, name, None)  # "xor", say: as good as a record where nothing else is chosen
+            setattr(self, name, short if name in self.records and record == self._bare(name, short) else record)
         return self
 
     def _record(self, name: str) -> Options:
@@ -90,7 +136,13 @@ class Estimator:
         value = getattr(self, name)
         if isinstance(value, Options):
             return value
+        if name in self.records and (value is None or isinstance(value, str)):
+            return self._bare(name, value)
         raise ValueError(f"{name}={value!r:.60} has no settings of its own: {name}__... can change none.")
+
+    def _bare(self, name: str, value: str | None) -> Options:
+        """The record in which nothing is chosen but, where it has such a field, its name."""
+        return self.records[name](**({} if value is None else {name: value}))
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self).__init__).parameters
@@ -113,11 +165,48 @@ class Estimator:
 
 
 VALIDATION = "validation: "  # what an error about demonstrations to validate with begins with
-PROGRESS: tuple[str, ...] = ("callback", "checkpoint", "checkpoint_every", "resume", "validation", "patience")
-"""Settings that say how a run is watched and stored, and not what it does."""
-
 TOTAL_ERROR, MEAN_ERROR = 0.1, 0.002  # standard errors in nats of a log-likelihood that takes draws: both at the most
 HELD_OUT_ERROR = 0.005  # of the mean over held-out trips, which are asked at every step
+
+
+@dataclass(frozen=True, repr=False)
+class Progress(Options):
+    """How a fit is watched, stored and ended early; each of these is a setting of a learner by its own name as well.
+
+    Parameters
+    ----------
+    checkpoint
+        A file that holds the whole state of the fit.
+    checkpoint_every
+        The number of iterations between two writes of it.
+    resume
+        Go on from the checkpoint, or start where there is none. The fit ends, bit for bit, where an uninterrupted one
+        would have.
+    callback
+        Gets a Record per iteration, and stops the fit by returning True. It is not saved with a model.
+    patience
+        How many iterations without a smaller validation loss end the fit; None: none do.
+
+    Examples
+    --------
+    >>> Progress(checkpoint="run.safetensors", resume=True)
+    Progress(checkpoint='run.safetensors', resume=True)
+    """
+
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: int = 10
+    resume: bool = False
+    callback: Callback | None = None
+    patience: int | None = DEFAULT_PATIENCE
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.checkpoint, str | os.PathLike | None):
+            raise EngineError(f"checkpoint is the name of a file, or None; got {self.checkpoint!r:.60}.")
+        require_whole("checkpoint_every", self.checkpoint_every, least=1)
+        check_patience(self.patience)
+        callback: object = self.callback
+        if isinstance(callback, Unsaved):  # of a model that was saved
+            object.__setattr__(self, "callback", None)
 
 
 class Likelihoods(NamedTuple):
@@ -162,7 +251,7 @@ class Learner(Estimator, ABC):
     world: MDP | Network
     constraint: Rules = None
     discount: float = 1.0
-    engine: str = "auto"
+    engine: str | EngineSettings = "auto"
     seed: Seed = None
     given: str | None = None
     takes_networks: ClassVar[bool] = False
@@ -244,7 +333,7 @@ class Learner(Estimator, ABC):
         except (InvalidDemonstrationError, TrajectoryError) as error:
             error.args = (f"{VALIDATION}{error}",)
             raise
-        return Validation(found, self._likelihoods_under(found), self.patience)  # type: ignore[attr-defined]
+        return Validation(found, self._likelihoods_under(found), self.get_params()["patience"])
 
     @abstractmethod
     def _fit(self, demos: Demonstrations) -> None:
@@ -286,9 +375,11 @@ class Learner(Estimator, ABC):
         return "reward_" in vars(self)
 
     def _engine_settings(self) -> EngineSettings:
-        """The settings of the engine that answers: those that this learner has, checked."""
-        names = (field.name for field in fields(EngineSettings))
-        return EngineSettings(**{name: getattr(self, name) for name in names if hasattr(self, name)})
+        """The settings of the engine that answers: one record, or those that this learner has, checked."""
+        if isinstance(self.engine, EngineSettings):
+            return self.engine
+        own = [field.name for field in fields(EngineSettings) if field.name in vars(self)]
+        return EngineSettings(**{"engine": self.engine, **{name: vars(self)[name] for name in own}})
 
     def distribution(self, also: Rules = None, start: int | None = None, goal: int | None = None) -> Distribution:
         """The distribution over trajectories under the learned reward.
@@ -570,32 +661,28 @@ ESTIMATES = ("weights_std_", "distance_", "distance_bound_", "acceptance_", "gra
 
 
 class GradientLearner(Learner):
-    """A learner that is driven step by step; subclasses are dataclasses with these settings among theirs."""
+    """A learner that is driven step by step; subclasses are dataclasses with some of these settings among theirs."""
 
-    features: ArrayLike | None
-    reward: NeuralReward | None
-    training: Training | None
-    l2: float | ArrayLike
-    fixed: Mapping[int, float] | None
-    checkpoint: str | os.PathLike[str] | None
-    checkpoint_every: int
-    resume: bool
-    callback: Callback | None
-    warm_start: bool
-    patience: int | None
+    records: ClassVar[Mapping[str, type[Options]]] = {"progress": Progress}
+
+    features: ArrayLike | None = None
+    reward: NeuralReward | None = None
+    training: Training | None = None
+    l2: float | ArrayLike = 0.0
+    fixed: Mapping[int, float] | None = None
+    warm_start: bool = False
+    progress: Progress | None = None
 
     def _record(self, name: str) -> Options:
         return self.training or Training() if name == "training" else super()._record(name)
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        if not isinstance(self.checkpoint, str | os.PathLike | None):
-            raise EngineError(f"checkpoint is the name of a file, or None; got {self.checkpoint!r:.60}.")
+        if not isinstance(self.progress, Progress | None):
+            raise EngineError(f"progress takes a record such as xm.Progress(patience=5); got {self.progress!r:.60}.")
         if not isinstance(self.fixed, Mapping | None):
             raise EngineError(f"fixed maps numbers of features to weights, as {{0: 1.5}}; got {self.fixed!r:.60}.")
-        require_whole("checkpoint_every", self.checkpoint_every, least=1)
-        check_patience(self.patience)
-        if self.resume is True and self.checkpoint is None:
+        if self.progress is not None and self.progress.resume is True and self.progress.checkpoint is None:
             raise EngineError("resume=True needs checkpoint=..., the file to go on from.")
 
     def _check_reward(self) -> None:
@@ -634,10 +721,11 @@ class GradientLearner(Learner):
 
     def _drive(self, run: Run[Any], identity: Mapping[str, Any], demos: Demonstrations) -> Outcome:
         """Take the run to its end, and keep what was learned; `identity`: the settings that make it this run."""
-        features, monitor, checkpoint = self._read_features(), Monitor(self.callback), None
-        if self.checkpoint is not None:
+        asked = self.progress or Progress()
+        features, monitor, checkpoint = self._read_features(), Monitor(asked.callback), None
+        if asked.checkpoint is not None:
             same = self._identity(identity, demos)
-            checkpoint = Checkpoint(self.checkpoint, self.checkpoint_every, self.resume, same)
+            checkpoint = Checkpoint(asked.checkpoint, asked.checkpoint_every, asked.resume, same)
         outcome = drive(validated(run, features, self._validation), monitor, checkpoint)
         answer = outcome.answer
         self._learned(answer if isinstance(answer, Reward) else features.reward(answer), monitor, outcome.converged)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from xmen.engines.distribution import Distribution, Seed
 from xmen.errors import EngineError, UnboundedWarning, notify
-from xmen.learners.base import PROGRESS, GradientLearner, Likelihoods, Rules
+from xmen.learners.base import GradientLearner, Likelihoods, Progress, Rules, takes_parts
 from xmen.methods.causal import (
     CausalLoss,
     CausalRun,
@@ -29,13 +28,12 @@ from xmen.methods.identify import name_features
 from xmen.methods.information import Information
 from xmen.methods.neural import DEFAULT_MAX_ITER as NETWORK_MAX_ITER
 from xmen.methods.neural import NeuralRun, NeuralTraining, Training
-from xmen.methods.runs import DEFAULT_PATIENCE, Coordinates, Run, read_l2, seed_sequence
+from xmen.methods.runs import Coordinates, Run, read_l2, seed_sequence
 from xmen.options import require_choice, require_number, require_whole
 from xmen.policies.behaviour import BEST, Behaviour, aim_of, ever_allowed, restricted, walk_log_probs
 from xmen.policies.explanation import refuse
 from xmen.policies.planning import best_chance, find_behaviour, is_sure, make_game, read_validity
 from xmen.policies.policy import Policy
-from xmen.progress import Callback
 from xmen.rewards import Floats, reward_table
 from xmen.rewards.linear import Features
 from xmen.rewards.neural import NeuralReward
@@ -46,6 +44,7 @@ OUTCOMES = ("demonstrated", "expected")
 
 
 @storable
+@takes_parts
 @dataclass(eq=False, repr=False)
 class CausalXMEN(GradientLearner):
     """Fits a reward so that the policy of maximum causal entropy which keeps the rules behaves as demonstrated.
@@ -90,8 +89,8 @@ class CausalXMEN(GradientLearner):
         Where policies are worked out, as in `xm.plan`.
     seed
         For policies and their rollouts, and for networks that draw numbers.
-    checkpoint, checkpoint_every, resume, callback, warm_start, validation, patience
-        As in `XMEN`.
+    warm_start, validation, progress
+        As in `XMEN`; the settings of `xm.Progress` are accepted by their names as well.
 
     Raises
     ------
@@ -128,14 +127,10 @@ class CausalXMEN(GradientLearner):
     max_nodes: int | None = None
     seed: Seed = None
     fixed: Mapping[int, float] | None = None
-    checkpoint: str | os.PathLike[str] | None = None
-    checkpoint_every: int = 10
-    resume: bool = False
-    callback: Callback | None = None
     warm_start: bool = False
     validation: Iterable[Trajectory] | None = None
-    patience: int | None = DEFAULT_PATIENCE
     device: str | None = None
+    progress: Progress | None = None
 
     # --- learning ----------------------------------------------------------------------------------------------
 
@@ -158,9 +153,10 @@ class CausalXMEN(GradientLearner):
 
     def _fit(self, demos: Demonstrations) -> None:
         loss = self._loss(demos)
-        settings = {name: value for name, value in self.get_params(deep=False).items() if name not in PROGRESS}
-        settings.pop("max_iter")  # more iterations go on where fewer have ended
-        settings.pop("device")  # which says where numbers are found, and not which
+        # How a run is watched is not what it does; more iterations go on where fewer have ended; the device says where
+        # numbers are found, and not which.
+        others = ("progress", "validation", "max_iter", "device")
+        settings = {name: value for name, value in self.get_params(deep=False).items() if name not in others}
         outcome = self._drive(self._run(loss), settings, demos)
         if loss.validity != "sure":  # of which demonstrations that fail were refused
             warn_of_promise(loss, reward_table(self.reward_, self.world), demos)
@@ -171,12 +167,16 @@ class CausalXMEN(GradientLearner):
         """What is to be made least: the game that the promise leaves, and the visits that are wanted."""
         validity, rule = read_validity(self.validity), self._rule()
         game = make_game(self.world.any_task, rule, self.max_nodes, self.device)
-        promise = self._promise(Behaviour.unrewarded(game, aim_of(validity)), validity)
+        promise = Behaviour.unrewarded(game, aim_of(validity))
+        kept = validity != "sure" or is_sure(promise, game.start_probability)
+        if isinstance(validity, float):
+            kept = validity <= best_chance(Behaviour.unrewarded(game, BEST), game.start_probability) + 1e-9
+        if not kept:
+            raise refuse(game, validity, self.max_nodes)
         choices = demonstrated_choices(game, demos)
         require_allowed(promise, choices, demos, self.max_nodes)
-        shares = np.bincount(demos.walks.starts, weights=demos.weights, minlength=self.world.n_states).astype(
-            np.float64
-        )
+        counts = np.bincount(demos.walks.starts, weights=demos.weights, minlength=self.world.n_states)
+        shares = counts.astype(np.float64)
         starts = shares[game.product.state[game.product.starts]]
         visits = demos.visits(self.discount)
         if self.outcomes == "expected":
@@ -185,17 +185,6 @@ class CausalXMEN(GradientLearner):
             game = restricted(game, ever_allowed(promise))
             starts = shares[game.product.state[game.product.starts]]
         return CausalLoss(game, starts, visits, self.discount, validity)
-
-    def _promise(self, free: Behaviour, validity: str | float) -> Behaviour:
-        """The behaviour that says what is allowed, or an InfeasibleError where the promise cannot be kept."""
-        starts = free.game.start_probability
-        if validity == "sure" and not is_sure(free, starts):
-            raise refuse(free.game, validity, self.max_nodes)
-        if isinstance(validity, float):
-            best = Behaviour.unrewarded(free.game, BEST)
-            if validity > best_chance(best, starts) + 1e-9:
-                raise refuse(free.game, validity, self.max_nodes)
-        return free
 
     def _run(self, loss: CausalLoss) -> Run[Any]:
         first, reward, memory = self._begin()

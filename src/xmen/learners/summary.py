@@ -38,7 +38,7 @@ def summarise(
     known = "covariance_" in vars(model)
     asked = fitted_on if demos is None else model._gather(demos, sample_weight)
     if known and groups is None and demos is None:
-        found = _Estimates(model.covariance_, model.robust_covariance_, **model.log_likelihood_)
+        found = model.covariance_, model.robust_covariance_, model.log_likelihood_
     elif asked is None:
         raise NotFittedError(
             "the demonstrations of this model are not at hand: give summary(demos), or ask for it before saving."
@@ -46,28 +46,36 @@ def summarise(
     else:
         found = _estimate(model, asked, groups)
         if groups is None and not known and (demos is None or fitted_on is None):
-            model.covariance_, model.robust_covariance_ = found.covariance, found.robust_covariance
-            model.log_likelihood_ = {"sum": found.sum, "n": found.n, "error": found.error}
+            model.covariance_, model.robust_covariance_, model.log_likelihood_ = found
+    covariance, robust, total = found
     weights = model.weights_
     fixed = np.isin(np.arange(len(weights)), list(getattr(model, "fixed", None) or ()))
     # What demonstrations determine exactly has variance 0, which rounding may leave just below it.
-    variances = [np.maximum(np.diag(covariance), 0.0) for covariance in (found.covariance, found.robust_covariance)]
-    errors = [np.sqrt(variance) for variance in variances]
+    errors = [np.sqrt(np.maximum(np.diag(one), 0.0)) for one in (covariance, robust)]
     return Summary(
-        names=feature_names(_known_names(model) if names is None else names, len(weights)),
+        names=_feature_names(_known_names(model) if names is None else names, len(weights)),
         weights=weights,
         standard_errors=np.where(fixed, np.nan, errors[0]),
         robust_errors=np.where(fixed, np.nan, errors[1]),
-        log_likelihood=found.sum,
-        n_demonstrations=int(found.n),
-        covariance=found.covariance,
-        robust_covariance=found.robust_covariance,
-        log_likelihood_error=found.error,
+        log_likelihood=total["sum"],
+        n_demonstrations=int(total["n"]),
+        covariance=covariance,
+        robust_covariance=robust,
+        log_likelihood_error=total["error"],
         notes=model._summary_notes(),
         clustered=groups is not None,
         rules=_spelled(model._rule()),
         mean_uses=None if asked is None else _mean_uses(asked),
     )
+
+
+def _feature_names(names: Sequence[str] | None, d: int) -> tuple[str, ...]:
+    """The given names, or 'feature 0' and so on."""
+    if names is None:
+        return tuple(f"feature {k}" for k in range(d))
+    if len(names) != d:
+        raise EngineError(f"there are {d} features, and {len(names)} names were given: give one each.")
+    return tuple(map(str, names))
 
 
 def _known_names(model: Learner) -> list[str] | None:
@@ -111,17 +119,10 @@ def _mean_uses(demos: Demonstrations) -> Floats:
     return np.bincount(walks.edges[seen], weights=weights, minlength=len(walks.world.source)).astype(np.float64)
 
 
-class _Estimates(NamedTuple):
-    """Covariances (d, d) of the weights, and the sum of n log-likelihoods with its standard error."""
-
-    covariance: Floats
-    robust_covariance: Floats
-    sum: float
-    n: float
-    error: float = 0.0  # which models saved earlier do not have
-
-
-def _estimate(model: Learner, demos: Demonstrations, groups: ArrayLike | None) -> _Estimates:
+def _estimate(
+    model: Learner, demos: Demonstrations, groups: ArrayLike | None
+) -> tuple[Floats, Floats, dict[str, float]]:
+    """Covariances (d, d) of the weights, plain and robust, and the sum of n log-likelihoods with its standard error."""
     features = read_features(vars(model).get("features"), model.world)
     found = model._information(demos, features, model.weights_)
     at = np.ix_(found.free, found.free)
@@ -133,7 +134,7 @@ def _estimate(model: Learner, demos: Demonstrations, groups: ArrayLike | None) -
     covariances[1][at] = found.robust_covariance(groups) + added
     likelihoods = model._log_likelihoods(demos)
     total, error = demos.mean(likelihoods.values) * len(demos), likelihoods.total_error(demos)
-    return _Estimates(covariances[0], covariances[1], total, len(demos), error)
+    return covariances[0], covariances[1], {"sum": total, "n": len(demos), "error": error}
 
 
 MOST_ROWS = 40  # of a printed table
@@ -310,12 +311,3 @@ class Summary:
             lines.append(f"... and {len(self.names) - MOST_ROWS} more weights")
         lines += [f"{name}: {note}" for name, note in self.notes.items()]
         return "\n".join(lines)
-
-
-def feature_names(names: Sequence[str] | None, d: int) -> tuple[str, ...]:
-    """The given names, or 'feature 0' and so on."""
-    if names is None:
-        return tuple(f"feature {k}" for k in range(d))
-    if len(names) != d:
-        raise EngineError(f"there are {d} features, and {len(names)} names were given: give one each.")
-    return tuple(map(str, names))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -11,20 +10,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xmen.constraints.occurrence import never
-from xmen.engines.distribution import Seed, generator
-from xmen.engines.settings import DEFAULT_TIME_LIMIT
+from xmen.engines.choose import distribution
+from xmen.engines.distribution import Seed, as_constraint, generator
+from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import RejectTrips, TripEngine, have_a_way, trip_budget
 from xmen.errors import EngineError, LuckWarning, NotFittedError, ProductTooLargeError, XmenError, notify
 from xmen.events import at
-from xmen.learners.base import PROGRESS, GradientLearner, Rules
-from xmen.methods.demonstrations import Demonstrations
+from xmen.learners.base import GradientLearner, Progress, Rules, takes_parts, world_likelihoods
+from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.methods.information import bootstrap, cross_validation
+from xmen.methods.likelihood import likelihood_of
 from xmen.methods.method import Method
-from xmen.methods.neural import Training
-from xmen.methods.runs import DEFAULT_PATIENCE, FitSettings, Run, Task
+from xmen.methods.neural import NeuralRun, NeuralTraining, Optimiser, Training
+from xmen.methods.runs import DEFAULT_PATIENCE, FitSettings, Run, Task, Validation, check_patience, drive, validated
 from xmen.methods.table import AUTO, AUTO_TRIPS, read_method
 from xmen.options import Options, require_whole
-from xmen.progress import Callback
+from xmen.progress import Callback, Monitor, Record
 from xmen.rewards import Floats, LinearReward
 from xmen.rewards.linear import read_features
 from xmen.rewards.neural import NeuralReward
@@ -81,160 +82,28 @@ class Closure(NamedTuple):
     lost: NDArray[np.bool_]
 
 
-# The first are of what answers later; the last change where numbers are found, and not which.
-NOT_PART_OF_A_RUN = (*PROGRESS, "engine", "delta", "failure", "cell_size", "device", "precision")
-
-
-@storable
-@dataclass(eq=False, repr=False)
-class XMEN(GradientLearner):
-    """Learns the reward under which the demonstrations are most likely among all trajectories that keep the rules.
-
-    Fits r(s, a) = theta . f(s, a) in P(tau) = exp(R) D I_C / Z. The loss is L(theta) = -mean R + log Z + l2/2
-    |theta|^2, its gradient E_P[f] - mean f + l2 theta. `method` says how that gradient is found, `engine` what
-    `distribution`, `sample` and `score` use afterwards.
-
-    On a `Network` every demonstration is a trip with its own start and goal: the fit maximises the mean of log P(tau |
-    its start, its goal), and `distribution`, `sample` and `policy` take `start=` and `goal=`.
-
-    Ctrl-C stops a fit, and the model stays usable.
-
-    Parameters
-    ----------
-    world
-        An MDP, a GridWorld or a Network.
-    constraint
-        A constraint, several in a list or by name (all have to hold), or None for no rule.
-    features
-        Shape (n_states, n_actions, d), or a scipy.sparse matrix (n_states * n_actions, d) with row s * n_actions + a.
-        None is one weight per state, whatever the action.
-    discount
-        gamma, with 0 < gamma <= 1.
-    method
-        "auto", or how the gradient is found. "exact", `xm.Exact()`: dynamic programming and L-BFGS, to the optimum; the
-        default wherever the product fits `max_nodes`. "cells", `xm.Cells(...)`: rounds of whole hash cells; the default
-        where the product does not fit. "reject", `xm.Reject(...)`: on a Network, exact draws under the rules that fit;
-        the default there where some do not. "paper", `xm.Paper(...)`: Algorithm 1 of the paper. A name is the record
-        with its defaults.
-    engine
-        What answers after the fit, as in `xm.distribution`.
-    seed
-        Decides everything that is drawn.
-    reward
-        A NeuralReward, ConvReward or FeatureReward: a network is trained instead of weights. It stays as it is;
-        `reward_` has a trained copy.
-    training
-        How a network is trained, such as `xm.Training("lbfgs")`. None is Adam.
-    l2
-        The penalty, a number or one per feature.
-    max_iter
-        The largest number of iterations; None is the method's own.
-    tol
-        When to stop; None is the method's own. "exact": no component of the gradient above it, in units of the largest
-        value of its feature. "cells" and "reject": nats to the optimum. A network: the norm of the gradient.
-    cell_size, delta, failure, time_limit
-        Of the engine that answers, as in `xm.distribution`.
-    max_nodes
-        The budget of the product of world and constraint.
-    oracle
-        What solves formulas, for the engine and for methods that hash.
-    checkpoint
-        A file that holds the whole state of the fit.
-    checkpoint_every
-        The number of iterations between two writes of it.
-    resume
-        Go on from the checkpoint, or start where there is none. The fit ends, bit for bit, where an uninterrupted one
-        would have.
-    callback
-        Gets a Record per iteration, and stops the fit by returning True.
-    given
-        "start": the likelihood is that of each demonstration given where it starts, and `score` is the mean of log
-        P(tau | s_0). None: that of the whole trajectory. See `xm.distribution`.
-    fixed
-        Features, by number, with weights that are not learned.
-    warm_start
-        A further `fit` begins with the weights (or the network) of the last one, and not with zeros; L-BFGS, Adam and
-        other optimisers go on with what they had seen. The model may have been saved and loaded in between.
-    validation
-        Demonstrations that are watched and not learned from: each record's details have their "validation_loss", minus
-        `score`. The model is that of the iteration where it was least, `best_iteration_`.
-    patience
-        How many iterations without a smaller validation loss end the fit; None: none do.
-    device, precision
-        Where exact gradients and answers are computed, and in which numbers; as in `xm.distribution`.
-
-    Attributes
-    ----------
-    reward_
-        The learned reward.
-    weights_
-        Its weights, shape (d,), if it is linear.
-    history_
-        One Record per iteration.
-    n_iter_
-        The number of iterations.
-    converged_
-        What the method can know of it: the gradient met `tol` ("exact"), the answer is within `tol` of the optimum or
-        its noise ("cells", "reject"), the gradient was within its noise on average ("paper"). Otherwise a
-        ConvergenceWarning says why not.
-    method_
-        The method that was used.
-    weights_std_, distance_, distance_bound_
-        After "cells" and "reject": the standard errors that its draws leave in the weights, how far the answer is from
-        the optimum in nats, and a number above the true distance 95 times in 100. That is infinite for fits that were
-        stopped before fresh draws had judged them.
-    acceptance_
-        After "reject" on a Network: start, goal and share of valid draws of every pair.
-
-    Examples
-    --------
-    >>> import xmen as xm
-    >>> grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
-    >>> rule = xm.visit(grid.at((1, 2), (2, 1)))
-    >>> shy = np.zeros((16, 2, 1)); shy[grid.state((2, 1))] = 1.0
-    >>> demos = xm.distribution(grid, rule, -2.0 * shy[:, :, 0], seed=0).sample(300)
-    >>> model = XMEN(grid, rule, features=shy).fit(demos)
-    >>> bool(-2.5 < model.weights_[0] < -1.5), model.converged_
-    (True, True)
-    """
+class MaximumEntropy(GradientLearner):
+    """Learners of P(tau) = exp(R) D I_C / Z by maximum likelihood; subclasses are dataclasses of their settings."""
 
     takes_networks: ClassVar[bool] = True
+    records: ClassVar[Mapping[str, type[Options]]] = {"engine": EngineSettings, "progress": Progress}
 
-    world: MDP | Network
-    constraint: Rules = None
-    features: ArrayLike | None = None
-    discount: float = 1.0
-    method: str | Method = "auto"
-    engine: str = "auto"
-    seed: Seed = None
-    reward: NeuralReward | None = None
-    training: Training | None = None
-    l2: float | ArrayLike = 0.0
+    method: str | Method = "exact"
     max_iter: int | None = None
     tol: float | None = None
-    cell_size: float | None = None
-    max_nodes: int | None = None
-    oracle: str = "auto"
-    delta: float | None = None
-    failure: float | None = None
-    time_limit: float | None = DEFAULT_TIME_LIMIT
-    checkpoint: str | os.PathLike[str] | None = None
-    checkpoint_every: int = 10
-    resume: bool = False
-    callback: Callback | None = None
-    given: str | None = None
-    fixed: Mapping[int, float] | None = None
-    warm_start: bool = False
-    validation: Iterable[Trajectory] | None = None
-    patience: int | None = DEFAULT_PATIENCE
-    device: str | None = None
-    precision: str = "float64"
 
     def _check_settings(self) -> None:
         super()._check_settings()
         method = read_method(self.method)
         if isinstance(self.world, Network):
-            self._check_trips()
+            if self.reward is not None:
+                raise EngineError("on a network the reward is linear: give features, and leave reward out.")
+            if self.given is not None:
+                raise EngineError("on a network every trip is given its start and its goal already: leave given out.")
+            if self.discount < 1.0 and self.world.horizon is None:
+                raise EngineError(
+                    f"discount = {self.discount:g} needs a horizon: Network(..., horizon=...), or discount = 1."
+                )
         self._check_reward()
         if method is not None:
             method.check(self._engine_settings(), self.given, self.reward is not None)
@@ -245,17 +114,6 @@ class XMEN(GradientLearner):
     def _fit_settings(self) -> FitSettings:
         return FitSettings(self.l2, self.max_iter, self.tol, self.seed, self._engine_settings(), self.fixed)
 
-    def _check_trips(self) -> None:
-        """What makes no sense on a network."""
-        if self.reward is not None:
-            raise EngineError("on a network the reward is linear: give features, and leave reward out.")
-        if self.given is not None:
-            raise EngineError("on a network every trip is given its start and its goal already: leave given out.")
-        if self.discount < 1.0 and self.world.horizon is None:
-            raise EngineError(
-                f"discount = {self.discount:g} needs a horizon: Network(..., horizon=...), or discount = 1."
-            )
-
     def _record(self, name: str) -> Options:
         if name == "method" and (method := read_method(self.method)) is not None:
             return method
@@ -265,17 +123,20 @@ class XMEN(GradientLearner):
         self._warn_of_luck()
         task = Task(demos, self._read_features(), self._rule(), self.discount, self.given)
         method, run = self._prepare(task)
-        settings = {name: value for name, value in self.get_params(deep=False).items() if name not in NOT_PART_OF_A_RUN}
+        answering = self._engine_settings()
+        others = ("engine", "progress", "validation")  # what answers later, and how a run is watched: not what it does
+        settings = {name: value for name, value in self.get_params(deep=False).items() if name not in others}
+        settings |= {name: getattr(answering, name) for name in ("max_nodes", "oracle", "time_limit")}
         if not method.plans_with_max_iter:
             settings.pop("max_iter")
         outcome = self._drive(run, {**settings, **method.chosen(), "method": method.name}, demos)
         self.method_ = method.name
         base = outcome.base
         # Given the start, learning was in a world of the demonstrations' own starts: that one does not answer.
-        if base is not None and base.world is self.world and self.engine in ("auto", base.engine):
-            answering = base.with_reward(self.reward_)
-            answering.reason = base.reason
-            self._answering = self._asked(), answering
+        if base is not None and base.world is self.world and answering.engine in ("auto", base.engine):
+            fitted = base.with_reward(self.reward_)
+            fitted.reason = base.reason
+            self._answering = self._asked(), fitted
 
     def _warn_of_luck(self) -> None:
         world = self.world.any_task
@@ -507,3 +368,224 @@ class XMEN(GradientLearner):
                 if method is candidates[-1]:
                     raise
         raise AssertionError("no method to try")
+
+
+@storable
+@takes_parts
+@dataclass(eq=False, repr=False)
+class XMEN(MaximumEntropy):
+    """Learns the reward under which the demonstrations are most likely among all trajectories that keep the rules.
+
+    Fits r(s, a) = theta . f(s, a) in P(tau) = exp(R) D I_C / Z. The loss is L(theta) = -mean R + log Z + l2/2
+    |theta|^2, its gradient E_P[f] - mean f + l2 theta. `method` says how that gradient is found, `engine` what
+    `distribution`, `sample` and `score` use afterwards.
+
+    On a `Network` every demonstration is a trip with its own start and goal: the fit maximises the mean of log P(tau |
+    its start, its goal), and `distribution`, `sample` and `policy` take `start=` and `goal=`.
+
+    Ctrl-C stops a fit, and the model stays usable.
+
+    Parameters
+    ----------
+    world
+        An MDP, a GridWorld or a Network.
+    constraint
+        A constraint, several in a list or by name (all have to hold), or None for no rule.
+    features
+        Shape (n_states, n_actions, d), or a scipy.sparse matrix (n_states * n_actions, d) with row s * n_actions + a.
+        None is one weight per state, whatever the action.
+    discount
+        gamma, with 0 < gamma <= 1.
+    method
+        "auto", or how the gradient is found. "exact", `xm.Exact()`: dynamic programming and L-BFGS, to the optimum; the
+        default wherever the product fits `max_nodes`. "cells", `xm.Cells(...)`: rounds of whole hash cells; the default
+        where the product does not fit. "reject", `xm.Reject(...)`: on a Network, exact draws under the rules that fit;
+        the default there where some do not. "paper", `xm.Paper(...)`: Algorithm 1 of the paper. A name is the record
+        with its defaults.
+    engine
+        What answers after the fit: a name, or a record such as `xm.Xor(delta=1.1)`. Settings of `xm.EngineSettings` are
+        accepted here by their names as well. Of them a fit has `max_nodes`, `oracle`, `time_limit`, `device` and
+        `precision`, too.
+    seed
+        Decides everything that is drawn.
+    reward
+        A NeuralReward, ConvReward or FeatureReward: a network is trained instead of weights. It stays as it is;
+        `reward_` has a trained copy.
+    training
+        How a network is trained, such as `xm.Training("lbfgs")`. None is Adam.
+    l2
+        The penalty, a number or one per feature.
+    max_iter
+        The largest number of iterations; None is the method's own.
+    tol
+        When to stop; None is the method's own. "exact": no component of the gradient above it, in units of the largest
+        value of its feature. "cells" and "reject": nats to the optimum. A network: the norm of the gradient.
+    given
+        "start": the likelihood is that of each demonstration given where it starts, and `score` is the mean of log
+        P(tau | s_0). None: that of the whole trajectory. See `xm.distribution`.
+    fixed
+        Features, by number, with weights that are not learned.
+    warm_start
+        A further `fit` begins with the weights (or the network) of the last one, and not with zeros; L-BFGS, Adam and
+        other optimisers go on with what they had seen. The model may have been saved and loaded in between.
+    validation
+        Demonstrations that are watched and not learned from: each record's details have their "validation_loss", minus
+        `score`. The model is that of the iteration where it was least, `best_iteration_`.
+    progress
+        `xm.Progress(checkpoint=..., checkpoint_every=..., resume=..., callback=..., patience=...)`, each of which is
+        accepted here by its name as well.
+
+    Attributes
+    ----------
+    reward_
+        The learned reward.
+    weights_
+        Its weights, shape (d,), if it is linear.
+    history_
+        One Record per iteration.
+    n_iter_
+        The number of iterations.
+    converged_
+        What the method can know of it: the gradient met `tol` ("exact"), the answer is within `tol` of the optimum or
+        its noise ("cells", "reject"), the gradient was within its noise on average ("paper"). Otherwise a
+        ConvergenceWarning says why not.
+    method_
+        The method that was used.
+    weights_std_, distance_, distance_bound_
+        After "cells" and "reject": the standard errors that its draws leave in the weights, how far the answer is from
+        the optimum in nats, and a number above the true distance 95 times in 100. That is infinite for fits that were
+        stopped before fresh draws had judged them.
+    acceptance_
+        After "reject" on a Network: start, goal and share of valid draws of every pair.
+
+    Examples
+    --------
+    >>> import xmen as xm
+    >>> grid = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
+    >>> rule = xm.visit(grid.at((1, 2), (2, 1)))
+    >>> shy = np.zeros((16, 2, 1)); shy[grid.state((2, 1))] = 1.0
+    >>> demos = xm.distribution(grid, rule, -2.0 * shy[:, :, 0], seed=0).sample(300)
+    >>> model = XMEN(grid, rule, features=shy).fit(demos)
+    >>> bool(-2.5 < model.weights_[0] < -1.5), model.converged_
+    (True, True)
+    """
+
+    world: MDP | Network
+    constraint: Rules = None
+    features: ArrayLike | None = None
+    discount: float = 1.0
+    method: str | Method = "auto"
+    engine: str | EngineSettings = "auto"
+    seed: Seed = None
+    reward: NeuralReward | None = None
+    training: Training | None = None
+    l2: float | ArrayLike = 0.0
+    max_iter: int | None = None
+    tol: float | None = None
+    given: str | None = None
+    fixed: Mapping[int, float] | None = None
+    warm_start: bool = False
+    validation: Iterable[Trajectory] | None = None
+    progress: Progress | None = None
+
+
+def fit_neural(
+    world: MDP,
+    constraint: Rules,
+    reward: NeuralReward,
+    demos: Iterable[Trajectory],
+    *,
+    discount: float = 1.0,
+    sample_weight: ArrayLike | None = None,
+    optimiser: Optimiser = "adam",
+    learning_rate: float | None = None,
+    n_steps: int = 100,
+    l2: float = 0.0,
+    callback: Callback | None = None,
+    seed: int | None = None,
+    engine: str = "auto",
+    max_nodes: int | None = None,
+    n_threads: int | None = 1,
+    validation: Iterable[Trajectory] | None = None,
+    patience: int | None = DEFAULT_PATIENCE,
+    device: str | None = None,
+    precision: str = "float64",
+) -> list[Record]:
+    """Train the network of a reward in place on demonstrations.
+
+    `XMEN(world, constraint, reward=reward)` trains a copy in the same way, with checkpoints, and keeps it as a model
+    that can be saved. Ctrl-C ends training early; the network is then as it was after the last whole step.
+
+    Parameters
+    ----------
+    world
+        The world of the demonstrations.
+    constraint
+        A constraint, a list of them, or None.
+    reward
+        The NeuralReward, ConvReward or FeatureReward whose network is trained.
+    demos
+        The demonstrations; all have to be valid.
+    discount
+        gamma, with 0 < gamma <= 1.
+    sample_weight
+        One weight per demonstration.
+    optimiser
+        "adam", "sgd", "lbfgs" (several evaluations per step, with a line search), or a function from parameters to a
+        torch optimiser.
+    learning_rate
+        None is 0.01, and 1 for "lbfgs".
+    n_steps
+        The largest number of steps.
+    l2
+        The loss gains l2 / 2 times the sum of squared parameters.
+    callback
+        Gets a Record after each step, and ends training by returning True.
+    seed
+        With a seed, two runs from the same parameters give the same result.
+    engine
+        The engine that finds the visits, as for `xm.distribution`.
+    max_nodes
+        The budget of the product of world and constraint.
+    n_threads
+        How many threads torch may use meanwhile; None leaves its own setting.
+    validation
+        Demonstrations that are watched and not learned from: each record's details have their "validation_loss", minus
+        their mean log-likelihood after the step. The network ends as it was where that was least.
+    patience
+        How many steps without a smaller validation loss end training; None: none do.
+    device, precision
+        Where the exact engine computes, as for `xm.distribution`. On the device of the network, rewards and visits
+        never leave it.
+
+    Returns
+    -------
+    list[Record]
+        One per step: the loss and the norm of its gradient before the step. There are fewer than `n_steps` when nothing
+        moves any more.
+
+    Raises
+    ------
+    InvalidDemonstrationError
+        When a demonstration is not possible or breaks the constraint.
+    RewardError
+        When a setting makes no sense, or the network gives a number that is not finite; the parameters are then those
+        before that step.
+    """
+    rule = as_constraint(constraint)
+    found = gather(world, rule, demos, sample_weight)
+    compiled = distribution(world, rule, reward, discount, engine, seed, max_nodes, device=device, precision=precision)
+    likelihood = likelihood_of(compiled, found.visits(compiled.discount))
+    training = NeuralTraining(likelihood, reward, Training(optimiser, learning_rate, n_threads), l2)
+    monitor = Monitor(callback)
+    run: Run[Any] = NeuralRun(training, np.random.SeedSequence(seed), n_steps)
+    if validation is not None:
+        check_patience(patience)
+        watched = gather(world, rule, validation)
+
+        def under(table: Floats) -> Floats:
+            return world_likelihoods(compiled.with_reward(table), watched.walks)
+
+        run = validated(run, None, Validation(watched, under, patience))
+    drive(run, monitor, None)
+    return monitor.history

@@ -381,7 +381,7 @@ def _fit(setting: SearchSettings, rules: list[Constraint], demos: Sequence[Traje
         discount=setting.discount,
         method="exact",
         l2=setting.l2,
-        max_nodes=setting.max_nodes,
+        engine=EngineSettings(max_nodes=setting.max_nodes),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LearningWarning)

@@ -180,7 +180,8 @@ def _example(report: Report, model: XMEN, constraint: Constraint | None) -> Traj
     worlds: list[MDP] = [world] if isinstance(world, MDP) else [NetworkTask(world, *pair) for pair in report.pairs]
     for one in worlds:
         try:
-            d = distribution(one, constraint, model.reward_, model.discount, "exact", max_nodes=model.max_nodes)
+            budget = model.get_params()["max_nodes"]
+            d = distribution(one, constraint, model.reward_, model.discount, "exact", max_nodes=budget)
         except (ProductTooLargeError, InfeasibleError):
             continue
         return d.mode()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +72,7 @@ def _fit(problem: Problem, choice: Choice, parts: tuple[Part, Part], say: Say) -
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = make_learner(replace(choice, callback=report), problem)
+        model = make_learner(choice, problem, callback=report)
         model.fit(demos, sample_weight=weights)
         if hasattr(model, "callback"):
             model.set_params(callback=None)
@@ -211,12 +210,11 @@ def _learner(problem: Problem, settings: StudioSettings) -> str:
         "constraint": "problem.constraint",
         "features": "problem.reward.features" if isinstance(problem.reward, LinearReward) else "None",
     }
+    chosen = choice.settings
     asked = {
-        "method": None if choice.method == "auto" else choice.method,
-        "l2": choice.l2 or None,
-        "max_iter": choice.max_iter,
-        "seed": choice.seed,
-        "validity": choice.validity,
+        **chosen,
+        "method": None if chosen["method"] == "auto" else chosen["method"],
+        "l2": chosen["l2"] or None,
         "discount": None if problem.settings.discount == 1.0 else problem.settings.discount,
         "engine": None if problem.settings.engine == "auto" else problem.settings.engine,
         "max_nodes": problem.settings.max_nodes,

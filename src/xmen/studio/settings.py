@@ -30,8 +30,8 @@ class StudioSettings:
 
     def choice(self, problem: Problem, learner: str | None = None) -> Choice:
         """What is asked of a fit; a learner takes those settings that it has."""
-        asked = problem.settings
-        return Choice(learner or self.learner, self.method, asked.seed, self.max_iter, self.l2, validity=asked.validity)
+        asked = {"method": self.method, "l2": self.l2, "max_iter": self.max_iter, "seed": problem.settings.seed}
+        return Choice(learner or self.learner, {**asked, "validity": problem.settings.validity})
 
 
 def read_settings(table: Mapping[str, Any]) -> StudioSettings:
