@@ -56,6 +56,7 @@ class Effort:
 def fit_one(name: str, task: Task, effort: Effort, seed: int, callback: Any = None) -> Any:
     """One method, fitted; all answer by the exact engine afterwards, whatever found the gradient."""
     common: dict[str, Any] = {"engine": "exact", "seed": seed, "callback": callback}
+    hashing = {"engine": xm.EngineSettings("exact", oracle=effort.oracle)}
     penalised: Any = {"l2": effort.l2, "tol": effort.tol}
     world, rules, features, demos = task
     model: Any
@@ -64,10 +65,10 @@ def fit_one(name: str, task: Task, effort: Effort, seed: int, callback: Any = No
             model = xm.XMEN(world, rules, features, method="exact", **penalised, **common)
         case "cells":
             common |= {"method": xm.Cells(16, effort.cell_size), "max_iter": CELLS_ITER, "tol": effort.cells_tol}
-            model = xm.XMEN(world, rules, features, l2=effort.l2, oracle=effort.oracle, **common)
+            model = xm.XMEN(world, rules, features, l2=effort.l2, **common | hashing)
         case "paper":
             common |= {"method": xm.Paper(effort.paper_samples), "max_iter": effort.paper_iter}
-            model = xm.XMEN(world, rules, features, l2=effort.l2, oracle=effort.oracle, **common)
+            model = xm.XMEN(world, rules, features, l2=effort.l2, **common | hashing)
         case "maxent":
             model = xm.MaxEntIRL(world, features, **penalised, **common)
         case "relative-entropy":
