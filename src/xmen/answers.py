@@ -24,7 +24,7 @@ from xmen.methods.table import parse_method
 from xmen.policies.explanation import explain
 from xmen.policies.planning import make_game
 from xmen.problem import Problem
-from xmen.product.inference import pass_messages
+from xmen.product.messages import pass_messages
 from xmen.registry import LEARNERS
 from xmen.rewards import Floats, LinearReward, reward_table
 from xmen.rewards.linear import read_features

@@ -122,6 +122,8 @@ class ProductTooLargeError(EngineError):
 class DivergenceError(EngineError):
     """Without a horizon, the weights of ever longer trajectories do not add up to a finite number."""
 
+    cycle: str = ""  # the states that it costs too little to go round
+
 
 class InfeasibleError(XmenError, ValueError):
     """No trajectory satisfies everything, or no policy can promise it.

@@ -17,9 +17,8 @@ from xmen.machines.tables import as_trajectories, release, require_valid
 from xmen.options import require_whole
 from xmen.product.best import best_walk, best_walks, score_range
 from xmen.product.graph import DEFAULT_MAX_NODES, Product
-from xmen.product.inference import pass_messages
 from xmen.product.layered import SIDE_BY_SIDE
-from xmen.product.messages import NO_EDGE, Flow, Messages
+from xmen.product.messages import NO_EDGE, Flow, Messages, pass_messages
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
 from xmen.worlds.trajectory import Trajectory

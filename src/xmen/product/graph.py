@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,29 +126,18 @@ def prune(indptr: Any, target: Any, edge: Any, depth: Any, distance: Any, horizo
 
 
 @compiled
-def alive_before(indptr: Any, target: Any, n_nodes: int, alive: Any, out: Any) -> None:
-    """out[node] = some edge of the node leads to an alive one."""
-    for node in range(n_nodes):
-        found = False
+def alive_before(indptr: Any, target: Any, alive: Any) -> Any:
+    """Whether some edge of each node leads to an alive one."""
+    out = np.zeros(len(indptr) - 1, dtype=np.bool_)
+    for node in range(len(out)):
         for e in range(indptr[node], indptr[node + 1]):
             if alive[target[e]]:
-                found = True
+                out[node] = True
                 break
-        out[node] = found
+    return out
 
 
 # ---- Rows of a product: a growing set of them, and one step from a frontier to the next
-
-
-class Stepping(Protocol):
-    """A machine over one world: its letters, and where they lead from numbered states."""
-
-    @property
-    def edge_letters(self) -> NDArray[np.int32]:
-        """The letter of each world edge."""
-
-    def step(self, rows: NDArray[np.int32], letters: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The successor of each (row, letter)."""
 
 
 class Nodes:
@@ -175,7 +164,7 @@ class Nodes:
 
 def expand(
     compiled: CompiledConstraint,
-    machines: Sequence[Stepping],
+    machines: Sequence[MachineTable | Generation],
     frontier: NDArray[np.int32],
     to_end: NDArray[np.int32] | None,
     left: int,
@@ -517,14 +506,10 @@ class Product:
         """Whether any trajectory is valid."""
         if not len(self.starts) or not self.fixed_length:
             return len(self.starts) > 0
-        return self._feasible_at_exact_length()
-
-    def _feasible_at_exact_length(self) -> bool:
-        """Backward reachability over exactly `horizon` steps, stopped early once it repeats with period 1 or 2."""
+        # Backward reachability over exactly `horizon` steps, stopped early once it repeats with period 1 or 2.
         before, alive = None, self.accepting
         for steps_left in range(self.horizon, 0, -1):
-            out = np.empty_like(alive)
-            alive_before(self.indptr, self.target, self.n_nodes, alive, out)
+            out = alive_before(self.indptr, self.target, alive)
             if before is not None and np.array_equal(before, out):
                 alive = out if steps_left % 2 else alive
                 break

@@ -38,8 +38,8 @@ from xmen.worlds.walks import EdgeWeights, Floats
 
 # ---- The array operations that dynamic programming over layers is made of.
 #
-# `Layered` says what is computed; who carries it out is here: compiled loops on the host (`host_layers`), or torch on
-# a device (`device_layers`). A device does well when it is asked for many layers at once and looked at rarely, so the
+# `Layered` says what is computed; who carries it out is here: compiled loops on the host (`HostLayers`), or torch on
+# a device (`device.layers`). A device does well when it is asked for many layers at once and looked at rarely, so the
 # operations take stretches of layers that share their potential, their scale and their edge weights.
 
 
@@ -155,7 +155,7 @@ class LayerOperations(Protocol[Array]):
         """The largest log-weight of a completion from each node of layer t, and which edge of the node attains it."""
 
     def best_last(self) -> Array:
-        """The same after `horizon` actions: 0 where trajectories may end, -inf elsewhere."""
+        """0 where trajectories may end after `horizon` actions, -inf elsewhere."""
 
     def values(self, array: Array, nodes: Nodes) -> Floats:
         """The numbers at some nodes, on the host."""
@@ -181,10 +181,6 @@ class _Layer:
         """Whether b_t is what the layer after it gave, and nothing else."""
         return not self.in_log_space and self.factor is None
 
-    def measured_as(self, other: _Layer) -> bool:
-        """Whether both have the same potential and scale."""
-        return self.epoch == other.epoch and bool(np.all(self.scale == other.scale))
-
 
 @dataclass
 class _Sweep(Generic[Array]):
@@ -203,7 +199,7 @@ class Layered(Generic[Array]):
     """Backward over every number of actions t = horizon .. 0, on the nodes that t actions can have reached."""
 
     def __init__(self, product: Product, weights: EdgeWeights, operations: LayerOperations[Array]) -> None:
-        self._product, self._do = product, operations
+        self._product, self._do, self.discount = product, operations, operations.discount
         self._do.require_memory()
         self._plan: list[_Layer] = [_Layer(0, 0.0)] * (product.horizon + 1)
         self._kept: dict[int, Any] = {}
@@ -213,11 +209,6 @@ class Layered(Generic[Array]):
         self._backward()
         self.log_partition: Any  # a float, or one per column
         self.log_partition, self._starts = start_law(product, weights, self.log_completions(0, product.starts))
-
-    @property
-    def discount(self) -> float:
-        """The discount of rewards."""
-        return self._do.discount
 
     def _backward(self) -> None:
         do, t, sweep = self._do, self._product.horizon, _Sweep[Array]()
@@ -292,10 +283,10 @@ class Layered(Generic[Array]):
 
     def _stop(self, t: int, sweep: _Sweep[Array]) -> Array:
         """Stop weights under the potential and scale of layer t."""
-        layer = self._plan[t]
-        if sweep.stop is None or not layer.measured_as(sweep.stop[0]):
-            sweep.stop = (layer, self._do.stop_weights(self._potentials[layer.epoch], layer.scale))
-        return sweep.stop[1]
+        layer, known = self._plan[t], sweep.stop
+        if known is None or known[0].epoch != layer.epoch or np.any(known[0].scale != layer.scale):
+            known = sweep.stop = (layer, self._do.stop_weights(self._potentials[layer.epoch], layer.scale))
+        return known[1]
 
     def _drifts(self, one: int, other: int) -> bool:
         """Whether discounting moves edge weights too far between two actions for one to be a factor of the other."""
@@ -381,10 +372,8 @@ class Layered(Generic[Array]):
     def flow(self, with_entropy: bool = False) -> Flow:
         counts, discounted, entropy = self.uses(with_entropy)
         host = self._do.on_host(counts)
-        same = discounted is counts
-        return Flow(
-            host, host if same else self._do.on_host(discounted), self._starts, entropy_of(self._starts) + entropy
-        )
+        with_discount = host if discounted is counts else self._do.on_host(discounted)
+        return Flow(host, with_discount, self._starts, entropy_of(self._starts) + entropy)
 
     def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
         layer, sweep = self._plan[t], self._sweep()
@@ -437,8 +426,8 @@ class HostLayers:
     lookahead = 1  # looking is free here, and a layer too many is not
 
     def __init__(self, product: Product, weights: EdgeWeights) -> None:
-        self._product, self._weights = product, weights
-        self.discount = weights.discount
+        self._product, self._weights, self.discount = product, weights, weights.discount
+        self._graph = product.indptr, product.target, product.edge
         self.reach = float(np.abs(weights.reward).max(initial=0.0))
         total = 8 * int(product.layer_ends.sum())
         self.stride = 1 if total <= MESSAGE_BYTES else max(2, int(np.sqrt(product.horizon)))
@@ -469,11 +458,8 @@ class HostLayers:
         return stop
 
     def base(self, epoch: int, t: int, potential: Floats) -> Base[Floats]:
-        product = self._product
-        log_weight = self._weights.at(t)
-        weights: Floats = sweeps.relative_weights(
-            product.n_nodes, product.indptr, product.target, product.edge, log_weight, potential, self.span.most
-        )
+        n_nodes, most = self._product.n_nodes, self.span.most
+        weights: Floats = sweeps.relative_weights(n_nodes, *self._graph, self._weights.at(t), potential, most)
         return Base(epoch, t, weights, [])
 
     def _weights_at(self, t: int, base: Base[Floats]) -> Floats:
@@ -513,19 +499,14 @@ class HostLayers:
         return values
 
     def log_layer(self, t: int, log_after: Floats) -> Floats:
-        product = self._product
-        n = int(product.layer_ends[t])
+        n = int(self._product.layer_ends[t])
         value = np.empty(n)
-        sweeps.log_layer(
-            n, product.indptr, product.target, product.edge, self._weights.at(t), self._log_stop, log_after, value
-        )
+        sweeps.log_layer(n, *self._graph, self._weights.at(t), self._log_stop, log_after, value)
         return value
 
     def conditional(self, t: int, log_after: Floats, log_value: Floats) -> Base[Floats]:
-        product = self._product
-        weights: Floats = sweeps.conditional_weights(
-            len(log_value), product.indptr, product.target, product.edge, self._weights.at(t), log_after, log_value
-        )
+        n, log_weight = len(log_value), self._weights.at(t)
+        weights: Floats = sweeps.conditional_weights(n, *self._graph, log_weight, log_after, log_value)
         return Base(-1, t, weights, [])
 
     def ones(self, t: int) -> Floats:
@@ -550,18 +531,8 @@ class HostLayers:
         for after in layers[1:]:
             there = np.zeros(product.n_nodes)
             step = flow.counts if self.discount == 1.0 else np.zeros_like(flow.counts)
-            flow.entropy += sweeps.forward_layer(
-                int(product.layer_ends[t]),
-                product.indptr,
-                product.target,
-                product.edge,
-                self._weights_at(t, base),
-                after,
-                flow.here,
-                there,
-                step,
-                with_entropy,
-            )
+            weights, n = self._weights_at(t, base), int(product.layer_ends[t])
+            flow.entropy += sweeps.forward_layer(n, *self._graph, weights, after, flow.here, there, step, with_entropy)
             if self.discount != 1.0:
                 flow.counts += step
                 flow.discounted += self.discount**t * step
@@ -581,12 +552,9 @@ class HostLayers:
         return starts.copy()
 
     def best_layer(self, t: int, after: Floats) -> tuple[Floats, NDArray[Any]]:
-        product = self._product
-        n = int(product.layer_ends[t])
+        n = int(self._product.layer_ends[t])
         value, choice = np.empty(n), np.empty(n, dtype=self._choice_type)
-        sweeps.best_layer(
-            n, product.indptr, product.target, product.edge, self._weights.at(t), self._log_stop, after, value, choice
-        )
+        sweeps.best_layer(n, *self._graph, self._weights.at(t), self._log_stop, after, value, choice)
         return value, choice
 
     @once

@@ -11,16 +11,17 @@ q = sum c_o e_o / z(o), the expected uses of edge (i, j) are x(i) M_ij z(j) with
     x = G^T (q - E_T y),    G_TT^T y = (G^T q)_T = (G E_T)^T q.
 
 So all goals together cost one factorisation, one solve with a column per goal node, and one with a column per goal.
-Machine states that lead only forward make levels, of which each sees only its own nodes of a goal (`goal_batches`).
+Machine states that lead only forward make levels, of which each sees only its own nodes of a goal.
 Goals go through in batches of columns that fit the cache: memory is bounded by the batch, not by goals times nodes.
 
-Both are certified goal by goal (`goal_batches`): a goal that has errors above 1e-9, because M is nearly singular or
+Both are certified goal by goal: a goal that has errors above 1e-9, because M is nearly singular or
 worse, or whose numbers become too small or too large, is left to the caller.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
@@ -192,7 +193,7 @@ def build_open_product(compiled: CompiledConstraint, goals: NDArray[np.int64], m
 
 # ---- One batch of goals in the shared system: z of every goal and the flows of its pairs, both certified.
 #
-# See `many_goals` for the equations. They are solved level by level: within a level l, with what later levels give to
+# The equations above are solved level by level: within a level l, with what later levels give to
 # it as right-hand side b, z = G_l b + G_l E_T c, where c makes z what it has to be at the level's own nodes T of the
 # goal. So each level costs a column for b and one for each of its nodes of goals, not one column through all levels
 # for each node of a goal in any of them. A batch is a piece of work of its own: what it finds depends on nothing but
@@ -247,20 +248,15 @@ class Batch:
         """All pairs of the batch, which stand in a row."""
         return slice(self.pairs[0].start, self.pairs[-1].stop)
 
-    @property
-    def width(self) -> int:
-        """The number of columns: one per goal."""
-        return len(self.states)
-
     @cached_property
     def goal_of(self) -> NDArray[np.int64]:
         """The goal of each pair, by its number in the batch."""
-        return np.repeat(np.arange(self.width), [its.stop - its.start for its in self.pairs])
+        return np.repeat(np.arange(len(self.states)), [its.stop - its.start for its in self.pairs])
 
     @cached_property
     def _ends(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The nodes of all goals in ascending order, and the goal of each."""
-        nodes, owner = np.concatenate(self.nodes), np.repeat(np.arange(self.width), list(map(len, self.nodes)))
+        nodes, owner = np.concatenate(self.nodes), np.repeat(np.arange(len(self.states)), list(map(len, self.nodes)))
         order = np.argsort(nodes, kind="stable")
         return nodes[order], owner[order]
 
@@ -272,14 +268,14 @@ class Batch:
         return nodes[here][order] - begin, owner[here][order]
 
 
-class Piece(NamedTuple):
-    """What a batch adds: log z of its pairs (nan where left), flows of product edges, goals that it could not serve.
+class Solved(NamedTuple):
+    """What one evaluation found: log z of each pair, the uses of every edge, and the goals it could not serve.
 
-    Flows (E,) are x(i) z(j), still to be multiplied with the edge's weight; None where nobody asked.
+    Of a batch, uses are flows x(i) z(j) of product edges, still to be multiplied with the edge's weight.
     """
 
-    log_z: Floats
-    flows: Floats | None
+    log_z: Floats  # (P,), nan for pairs of goals that were left
+    visits: Floats  # (E,) expected uses of world edges, summed over pairs with their weights
     left: list[int]
 
 
@@ -306,23 +302,17 @@ class System:
         spread = 1.0 / float(u.min(initial=1.0))
         return gap if spread <= SPREAD else 0.0, float(np.log(spread))
 
-    def reach(self, batch: Batch) -> Reached:
-        """z of every goal of a batch, each certified or not."""
-        return Reached(self, batch)
-
-    def solve(self, batch: Batch, with_visits: bool, reweigh: Reweigh | None) -> Piece:
+    def solve(self, batch: Batch, with_visits: bool, reweigh: Reweigh | None) -> Solved:
         """log z, and with `with_visits` flows, of one batch."""
         product, trips, column, whole = self.product, self.trips, batch.goal_of, batch.whole
-        reached = self.reach(batch)
+        reached = Reached(self, batch)
         origin, z, certain = trips.origin[whole], reached.z, reached.certain
         at_origin, sure = z[origin, column], certain[column]
         log_z = np.full(len(origin), np.nan)
         log_z[sure] = np.log(at_origin[sure])
         left = [batch.states[k] for k in np.flatnonzero(~certain).tolist()]
-        if not with_visits:
-            return Piece(log_z, None, left)
         flows = np.zeros(len(product.edge))
-        if sure.any():
+        if with_visits and sure.any():
             weights = trips.weight[whole]
             if reweigh is not None and not left:
                 weights = reweigh(whole, log_z)
@@ -337,14 +327,14 @@ class System:
             if left:
                 x[:, ~certain], z[:, ~certain] = 0.0, 0.0
             flows, missed = reached.flows(x, q)
-            total = np.bincount(column, weights, minlength=batch.width).astype(np.float64)
+            total = np.bincount(column, weights, minlength=len(batch.states)).astype(np.float64)
             unsure = certain & ~reached.trusted(missed, total)
             if unsure.any():
                 x[:, unsure] = 0.0
                 flows, _ = reached.flows(x, q)
                 log_z[unsure[column]] = np.nan
                 left += [batch.states[k] for k in np.flatnonzero(unsure).tolist()]
-        return Piece(log_z, flows, left)
+        return Solved(log_z, flows, left)
 
 
 class _Met(NamedTuple):
@@ -370,7 +360,7 @@ class Reached:
     def __init__(self, system: System, batch: Batch) -> None:
         product, self._system = system.product, system
         column = np.full(product.world.n_states, -1)
-        column[batch.states] = np.arange(batch.width)
+        column[batch.states] = np.arange(len(batch.states))
         self._column = column[product.state]  # whose goal each node is, -1: of none
         self._met: dict[int, _Met] = {}
         for level in system.factor.levels:
@@ -380,10 +370,10 @@ class Reached:
                 columns[rows, np.arange(len(rows))] = 1.0
                 level.solve(columns)
                 self._met[level.begin] = _Met(level, rows, owner, columns)
-        z = self.z = np.zeros((product.n_nodes, batch.width))
+        z = self.z = np.zeros((product.n_nodes, len(batch.states)))
         self._solve(z, product.accepting.astype(np.float64))
         least, most = max(float(z.min(initial=1.0)), FLOOR), float(z.max(initial=FLOOR))
-        self._measured, self._longest = False, np.full(batch.width, np.inf)
+        self._measured, self._longest = False, np.full(len(batch.states), np.inf)
         if system.gap > 0.0:
             self._longest[:] = (1.0 + system.spread + np.log(most / least)) / system.gap
         missed: Floats = residual(*system.graph, z, self._column, FLOOR)
@@ -491,14 +481,6 @@ BATCH = 64  # columns that go through together: 64 doubles are a few cache lines
 POWERS = 100  # steps of power iteration behind a bound on the radius
 
 
-class Solved(NamedTuple):
-    """What one evaluation found: log z of each pair, the uses of every world edge, and the goals it could not serve."""
-
-    log_z: Floats  # (P,), nan for pairs of goals that were left
-    visits: Floats  # (E,) expected uses of world edges, summed over pairs with their weights
-    left: list[int]
-
-
 class ManyGoals:
     """The shared system of all goals of a network, under one set of rules."""
 
@@ -534,10 +516,9 @@ class ManyGoals:
 
     def _system(self, log_weight: Floats) -> System | None:
         """The system under these log-weights of world edges (E,); None where it has no solution."""
-        try:
+        with suppress(np.linalg.LinAlgError):
             return System(self.product, self.trips, np.exp(log_weight[self.product.edge]))
-        except np.linalg.LinAlgError:
-            return None
+        return None
 
     def radius(self, log_weight: Floats) -> float:
         """An upper bound on the spectral radius of M, close after so many steps: max (M x)_i / x_i for any x > 0."""
@@ -564,13 +545,12 @@ class ManyGoals:
         for batch, piece in zip(self.batches, self._pieces(log_weight, with_visits, reweigh), strict=True):
             log_z[batch.whole] = piece.log_z
             left += piece.left
-            if piece.flows is not None:
-                through += piece.flows
+            through += piece.visits
         uses = through * np.exp(log_weight[product.edge])
         visits = np.bincount(product.edge, weights=uses, minlength=len(log_weight))
         return Solved(log_z, visits.astype(np.float64), left)
 
-    def _pieces(self, log_weight: Floats, with_visits: bool, reweigh: Reweigh | None) -> Iterator[Piece]:
+    def _pieces(self, log_weight: Floats, with_visits: bool, reweigh: Reweigh | None) -> Iterator[Solved]:
         n = min(n_workers(), len(self.batches)) if reweigh is None else 1
         if n <= 1:
             yield from self.solve_batches(log_weight, range(len(self.batches)), with_visits, reweigh)
@@ -583,12 +563,13 @@ class ManyGoals:
 
     def solve_batches(
         self, log_weight: Floats, numbers: Iterable[int], with_visits: bool, reweigh: Reweigh | None = None
-    ) -> Iterator[Piece]:
+    ) -> Iterator[Solved]:
         """What some of the batches find, one after the other."""
         system = self._system(log_weight)
         for batch in map(self.batches.__getitem__, numbers):
             if system is None:
-                yield Piece(np.full(batch.whole.stop - batch.whole.start, np.nan), None, batch.states)
+                nothing = np.zeros(len(self.product.edge))
+                yield Solved(np.full(batch.whole.stop - batch.whole.start, np.nan), nothing, batch.states)
             else:
                 yield system.solve(batch, with_visits, reweigh)
 
@@ -602,7 +583,7 @@ class ManyGoals:
         weighed = csr_matrix(features[product.edge].multiply(system.weight[:, None])).T.tocsr()
         left: list[int] = []
         for batch in self.batches:
-            reached = system.reach(batch)
+            reached = Reached(system, batch)
             for goal, (state, its) in enumerate(zip(batch.states, batch.pairs, strict=True)):
                 if not reached.certain[goal]:
                     left.append(state)
@@ -642,12 +623,11 @@ class ManyGoals:
     def _certain(self, system: System, batches: Iterable[Batch]) -> Iterator[tuple[slice, Floats, NDArray[np.bool_]]]:
         """Every goal that is served: where its pairs are, z, and which nodes are its ends."""
         for batch in batches:
-            reached = system.reach(batch)
+            reached = Reached(system, batch)
             for goal in np.flatnonzero(reached.certain).tolist():
                 state, z = batch.states[goal], np.ascontiguousarray(reached.z[:, goal])
                 yield batch.pairs[goal], z, self.product.state == state
 
 
-def _solve_batches(shared: ManyGoals, task: tuple[Floats, list[int], bool]) -> list[Piece]:
-    """What a worker does with its share of the batches."""
+def _solve_batches(shared: ManyGoals, task: tuple[Floats, list[int], bool]) -> list[Solved]:
     return list(shared.solve_batches(*task))

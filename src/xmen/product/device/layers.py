@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from xmen.product.device import kernels
 from xmen.product.device.kernels import AVAILABLE
@@ -42,60 +43,37 @@ class FusedRows(PlainRows):
     records = True
 
     def relative(
-        self,
-        rows: Rows,
-        log_weight: torch.Tensor,
-        ends: tuple[torch.Tensor, ...],
-        entering: bool,
-        most: float,
-        out: torch.Tensor,
+        self, rows: Rows, log_weight: Tensor, ends: tuple[Tensor, ...], entering: bool, most: float, out: Tensor
     ) -> None:
         n, shape, graph = rows.n_rows, _shape(rows, ends[0]), (rows.indptr, rows.other, rows.edge)
         kernels.relative[_grid(n, shape)](n, *graph, log_weight, *ends, out, most, entering, **shape)
 
-    def backward(
-        self, moves: Moves, stop: torch.Tensor, after: torch.Tensor, out: torch.Tensor, *ranges: torch.Tensor
-    ) -> None:
+    def backward(self, moves: Moves, stop: Tensor, after: Tensor, out: Tensor, *ranges: Tensor) -> None:
         whole = torch.int64 if out.dtype == torch.float64 else torch.int32
         bits = [values.view(whole) for values in ranges]
         arrays, flags, shape = _arrays(moves), (moves.factors.drift != 0.0, SLOTS), _shape(moves.rows, out)
         kernels.backward[_grid(len(out), shape)](len(out), *arrays, stop, after, out, *bits, *flags, **shape)
 
-    def forward(
-        self, moves: Moves, share: torch.Tensor, after: torch.Tensor, out: torch.Tensor, flows: list[torch.Tensor]
-    ) -> None:
+    def forward(self, moves: Moves, share: Tensor, after: Tensor, out: Tensor, flows: list[Tensor]) -> None:
         shape, flags = _shape(moves.rows, out), (moves.factors.drift != 0.0, len(flows) == 2)
         arrays, both = _arrays(moves), (flows[0], flows[-1])
         kernels.forward[_grid(len(after), shape)](len(after), *arrays, share, after, out, *both, *flags, **shape)
 
-    def log_rows(
-        self, moves: LogMoves, factors: Factors, stop: torch.Tensor, after: torch.Tensor, out: torch.Tensor
-    ) -> None:
+    def log_rows(self, moves: LogMoves, factors: Factors, stop: Tensor, after: Tensor, out: Tensor) -> None:
         unused = moves.rows.indptr, moves.log_dynamics  # nodes and ranks, and discounts, of a level
         self._log(moves, len(out), unused[0], unused[0], unused[1], factors.pair, stop, after, out, level=False)
 
-    def log_level(
-        self, moves: LogMoves, discounts: torch.Tensor, nodes: torch.Tensor, rank: torch.Tensor, value: torch.Tensor
-    ) -> None:
+    def log_level(self, moves: LogMoves, discounts: Tensor, nodes: Tensor, rank: Tensor, value: Tensor) -> None:
         self._log(moves, len(nodes), nodes, rank, discounts, discounts, value, value, value, level=True)
 
     def _log(
-        self,
-        moves: LogMoves,
-        n: int,
-        nodes: torch.Tensor,
-        rank: torch.Tensor,
-        discounts: torch.Tensor,
-        *arrays: torch.Tensor,
-        level: bool,
+        self, moves: LogMoves, n: int, nodes: Tensor, rank: Tensor, discounts: Tensor, *arrays: Tensor, level: bool
     ) -> None:
         rows, shape = moves.rows, _shape(moves.rows, arrays[-1])
         graph = nodes, rows.indptr, rows.other, rows.edge, rank, moves.log_dynamics, moves.reward, discounts
         kernels.log_rows[_grid(n, shape)](n, *graph, *arrays, level, **shape)
 
-    def choose(
-        self, moves: Moves, after: torch.Tensor, column: int, uniforms: torch.Tensor, node: torch.Tensor
-    ) -> torch.Tensor:
+    def choose(self, moves: Moves, after: Tensor, column: int, uniforms: Tensor, node: Tensor) -> Tensor:
         taken = torch.empty_like(node)
         if len(node):
             which, walkers = (column, moves.weights.shape[1]), (uniforms, node, taken)
@@ -103,24 +81,24 @@ class FusedRows(PlainRows):
             kernels.choose[grid](len(node), *_arrays(moves), after, *which, *walkers, drifts, R=256)
         return taken
 
-    def products(self, rows: Rows, weights: torch.Tensor, values: torch.Tensor, plus: torch.Tensor) -> torch.Tensor:
+    def products(self, rows: Rows, weights: Tensor, values: Tensor, plus: Tensor) -> Tensor:
         n, shape, out = rows.n_rows, _shape(rows, values), torch.empty_like(plus)
         kernels.products[_grid(n, shape)](n, rows.indptr, rows.other, weights, values, plus, out, **shape)
         return out
 
-    def best(self, first: torch.Tensor, odds: torch.Tensor, near: torch.Tensor) -> torch.Tensor:
+    def best(self, first: Tensor, odds: Tensor, near: Tensor) -> Tensor:
         n, among = len(first) - 1, torch.empty_like(odds, dtype=torch.bool)
         shape = _row_shape(len(odds), n, odds.shape[1])
         kernels.best[_grid(n, shape)](n, first, odds, near, among, **shape)
         return among
 
-    def soften(self, first: torch.Tensor, logits: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    def soften(self, first: Tensor, logits: Tensor, ends: Tensor) -> Tensor:
         n, value = len(ends), torch.empty_like(ends)
         shape = _row_shape(len(logits), n, logits.shape[1])
         kernels.soften[_grid(n, shape)](n, first, logits, ends, value, **shape)
         return value
 
-    def world_totals(self, flows: torch.Tensor, order: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    def world_totals(self, flows: Tensor, order: Tensor, ends: Tensor) -> Tensor:
         n, columns = len(ends) - 1, flows.shape[1]
         out = torch.zeros((n, columns), dtype=torch.float64, device=flows.device)
         if n:
@@ -128,13 +106,13 @@ class FusedRows(PlainRows):
         return out
 
 
-def _arrays(moves: Moves) -> tuple[torch.Tensor, ...]:
+def _arrays(moves: Moves) -> tuple[Tensor, ...]:
     """What kernels read of edges and their weights."""
     rows = moves.rows
     return rows.indptr, rows.other, rows.edge, moves.weights, moves.reward, moves.factors.pair
 
 
-def _shape(rows: Rows, values: torch.Tensor) -> dict[str, int]:
+def _shape(rows: Rows, values: Tensor) -> dict[str, int]:
     return _row_shape(len(rows.other), rows.n_rows, values.shape[1])
 
 
@@ -155,8 +133,6 @@ def _parts(n: int, size: int) -> int:
 
 # ---- The operations of `Layered` by torch on a device: one column per reward, many layers per look at them
 
-
-Tensor = torch.Tensor
 
 NEVER = -float("inf")
 

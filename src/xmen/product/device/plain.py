@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from xmen.product.graph import Product
 
@@ -24,13 +25,13 @@ class Rows:
     """A sparse matrix in compressed rows: those of `target` for the edges that leave a node, of source for those that
     enter it."""
 
-    indptr: torch.Tensor  # (n_nodes + 1,) int32
-    other: torch.Tensor  # (E,) int32, the node at the other end
-    edge: torch.Tensor  # (E,) int32, the world edge
+    indptr: Tensor  # (n_nodes + 1,) int32
+    other: Tensor  # (E,) int32, the node at the other end
+    edge: Tensor  # (E,) int32, the world edge
     degree: int  # the longest row
 
     @cached_property
-    def row(self) -> torch.Tensor:
+    def row(self) -> Tensor:
         """The row of each entry, for operations on whole arrays; (E,) int64."""
         counts = (self.indptr[1:] - self.indptr[:-1]).long()
         return torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
@@ -43,11 +44,6 @@ class Rows:
     def n_entries(self, n_rows: int) -> int:
         """How many entries the first rows have."""
         return int(self.indptr[n_rows])
-
-    @property
-    def bytes_used(self) -> int:
-        """The memory it takes."""
-        return 4 * (len(self.indptr) + 2 * len(self.other))
 
 
 class DeviceGraph:
@@ -86,16 +82,11 @@ class DeviceGraph:
         n_pairs = product.world.n_states * product.world.n_actions
         self.pair_ends = torch.as_tensor(np.searchsorted(pairs, np.arange(n_pairs + 1)), device=device)
 
-    def _moved(self, values: NDArray[np.uint32] | NDArray[np.int32]) -> torch.Tensor:
+    def _moved(self, values: NDArray[np.uint32] | NDArray[np.int32]) -> Tensor:
         return torch.as_tensor(values.view(np.int32), device=self.device)
 
-    @property
-    def bytes_used(self) -> int:
-        """The memory it takes."""
-        return self.leaving.bytes_used + self.entering.bytes_used + 4 * self.n_edges + 13 * self.n_nodes
 
-
-def _longest(indptr: torch.Tensor) -> int:
+def _longest(indptr: Tensor) -> int:
     return int((indptr[1:] - indptr[:-1]).max()) if len(indptr) > 1 else 0
 
 
@@ -111,15 +102,15 @@ class Factors(NamedTuple):
 
     drift: float
     discount: float
-    pair: torch.Tensor
+    pair: Tensor
 
 
 class Moves(NamedTuple):
     """The edges of rows with their weights as of one action: those of another, and the factors between the two."""
 
     rows: Rows
-    weights: torch.Tensor  # (E, columns)
-    reward: torch.Tensor  # (world edges, columns)
+    weights: Tensor  # (E, columns)
+    reward: Tensor  # (world edges, columns)
     factors: Factors
 
 
@@ -127,16 +118,16 @@ class LogMoves(NamedTuple):
     """The edges of rows with log-weights, log_dynamics + discount * reward of the world edge below each."""
 
     rows: Rows
-    log_dynamics: torch.Tensor  # (world edges, 1)
-    reward: torch.Tensor  # (world edges, columns)
+    log_dynamics: Tensor  # (world edges, 1)
+    reward: Tensor  # (world edges, columns)
 
 
-def row_sums(values: torch.Tensor, indptr: torch.Tensor) -> torch.Tensor:
+def row_sums(values: Tensor, indptr: Tensor) -> Tensor:
     """The sum of the entries of each row, always in the same order."""
     return _reduced(values, indptr, "sum", 0.0)
 
 
-def _reduced(values: torch.Tensor, indptr: torch.Tensor, how: str, empty: float) -> torch.Tensor:
+def _reduced(values: Tensor, indptr: Tensor, how: str, empty: float) -> Tensor:
     if not len(values):
         return values.new_full((len(indptr) - 1, *values.shape[1:]), empty)
     return torch.segment_reduce(values, how, offsets=indptr.long(), axis=0, unsafe=True, initial=empty)
@@ -148,13 +139,7 @@ class PlainRows:
     records = False  # whether a sequence of these may be recorded and replayed
 
     def relative(
-        self,
-        rows: Rows,
-        log_weight: torch.Tensor,
-        ends: tuple[torch.Tensor, ...],
-        entering: bool,
-        most: float,
-        out: torch.Tensor,
+        self, rows: Rows, log_weight: Tensor, ends: tuple[Tensor, ...], entering: bool, most: float, out: Tensor
     ) -> None:
         """exp(log_weight + there[target] - before[source]), at most exp(most); `ends` are before and there."""
         before, there = ends
@@ -162,15 +147,13 @@ class PlainRows:
         step = there[target] - before[source]
         out.copy_(torch.exp((log_weight[rows.edge] + step).clamp_(max=most)))
 
-    def _weights(self, moves: Moves, n: int) -> torch.Tensor:
+    def _weights(self, moves: Moves, n: int) -> Tensor:
         e, drift = moves.rows.n_entries(n), moves.factors.drift
         if drift == 0.0:
             return moves.weights[:e]
         return moves.weights[:e] * torch.exp(drift * moves.reward[moves.rows.edge[:e]]).to(moves.weights.dtype)
 
-    def backward(
-        self, moves: Moves, stop: torch.Tensor, after: torch.Tensor, out: torch.Tensor, *ranges: torch.Tensor
-    ) -> None:
+    def backward(self, moves: Moves, stop: Tensor, after: Tensor, out: Tensor, *ranges: Tensor) -> None:
         """out = stop + sum over edges of weight * after[target], for as many nodes as `out` has.
 
         `ranges`: the least and the largest of the nonzero values (SLOTS of each column), which begin as inf and 0. The
@@ -186,9 +169,7 @@ class PlainRows:
         least[0] = low.amin(0)
         largest[0] = torch.where(out < float("inf"), out, infinite).amax(0)
 
-    def forward(
-        self, moves: Moves, share: torch.Tensor, after: torch.Tensor, out: torch.Tensor, flows: list[torch.Tensor]
-    ) -> None:
+    def forward(self, moves: Moves, share: Tensor, after: Tensor, out: Tensor, flows: list[Tensor]) -> None:
         """out[n'] = sum over the edges that enter n' of weight * share[source], 0 where after[n'] is.
 
         `share` is the probability of a node over its message, so that weight * share * after[n'] goes through an edge:
@@ -203,9 +184,7 @@ class PlainRows:
         for flow, factor in zip(flows, (1.0, moves.factors.discount), strict=False):
             flow[: len(w)] += factor * through
 
-    def log_rows(
-        self, moves: LogMoves, factors: Factors, stop: torch.Tensor, after: torch.Tensor, out: torch.Tensor
-    ) -> None:
+    def log_rows(self, moves: LogMoves, factors: Factors, stop: Tensor, after: Tensor, out: Tensor) -> None:
         """out = log(exp(stop) + sum over edges of exp(log_dynamics + discount * reward + after[target]))."""
         rows, n = moves.rows, len(out)
         e = rows.n_entries(n)
@@ -213,16 +192,14 @@ class PlainRows:
         values = moves.log_dynamics[edge] + factors.discount * moves.reward[edge] + after[rows.other[:e]]
         out.copy_(self._log_sum(values, rows.indptr[: n + 1], stop[:n]))
 
-    def _log_sum(self, values: torch.Tensor, indptr: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
+    def _log_sum(self, values: Tensor, indptr: Tensor, first: Tensor) -> Tensor:
         largest = torch.maximum(_reduced(values, indptr, "max", NEVER), first)
         base = torch.where(largest > NEVER, largest, torch.zeros_like(largest))
         counts = (indptr[1:] - indptr[:-1]).long()
         total = row_sums(torch.exp(values - torch.repeat_interleave(base, counts, dim=0)), indptr)
         return base + torch.log(total + torch.exp(first - base))
 
-    def log_level(
-        self, moves: LogMoves, discounts: torch.Tensor, nodes: torch.Tensor, rank: torch.Tensor, value: torch.Tensor
-    ) -> None:
+    def log_level(self, moves: LogMoves, discounts: Tensor, nodes: Tensor, rank: Tensor, value: Tensor) -> None:
         """`log_rows` of some nodes in place, over their edges to nodes of lower rank; one discount per node."""
         rows = moves.rows
         begin, counts = rows.indptr[nodes].long(), (rows.indptr[nodes + 1] - rows.indptr[nodes]).long()
@@ -236,9 +213,7 @@ class PlainRows:
         indptr[1:] = torch.cumsum(torch.bincount(row, minlength=len(nodes)), 0)
         value[nodes] = self._log_sum(values, indptr, value[nodes])
 
-    def choose(
-        self, moves: Moves, after: torch.Tensor, column: int, uniforms: torch.Tensor, node: torch.Tensor
-    ) -> torch.Tensor:
+    def choose(self, moves: Moves, after: Tensor, column: int, uniforms: Tensor, node: Tensor) -> Tensor:
         """The entry that each walker takes from its node, in proportion to weight * after[target]; moves `node`.
 
         -1 where a node has no entries. Weights are added and taken off one after the other, as the compiled loops do,
@@ -250,7 +225,7 @@ class PlainRows:
         weights, reward, after = moves.weights[:, column], moves.reward[:, column], after[:, column]
         begin, end = rows.indptr[node].long(), rows.indptr[node + 1].long()
 
-        def weight(offset: int) -> torch.Tensor:
+        def weight(offset: int) -> Tensor:
             e = torch.clamp(begin + offset, max=len(weights) - 1)
             w = weights[e] * after[torch.clamp(rows.other[e], max=len(after) - 1)]
             if factors.drift != 0.0:
@@ -270,12 +245,12 @@ class PlainRows:
         node.copy_(torch.where(chosen >= 0, rows.other[torch.clamp(chosen, min=0)], node))
         return chosen.to(node.dtype)
 
-    def products(self, rows: Rows, weights: torch.Tensor, values: torch.Tensor, plus: torch.Tensor) -> torch.Tensor:
+    def products(self, rows: Rows, weights: Tensor, values: Tensor, plus: Tensor) -> Tensor:
         """plus + sum over the entries of each row of weight * values[other]; (rows, columns)."""
         begin, end = int(rows.indptr[0]), int(rows.indptr[-1])
         return plus + row_sums(weights[begin:end] * values[rows.other[begin:end]], rows.indptr - begin)
 
-    def soften(self, first: torch.Tensor, logits: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    def soften(self, first: Tensor, logits: Tensor, ends: Tensor) -> Tensor:
         """log sum exp of each row of logits, which become their shares in it; of empty rows what `ends` says."""
         value = self._log_sum(logits, first, torch.full_like(ends, NEVER))
         counts = (first[1:] - first[:-1]).long()
@@ -283,12 +258,12 @@ class PlainRows:
         torch.exp(logits - base, out=logits)
         return torch.where((counts > 0)[:, None], value, ends)
 
-    def best(self, first: torch.Tensor, odds: torch.Tensor, near: torch.Tensor) -> torch.Tensor:
+    def best(self, first: Tensor, odds: Tensor, near: Tensor) -> Tensor:
         """Which odds are the largest of their row, or at least `near` times that."""
         least = near * _reduced(odds, first, "max", 0.0)
         return odds >= torch.repeat_interleave(least, (first[1:] - first[:-1]).long(), dim=0)
 
-    def world_totals(self, flows: torch.Tensor, order: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    def world_totals(self, flows: Tensor, order: Tensor, ends: Tensor) -> Tensor:
         """The sum over each world edge's entries, in double precision."""
         return row_sums(flows[order].double(), ends)
 
@@ -300,7 +275,6 @@ class PlainRows:
 # be worked out side by side. Numbers of 128 bits are pairs of 64, high and low.
 
 
-Tensor = torch.Tensor
 Wide: TypeAlias = tuple[Tensor, Tensor]
 
 MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from xmen.machines.on_device import DeviceMachines
 from xmen.product.device.layers import DeviceLayers, DeviceWeights
@@ -19,46 +20,6 @@ from xmen.product.layered import SIDE_BY_SIDE, Layered
 from xmen.product.messages import Flow, as_columns
 from xmen.sharing import Lock, once
 from xmen.worlds.walks import EdgeWeights, Floats, Walks
-
-# ---- Walkers on a device that become walks: their world edges, checked by the machines of the constraint
-
-
-Tensor = torch.Tensor
-
-
-class WalkChecker:
-    """What walks on one product are made and checked with."""
-
-    def __init__(self, product: Product, graph: DeviceGraph) -> None:
-        self._product, self._graph = product, graph
-        self._target = torch.as_tensor(product.world.target.astype(np.int64), device=graph.device)
-
-    @once
-    def machines(self) -> DeviceMachines:
-        """The machines of the constraint."""
-        return DeviceMachines(self._product.compiled, self._graph.device)
-
-    def finish(self, starts: NDArray[np.uint32], steps: list[Tensor]) -> tuple[Walks, NDArray[np.bool_]]:
-        """Walks from start nodes along product edges, -1 where a walker has arrived; and which of them are valid."""
-        product, device = self._product, self._graph.device
-        first = product.state[starts]
-        taken = torch.stack(steps) if steps else torch.empty((0, len(starts)), dtype=torch.int32, device=device)
-        going = taken >= 0
-        edges = self._graph.leaving.edge[torch.clamp(taken, min=0)] if steps else taken
-        lengths = going.sum(0)
-        ends = torch.as_tensor(first.astype(np.int64), device=device)
-        if steps:
-            last = edges.gather(0, torch.clamp(lengths - 1, min=0)[None])[0]
-            ends = torch.where(lengths > 0, self._target[last], ends)
-        unruled = not product.compiled.tables or not len(starts)
-        valid = np.ones(len(starts), dtype=np.bool_) if unruled else self.machines.check(edges, going, ends)
-        flat = torch.masked_select(edges.t(), going.t()).cpu().numpy()
-        offsets = np.concatenate([[0], np.cumsum(lengths.cpu().numpy())])
-        return Walks(product.world, first, flat, offsets), valid
-
-
-# ---- A product on a device: one run of messages for one reward, or for several rewards side by side
-
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
@@ -77,7 +38,7 @@ class OnDevice:
         self.product, self.device, self.precision = product, device, precision
         self.graph = DeviceGraph(product, device)
         self._spaces = Workspaces(self.graph, DTYPES[precision])
-        self.checker = WalkChecker(product, self.graph)
+        self._target = torch.as_tensor(product.world.target.astype(np.int64), device=device)
         self.error: RoundingError | None = None  # of single precision, measured on the first pass
         self._lock = Lock()
 
@@ -107,9 +68,45 @@ class OnDevice:
         """The operations under one reward."""
         return DeviceLayers(self.product, self.graph, self.weights([law]), self._spaces)
 
-    def gradient(self, law: EdgeWeights) -> TableGradient:
-        """log Z and its gradient as a function of tables on the device; `law` says everything but the reward."""
-        return TableGradient(self, law)
+    def gradient(self, law: EdgeWeights) -> Callable[[Tensor], tuple[float, Tensor]]:
+        """log Z and expected discounted visits as a function of tables (n_states, n_actions) that are on the device.
+
+        `law` says everything but the reward.
+        """
+        graph, weights = self.graph, self.weights([law])
+
+        def at(table: Tensor) -> tuple[float, Tensor]:
+            reward = table.detach().to(graph.device, torch.float64).reshape(-1)[graph.pair]
+            run = self.run(law, replace(weights, reward=reward[:, None]))
+            _, discounted, _ = run.uses()
+            return float(run.log_partition[0]), row_sums(discounted, graph.pair_ends).reshape(table.shape)
+
+        return at
+
+    @once
+    def _machines(self) -> DeviceMachines:
+        return DeviceMachines(self.product.compiled, self.device)
+
+    def checked(self, starts: NDArray[np.uint32], steps: list[Tensor]) -> tuple[Walks, NDArray[np.bool_]]:
+        """Walks from start nodes along product edges, -1 where a walker has arrived; and which of them are valid.
+
+        The machines of the constraint say so, run on the device.
+        """
+        product, device = self.product, self.device
+        first = product.state[starts]
+        taken = torch.stack(steps) if steps else torch.empty((0, len(starts)), dtype=torch.int32, device=device)
+        going = taken >= 0
+        edges = self.graph.leaving.edge[torch.clamp(taken, min=0)] if steps else taken
+        lengths = going.sum(0)
+        ends = torch.as_tensor(first.astype(np.int64), device=device)
+        if steps:
+            last = edges.gather(0, torch.clamp(lengths - 1, min=0)[None])[0]
+            ends = torch.where(lengths > 0, self._target[last], ends)
+        unruled = not product.compiled.tables or not len(starts)
+        valid = np.ones(len(starts), dtype=np.bool_) if unruled else self._machines.check(edges, going, ends)
+        flat = torch.masked_select(edges.t(), going.t()).cpu().numpy()
+        offsets = np.concatenate([[0], np.cumsum(lengths.cpu().numpy())])
+        return Walks(product.world, first, flat, offsets), valid
 
     def messages(self, laws: Sequence[EdgeWeights]) -> list[Column]:
         """Messages of several laws, worked out together when one of them is first asked."""
@@ -127,31 +124,14 @@ class OnDevice:
         return said
 
 
-class TableGradient:
-    """log Z and d log Z / d r of reward tables that are on the device and stay there."""
-
-    def __init__(self, place: OnDevice, law: EdgeWeights) -> None:
-        self._place, self._law, self._weights = place, law, place.weights([law])
-
-    def __call__(self, table: torch.Tensor) -> tuple[float, torch.Tensor]:
-        """log Z and expected discounted visits under a table (n_states, n_actions)."""
-        graph = self._place.graph
-        reward = table.detach().to(graph.device, torch.float64).reshape(-1)[graph.pair]
-        run = self._place.run(self._law, replace(self._weights, reward=reward[:, None]))
-        _, discounted, _ = run.uses()
-        return float(run.log_partition[0]), row_sums(discounted, graph.pair_ends).reshape(table.shape)
-
-
-class Run(Layered[torch.Tensor]):
+class Run(Layered[Tensor]):
     """`Layered` on a device, for one question at a time: they share their memory."""
 
     def __init__(self, place: OnDevice, law: EdgeWeights, weights: DeviceWeights, spaces: Workspaces) -> None:
         self._lock = Lock()
         super().__init__(place.product, law, DeviceLayers(place.product, place.graph, weights, spaces))
 
-    def uses(
-        self, with_entropy: bool = False, starts: Floats | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor, Floats]:
+    def uses(self, with_entropy: bool = False, starts: Floats | None = None) -> tuple[Tensor, Tensor, Floats]:
         with self._lock:
             self._segment = {}
             return super().uses(with_entropy, starts)
@@ -160,7 +140,7 @@ class Run(Layered[torch.Tensor]):
         with self._lock:
             return super().log_completions(t, nodes)
 
-    def steps(self, n: int, rng: np.random.Generator, column: int = 0) -> tuple[NDArray[np.uint32], list[torch.Tensor]]:
+    def steps(self, n: int, rng: np.random.Generator, column: int = 0) -> tuple[NDArray[np.uint32], list[Tensor]]:
         with self._lock:
             self._segment = {}
             return super().steps(n, rng, column)
@@ -189,7 +169,7 @@ class Together:
 
     @once
     def flow_with_entropy(self) -> Flow:
-        """The same with the entropy of each."""
+        """What goes through every world edge, and the entropy, under each."""
         return self.run.flow(with_entropy=True)
 
 
@@ -212,7 +192,7 @@ class Column:
         completions: Floats = self._together.run.log_completions(t, nodes)[:, self._column]
         return completions
 
-    def _steps(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], list[torch.Tensor]]:
+    def _steps(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], list[Tensor]]:
         product, run = self._together.place.product, self._together.run
         starts, steps = run.steps(n, rng, self._column)
         if len(steps) == product.horizon and product.timeless(run.discount):
@@ -225,4 +205,4 @@ class Column:
 
     def checked_walks(self, n: int, rng: np.random.Generator) -> tuple[Walks, NDArray[np.bool_]]:
         """n independent walks, and which of them the machines of the constraint accept, run on the device."""
-        return self._together.place.checker.finish(*self._steps(n, rng))
+        return self._together.place.checked(*self._steps(n, rng))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from xmen.errors import EngineError
 from xmen.product.device.plain import SLOTS, DeviceGraph, Factors
@@ -105,22 +106,22 @@ class Workspace:
         self.node_discounts = discount ** graph.depth.double()
         n_world = len(graph.world_edge_ends) - 1
         self.reward = torch.empty((n_world, columns), dtype=torch.float64, device=graph.device)
-        self._layers: dict[int, torch.Tensor] = {}
-        self._weights: dict[bool, torch.Tensor] = {}
+        self._layers: dict[int, Tensor] = {}
+        self._weights: dict[bool, Tensor] = {}
         self._weights_of: dict[bool, Any] = {}
-        self._flow: list[torch.Tensor] = []
-        self._factors: dict[int, torch.Tensor] = {}
+        self._flow: list[Tensor] = []
+        self._factors: dict[int, Tensor] = {}
         self._recordings: dict[Any, torch.cuda.CUDAGraph | None] = {}
 
-    def _empty(self, n: int) -> torch.Tensor:
+    def _empty(self, n: int) -> Tensor:
         return torch.empty((n, self.columns), dtype=self.dtype, device=self._graph.device)
 
-    def begin(self, reward: torch.Tensor) -> None:
+    def begin(self, reward: Tensor) -> None:
         """Start on another reward."""
         self.reward.copy_(reward)
         self._weights_of.clear()
 
-    def layer(self, t: int) -> torch.Tensor:
+    def layer(self, t: int) -> Tensor:
         """Room for layer t; without room for all, shared with layers that are never needed together with it."""
         slots = self.plan.stride + 1
         slot = t if self.plan.stride == 1 else t % slots
@@ -129,13 +130,13 @@ class Workspace:
             self._layers[slot] = self._empty(n if self.plan.stride == 1 else self._graph.n_nodes)
         return self._layers[slot] if self.plan.stride == 1 else self._layers[slot][:n]
 
-    def keep(self, layer: torch.Tensor) -> torch.Tensor:
+    def keep(self, layer: Tensor) -> Tensor:
         """The layer where nothing writes over it."""
         if self.plan.stride == 1:
             return layer
         return layer.to("cpu", copy=True) if self.plan.on_host else layer.clone()
 
-    def weights(self, entering: bool, key: tuple[int, int]) -> tuple[torch.Tensor, bool]:
+    def weights(self, entering: bool, key: tuple[int, int]) -> tuple[Tensor, bool]:
         """Room for edge weights, and whether they have to be made: whether it holds others than those of `key`."""
         if entering not in self._weights:
             self._weights[entering] = self._empty(self._graph.n_edges)
@@ -151,7 +152,7 @@ class Workspace:
             self._factors[base] = pairs.to(self._graph.device)
         return Factors(self.discount**t - self.discount**base, self.discount**t, self._factors[base][t])
 
-    def flow(self) -> list[torch.Tensor]:
+    def flow(self) -> list[Tensor]:
         """Node probabilities and two arrays of shares per node; what goes through each edge, also discounted."""
         if not self._flow:
             n_flows = 1 if self.discount == 1.0 else 2
