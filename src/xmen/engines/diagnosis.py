@@ -15,7 +15,7 @@ from xmen.constraints.constraint import Constraint, HowMany, conjunction, units
 from xmen.constraints.monitor import MonitorLeaf
 from xmen.errors import InfeasibleError, OracleTimeoutError, ProductTooLargeError, RuleWarning, notify
 from xmen.events import NO_ACTION, Event
-from xmen.machines.tables import CompiledConstraint, _distinct, alphabet_of
+from xmen.machines.tables import CompiledConstraint, alphabet_of
 from xmen.product.best import best_walk
 from xmen.product.graph import MOST_NODES, UNKNOWN, Product, build_product, ends_of, shortest_valid
 from xmen.progress import tell
@@ -128,7 +128,7 @@ def same_answer(rule: Constraint, world: MDP) -> bool | None:
     def different(part: slice) -> list[tuple[int, ...]]:
         """The symbols that all leaves see at once, each combination once."""
         letters = [column[:, part][columns[0][:, part] >= 0] for column in columns]
-        rows = np.array(np.unravel_index(_distinct(np.ravel_multi_index(letters, shape))[0], shape)).T.tolist()
+        rows = np.array(np.unravel_index(np.unique(np.ravel_multi_index(letters, shape)), shape)).T.tolist()
         return [tuple(a.symbols[i] for a, i in zip(alphabets, row, strict=True)) for row in rows]
 
     def after(states: tuple[Hashable, ...], symbols: tuple[int, ...]) -> tuple[Hashable, ...]:

@@ -59,14 +59,16 @@ class Law:
         return weights if self.policy is None else weights.under(world, self.policy)
 
     def under(self, constraint: Constraint | None) -> Law:
-        """The same under another constraint; weights are not worked out again."""
+        """This law under another constraint; weights are not worked out again."""
         other = replace(self, constraint=constraint)
         vars(other)["weights"] = self.weights
         return other
 
     def with_reward(self, reward: Reward | ArrayLike | None) -> Law:
-        """The same under another reward."""
-        return replace(self, reward=reward)
+        """This law under another reward; what does not depend on it is not worked out again."""
+        other = replace(self, reward=reward)
+        vars(other)["weights"] = self.weights.with_table(self.world, reward_table(reward, self.world))
+        return other
 
 
 # ---- One face for all engines: a probability distribution over the valid trajectories of a world

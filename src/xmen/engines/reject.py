@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,18 +47,6 @@ class Relaxation:
     rejecting: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Constraints that are multiplied in together or not at all; `size` orders groups, None: it does not fit alone."""
-
-    size: int | None
-    labels: tuple[str, ...]
-    parts: tuple[Constraint, ...]
-
-    def relaxations(self) -> tuple[Constraint, ...]:
-        return self.parts[0].relaxations() if len(self.parts) == 1 else ()
-
-
 def relax(world: MDP, constraint: Constraint | None, max_nodes: int) -> Relaxation:
     """Multiply constraints in, smallest product first, as long as the node budget allows.
 
@@ -71,11 +59,11 @@ def relax(world: MDP, constraint: Constraint | None, max_nodes: int) -> Relaxati
     multiplied: list[str] = []
     rejecting: list[str] = []
     n_failures = 0
-    for group in _groups(world, units(constraint), budget):
-        whole = conjunction(group.parts)
-        candidates = [whole] if group.size is not None and n_failures < MOST_FAILURES else []
+    for fits, group in _groups(world, units(constraint), budget):
+        whole = conjunction([part for _, part in group])
+        candidates = [whole] if fits and n_failures < MOST_FAILURES else []
         taken = None
-        for candidate in [*candidates, *group.relaxations()]:
+        for candidate in [*candidates, *(group[0][1].relaxations() if len(group) == 1 else ())]:
             assert candidate is not None
             try:
                 product = multiply(world, conjunction([*chosen, candidate]), budget)
@@ -87,25 +75,29 @@ def relax(world: MDP, constraint: Constraint | None, max_nodes: int) -> Relaxati
             break
         if taken is whole:
             n_failures = 0
-        (multiplied if taken is whole else rejecting).extend(group.labels)
+        (multiplied if taken is whole else rejecting).extend(label for label, _ in group)
     return Relaxation(product, tuple(multiplied), tuple(rejecting))
 
 
-def _groups(world: MDP, parts: Sequence[tuple[str, Constraint]], budget: int) -> list[_Group]:
-    """The constraints in the order in which they are tried: by their own product, or many of them by their machines."""
+Named: TypeAlias = tuple[str, Constraint]
+
+
+def _groups(world: MDP, parts: Sequence[Named], budget: int) -> list[tuple[bool, Sequence[Named]]]:
+    """Constraints that are multiplied in together or not at all, in the order in which they are tried.
+
+    By their own product, and whether that fits; or many of them by their machines.
+    """
     if len(parts) > MOST_TRIED:
         ordered = sorted(parts, key=lambda item: _machine_states(world, item[1]))
         size = -(-len(parts) // MOST_TRIED)
-        together = [ordered[i : i + size] for i in range(0, len(ordered), size)]
-        return [_Group(1, tuple(label for label, _ in some), tuple(part for _, part in some)) for some in together]
-    groups = []
-    for label, part in parts:
+        return [(True, ordered[i : i + size]) for i in range(0, len(ordered), size)]
+    sizes: list[float] = []
+    for _, part in parts:
         try:
-            n_nodes: int | None = multiply(world, part, budget).n_nodes
+            sizes.append(multiply(world, part, budget).n_nodes)
         except ProductTooLargeError:
-            n_nodes = None
-        groups.append(_Group(n_nodes, (label,), (part,)))
-    return sorted(groups, key=lambda group: (group.size is None, group.size or 0))
+            sizes.append(np.inf)
+    return [(sizes[i] < np.inf, [parts[i]]) for i in np.argsort(sizes, kind="stable").tolist()]
 
 
 def _machine_states(world: MDP, part: Constraint) -> int:
@@ -201,9 +193,8 @@ class RejectDistribution(Distribution):
         self.relaxation = relaxation
         self._compiled = compiled
         self.time_limit = time_limit
-        self._relaxed = ExactDistribution(
-            relaxation.product, law.under(relaxation.product.compiled.constraint), self._rng
-        )
+        product = relaxation.product
+        self.relaxed = ExactDistribution(product, law.under(product.compiled.constraint), self._rng)
         self._estimate_seed = np.random.SeedSequence(int(self._rng.integers(2**63)))
 
     @property
@@ -243,7 +234,7 @@ class RejectDistribution(Distribution):
         n_drawn, n_valid, since, began = 0, 0, 0, time.perf_counter()
         while True:
             n = min(size, largest)
-            walks = self._relaxed.draw(n, rng)
+            walks = self.relaxed.draw(n, rng)
             kept = np.zeros(n, dtype=np.bool_)
             # A long check has to end in time, so it goes in pieces; draws do not, or the seed would not decide them.
             for begin in range(0, n, FIRST_DRAWS):
@@ -268,11 +259,6 @@ class RejectDistribution(Distribution):
                 "Use engine='xor', raise max_nodes so that more is multiplied in, or loosen a constraint."
             )
 
-    @property
-    def relaxed(self) -> ExactDistribution:
-        """What is drawn from, before anything is refused."""
-        return self._relaxed
-
     @once
     def _moments(self) -> WalkMoments:
         """Means and their spread over a fixed number of relaxed draws."""
@@ -285,7 +271,7 @@ class RejectDistribution(Distribution):
 
     def log_partition(self, return_std: bool = False) -> Any:
         rate, n = self._moments.acceptance, self._moments.n_drawn
-        log_z = self._relaxed.log_partition() + float(np.log(rate))
+        log_z = self.relaxed.log_partition() + float(np.log(rate))
         # That all draws were valid does not make the rate 1: one in as many could still break a rule.
         missed = max(1 - rate, 1 / (n + 1)) if self.relaxation.rejecting else 0.0
         return (log_z, float(np.sqrt(missed / (rate * n)))) if return_std else log_z

@@ -8,11 +8,11 @@ side by side.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,19 +22,18 @@ from xmen.constraints.constraint import Constraint, conjunction, units
 from xmen.engines.diagnosis import explain_conflict, multiply
 from xmen.engines.distribution import Law
 from xmen.engines.exact import ExactDistribution
-from xmen.engines.settings import find_device
+from xmen.engines.settings import find_device, place_product
 from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
-from xmen.product.graph import Product
+from xmen.product.graph import Product, layer_ends
 from xmen.product.many_goals import ManyGoals, Reweigh, Trips, build_open_product
 from xmen.rewards import Floats
-from xmen.worlds import Network, Walks
+from xmen.worlds import MDP, EdgeWeights, Network, Walks
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.network import NetworkTask
 
 if TYPE_CHECKING:
-    from xmen.engines.trips_on_device import TripsOnDevice
-
+    from torch import device as Device
 
 LEAST_BUDGET = 20_000  # nodes of a product that all trips of a network share
 COPIES = 64  # of the network that its rules may make of it
@@ -46,11 +45,7 @@ def trip_budget(max_nodes: int | None, network: Network) -> int:
 
 
 def have_a_way(
-    network: Network,
-    constraint: Constraint | None,
-    starts: NDArray[np.int64],
-    goals: NDArray[np.int64],
-    max_nodes: int,
+    network: Network, constraint: Constraint | None, starts: NDArray[np.int64], goals: NDArray[np.int64], max_nodes: int
 ) -> NDArray[np.bool_]:
     """Which trips (n,) have a way that keeps the rules, as many of these as fit the product."""
     try:
@@ -65,11 +60,7 @@ def have_a_way(
 
 
 def _have_a_way(
-    network: Network,
-    constraint: Constraint | None,
-    starts: NDArray[np.int64],
-    goals: NDArray[np.int64],
-    max_nodes: int,
+    network: Network, constraint: Constraint | None, starts: NDArray[np.int64], goals: NDArray[np.int64], max_nodes: int
 ) -> NDArray[np.bool_]:
     found = np.zeros(len(starts), dtype=np.bool_)
     if network.horizon is None:
@@ -122,7 +113,8 @@ class TripEngine:
         self.weight: Floats = np.bincount(self.pair_of, weights=np.asarray(weights), minlength=len(keys)).astype(float)
         self._log_dynamics = np.log(network.probability)
         self._alone: dict[int, Product] = {}
-        self._shared: ManyGoals | None = None
+        self.n_pairs = len(keys)
+        self.shared: ManyGoals | None = None  # the system that all goals share; None with a horizon
         self._device = find_device(device)
         if network.horizon is None:
             compiled = CompiledConstraint(constraint, network.any_task.starting_in(self.start))
@@ -130,17 +122,7 @@ class TripEngine:
             origin = product.start_of[self.start]
             if np.any(origin < 0):
                 raise self._infeasible(int(np.argmin(origin)))
-            self._shared = ManyGoals(product, Trips(origin, self.goal, self.weight))
-
-    @property
-    def n_pairs(self) -> int:
-        """The number of distinct pairs."""
-        return len(self.start)
-
-    @property
-    def shared(self) -> ManyGoals | None:
-        """The system that all goals share; None with a horizon."""
-        return self._shared
+            self.shared = ManyGoals(product, Trips(origin, self.goal, self.weight))
 
     def value(self, reward: Floats, with_visits: bool = True, reweigh: Reweigh | None = None) -> TripValue:
         """log Z and visits under rewards of world edges (E,).
@@ -148,37 +130,35 @@ class TripEngine:
         `reweigh(pairs, log_z)` gives other weights to pairs, once their log Z is known.
         DivergenceError where the weights of some pair's trajectories do not add up.
         """
-        if self._shared is None and self._device is not None:
+        if self.shared is None and self._device is not None:
             return TripValue(*self._moved.value(reward, self.discount, self.weight, with_visits, reweigh))
-        if self._shared is None:
+        if self.shared is None:
             log_z, visits = np.full(self.n_pairs, np.nan), np.zeros(len(reward))
             left = np.unique(self.goal).tolist()
         else:
-            log_z, visits, left = self._shared.solve(self._log_dynamics + reward, with_visits, reweigh)
+            log_z, visits, left = self.shared.solve(self._log_dynamics + reward, with_visits, reweigh)
         for goal in left:
             pairs = np.flatnonzero(self.goal == goal)
-            d = self._goal(goal, reward)
+            d = self._exact(self._product(goal), reward, given="start")
             log_z[pairs] = d.start_partitions(self.start[pairs])
-            if with_visits and reweigh is None:
-                visits[self.network.source != goal] += self.weight[pairs].sum() * d.edge_visits()
-            elif with_visits and reweigh is not None:
-                weights = reweigh(pairs, log_z[pairs])
-                if not weights.any():
-                    continue
+            weights = self.weight[pairs] if reweigh is None or not with_visits else reweigh(pairs, log_z[pairs])
+            if not with_visits or not weights.any():
+                continue
+            if reweigh is not None:
                 shares = np.zeros(self.network.n_states)
                 shares[self.start[pairs]] = weights / weights.sum()
-                product = replace(self._alone[goal], world=self._alone[goal].world.with_start(shares))
-                again = self._exact(product, reward, given="start")
-                visits[self.network.source != goal] += weights.sum() * again.edge_visits()
+                product = replace(d.product, world=d.product.world.with_start(shares))
+                d = self._exact(product, reward, given="start")
+            visits[self.network.source != goal] += weights.sum() * d.edge_visits()
         return TripValue(log_z, visits)
 
     def each(self, reward: Floats, features: csr_matrix) -> Floats:
         """E[f] of every pair's trajectories (P, d), from features of world edges (E, d)."""
-        if self._shared is None:
+        if self.shared is None:
             out = np.full((self.n_pairs, features.shape[1]), np.nan)
             left = np.unique(self.goal).tolist()
         else:
-            out, left = self._shared.each(self._log_dynamics + reward, features)
+            out, left = self.shared.each(self._log_dynamics + reward, features)
         for pair in np.flatnonzero(np.isin(self.goal, left)).tolist():
             goal = int(self.goal[pair])
             visits = self.alone(pair, reward).edge_visits()
@@ -193,15 +173,9 @@ class TripEngine:
 
     @cached_property
     def _moved(self) -> TripsOnDevice:
-        from xmen.engines.trips_on_device import TripsOnDevice
-
         assert self._device is not None
         products = {goal: self._product(goal) for goal in np.unique(self.goal).tolist()}
         return TripsOnDevice(self.network, products, self.start, self.goal, self._device)
-
-    def _goal(self, goal: int, reward: Floats) -> ExactDistribution:
-        """Trips to one goal, given where they start, in the shares of the pairs' weights."""
-        return self._exact(self._product(goal), reward, given="start")
 
     def _product(self, goal: int) -> Product:
         """The product of one goal, from where its pairs start."""
@@ -232,6 +206,89 @@ class TripEngine:
         except ProductTooLargeError:
             return InfeasibleError(f"{where} there is no valid trip")
         return InfeasibleError(f"{where}: {error}", conflict=error.conflict)
+
+
+# ---- All trips of a network with a horizon in one pass: the products of all goals side by side on a device
+
+
+class Tasks(Product):
+    """Products next to each other, each of which ends where its own task does."""
+
+    @property
+    def fixed_length(self) -> bool:
+        """Trajectories end at the goals of their tasks, which the world itself does not know."""
+        return False
+
+
+def side_by_side(world: MDP, products: Sequence[Product], edges: Sequence[NDArray[np.int64]]) -> Tasks:
+    """Products of one horizon next to each other, over a world that has all their edges; starts stay in their order.
+
+    edges[k] gives the world's edge for each edge of the k-th product's own world. No edge leads from one to another.
+    """
+    sizes = [product.n_nodes for product in products]
+    first = np.cumsum([0, *sizes])
+    depth = np.concatenate([product.depth for product in products])
+    order = np.argsort(depth, kind="stable")  # nodes of a product are numbered by depth
+    number = np.empty(len(order), dtype=np.uint32)
+    number[order] = np.arange(len(order), dtype=np.uint32)
+    degree = np.concatenate([np.diff(product.indptr.astype(np.int64)) for product in products])
+    begin = np.concatenate([[0], np.cumsum(degree)])
+    indptr = np.concatenate([[0], np.cumsum(degree[order])])
+    moved = np.arange(indptr[-1]) + np.repeat(begin[order] - indptr[:-1], degree[order])
+    target = number[np.concatenate([product.target + first[k] for k, product in enumerate(products)])]
+    edge = np.concatenate([edges[k][product.edge] for k, product in enumerate(products)])
+    starts = np.concatenate([product.starts + first[k] for k, product in enumerate(products)])
+    one = products[0]
+    return Tasks(
+        world=world,
+        compiled=one.compiled,
+        horizon=one.horizon,
+        state=np.concatenate([product.state for product in products])[order],
+        depth=depth[order],
+        distance=np.concatenate([product.distance for product in products])[order],
+        accepting=np.concatenate([product.accepting for product in products])[order],
+        indptr=indptr.astype(np.uint32),
+        target=target[moved],
+        edge=edge[moved].astype(np.uint32),
+        starts=number[starts],
+        layer_ends=layer_ends(depth[order], one.horizon),
+    )
+
+
+class TripsOnDevice:
+    """Pairs of a start and a goal, given the product of each goal."""
+
+    def __init__(
+        self,
+        network: Network,
+        products: dict[int, Product],
+        start: NDArray[np.int64],
+        goal: NDArray[np.int64],
+        device: Device,
+    ) -> None:
+        edges = [np.flatnonzero(network.source != its) for its in products]
+        whole = side_by_side(network.any_task, list(products.values()), edges)
+        self._network, self._place = network, place_product(whole, device, "float64")
+        of = np.repeat(list(products), [len(product.starts) for product in products.values()])
+        keys = of * network.n_states + whole.state[whole.starts]
+        order = np.argsort(keys)
+        self._pair = order[np.searchsorted(keys, goal * network.n_states + start, sorter=order)]  # its start node
+
+    def value(
+        self, reward: Floats, discount: float, weight: Floats, with_visits: bool, reweigh: Reweigh | None
+    ) -> tuple[Floats, Floats]:
+        """log Z of every pair (P,), and the expected uses of the network's edges (E,), summed with the weights."""
+        network, starts = self._network, self._place.product.starts
+        law = EdgeWeights(np.log(network.probability), reward, np.zeros(network.n_states), discount, given_start=True)
+        run = self._place.run(law, self._place.weights([law]))
+        log_z = run.log_completions(0, starts)[self._pair, 0]
+        if not with_visits:
+            return log_z, np.zeros(len(reward))
+        shares = np.zeros(len(starts))
+        shares[self._pair] = weight if reweigh is None else reweigh(np.arange(len(weight)), log_z)
+        _, discounted, _ = run.uses(starts=shares[:, None])
+        visits: Floats = discounted[:, 0].cpu().numpy()
+        return log_z, visits
 
 
 # ---- Trips under rules that do not fit the product: draws from the relaxation, of which those are kept that are
@@ -457,10 +514,10 @@ class TripPartitions:
         return log_z[pair_of], np.sqrt(variance[pair_of])
 
 
-Checked = tuple[NDArray[np.int64], Walks, NDArray[np.bool_]]
+Checked: TypeAlias = tuple[NDArray[np.int64], Walks, NDArray[np.bool_]]
 """Draws: the pair of each, the walks, and which of them keep the rules."""
 
-Batch = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+Batch: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 """Walks in a row: the pair of each, their world edges one after the other, their lengths."""
 
 
@@ -475,10 +532,15 @@ def _gathered(walks: Iterator[Batch]) -> Iterator[Batch]:
     kept: list[Batch] = []
     longest, n = 0, 0
     for batch in walks:
+        if kept and longest * n > CELLS:
+            yield _joined(kept)
+            kept, longest, n = [], 0, 0
         kept.append(batch)
         longest, n = max(longest, int(batch[2].max(initial=0))), n + len(batch[0])
-        if longest * n > CELLS:
-            yield tuple(np.concatenate(parts) for parts in zip(*kept, strict=True))  # type: ignore[misc]
-            kept, longest, n = [], 0, 0
     if kept:
-        yield tuple(np.concatenate(parts) for parts in zip(*kept, strict=True))  # type: ignore[misc]
+        yield _joined(kept)
+
+
+def _joined(batches: list[Batch]) -> Batch:
+    pair, edges, lengths = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+    return pair, edges, lengths
