@@ -21,8 +21,15 @@ from xmen.errors import InvalidDemonstrationError, PromiseWarning, UnboundedWarn
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.identify import at_an_end
 from xmen.methods.information import Information, curvature, one_by_one
-from xmen.methods.lbfgs import DEFAULT_MAX_ITER, LbfgsRun, LbfgsState, memory_of
-from xmen.methods.likelihood import Likelihood, LossEstimate, Objective
+from xmen.methods.likelihood import (
+    DEFAULT_MAX_ITER,
+    LbfgsRun,
+    LbfgsState,
+    Likelihood,
+    LossEstimate,
+    Objective,
+    memory_of,
+)
 from xmen.methods.runs import Coordinates, Outcome
 from xmen.policies.behaviour import BEST, Behaviour, aim_of, follow, push_forward
 from xmen.policies.explanation import why_unsafe
@@ -66,11 +73,9 @@ def require_allowed(
     wrong: list[tuple[int, int]] = []
     for t in range(choices.shape[1]):
         n = promise.game.product.n_nodes if promise.timeless else int(promise.game.product.layer_ends[t])
-        allowed = promise.allowed(t, 0, n)
         going = np.flatnonzero(choices[:, t] >= 0)
-        bad = going[~allowed[choices[going, t]]]
-        if len(bad):
-            wrong += [(int(index), t) for index in bad]
+        bad = going[~promise.allowed(t, 0, n)[choices[going, t]]]
+        wrong += [(index, t) for index in bad.tolist()]
     if not wrong:
         return
     index, position = min(wrong)
@@ -116,9 +121,8 @@ def expected_visits(
     times, of its state, or else all that is allowed, in this order.
     """
     game = promise.game
-    nodes = game.node
     n_pairs = game.product.world.n_states * game.product.world.n_actions
-    steps = [(choices[:, t] >= 0, choices[:, t]) for t in range(choices.shape[1])]
+    steps = [(column >= 0, column) for column in choices.T]
     at_time: list[Floats] = [
         np.bincount(c[on], weights=weights[on], minlength=game.n_choices).astype(np.float64) for on, c in steps
     ]
@@ -127,13 +131,11 @@ def expected_visits(
 
     def shares_at(t: int) -> Floats:
         n = int(game.product.layer_ends[t])
-        n_choices = int(game.first_choice[n])
-        allowed = promise.allowed(t, 0, n)
         here = at_time[t] if t < len(at_time) else np.zeros(game.n_choices)
-        return _first_known([here, by_node, by_pair], allowed, nodes[:n_choices], n)
+        nodes = game.node[: int(game.first_choice[n])]
+        return _first_known([here, by_node, by_pair], promise.allowed(t, 0, n), nodes, n)
 
-    flow = push_forward(game, shares_at, discount, starts)
-    return promise.visits(flow)
+    return promise.visits(push_forward(game, shares_at, discount, starts))
 
 
 def _first_known(counts: list[Floats], allowed: Bools, nodes: NDArray[np.uint32], n_nodes: int) -> Floats:

@@ -14,8 +14,7 @@ from xmen.engines.trips import TripEngine, trip_budget
 from xmen.errors import EngineError, StartsWarning, notify
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.identify import warn_undetermined
-from xmen.methods.lbfgs import DEFAULT_MAX_ITER, LbfgsRun, LbfgsState
-from xmen.methods.likelihood import Objective, likelihood_of
+from xmen.methods.likelihood import DEFAULT_MAX_ITER, LbfgsRun, LbfgsState, Objective, likelihood_of
 from xmen.methods.method import Method
 from xmen.methods.neural import NeuralRun, Training, train
 from xmen.methods.runs import FitSettings, Outcome, Task

@@ -91,8 +91,8 @@ def unidentified(base: ExactDistribution, features: Features) -> Floats:
     """
     rng = np.random.default_rng(0)
     d = features.d
-    plain = base.with_reward(None)
-    rows = _feature_rows(plain.draw(max(FIRST_SAMPLES, 4 * d), rng), base, features)
+    drawn = base.with_reward(None).draw(max(FIRST_SAMPLES, 4 * d), rng)
+    rows = features.contract(drawn.visit_rows(base.discount))
     for _ in range(d + 1):  # each round but the last finds one more that can be told apart
         constant = null_space(rows / features.scale)
         if not len(constant):
@@ -101,26 +101,19 @@ def unidentified(base: ExactDistribution, features: Features) -> Floats:
         low, high, ends = _range(base, features.table(mixed))
         if high - low <= RELATIVE * float(np.abs(mixed) @ features.scale) * base.world.max_length:
             break
-        rows = np.concatenate([rows, _feature_rows(ends[0], base, features), _feature_rows(ends[1], base, features)])
+        rows = np.concatenate([rows, *(features.contract(walks.visit_rows(base.discount)) for walks in ends)])
     return echelon(constant / features.scale)
 
 
 def describe_unidentified(basis: Floats) -> str:
     """The combinations in words: single features first."""
     alone = [int(np.flatnonzero(row)[0]) for row in basis if np.count_nonzero(row) == 1]
-    parts = []
-    if alone:
-        parts.append(
-            f"{name_features(alone)} {'is' if len(alone) == 1 else 'are each'} the same on every valid trajectory"
-        )
     joint = [row for row in basis if np.count_nonzero(row) > 1]
-    shown = "; ".join(_sum(row) for row in joint[:SHOWN])
-    if joint:
-        more = f"; and {len(joint) - SHOWN} more" if len(joint) > SHOWN else ""
-        parts.append(
-            f"so {'is' if len(joint) == 1 else 'are'} {shown}{more}" if alone else f"{shown}{more} never varies"
-        )
-    return "; ".join(parts)
+    shown = "; ".join(map(_sum, joint[:SHOWN])) + (f"; and {len(joint) - SHOWN} more" if len(joint) > SHOWN else "")
+    if not alone:
+        return f"{shown} never varies"
+    single = f"{name_features(alone)} {'is' if len(alone) == 1 else 'are each'} the same on every valid trajectory"
+    return f"{single}; so {'is' if len(joint) == 1 else 'are'} {shown}" if joint else single
 
 
 def unbounded(base: ExactDistribution, features: Features, demos: Demonstrations, discount: float) -> list[int]:
@@ -167,10 +160,6 @@ def at_an_end(
         if most - least > blur and (low[k] <= least + blur or low[k] >= most - blur):
             found.append(k)
     return found
-
-
-def _feature_rows(walks: Walks, base: ExactDistribution, features: Features) -> Floats:
-    return features.contract(walks.visit_rows(base.discount))
 
 
 def _range(base: ExactDistribution, table: Floats) -> tuple[float, float, tuple[Walks, Walks]]:

@@ -56,7 +56,7 @@ class Information:
 
     def covariance(self) -> Floats:
         """From the Hessian, (k, k); inf for weights that the demonstrations do not determine."""
-        return self._sandwich(self.hessian / self.n)
+        return self.spread(self.hessian / self.n)
 
     def robust_covariance(self, groups: ArrayLike | None = None) -> Floats:
         """From the scores, (k, k), clustered by `groups`, one label per demonstration."""
@@ -71,13 +71,10 @@ class Information:
             summed = np.zeros((int(number.max()) + 1, centred.shape[1]))
             np.add.at(summed, number, centred)
             centred = summed
-        return self._sandwich(centred.T @ centred)
+        return self.spread(centred.T @ centred)
 
-    def spread(self, gradient_covariance: Floats) -> Floats:
+    def spread(self, middle: Floats) -> Floats:
         """What noise of this covariance in the gradient, as that of draws, does to the weights (k, k)."""
-        return self._sandwich(gradient_covariance)
-
-    def _sandwich(self, middle: Floats) -> Floats:
         scale = np.sqrt(np.diag(self.hessian) + self.penalty)
         scale = np.where(scale > 0, scale, 1.0)  # so that units do not decide what is singular
         values, vectors = np.linalg.eigh((self.hessian + np.diag(self.penalty)) / np.outer(scale, scale))
@@ -129,9 +126,7 @@ def curvature(means: Means, weights: Floats, scale: Floats, coordinates: Coordin
     try:
         found = means([point for k in free.tolist() for point in _around(weights, k, step[k])])
     except DivergenceError:  # the border of what adds up is nearer than a step of some weight
-        found = []
-        for k in free.tolist():
-            found += _nearer(means, weights, k, step)
+        found = [each for k in free.tolist() for each in _nearer(means, weights, k, step)]
     out = np.zeros((len(weights), len(weights)))
     for i, k in enumerate(free.tolist()):
         out[k] = (found[2 * i] - found[2 * i + 1]) / (2.0 * step[k])
@@ -216,18 +211,13 @@ def cross_validation(
 ) -> Floats:
     """The mean log P of each fold (penalties, folds) under the weights that the others give with each penalty."""
     parts = fold == np.arange(fold.max() + 1)[:, None]
-    held_out, others = (_shares(rows * task.demos.weights) for rows in (parts, ~parts))
+    weighed = (rows * task.demos.weights for rows in (parts, ~parts))
+    held_out, others = (rows / rows.sum(axis=1, keepdims=True) for rows in weighed)
     refits = _Refits(task, settings, weights)
     theta, log_z = refits(np.tile(others, (len(l2), 1)), [one for one in l2 for _ in held_out])
     scores = refits.rows @ theta.T + task.demos.walks.scores(task.law().weights)[:, None] - log_z
     of_folds = np.tile(held_out, (len(l2), 1))
     found: Floats = np.sum(of_folds * scores.T, axis=1).reshape(len(l2), len(held_out))
-    return found
-
-
-def _shares(weights: Floats) -> Floats:
-    """Rows that sum to 1."""
-    found: Floats = weights / weights.sum(axis=1, keepdims=True)
     return found
 
 
@@ -244,9 +234,8 @@ class _Refits:
         """Weights (n, d) that fit each row of shares (n, demonstrations) under its penalty, and log Z there (n,)."""
         n, features, free = len(shares), self.features, self.coordinates.free
         scale, wanted = features.scale[free], shares @ self.rows[:, free]
-        hessian = curvature(world_means(self.base, features), self.weights, features.scale, self.coordinates)[
-            np.ix_(free, free)
-        ]
+        means = world_means(self.base, features)
+        hessian = curvature(means, self.weights, features.scale, self.coordinates)[np.ix_(free, free)]
         penalty = np.stack([np.broadcast_to(read_l2(one, features.d), features.d)[free] for one in l2])
         inverses = {row.tobytes(): _inverse(hessian + np.diag(row)) for row in penalty}
         inverse = np.stack([inverses[row.tobytes()] for row in penalty])

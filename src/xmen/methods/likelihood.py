@@ -1,25 +1,30 @@
-"""The loss L = -mean R + log Z as a function of the reward table, and dL/dr: what every reward is trained on.
+"""The loss L = -mean R + log Z of a reward table, on which every reward is trained, and L-BFGS for linear ones.
 
-dL/dr = expected visits - the demonstrations' visits. A linear reward takes its gradient from there, too (`objective`).
+dL/dr = expected visits - the demonstrations' visits. A linear reward takes its gradient from there, too.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.xor import WalkFunction, XorDistribution
-from xmen.methods.runs import Coordinates, Value
+from xmen.errors import ConvergenceWarning, notify
+from xmen.methods.runs import Coordinates, Outcome, Run, Value
 from xmen.product.best import score_range
+from xmen.progress import Monitor
 from xmen.rewards import Floats
 from xmen.rewards.linear import Features
 from xmen.rewards.neural import NeuralReward
 from xmen.rewards.torch_backend import torch
 from xmen.sampling import choose_parities, estimate
+from xmen.storage.checkpoint import RunState
 
 if TYPE_CHECKING:
     from xmen.product.device.run import OnDevice
@@ -69,7 +74,7 @@ class DistributionLikelihood(Likelihood):
 
 
 class DeviceLikelihood(DistributionLikelihood):
-    """The same where the engine computes on a device: a network's table and dL/dr do not leave it."""
+    """By an engine on a device, which a neural reward's table and dL/dr do not leave."""
 
     def __init__(self, base: ExactDistribution, place: OnDevice, demo_visits: Floats) -> None:
         super().__init__(base, demo_visits)
@@ -77,7 +82,7 @@ class DeviceLikelihood(DistributionLikelihood):
         self._demo_visits = torch.as_tensor(demo_visits, device=place.device)
 
     def through(self, reward: NeuralReward) -> LossEstimate:
-        """The estimate at the table of a network, and the gradient of its parameters by one pass through it."""
+        """The estimate at the table of a neural reward, and the gradient of its parameters by one pass through it."""
         with torch.enable_grad():
             table = reward.forward()
         log_partition, visits = self._gradient(table)
@@ -130,3 +135,199 @@ class Objective:
         weights = self.coordinates.full(moved)
         found = self.likelihood(self.features.table(weights))
         return self.coordinates.penalised(weights, found.loss, self.features.contract(found.difference))
+
+
+# ---- L-BFGS as a pure step from state to state, so that a run can be stopped, stored and continued bit for bit
+
+
+MEMORY = 20  # pairs kept
+MOST_CHANGE = 10.0  # no reward r(s, a) changes by more than this in one step, however flat the loss is
+FIRST_CHANGE = 1.0  # ... and by no more than this in the first step, whose length is a guess
+MOST_TRIALS = 40
+SUFFICIENT, CURVATURE = 1e-4, 0.9  # of the Wolfe conditions
+DEFAULT_MAX_ITER = 1000
+ROUNDING = 1e-13  # relative; differences of the loss below this say nothing
+
+
+@dataclass(frozen=True)
+class LbfgsState(RunState):
+    """Where a run stands. `steps` and `changes` (k, d): the last moves and what they did to the gradient."""
+
+    weights: Floats
+    loss: float
+    gradient: Floats
+    steps: Floats
+    changes: Floats
+    finished: bool  # the tolerance is met, or rounding errors are all that is left
+    n_calls: int
+    iteration: int
+
+    def forgetting(self) -> Self:
+        """This state without the moves that it remembers."""
+        return replace(self, steps=self.steps[:0], changes=self.changes[:0])
+
+
+Moved = TypeVar("Moved", bound=LbfgsState)
+
+
+def memory_of(state: LbfgsState) -> dict[str, Any]:
+    """What an optimiser has learned of the curvature, for a further fit to begin with."""
+    return {"steps": state.steps, "changes": state.changes}
+
+
+class Lbfgs:
+    """Minimises a smooth convex loss; ends when no component of gradient / scale is above `tol`.
+
+    `scale` (d,) is the size of each feature, so that units do not matter. The run works in weights times `metric`
+    (d,), which is scale unless something nearer to the root of the curvature is known.
+    `reach(direction)` is the largest change of a reward along a direction. The line search asks for less loss and
+    a flatter slope (Wolfe); where the loss cannot resolve the difference any more, it trusts the slopes.
+    """
+
+    def __init__(
+        self,
+        objective: Callable[[Floats], Value],
+        scale: Floats,
+        reach: Callable[[Floats], float],
+        tol: float,
+        metric: Floats | None = None,
+    ) -> None:
+        self.objective, self.scale, self.reach, self.tol = objective, scale, reach, tol
+        self.metric = scale if metric is None else metric
+
+    def start(self, weights: Floats, memory: Mapping[str, Any] | None = None) -> LbfgsState:
+        """The state before the first step; `memory` is what `memory_of` gave for the same features."""
+        value = self.objective(weights)
+        steps = changes = np.empty((0, len(weights)))
+        if memory is not None and np.shape(memory.get("steps", 0))[1:] == weights.shape:
+            steps, changes = memory["steps"], memory["changes"]
+        return LbfgsState(weights, value.loss, value.gradient, steps, changes, self.small(value.gradient), 1, 0)
+
+    def small(self, gradient: Floats) -> bool:
+        """Whether a gradient meets the tolerance."""
+        return float(np.abs(gradient / self.scale).max(initial=0.0)) <= self.tol
+
+    def decrement(self, state: LbfgsState) -> float:
+        """How much less the loss would be at its minimum, as far as the moves so far have shown its curvature."""
+        return 0.5 * float(self._inverse_hessian(state) @ (state.gradient / self.metric))
+
+    def step(self, state: Moved) -> Moved:
+        """One step down; whatever else a state has stays."""
+        state = replace(state, iteration=state.iteration + 1)
+        direction = -self._inverse_hessian(state) / self.metric
+        if state.gradient @ direction >= 0.0:  # rounding has spoilt the memory
+            state = state.forgetting()
+            direction = -state.gradient / self.metric**2
+        slope, reach = float(state.gradient @ direction), self.reach(direction)
+        if slope == 0.0 or reach == 0.0 or abs(slope) <= ROUNDING**1.5:
+            return replace(state, finished=True)
+        first = 1.0 if len(state.steps) else FIRST_CHANGE / reach
+        weights, value, n_calls = self._search(state, direction, slope, min(first, MOST_CHANGE / reach), reach)
+        if weights is None or value is None:
+            return replace(state, finished=True, n_calls=state.n_calls + n_calls)
+        move, change = (weights - state.weights) * self.metric, (value.gradient - state.gradient) / self.metric
+        steps, changes = state.steps, state.changes
+        if move @ change > 1e-12 * np.linalg.norm(move) * np.linalg.norm(change):
+            steps = np.concatenate([steps, move[None]])[-MEMORY:]
+            changes = np.concatenate([changes, change[None]])[-MEMORY:]
+        finished, n_calls = self.small(value.gradient), n_calls + state.n_calls
+        moved = replace(state, weights=weights, loss=value.loss, gradient=value.gradient)
+        return replace(moved, steps=steps, changes=changes, finished=finished, n_calls=n_calls)
+
+    def _inverse_hessian(self, state: LbfgsState) -> Floats:
+        """The two-loop recursion: an approximate inverse Hessian times the (scaled) gradient."""
+        out = state.gradient / self.metric
+        kept = [(s, y, 1.0 / float(s @ y)) for s, y in zip(state.steps, state.changes, strict=True)]
+        amounts = []
+        for s, y, rho in reversed(kept):
+            amounts.append(rho * float(s @ out))
+            out = out - amounts[-1] * y
+        if kept:
+            s, y, _ = kept[-1]
+            out = out * (float(s @ y) / float(y @ y))
+        for (s, y, rho), amount in zip(kept, reversed(amounts), strict=True):
+            out = out + (amount - rho * float(y @ out)) * s
+        return out
+
+    def _search(
+        self, state: LbfgsState, direction: Floats, slope: float, length: float, reach: float
+    ) -> tuple[Floats | None, Value | None, int]:
+        """A step length that satisfies the Wolfe conditions; along a line, the slopes of a convex loss increase."""
+        longest, blur = MOST_CHANGE / reach, ROUNDING * (1.0 + abs(state.loss))
+        low, low_slope, high, high_slope = 0.0, slope, np.inf, np.nan
+        best: tuple[Floats | None, Value | None] = (None, None)
+        for trial in range(1, MOST_TRIALS + 1):
+            weights = state.weights + length * direction
+            value = self.objective(weights)
+            here = float(value.gradient @ direction)
+            lower = value.loss <= state.loss + SUFFICIENT * length * slope
+            if not lower and abs(value.loss - state.loss) <= blur:
+                lower = here <= (2.0 * SUFFICIENT - 1.0) * slope
+            if not lower:
+                high, high_slope = length, here
+            else:
+                best = weights, value
+                if here >= CURVATURE * slope or length >= longest:
+                    return weights, value, trial
+                low, low_slope = length, here
+            if high == np.inf:
+                length = min(2.0 * length, longest)
+            else:
+                # The zero of the slope by a secant, kept away from both ends.
+                share = low_slope / (low_slope - high_slope) if high_slope > 0.0 else 0.5
+                length = low + (high - low) * min(max(share, 0.1), 0.9)
+        return *best, MOST_TRIALS
+
+
+class LbfgsRun(Run[LbfgsState]):
+    """L-BFGS on a loss of the weights that move; stops where no gradient / feature's size is above tol."""
+
+    state_type = LbfgsState
+
+    def __init__(
+        self,
+        objective: Callable[[Floats], Value],
+        features: Features,
+        coordinates: Coordinates,
+        max_iter: int,
+        tol: float,
+        first: Floats | None = None,
+        memory: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.features, self.coordinates, self.max_iter, self.memory = features, coordinates, max_iter, memory
+        self.first = (coordinates.values if first is None else first)[coordinates.free]
+        scale = features.scale[coordinates.free]
+        self.optimiser = Lbfgs(objective, scale, lambda moved: features.reach(coordinates.direction(moved)), tol)
+
+    def start(self) -> LbfgsState:
+        return self.optimiser.start(self.first, self.memory)
+
+    def finished(self, state: LbfgsState) -> bool:
+        return state.finished or state.iteration >= self.max_iter
+
+    def step(self, state: LbfgsState) -> tuple[LbfgsState, dict[str, float]]:
+        after = self.optimiser.step(state)
+        return after, entry_of(after.loss, after.gradient)
+
+    def answer(self, state: LbfgsState) -> Floats:
+        return self.coordinates.full(state.weights)
+
+    def conclude(self, state: LbfgsState, monitor: Monitor) -> Outcome:
+        if not (state.finished or monitor.stopped or monitor.interrupted):
+            warn_of_max_iter(self.max_iter, state.gradient, self.optimiser.tol)
+        return Outcome(self.answer(state), state.finished, None, {"optimiser_state_": memory_of(state)})
+
+
+def entry_of(loss: float, gradient: Floats) -> dict[str, float]:
+    """What is recorded of every step."""
+    return {"loss": loss, "gradient_norm": float(np.linalg.norm(gradient))}
+
+
+def warn_of_max_iter(max_iter: int, gradient: Floats, tol: float) -> None:
+    """Say that a fit ended before its tolerance was met, and what helps."""
+    notify(
+        f"stopped after max_iter = {max_iter} iterations with a gradient norm of {np.linalg.norm(gradient):.3g} "
+        f"(tol = {tol:g} per component). Raise max_iter or tol; if weights keep growing the optimum may be infinite, "
+        "and l2 > 0 makes it finite.",
+        ConvergenceWarning,
+    )

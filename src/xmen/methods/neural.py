@@ -1,8 +1,4 @@
-"""The state of a torch optimiser as named arrays, and back, with every number in the type it had.
-
-A tensor is an array under its name; other values have names that end in their kind: `t?number`, `al?none`,
-`old_dirs?list` (the length), whose parts follow as `old_dirs.0`, `old_dirs.1`, and so on.
-"""
+"""Training a neural reward: its settings, steps that can be taken back, saved and taken up again, and their run."""
 
 from __future__ import annotations
 
@@ -25,6 +21,11 @@ from xmen.storage.checkpoint import RunState
 from xmen.worlds.mdp import MDP
 
 Arrays = dict[str, NDArray[Any]]
+
+# ---- The state of a torch optimiser as named arrays, and back, with every number in the type it had.
+#
+# A tensor is an array under its name; other values have names that end in their kind: `t?number`, `al?none`,
+# `old_dirs?list` (the length), whose parts follow as `old_dirs.0`, `old_dirs.1`, and so on.
 
 
 def flatten(value: Any, name: str) -> Arrays:
@@ -72,7 +73,7 @@ def load_optimiser(optimiser: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
     optimiser.load_state_dict({**optimiser.state_dict(), "state": inner})
 
 
-# ---- Steps of gradient descent on a network's parameters, each of which can be taken back, saved and taken up again
+# ---- Steps of gradient descent on a neural reward's parameters, each of which can be taken back, saved and taken up
 
 
 Optimiser: TypeAlias = "str | Unsaved | Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer]"
@@ -194,16 +195,11 @@ class Evaluation(NamedTuple):
 class NeuralTraining:
     """Training that can be driven step by step, stopped, saved and taken up again.
 
-    `likelihood` gives the loss and dL/dr of a reward table. Parameters of the network that do not require a gradient
-    stay as they are.
+    `likelihood` gives the loss and dL/dr of a reward table. Parameters that do not require a gradient stay as they are.
     """
 
     def __init__(
-        self,
-        likelihood: Likelihood,
-        reward: NeuralReward,
-        training: Training | None = None,
-        l2: float = 0.0,
+        self, likelihood: Likelihood, reward: NeuralReward, training: Training | None = None, l2: float = 0.0
     ) -> None:
         if not isinstance(reward, NeuralReward):
             raise RewardError(f"neural training needs a NeuralReward; got {type(reward).__name__}.")
@@ -225,7 +221,11 @@ class NeuralTraining:
     def evaluate(self) -> Evaluation:
         """The loss and its gradient, which is left in the parameters; one estimate of the likelihood."""
         self.optimiser.zero_grad(set_to_none=True)
-        found = self._through_network()
+        if isinstance(self.likelihood, DeviceLikelihood):
+            found = self.likelihood.through(self.reward)
+        else:
+            found = self.likelihood(self.reward.table())
+            self.reward.backward(found.difference)
         loss, terms = found.loss, []
         with torch.no_grad():
             for parameter in self.parameters:
@@ -242,14 +242,6 @@ class NeuralTraining:
                 "derivative there (a root or a logarithm at 0, say)."
             )
         return Evaluation(loss, squares**0.5, found)
-
-    def _through_network(self) -> LossEstimate:
-        """The estimate at the network's table, whose gradient is left in the parameters."""
-        if isinstance(self.likelihood, DeviceLikelihood):
-            return self.likelihood.through(self.reward)
-        found = self.likelihood(self.reward.table())
-        self.reward.backward(found.difference)
-        return found
 
     def step(self) -> Evaluation:
         """Evaluate, and move the parameters once; returns what was found before the move.
@@ -269,19 +261,16 @@ class NeuralTraining:
                 with torch.no_grad():
                     self.reward.forward()  # a step into numbers that are not finite is not taken
         except BaseException as error:
-            self._put_back(before)
+            with torch.no_grad():
+                for parameter, value in zip(self.parameters, before, strict=True):
+                    parameter.copy_(value)
             if isinstance(error, RewardError):
                 raise RewardError(f"step {self.n_steps + 1} of training: {error}") from error
             raise
         self.n_steps += 1
         return found[0]
 
-    def _put_back(self, values: list[torch.Tensor]) -> None:
-        with torch.no_grad():
-            for parameter, value in zip(self.parameters, values, strict=True):
-                parameter.copy_(value)
-
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> Arrays:
         """Everything that training needs to go on as if it had not stopped, as named arrays."""
         network = {f"network.{name}": array for name, array in self.reward.state().items()}
         return network | optimiser_arrays(self.optimiser) | {"n_steps": np.array(self.n_steps)}
@@ -302,7 +291,7 @@ class NeuralTraining:
         self.n_steps = int(arrays["n_steps"].item())
 
 
-# ---- The training of a network as a run: pure steps from state to state, driven like those of every other learner
+# ---- The training of a neural reward as a run: pure steps from state to state, driven like those of every learner
 
 
 DEFAULT_MAX_ITER = 300
@@ -313,7 +302,7 @@ STILL_FALLING = 0.01  # nats per demonstration over the last tenth of the steps:
 class NeuralState(RunState):
     """Where a run stands: what `NeuralTraining.state` gives, and the seed, of which step t uses the t-th child."""
 
-    arrays: dict[str, NDArray[Any]]
+    arrays: Arrays
     iteration: int
     parities: int
     seed: dict[str, Any]
@@ -345,22 +334,15 @@ class NeuralRun(Run[NeuralState]):
     def start(self) -> NeuralState:
         if self.memory is not None:
             self.training.load_memory(self.memory)
-        return self._at(NeuralState(self.training.state(), 0, 0, stored_seed(self.seeds), False))
-
-    def _at(self, state: NeuralState) -> NeuralState:
-        self._present = state
-        return state
-
-    def _go_to(self, state: NeuralState) -> None:
-        if self._present is not state:
-            self.training.load_state(state.arrays)
-        self._present = None  # until a step is complete
+        self._present = NeuralState(self.training.state(), 0, 0, stored_seed(self.seeds), False)
+        return self._present
 
     def finished(self, state: NeuralState) -> bool:
         return state.finished or state.iteration >= self.max_iter
 
     def step(self, state: NeuralState) -> tuple[NeuralState, dict[str, float]]:
-        self._go_to(state)
+        self.answer(state)
+        self._present = None  # until the step is complete
         seeds = child_seed(state.seed, state.iteration)
         likelihood = self.training.likelihood
         likelihood.begin(np.random.default_rng(seeds), state.parities)
@@ -375,12 +357,15 @@ class NeuralRun(Run[NeuralState]):
         if found.gradient_norm <= self.tol:
             return replace(after, finished=True), entry  # where the gradient vanishes, and not one step away
         arrays = self.training.state()
-        stuck = likelihood.exact and _same_network(arrays, state.arrays)
-        return self._at(replace(after, arrays=arrays, finished=stuck)), entry
+        unmoved = (np.array_equal(arrays[name], state.arrays[name]) for name in arrays if name.startswith("network."))
+        self._present = replace(after, arrays=arrays, finished=likelihood.exact and all(unmoved))
+        return self._present, entry
 
     def answer(self, state: NeuralState) -> NeuralReward:
-        self._go_to(state)
-        self._at(state)
+        if self._present is not state:
+            self._present = None
+            self.training.load_state(state.arrays)
+            self._present = state
         return self.training.reward
 
     def conclude(self, state: NeuralState, monitor: Monitor) -> Outcome:
@@ -397,20 +382,12 @@ class NeuralRun(Run[NeuralState]):
 
 
 def train(
-    likelihood: Likelihood,
-    reward: NeuralReward,
-    training: Training,
-    settings: FitSettings,
-    base: Distribution | None,
+    likelihood: Likelihood, reward: NeuralReward, training: Training, settings: FitSettings, base: Distribution | None
 ) -> NeuralRun:
     """The run of a fit that trains a copy of `reward`; `base` can answer for the model afterwards, if there is one."""
     steps = NeuralTraining(likelihood, reward.copy(), training, float(settings.penalty(1)))
     max_iter = settings.most_iterations(DEFAULT_MAX_ITER)
     return NeuralRun(steps, seed_sequence(settings.seed), max_iter, settings.tolerance(), base, True, settings.memory)
-
-
-def _same_network(one: dict[str, NDArray[Any]], other: dict[str, NDArray[Any]]) -> bool:
-    return all(np.array_equal(array, other[name]) for name, array in one.items() if name.startswith("network."))
 
 
 def _fell_at_the_end(history: list[Record]) -> float:

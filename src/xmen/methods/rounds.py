@@ -37,7 +37,7 @@ from xmen.methods.judge import (
     judge,
     judges_needed,
 )
-from xmen.methods.lbfgs import Lbfgs
+from xmen.methods.likelihood import Lbfgs
 from xmen.methods.loss import Batch, DrawnLoss, Plan, Relaxed, Source, Spread
 from xmen.methods.runs import FitSettings, Outcome, Run, Task, child_seed, seed_sequence, stored_seed
 from xmen.progress import Monitor

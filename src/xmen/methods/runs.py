@@ -143,7 +143,7 @@ class Task:
         return Law(world, self.constraint, None, self.discount, self.given, self.policy)
 
     def joint_law(self) -> Law:
-        """The same as one distribution: without `given`, which is for laws of several starts."""
+        """What is fitted as one distribution: without `given`, which is for laws of several starts."""
         return replace(self.law(), given=None)
 
     def by_start(self) -> list[tuple[float, Task]]:
@@ -192,7 +192,7 @@ class FitSettings(Options):
         return Coordinates(d, self.fixed, self.penalty(d))
 
     def learned(self, task: Task) -> Task:
-        """The same task with only those features whose weights are learned."""
+        """The task with only those features whose weights are learned."""
         if not self.fixed:
             return task
         coordinates = self.coordinates(task.features.d)
@@ -253,19 +253,16 @@ def drive(run: Run[State], monitor: Monitor, checkpoint: Checkpoint | None) -> O
     a run that was never interrupted.
     """
     stored = None if checkpoint is None else checkpoint.load(run.state_type)
-    if stored is None:
+    if checkpoint is None or stored is None:
         state = run.start()
     else:
-        assert checkpoint is not None
-        state, history = stored
         try:
-            state = run.restored(state)
-            wrong = _unlike(state, run.start())
+            state = run.restored(stored[0])
+            if wrong := _unlike(state, run.start()):
+                raise ValueError(wrong)
         except FOREIGN as error:
             raise checkpoint.misfit(error) from error
-        if wrong:
-            raise checkpoint.misfit(ValueError(wrong))
-        monitor.resume(history)
+        monitor.resume(stored[1])
     # In one name, so that no Ctrl-C can come between a step, what to record of it, and how many there are then.
     reached: tuple[State, dict[str, float], int] = (state, {}, len(monitor.history))
     with monitor:
@@ -273,9 +270,8 @@ def drive(run: Run[State], monitor: Monitor, checkpoint: Checkpoint | None) -> O
             try:
                 reached = (*run.step(reached[0]), reached[2] + 1)
             except FOREIGN as error:
-                if stored is None or reached[0] is not state or isinstance(error, XmenError):
+                if checkpoint is None or stored is None or reached[0] is not state or isinstance(error, XmenError):
                     raise
-                assert checkpoint is not None
                 raise checkpoint.misfit(error) from error
             stop = monitor.record(**reached[1], answer=partial(run.answer, reached[0]))
             if checkpoint is not None and (run.stores_every_step or checkpoint.due(reached[2])):
@@ -300,11 +296,10 @@ def _unlike(state: RunState, fresh: RunState) -> str:
             continue
         if isinstance(known, bool | int | np.ndarray) and type(value) is not type(known):
             return f"{name} is a {type(value).__name__}"
-        if not isinstance(known, np.ndarray):
-            continue
-        free = 1 if known.ndim > 1 else 0
-        if value.ndim != known.ndim or value.dtype != known.dtype or value.shape[free:] != known.shape[free:]:
-            return f"{name} has the shape {value.shape} and not {known.shape}"
+        if isinstance(known, np.ndarray):
+            free = 1 if known.ndim > 1 else 0
+            if value.ndim != known.ndim or value.dtype != known.dtype or value.shape[free:] != known.shape[free:]:
+                return f"{name} has the shape {value.shape} and not {known.shape}"
     return ""
 
 
@@ -365,13 +360,10 @@ class ValidatedRun(Run[ValidatedState]):
         inner, best = (self.run.state_type(*part) for part in (state.inner, state.best))
         return replace(state, inner=inner, best=inner if state.best_iteration == state.iteration else best)
 
-    def _out_of_patience(self, state: ValidatedState) -> bool:
+    def finished(self, state: ValidatedState) -> bool:
         patience = self.validation.patience
         waited = 0 if state.best_loss == math.inf else state.iteration - state.best_iteration
-        return patience is not None and waited >= patience
-
-    def finished(self, state: ValidatedState) -> bool:
-        return self.run.finished(state.inner) or self._out_of_patience(state)
+        return self.run.finished(state.inner) or (patience is not None and waited >= patience)
 
     def step(self, state: ValidatedState) -> tuple[ValidatedState, dict[str, float]]:
         inner, entry = self.run.step(state.inner)

@@ -16,7 +16,7 @@ import numpy as np
 from xmen.engines.trips import TripEngine
 from xmen.errors import DivergenceError
 from xmen.methods.identify import warn_undetermined_trips
-from xmen.methods.lbfgs import DEFAULT_MAX_ITER, Lbfgs, LbfgsState, entry_of, warn_of_max_iter
+from xmen.methods.likelihood import DEFAULT_MAX_ITER, Lbfgs, LbfgsState, entry_of, warn_of_max_iter
 from xmen.methods.runs import Coordinates, FitSettings, Outcome, Run, Task, Value
 from xmen.progress import Monitor
 from xmen.rewards import Floats
@@ -129,11 +129,11 @@ class TripRun(Run[TripState]):
         try:
             self.engine.value(self.objective.rows @ self.coordinates.full(moved), with_visits=False)
         except DivergenceError as error:
-            reason = str(error).split(": ", 1)[1].split(". ")[0]
             raise DivergenceError(
                 "no weights were found under which the weights of ever longer trips add up: at the best ones so far "
-                f"{reason}. {'Give' if stuck else 'Raise max_iter, or give'} the network a horizon, a "
-                "feature that makes every move cost something (a length, or a constant), or fix one."
+                f"going round {error.cycle} costs too little. {'Give' if stuck else 'Raise max_iter, or give'} the "
+                "network a horizon, a feature that makes every move cost something (a length, or a constant), or fix "
+                "one."
             ) from None
 
     def answer(self, state: TripState) -> Floats:

@@ -14,7 +14,7 @@ from xmen.rewards.neural import NeuralReward
 from xmen.rewards.torch_backend import as_floats, require_torch, seeded, torch
 from xmen.worlds.grid import GridWorld
 
-# ---- Networks made of torch's own layers, as plain settings and back: these can be saved without their code
+# ---- Modules made of torch's own layers, as plain settings and back: these can be saved without their code
 
 
 LAYERS: dict[str, tuple[str, ...]] = {
@@ -57,10 +57,10 @@ def build(description: dict[str, Any]) -> torch.nn.Module:
     """Layers with fresh parameters. ValueError, KeyError or TypeError for what is no description."""
     name = description["layer"]
     if name == "Sequential":
-        network = torch.nn.Sequential()
+        whole = torch.nn.Sequential()
         for key, part in description["parts"]:
-            network.add_module(key, build(part))
-        return network
+            whole.add_module(key, build(part))
+        return whole
     if name not in LAYERS:
         raise ValueError(f"unknown layer {name!r}")
     settings = {key: description[key] for key in LAYERS[name]}
@@ -141,7 +141,7 @@ class ConvReward(NeuralReward):
         seen = np.concatenate([given * is_open, is_open])
         if module is None:
             with seeded(seed):
-                module = _network(len(seen), channels, kernel_size, grid.n_actions if per_action else 1)
+                module = _convolutions(len(seen), channels, kernel_size, grid.n_actions if per_action else 1)
         self._hold(module, seen[None], device)
         self._available = torch.as_tensor(np.array(grid.available), device=self.device)
         self.table()
@@ -177,7 +177,7 @@ class ConvReward(NeuralReward):
         return torch.where(self._available, table, torch.zeros_like(table))
 
 
-def _network(n_maps: int, channels: Sequence[int], kernel_size: int, n_outputs: int) -> torch.nn.Module:
+def _convolutions(n_maps: int, channels: Sequence[int], kernel_size: int, n_outputs: int) -> torch.nn.Module:
     if kernel_size < 1 or kernel_size % 2 == 0:
         raise RewardError(f"kernel_size must be odd, so that a window has a middle cell; got {kernel_size}.")
     if any(width < 1 for width in channels):

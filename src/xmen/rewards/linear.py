@@ -79,7 +79,7 @@ def reward_table(reward: Reward | ArrayLike | None, world: MDP) -> Floats:
     shape = (world.n_states, world.n_actions)
     if reward is None:
         return np.zeros(shape)
-    table = real_array(reward.table() if isinstance(reward, Reward) else reward, "the reward")
+    table = _numbers(reward.table() if isinstance(reward, Reward) else reward, "the reward")
     if table.shape != shape:
         raise RewardError(
             f"the reward has shape {table.shape}, but the world has {world.n_states} states and "
@@ -88,9 +88,10 @@ def reward_table(reward: Reward | ArrayLike | None, world: MDP) -> Floats:
         )
     longest = world.n_states if world.unbounded else max(world.max_length, 1)
     largest = float(np.abs(table).max(initial=0.0)) * longest
-    if largest > LARGEST_RETURN:
+    if not largest <= LARGEST_RETURN:  # nor is nan
+        real_array(table, "the reward")
         raise RewardError(
-            f"rewards of up to {np.abs(table).max():g} over {longest} actions add up to {largest:g}: beyond "
+            f"rewards of up to {largest / longest:g} over {longest} actions add up to {largest:g}: beyond "
             f"{LARGEST_RETURN:g} a double can no longer tell trajectories apart. Scale the rewards down, or take out "
             "what all actions have in common."
         )
@@ -99,10 +100,7 @@ def reward_table(reward: Reward | ArrayLike | None, world: MDP) -> Floats:
 
 def real_array(values: ArrayLike, what: str) -> Floats:
     """The values as finite floats, or a RewardError that says where they are not."""
-    try:
-        array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise RewardError(f"{what} must be an array of numbers; got {type(values).__name__}: {values!r:.80}.") from None
+    array = _numbers(values, what)
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise RewardError(
@@ -110,6 +108,13 @@ def real_array(values: ArrayLike, what: str) -> Floats:
             "such as never(at(state) & doing(action))."
         )
     return array
+
+
+def _numbers(values: ArrayLike, what: str) -> Floats:
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise RewardError(f"{what} must be an array of numbers; got {type(values).__name__}: {values!r:.80}.") from None
 
 
 # ---- Linear rewards whose features are not held as an array: sparse ones, and the states themselves
@@ -247,15 +252,6 @@ class LearnedFeatures(Features):
         raise NotImplementedError
 
 
-def _hint(shape: tuple[int, ...], world: Transitions) -> str:
-    """What to do with features of a likely shape."""
-    if shape == (world.n_states, world.n_actions):
-        return " These are those of one feature: write features[:, :, None]."
-    if len(shape) == 2 and shape[0] == world.n_states:
-        return f" These are those of states: write np.repeat(features[:, None, :], {world.n_actions}, axis=1)."
-    return ""
-
-
 def read_features(features: Any, world: Transitions) -> Features:
     """Features (n_states, n_actions, d), or sparse ones, checked against the world; None is one-hot states."""
     if features is None:
@@ -269,10 +265,14 @@ def read_features(features: Any, world: Transitions) -> Features:
         )
     array = real_array(features, "features")
     if array.ndim != 3 or array.shape[:2] != (world.n_states, world.n_actions) or not array.shape[2]:
+        hint = ""
+        if array.shape == (world.n_states, world.n_actions):
+            hint = " These are those of one feature: write features[:, :, None]."
+        elif array.ndim == 2 and array.shape[0] == world.n_states:
+            hint = f" These are those of states: write np.repeat(features[:, None, :], {world.n_actions}, axis=1)."
         raise RewardError(
             f"features have shape {array.shape}, but the world has {world.n_states} states and {world.n_actions} "
-            f"actions: give an array of shape ({world.n_states}, {world.n_actions}, d) with d of 1 or more."
-            + _hint(array.shape, world)
+            f"actions: give an array of shape ({world.n_states}, {world.n_actions}, d) with d of 1 or more.{hint}"
         )
     return _not_too_small(DenseFeatures(array))
 

@@ -1,4 +1,4 @@
-"""Rewards r(s, a) given by a neural network.
+"""Neural rewards r(s, a), given by a torch module.
 
 d log Z / d r(s, a) is the expected discounted visits of (s, a), whatever the reward is made of. So a gradient is one
 backward pass of the network, fed with visits; the dynamic program is never differentiated.
