@@ -116,23 +116,16 @@ class Monitor:
         self.history = list(history)
         self._started = time.perf_counter() - (history[-1].seconds if history else 0.0)
 
-    def record(
-        self,
-        loss: float,
-        gradient_norm: float,
-        loss_std: float = 0.0,
-        gradient_std: float = 0.0,
-        *,
-        answer: Callable[[], Any] = lambda: None,
-        **details: float,
-    ) -> bool:
-        """Note one iteration more and call the callback; True when it or Ctrl-C asks to stop.
+    def record(self, *numbers: float, answer: Callable[[], Any] = lambda: None, **named: float) -> bool:
+        """`note` one iteration more and call the callback; True when it or Ctrl-C asks to stop.
 
         `answer` gives the present weights or reward, for a callback to look at.
         """
-        entry = self.note(loss, gradient_norm, loss_std, gradient_std, **details)
-        if self._callback is not None and self._callback(_shown(entry, answer())) is True:
-            self.stopped = True
+        entry = self.note(*numbers, **named)
+        if self._callback is not None:
+            now = answer()
+            shown = {"weights": now.copy()} if isinstance(now, np.ndarray) else {"reward": now}
+            self.stopped = self._callback(replace(entry, **shown)) is True or self.stopped
         return self.stopped or self._heard
 
     def note(
@@ -187,11 +180,6 @@ def _compiles(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-def _shown(entry: Record, answer: Any) -> Record:
-    """The record with the weights or the reward of the iteration; what a callback does to the weights is its own."""
-    return replace(entry, weights=answer.copy()) if isinstance(answer, np.ndarray) else replace(entry, reward=answer)
 
 
 # ---- What long work says of itself on the way: a line that engines tell and whoever waits may show.

@@ -292,7 +292,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def with_reward(self, reward: Reward | ArrayLike | None) -> Self:
-        """The same world and constraint under another reward; what was compiled is shared.
+        """This distribution under another reward, by the same engine; what was compiled is shared.
 
         Parameters
         ----------

@@ -48,36 +48,34 @@ def have_a_way(
     network: Network, constraint: Constraint | None, starts: NDArray[np.int64], goals: NDArray[np.int64], max_nodes: int
 ) -> NDArray[np.bool_]:
     """Which trips (n,) have a way that keeps the rules, as many of these as fit the product."""
+
+    def under(rule: Constraint | None) -> NDArray[np.bool_]:
+        found = np.zeros(len(starts), dtype=np.bool_)
+        if network.horizon is None:
+            compiled = CompiledConstraint(rule, network.any_task.starting_in(starts))
+            product = build_open_product(compiled, np.unique(goals), max_nodes)
+            origin, left = product.start_of[starts], product.state[product.source]
+        for goal in np.unique(goals).tolist():
+            its = np.flatnonzero(goals == goal)
+            if network.horizon is None:
+                its, on = its[origin[its] >= 0], left != goal
+                ends = product.accepting & (product.state == goal)
+                distance = distance_to(ends, product.source[on].astype(np.uint32), product.target[on].astype(np.uint32))
+                found[its] = distance[origin[its]] < UNREACHABLE
+            else:
+                begun = network.any_task.starting_in(starts[its]).start
+                own = multiply(NetworkTask(network, int(starts[its[0]]), goal).with_start(begun), rule, max_nodes)
+                found[its] = np.isin(starts[its], own.state[own.starts])
+        return found
+
     try:
-        return _have_a_way(network, constraint, starts, goals, max_nodes)
+        return under(constraint)
     except ProductTooLargeError:
-        chosen, found = list[Constraint](), _have_a_way(network, None, starts, goals, max_nodes)
+        chosen, found = list[Constraint](), under(None)
     for _, part in units(constraint):
         with suppress(ProductTooLargeError):
-            found = _have_a_way(network, conjunction([*chosen, part]), starts, goals, max_nodes)
+            found = under(conjunction([*chosen, part]))
             chosen.append(part)
-    return found
-
-
-def _have_a_way(
-    network: Network, constraint: Constraint | None, starts: NDArray[np.int64], goals: NDArray[np.int64], max_nodes: int
-) -> NDArray[np.bool_]:
-    found = np.zeros(len(starts), dtype=np.bool_)
-    if network.horizon is None:
-        compiled = CompiledConstraint(constraint, network.any_task.starting_in(starts))
-        product = build_open_product(compiled, np.unique(goals), max_nodes)
-        origin, left = product.start_of[starts], product.state[product.source]
-    for goal in np.unique(goals).tolist():
-        its = np.flatnonzero(goals == goal)
-        if network.horizon is None:
-            its, on = its[origin[its] >= 0], left != goal
-            ends = product.accepting & (product.state == goal)
-            distance = distance_to(ends, product.source[on].astype(np.uint32), product.target[on].astype(np.uint32))
-            found[its] = distance[origin[its]] < UNREACHABLE
-        else:
-            begun = network.any_task.starting_in(starts[its]).start
-            own = multiply(NetworkTask(network, int(starts[its[0]]), goal).with_start(begun), constraint, max_nodes)
-            found[its] = np.isin(starts[its], own.state[own.starts])
     return found
 
 

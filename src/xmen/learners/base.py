@@ -28,7 +28,7 @@ from xmen.errors import EngineError, InvalidDemonstrationError, NotFittedError, 
 from xmen.learners.summary import Summary, summarise
 from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.methods.information import Information, information
-from xmen.methods.neural import Training, check_network
+from xmen.methods.neural import Training, check_neural
 from xmen.methods.runs import (
     DEFAULT_PATIENCE,
     VALIDATION_LOSS,
@@ -694,7 +694,7 @@ class GradientLearner(Learner):
                 raise EngineError(
                     "l2 of a network's parameters is one number, 0 or more; one per feature is for features."
                 )
-            return check_network(self.reward, self.world.any_task, self.features)
+            return check_neural(self.reward, self.world.any_task, self.features)
         if isinstance(self.features, Reward):
             raise RewardError(
                 f"features are arrays, and here a {type(self.features).__name__}: a network to be trained is given as "

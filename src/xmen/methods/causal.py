@@ -10,9 +10,8 @@ to V_0 as it takes away. A loss below 0 therefore proves that no policy has thes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +21,10 @@ from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.identify import at_an_end
 from xmen.methods.information import Information, curvature, one_by_one
 from xmen.methods.likelihood import (
-    DEFAULT_MAX_ITER,
     LbfgsRun,
     LbfgsState,
     Likelihood,
     LossEstimate,
-    Objective,
     memory_of,
 )
 from xmen.methods.runs import Coordinates, Outcome
@@ -194,20 +191,6 @@ class CausalLoss(Likelihood):
 
 class CausalRun(LbfgsRun):
     """L-BFGS on the causal loss; ends at the optimum, or where a loss below 0 proves that there is none."""
-
-    def __init__(
-        self,
-        loss: CausalLoss,
-        features: Features,
-        coordinates: Coordinates,
-        max_iter: int | None,
-        tol: float,
-        first: Floats | None = None,
-        memory: Mapping[str, Any] | None = None,
-    ) -> None:
-        objective = Objective(loss, features, coordinates)
-        most = DEFAULT_MAX_ITER if max_iter is None else max_iter
-        super().__init__(objective, features, coordinates, most, tol, first, memory)
 
     def _without_minimum(self, state: LbfgsState) -> bool:
         return not self.coordinates.l2.any() and state.loss < -BELOW_ZERO

@@ -14,7 +14,7 @@ from xmen.engines.trips import TripEngine, trip_budget
 from xmen.errors import EngineError, StartsWarning, notify
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.identify import warn_undetermined
-from xmen.methods.likelihood import DEFAULT_MAX_ITER, LbfgsRun, LbfgsState, Objective, likelihood_of
+from xmen.methods.likelihood import DEFAULT_MAX_ITER, LbfgsRun, LbfgsState, likelihood_of
 from xmen.methods.method import Method
 from xmen.methods.neural import NeuralRun, Training, train
 from xmen.methods.runs import FitSettings, Outcome, Task
@@ -74,7 +74,7 @@ class Exact(Method):
     default_max_iter = DEFAULT_MAX_ITER
     keeps_fixed = True
 
-    def check(self, engine: EngineSettings, given: str | None, network: bool) -> None:
+    def check(self, engine: EngineSettings, given: str | None, neural: bool) -> None:
         if engine.engine not in ("auto", "exact"):
             raise EngineError(
                 f"method='exact' with engine={engine.engine!r} makes no sense: where the gradient is exact, so is the "
@@ -82,7 +82,7 @@ class Exact(Method):
             )
 
     def run(self, task: Task, settings: FitSettings) -> ExactRun:
-        return ExactRun(task, self, settings, self._multiply(task, settings))
+        return ExactRun(task, settings, self._multiply(task, settings))
 
     def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:
         base = self._multiply(task, settings)
@@ -103,13 +103,11 @@ class Exact(Method):
 class ExactRun(LbfgsRun):
     """L-BFGS on the exact loss."""
 
-    def __init__(self, task: Task, method: Exact, settings: FitSettings, base: ExactDistribution) -> None:
-        self.task, self.base, self.settings = task, base, settings
-        features, coordinates = task.features, settings.coordinates(task.features.d)
-        objective = Objective(likelihood_of(base, task.demos.visits(task.discount)), features, coordinates)
-        max_iter = settings.most_iterations(method.default_max_iter)
-        tol, start, memory = settings.tolerance(), settings.start, settings.memory
-        super().__init__(objective, features, coordinates, max_iter, tol, start, memory)
+    def __init__(self, task: Task, settings: FitSettings, base: ExactDistribution) -> None:
+        self.task, self.base, self.settings, coordinates = task, base, settings, settings.coordinates(task.features.d)
+        likelihood, tol = likelihood_of(base, task.demos.visits(task.discount)), settings.tolerance()
+        begin = settings.start, settings.memory
+        super().__init__(likelihood, task.features, coordinates, settings.max_iter, tol, *begin)
 
     def conclude(self, state: LbfgsState, monitor: Monitor) -> Outcome:
         outcome = super().conclude(state, monitor)

@@ -72,7 +72,7 @@ def warn_unidentified(basis: Floats) -> None:
 
 
 def _exactly(base: ExactDistribution | XorDistribution | RejectDistribution) -> ExactDistribution | None:
-    """The same trajectories by the exact engine: what is there, or a product of few enough nodes."""
+    """The exact engine of these trajectories: as it is there, or by a product of few enough nodes; else None."""
     if isinstance(base, ExactDistribution):
         return base
     relaxation = base.relaxation

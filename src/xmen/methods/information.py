@@ -122,31 +122,28 @@ def world_means(base: ExactDistribution, features: Features) -> Means:
 
 def curvature(means: Means, weights: Floats, scale: Floats, coordinates: Coordinates) -> Floats:
     """The derivative of the mean of E[f] along every weight that was learned, by central differences."""
-    free, step = coordinates.free, STEP / scale
+    free, step = coordinates.free.tolist(), STEP / scale
+
+    def around(k: int) -> list[Floats]:
+        change = np.zeros(len(weights))
+        change[k] = step[k]
+        return [weights + change, weights - change]
+
     try:
-        found = means([point for k in free.tolist() for point in _around(weights, k, step[k])])
+        found = means([point for k in free for point in around(k)])
     except DivergenceError:  # the border of what adds up is nearer than a step of some weight
-        found = [each for k in free.tolist() for each in _nearer(means, weights, k, step)]
+        found = []
+        while len(found) < 2 * len(free):
+            k = free[len(found) // 2]
+            try:
+                found += means(around(k))
+            except DivergenceError:
+                step[k] /= 4.0
     out = np.zeros((len(weights), len(weights)))
-    for i, k in enumerate(free.tolist()):
+    for i, k in enumerate(free):
         out[k] = (found[2 * i] - found[2 * i + 1]) / (2.0 * step[k])
     hessian: Floats = (out + out.T) / 2.0
     return hessian
-
-
-def _around(weights: Floats, k: int, step: float) -> list[Floats]:
-    change = np.zeros(len(weights))
-    change[k] = step
-    return [weights + change, weights - change]
-
-
-def _nearer(means: Means, weights: Floats, k: int, step: Floats) -> list[Floats]:
-    """The means on both sides of weight k, with its step made as small as it has to be."""
-    while True:
-        try:
-            return means(_around(weights, k, step[k]))
-        except DivergenceError:
-            step[k] /= 4.0
 
 
 def _trip_moments(task: Task, settings: FitSettings, network: Network, weights: Floats) -> Moments:

@@ -286,17 +286,18 @@ class LbfgsRun(Run[LbfgsState]):
 
     def __init__(
         self,
-        objective: Callable[[Floats], Value],
+        likelihood: Likelihood,
         features: Features,
         coordinates: Coordinates,
-        max_iter: int,
+        max_iter: int | None,
         tol: float,
         first: Floats | None = None,
         memory: Mapping[str, Any] | None = None,
     ) -> None:
-        self.features, self.coordinates, self.max_iter, self.memory = features, coordinates, max_iter, memory
+        self.features, self.coordinates, self.memory = features, coordinates, memory
+        self.max_iter = DEFAULT_MAX_ITER if max_iter is None else int(max_iter)
         self.first = (coordinates.values if first is None else first)[coordinates.free]
-        scale = features.scale[coordinates.free]
+        objective, scale = Objective(likelihood, features, coordinates), features.scale[coordinates.free]
         self.optimiser = Lbfgs(objective, scale, lambda moved: features.reach(coordinates.direction(moved)), tol)
 
     def start(self) -> LbfgsState:

@@ -33,7 +33,7 @@ class Method(Options, ABC):
 
     @abstractmethod
     def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:
-        """The run that trains a copy of a network."""
+        """The run that trains a copy of a neural reward."""
 
     def trip_run(self, task: Task, settings: FitSettings, network: Network) -> Run[Any]:
         """The run that learns from trips through a network."""
@@ -42,5 +42,5 @@ class Method(Options, ABC):
             "use method='exact' or 'auto'."
         )
 
-    def check(self, engine: EngineSettings, given: str | None, network: bool) -> None:
-        """Refuse what makes no sense with this method (an engine, given="start", a network) before any work."""
+    def check(self, engine: EngineSettings, given: str | None, neural: bool) -> None:
+        """Refuse what makes no sense with this method (an engine, given="start", a neural reward) before any work."""

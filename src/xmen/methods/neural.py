@@ -162,7 +162,7 @@ def unknown_optimiser(optimiser: object) -> RewardError:
     return RewardError(f"unknown optimiser {optimiser!r}: choose one of {known}, or a function from parameters to one.")
 
 
-def check_network(reward: object, world: MDP, features: object) -> None:
+def check_neural(reward: object, world: MDP, features: object) -> None:
     """Refuse a reward that cannot be trained in this world, or not beside features."""
     if not isinstance(reward, NeuralReward):
         is_module = hasattr(reward, "parameters") and hasattr(reward, "forward")
@@ -272,8 +272,8 @@ class NeuralTraining:
 
     def state(self) -> Arrays:
         """Everything that training needs to go on as if it had not stopped, as named arrays."""
-        network = {f"network.{name}": array for name, array in self.reward.state().items()}
-        return network | optimiser_arrays(self.optimiser) | {"n_steps": np.array(self.n_steps)}
+        neural = {f"network.{name}": array for name, array in self.reward.state().items()}
+        return neural | optimiser_arrays(self.optimiser) | {"n_steps": np.array(self.n_steps)}
 
     def memory(self) -> dict[str, Any]:
         """What the optimiser has seen, for a further training of the same network by one of its kind."""

@@ -144,13 +144,13 @@ class Paper(Method):
         if self.start is not None:
             object.__setattr__(self, "start", _read_start(self.start))
 
-    def check(self, engine: EngineSettings, given: str | None, network: bool) -> None:
+    def check(self, engine: EngineSettings, given: str | None, neural: bool) -> None:
         if given is not None:
             raise EngineError(
                 "method='paper' with given='start' makes no sense: Algorithm 1 draws from the joint distribution. Use "
                 "method='exact' or 'cells', or leave given out."
             )
-        if network and (self.proposal != "fixed" or self.learning_rate is not None or self.start is not None):
+        if neural and (self.proposal != "fixed" or self.learning_rate is not None or self.start is not None):
             raise EngineError(
                 "method='paper' with a network takes the steps of its training: proposal, learning_rate and start are "
                 "for linear rewards. Leave them out, and set training=xm.Training(...)."

@@ -19,7 +19,7 @@ AUTO = (Exact, Cells)
 """What method="auto" tries, in this order: the next where the product of world and constraint does not fit."""
 
 AUTO_TRIPS = (Exact, Reject)
-"""The same for trips through a network."""
+"""What method="auto" tries for trips through a network, in this order."""
 
 
 def read_method(method: object) -> Method | None:

@@ -106,7 +106,7 @@ class TripRun(Run[TripState]):
         return replace(after, finished=False), {**entry, "offset": after.offset}
 
     def _less_offset(self, state: Moved) -> Moved:
-        """The same weights under as little of an offset as they bear."""
+        """The state under as little of an offset as its weights bear."""
         for share in SHARES:
             self.objective.offset = offset = state.offset * share
             value = self.objective(state.weights)

@@ -157,7 +157,7 @@ class Level:
             _upper_solve(*upper, block)
 
     def solve_transposed(self, block: Floats) -> None:
-        """The same with the transpose."""
+        """(I - M)^-T within the level."""
         if self.factors is not None:
             lower, upper = self.factors
             _upper_solve_transposed(*upper, block)

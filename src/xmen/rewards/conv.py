@@ -17,23 +17,18 @@ from xmen.worlds.grid import GridWorld
 # ---- Modules made of torch's own layers, as plain settings and back: these can be saved without their code
 
 
-LAYERS: dict[str, tuple[str, ...]] = {
-    "Linear": ("in_features", "out_features", "bias"),
-    "Conv2d": (
-        *("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "bias"),
-        "padding_mode",
-    ),
-    "Embedding": (
-        *("num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse"),
-    ),
-    "LayerNorm": ("normalized_shape", "eps", "elementwise_affine"),
-    "Dropout": ("p",),
-    "Flatten": ("start_dim", "end_dim"),
-    "ELU": ("alpha",),
-    "GELU": ("approximate",),
-    "LeakyReLU": ("negative_slope",),
-    "Softplus": ("beta", "threshold"),
-    **{name: () for name in ("Identity", "ReLU", "SELU", "SiLU", "Mish", "Sigmoid", "Tanh", "Softsign", "LogSigmoid")},
+LAYERS = {
+    "Linear": "in_features out_features bias",
+    "Conv2d": "in_channels out_channels kernel_size stride padding dilation groups bias padding_mode",
+    "Embedding": "num_embeddings embedding_dim padding_idx max_norm norm_type scale_grad_by_freq sparse",
+    "LayerNorm": "normalized_shape eps elementwise_affine",
+    "Dropout": "p",
+    "Flatten": "start_dim end_dim",
+    "ELU": "alpha",
+    "GELU": "approximate",
+    "LeakyReLU": "negative_slope",
+    "Softplus": "beta threshold",
+    **dict.fromkeys(["Identity", "ReLU", "SELU", "SiLU", "Mish", "Sigmoid", "Tanh", "Softsign", "LogSigmoid"], ""),
 }
 """The arguments of each layer that can be described: nothing else is ever made from a file."""
 
@@ -47,8 +42,8 @@ def describe(module: torch.nn.Module) -> dict[str, Any] | None:
         return {"layer": "Sequential", "parts": parts} if whole else None
     if name not in LAYERS or type(module) is not getattr(torch.nn, name, None):
         return None
-    settings = {key: getattr(module, key) for key in LAYERS[name] if key != "bias"}
-    if "bias" in LAYERS[name]:
+    settings = {key: getattr(module, key) for key in LAYERS[name].split()}
+    if "bias" in settings:
         settings["bias"] = module.bias is not None
     return {"layer": name, **{k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()}}
 
@@ -63,7 +58,7 @@ def build(description: dict[str, Any]) -> torch.nn.Module:
         return whole
     if name not in LAYERS:
         raise ValueError(f"unknown layer {name!r}")
-    settings = {key: description[key] for key in LAYERS[name]}
+    settings = {key: description[key] for key in LAYERS[name].split()}
     try:
         layer: torch.nn.Module = getattr(torch.nn, name)(
             **{k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
@@ -147,7 +142,7 @@ class ConvReward(NeuralReward):
         self.table()
 
     def on(self, grid: GridWorld, maps: ArrayLike | torch.Tensor) -> ConvReward:
-        """The same network, shared and not copied, on another grid.
+        """The reward of the network, shared and not copied, on another grid.
 
         Parameters
         ----------

@@ -125,13 +125,13 @@ class NeuralReward:
         self._check_finite(table)
         return table
 
-    def _read(self, network: torch.nn.Module) -> Any:
-        """What a network, or a part of it, makes of the inputs."""
+    def _read(self, module: torch.nn.Module) -> Any:
+        """The output of the module, or of a part of it, for the inputs."""
         try:
-            return network.eval()(self.inputs)
+            return module.eval()(self.inputs)
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
             raise RewardError(
-                f"the network {type(network).__name__} cannot read inputs of shape {tuple(self.inputs.shape)}: {error}"
+                f"the network {type(module).__name__} cannot read inputs of shape {tuple(self.inputs.shape)}: {error}"
             ) from error
 
     def backward(self, difference: ArrayLike) -> None:
@@ -180,7 +180,7 @@ class NeuralReward:
             raise RewardError(f"these numbers belong to another network than {self._name}: {error}") from None
 
     def copy(self) -> Self:
-        """The same reward by a network of its own; what is never changed, the inputs, is shared."""
+        """This reward with a module of its own; the inputs, which never change, are shared."""
         try:
             return copy.deepcopy(self, {id(part): part for part in self._unchanging()})
         except (RuntimeError, TypeError) as error:

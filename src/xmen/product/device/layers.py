@@ -6,7 +6,7 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -136,6 +136,9 @@ def _parts(n: int, size: int) -> int:
 
 NEVER = -float("inf")
 
+Walkers: TypeAlias = tuple[Tensor, int]
+"""Where each walker is, and under which column of rewards they walk."""
+
 
 @dataclass(frozen=True)
 class DeviceWeights:
@@ -165,7 +168,7 @@ class DeviceLayers:
     lookahead = LOOKAHEAD
 
     def __init__(self, product: Product, graph: DeviceGraph, weights: DeviceWeights, spaces: Workspaces) -> None:
-        self._product, self._graph, self.discount = product, graph, weights.discount
+        self._product, self._graph, self.device, self.discount = product, graph, graph.device, weights.discount
         self.reach = 0.0 if self.discount == 1.0 or not len(weights.reward) else float(weights.reward.abs().max())
         space = spaces.take(weights.reward.shape[1], self.discount)
         weakref.finalize(self, spaces.give_back, space)
@@ -190,11 +193,6 @@ class DeviceLayers:
         ends = torch.full((self._graph.n_nodes, self._space.columns), NEVER, dtype=torch.float64, device=self.device)
         ends[self._graph.accepting] = 0.0
         return ends
-
-    @property
-    def device(self) -> torch.device:
-        """Where everything is."""
-        return self._graph.device
 
     def first_potential(self) -> Tensor:
         graph, moves = self._graph, self._log_moves
@@ -386,12 +384,12 @@ class DeviceLayers:
     def choose(
         self, t: int, base: Base[Tensor], after: Tensor, rng: np.random.Generator, node: Walkers
     ) -> Tensor | None:
-        moves = self._moves(t, base, self._filled(base, entering=False), entering=False)
-        taken = self._rows.choose(moves, after, node.column, uniforms(rng, len(node.at), self.device), node.at)
+        moves, (at, column) = self._moves(t, base, self._filled(base, entering=False), entering=False), node
+        taken = self._rows.choose(moves, after, column, uniforms(rng, len(at), self.device), at)
         return None if bool((taken < 0).all()) else taken
 
     def walkers(self, starts: Nodes, column: int) -> Walkers:
-        return Walkers(torch.as_tensor(starts.view(np.int32), device=self.device).clone(), column)
+        return torch.as_tensor(starts.view(np.int32), device=self.device).clone(), column
 
     def best_layer(self, t: int, after: Tensor) -> tuple[Tensor, Tensor]:
         rows, n = self._graph.leaving, self._graph.layer_ends[t]
@@ -417,11 +415,3 @@ class DeviceLayers:
     def on_host(self, array: Tensor) -> NDArray[Any]:
         numbers: NDArray[Any] = array.cpu().numpy()
         return numbers
-
-
-@dataclass
-class Walkers:
-    """Where each walker is, and under which column of rewards they walk."""
-
-    at: Tensor
-    column: int

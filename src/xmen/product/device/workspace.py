@@ -145,7 +145,7 @@ class Workspace:
         return self._weights[entering], fresh
 
     def factors(self, t: int, base: int) -> Factors:
-        """Of action t, where weights are those of action `base`."""
+        """The factors of action t, for weights of action `base`."""
         if base not in self._factors:
             powers = self.discount ** torch.arange(len(self._graph.layer_ends), dtype=torch.float64)
             pairs = torch.stack([powers - self.discount**base, powers], dim=1)
