@@ -433,7 +433,7 @@ class Reached:
 
 
 def _hold(met: _Met, block: Floats, accepts: Floats, blank: bool) -> None:
-    """Make the block, which solves its level without goals, what it is where nodes of goals have these values."""
+    """Correct a block that solves its level without goals, so that nodes of goals have these values."""
     rows, owner, columns = met.rows, met.owner, met.columns
     missing = accepts - block[rows, owner]
     before = None if blank else block.copy()
@@ -450,7 +450,7 @@ def _hold(met: _Met, block: Floats, accepts: Floats, blank: bool) -> None:
 
 
 def _absorb(met: _Met, block: Floats, goal: int | None) -> None:
-    """Take from what begins in a level that which ends at its nodes of goals: y with G_TT^T y = (G^T q)_T."""
+    """Take the trips that end at a level's nodes of goals off the block: y with G_TT^T y = (G^T q)_T."""
     rows, owner, columns = met.rows, met.owner, met.columns
     if goal is not None:
         its = met.of(goal)
