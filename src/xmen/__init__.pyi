@@ -89,14 +89,12 @@ from .rewards.conv import ConvReward as ConvReward
 from .rewards.linear import LinearReward as LinearReward
 from .rewards.neural import FeatureReward as FeatureReward, NeuralReward as NeuralReward
 from .rules.inference import RuleInference as RuleInference
-from .worlds.demos import convert_demos as convert_demos
-from .worlds.demos import check_demos as check_demos
-from .worlds.demos import read_demos as read_demos, write_demos as write_demos
+from .worlds.demos import check_demos as check_demos, convert_demos as convert_demos
+from .worlds.demos import read_demos as read_demos, read_trips as read_trips, write_demos as write_demos
 from .worlds.grid import GridWorld as GridWorld
 from .worlds.mdp import MDP as MDP
 from .worlds.network import Network as Network
 from .worlds.trajectory import Trajectory as Trajectory
-from .worlds.trips import read_trips as read_trips
 
 __version__: str
 __distribution__: str

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from xmen.errors import EngineError
+from xmen.errors import EngineError, XmenError
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,13 +100,24 @@ def as_int(value: Any) -> int | None:
         return None
 
 
-def require_whole(name: str, value: Any, *, least: int, optional: bool = False) -> None:
-    """Refuse a setting that is not a whole number, `least` or more; None passes if `optional`."""
+def require_whole(
+    name: str,
+    value: Any,
+    *,
+    least: int,
+    most: int | None = None,
+    optional: bool = False,
+    refusal: type[XmenError] = EngineError,
+    hint: str = "",
+) -> Any:
+    """The value as a Python int from `least` to `most`, or a refusal with a hint; None passes if `optional`."""
     if value is None and optional:
-        return
+        return None
     number = as_int(value)
-    if number is None or number < least:
-        raise EngineError(f"{name} is a whole number, {least} or more; got {value!r}.")
+    if number is None or number < least or (most is not None and number > most):
+        limits = f", {least} or more" if most is None or (number or 0) < least else f" from {least} to {most}"
+        raise refusal(f"{name} is a whole number{limits}; got {value!r:.60} ({type(value).__name__}).{hint}")
+    return number
 
 
 def require_choice(name: str, value: Any, known: Iterable[str]) -> None:

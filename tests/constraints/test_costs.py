@@ -130,7 +130,7 @@ def test_costs_have_names_in_text():
 def test_costs_beyond_whole_numbers_of_64_bits_are_refused(tmp_path):
     file = tmp_path / "huge.csv"
     file.write_text("x,y,cost\n0,0,1e300\n")
-    with pytest.raises(xm.XmenError, match=r"huge\.csv, row 1: cost is '1e300', too large"):
+    with pytest.raises(xm.XmenError, match=r"huge\.csv, line 2: cost is '1e300', too large"):
         xm.total(str(file), GRID)
 
 
@@ -193,11 +193,11 @@ def test_large_costs_go_to_a_file_of_their_own(tmp_path):
 
 
 WRONG_FILES = {
-    "state,cost\n0,2.5\n": "row 1: cost is 2.5, and totals are of whole numbers: multiply all costs and the bound",
-    "state,cost\n0,lots\n": "row 1: cost is 'lots', and not a number",
-    "state,cost\n99,1\n": "row 1: state 99 does not exist: the world has states 0 to 8",
-    "state,cost\n0,1\n0,2\n": "row 2: there is already a cost for this place",
-    "state,action,cost\n0,7,1\n": "row 1: action 7 does not exist",
+    "state,cost\n0,2.5\n": "line 2: cost is 2.5, and totals are of whole numbers: multiply all costs and the bound",
+    "state,cost\n0,lots\n": "line 2: cost is 'lots', and not a number",
+    "state,cost\n99,1\n": "line 2: state 99 does not exist: the world has states 0 to 8",
+    "state,cost\n0,1\n0,2\n": "line 3: there is already a cost for this place",
+    "state,action,cost\n0,7,1\n": "line 2: action 7 does not exist",
     "cost\n3\n": "there is no column for the state",
     "state,day,night\n0,1,2\n": "which column has the costs",
     "state,cost\n": "there are no costs",

@@ -143,7 +143,7 @@ def test_trajectories_for_other_libraries(library):
         ("demo,action\n0,1\n", "expected a column state, cell, node, or x and y"),
         ("demo,Demo,state\n", "two columns have the same name"),
         ("demo,state\n0\n", "line 2: expected 2 fields"),
-        ("demo,state\n,1\n", "row 1 has nothing in the column demo"),
+        ("demo,state\n,1\n", "line 2: there is nothing in the column demo"),
         ("demo,state\n0,nowhere\n", "demonstration '0': 'nowhere' is no state: expected a number or a cell"),
         ("demo,state,move\n0,0,fly\n0,3,\n", "'fly' is no action: expected a number or one of up, right"),
         ("demo,cell\n0,9 9\n", r"cell \(9, 9\)"),
@@ -183,8 +183,8 @@ def test_trips_from_spreadsheets_and_frames(tmp_path):
     assert xm.read_trips(frame, ring) == expected
     for data, message in (
         (b"path\n\xb2\n", "expected UTF-8 text"),
-        ("path\n²\n".encode(), "'²' is not a state"),
-        (b"path\n" + b"9" * 5000, "is not a state"),
+        ("path\n²\n".encode(), "line 2: '²' is no state"),
+        (b"path\n" + b"9" * 5000, "is no state"),
         (b"path,start\n0 1\n", "line 2: expected 2 fields"),
     ):
         (tmp_path / "b.csv").write_bytes(data)

@@ -56,7 +56,7 @@ def test_repeated_rows_are_named():
 
 @pytest.mark.parametrize(("start", "goal"), [(0, 3), (3, 0), (-1, 0), (0.5, 1)])
 def test_tasks_need_states_of_the_network(ring, start, goal):
-    with pytest.raises(xm.WorldError, match=r"start|goal"):
+    with pytest.raises(xm.WorldError, match=r"start|goal|is no state"):
         ring.task(start, goal)
 
 

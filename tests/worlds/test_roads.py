@@ -174,15 +174,15 @@ def test_trips_from_files_and_tables(town, tmp_path):
         (
             "a,d,a_b_d",
             xm.InvalidDemonstrationError,
-            r"row 1: position 1: no move leads from 'b' to 'd', expected exactly one",
+            r"line 3: position 1: no move leads from 'b' to 'd', expected exactly one",
         ),
-        ("a,c,a_c_d", xm.FileFormatError, r"row 1: goal is 'c', but the path has 'd'"),
-        ("a,z,a_z", xm.InvalidDemonstrationError, r"row 1: 'z' is not"),
-        ("a,a,a_b_a", xm.InvalidDemonstrationError, r"row 1: moves although it starts at its goal"),
-        ("a,b,a_b_c_b", xm.InvalidDemonstrationError, r"row 1: passes its goal"),
+        ("a,c,a_c_d", xm.FileFormatError, r"line 3: goal is 'c', but the path has 'd'"),
+        ("a,z,a_z", xm.InvalidDemonstrationError, r"line 3: 'z' is not"),
+        ("a,a,a_b_a", xm.InvalidDemonstrationError, r"line 3: moves although it starts at its goal"),
+        ("a,b,a_b_c_b", xm.InvalidDemonstrationError, r"line 3: passes its goal"),
     ],
 )
-def test_bad_trips_are_named_with_their_row(town, tmp_path, row, error, match):
+def test_bad_trips_are_named_with_their_line(town, tmp_path, row, error, match):
     network = xm.Network.from_networkx(town, states="nodes")
     file = tmp_path / "trips.csv"
     file.write_text(f"start,goal,path\na,c,a_c\n{row}\n")
@@ -236,7 +236,7 @@ def test_integers_are_names_wherever_nodes_are_called_by_integers(backwards, tmp
     for source in (table, lines, frame, [[15, 14, 13]], [[name(15), name(14), name(13)]], ["15 14 13"]):
         assert xm.read_trips(source, network) == expected
     assert network.trip([15, 14, 13]) == expected[0]
-    assert network.state(15) == network.number(np.int64(15)) == 0
+    assert network.state(15) == network.read_state(np.int64(15)) == 0
     task = network.task(15, 13)
     assert (task.origin, task.goal) == (0, 2)
     with pytest.raises(xm.WorldError, match=r"16 is not in the network .*an integer is always a name"):

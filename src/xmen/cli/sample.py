@@ -14,9 +14,8 @@ from xmen.cli._subject import Subject, extra_rules, open_subject
 from xmen.constraints.constraint import Constraint
 from xmen.errors import EngineError, FileFormatError
 from xmen.learners.causal import CausalXMEN
-from xmen.worlds import MDP, GridWorld, Trajectory, write_demos
+from xmen.worlds import MDP, Trajectory, write_demos
 from xmen.worlds.demos import demos_csv
-from xmen.worlds.from_networkx import GraphWorld
 
 PRINTED = Path("-")  # --out -
 
@@ -115,25 +114,11 @@ def _draw(
 def walk_text(world: MDP, trajectory: Trajectory) -> str:
     """One line: the states, in the world's own words, and the action between two of them.
 
+    >>> from xmen import GridWorld
     >>> grid = GridWorld(2, 2, start=(0, 0), goal=(1, 1), moves=("up", "right"))
     >>> walk_text(grid, Trajectory([0, 2, 3], [0, 1]))
     '(0, 0) up (0, 1) right (1, 1)'
     """
-    states: list[object] = list(trajectory.states)
-    arrows = [f"-{action}->" for action in trajectory.actions]
-    if isinstance(world, GridWorld):
-        states = [world.cell(state) for state in trajectory.states]
-        arrows = [world.moves[action] for action in trajectory.actions]
-    elif isinstance(world, GraphWorld):
-        states = [world.node(state) for state in trajectory.states]
-        pairs = zip(trajectory.states, trajectory.actions, strict=False)
-        # The number of an edge says nothing to a reader, unless another edge leads to the same node.
-        arrows = ["->" if _only_edge(world, state, action) else f"-{action}->" for state, action in pairs]
-    steps = chain.from_iterable(zip(map(str, states[:-1]), arrows, strict=True))
-    return " ".join([*steps, str(states[-1])])
-
-
-def _only_edge(world: MDP, state: int, action: int) -> bool:
-    row = slice(world.row_start[state], world.row_start[state + 1])
-    target = world.target[row][world.action[row] == action]
-    return int((world.target[row] == target[0]).sum()) == 1
+    states = [world.state_name(state).strip("'") for state in trajectory.states]
+    arrows = map(world.step_text, trajectory.states, trajectory.actions)
+    return " ".join([*chain.from_iterable(zip(states, arrows, strict=False)), states[-1]])

@@ -25,6 +25,7 @@ from xmen.errors import ConstraintError, CostsWarning, MisuseError, TrajectoryEr
 from xmen.events import LARGEST, NO_ACTION, PRECEDENCE, Event, Ints, require_event
 from xmen.options import as_int
 from xmen.worlds.costs import read_noted_costs
+from xmen.worlds.grid import GridWorld
 from xmen.worlds.mdp import MDP
 from xmen.worlds.transitions import Transitions
 
@@ -138,8 +139,8 @@ def _hint(shape: tuple[int, ...], world: MDP) -> str:
     """Which other order of the same numbers was probably meant."""
     if shape == (world.n_actions, world.n_states):
         return " These are turned round: write total(weights.T)."
-    size = getattr(world, "height", 0), getattr(world, "width", 0)
-    if shape in (size, size[::-1]):
+    size = (world.height, world.width) if isinstance(world, GridWorld) else ()
+    if size and shape in (size, size[::-1]):
         turned = "weights" if shape == size else "weights.T"
         return f" For a map with a row for each y, from below: total({turned}.ravel())."
     if len(shape) == 1 and shape[0] == len(world.source):

@@ -19,7 +19,7 @@ from xmen.machines.tables import CompiledConstraint, alphabet_of
 from xmen.product.best import best_walk
 from xmen.product.graph import MOST_NODES, UNKNOWN, Product, build_product, ends_of, shortest_valid
 from xmen.progress import tell
-from xmen.worlds import EdgeWeights
+from xmen.worlds import EdgeWeights, GridWorld
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.mdp import MDP
 from xmen.worlds.names import in_world_words
@@ -76,9 +76,8 @@ def _nowhere(event: Event, world: MDP) -> str:
     """Why the event holds at no state and action that the world has."""
     states, actions = np.indices((world.n_states, world.n_actions))
     pairs = np.argwhere(event.holds(states, actions))
-    walls = getattr(world, "walls", ())
     places = sorted({int(state) for state, _ in pairs})
-    if walls and places and all(world.cell(state) in walls for state in places):  # type: ignore[attr-defined]
+    if isinstance(world, GridWorld) and places and all(world.cell(state) in world.walls for state in places):
         return f"{', '.join(world.describe_state(state) for state in places[:_SHOWN])} is a wall"
     names = sorted({world.describe_action(int(action)) for _, action in pairs})
     if names and len(names) < world.n_actions:

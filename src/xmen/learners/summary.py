@@ -17,6 +17,8 @@ from xmen.errors import EngineError, NotFittedError
 from xmen.methods.demonstrations import Demonstrations
 from xmen.rewards import Floats
 from xmen.rewards.linear import Features, StateFeatures, read_features
+from xmen.worlds.from_networkx import GraphWorld
+from xmen.worlds.roads import RoadNetwork
 from xmen.worlds.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -87,7 +89,7 @@ def _known_names(model: Learner) -> list[str] | None:
     own = read_features(vars(model).get("features"), world)
     if isinstance(own, StateFeatures):
         return [world.describe_state(state) for state in range(own.d)]
-    if not hasattr(world, "feature_names"):
+    if not isinstance(world, GraphWorld | RoadNetwork):
         return None
     columns = _columns(read_features(world.features, world))
     named = {

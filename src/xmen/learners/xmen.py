@@ -283,7 +283,7 @@ class MaximumEntropy(GradientLearner):
         """
         starts, goals, amounts = self._read_demand(demand)
         network, budget = self._network_budget()
-        rule = never(at(*(network.number(state) for state in closed))).named("closed")
+        rule = never(at(*(network.read_state(state) for state in closed))).named("closed")
         rules = [rule] if also is None else [rule, *([also] if not isinstance(also, Iterable) else also)]
         before = self._flows(starts, goals, amounts, also)
         lost = ~have_a_way(network, self._rule(rules), starts, goals, budget)
@@ -308,7 +308,7 @@ class MaximumEntropy(GradientLearner):
         if hasattr(demand, "columns") and hasattr(demand, "__getitem__"):  # a frame of pandas, polars and their kin
             demand = list(zip(*(list(demand[name]) for name in list(demand.columns)[:3]), strict=True))
         try:
-            rows = [(network.number(start), network.number(goal), number) for start, goal, number in demand]
+            rows = [(network.read_state(start), network.read_state(goal), number) for start, goal, number in demand]
             table = np.array(rows, dtype=np.float64).reshape(-1, 3)
         except XmenError:  # a place that is not there, under its name
             raise

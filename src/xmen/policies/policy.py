@@ -22,6 +22,7 @@ from xmen.product.graph import DEFAULT_MAX_NODES
 from xmen.rewards import Floats, Reward, reward_table
 from xmen.storage.models import restores, write_model
 from xmen.worlds import MDP, Trajectory
+from xmen.worlds.from_gymnasium import GymnasiumWorld
 
 # ---- Where an episode is: the node that a policy or a shield is in, followed by what the environment shows
 
@@ -34,7 +35,8 @@ class Tracker:
         self._game, self._product = behaviour.game, behaviour.game.product
         self.world, self.constraint = self._product.world, self._product.compiled.constraint
         # Gymnasium shows the same observation for a state and its terminal twin.
-        self._shown: NDArray[np.int64] = getattr(self.world, "observations", np.arange(self.world.n_states))
+        world = self.world
+        self._shown = world.observations if isinstance(world, GymnasiumWorld) else np.arange(world.n_states)
         self._node: int | None = None
         self._taken: int | None = None  # the last choice, until the next observation
         self._time = 0

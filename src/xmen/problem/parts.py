@@ -1,8 +1,7 @@
-"""CSV files of numbers under a fixed header; errors name the file, the line and the column."""
+"""The tables of a problem file: world, events, costs and reward, and the CSV files that go with them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from difflib import get_close_matches
@@ -10,8 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import dijkstra
 
 from xmen.constraints.arithmetic import total
 from xmen.constraints.text import check_names, parse_event
@@ -22,53 +19,15 @@ from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.worlds import MDP, MOVES, GridWorld
 from xmen.worlds.costs import Ints, read_costs
 from xmen.worlds.from_networkx import GraphWorld, read_graph
+from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.names import rule_text
-from xmen.worlds.tables import open_table, point
-
-_MOST_DIGITS = 18  # more than any state has
-
-Row = tuple[int | float, ...]
-
-
-def read_columns(file: Path, header: Sequence[str]) -> list[Row]:
-    """The rows under `header`; all columns but the last hold whole numbers, the last one a number."""
-    rows: list[Row] = []
-    with open_table(file) as (reader, delimiter):
-        first: list[str] = next(reader, [])
-        if [name.strip().lower() for name in first] != list(header):
-            raise FileFormatError(f"{file}, line 1: expected the header {','.join(header)}, got {','.join(first)!r}")
-        for fields in reader:
-            if not fields:
-                continue
-            where = f"{file}, line {reader.line_num}"
-            if len(fields) != len(header):
-                raise FileFormatError(f"{where}: expected {len(header)} fields ({','.join(header)}), got {len(fields)}")
-            indices = [_natural(where, name, text) for name, text in zip(header[:-1], fields, strict=False)]
-            rows.append((*indices, _number(where, header[-1], point(fields[-1], delimiter))))
-    return rows
+from xmen.worlds.tables import read_numbers
 
 
 def columns_text(header: Sequence[str], rows: Iterable[Iterable[int | float]]) -> str:
     """The CSV text of rows; floats are written so that they are read back exactly."""
     lines = [",".join(header), *(",".join(map(repr, row)) for row in rows)]
     return "\n".join(lines) + "\n"
-
-
-def _natural(where: str, column: str, text: str) -> int:
-    digits = text.strip()
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS):
-        raise FileFormatError(f"{where}: {column} must be a whole number 0, 1, 2, ..., got {text!r:.60}")
-    return int(digits)
-
-
-def _number(where: str, column: str, text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise FileFormatError(f"{where}: {column} must be a finite number, got {text!r:.60}")
-    return number
 
 
 # ---- The [costs] table: arrays by name for `total(name)`, from a file, from numbers, or from events with weights
@@ -223,13 +182,8 @@ def goal_distance(world: MDP) -> Floats:
     """
     if not world.has_terminal:
         raise RewardError("the feature 'goal distance' needs terminal states, and this world has none")
-    n, ends = world.n_states, np.flatnonzero(world.terminal)
-    # One extra node points at all ends, and every step is walked backwards.
-    sources = np.concatenate([world.target, np.full(len(ends), n)])
-    targets = np.concatenate([world.source, ends])
-    graph = csr_matrix((np.ones(len(sources)), (sources, targets)), shape=(n + 1, n + 1))
-    distance = dijkstra(graph, indices=n, unweighted=True)[:n] - 1.0
-    distance[~np.isfinite(distance)] = 0.0
+    distance = distance_to(world.terminal, world.source, world.target).astype(np.float64)
+    distance[distance == UNREACHABLE] = 0.0
     return np.repeat(distance[:, None], world.n_actions, axis=1)
 
 
@@ -317,7 +271,7 @@ def read_reward(
 def _read_csv(table: TomlTable, file: Path, world: MDP) -> Floats:
     rewards = np.zeros((world.n_states, world.n_actions))
     given: set[tuple[int, int]] = set()
-    for state, action, reward in read_columns(file, COLUMNS):
+    for state, action, reward in read_numbers(file, COLUMNS):
         pair = int(state), int(action)
         if pair[0] >= world.n_states or pair[1] >= world.n_actions:
             table.fail(
@@ -411,7 +365,7 @@ def _read_table(table: TomlTable) -> tuple[MDP, None]:
     terminal = table.listed("terminal", (int,), "a list of states", [])
     horizon = table.integer("horizon", None)
     table.finish()
-    rows = read_columns(file, TRANSITIONS)
+    rows = read_numbers(file, TRANSITIONS)
     with table.explaining():
         return MDP(n_states, n_actions, rows, start, terminal, horizon), None
 

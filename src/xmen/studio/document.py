@@ -72,35 +72,21 @@ class Reader:
 
     def __init__(self, world: MDP) -> None:
         self._names = Names(world)
-        self._states: dict[Any, int] = {}
-        self._actions: dict[Any, int] = {}
 
     def read(self, record: dict[str, Any]) -> Trajectory:
         """The trajectory that a record spells; Unreadable where the world has no such state or action."""
         states, actions = [], []
         for position, state in enumerate(record["states"]):
             try:
-                states.append(self._state(state))
+                states.append(self._names.state(state, named=True))
                 if position < len(record["actions"]):
-                    actions.append(self._action(record["actions"][position]))
+                    actions.append(self._names.action(record["actions"][position]))
             except XmenError as error:
                 raise Unreadable(str(error), position) from None
         try:
             return Trajectory(states, actions)
         except XmenError as error:
             raise Unreadable(str(error)) from None
-
-    def _state(self, word: Any) -> int:
-        key = repr(word)
-        if key not in self._states:
-            self._states[key] = self._names.state(word, named=self._names.has_nodes)
-        return self._states[key]
-
-    def _action(self, word: Any) -> int:
-        key = repr(word)
-        if key not in self._actions:
-            self._actions[key] = self._names.action(word)
-        return self._actions[key]
 
 
 def read_all(world: MDP, records: Iterable[dict[str, Any]]) -> list[Trajectory | Unreadable]:

@@ -1,7 +1,6 @@
-"""Demonstrations as files.
+"""Demonstrations: files and records of other libraries, trips, and the check that a world and rules allow them.
 
-Two formats, chosen by the suffix. `.csv` has the columns demo, step, state, action, in the order that
-its header says; the last row of each demonstration has an empty action. `.jsonl` has one object per line,
+A `.csv` file has one row per position, of which the last has no action; a `.jsonl` file one object per line,
 {"states": [...], "actions": [...]}. Both hold demonstrations of any lengths and round-trip exactly.
 """
 
@@ -13,20 +12,25 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from xmen.errors import ConstraintError, FileFormatError, InvalidDemonstrationError, TrajectoryError, extra_module
-from xmen.files import as_path, read_text, write_whole
+from xmen.errors import (
+    ConstraintError,
+    FileFormatError,
+    InvalidDemonstrationError,
+    PathError,
+    TrajectoryError,
+    XmenError,
+    extra_module,
+)
+from xmen.files import as_path, write_whole
 from xmen.worlds.mdp import MDP
-from xmen.worlds.names import Given, Names, in_world_words
-from xmen.worlds.tables import RecordedDemos, demo_columns, from_columns, from_episodes, read_records, read_table
+from xmen.worlds.names import Given, Names, in_world_words, words
+from xmen.worlds.network import Network
+from xmen.worlds.tables import RecordedDemos, as_table, demo_columns, from_records, from_table, read_json, read_table
 from xmen.worlds.trajectory import Trajectory
-
-_MOST_DIGITS = 18  # more than any state has
-_MOST_SHOWN = 120  # characters of the wrong text in a message
-_HEADER = ["demo", "step", "state", "action"]
 
 
 def read_demos(source: Any, world: Any = None, *, states: Given = None, actions: Given = None) -> RecordedDemos:
@@ -59,38 +63,30 @@ def read_demos(source: Any, world: Any = None, *, states: Given = None, actions:
         When there is no such file.
     """
     names = Names(world, states, actions)
-    if not isinstance(source, str | PathLike):
-        return _read_object(source, names)
-    file = Path(source)
-    suffix = _suffix(file, (".json",))
-    if suffix != ".json" and world is None and states is None and actions is None:
-        read = {".csv": _read_csv, ".jsonl": _read_jsonl}[suffix]
-        return RecordedDemos(read(file, io.StringIO(read_text(file), newline="")))
-    return from_columns(read_table(file), names, str(file)) if suffix == ".csv" else read_records(file, names)
-
-
-def _read_object(source: Any, names: Names) -> RecordedDemos:
-    if isinstance(source, Mapping):
-        return from_columns(source, names)
-    if hasattr(source, "columns") and hasattr(source, "__getitem__"):  # a frame of pandas, polars and their kin
-        return from_columns({str(name): list(source[name]) for name in source.columns}, names, "frame")
+    if isinstance(source, str | PathLike):
+        file = Path(source)
+        csv_file = _suffix(file, (".json",)) == ".csv"
+        return (
+            from_table(read_table(file), names) if csv_file else from_records(read_json(file), names, FileFormatError)
+        )
+    table = as_table(source)
+    if table is not None:
+        return from_table(table, names)
     episodes = source.iterate_episodes() if hasattr(source, "iterate_episodes") else source
     if isinstance(episodes, bytes) or not isinstance(episodes, Iterable):
         raise TrajectoryError(
             f"expected a file, a frame, or a list of trajectories, got {type(source).__name__} {source!r:.60}"
         )
-    return from_episodes(episodes, names)
+    entries = ((f"demonstration {index}", episode) for index, episode in enumerate(episodes))
+    return from_records(entries, names, TrajectoryError)
 
 
 def demos_csv(demos: Iterable[Trajectory], world: Any = None) -> str:
-    """The text of a .csv file; with a world, in its words."""
+    """The text of a .csv file; with a world, in its words, and with the metadata."""
     stream = io.StringIO(newline="")
-    checked = as_trajectories(demos)
-    if world is None:
-        _write_csv(checked, stream)
-    else:
-        columns = demo_columns(RecordedDemos(checked, getattr(demos, "metadata", ())), Names(world))
-        csv.writer(stream, lineterminator="\n").writerows([columns, *zip(*columns.values(), strict=True)])
+    metadata = () if world is None else getattr(demos, "metadata", ())
+    columns = demo_columns(RecordedDemos(as_trajectories(demos), metadata), world)
+    csv.writer(stream, lineterminator="\n").writerows([columns, *zip(*columns.values(), strict=True)])
     return stream.getvalue()
 
 
@@ -114,7 +110,11 @@ def write_demos(demos: Iterable[Trajectory], path: str | PathLike[str], world: A
         When something in `demos` is not a Trajectory.
     """
     file = as_path(path, "write_demos(demos, path)")
-    text = demos_csv(demos, world) if _suffix(file) == ".csv" else _jsonl(as_trajectories(demos))
+    if _suffix(file) == ".csv":
+        text = demos_csv(demos, world)
+    else:
+        records = ({"states": tau.states, "actions": tau.actions} for tau in as_trajectories(demos))
+        text = "".join(json.dumps(record) + "\n" for record in records)
     write_whole(file, text.encode())
 
 
@@ -141,98 +141,90 @@ def _suffix(file: Path, others: tuple[str, ...] = ()) -> str:
     return suffix
 
 
-def _wrong(file: Path, line: int, expected: str, got: str) -> NoReturn:
-    shown = got if len(got) <= _MOST_SHOWN else f"{got[:_MOST_SHOWN]}..."
-    raise FileFormatError(f"{file}, line {line}: expected {expected}, got {shown}")
+# ---- Trips through a network: the columns start, goal and path
 
 
-# --- CSV ---
+def read_trips(source: str | PathLike[str] | Any, network: Network) -> list[Trajectory]:
+    """Trips through a network from a file or a table, every one checked.
+
+    Parameters
+    ----------
+    source
+        A .csv file with the columns start, goal and path (states joined by "_" or spaces, links as "(u, v)" or
+        "(u, v, key)"), a .jsonl file of objects with these names (path a list), a pandas or polars frame with these
+        columns, or a list of paths. Other columns are ignored; start and goal may be left out, and where they are there
+        they have to be the ends of the path.
+    network
+        States are its numbers or, for a network made from a graph, the names of links or nodes. Names come first, in
+        every kind of source; where some name is an integer, all integers are names.
+
+    Returns
+    -------
+    list of Trajectory
+        In the order of the rows.
+
+    Raises
+    ------
+    FileFormatError
+        Where the file or a row cannot be read.
+    InvalidDemonstrationError
+        Where a trip is not possible, with its row.
+    """
+    trips = [_trip(entry, network, row, where) for row, (where, entry) in enumerate(_trip_records(source))]
+    if not trips:
+        raise FileFormatError(f"{source!r:.60} has no trips")
+    return trips
 
 
-def _write_csv(demos: Sequence[Trajectory], stream: IO[str]) -> None:
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(_HEADER)
-    for index, trajectory in enumerate(demos):
-        for step, (state, action) in enumerate(zip(trajectory.states, (*trajectory.actions, ""), strict=True)):
-            writer.writerow((index, step, state, action))
+def _trip_records(source: Any) -> Iterator[tuple[str, Any]]:
+    """Each trip as a dict, with the words for where it is."""
+    if isinstance(source, list | tuple):
+        for index, path in enumerate(source):
+            if not isinstance(path, Iterable) or (isinstance(path, str) and len(words(path)) < 2):
+                raise PathError(
+                    f"read_trips(source, ...): a list holds paths, each a list of states, got {source!r:.60}; row "
+                    f"{index} is the single {path!r:.60}; write one trip as [[...]]"
+                )
+            yield f"row {index}", path if isinstance(path, Mapping) else {"path": path}
+        return
+    table = as_table(source)
+    if table is None:
+        file = as_path(source, "read_trips(source, ...)")
+        if file.suffix.lower() == ".jsonl":
+            yield from read_json(file)
+            return
+        if file.suffix.lower() != ".csv":
+            raise FileFormatError(
+                f"{file}: trips are .csv or .jsonl files or a DataFrame, got the suffix {file.suffix!r}"
+            )
+        table = read_table(file)
+    yield from table.rows()
 
 
-def _read_csv(file: Path, stream: IO[str]) -> Iterator[Trajectory]:
-    reader = csv.reader(stream)
-    header = next(reader, [])
-    names = [name.strip().lower() for name in header]
-    if sorted(names) != sorted(_HEADER):
-        got = repr(",".join(header))
-        _wrong(file, 1, f"the header {','.join(_HEADER)}", f"{got:.80} (with world= other columns are read as well)")
-    order = [names.index(name) for name in _HEADER]
-    index, states, actions = 0, list[int](), list[int]()
-    open_demo = False  # whether rows of demonstration `index` have been read and its last has not
-    for row in _csv_rows(file, reader):
-        line = reader.line_num
-        if not row:
-            continue
-        if len(row) != len(_HEADER):
-            _wrong(file, line, f"{len(_HEADER)} fields ({','.join(names)})", f"{len(row)}: {','.join(row)!r}")
-        *numbers, taken = (row[column] for column in order)
-        demo, step, state = (_natural(file, line, name, text) for name, text in zip(_HEADER, numbers, strict=False))
-        if demo != index or step != len(states):
-            after = "" if open_demo or not index else f" (demonstration {index - 1} ended with an empty action)"
-            _wrong(file, line, f"demo {index}, step {len(states)}{after}", f"demo {demo}, step {step}")
-        states.append(state)
-        open_demo = bool(taken.strip())
-        if open_demo:
-            actions.append(_natural(file, line, "action", taken))
-        else:
-            yield Trajectory(states, actions)
-            index, states, actions = index + 1, [], []
-    if open_demo:
-        _wrong(
-            file,
-            reader.line_num + 1,
-            f"a last row of demo {index} with an empty action",
-            "the end of the file",
-        )
-
-
-def _csv_rows(file: Path, reader: Any) -> Iterator[list[str]]:
+def _trip(entry: Any, network: Network, row: int, where: str) -> Trajectory:
+    path = entry.get("path") if isinstance(entry, Mapping) else None
+    if path is None:
+        raise FileFormatError(f"{where}: expected a column or field 'path', got {entry!r:.60}")
+    names = path if isinstance(path, Iterable) and not isinstance(path, str) else words(str(path))
     try:
-        yield from reader
-    except csv.Error as error:
-        raise FileFormatError(f"{file}, line {reader.line_num}: {error}") from None
-
-
-def _natural(file: Path, line: int, name: str, text: str) -> int:
-    digits = text.strip()
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS):
-        _wrong(file, line, f"a whole number in column {name}", repr(text))
-    return int(digits)
-
-
-# --- JSON lines ---
-
-
-def _jsonl(demos: Sequence[Trajectory]) -> str:
-    return "".join(json.dumps({"states": tau.states, "actions": tau.actions}) + "\n" for tau in demos)
-
-
-def _read_jsonl(file: Path, stream: IO[str]) -> Iterator[Trajectory]:
-    expected = 'an object {"states": [...], "actions": [...]}'
-    for line, text in enumerate(stream, start=1):
-        if not text.strip():
-            continue
-        try:
-            entry = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            _wrong(file, line, expected, f"{text.strip()!r:.60} ({error})")
-        if not isinstance(entry, dict) or set(entry) != {"states", "actions"}:
-            _wrong(file, line, expected, f"{text.strip()!r:.60}")
-        for name, values in entry.items():
-            if not isinstance(values, list) or any(type(value) is not int or value < 0 for value in values):
-                _wrong(file, line, f"a list of whole numbers under {name!r}", f"{values!r:.60}")
-        try:
-            yield Trajectory(entry["states"], entry["actions"])
-        except TrajectoryError as error:
-            raise FileFormatError(f"{file}, line {line}: {error}") from None
+        states = [network.read_state(name) for name in names]
+        if not states:
+            raise FileFormatError(f"{where}: the path is empty")
+        for column, state in (("start", states[0]), ("goal", states[-1])):
+            given = entry.get(column)
+            if given is not None and network.read_state(given) != state:
+                shown = network.describe_state(state)
+                raise FileFormatError(f"{where}: {column} is {given!r}, but the path has {shown} there")
+        trajectory = network.along(states)
+    except FileFormatError:
+        raise
+    except XmenError as error:
+        raise InvalidDemonstrationError(f"{where}: {error}", index=row) from None
+    problem = network.problem(trajectory)
+    if problem is not None:
+        position, sentence = problem
+        raise InvalidDemonstrationError(f"{where}: {sentence} (position {position})", index=row, position=position)
+    return trajectory
 
 
 # ---- The check that a world and a constraint allow demonstrations, with all that is wrong in one error
@@ -433,7 +425,7 @@ def convert_demos(demos: Iterable[Trajectory], to: str, world: Any = None) -> An
     {'demo': [0, 0, 0], 'step': [0, 1, 2], 'x': [0, 0, 1], 'y': [0, 1, 1], 'move': ['up', 'right', None]}
     """
     if to == "columns":
-        return demo_columns(demos, Names(world))
+        return demo_columns(demos, world)
     if to not in _CONVERTED:
         raise TrajectoryError(f'demonstrations can be converted to "columns", "imitation" or "minari", got {to!r:.60}')
     return _CONVERTED[to](list(demos))

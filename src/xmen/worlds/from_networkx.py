@@ -157,6 +157,14 @@ class GraphWorld(MDP):
     def read_state(self, name: Any) -> int:
         return self._places.state(name)
 
+    def state_fields(self, state: int) -> dict[str, Any]:
+        return {"node": self._nodes[state]} if self._places.distinct else super().state_fields(state)
+
+    def step_text(self, state: int, action: int) -> str:
+        # The number of an edge says nothing to a reader, unless another edge leads to the same node.
+        after = [target for _, target in self._steps_from(state)]
+        return "->" if after.count(after[action]) == 1 else super().step_text(state, action)
+
     def _endpoint(self, node: Hashable, what: str) -> int:
         try:
             return self._states[node]

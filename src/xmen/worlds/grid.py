@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from xmen.errors import MEMORY, WorldError
 from xmen.events import Event, at, doing
 from xmen.worlds.mdp import MDP
+from xmen.worlds.names import read_cell
 from xmen.worlds.transitions import Columns, whole_number
 
 # ---- A grid world as a small SVG picture, for notebooks. Plain text: no drawing library is needed
@@ -308,7 +309,10 @@ class GridWorld(MDP):
             True at every position at which one of the moves is chosen; false at the last position, where there is no
             move.
         """
-        return doing(*map(self.read_action, moves))
+        for move in moves:
+            if move not in self.moves:
+                raise WorldError(f"move {move!r} is not one of this grid's moves {self.moves}")
+        return doing(*map(self.moves.index, moves))
 
     def describe_state(self, state: int) -> str:
         return f"cell ({state % self.width}, {state // self.width})"
@@ -322,15 +326,27 @@ class GridWorld(MDP):
         return str(self.cell(state))
 
     def read_state(self, name: Any) -> int:
-        return self.state(name)
+        cell = read_cell(name)
+        return self._number(name, "state", "a number or a cell such as (0, 0)") if cell is None else self.state(cell)
+
+    def state_fields(self, state: int) -> dict[str, Any]:
+        x, y = self.cell(state)
+        return {"x": x, "y": y}
 
     def action_name(self, action: int) -> str:
         return self.moves[action]
 
-    def read_action(self, name: str) -> int:
-        if name not in self.moves:
-            raise WorldError(f"move {name!r} is not one of this grid's moves {self.moves}")
-        return self.moves.index(name)
+    def read_action(self, name: Any) -> int:
+        word = str(name).strip().lower().replace("_", "-")
+        if word in self.moves:
+            return self.moves.index(word)
+        return self._number(name, "action", f"a number or one of {', '.join(self.moves)}")
+
+    def action_fields(self, action: int) -> dict[str, Any]:
+        return {"move": self.moves[action]}
+
+    def step_text(self, state: int, action: int) -> str:
+        return self.moves[action]
 
     def _repr_svg_(self) -> str:
         return grid_svg(self)

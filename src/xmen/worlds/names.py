@@ -1,22 +1,24 @@
-"""The words in which people write states and actions: cells, move names, node names, names of their own, numbers."""
+"""Names of states and actions: how messages and rules show them, and how files, frames and graphs spell them."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from xmen.errors import TrajectoryError, WorldError
-from xmen.worlds.transitions import Transitions
+from xmen.worlds.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from xmen.worlds.transitions import Transitions
 
 # ---- Rules in the world's own words, in messages and in files: cells, moves and nodes in place of numbers
 
-
-__all__ = ["in_world_words", "rule_text"]
 
 _EVENT = r"\b(at|doing)\((\d+(?:, \d+)*)\)"
 _QUOTED = r"'(?:\\.|[^\\'])*'|\"(?:\\.|[^\\\"])*\""
@@ -52,7 +54,7 @@ def _in_names(found: re.Match[str], world: Transitions, most: int | None = None)
     return f"{found[1]}({', '.join(names)}{more})"
 
 
-# ---- The words in which people write states and actions: cells, move names, node names, names of their own, numbers
+# ---- Values as files and frames have them: numbers, cells, fields that are empty
 
 
 _CELL = re.compile(r"\(?\s*(\d{1,18})\s*[,; ]\s*(\d{1,18})\s*\)?")
@@ -62,90 +64,149 @@ _BRACKETS = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"  # a link whose nodes ma
 _WORDS = re.compile(rf"{_BRACKETS}|[^\s_]+")
 _LISTED = re.compile(rf"{_BRACKETS}|'[^']*'|\"[^\"]*\"|[^\s,\[\]]+")
 _AROUND = re.compile(r"\s*['\"]?\s*([(),])\s*['\"]?\s*")
-_SHOWN = 8
+_SHOWN = 8  # names in a message before "..."
+
+
+def whole(value: Any) -> int | None:
+    """A number from 0 as files and frames have it: 3, 3.0, "3", "3,0"; None for anything else."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value if 0 <= value < 10**18 else None
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and 0 <= value < 2**53 else None
+    if isinstance(value, str) and value.isascii() and _WHOLE.fullmatch(value.strip()):
+        return int(re.split("[.,]", value)[0])
+    return None
+
+
+def decimal(text: str) -> float:
+    """A number with a decimal point, or with the one comma of a spreadsheet; nan for anything else.
+
+    >>> decimal("0,25"), decimal(" 0.25"), decimal("1,2.5")
+    (0.25, 0.25, nan)
+    """
+    try:
+        return float(text.replace(",", ".") if text.count(",") == 1 and "." not in text else text)
+    except ValueError:
+        return math.nan
+
+
+def read_cell(value: Any) -> tuple[int, int] | None:
+    """A cell as "(2, 3)", "2 3" or (2, 3); None for anything else."""
+    if isinstance(value, str):
+        match = _CELL.fullmatch(value.strip()) if value.isascii() else None
+        return None if match is None else (int(match[1]), int(match[2]))
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        return None
+    x, y = map(whole, value)
+    return None if x is None or y is None else (x, y)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a field is empty, as files and frames have it: "", None, not a number."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return True
+    try:
+        return bool(value != value)
+    except (TypeError, ValueError):
+        return str(value) == "<NA>"  # pandas' own, which refuses to be compared
+
+
+def some(names: Iterable[Any]) -> str:
+    """The first few names, as a message shows them."""
+    known = [str(name) for name in names]
+    return ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
+
+
+# ---- Names of states and actions in demonstrations, with or without a world
+
 
 Given = Mapping[Any, int] | Sequence[Any] | None
 
 
 class Names:
-    """Reads and writes the states and actions of a world as numbers and as words.
+    """Reads the states and actions of a world as numbers and as words.
 
     `states` and `actions` are names of the user's own: a list (the name of number i at place i) or a dict from names to
     numbers. Without a world only those names and numbers are understood.
     """
 
-    def __init__(self, world: Any = None, states: Given = None, actions: Given = None) -> None:
+    def __init__(self, world: Transitions | None = None, states: Given = None, actions: Given = None) -> None:
         self.world = world
-        self._own_states, self._own_actions = _numbers(states, "states"), _numbers(actions, "actions")
-        self._nodes: dict[str, int] | None = None
-        self.has_cells, self.has_nodes = hasattr(world, "cell"), hasattr(world, "node")
+        self._states, self._actions = _numbers(states, "states"), _numbers(actions, "actions")
+        self._read: dict[tuple[str, str, bool], int] = {}  # every word is understood once
 
     def state(self, value: Any, named: bool = False) -> int:
-        """The number of a state; `named` when a number can only be the name of a node."""
-        value = _plain(value)
-        if (own := _own(self._own_states, value)) is not None:
-            return own
-        if not (named and self.has_nodes):
-            number = whole(value)
-            if number is not None:
-                return number
-        if self.has_cells:
-            cell = _cell(value)
-            if cell is not None:
-                return int(self.world.state(cell))
-        if self.has_nodes and str(value) in self._node_numbers():
-            return self._node_numbers()[str(value)]
-        raise TrajectoryError(f"{value!r:.60} is no state: expected {self._expected_states()}")
+        """The number of a state; `named` when a number is first of all the name of a node."""
+        return self._number(value, "state", self._states, named)
 
     def action(self, value: Any) -> int:
         """The number of an action."""
+        return self._number(value, "action", self._actions)
+
+    def _number(self, value: Any, what: str, own: Mapping[Any, int], named: bool = False) -> int:
+        key = what, repr(value), named
+        if key in self._read:
+            return self._read[key]
         value = _plain(value)
-        if (own := _own(self._own_actions, value)) is not None:
-            return own
-        number = whole(value)
-        if number is not None:
-            return number
-        moves: tuple[str, ...] = getattr(self.world, "moves", ())
-        word = str(value).strip().lower().replace("_", "-")
-        if word in moves:
-            return moves.index(word)
-        known = [*self._own_actions, *moves]
-        expected = f"a number or one of {_some(known)}" if known else "a number (names need world= or actions=)"
-        raise TrajectoryError(f"{value!r:.60} is no action: expected {expected}")
+        number = _own(own, value)
+        if number is None and not (named and self.world is not None):
+            number = whole(value)
+        others = f" or one of {some(own)}" if own else ""
+        if number is None:
+            if self.world is None:
+                expected = f"a number{others or f' (names need world= or {what}s=)'}"
+                raise TrajectoryError(f"{value!r:.60} is no {what}: expected {expected}")
+            try:
+                number = self.world.read_state(value) if what == "state" else self.world.read_action(value)
+            except WorldError as error:
+                raise TrajectoryError(f"{error}{others}") from None
+        self._read[key] = number
+        return number
 
-    def between(self, state: int, successor: int, position: int) -> int:
-        """The one action that leads from a state to the next, where only states were written down."""
-        if self.world is None:
+    def along(self, states: Sequence[int], actions: Iterable[int] | None) -> Trajectory:
+        """The trajectory through these states; without actions, by the only ones that lead from state to state."""
+        if actions is not None:
+            return Trajectory(states, actions)
+        if len(states) > 1 and self.world is None:
             raise TrajectoryError("actions are missing: world= is needed to find those that lead from state to state")
-        return int(self.world.action_between(state, successor, position))
+        return Trajectory(states, ()) if self.world is None else self.world.along(states)
 
-    def state_columns(self) -> tuple[tuple[str, ...], Callable[[int], tuple[Any, ...]]]:
-        """The names of the columns that hold a state, and their values for a state."""
-        if self.has_cells:
-            return ("x", "y"), lambda state: tuple(self.world.cell(state))
-        if self.has_nodes and len(self._node_numbers()) == self.world.n_states:
-            return ("node",), lambda state: (self.world.node(state),)
-        return ("state",), lambda state: (state,)
 
-    def action_column(self) -> tuple[str, Callable[[int], Any]]:
-        """The name of the column that holds an action, and its value for an action."""
-        moves = getattr(self.world, "moves", None)
-        return ("action", lambda action: action) if moves is None else ("move", lambda action: moves[action])
+def _plain(value: Any) -> Any:
+    """A value of an array, a list or a frame as Python has it; a list of one value is that value."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        value = value[0] if len(value) == 1 else tuple(value)
+    return value.strip() if isinstance(value, str) else value
 
-    def _node_numbers(self) -> dict[str, int]:
-        if self._nodes is None:
-            self._nodes = _by_text(self.world.node(state) for state in range(self.world.n_states))
-        return self._nodes
 
-    def _expected_states(self) -> str:
-        kinds = ["a number"]
-        if self.has_cells:
-            kinds.append("a cell such as (0, 0)")
-        if self.has_nodes:
-            kinds.append(f"one of the nodes {_some(self._node_numbers())}")
-        if self._own_states:
-            kinds.append(f"one of {_some(self._own_states)}")
-        return " or ".join(kinds) if len(kinds) > 1 else "a number (names need world= or states=)"
+def _own(names: Mapping[Any, int], value: Any) -> int | None:
+    try:
+        return names.get(value)
+    except TypeError:  # a list inside a tuple: no name
+        return None
+
+
+def _numbers(given: Given, what: str) -> dict[Any, int]:
+    if given is None:
+        return {}
+    if isinstance(given, str) or not isinstance(given, Mapping | Iterable):
+        raise WorldError(f"{what} must be a list of names, or a dict from names to numbers, got {given!r:.60}")
+    pairs = list(given.items()) if isinstance(given, Mapping) else [(name, i) for i, name in enumerate(given)]
+    for name, number in pairs:
+        if not isinstance(name, Hashable) or type(number) is not int or number < 0:
+            raise WorldError(f"{what}: {name!r:.60} has the number {number!r:.60}; numbers are 0, 1, 2, ...")
+    if len(dict(pairs)) < len(pairs):
+        raise WorldError(f"{what}: a name stands there twice")
+    return dict(pairs)
+
+
+# ---- Names that a graph has for its links and nodes
 
 
 class Places:
@@ -162,7 +223,15 @@ class Places:
 
     @cached_property
     def _texts(self) -> dict[str, int]:
-        return _by_text(map(_spelled, self.names))
+        """Numbers by the text of names; 1 and "1" look the same in a file, so neither is there."""
+        texts = [_spelled(name) for name in self.names]
+        uses = Counter(texts)
+        return {text: number for number, text in enumerate(texts) if uses[text] == 1}
+
+    @property
+    def distinct(self) -> bool:
+        """Whether a file can tell all names apart."""
+        return len(self._texts) == len(self.names)
 
     @cached_property
     def _parallel(self) -> dict[str, list[Any]]:
@@ -195,13 +264,12 @@ class Places:
                 return self._numbers[first]
         if number is not None and not self.integers and number < len(self.names):
             return number
-        some = ", ".join(repr(known) for known in self.names[:4])
         hint = ""
         if number is not None and self.integers:
             hint = ". Names are integers here, so an integer is always a name: write network.names[i] for state i"
         elif number is not None:
             hint = f"; states are numbered 0 to {len(self.names) - 1}"
-        raise WorldError(f"{place!r:.60} is not in the network (known: {some}, ...){hint}")
+        raise WorldError(f"{place!r:.60} is not in the network (known: {some(map(repr, self.names))}){hint}")
 
 
 def words(path: str) -> list[str]:
@@ -226,81 +294,3 @@ def _spelled(name: Any) -> str:
 def hashable(name: Any) -> Hashable:
     """A name as the graph had it: what files hold as lists were tuples."""
     return tuple(map(hashable, name)) if isinstance(name, list | tuple) else name
-
-
-def _by_text(names: Iterable[Any]) -> dict[str, int]:
-    """Numbers by the text of names; 1 and "1" are different names that look the same in a file, so neither is there."""
-    texts = [str(name) for name in names]
-    uses = Counter(texts)
-    return {text: number for number, text in enumerate(texts) if uses[text] == 1}
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a field is empty, as files and frames have it: "", None, not a number."""
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return True
-    try:
-        return bool(value != value)
-    except (TypeError, ValueError):
-        return str(value) == "<NA>"  # pandas' own, which refuses to be compared
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, list | tuple) and len(value) == 1:
-        value = value[0]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, list):
-        value = tuple(value)
-    return value.strip() if isinstance(value, str) else value
-
-
-def whole(value: Any) -> int | None:
-    """A number from 0 as files and frames have it: 3, 3.0, "3", "3,0"; None for anything else."""
-    value = _plain(value)
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return value if 0 <= value < 10**18 else None
-    if isinstance(value, float):
-        return int(value) if value.is_integer() and 0 <= value < 2**53 else None
-    if isinstance(value, str) and value.isascii() and _WHOLE.fullmatch(value):
-        return int(re.split("[.,]", value)[0])
-    return None
-
-
-def _cell(value: Any) -> tuple[int, int] | None:
-    if isinstance(value, str) and value.isascii() and (match := _CELL.fullmatch(value)):
-        return int(match[1]), int(match[2])
-    if isinstance(value, tuple) and len(value) == 2:
-        x, y = (whole(part) for part in value)
-        return None if x is None or y is None else (x, y)
-    return None
-
-
-def _own(names: Mapping[Any, int], value: Any) -> int | None:
-    try:
-        return names.get(value)
-    except TypeError:  # a list inside a tuple: no name
-        return None
-
-
-def _numbers(given: Given, what: str) -> dict[Any, int]:
-    if given is None:
-        return {}
-    if isinstance(given, str) or not isinstance(given, Mapping | Iterable):
-        raise WorldError(f"{what} must be a list of names, or a dict from names to numbers, got {given!r:.60}")
-    pairs = list(given.items()) if isinstance(given, Mapping) else [(name, i) for i, name in enumerate(given)]
-    for name, number in pairs:
-        if not isinstance(name, Hashable) or type(number) is not int or number < 0:
-            raise WorldError(f"{what}: {name!r:.60} has the number {number!r:.60}; numbers are 0, 1, 2, ...")
-    if len(dict(pairs)) < len(pairs):
-        raise WorldError(f"{what}: a name stands there twice")
-    return dict(pairs)
-
-
-def _some(names: Iterable[Any]) -> str:
-    known = [str(name) for name in names]
-    return ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")

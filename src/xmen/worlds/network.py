@@ -85,12 +85,8 @@ class Network(Transitions):
                 "Two parallel links are two states, or two actions; drop the row that is there by mistake."
             )
 
-    def number(self, place: Any) -> Any:
-        """The state that is meant: a number stands for itself, and a network made from a graph knows names."""
-        return place
-
     def name_of(self, state: int) -> Any:
-        """What `number` reads as this state: its name in a network made from a graph, else the number itself."""
+        """What `read_state` reads as this state: its name in a network made from a graph, else the number itself."""
         return state
 
     def task(self, start: Any, goal: Any, horizon: int | None = None) -> NetworkTask:
@@ -109,7 +105,7 @@ class Network(Transitions):
         NetworkTask
             An MDP. Without a horizon it may have cycles: the exact and the reject engine serve it, xor asks for one.
         """
-        return NetworkTask(self, self.number(start), self.number(goal), horizon)
+        return NetworkTask(self, self.read_state(start), self.read_state(goal), horizon)
 
     @staticmethod
     def from_networkx(graph: Any, states: str = "links", horizon: int | None = None) -> RoadNetwork:

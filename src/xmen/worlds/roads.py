@@ -212,9 +212,13 @@ class RoadNetwork(Network):
         """
         return self._places.state(name)
 
-    def number(self, place: Any) -> int:
+    def read_state(self, name: Any) -> int:
         """The state that is meant: names come first, as in `state`."""
-        return self.state(place)
+        return self._places.state(name)
+
+    def state_name(self, state: int) -> str:
+        """The link or node, in quotes where it is a text."""
+        return repr(self.names[state])
 
     def name_of(self, state: int) -> Hashable:
         """The link or the node of a state."""

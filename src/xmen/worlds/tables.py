@@ -1,64 +1,93 @@
-"""CSV as spreadsheets write it: commas, semicolons or tabs between fields, and decimal commas where semicolons are."""
+"""Tables as people have them, from files and frames: demonstrations, trips and costs by the names of their columns.
+
+A CSV has commas, semicolons or tabs between fields. Columns are found by their names, whatever their order and case.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import pairwise
+from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from xmen.errors import FileFormatError, TrajectoryError, XmenError
 from xmen.files import read_text
-from xmen.worlds.names import Names, is_missing
+from xmen.worlds.names import Names, decimal, is_missing, whole
 from xmen.worlds.trajectory import Trajectory
+from xmen.worlds.transitions import Transitions
 
 
-@contextmanager
-def open_table(file: Path) -> Iterator[tuple[Any, str]]:
-    """A csv reader over a file and what stands between its fields; errors of encoding and quoting name the file."""
+class Table:
+    """Columns of equal length by their names in lower case, and the words for where each row is."""
+
+    def __init__(
+        self, name: str, header: Iterable[Any], columns: Iterable[Sequence[Any]], lines: Sequence[int] | None = None
+    ) -> None:
+        names = [str(column).strip().lower() for column in header]
+        self.name, self._lines = name, lines
+        self.columns = dict(zip(names, columns, strict=True))
+        if len(self.columns) < len(names):
+            raise FileFormatError(f"{self.header}: two columns have the same name: {','.join(names)!r:.120}")
+        lengths = {len(values) for values in self.columns.values()}
+        if len(lengths) > 1:
+            raise FileFormatError(f"{name}: columns of different lengths, {sorted(lengths)}")
+        self.n_rows = lengths.pop() if lengths else 0
+
+    @property
+    def header(self) -> str:
+        """Where the names of the columns are."""
+        return self.name if self._lines is None else f"{self.name}, line 1"
+
+    def where(self, row: int) -> str:
+        """Where a row is: by its line in a file, else by its number from 0."""
+        return f"{self.name}, row {row}" if self._lines is None else f"{self.name}, line {self._lines[row]}"
+
+    def role(self, *names: str) -> str | None:
+        """The first of these columns that is there."""
+        return next((name for name in names if name in self.columns), None)
+
+    def state_columns(self, *names: str) -> tuple[str, ...]:
+        """The column of the state, or x and y; FileFormatError where there is none."""
+        single = self.role(*names)
+        if single is not None:
+            return (single,)
+        if {"x", "y"} <= set(self.columns):
+            return ("x", "y")
+        raise FileFormatError(
+            f"{self.header}: there is no column for the state: expected a column {', '.join(names)}, or x and y, got "
+            f"the columns {', '.join(self.columns) or '(none)'}"
+        )
+
+    def state(self, columns: tuple[str, ...], row: int, names: Names) -> int:
+        """The state in a row."""
+        value = tuple([self.columns[column][row] for column in columns])
+        return names.state(value if len(value) > 1 else value[0], named=columns == ("node",))
+
+    def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Each row with where it is, without the fields that are empty."""
+        for row, values in enumerate(zip(*self.columns.values(), strict=True)):
+            yield self.where(row), {n: v for n, v in zip(self.columns, values, strict=True) if not is_missing(v)}
+
+
+def read_table(file: Path) -> Table:
+    """The table in a CSV file, whose first line names the columns."""
     stream = io.StringIO(read_text(file), newline="")
-    header = stream.readline()
-    delimiter = max(",;\t", key=header.count)  # the first of equals: a comma
+    delimiter = max(",;\t", key=stream.readline().count)  # the first of equals: a comma
     stream.seek(0)
+    reader = csv.reader(stream, delimiter=delimiter)
+    kept, lines = [], []
     try:
-        yield csv.reader(stream, delimiter=delimiter), delimiter
-    except csv.Error as error:
-        raise FileFormatError(f"{file}: not valid CSV: {error}") from None
-
-
-def point(text: str, delimiter: str) -> str:
-    """A number with a decimal point; in files without commas between fields a comma is a decimal comma.
-
-    >>> point("0,25", ";"), point("0.25", ";"), point("1,2", ",")
-    ('0.25', '0.25', '1,2')
-    """
-    return text.replace(",", ".") if delimiter != "," and text.count(",") == 1 and "." not in text else text
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def read_table(file: Path) -> dict[str, list[str]]:
-    """The columns of a file by the names in its first line."""
-    with open_table(file) as (reader, delimiter):
-        header = [name.strip() for name in next(reader, [])]
-        if header and all(map(_is_number, header)):
+        header = next(reader, [])
+        if header and all(decimal(name) == decimal(name) for name in header):
             raise FileFormatError(
                 f"{file}, line 1: these are numbers, {delimiter.join(header)!r:.60}, and the first line has to "
                 "name the columns: put a line with their names above it"
             )
-        if len({name.lower() for name in header}) < len(header):
-            raise FileFormatError(f"{file}, line 1: two columns have the same name: {delimiter.join(header)!r:.120}")
-        columns: dict[str, list[str]] = {name: [] for name in header}
         for fields in reader:
             if not any(field.strip() for field in fields):
                 continue
@@ -67,44 +96,55 @@ def read_table(file: Path) -> dict[str, list[str]]:
                     f"{file}, line {reader.line_num}: expected {len(header)} fields ({delimiter.join(header)!r:.120}), "
                     f"got {len(fields)}: {delimiter.join(fields)!r:.120}"
                 )
-            for values, field in zip(columns.values(), fields, strict=True):
-                values.append(field)
-    return columns
+            kept.append(fields)
+            lines.append(reader.line_num)
+    except csv.Error as error:
+        raise FileFormatError(f"{file}, line {reader.line_num}: not valid CSV: {error}") from None
+    return Table(str(file), header, zip(*kept, strict=True) if kept else [()] * len(header), lines)
 
 
-# ---- Demonstrations as JSON: one object per line, or the list that `xmen sample --json` prints
+def as_table(source: Any) -> Table | None:
+    """The table in a dict of columns, or in a frame of pandas, polars and their kin; None for anything else."""
+    if isinstance(source, Mapping):
+        return Table("columns", source, source.values())
+    if hasattr(source, "columns") and hasattr(source, "__getitem__"):
+        return Table("frame", source.columns, [list(source[name]) for name in source.columns])
+    return None
 
 
-def read_records(file: Path, names: Names) -> RecordedDemos:
-    """The demonstrations of a .jsonl file, or of a .json file with a list or with the key `trajectories`."""
-    demos = RecordedDemos()
-    for where, record in _records(file):
-        if not isinstance(record, dict):
-            expected = 'an object {"states": [...], "actions": [...]}'
-            raise FileFormatError(f"{where}: expected {expected}, got {record!r:.60}")
-        try:
-            demos.add(*from_record(record, names))
-        except XmenError as error:
-            raise FileFormatError(f"{where}: {error}") from None
-    return demos
+def read_numbers(file: Path, header: Sequence[str]) -> list[tuple[int | float, ...]]:
+    """The rows of a CSV file with these columns; all but the last hold whole numbers, the last one a finite number."""
+    table = read_table(file)
+    if set(table.columns) != set(header):
+        raise FileFormatError(
+            f"{table.header}: expected the header {','.join(header)}, got {','.join(table.columns)!r:.120}"
+        )
+    rows: list[tuple[Any, ...]] = []
+    for row, (*places, last) in enumerate(zip(*(table.columns[name] for name in header), strict=True)):
+        numbers = [whole(text) for text in places]
+        if None in numbers:
+            wrong = numbers.index(None)
+            raise FileFormatError(
+                f"{table.where(row)}: {header[wrong]} must be a whole number 0, 1, 2, ..., got {places[wrong]!r:.60}"
+            )
+        if not math.isfinite(number := decimal(last)):
+            raise FileFormatError(f"{table.where(row)}: {header[-1]} must be a finite number, got {last!r:.60}")
+        rows.append((*numbers, number))
+    return rows
 
 
-def _records(file: Path) -> Iterator[tuple[str, Any]]:
+def read_json(file: Path) -> Iterator[tuple[str, Any]]:
+    """Every object of a .jsonl file, or of the list (or the key `trajectories`) of a .json file, with where it is."""
     if file.suffix.lower() != ".json":
-        yield from json_lines(file)
+        for number, line in enumerate(read_text(file).split("\n"), start=1):
+            if line.strip():
+                yield f"{file}, line {number}", _parse(line, f"{file}, line {number}")
         return
-    whole = _parse(read_text(file), str(file))
-    listed = whole.get("trajectories") if isinstance(whole, dict) else whole
+    content = _parse(read_text(file), str(file))
+    listed = content.get("trajectories") if isinstance(content, dict) else content
     if not isinstance(listed, list):
         raise FileFormatError(f'{file}: expected a list of demonstrations, or an object with "trajectories"')
     yield from ((f"{file}, demonstration {index}", record) for index, record in enumerate(listed))
-
-
-def json_lines(file: Path) -> Iterator[tuple[str, Any]]:
-    """Every line that is not blank, and the words for where it is."""
-    for number, line in enumerate(read_text(file).split("\n"), start=1):
-        if line.strip():
-            yield f"{file}, line {number}", _parse(line, f"{file}, line {number}")
 
 
 def _parse(text: str, where: str) -> Any:
@@ -114,10 +154,10 @@ def _parse(text: str, where: str) -> Any:
         raise FileFormatError(f"{where}: expected JSON, got {text.strip()!r:.60} ({error})") from None
 
 
-# ---- Demonstrations as people have them: tables with columns of their own, and records of other libraries.
+# ---- Demonstrations: tables with one row per position, and records of other libraries.
 #
-# A table has one row per position. Its columns are found by their names, whatever their order; all others are kept as
-# metadata: one value where it stays the same throughout a demonstration (an id), else one per position (times).
+# Columns that have no other meaning are kept as metadata: one value where it stays the same throughout a demonstration
+# (an id), else one per position (times).
 
 
 DEMO = ("demo", "demonstration", "trajectory", "episode", "trip")
@@ -139,165 +179,111 @@ class RecordedDemos(list[Trajectory]):
         self.metadata.append(record)
 
 
-COLUMNS = "columns"  # what a table without a file is called
-
-
-def from_columns(columns: Mapping[str, Sequence[Any]], names: Names, where: str = COLUMNS) -> RecordedDemos:
-    """Demonstrations from columns of equal length; `where` is the name of the table in messages."""
-    table = _Table(columns, names, where)
-    demos = RecordedDemos()
-    seen: set[Any] = set()
-    first = 0
-    for row in range(1, table.n_rows + 1):
-        if row == table.n_rows or table.demo[row] != table.demo[first]:
-            label = table.demo[first]
-            if label in seen:
-                raise FileFormatError(f"{where}: the rows of demonstration {label!r:.60} do not stand together: sort")
-            seen.add(label)
-            try:
-                demos.add(table.trajectory(range(first, row)), table.rest(range(first, row)))
-            except XmenError as error:
-                raise FileFormatError(f"{where}, demonstration {label!r:.60}: {error}") from None
-            first = row
-    return demos
-
-
-class _Table:
-    """The columns of a table by what they mean."""
-
-    def __init__(self, columns: Mapping[str, Sequence[Any]], names: Names, where: str) -> None:
-        self.names = names
-        self.columns = {str(name).strip().lower(): values for name, values in columns.items()}
-        if len(self.columns) < len(columns):
-            raise FileFormatError(f"{where}: two columns have the same name: {', '.join(map(str, columns))}")
-        lengths = {len(values) for values in self.columns.values()}
-        if len(lengths) > 1:
-            raise FileFormatError(f"{where}: columns of different lengths, {sorted(lengths)}")
-        demo = self._role(DEMO)
-        states = self._role(STATE)
-        if states is None and {"x", "y"} <= set(self.columns):
-            states = "x"
-        if demo is None or states is None:
-            missing = f"a column {' or '.join(DEMO)}" if demo is None else f"a column {', '.join(STATE)}, or x and y"
-            line = "" if where == COLUMNS else ", line 1"
-            raise FileFormatError(
-                f"{where}{line}: expected the header demo,step,state,action, or other names of these; "
-                f"expected {missing}, got the columns {', '.join(self.columns) or '(none)'}"
-            )
-        self.n_rows = lengths.pop()
-        self.demo = [_label(value, where, demo, row) for row, value in enumerate(self.columns[demo])]
-        self.state_column, self.action_column, self.step_column = states, self._role(ACTION), self._role(STEP)
-        used = {demo, states, self.action_column, self.step_column} | ({"x", "y"} if states == "x" else set())
-        self.others = [name for name in self.columns if name not in used]
-
-    def _role(self, words: Sequence[str]) -> str | None:
-        return next((word for word in words if word in self.columns), None)
-
-    def trajectory(self, rows: range) -> Trajectory:
-        """The trajectory in consecutive rows."""
-        if self.step_column is not None:
-            steps = [self.columns[self.step_column][row] for row in rows]
-            self._check_steps([self.names.action(step) for step in steps])
-        states = [self._state(row) for row in rows]
-        taken = [None if self.action_column is None else self.columns[self.action_column][row] for row in rows]
-        if not is_missing(taken[-1]):
-            raise TrajectoryError(
-                f"its last row has the action {taken[-1]!r:.60}; the last row holds the last state, with no action"
-            )
-        if all(map(is_missing, taken)):
-            pairs = enumerate(pairwise(states))
-            return Trajectory(states, [self.names.between(*pair, position) for position, pair in pairs])
-        for position, value in enumerate(taken[:-1]):
-            if is_missing(value):
-                raise TrajectoryError(f"position {position} has no action, and is not its last")
-        return Trajectory(states, [self.names.action(value) for value in taken[:-1]])
-
-    def rest(self, rows: range) -> dict[str, Any]:
-        """What the other columns say about consecutive rows."""
-        found = {}
-        for name in self.others:
-            values = [self.columns[name][row] for row in rows]
-            same = all(value == values[0] or (is_missing(value) and is_missing(values[0])) for value in values)
-            found[name] = values[0] if same else values
-        return found
-
-    def _state(self, row: int) -> int:
-        if self.state_column == "x":
-            return self.names.state((self.columns["x"][row], self.columns["y"][row]))
-        return self.names.state(self.columns[self.state_column][row], named=self.state_column == "node")
-
-    def _check_steps(self, steps: list[int]) -> None:
-        for before, after in pairwise(steps):
-            if after != before + 1:
-                raise TrajectoryError(f"step {after} follows step {before}: rows have to stand in order, without gaps")
-
-
-def from_record(record: Mapping[str, Any], names: Names) -> tuple[Trajectory, dict[str, Any]]:
-    """One demonstration as {"states": [...], "actions": [...], ...}; without actions, those that lead along."""
-    found, actions = record.get("states"), record.get("actions")
-    if not isinstance(found, list | tuple) or not isinstance(actions, list | tuple | None):
-        raise TrajectoryError(f'expected {{"states": [...], "actions": [...]}}, got {dict(record)!r:.80}')
-    states = [names.state(value) for value in found]
-    if actions is None:
-        taken = [names.between(*pair, position) for position, pair in enumerate(pairwise(states))]
-    else:
-        taken = [names.action(value) for value in actions]
-    return Trajectory(states, taken), {key: value for key, value in record.items() if key not in ("states", "actions")}
-
-
-def from_episodes(episodes: Iterable[Any], names: Names) -> RecordedDemos:
-    """Trajectories of other libraries: imitation has `obs` and `acts`, Minari `observations` and `actions`."""
-    demos = RecordedDemos()
-    for index, episode in enumerate(episodes):
-        try:
-            demos.add(*_from_episode(episode, names))
-        except XmenError as error:
-            raise TrajectoryError(f"demonstration {index}: {error}") from None
-    return demos
-
-
-def _from_episode(episode: Any, names: Names) -> tuple[Trajectory, dict[str, Any]]:
-    if isinstance(episode, Trajectory):
-        return episode, {}
-    if isinstance(episode, Mapping) and "states" in episode:
-        return from_record(episode, names)
-    states = getattr(episode, "obs", getattr(episode, "observations", None))
-    actions = getattr(episode, "acts", getattr(episode, "actions", None))
-    if states is None or actions is None or isinstance(states, Mapping):
-        raise TrajectoryError(
-            f"got {type(episode).__name__}: expected a Trajectory, a dict with states and actions, or something with "
-            "obs and acts (imitation) or observations and actions (Minari) that are states and actions of the world"
+def from_table(table: Table, names: Names) -> RecordedDemos:
+    """Demonstrations from a table with one row per position."""
+    demo, step, action = table.role(*DEMO), table.role(*STEP), table.role(*ACTION)
+    if demo is None:
+        raise FileFormatError(
+            f"{table.header}: expected the header demo,step,state,action, or other names of these; expected a column "
+            f"{' or '.join(DEMO)}, got the columns {', '.join(table.columns) or '(none)'}"
         )
-    found = {"id": getattr(episode, "id", None), "rewards": getattr(episode, "rewards", None)}
-    trajectory = Trajectory(map(names.state, states), map(names.action, actions))
-    return trajectory, {key: value for key, value in found.items() if value is not None}
+    state = table.state_columns(*STATE)
+    others = [name for name in table.columns if name not in (demo, step, action, *state)]
+    demos, seen = RecordedDemos(), set[str]()
+    for label, group in groupby(range(table.n_rows), lambda row: str(table.columns[demo][row]).strip()):
+        rows = list(group)
+        if is_missing(table.columns[demo][rows[0]]):
+            raise FileFormatError(f"{table.where(rows[0])}: there is nothing in the column {demo}")
+        if label in seen:
+            raise FileFormatError(
+                f"{table.where(rows[0])}: the rows of demonstration {label!r:.60} do not stand together: sort"
+            )
+        seen.add(label)
+        taken = [None if action is None else table.columns[action][row] for row in rows]
+        noted = not all(map(is_missing, taken))
+        states, actions, before = list[int](), list[int](), None
+        try:
+            for position, row in enumerate(rows):
+                number = None if step is None else names.action(table.columns[step][row])
+                if number is not None and before is not None and number != before + 1:
+                    raise TrajectoryError(f"step {number} follows step {before}: rows stand in order, without gaps")
+                before = number
+                states.append(table.state(state, row, names))
+                last = position == len(rows) - 1
+                if noted and last != is_missing(taken[position]):
+                    raise TrajectoryError(
+                        f"its last row has the action {taken[-1]!r:.60}; the last row holds the last state, without one"
+                        if last
+                        else f"position {position} has no action, and is not its last"
+                    )
+                if noted and not last:
+                    actions.append(names.action(taken[position]))
+            row = rows[0]
+            demos.add(names.along(states, actions if noted else None), _beside(table, others, rows))
+        except XmenError as error:
+            raise FileFormatError(f"{table.where(row)}, demonstration {label!r:.60}: {error}") from None
+    return demos
 
 
-def demo_columns(demos: Iterable[Trajectory], names: Names) -> dict[str, list[Any]]:
-    """Columns that `from_columns` reads back, in the words of the world, with the metadata if there is any."""
-    words, state_of = names.state_columns()
-    move, action_of = names.action_column()
+def _beside(table: Table, others: Iterable[str], rows: Sequence[int]) -> dict[str, Any]:
+    """What the columns without another meaning say about a demonstration."""
+    found = {}
+    for name in others:
+        values = [table.columns[name][row] for row in rows]
+        same = all(value == values[0] or (is_missing(value) and is_missing(values[0])) for value in values)
+        found[name] = values[0] if same else values
+    return found
+
+
+def from_records(entries: Iterable[tuple[str, Any]], names: Names, refusal: type[XmenError]) -> RecordedDemos:
+    """Demonstrations from objects, each with the words for where it is."""
+    demos = RecordedDemos()
+    for where, entry in entries:
+        try:
+            demos.add(*_from_record(entry, names))
+        except XmenError as error:
+            raise refusal(f"{where}: {error}") from None
+    return demos
+
+
+def _from_record(entry: Any, names: Names) -> tuple[Trajectory, dict[str, Any]]:
+    """imitation has `obs` and `acts`, Minari `observations` and `actions`, JSON {"states": [...], "actions": [...]}."""
+    if isinstance(entry, Trajectory):
+        return entry, {}
+    if isinstance(entry, Mapping):
+        states, actions = entry.get("states"), entry.get("actions")
+        beside = {key: value for key, value in entry.items() if key not in ("states", "actions")}
+        if not isinstance(states, list | tuple) or not isinstance(actions, list | tuple | None):
+            raise TrajectoryError(f'expected an object {{"states": [...], "actions": [...]}}, got {dict(entry)!r:.80}')
+    else:
+        states = getattr(entry, "obs", getattr(entry, "observations", None))
+        actions = getattr(entry, "acts", getattr(entry, "actions", None))
+        found = {"id": getattr(entry, "id", None), "rewards": getattr(entry, "rewards", None)}
+        beside = {key: value for key, value in found.items() if value is not None}
+        if states is None or actions is None or isinstance(states, Mapping):
+            raise TrajectoryError(
+                f"got {type(entry).__name__} {entry!r:.60}: expected a Trajectory, an object with states and actions, "
+                "or something with obs and acts (imitation) or observations and actions (Minari) that are states and "
+                "actions of the world"
+            )
+    taken = None if actions is None else [names.action(value) for value in actions]
+    return names.along([names.state(value) for value in states], taken), beside
+
+
+def demo_columns(demos: Iterable[Trajectory], world: Transitions | None = None) -> dict[str, list[Any]]:
+    """Columns that `from_table` reads back, in the words of the world, with the metadata if there is any."""
+    world = Transitions() if world is None else world  # one without names
     listed = list(demos)
     metadata: Sequence[Mapping[str, Any]] = getattr(demos, "metadata", None) or [{}] * len(listed)
     others = list(dict.fromkeys(key for record in metadata for key in record))
-    fixed = ("demo", "step", *words, move)
     kept = [f"{key} recorded" if key in {*DEMO, *STEP, *STATE, *ACTION, "x", "y"} else key for key in others]
-    columns: dict[str, list[Any]] = {name: [] for name in (*fixed, *kept)}
-    for index, (trajectory, record) in enumerate(zip(listed, metadata, strict=True)):
-        for step, state in enumerate(trajectory.states):
-            last = step == len(trajectory)
-            row = [index, step, *state_of(state), None if last else action_of(trajectory.actions[step])]
-            row += [_at(record.get(key), step, len(trajectory) + 1) for key in others]
-            for name, value in zip(columns, row, strict=True):
-                columns[name].append(value)
-    return columns
-
-
-def _at(value: Any, step: int, n_positions: int) -> Any:
-    return value[step] if isinstance(value, list) and len(value) == n_positions else value
-
-
-def _label(value: Any, where: str, column: str, row: int) -> str:
-    if is_missing(value):
-        raise FileFormatError(f"{where}: row {row + 1} has nothing in the column {column}")
-    return str(value).strip()
+    names = ("demo", "step", *world.state_fields(0), *world.action_fields(0), *kept)
+    state_of = cache(lambda state: tuple(world.state_fields(state).values()))
+    rows: list[list[Any]] = []
+    for index, (tau, record) in enumerate(zip(listed, metadata, strict=True)):
+        beside = [record.get(key) for key in others]
+        actions = [*(value for action in tau.actions for value in world.action_fields(action).values()), None]
+        for step, state in enumerate(tau.states):
+            own = [v[step] if isinstance(v, list) and len(v) == len(tau) + 1 else v for v in beside]
+            rows.append([index, step, *state_of(state), actions[step], *own])
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}

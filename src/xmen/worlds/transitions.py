@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from xmen.errors import MEMORY, TrajectoryError, WorldError
 from xmen.options import as_int
+from xmen.worlds.names import whole
 from xmen.worlds.trajectory import Trajectory
 
 # ---- Reading the small arguments of a world (counts, start, terminal states, horizon), strictly
@@ -304,20 +305,34 @@ class Transitions:
         return str(state)
 
     def read_state(self, name: Any) -> int:
-        """The state that a cell, or a name in quotes, means in the text of a rule."""
-        raise WorldError(
-            f"this world has no names for states, only numbers from 0 to {self.n_states - 1}: got {name!r}"
-        )
+        """The state that a name means in rules and files: a cell, a node, or a number."""
+        return self._number(name, "state", f"a number from 0 to {self.n_states - 1}")
+
+    def state_fields(self, state: int) -> dict[str, Any]:
+        """The state as tables have it, by column."""
+        return {"state": state}
 
     def action_name(self, action: int) -> str:
         """The action as the text of a rule has it inside doing(...)."""
         return str(action)
 
-    def read_action(self, name: str) -> int:
-        """The action that a name means in the text of a rule."""
-        raise WorldError(
-            f"this world has no names for actions, only numbers from 0 to {self.n_actions - 1}: got {name}"
-        )
+    def read_action(self, name: Any) -> int:
+        """The action that a name means in rules and files: a move, or a number."""
+        return self._number(name, "action", f"a number from 0 to {self.n_actions - 1}")
+
+    def action_fields(self, action: int) -> dict[str, Any]:
+        """The action as tables have it, by column."""
+        return {"action": action}
+
+    def step_text(self, state: int, action: int) -> str:
+        """The action as a line of text has it between two states."""
+        return f"-{action}->"
+
+    def _number(self, name: Any, what: str, expected: str) -> int:
+        number = whole(name)
+        if number is None:
+            raise WorldError(f"{name!r:.60} is no {what}: expected {expected}")
+        return number
 
     def find_transitions(self, states: ArrayLike, actions: ArrayLike, next_states: ArrayLike) -> NDArray[np.int64]:
         """Index of each (state, action, next_state) into the transition columns, -1 where there is none.
