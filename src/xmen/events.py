@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import ConstraintError, MisuseError
-from xmen.options import as_int
+from xmen.options import require_whole
 
 # ---- What events and constraints share as trees: how deep they may be, and rows of operands as text
 
@@ -164,20 +164,10 @@ def _flat(kind: type[AllOf] | type[AnyOf], parts: Iterable[Event]) -> tuple[Even
 def _numbers(values: tuple[object, ...], function: str, what: str) -> tuple[int, ...]:
     if not values:
         raise ConstraintError(f"{function}() needs at least one {what}; write ~anytime for an event that never holds.")
-    return tuple(whole_number(value, f"{function}(...)", what) for value in values)
-
-
-def whole_number(value: Any, where: str, what: str, least: int = 0) -> int:
-    """The value as a Python int that is at least `least`, or a ConstraintError that shows what was given."""
-    number = as_int(value)
-    if number is None:
-        hint = " (several are given one by one: f(1, 2), or f(*list))" if hasattr(value, "__len__") else ""
-        raise ConstraintError(f"{where}: each {what} is a whole number; got {value!r} ({type(value).__name__}){hint}.")
-    if number < least:
-        raise ConstraintError(f"{where}: each {what} is {least} or more; got {number}.")
-    if number > LARGEST:
-        raise ConstraintError(f"{where}: each {what} is at most {LARGEST}; got a larger number.")
-    return number
+    several = any(hasattr(value, "__len__") for value in values)
+    hint = " Several are given one by one: f(1, 2), or f(*list)." if several else ""
+    name = f"{function}(...): each {what}"
+    return tuple(require_whole(name, v, least=0, most=LARGEST, refusal=ConstraintError, hint=hint) for v in values)
 
 
 def _check_range(numbers: tuple[int, ...], limit: int, event: Event, what: str) -> None:

@@ -114,9 +114,11 @@ def require_whole(
     if value is None and optional:
         return None
     number = as_int(value)
-    if number is None or number < least or (most is not None and number > most):
-        limits = f", {least} or more" if most is None or (number or 0) < least else f" from {least} to {most}"
-        raise refusal(f"{name} is a whole number{limits}; got {value!r:.60} ({type(value).__name__}).{hint}")
+    if number is not None and most is not None and number > most:
+        raise refusal(f"{name} is a whole number, {least} or more and at most {most}; got a larger one.")
+    if number is None or number < least:
+        shown = f"{value!r:.60}" if number is not None else f"{value!r:.60} ({type(value).__name__})"
+        raise refusal(f"{name} is a whole number, {least} or more; got {shown}.{hint}")
     return number
 
 

@@ -42,7 +42,7 @@ BAD_GRIDS = [
     ("walls =", "wals =", ["[world]", "unknown key 'wals'", "did you mean 'walls'?"]),
     ("width = 4", 'width = "4"', ["[world], width", "whole number"]),
     ("width = 4", "width = true", ["[world], width", "whole number"]),
-    ("width = 4", "width = 0", ["[world]", "width must be at least 1"]),
+    ("width = 4", "width = 0", ["[world]", "width is a whole number, 1 or more"]),
     ("width = 4", "width = ", ["not valid TOML", "line 6"]),
     ("goal = [3, 3]", "goal = [3, 9]", ["[world]", "goal (3, 9) is off the grid"]),
     ("goal = [3, 3]", "goal = [3]", ["[world], goal", "a cell [x, y]"]),

@@ -24,7 +24,7 @@ from xmen.constraints.constraint import Constraint, Leaf, Sure, word
 from xmen.errors import ConstraintError, CostsWarning, MisuseError, TrajectoryError, notify
 from xmen.events import LARGEST, NO_ACTION, PRECEDENCE, Event, Ints, require_event
 from xmen.options import as_int
-from xmen.worlds.costs import read_noted_costs
+from xmen.worlds.costs import read_costs
 from xmen.worlds.grid import GridWorld
 from xmen.worlds.mdp import MDP
 from xmen.worlds.transitions import Transitions
@@ -454,7 +454,7 @@ def total(
     if isinstance(weights, Mapping):
         return _total_of_events(weights)
     if isinstance(weights, str | os.PathLike):
-        weights, note = read_noted_costs(Path(weights), world)
+        weights, note = read_costs(Path(weights), world)
         if note is not None:
             notify(note, CostsWarning)
     _require_weights(weights)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from xmen.constraints.constraint import Constraint, HowMany, require_constraint, word
 from xmen.errors import ConstraintError
-from xmen.events import whole_number
+from xmen.events import LARGEST
+from xmen.options import require_whole
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,7 +37,7 @@ class Cardinality(HowMany):
 
 def _cardinality(word: str, k: int, constraints: tuple[Constraint, ...]) -> Constraint:
     where = f"{word}(k, *constraints)"
-    number = whole_number(k, where, "k")
+    number = require_whole(f"{where}: k", k, least=0, most=LARGEST, refusal=ConstraintError)
     if not constraints:
         raise ConstraintError(f"{where} needs at least one constraint after k = {number}.")
     return Cardinality(tuple(require_constraint(c, where) for c in constraints), word, number)

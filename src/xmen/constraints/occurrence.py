@@ -10,7 +10,8 @@ import numpy as np
 
 from xmen.constraints.constraint import Constraint, Leaf, Sure, word
 from xmen.errors import ConstraintError
-from xmen.events import Event, Ints, require_event, whole_number
+from xmen.events import LARGEST, Event, Ints, require_event
+from xmen.options import require_whole
 from xmen.worlds.mdp import MDP
 
 WAITING = 0  # the one open state of machines that only wait for something
@@ -330,5 +331,5 @@ def response(trigger: Event, answer: Event, within: int | None = None) -> Constr
         When `within` is not a whole number from 0.
     """
     where = "response(a, b, within=k)"
-    limit = None if within is None else whole_number(within, where, "k")
+    limit = require_whole(f"{where}: k", within, least=0, most=LARGEST, optional=True, refusal=ConstraintError)
     return Response(require_event(trigger, where), require_event(answer, where), limit)

@@ -62,7 +62,7 @@ def cost_file(folder: Path, name: str, world: MDP) -> Ints:
     """The costs in a file that is named relative to a problem file."""
     if Path(name).suffix.lower() != ".csv":
         raise FileFormatError(f"{name!r:.60}: a table of costs is a .csv file")
-    return read_costs(within_fence(folder / name), world)
+    return read_costs(within_fence(folder / name), world)[0]
 
 
 def write_costs(

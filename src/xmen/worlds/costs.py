@@ -24,16 +24,12 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-def read_costs(file: Path, world: Transitions | None = None) -> Ints:
-    """Shape (n_states,) or (n_states, n_actions); what the table does not name costs 0.
+def read_costs(file: Path, world: Transitions | None = None) -> tuple[Ints, str | None]:
+    """The costs in a file, and a remark where trajectories can be in states that the table does not name.
 
-    Without a world only numbers are understood, and each of them has to be there.
+    Shape (n_states,) or (n_states, n_actions); what the table does not name costs 0. Without a world only numbers are
+    understood, and each of them has to be there.
     """
-    return read_noted_costs(file, world)[0]
-
-
-def read_noted_costs(file: Path, world: Transitions | None = None) -> tuple[Ints, str | None]:
-    """The costs in a file, and a remark where trajectories can be in states that the table does not name."""
     table = read_table(file)
     state, action, successor = table.state_columns(*STATE), table.role(*ACTION), table.role(*NEXT)
     others = [name for name in table.columns if name not in (*state, action, successor)]

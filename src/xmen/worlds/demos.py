@@ -10,9 +10,10 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from xmen.errors import (
 )
 from xmen.files import as_path, write_whole
 from xmen.worlds.mdp import MDP
-from xmen.worlds.names import Given, Names, in_world_words, words
+from xmen.worlds.names import Given, Names, in_world_words, some, words
 from xmen.worlds.network import Network
 from xmen.worlds.tables import RecordedDemos, as_table, demo_columns, from_records, from_table, read_json, read_table
 from xmen.worlds.trajectory import Trajectory
@@ -43,7 +44,7 @@ def read_demos(source: Any, world: Any = None, *, states: Given = None, actions:
         pandas or polars frame or a dict of columns; or trajectories of imitation, or a Minari dataset.
     world
         The world in which they happened. With it, files may say cells ("(2, 3)", or columns x and y), moves, nodes, and
-        leave out actions where only one leads from state to state; further columns (ids, times) become `metadata` of
+        leave out actions where only one leads from state to state. Further columns (ids, times) become `metadata` of
         the list that is returned, one dict per demonstration; semicolons and decimal commas are understood.
     states, actions
         Names of your own: a list (the name of number i at place i) or a dict from names to numbers.
@@ -65,10 +66,9 @@ def read_demos(source: Any, world: Any = None, *, states: Given = None, actions:
     names = Names(world, states, actions)
     if isinstance(source, str | PathLike):
         file = Path(source)
-        csv_file = _suffix(file, (".json",)) == ".csv"
-        return (
-            from_table(read_table(file), names) if csv_file else from_records(read_json(file), names, FileFormatError)
-        )
+        if _suffix(file, (".json",)) == ".csv":
+            return from_table(read_table(file), names)
+        return from_records(read_json(file), names, FileFormatError)
     table = as_table(source)
     if table is not None:
         return from_table(table, names)
@@ -227,24 +227,11 @@ def _trip(entry: Any, network: Network, row: int, where: str) -> Trajectory:
     return trajectory
 
 
-# ---- The check that a world and a constraint allow demonstrations, with all that is wrong in one error
+# ---- The check that a world and rules allow demonstrations, with all that is wrong in one error
 
 
 MOST_EXPLAINED = 200  # demonstrations for which words are looked for, one by one
 MOST_GROUPS, MOST_NUMBERS = 8, 12  # shown
-
-
-class _Violation(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def position(self) -> int: ...
-
-
-class Explains(Protocol):
-    """Says why a trajectory is not valid, or None."""
-
-    def explain(self, trajectory: Trajectory, /) -> _Violation | None: ...
 
 
 class _Mistake(NamedTuple):
@@ -258,9 +245,7 @@ class _Mistake(NamedTuple):
     unfinished: bool = False
 
 
-def check_demos(
-    world: MDP, demos: Iterable[Trajectory], constraint: Explains | Iterable[Explains] | None = None
-) -> None:
+def check_demos(world: MDP, demos: Iterable[Trajectory], constraint: Any = None) -> None:
     """Check that every demonstration is possible in the world and keeps the rules.
 
     Parameters
@@ -297,13 +282,8 @@ ends in cell (0, 0), which is not terminal (terminal: cell (1, 0)) (position 0)
 def refuse(world: MDP, demos: Sequence[Trajectory], constraint: Any, suspects: Iterable[int]) -> None:
     """Raise an error about those of these demonstrations, by number, that are not valid."""
     rules = _rules(constraint)
-    found: list[_Mistake] = []
-    for index in suspects:
-        mistake = _mistake(world, index, demos[index], rules)
-        if mistake is not None:
-            found.append(mistake)
-        if len(found) == MOST_EXPLAINED:
-            break
+    mistakes = (_mistake(world, index, demos[index], rules) for index in suspects)
+    found = list(islice(filter(None, mistakes), MOST_EXPLAINED))
     if found:
         first = found[0]
         raise InvalidDemonstrationError(
@@ -314,7 +294,7 @@ def refuse(world: MDP, demos: Sequence[Trajectory], constraint: Any, suspects: I
         )
 
 
-def _mistake(world: MDP, index: int, demo: Trajectory, rules: Sequence[Explains]) -> _Mistake | None:
+def _mistake(world: MDP, index: int, demo: Trajectory, rules: Sequence[Any]) -> _Mistake | None:
     problem = world.problem(demo)
     if problem is not None:
         position, sentence = problem
@@ -342,9 +322,9 @@ def _others(found: Sequence[_Mistake], n_demos: int) -> str:
     most = "or more " if len(found) == MOST_EXPLAINED else ""
     lines = [f"\n{len(found)} {most}of {n_demos} demonstrations are not valid:"]
     for reason, group in list(groups.items())[:MOST_GROUPS]:
-        numbers = _listed([mistake.number for mistake in group])
+        numbers = some([mistake.number for mistake in group], MOST_NUMBERS)
         positions = sorted({mistake.position for mistake in group})
-        where = f"at position{'s' if len(positions) > 1 else ''} {_listed(positions)}"
+        where = f"at position{'s' if len(positions) > 1 else ''} {some(positions, MOST_NUMBERS)}"
         lines.append(f"\n  {numbers}: {reason}, {where}")
     if len(groups) > MOST_GROUPS:
         lines.append(f"\n  and {len(groups) - MOST_GROUPS} reasons more")
@@ -365,15 +345,10 @@ def _advice(world: MDP, found: Sequence[_Mistake]) -> str:
 
 def also_wrong(numbers: list[int], what: str) -> str:
     """A line that lists several demonstrations with the same fault; '' for one."""
-    return f"\n{len(numbers)} demonstrations {what}: {_listed(numbers)}" if len(numbers) > 1 else ""
+    return f"\n{len(numbers)} demonstrations {what}: {some(numbers, MOST_NUMBERS)}" if len(numbers) > 1 else ""
 
 
-def _listed(numbers: list[int]) -> str:
-    more = f" and {len(numbers) - MOST_NUMBERS} more" if len(numbers) > MOST_NUMBERS else ""
-    return ", ".join(map(str, numbers[:MOST_NUMBERS])) + more
-
-
-def _rules(constraint: Any) -> list[Explains]:
+def _rules(constraint: Any) -> list[Any]:
     if constraint is None:
         return []
     if isinstance(constraint, Mapping):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from xmen.errors import WorldError
 from xmen.worlds.mdp import MDP, reachable
-from xmen.worlds.transitions import read_start, whole_number
+from xmen.worlds.transitions import read_start, require_index
 
 
 class GymnasiumWorld(MDP):
@@ -65,15 +65,7 @@ class GymnasiumWorld(MDP):
         super().__init__(
             n_states,
             n_actions,
-            [
-                (
-                    row.state,
-                    row.action,
-                    twin.get(row.target, row.target) if row.ends else row.target,
-                    row.probability,
-                )
-                for row in rows
-            ],
+            [(r.state, r.action, twin.get(r.target, r.target) if r.ends else r.target, r.probability) for r in rows],
             np.concatenate([start, np.zeros(len(extra))]),
             [*ended, *twin.values()],
             horizon,
@@ -112,7 +104,8 @@ def _size(inner: Any, which: str) -> int:
     size = getattr(space, "n", None)
     if not isinstance(size, int | np.integer) or getattr(space, "start", 0) != 0:
         raise WorldError(f"{type(inner).__name__}: {which} must be Discrete(n) starting at 0, got {space}")
-    return whole_number(size, f"the size of {which}", at_least=1)
+    number: int = require_index(f"the size of {which}", size, least=1)
+    return number
 
 
 def _read_table(table: Any, n_observations: int, n_actions: int) -> list[_Row]:

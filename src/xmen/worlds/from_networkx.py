@@ -15,14 +15,9 @@ from numpy.typing import NDArray
 from xmen.errors import WorldError, extra_module, foreign_errors
 from xmen.files import XML, unpack_whole
 from xmen.worlds.mdp import MDP
-from xmen.worlds.names import Places
+from xmen.worlds.names import Places, some
 from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.transitions import whole_number
-
-# ---- Graphs as files: GraphML, packed or not, within the limit on memory
-
-
-__all__ = ["read_graph", "require_graph"]
+from xmen.worlds.transitions import require_index
 
 
 def require_graph(graph: Any, needed_for: str) -> None:
@@ -36,9 +31,6 @@ def read_graph(file: Path, where: str = "") -> Any:
     networkx = extra_module("networkx", 'a world of kind "graphml"')
     with foreign_errors(f"{where or file}: {str(file)!r} is not a GraphML file"):
         return networkx.read_graphml(io.BytesIO(unpack_whole(file, XML)))
-
-
-# ---- Worlds from NetworkX graphs: walks from one node to another, along edges that carry features
 
 
 class GraphWorld(MDP):
@@ -108,7 +100,11 @@ class GraphWorld(MDP):
             [goal],
             horizon,
         )
-        self.feature_names, self.ignored_attributes = _attribute_names(attributes)
+        numeric: dict[str, bool] = {}
+        for name, value in (item for edges in attributes for data in edges for item in data.items()):
+            numeric[name] = numeric.get(name, False) or isinstance(value, Real | np.bool_)
+        self.feature_names = tuple(name for name, found in numeric.items() if found)
+        self.ignored_attributes = tuple(name for name, found in numeric.items() if not found)
         self.features = np.zeros((self.n_states, n_actions, len(self.feature_names)))
         for state, edges in enumerate(self._edges):
             for action, edge in enumerate(edges):
@@ -119,7 +115,7 @@ class GraphWorld(MDP):
 
     def node(self, state: int) -> Any:
         """The node of a state."""
-        number = whole_number(state, "state", at_least=0)
+        number = require_index("state", state, least=0)
         if number >= self.n_states:
             raise WorldError(f"state {number} does not exist: the graph has {self.n_states} nodes")
         return self._nodes[number]
@@ -131,7 +127,7 @@ class GraphWorld(MDP):
     def edge(self, state: int, action: int) -> tuple[Any, ...]:
         """The edge (u, v), in a multigraph (u, v, key), that an action takes."""
         edges = self._edges[self._states[self.node(state)]]
-        number = whole_number(action, "action", at_least=0)
+        number: int = require_index("action", action, least=0)
         if number >= len(edges):
             raise WorldError(f"{self.describe_state(state)} has {len(edges)} out-edges, got action {number}")
         return edges[number]
@@ -169,27 +165,8 @@ class GraphWorld(MDP):
         try:
             return self._states[node]
         except (KeyError, TypeError):
-            some = ", ".join(repr(known) for known in self._nodes[:6])
-            more = ", ..." if len(self._nodes) > 6 else ""
-            raise WorldError(f"{what} {node!r:.60} is not a node of the graph (nodes: {some}{more})") from None
-
-
-def _attribute_names(
-    attributes: list[list[dict[str, Any]]],
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the attributes that are a number on some edge, and of those that never are."""
-    numeric: dict[str, bool] = {}
-    for data in (data for edges in attributes for data in edges):
-        for name, value in data.items():
-            numeric[name] = numeric.get(name, False) or _is_number(value)
-    return (
-        tuple(name for name, is_numeric in numeric.items() if is_numeric),
-        tuple(name for name, is_numeric in numeric.items() if not is_numeric),
-    )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real | np.bool_)
+            known = some(map(repr, self._nodes))
+            raise WorldError(f"{what} {node!r:.60} is not a node of the graph (nodes: {known})") from None
 
 
 def _number(data: dict[str, Any], name: str, edge: tuple[Any, ...]) -> float:
@@ -198,6 +175,6 @@ def _number(data: dict[str, Any], name: str, edge: tuple[Any, ...]) -> float:
             f"edge {edge} has no attribute {name!r}, which other edges have as a number: "
             "give it to every edge, or remove it from all"
         )
-    if not _is_number(data[name]) or not math.isfinite(data[name]):
+    if not isinstance(data[name], Real | np.bool_) or not math.isfinite(data[name]):
         raise WorldError(f"edge {edge}: attribute {name!r} must be a finite number, got {data[name]!r:.60}")
     return float(data[name])

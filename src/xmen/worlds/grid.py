@@ -12,15 +12,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from xmen.errors import MEMORY, WorldError
 from xmen.events import Event, at, doing
 from xmen.worlds.mdp import MDP
 from xmen.worlds.names import read_cell
-from xmen.worlds.transitions import Columns, whole_number
+from xmen.worlds.transitions import Columns, require_index
 
-# ---- A grid world as a small SVG picture, for notebooks. Plain text: no drawing library is needed
+# ---- The picture of a grid in notebooks: SVG as plain text, which needs no drawing library
 
 
 _LONGEST_SIDE = 480.0  # pixels
@@ -51,43 +51,30 @@ def grid_svg(grid: GridWorld) -> str:
     ]
     for x, y in sorted(grid.walls):
         wall_x, wall_y = corner(x, y + 1)
-        parts.append(
-            f'<rect class="wall" x="{wall_x:g}" y="{wall_y:g}" width="{size:g}" height="{size:g}" '
-            f'fill="{WALL_COLOUR}"/>'
-        )
+        place = f'x="{wall_x:g}" y="{wall_y:g}" width="{size:g}" height="{size:g}"'
+        parts.append(f'<rect class="wall" {place} fill="{WALL_COLOUR}"/>')
     lines = [f"M{left + x * size:g} {top:g}v{high:g}" for x in range(grid.width + 1)]
     lines += [f"M{left:g} {top + y * size:g}h{wide:g}" for y in range(grid.height + 1)]
     parts.append(f'<path d="{"".join(lines)}" stroke="#b0b0b0" stroke-width="1" fill="none"/>')
 
     for cell in grid.start_cells:
-        start_x, start_y = corner(cell[0] + 0.5, cell[1] + 0.5)
-        parts.append(
-            f'<circle class="start" cx="{start_x:g}" cy="{start_y:g}" r="{size * 0.3:g}" fill="{START_COLOUR}">'
-            f"<title>start {cell}</title></circle>"
-        )
+        centre_x, centre_y = corner(cell[0] + 0.5, cell[1] + 0.5)
+        disc = f'<circle class="start" cx="{centre_x:g}" cy="{centre_y:g}" r="{size * 0.3:g}" fill="{START_COLOUR}">'
+        parts.append(f"{disc}<title>start {cell}</title></circle>")
     for cell in grid.goal_cells:
-        goal_x, goal_y = corner(cell[0] + 0.5, cell[1] + 0.5)
-        parts.append(
-            f'<path class="goal" d="{_star(goal_x, goal_y, size * 0.4)}" fill="{GOAL_COLOUR}">'
-            f"<title>goal {cell}</title></path>"
-        )
+        star = f'<path class="goal" d="{_star(*corner(cell[0] + 0.5, cell[1] + 0.5), size * 0.4)}"'
+        parts.append(f'{star} fill="{GOAL_COLOUR}"><title>goal {cell}</title></path>')
     if size >= _LABELLED_CELL:
-        parts += _labels(grid, size, left, top + high)
+        step, style = 1 if size >= 16 else 5, 'fill="#606060" text-anchor'
+        parts += [
+            f'<text x="{left + (x + 0.5) * size:g}" y="{top + high + 13:g}" {style}="middle">{x}</text>'
+            for x in range(0, grid.width, step)
+        ]
+        parts += [
+            f'<text x="{left - 4:g}" y="{top + high - (y + 0.5) * size + 4:g}" {style}="end">{y}</text>'
+            for y in range(0, grid.height, step)
+        ]
     return "".join([*parts, "</svg>"])
-
-
-def _labels(grid: GridWorld, size: float, left: float, bottom: float) -> list[str]:
-    step = 1 if size >= 16 else 5
-    style = 'fill="#606060" text-anchor'
-    columns = [
-        f'<text x="{left + (x + 0.5) * size:g}" y="{bottom + 13:g}" {style}="middle">{x}</text>'
-        for x in range(0, grid.width, step)
-    ]
-    rows = [
-        f'<text x="{left - 4:g}" y="{bottom - (y + 0.5) * size + 4:g}" {style}="end">{y}</text>'
-        for y in range(0, grid.height, step)
-    ]
-    return columns + rows
 
 
 def _star(x: float, y: float, radius: float) -> str:
@@ -97,9 +84,6 @@ def _star(x: float, y: float, radius: float) -> str:
         angle = math.pi * corner / 5
         points.append(f"{x + reach * math.sin(angle):.2f} {y - reach * math.cos(angle):.2f}")
     return f"M{'L'.join(points)}Z"
-
-
-# ---- Grid worlds: cells, walls and nine moves, as an MDP that speaks in cells
 
 
 Cell: TypeAlias = tuple[int, int]
@@ -179,19 +163,24 @@ class GridWorld(MDP):
         slip: float = 0.0,
         bump: bool = False,
     ) -> None:
-        self.width = whole_number(width, "width", at_least=1)
-        self.height = whole_number(height, "height", at_least=1)
+        self.width: int = require_index("width", width, least=1)
+        self.height: int = require_index("height", height, least=1)
         self.moves: tuple[str, ...] = _read_moves(moves)
         self.slip = _read_slip(slip)
-        self.walls: frozenset[Cell] = frozenset(self._read_cell(cell, "wall") for cell in _cells(walls))
+        cells: Any = walls
+        if isinstance(cells, str | bytes) or not isinstance(cells, Iterable):
+            raise WorldError(f"walls must be cells (x, y), got {cells!r:.60}")
+        self.walls: frozenset[Cell] = frozenset(self._read_cell(cell, "wall") for cell in cells)
         if not isinstance(bump, bool | np.bool_):
             raise WorldError(f"bump must be True or False, got {bump!r:.60}")
         self.bump = bool(bump)
         self.start_cells: tuple[Cell, ...] = self._read_open_cells(start, "start")
         self.goal_cells: tuple[Cell, ...] = () if goal is None else self._read_open_cells(goal, "goal")
 
-        n_states = self.width * self.height
-        self._require_size()
+        n_states = require_index("width * height", self.width * self.height, least=1)
+        outcomes = len(self.moves) * (len(self.moves) if self.slip else 1)  # a slip makes every move lead to all others
+        what = f"a grid of {self.width:,} x {self.height:,} cells with {len(self.moves)} moves"
+        MEMORY.require(OUTCOME_BYTES * n_states * outcomes, what, WorldError)
         start_vector = np.zeros(n_states)
         start_vector[[self.state(cell) for cell in self.start_cells]] = 1.0 / len(self.start_cells)
         terminal = np.zeros(n_states, dtype=np.bool_)
@@ -272,7 +261,7 @@ class GridWorld(MDP):
         WorldError
             When there is no such state.
         """
-        number = whole_number(state, "state", at_least=0)
+        number: int = require_index("state", state, least=0)
         if number >= self.n_states:
             raise WorldError(
                 f"state {number} does not exist: a {self.width} x {self.height} grid has states "
@@ -362,29 +351,16 @@ class GridWorld(MDP):
             )
         return x, y
 
-    def _read_open_cell(self, cell: Any, what: str) -> Cell:
-        checked = self._read_cell(cell, what)
-        if checked in self.walls:
-            raise WorldError(f"{what} {checked} is in a wall: move it, or remove that wall")
-        return checked
-
     def _read_open_cells(self, cells: Any, what: str) -> tuple[Cell, ...]:
         """One cell, or several different ones."""
         several = isinstance(cells, list | tuple | set | frozenset) and any(isinstance(c, list | tuple) for c in cells)
-        if not several:
-            return (self._read_open_cell(cells, what),)
-        checked = tuple(self._read_open_cell(cell, what) for cell in cells)
-        twice = [cell for index, cell in enumerate(checked) if cell in checked[:index]]
-        if twice:
-            raise WorldError(f"{what} {twice[0]} is given twice: give each cell once")
+        checked = tuple(self._read_cell(cell, what) for cell in (cells if several else [cells]))
+        for index, cell in enumerate(checked):
+            if cell in self.walls:
+                raise WorldError(f"{what} {cell} is in a wall: move it, or remove that wall")
+            if cell in checked[:index]:
+                raise WorldError(f"{what} {cell} is given twice: give each cell once")
         return checked
-
-    def _require_size(self) -> None:
-        """Refuse what does not fit in memory while `_columns` works; a slip makes every move lead to all others."""
-        outcomes = len(self.moves) * (len(self.moves) if self.slip else 1)
-        what = f"a grid of {self.width:,} x {self.height:,} cells with {len(self.moves)} moves"
-        n_states = whole_number(self.width * self.height, "width * height", at_least=1)
-        MEMORY.require(OUTCOME_BYTES * n_states * outcomes, what, WorldError)
 
     def _columns(self) -> Columns:
         """All transitions, sorted by source and action when nothing slips."""
@@ -403,33 +379,18 @@ class GridWorld(MDP):
         if self.bump:  # what would lead off the grid or into a wall stays where it is
             landing = np.where(possible, landing, np.arange(n_states)[:, None])
             possible = np.broadcast_to(~blocked.ravel()[:, None], possible.shape)
-        chosen_state, chosen_move = np.nonzero(possible)
-        if not self.slip:
-            return _as_columns(chosen_state, chosen_move, landing[possible], np.ones(len(chosen_state)))
-        # probability[s, a, b]: move a was chosen in cell s, move b happens.
-        others = possible.sum(axis=1)[chosen_state] - 1
-        slips = np.where(others > 0, self.slip / np.maximum(others, 1), 0.0)
-        happens = np.where(possible[chosen_state], slips[:, None], 0.0)
-        happens[np.arange(len(chosen_state)), chosen_move] = np.where(others > 0, 1.0 - self.slip, 1.0)
-        choice, outcome = np.nonzero(happens)
-        return _as_columns(
-            chosen_state[choice],
-            chosen_move[choice],
-            landing[chosen_state[choice], outcome],
-            happens[choice, outcome],
-        )
-
-
-def _as_columns(
-    source: NDArray[Any], action: NDArray[Any], target: NDArray[Any], probability: NDArray[np.float64]
-) -> Columns:
-    return Columns(source.astype(np.int32), action.astype(np.int32), target.astype(np.int32), probability)
-
-
-def _cells(cells: Any) -> Iterable[Any]:
-    if isinstance(cells, str | bytes) or not isinstance(cells, Iterable):
-        raise WorldError(f"walls must be cells (x, y), got {cells!r:.60}")
-    return cells
+        source, action = np.nonzero(possible)
+        target, probability = landing[possible], np.ones(len(source))
+        if self.slip:
+            # happens[s, a, b]: move a was chosen in cell s, move b happens.
+            others = possible.sum(axis=1)[source] - 1
+            slips = np.where(others > 0, self.slip / np.maximum(others, 1), 0.0)
+            happens = np.where(possible[source], slips[:, None], 0.0)
+            happens[np.arange(len(source)), action] = np.where(others > 0, 1.0 - self.slip, 1.0)
+            choice, outcome = np.nonzero(happens)
+            source, action = source[choice], action[choice]
+            target, probability = landing[source, outcome], happens[choice, outcome]
+        return Columns(source.astype(np.int32), action.astype(np.int32), target.astype(np.int32), probability)
 
 
 def _read_moves(moves: Any) -> tuple[str, ...]:

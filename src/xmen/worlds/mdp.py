@@ -18,16 +18,17 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from xmen.errors import WorldError
+from xmen.worlds.names import some
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.transitions import (
+    FIELDS,
     Columns,
     Transitions,
-    read_horizon,
     read_rows,
     read_start,
     read_terminal,
+    require_index,
     require_size,
-    whole_number,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from xmen.worlds.from_networkx import GraphWorld
 
 
-# ---- Questions about the shape of a world: what can be reached, is there a cycle, how long can a trajectory be
+# ---- The shape of a world: what can be reached, whether there is a cycle, how long a trajectory can be
 
 
 def reachable(source: NDArray[np.int32], target: NDArray[np.int32], roots: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -43,11 +44,8 @@ def reachable(source: NDArray[np.int32], target: NDArray[np.int32], roots: NDArr
     n_states = len(roots)
     starts = np.flatnonzero(roots)
     # One extra node points at all roots, so that a single breadth-first search serves them all.
-    graph = _graph(
-        np.concatenate([source, np.full(len(starts), n_states)]),
-        np.concatenate([target, starts]),
-        n_states + 1,
-    )
+    outside = np.full(len(starts), n_states)
+    graph = _graph(np.concatenate([source, outside]), np.concatenate([target, starts]), n_states + 1)
     found = np.zeros(n_states + 1, dtype=np.bool_)
     found[breadth_first_order(graph, n_states, return_predecessors=False)] = True
     return found[:n_states]
@@ -115,83 +113,7 @@ def _graph(source: NDArray[np.integer], target: NDArray[np.integer], n_states: i
     return graph
 
 
-# ---- Why a trajectory is not a complete trajectory of a world, in one sentence with its position
-
-
-_LISTED = 6  # alternatives printed before "and so on"
-
-
-def find_problem(world: MDP, trajectory: Trajectory) -> tuple[int, str] | None:
-    """The first problem in time as (position, sentence), or None."""
-    states, actions, horizon = trajectory.states, trajectory.actions, world.horizon
-    if states[0] >= world.n_states:
-        return 0, _unknown_state(world, states[0])
-    if world.start[states[0]] == 0.0:
-        possible = np.flatnonzero(world.start > 0).tolist()
-        return 0, (
-            f"starts in {world.describe_state(states[0])}, which is not a start "
-            f"(start: {_listed([world.describe_state(s) for s in possible])})"
-        )
-    edges = world.find_steps(trajectory)
-    impossible = np.flatnonzero(edges < 0)
-    first = int(impossible[0]) if len(impossible) else len(actions)
-    if horizon is not None and horizon < len(actions) and horizon <= first:
-        rule = "the horizon allows" if world.has_terminal else "without terminal states it must have exactly"
-        return horizon, f"has {len(actions)} actions, {rule} {horizon}"
-    if len(impossible):
-        return _impossible_step(world, first, states[first], actions[first], states[first + 1])
-    if world.has_terminal and not world.terminal[states[-1]]:
-        ends = [world.describe_state(s) for s in np.flatnonzero(world.terminal).tolist()]
-        last = f"{world.describe_state(states[-1])}, which is not terminal (terminal: {_listed(ends)})"
-        if len(actions) == horizon:
-            return len(actions), f"runs out of time: after all {horizon} actions of the horizon it is in {last}"
-        stuck = "" if world.available[states[-1]].any() else " and has no actions"
-        return len(actions), f"ends in {last}{stuck}"
-    if not world.has_terminal and len(actions) != horizon:
-        return len(actions), (f"has {len(actions)} actions, without terminal states it must have exactly {horizon}")
-    return None
-
-
-def is_unfinished(world: MDP, trajectory: Trajectory) -> bool:
-    """Whether it is an episode that did not arrive: out of time, or out of actions."""
-    first, last = trajectory.states[0], trajectory.states[-1]
-    if first >= world.n_states or world.start[first] == 0.0 or np.any(world.find_steps(trajectory) < 0):
-        return False
-    arrived = world.terminal[last] if world.has_terminal else len(trajectory) == world.horizon
-    return not arrived and (len(trajectory) == world.horizon or not world.available[last].any())
-
-
-def _impossible_step(world: MDP, position: int, state: int, action: int, target: int) -> tuple[int, str]:
-    here = world.describe_state(state)
-    if world.terminal[state]:
-        return position, f"goes on after {here}, which is terminal (a trajectory ends where it first meets one)"
-    if action >= world.n_actions:
-        return position, f"action {action} does not exist: the world has actions 0 to {world.n_actions - 1}"
-    what = world.describe_action(action)
-    if not world.available[state, action]:
-        choices = [world.describe_action(a) for a in np.flatnonzero(world.available[state]).tolist()]
-        return position, f"{what} is not available in {here} (available: {_listed(choices)})"
-    if target >= world.n_states:
-        return position + 1, _unknown_state(world, target)  # the action was fine: the state after it is not
-    row = slice(world.row_start[state], world.row_start[state + 1])
-    outcomes = world.target[row][world.action[row] == action].tolist()
-    return position, (
-        f"{what} in {here} never leads to {world.describe_state(target)} "
-        f"(it leads to {_listed([world.describe_state(s) for s in outcomes])})"
-    )
-
-
-def _unknown_state(world: MDP, state: int) -> str:
-    return f"state {state} does not exist: the world has states 0 to {world.n_states - 1}"
-
-
-def _listed(names: list[str]) -> str:
-    if len(names) > _LISTED:
-        return f"{', '.join(names[:_LISTED])} and {len(names) - _LISTED} more"
-    return ", ".join(names) if names else "none"
-
-
-# ---- Tabular Markov decision processes: the worlds in which trajectories live
+# ---- The world itself
 
 
 UNBOUNDED = 2**30 - 1  # the `max_length` of trajectories of any length: more actions than memory could hold
@@ -278,16 +200,14 @@ class MDP(Transitions):
         terminal: int | Iterable[int] | NDArray[Any] = (),
         horizon: int | None = None,
     ) -> None:
-        n_states = whole_number(n_states, "n_states", at_least=1)
-        n_actions = whole_number(n_actions, "n_actions", at_least=1)
+        n_states = require_index("n_states", n_states, least=1)
+        n_actions = require_index("n_actions", n_actions, least=1)
         require_size(n_states, n_actions)
         columns = read_rows(transitions, n_states, n_actions)
         start_vector = read_start(start, n_states)
         terminal_mask = read_terminal(terminal, n_states)
         if not len(columns.source) and np.any(start_vector[~terminal_mask] > 0):
-            raise WorldError(
-                "transitions is empty, so nothing can happen: give rows (state, action, next_state, probability)"
-            )
+            raise WorldError(f"transitions is empty, so nothing can happen: give rows {FIELDS}")
         self._build(n_states, n_actions, columns, start_vector, terminal_mask, horizon)
 
     def _build(
@@ -300,7 +220,7 @@ class MDP(Transitions):
         horizon: int | None,
     ) -> None:
         """Everything after the arguments have been read; subclasses with checked columns enter here."""
-        self.horizon = read_horizon(horizon)
+        self.horizon = require_index("horizon", horizon, least=0, optional=True)
         self.start = start
         self._build_table(n_states, n_actions, columns, terminal)
         self._freeze()
@@ -403,7 +323,48 @@ class MDP(Transitions):
             None for a complete trajectory of this world, else the position of the first problem and a sentence about
             it.
         """
-        return find_problem(self, trajectory)
+        states, actions, horizon = trajectory.states, trajectory.actions, self.horizon
+        if states[0] >= self.n_states:
+            return 0, self._unknown_state(states[0])
+        if self.start[states[0]] == 0.0:
+            starts = some(map(self.describe_state, np.flatnonzero(self.start > 0).tolist()))
+            return 0, f"starts in {self.describe_state(states[0])}, which is not a start (start: {starts})"
+        impossible = np.flatnonzero(self.find_steps(trajectory) < 0)
+        first = int(impossible[0]) if len(impossible) else len(actions)
+        if horizon is not None and horizon < len(actions) and horizon <= first:
+            rule = "the horizon allows" if self.has_terminal else "without terminal states it must have exactly"
+            return horizon, f"has {len(actions)} actions, {rule} {horizon}"
+        if len(impossible):
+            return self._impossible_step(first, states[first], actions[first], states[first + 1])
+        if self.has_terminal and not self.terminal[states[-1]]:
+            ends = some(map(self.describe_state, np.flatnonzero(self.terminal).tolist()))
+            last = f"{self.describe_state(states[-1])}, which is not terminal (terminal: {ends})"
+            if len(actions) == horizon:
+                return len(actions), f"runs out of time: after all {horizon} actions of the horizon it is in {last}"
+            stuck = "" if self.available[states[-1]].any() else " and has no actions"
+            return len(actions), f"ends in {last}{stuck}"
+        if not self.has_terminal and len(actions) != horizon:
+            return len(actions), f"has {len(actions)} actions, without terminal states it must have exactly {horizon}"
+        return None
+
+    def _impossible_step(self, position: int, state: int, action: int, target: int) -> tuple[int, str]:
+        here = self.describe_state(state)
+        if self.terminal[state]:
+            return position, f"goes on after {here}, which is terminal (a trajectory ends where it first meets one)"
+        if action >= self.n_actions:
+            return position, f"action {action} does not exist: the world has actions 0 to {self.n_actions - 1}"
+        what = self.describe_action(action)
+        if not self.available[state, action]:
+            choices = some(map(self.describe_action, np.flatnonzero(self.available[state]).tolist()))
+            return position, f"{what} is not available in {here} (available: {choices})"
+        if target >= self.n_states:
+            return position + 1, self._unknown_state(target)  # the action was fine: the state after it is not
+        row = slice(self.row_start[state], self.row_start[state + 1])
+        outcomes = some(map(self.describe_state, self.target[row][self.action[row] == action].tolist()))
+        return position, f"{what} in {here} never leads to {self.describe_state(target)} (it leads to {outcomes})"
+
+    def _unknown_state(self, state: int) -> str:
+        return f"state {state} does not exist: the world has states 0 to {self.n_states - 1}"
 
     def unfinished(self, trajectory: Trajectory) -> bool:
         """Whether this can happen and does not arrive: the horizon is used up, or the last state has no actions.
@@ -418,7 +379,11 @@ class MDP(Transitions):
         bool
             False for complete trajectories, and for those that cannot happen or break off.
         """
-        return is_unfinished(self, trajectory)
+        first, last = trajectory.states[0], trajectory.states[-1]
+        if first >= self.n_states or self.start[first] == 0.0 or np.any(self.find_steps(trajectory) < 0):
+            return False
+        arrived = self.terminal[last] if self.has_terminal else len(trajectory) == self.horizon
+        return not arrived and (len(trajectory) == self.horizon or not self.available[last].any())
 
     @staticmethod
     def from_gymnasium(env: Any, *, horizon: int | None = None) -> GymnasiumWorld:

@@ -64,7 +64,6 @@ _BRACKETS = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"  # a link whose nodes ma
 _WORDS = re.compile(rf"{_BRACKETS}|[^\s_]+")
 _LISTED = re.compile(rf"{_BRACKETS}|'[^']*'|\"[^\"]*\"|[^\s,\[\]]+")
 _AROUND = re.compile(r"\s*['\"]?\s*([(),])\s*['\"]?\s*")
-_SHOWN = 8  # names in a message before "..."
 
 
 def whole(value: Any) -> int | None:
@@ -115,10 +114,10 @@ def is_missing(value: Any) -> bool:
         return str(value) == "<NA>"  # pandas' own, which refuses to be compared
 
 
-def some(names: Iterable[Any]) -> str:
-    """The first few names, as a message shows them."""
+def some(names: Iterable[Any], most: int = 6) -> str:
+    """The first few names and how many there are more, as a message shows them."""
     known = [str(name) for name in names]
-    return ", ".join(known[:_SHOWN]) + (", ..." if len(known) > _SHOWN else "")
+    return (", ".join(known[:most]) or "none") + (f" and {len(known) - most} more" if len(known) > most else "")
 
 
 # ---- Names of states and actions in demonstrations, with or without a world

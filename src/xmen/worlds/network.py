@@ -15,11 +15,10 @@ from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.transitions import (
     Columns,
     Transitions,
-    read_horizon,
     read_rows,
     read_start,
+    require_index,
     require_size,
-    whole_number,
 )
 
 if TYPE_CHECKING:
@@ -63,12 +62,12 @@ class Network(Transitions):
         transitions: Iterable[Sequence[float]] | NDArray[Any],
         horizon: int | None = None,
     ) -> None:
-        n_states = whole_number(n_states, "n_states", at_least=1)
-        n_actions = whole_number(n_actions, "n_actions", at_least=1)
+        n_states = require_index("n_states", n_states, least=1)
+        n_actions = require_index("n_actions", n_actions, least=1)
         require_size(n_states, n_actions)
         columns = read_rows(transitions, n_states, n_actions)
         self._refuse_repeated(columns, n_states, n_actions)
-        self.horizon = read_horizon(horizon)
+        self.horizon = require_index("horizon", horizon, least=0, optional=True)
         self._build_table(n_states, n_actions, columns, np.zeros(n_states, dtype=np.bool_))
         self._freeze()
 
@@ -149,9 +148,7 @@ class Network(Transitions):
         states, goal = trajectory.states, trajectory.states[-1]
         if max(states) >= self.n_states:
             position = next(t for t, state in enumerate(states) if state >= self.n_states)
-            return position, (
-                f"state {states[position]} does not exist: the network has states 0 to {self.n_states - 1}"
-            )
+            return position, f"state {states[position]} does not exist: the network has states 0 to {self.n_states - 1}"
         if len(states) > 1 and states[0] == goal:
             return 0, (
                 f"moves although it starts at its goal, {self.describe_state(goal)}: a trip ends the first time it "
@@ -174,16 +171,27 @@ class Network(Transitions):
         return {name: value for name, value in vars(self).items() if name != "any_task"}
 
 
-class NetworkTask(MDP):
-    """One trip through a network: from `origin`, until `goal` is entered for the first time."""
+class _Trips(MDP):
+    """Trips through a network, in its own words."""
 
     may_last_for_ever: ClassVar[bool] = True
     step_word = "move"
+    network: Network
+
+    def describe_state(self, state: int) -> str:
+        return self.network.describe_state(state)
+
+    def describe_action(self, action: int) -> str:
+        return self.network.describe_action(action)
+
+
+class NetworkTask(_Trips):
+    """One trip through a network: from `origin`, until `goal` is entered for the first time."""
 
     def __init__(self, network: Network, start: int, goal: int, horizon: int | None = None) -> None:
         self.network = network
-        self.origin = whole_number(start, "start", at_least=0)
-        self.goal = whole_number(goal, "goal", at_least=0)
+        self.origin = require_index("start", start, least=0)
+        self.goal = require_index("goal", goal, least=0)
         terminal = np.zeros(network.n_states, dtype=np.bool_)
         for name, state in (("start", self.origin), ("goal", self.goal)):
             if state >= network.n_states:
@@ -195,14 +203,6 @@ class NetworkTask(MDP):
             network.n_states, network.n_actions, columns, read_start(self.origin, network.n_states), terminal, limit
         )
 
-    def describe_state(self, state: int) -> str:
-        """The state as the network calls it."""
-        return self.network.describe_state(state)
-
-    def describe_action(self, action: int) -> str:
-        """The action as the network calls it."""
-        return self.network.describe_action(action)
-
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({self.describe_state(self.origin)} -> {self.describe_state(self.goal)} of "
@@ -210,15 +210,12 @@ class NetworkTask(MDP):
         )
 
 
-class AnyTask(MDP):
+class AnyTask(_Trips):
     """Every trajectory of a network, whatever its start and its end: what all tasks have in common.
 
     Machines are compiled over it, and products explored in it, once for all tasks. Its start (uniform over all states,
     or over the origins of `with_start`) only says where to begin looking.
     """
-
-    may_last_for_ever: ClassVar[bool] = True
-    step_word = "move"
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -237,15 +234,7 @@ class AnyTask(MDP):
         return self.network.problem(trajectory)
 
     def starting_in(self, states: ArrayLike) -> AnyTask:
-        """The same, begun in these states only."""
+        """All trips that begin in these states."""
         start = np.zeros(self.n_states)
         start[np.unique(np.asarray(states))] = 1.0
         return self.with_start(start / start.sum())
-
-    def describe_state(self, state: int) -> str:
-        """The state as the network calls it."""
-        return self.network.describe_state(state)
-
-    def describe_action(self, action: int) -> str:
-        """The action as the network calls it."""
-        return self.network.describe_action(action)

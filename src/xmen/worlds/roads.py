@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from numbers import Real
@@ -19,7 +18,7 @@ from xmen.worlds.names import Places, hashable
 from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
 
-# ---- Attributes of links, as maps have them, as columns of numbers: lengths, classes, lists, text
+# ---- Attributes of links, as maps have them, as columns of numbers
 
 
 MOST_CLASSES = 12  # different texts of an attribute that become one column each; names of streets have more
@@ -44,8 +43,13 @@ def read_attributes(data: Sequence[dict[str, Any]]) -> tuple[dict[str, NDArray[n
         values = [value[0] if isinstance(value, list | tuple) and value else value for value in given]
         said = f"; of {lists} lists the first entry" if lists else ""
         missing = sum(value is None for value in values)
-        if all(value is None or _number(value) is not None for value in values):
-            columns[name] = np.array([_finite(value, name, i) for i, value in enumerate(values)])
+        numbers = [0.0 if value is None else _number(value) for value in values]
+        if None not in numbers:
+            columns[name] = np.array(numbers, dtype=np.float64)
+            wrong = np.flatnonzero(~np.isfinite(columns[name]))
+            if len(wrong):
+                shown = f"{values[wrong[0]]!r:.40}"
+                raise WorldError(f"link {wrong[0]}: attribute {name!r} must be a finite number, got {shown}")
             notes[name] = f"a number{said}"
             if missing:
                 columns[absent(name)] = np.array([float(value is None) for value in values])
@@ -83,25 +87,14 @@ def shape_of(data: dict[str, Any], ends: NDArray[np.float64]) -> NDArray[np.floa
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, Real | np.bool_):
-        return float(value)
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return None
-    return None
+    """A number, a truth value, or a text that reads as a number; None for anything else."""
+    try:
+        return float(value) if isinstance(value, Real | np.bool_ | str) else None
+    except ValueError:
+        return None
 
 
-def _finite(value: Any, name: str, link: int) -> float:
-    number = 0.0 if value is None else _number(value)
-    assert number is not None
-    if not math.isfinite(number):
-        raise WorldError(f"link {link}: attribute {name!r} must be a finite number, got {value!r:.40}")
-    return number
-
-
-# ---- Road networks from NetworkX graphs, as OpenStreetMap tools write them: links or nodes as states
+# ---- The network itself
 
 
 TURNS = ("straight", "left", "right", "u-turn")

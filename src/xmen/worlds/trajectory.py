@@ -6,7 +6,6 @@ knows no world: whether its states exist and its steps are possible is for `MDP.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from xmen.displays import table_html
 from xmen.errors import TrajectoryError
+from xmen.options import as_int
 
 _SHOWN = 12  # states and actions printed before repr abbreviates
 
@@ -129,18 +129,10 @@ def _indices(values: Iterable[int], kind: str) -> tuple[int, ...]:
 
 
 def _index(value: Any, kind: str, position: int) -> int:
-    if isinstance(value, bool | np.bool_):
-        raise TrajectoryError(
-            f"{kind} at position {position} is the truth value {value!r}; {kind}s are integers 0, 1, 2, ..."
-        )
-    try:
-        number = operator.index(value)
-    except TypeError:
-        if not (isinstance(value, float | np.floating) and float(value).is_integer()):
-            raise TrajectoryError(
-                f"{kind} at position {position} is {value!r}; {kind}s are integers 0, 1, 2, ..."
-            ) from None
+    number = as_int(value)
+    if number is None and isinstance(value, float | np.floating) and float(value).is_integer():
         number = int(value)
-    if number < 0:
-        raise TrajectoryError(f"{kind} at position {position} is {number}; {kind}s are integers 0, 1, 2, ...")
+    if number is None or number < 0:
+        what = "the truth value " if isinstance(value, bool | np.bool_) else ""
+        raise TrajectoryError(f"{kind} at position {position} is {what}{value!r}; {kind}s are integers 0, 1, 2, ...")
     return number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xmen.errors import MEMORY, TrajectoryError, WorldError
-from xmen.options import as_int
-from xmen.worlds.names import whole
+from xmen.options import as_int, require_whole
+from xmen.worlds.names import some, whole
 from xmen.worlds.trajectory import Trajectory
 
 # ---- Reading the small arguments of a world (counts, start, terminal states, horizon), strictly
@@ -22,20 +22,7 @@ SUM_TOLERANCE = 1e-9  # how far probabilities may be from summing to 1 before it
 LARGEST = 2**31 - 1  # states and actions are stored as 32-bit integers
 
 
-def whole_number(value: Any, name: str, *, at_least: int) -> int:
-    """`value` as a Python int between `at_least` and `LARGEST`; truth values are refused."""
-    number = as_int(value)
-    if number is None:
-        raise WorldError(f"{name} must be an integer, got {_shown(value)}")
-    if number < at_least:
-        raise WorldError(f"{name} must be at least {at_least}, got {number}")
-    if number > LARGEST:
-        raise WorldError(f"{name} must be at most {LARGEST}, got {number}")
-    return number
-
-
-def read_horizon(value: Any) -> int | None:
-    return None if value is None else whole_number(value, "horizon", at_least=0)
+require_index = partial(require_whole, most=LARGEST, refusal=WorldError)  # name, value, least
 
 
 def read_start(start: Any, n_states: int) -> NDArray[np.float64]:
@@ -98,10 +85,11 @@ def _shown(value: Any) -> str:
     return f"{type(value).__name__} {value!r:.60}"
 
 
-# ---- From transition rows as users write them to the sorted, merged, exact columns engines read
+# ---- From rows as users write them to the sorted, merged, exact columns that engines read
 
 
-_FIELDS = ("state", "action", "next_state", "probability")
+FIELDS = "(state, action, next_state, probability)"
+_NAMES = FIELDS.strip("()").split(", ")
 
 
 class Columns(NamedTuple):
@@ -123,7 +111,7 @@ def read_rows(transitions: Any, n_states: int, n_actions: int) -> Columns:
         if wrong.size:
             kind = "action" if column == 1 else "state"
             raise WorldError(
-                f"transition row {wrong[0]} {_row(table[wrong[0]])}: {_FIELDS[column]} is "
+                f"transition row {wrong[0]} {_row(table[wrong[0]])}: {_NAMES[column]} is "
                 f"{values[wrong[0]]:.12g}, but {kind}s are the integers 0 to {limit - 1}"
             )
     probability = table[:, 3]
@@ -138,11 +126,7 @@ def read_rows(transitions: Any, n_states: int, n_actions: int) -> Columns:
 
 
 def normalise(
-    columns: Columns,
-    terminal: NDArray[np.bool_],
-    n_actions: int,
-    describe_state: Callable[[int], str],
-    describe_action: Callable[[int], str],
+    columns: Columns, terminal: NDArray[np.bool_], n_actions: int, describe: Callable[[int, int], str]
 ) -> Columns:
     """Sorted by (source, action, target), duplicates added up, rows that cannot happen dropped.
 
@@ -171,10 +155,8 @@ def normalise(
     if wrong.size:
         row = first[wrong[0]]
         more = f" ({wrong.size - 1} more such pairs)" if wrong.size > 1 else ""
-        raise WorldError(
-            f"probabilities of {describe_action(int(action[row]))} in {describe_state(int(source[row]))} "
-            f"sum to {total[wrong[0]]:.12g}, not to 1{more}"
-        )
+        what = describe(int(source[row]), int(action[row]))
+        raise WorldError(f"probabilities of {what} sum to {total[wrong[0]]:.12g}, not to 1{more}")
     probability = probability / np.repeat(total, np.diff(np.append(first, len(source))))
     kept = probability > 0
     if kept.all():
@@ -189,7 +171,7 @@ def _as_table(transitions: Any) -> NDArray[np.float64]:
     elif isinstance(transitions, Iterable) and not isinstance(transitions, str | bytes | dict):
         rows = list(transitions)
     else:
-        raise WorldError(f"transitions must be rows {_header()}, got {type(transitions).__name__} {transitions!r:.60}")
+        raise WorldError(f"transitions must be rows {FIELDS}, got {_shown(transitions)}")
     if not len(rows):
         return np.empty((0, 4))
     try:
@@ -208,35 +190,28 @@ def _row_by_row(rows: Sequence[Any]) -> NDArray[np.float64]:
         try:
             fields = list(row)
         except TypeError:
-            raise WorldError(f"transition row {index} must be {_header()}, got {row!r:.60}") from None
+            raise WorldError(f"transition row {index} must be {FIELDS}, got {row!r:.60}") from None
         if len(fields) != 4:
-            raise WorldError(f"transition row {index} must have 4 entries {_header()}, got {len(fields)}: {row!r:.60}")
+            raise WorldError(f"transition row {index} must have 4 entries {FIELDS}, got {len(fields)}: {row!r:.60}")
         for column, field in enumerate(fields):
             try:
                 if isinstance(field, str | bytes | bool | np.bool_):
                     raise TypeError
                 table[index, column] = float(field)
             except (TypeError, ValueError, OverflowError):
-                raise WorldError(
-                    f"transition row {index}: {_FIELDS[column]} must be a number, "
-                    f"got {type(field).__name__} {field!r:.60}"
-                ) from None
+                message = f"transition row {index}: {_NAMES[column]} must be a number, got {_shown(field)}"
+                raise WorldError(message) from None
     return table
-
-
-def _header() -> str:
-    return f"({', '.join(_FIELDS)})"
 
 
 def _row(values: NDArray[np.float64]) -> str:
     return f"({', '.join(f'{value:.12g}' for value in values)})"
 
 
-# ---- The transitions of a world as sorted columns, and how to find a step among them: what worlds and networks share
+# ---- What worlds and networks share
 
 
 STATE_BYTES, PAIR_BYTES = 36, 9  # of a table while it is made: per state, and per state and action
-MOST_SHOWN = 4  # places or actions that a message names
 
 
 class Transitions:
@@ -263,8 +238,9 @@ class Transitions:
         self.n_actions = n_actions
         self.terminal = terminal
         self.has_terminal = bool(terminal.any())
-        columns = normalise(columns, terminal, n_actions, self.describe_state, self.describe_action)
-        self.source, self.action, self.target, self.probability = columns
+        self.source, self.action, self.target, self.probability = normalise(
+            columns, terminal, n_actions, lambda s, a: f"{self.describe_action(a)} in {self.describe_state(s)}"
+        )
         self.row_start = np.searchsorted(self.source, np.arange(n_states + 1)).astype(np.int64)
         self.available = np.zeros((n_states, n_actions), dtype=np.bool_)
         self.available[self.source, self.action] = True
@@ -340,14 +316,8 @@ class Transitions:
         The three arrays have one shape, which the answer has too. O(log E) each.
         """
         state, action, target = (np.asarray(x, dtype=np.int64) for x in (states, actions, next_states))
-        known = (
-            (state >= 0)
-            & (state < self.n_states)
-            & (action >= 0)
-            & (action < self.n_actions)
-            & (target >= 0)
-            & (target < self.n_states)
-        )
+        ranges = ((state, self.n_states), (action, self.n_actions), (target, self.n_states))
+        known = np.logical_and.reduce([(number >= 0) & (number < size) for number, size in ranges])
         wanted = np.where(known, self._key(state, action, target), -1)
         if not len(self._keys):
             return np.full(wanted.shape, -1, dtype=np.int64)
@@ -377,11 +347,11 @@ class Transitions:
         if fitting:
             raise TrajectoryError(
                 f"position {position}: {len(fitting)} {word}s lead {ends} "
-                f"({_some(map(self.describe_action, fitting))}), expected exactly one: write down which one was taken, "
+                f"({some(map(self.describe_action, fitting))}), expected exactly one: write down which one was taken, "
                 "as xm.Trajectory(states, actions) does"
             )
-        reached = _some(map(self.describe_state, sorted({after for _, after in steps})))
-        rest = f"; from there one gets to {reached}" if reached else "; nothing leads on from there"
+        reached = some(map(self.describe_state, sorted({after for _, after in steps})))
+        rest = f"; from there one gets to {reached}" if steps else "; nothing leads on from there"
         raise TrajectoryError(f"position {position}: no {word} leads {ends}, expected exactly one{rest}")
 
     def _steps_from(self, state: int) -> list[tuple[int, int]]:
@@ -401,11 +371,6 @@ class Transitions:
     def _key(self, source: NDArray[Any], action: NDArray[Any], target: NDArray[Any]) -> NDArray[np.int64]:
         key: NDArray[np.int64] = (source.astype(np.int64) * self.n_actions + action) * self.n_states + target
         return key
-
-
-def _some(names: Iterable[str]) -> str:
-    listed = list(names)
-    return ", ".join(listed[:MOST_SHOWN]) + (", ..." if len(listed) > MOST_SHOWN else "")
 
 
 def require_size(n_states: int, n_actions: int) -> None:
