@@ -214,6 +214,12 @@ def test_files_that_are_no_costs(content, tmp_path):
     assert "energy.csv" in str(caught.value)
 
 
+def test_edges_need_the_world(tmp_path):
+    (tmp_path / "energy.csv").write_text("from,to,cost\n0,1,1\n")
+    with pytest.raises(xm.FileFormatError, match=r"energy\.csv, line 2: .*world"):
+        xm.total(tmp_path / "energy.csv")
+
+
 def test_edges_need_certain_moves(tmp_path):
     icy = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), horizon=6, slip=0.2)
     (tmp_path / "energy.csv").write_text("from,to,cost\n0,1,1\n")

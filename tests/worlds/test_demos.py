@@ -67,6 +67,7 @@ HEADER = "demo,step,state,action\n"
         ("a.csv", HEADER + "0,0,1,up\n0,1,2,\n", "line 2, demonstration '0': 'up' is no action"),
         ("a.csv", HEADER + "0,0,,1\n", "line 2, demonstration '0': '' is no state"),
         ("a.csv", HEADER + "0,0,1,0\n0,2,1,\n", "line 3, .*step 2 follows step 0"),
+        ("a.csv", HEADER + "0,first,1,0\n", "line 2, .*step first follows nothing"),
         ("a.csv", HEADER + "0,0,1,0\n1,0,1,\n", "line 2, demonstration '0': its last row has the action '0'"),
         ("a.csv", HEADER + "0,0,1,\n0,1,2,\n", "line 2, demonstration '0': actions are missing: world="),
         ("a.csv", HEADER + "0,0,1,\n1,0,1,\n0,1,2,\n", "line 4: .*'0' do not stand together"),
@@ -105,6 +106,13 @@ def test_columns_may_stand_in_any_order_that_the_header_says(tmp_path: Path) -> 
         file.write_text(f"{header}\n")
         with pytest.raises(FileFormatError, match=f"line 1: .*{fault}"):
             read_demos(file)
+
+
+def test_tables_of_numbers_need_no_world(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("trip;who;state;action\nA;Ada;3,0;1\nA;Ada;4;\n\nB;Bob;4;\n")
+    demos = read_demos(tmp_path / "a.csv")
+    assert demos == [Trajectory([3, 4], [1]), Trajectory([4], [])]
+    assert demos.metadata == [{"who": "Ada"}, {"who": "Bob"}]
 
 
 def test_other_encodings_are_named(tmp_path: Path) -> None:

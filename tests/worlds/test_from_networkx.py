@@ -122,7 +122,7 @@ def test_refuses(graph: object, source: object, target: object, message: str) ->
 
 def test_questions_that_have_no_answer() -> None:
     world = MDP.from_networkx(nx.DiGraph([("a", "b"), ("b", "c")]), "a", "c")
-    with pytest.raises(WorldError, match="state 3 does not exist: the graph has 3 nodes"):
+    with pytest.raises(WorldError, match="state 3 does not exist: the world has states 0 to 2"):
         world.node(3)
     with pytest.raises(WorldError, match="node 'z' is not a node"):
         world.state("z")

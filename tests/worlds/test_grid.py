@@ -162,7 +162,7 @@ def test_questions_about_cells_and_moves_that_do_not_exist() -> None:
     grid = GridWorld(3, 2, (0, 0), (2, 1), moves=("up", "right"))
     with pytest.raises(WorldError, match=r"cell \(3, 0\) is off the grid"):
         grid.state((3, 0))
-    with pytest.raises(WorldError, match="state 6 does not exist: a 3 x 2 grid has states 0 to 5"):
+    with pytest.raises(WorldError, match="state 6 does not exist: the world has states 0 to 5"):
         grid.cell(6)
     with pytest.raises(WorldError, match=r"cell \(0, 7\) is off the grid"):
         grid.at((0, 0), (0, 7))

@@ -222,7 +222,7 @@ NAN = float("nan")
         ({"transitions": [(0, 0, 1, 0.9), (1, 0, 2, 0.5)]}, r"state 0 sum to 0\.9, not to 1 \(1 more such pairs\)"),
         ({"transitions": [(0, 0, 1, 0.0), (1, 0, 2, 1.0)]}, "action 0 in state 0 sum to 0, not to 1"),
         ({"transitions": [(0, 0, 1, 1 - 1e-8), (1, 0, 2, 1.0)]}, r"sum to 0\.99999999, not to 1"),
-        ({"start": 3}, "start state 3 does not exist: the world has 3 states, numbered 0 to 2"),
+        ({"start": 3}, "start state 3 does not exist: the world has states 0 to 2"),
         ({"start": -1}, "start state -1 does not exist"),
         ({"start": 0.0}, "start must be one state .* or a probability vector of length 3, got float"),
         ({"start": True}, "start must be one state .* got bool"),
@@ -235,7 +235,7 @@ NAN = float("nan")
         ({"start": [0.5, 0.4, 0]}, r"start: the probabilities sum to 0\.9, not to 1"),
         ({"start": [1.5, -0.5, 0]}, r"start: the probability of state 1 is -0\.5"),
         ({"start": [NAN, 1, 0]}, "start: the probability of state 0 is nan"),
-        ({"terminal": [3]}, "terminal state 3 does not exist: the world has 3 states"),
+        ({"terminal": [3]}, "terminal state 3 does not exist: the world has states 0 to 2"),
         ({"terminal": [-1]}, "terminal state -1 does not exist"),
         ({"terminal": ["goal"]}, r"terminal must be states \(integers\), got str 'goal' among them"),
         ({"terminal": "2"}, "terminal must be states"),
@@ -314,7 +314,7 @@ def test_the_action_between_two_states_is_the_only_one_there_is(hand: ByHand) ->
 def test_states_that_are_not_there_are_named_with_their_position() -> None:
     world = MDP(3, 1, CHAIN, 0, [2])
     assert world.along([0, 1, 2]) == Trajectory([0, 1, 2], [0, 0])
-    with pytest.raises(TrajectoryError, match="position 1: state 7 does not exist: there are states 0 to 2"):
+    with pytest.raises(TrajectoryError, match="position 1: state 7 does not exist: the world has states 0 to 2"):
         world.along([0, 1, 7])
     with pytest.raises(TrajectoryError, match="state 2 to state 1, expected exactly one; nothing leads on from there"):
         world.along([0, 1, 2, 1])

@@ -45,7 +45,7 @@ def test_problems_of_trips(ring):
     assert "never leads to state 2" in ring.problem(xm.Trajectory([0, 2], [0]))[1]
     assert ring.problem(xm.Trajectory([0, 9], [0])) == (
         1,
-        "state 9 does not exist: the network has states 0 to 2",
+        "state 9 does not exist: the world has states 0 to 2",
     )
 
 

@@ -146,7 +146,7 @@ def read_event(table: TomlTable, name: str, value: object, world: MDP, names: Ma
 
 
 def spell_event(name: str, event: Event, world: MDP) -> Any:
-    """What the file says for an event: cells or moves where it is that simple, else its text."""
+    """The entry of an event in the file: cells or moves where it is that simple, else its text."""
     if isinstance(world, GridWorld) and isinstance(event, At):
         return {"cells": [world.cell(state) for state in event.states]}
     if isinstance(world, GridWorld) and isinstance(event, Doing):

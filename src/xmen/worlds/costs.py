@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import FileFormatError, WorldError, XmenError
-from xmen.worlds.names import Names, decimal
+from xmen.worlds.names import Names, decimal, unknown
 from xmen.worlds.tables import read_table
 from xmen.worlds.transitions import Transitions
 
@@ -40,17 +40,19 @@ def read_costs(file: Path, world: Transitions | None = None) -> tuple[Ints, str 
             f"{', '.join(others) or 'none'}"
         )
     names = Names(world)
-    n_states, n_actions = (None, None) if world is None else (world.n_states, world.n_actions)
+    sizes = (10**18, 10**18) if world is None else (world.n_states, world.n_actions)
     entries: dict[tuple[int, ...], int] = {}
     for row, text in enumerate(table.columns[cost]):
         try:
-            place: tuple[int, ...] = (_below(table.state(state, row, names), n_states, "state"),)
+            place: tuple[int, ...] = (table.state(state, row, names),)
             if action is not None:
-                taken = names.action(table.columns[action][row])
-                place += (_below(taken, n_actions, "action"),)
+                place += (names.action(table.columns[action][row]),)
             elif successor is not None:
                 after = names.state(table.columns[successor][row], named=state == ("node",))
                 place += (_only_action(place[0], after, world),)
+            for what, number, size in zip(("state", "action"), place, sizes, strict=False):
+                if number >= size:
+                    raise WorldError(unknown(what, number, size))
             if place in entries:
                 raise FileFormatError("there is already a cost for this place")
             entries[place] = _whole_cost(cost, text)
@@ -64,23 +66,17 @@ def read_costs(file: Path, world: Transitions | None = None) -> tuple[Ints, str 
 
 
 def cost_note(name: str, costs: Ints, world: Transitions) -> str | None:
-    """What to say of costs that are 0 in some of the states where trajectories can be, meant or not."""
+    """A remark on costs that are 0 in some of the states where trajectories can be, meant or not; None without."""
     named = np.any(costs.reshape(world.n_states, -1) != 0, axis=1)
     return unnamed_note(name, named, world, costs.ndim == 2)
 
 
 def unnamed_note(name: str, named: Bools, world: Transitions, of_actions: bool = False) -> str | None:
-    """What to say where only the states `named` (n_states,) have a cost; an end has no action that could cost."""
+    """A remark where only the states `named` (n_states,) have a cost; an end has no action that could cost."""
     acting = world.available.any(axis=1)
     counted = acting if of_actions else acting | world.terminal
     missing = np.count_nonzero(counted & ~named)
     return f"the costs {name!r} are 0 in {missing:,} of {np.count_nonzero(counted):,} states" if missing else None
-
-
-def _below(number: int, limit: int | None, what: str) -> int:
-    if limit is not None and number >= limit:
-        raise WorldError(f"{what} {number} does not exist: the world has {what}s 0 to {limit - 1}")
-    return number
 
 
 def _only_action(state: int, successor: int, world: Transitions | None) -> int:

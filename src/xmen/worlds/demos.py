@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -235,7 +235,7 @@ MOST_GROUPS, MOST_NUMBERS = 8, 12  # shown
 
 
 class _Mistake(NamedTuple):
-    """What is wrong with one demonstration: the sentence about it alone, and what it has in common with others."""
+    """The fault of one demonstration: a sentence about it alone, and the reason that others may share."""
 
     number: int
     position: int
@@ -332,7 +332,7 @@ def _others(found: Sequence[_Mistake], n_demos: int) -> str:
 
 
 def _advice(world: MDP, found: Sequence[_Mistake]) -> str:
-    """What to do with episodes that failed: with chance, leaving them out would teach luck."""
+    """Advice on episodes that failed: with chance, leaving them out would teach luck."""
     if not world.deterministic and any(mistake.unfinished or mistake.constraint for mistake in found):
         return (
             "\nWith chance, episodes that failed belong to the demonstrations: without them outcomes look luckier than "
@@ -401,33 +401,24 @@ def convert_demos(demos: Iterable[Trajectory], to: str, world: Any = None) -> An
     """
     if to == "columns":
         return demo_columns(demos, world)
-    if to not in _CONVERTED:
-        raise TrajectoryError(f'demonstrations can be converted to "columns", "imitation" or "minari", got {to!r:.60}')
-    return _CONVERTED[to](list(demos))
-
-
-def _to_imitation(demos: list[Trajectory]) -> list[Any]:
-    kind = extra_module("imitation.data.types", 'convert_demos(..., "imitation")').Trajectory
-    return [
-        kind(obs=np.array(tau.states), acts=np.array(tau.actions, dtype=int), infos=None, terminal=True)
-        for tau in demos
-        if len(tau)  # imitation knows no trajectory without an action
-    ]
-
-
-def _to_minari(demos: list[Trajectory]) -> list[Any]:
-    kind = extra_module("minari.data_collector", 'convert_demos(..., "minari")').EpisodeBuffer
-    return [
-        kind(
-            id=index,
-            observations=list(tau.states),
-            actions=list(tau.actions),
-            rewards=[0.0] * len(tau),
-            terminations=[t == len(tau) - 1 for t in range(len(tau))],
-            truncations=[False] * len(tau),
-        )
-        for index, tau in enumerate(demos)
-    ]
-
-
-_CONVERTED: dict[str, Callable[[list[Trajectory]], list[Any]]] = {"imitation": _to_imitation, "minari": _to_minari}
+    if to == "imitation":
+        kind = extra_module("imitation.data.types", 'convert_demos(..., "imitation")').Trajectory
+        return [
+            kind(obs=np.array(tau.states), acts=np.array(tau.actions, dtype=int), infos=None, terminal=True)
+            for tau in demos
+            if len(tau)  # imitation knows no trajectory without an action
+        ]
+    if to == "minari":
+        kind = extra_module("minari.data_collector", 'convert_demos(..., "minari")').EpisodeBuffer
+        return [
+            kind(
+                id=index,
+                observations=list(tau.states),
+                actions=list(tau.actions),
+                rewards=[0.0] * len(tau),
+                terminations=[t == len(tau) - 1 for t in range(len(tau))],
+                truncations=[False] * len(tau),
+            )
+            for index, tau in enumerate(demos)
+        ]
+    raise TrajectoryError(f'demonstrations can be converted to "columns", "imitation" or "minari", got {to!r:.60}')

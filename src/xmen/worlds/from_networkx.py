@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from xmen.errors import WorldError, extra_module, foreign_errors
 from xmen.files import XML, unpack_whole
 from xmen.worlds.mdp import MDP
-from xmen.worlds.names import Places, some
+from xmen.worlds.names import Places, some, unknown
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.transitions import require_index
 
@@ -78,46 +78,35 @@ class GraphWorld(MDP):
         self._states: dict[Hashable, int] = {node: state for state, node in enumerate(self._nodes)}
         self._places = Places(self._nodes)
         self.numbers_are_states = not self._places.integers
+        keys = {"keys": True} if graph.is_multigraph() else {}
+        found = [
+            (state, action, edge[:-1], edge[-1])
+            for state, node in enumerate(self._nodes)
+            for action, edge in enumerate(graph.edges(node, data=True, **keys))
+        ]
         self._edges: list[list[tuple[Any, ...]]] = [[] for _ in self._nodes]
-        attributes: list[list[dict[str, Any]]] = [[] for _ in self._nodes]
-        for state, node in enumerate(self._nodes):
-            for *edge, data in (
-                graph.edges(node, keys=True, data=True) if graph.is_multigraph() else graph.edges(node, data=True)
-            ):
-                self._edges[state].append(tuple(edge))
-                attributes[state].append(data)
-        start, goal = self._endpoint(source, "source"), self._endpoint(target, "target")
-        n_actions = max(1, max(map(len, self._edges)))
-        super().__init__(
-            len(self._nodes),
-            n_actions,
-            [
-                (state, action, self._states[edge[1]], 1.0)
-                for state, edges in enumerate(self._edges)
-                for action, edge in enumerate(edges)
-            ],
-            start,
-            [goal],
-            horizon,
-        )
         numeric: dict[str, bool] = {}
-        for name, value in (item for edges in attributes for data in edges for item in data.items()):
-            numeric[name] = numeric.get(name, False) or isinstance(value, Real | np.bool_)
-        self.feature_names = tuple(name for name, found in numeric.items() if found)
-        self.ignored_attributes = tuple(name for name, found in numeric.items() if not found)
-        self.features = np.zeros((self.n_states, n_actions, len(self.feature_names)))
-        for state, edges in enumerate(self._edges):
-            for action, edge in enumerate(edges):
-                values = [_number(attributes[state][action], name, edge) for name in self.feature_names]
-                if self.available[state, action]:
-                    self.features[state, action] = values
+        for state, _, edge, data in found:
+            self._edges[state].append(edge)
+            for name, value in data.items():
+                numeric[name] = numeric.get(name, False) or isinstance(value, Real | np.bool_)
+        start, goal = self._endpoint(source, "source"), self._endpoint(target, "target")
+        rows = [(state, action, self._states[edge[1]], 1.0) for state, action, edge, _ in found]
+        super().__init__(len(self._nodes), max(1, *map(len, self._edges)), rows, start, [goal], horizon)
+        self.feature_names = tuple(name for name, used in numeric.items() if used)
+        self.ignored_attributes = tuple(name for name, used in numeric.items() if not used)
+        self.features = np.zeros((self.n_states, self.n_actions, len(self.feature_names)))
+        for state, action, edge, data in found:
+            values = [_number(data, name, edge) for name in self.feature_names]
+            if self.available[state, action]:
+                self.features[state, action] = values
         self._freeze()
 
     def node(self, state: int) -> Any:
         """The node of a state."""
         number = require_index("state", state, least=0)
         if number >= self.n_states:
-            raise WorldError(f"state {number} does not exist: the graph has {self.n_states} nodes")
+            raise WorldError(unknown("state", number, self.n_states))
         return self._nodes[number]
 
     def state(self, node: Hashable) -> int:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from xmen.errors import MEMORY, WorldError
 from xmen.events import Event, at, doing
 from xmen.worlds.mdp import MDP
-from xmen.worlds.names import read_cell
+from xmen.worlds.names import read_cell, unknown
 from xmen.worlds.transitions import Columns, require_index
 
 # ---- The picture of a grid in notebooks: SVG as plain text, which needs no drawing library
@@ -197,7 +197,7 @@ class GridWorld(MDP):
         )
 
     def with_start(self, start: int | ArrayLike) -> Self:
-        """The same grid with another start: a state, or a probability vector of shape (n_states,)."""
+        """This grid with another start: a state, or a probability vector of shape (n_states,)."""
         other = super().with_start(start)
         other.start_cells = tuple(self.cell(state) for state in np.flatnonzero(other.start).tolist())
         return other
@@ -263,10 +263,7 @@ class GridWorld(MDP):
         """
         number: int = require_index("state", state, least=0)
         if number >= self.n_states:
-            raise WorldError(
-                f"state {number} does not exist: a {self.width} x {self.height} grid has states "
-                f"0 to {self.n_states - 1}"
-            )
+            raise WorldError(unknown("state", number, self.n_states))
         return number % self.width, number // self.width
 
     def at(self, *cells: Cell) -> Event:

@@ -18,17 +18,17 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from xmen.errors import WorldError
-from xmen.worlds.names import some
+from xmen.worlds.names import some, unknown
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.transitions import (
     FIELDS,
     Columns,
     Transitions,
     read_rows,
+    read_sizes,
     read_start,
     read_terminal,
     require_index,
-    require_size,
 )
 
 if TYPE_CHECKING:
@@ -200,9 +200,7 @@ class MDP(Transitions):
         terminal: int | Iterable[int] | NDArray[Any] = (),
         horizon: int | None = None,
     ) -> None:
-        n_states = require_index("n_states", n_states, least=1)
-        n_actions = require_index("n_actions", n_actions, least=1)
-        require_size(n_states, n_actions)
+        n_states, n_actions = read_sizes(n_states, n_actions)
         columns = read_rows(transitions, n_states, n_actions)
         start_vector = read_start(start, n_states)
         terminal_mask = read_terminal(terminal, n_states)
@@ -251,7 +249,7 @@ class MDP(Transitions):
             self.max_length = UNBOUNDED if self.horizon is None else self.horizon
 
     def with_start(self, start: int | ArrayLike) -> Self:
-        """The same world with another start; its arrays are shared.
+        """This world with another start; both share their arrays.
 
         Parameters
         ----------
@@ -325,7 +323,7 @@ class MDP(Transitions):
         """
         states, actions, horizon = trajectory.states, trajectory.actions, self.horizon
         if states[0] >= self.n_states:
-            return 0, self._unknown_state(states[0])
+            return 0, unknown("state", states[0], self.n_states)
         if self.start[states[0]] == 0.0:
             starts = some(map(self.describe_state, np.flatnonzero(self.start > 0).tolist()))
             return 0, f"starts in {self.describe_state(states[0])}, which is not a start (start: {starts})"
@@ -352,19 +350,16 @@ class MDP(Transitions):
         if self.terminal[state]:
             return position, f"goes on after {here}, which is terminal (a trajectory ends where it first meets one)"
         if action >= self.n_actions:
-            return position, f"action {action} does not exist: the world has actions 0 to {self.n_actions - 1}"
+            return position, unknown("action", action, self.n_actions)
         what = self.describe_action(action)
         if not self.available[state, action]:
             choices = some(map(self.describe_action, np.flatnonzero(self.available[state]).tolist()))
             return position, f"{what} is not available in {here} (available: {choices})"
-        if target >= self.n_states:
-            return position + 1, self._unknown_state(target)  # the action was fine: the state after it is not
+        if target >= self.n_states:  # the action was fine: the state after it is not
+            return position + 1, unknown("state", target, self.n_states)
         row = slice(self.row_start[state], self.row_start[state + 1])
         outcomes = some(map(self.describe_state, self.target[row][self.action[row] == action].tolist()))
         return position, f"{what} in {here} never leads to {self.describe_state(target)} (it leads to {outcomes})"
-
-    def _unknown_state(self, state: int) -> str:
-        return f"state {state} does not exist: the world has states 0 to {self.n_states - 1}"
 
     def unfinished(self, trajectory: Trajectory) -> bool:
         """Whether this can happen and does not arrive: the horizon is used up, or the last state has no actions.

@@ -120,6 +120,11 @@ def some(names: Iterable[Any], most: int = 6) -> str:
     return (", ".join(known[:most]) or "none") + (f" and {len(known) - most} more" if len(known) > most else "")
 
 
+def unknown(what: str, number: int, size: int) -> str:
+    """The sentence about a state or an action that a world does not have."""
+    return f"{what} {number} does not exist: the world has {what.split()[-1]}s 0 to {size - 1}"
+
+
 # ---- Names of states and actions in demonstrations, with or without a world
 
 

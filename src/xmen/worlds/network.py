@@ -11,20 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from xmen.errors import WorldError
 from xmen.worlds.mdp import MDP, UNBOUNDED
+from xmen.worlds.names import unknown
 from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.transitions import (
-    Columns,
-    Transitions,
-    read_rows,
-    read_start,
-    require_index,
-    require_size,
-)
+from xmen.worlds.transitions import Columns, Transitions, read_rows, read_sizes, read_start, require_index
 
 if TYPE_CHECKING:
     from xmen.worlds.roads import RoadNetwork
-
-__all__ = ["AnyTask", "Network", "NetworkTask"]
 
 
 class Network(Transitions):
@@ -62,9 +54,7 @@ class Network(Transitions):
         transitions: Iterable[Sequence[float]] | NDArray[Any],
         horizon: int | None = None,
     ) -> None:
-        n_states = require_index("n_states", n_states, least=1)
-        n_actions = require_index("n_actions", n_actions, least=1)
-        require_size(n_states, n_actions)
+        n_states, n_actions = read_sizes(n_states, n_actions)
         columns = read_rows(transitions, n_states, n_actions)
         self._refuse_repeated(columns, n_states, n_actions)
         self.horizon = require_index("horizon", horizon, least=0, optional=True)
@@ -85,7 +75,7 @@ class Network(Transitions):
             )
 
     def name_of(self, state: int) -> Any:
-        """What `read_state` reads as this state: its name in a network made from a graph, else the number itself."""
+        """The name of a state in a network made from a graph, else its number; `read_state` reads both."""
         return state
 
     def task(self, start: Any, goal: Any, horizon: int | None = None) -> NetworkTask:
@@ -148,7 +138,7 @@ class Network(Transitions):
         states, goal = trajectory.states, trajectory.states[-1]
         if max(states) >= self.n_states:
             position = next(t for t, state in enumerate(states) if state >= self.n_states)
-            return position, f"state {states[position]} does not exist: the network has states 0 to {self.n_states - 1}"
+            return position, unknown("state", states[position], self.n_states)
         if len(states) > 1 and states[0] == goal:
             return 0, (
                 f"moves although it starts at its goal, {self.describe_state(goal)}: a trip ends the first time it "
@@ -195,7 +185,7 @@ class NetworkTask(_Trips):
         terminal = np.zeros(network.n_states, dtype=np.bool_)
         for name, state in (("start", self.origin), ("goal", self.goal)):
             if state >= network.n_states:
-                raise WorldError(f"{name} {state} does not exist: the network has states 0 to {network.n_states - 1}")
+                raise WorldError(unknown(f"{name} state", state, network.n_states))
         terminal[self.goal] = True
         columns = Columns(network.source, network.action, network.target, network.probability)
         limit = network.horizon if horizon is None else horizon

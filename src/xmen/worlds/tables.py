@@ -89,7 +89,7 @@ def read_table(file: Path) -> Table:
                 "name the columns: put a line with their names above it"
             )
         for fields in reader:
-            if not any(field.strip() for field in fields):
+            if not "".join(fields).strip():
                 continue
             if len(fields) != len(header):
                 raise FileFormatError(
@@ -204,10 +204,12 @@ def from_table(table: Table, names: Names) -> RecordedDemos:
         states, actions, before = list[int](), list[int](), None
         try:
             for position, row in enumerate(rows):
-                number = None if step is None else names.action(table.columns[step][row])
-                if number is not None and before is not None and number != before + 1:
-                    raise TrajectoryError(f"step {number} follows step {before}: rows stand in order, without gaps")
-                before = number
+                if step is not None:
+                    number = whole(table.columns[step][row])
+                    if number is None or before not in (None, number - 1):
+                        after = "nothing" if before is None else f"step {before}"
+                        raise TrajectoryError(f"step {table.columns[step][row]} follows {after}: they go 0, 1, 2, ...")
+                    before = number
                 states.append(table.state(state, row, names))
                 last = position == len(rows) - 1
                 if noted and last != is_missing(taken[position]):
@@ -226,7 +228,7 @@ def from_table(table: Table, names: Names) -> RecordedDemos:
 
 
 def _beside(table: Table, others: Iterable[str], rows: Sequence[int]) -> dict[str, Any]:
-    """What the columns without another meaning say about a demonstration."""
+    """The values of the other columns for one demonstration."""
     found = {}
     for name in others:
         values = [table.columns[name][row] for row in rows]

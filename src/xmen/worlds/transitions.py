@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from xmen.errors import MEMORY, TrajectoryError, WorldError
 from xmen.options import as_int, require_whole
-from xmen.worlds.names import some, whole
+from xmen.worlds.names import some, unknown, whole
 from xmen.worlds.trajectory import Trajectory
 
 # ---- Reading the small arguments of a world (counts, start, terminal states, horizon), strictly
@@ -76,9 +76,7 @@ def read_terminal(terminal: Any, n_states: int) -> NDArray[np.bool_]:
 
 def _in_range(state: int, n_states: int, what: str) -> None:
     if not 0 <= state < n_states:
-        raise WorldError(
-            f"{what} {state} does not exist: the world has {n_states} states, numbered 0 to {n_states - 1}"
-        )
+        raise WorldError(unknown(what, state, n_states))
 
 
 def _shown(value: Any) -> str:
@@ -233,9 +231,7 @@ class Transitions:
 
     def _build_table(self, n_states: int, n_actions: int, columns: Columns, terminal: NDArray[np.bool_]) -> None:
         """Set all arrays from checked columns; rows that leave a terminal state are dropped."""
-        require_size(n_states, n_actions)
-        self.n_states = n_states
-        self.n_actions = n_actions
+        self.n_states, self.n_actions = read_sizes(n_states, n_actions)
         self.terminal = terminal
         self.has_terminal = bool(terminal.any())
         self.source, self.action, self.target, self.probability = normalise(
@@ -336,9 +332,7 @@ class Transitions:
         """The one action that leads from a state to the next; TrajectoryError where there is none, or a choice."""
         for number in (state, successor):
             if not 0 <= number < self.n_states:
-                raise TrajectoryError(
-                    f"position {position}: state {number} does not exist: there are states 0 to {self.n_states - 1}"
-                )
+                raise TrajectoryError(f"position {position}: {unknown('state', number, self.n_states)}")
         steps, word = self._steps_from(state), self.step_word
         fitting = [action for action, after in steps if after == successor]
         if len(fitting) == 1:
@@ -373,11 +367,14 @@ class Transitions:
         return key
 
 
-def require_size(n_states: int, n_actions: int) -> None:
-    """Refuse tables that do not fit in memory, and those whose (state, action, next_state) have no number of their own.
+def read_sizes(n_states: Any, n_actions: Any) -> tuple[int, int]:
+    """The numbers of states and actions; refuses tables that do not fit in memory.
 
-    Each state and each pair of a state and an action has its place, whether or not anything happens there.
+    Each state and each pair of a state and an action has its place, whether or not anything happens there, and each
+    (state, action, next_state) a number of its own.
     """
+    n_states = require_index("n_states", n_states, least=1)
+    n_actions = require_index("n_actions", n_actions, least=1)
     if n_states * n_states * n_actions >= 2**63:
         raise WorldError(
             f"a table of {n_states} states and {n_actions} actions is too large: "
@@ -385,3 +382,4 @@ def require_size(n_states: int, n_actions: int) -> None:
         )
     what = f"a table of {n_states:,} states and {n_actions:,} actions"
     MEMORY.require(STATE_BYTES * n_states + PAIR_BYTES * n_states * n_actions, what, WorldError)
+    return n_states, n_actions

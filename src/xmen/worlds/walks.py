@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from xmen.errors import MEMORY, EngineError
-from xmen.options import as_int
+from xmen.options import require_whole
 from xmen.worlds.kernels import distance_to, go_on
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
@@ -249,9 +249,7 @@ TRAJECTORY_BYTES, ACTION_BYTES = 300, 16  # of a trajectory, and for each of its
 
 def require_count(n: Any, world: MDP) -> int:
     """`n` as an int, if so many of the world's shortest trajectories fit in memory."""
-    number = as_int(n)
-    if number is None or number < 0:
-        raise EngineError(f"sample(n) takes a whole number of trajectories, 0 or more; got {n!r:.60}.")
+    number: int = require_whole("n of sample(n)", n, least=0)
     if number * (TRAJECTORY_BYTES + ACTION_BYTES * world.max_length) > MEMORY.most:
         require_room(number, world)
     return number
