@@ -102,5 +102,5 @@ def test_weights_of_demonstrations_are_a_column_of_their_file(tmp_path, grid_fil
     assert demo_weights(problem.demos()) == [2.5, 1.0, 0.0]
     wrong = RecordedDemos(demos, [{"sample_weight": "heavy"}, {}, {}])
     xm.write_demos(wrong, tmp_path / "d.csv", problem.world)
-    with pytest.raises(xm.XmenError, match="sample_weight holds a number per demonstration, got 'heavy'"):
+    with pytest.raises(xm.XmenError, match=r"sample_weight holds a number per demonstration.*'heavy'"):
         demo_weights(problem.demos())

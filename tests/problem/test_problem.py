@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
+import tomllib
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from xmen.engines.settings import EngineSettings
 from xmen.problem import Problem, Settings, read_problem, write_problem
 from xmen.problem.document import toml_text
 from xmen.problem.parts import goal_distance
+from xmen.problem.problem import NewRule, append_rules
 
 
 def test_a_grid_problem_is_the_same_as_its_python_spelling(grid_file):
@@ -124,7 +126,7 @@ def test_writing_keeps_the_words_of_the_user_while_they_mean_the_same(grid_file)
     problem = read_problem(grid_file)
     problem.write(grid_file)
     text = grid_file.read_text()
-    for line in ('rule = "visit(key)"', 'quiet = "~key & ~at((1, 1))"', "key = { cells = [[0, 2], [2, 0]] }"):
+    for line in ('rule = "visit(key)"', 'quiet = "~key & ~at((1, 1))"', "key = {cells = [[0, 2], [2, 0]]}"):
         assert line in text
     moved = dataclasses.replace(problem, events={**problem.events, "key": xm.at(1)})
     moved.write(grid_file)
@@ -208,9 +210,69 @@ tables = st.dictionaries(
     document=st.dictionaries(st.text("abc .-é", min_size=1), st.one_of(values, tables, st.lists(tables, min_size=1)))
 )
 def test_written_toml_is_read_back_as_it_was(document):
-    import tomllib
-
     assert tomllib.loads(toml_text(document)) == document
+
+
+@settings(max_examples=cases(20))
+@given(
+    texts=st.lists(
+        st.dictionaries(st.sampled_from("abc"), st.one_of(scalars, tables, st.lists(tables, min_size=1))), max_size=4
+    )
+)
+def test_written_over_another_text_it_is_read_back_as_well(texts):
+    text = ""
+    for document in texts:
+        text = toml_text(document, text)
+        assert tomllib.loads(text) == document
+
+
+COMMENTED = """# by hand
+format = 1  # the first
+
+# rules, old ones first
+[[constraints]]
+name = "a"
+# in words: the key
+rule = "visit(key)"
+
+# forget the mud?
+[[constraints]]
+name = "b"
+rule = "never(mud)"
+# off = true
+
+# how to answer
+[settings]
+seed = 1
+# the end
+"""
+
+
+def test_comments_stay_with_what_they_are_about():
+    values = tomllib.loads(COMMENTED)
+    assert toml_text(values, COMMENTED) == COMMENTED
+    windows = COMMENTED.replace("\n", "\r\n")
+    assert toml_text(values, windows) == windows
+    values["constraints"] = [values["constraints"][1], {"name": "c", "rule": "visit(door)"}]
+    values |= {"validation": "v.csv", "settings": {"seed": 2}}
+    text = toml_text(values, COMMENTED, {"c": ["found"]})
+    assert tomllib.loads(text) == values
+    places = [
+        text.index(line) for line in ("# forget", '"b"', "# off", "# found", '"c"', "# how", "seed = 2", "# the end")
+    ]
+    assert places == sorted(places)
+    assert text.index("validation") < text.index("[[constraints]]")
+    assert "in words" not in text
+
+
+def test_rules_are_added_however_those_of_the_file_are_spelled(grid_file):
+    spelled = 'constraints = [{ name = "mine", rule = "visit(key)" }]  # one line\n'
+    for text in (GRID, GRID.replace("[[constraints]]", "[[constraints]]  # mine"), spelled + GRID[: GRID.index("[[c")]):
+        grid_file.write_text(text)
+        problem = read_problem(grid_file)
+        assert append_rules(grid_file, problem, [NewRule("never(east)", ["why"])]) == ["never(east)"]
+        assert list(read_problem(grid_file).rules) == [*problem.rules, "never(east)"]
+        assert "# why" in grid_file.read_text()
 
 
 def test_what_toml_cannot_hold_is_refused():

@@ -23,10 +23,12 @@ east = { moves = ["right"] }
 name = "fetch the key"
 rule = "visit(key)"
 
+# after rain
 [[constraints]]
-name = "hardly any mud"
+name = "hardly any mud"  # none is best
 rule = "count(mud) <= 1"
 
+# learned in spring
 [reward]
 features = ["steps", "mud"]
 

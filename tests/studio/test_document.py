@@ -39,7 +39,7 @@ def test_what_is_saved_is_what_python_reads(window, tmp_path):
     demos = [{**now["demonstrations"][0], "weight": 2.5}, now["demonstrations"][1]]
     assert window.put(problem, demos) == {"version": 2}
     assert on_disk(tmp_path)["constraints"] != rules  # nothing is written before it is saved
-    assert sorted(window.save()["files"]) == ["p.toml", "p.toml.bak", "p_demos.csv"]
+    assert sorted(window.save()["files"]) == ["p.toml", "p_demos.csv"]
     read = read_problem(tmp_path / "p.toml")
     assert list(read.rules) == ["dry"]
     assert read.world.walls == frozenset({(2, 1)})
@@ -92,11 +92,19 @@ def test_what_the_page_has_no_field_for_is_refused_in_the_words_of_the_file(tmp_
         Desk.opened(path)
 
 
-def test_comments_of_a_hand_are_kept_once(window, tmp_path):
-    before = (tmp_path / "p.toml").read_bytes()
+def test_comments_and_order_of_a_hand_survive(window, tmp_path):
+    before = (tmp_path / "p.toml").read_text()
+    assert "#" in before
     window.save()
-    assert (tmp_path / "p.toml.bak").read_bytes() == before
-    assert "p.toml.bak" not in window.save()["files"]
+    assert (tmp_path / "p.toml").read_text() == before
+    problem = window.get("document")["problem"]
+    rules = [{"name": "dry", "rule": "never(mud)"}, *reversed(problem["constraints"])]
+    window.put(changed(problem, constraints=rules, world={"walls": [[2, 1]]}))
+    window.save()
+    after = (tmp_path / "p.toml").read_text()
+    assert on_disk(tmp_path)["constraints"] == rules
+    for line in before.splitlines():
+        assert line in after or line.startswith("walls")
 
 
 def test_two_windows_do_not_overwrite_each_other(window):

@@ -1,17 +1,20 @@
-"""Strict reading of TOML: every key is asked for by name, and what nobody asked for is refused."""
+"""TOML files: read strictly, where nobody asked for a key it is refused; written so that comments and order stay."""
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
+
+import tomlkit
+from tomlkit.container import Container, OutOfOrderTableProxy
+from tomlkit.items import AoT, Array, Comment, Item, Null, Table, Trivia, Whitespace
 
 from xmen.errors import ConstraintSyntaxError, FileFormatError, MissingExtraError, MissingFileError, XmenError, in_words
 from xmen.files import read_text
@@ -20,23 +23,16 @@ _SHOWN = 60  # characters of a wrong value in a message
 _REQUIRED: Any = object()
 
 
-def read_toml(file: Path) -> TomlTable:
-    """The whole file as a table; OSError when it cannot be opened."""
-    return TomlTable(read_values(file), file, "")
-
-
 def read_values(file: Path) -> dict[str, Any]:
     """What a TOML file says, as Python values; OSError when it cannot be opened."""
+    text = read_text(file)
     try:
-        values = tomllib.loads(read_text(file).replace("\r\n", "\n"))
+        values = tomllib.loads(text.replace("\r\n", "\n"))
         repr(values)  # a hexadecimal number may have more digits than Python writes: no message could show it
         return values
-    except FileFormatError:
-        raise
-    except tomllib.TOMLDecodeError as error:
-        raise FileFormatError(f"{file}: not valid TOML: {error}") from None
     except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{file}: not valid TOML: {in_words(error)}") from None
+        words = str(error) if isinstance(error, tomllib.TOMLDecodeError) else in_words(error)
+        raise FileFormatError(f"{file}: not valid TOML: {words}") from None
 
 
 class PlacedError(FileFormatError):
@@ -48,15 +44,37 @@ class PlacedError(FileFormatError):
 
 
 class PlacedSyntaxError(ConstraintSyntaxError):
-    """The same for text that cannot be read; `reason` is the message without the place."""
+    """Text in a file that cannot be read; `reason` is the message without the place."""
 
     reason: str = ""
+
+
+class Kind(NamedTuple):
+    """What a key takes, in words, and whether a value is that; of a list, whether each item is."""
+
+    expected: str
+    fits: Callable[[Any], bool]
+    is_list: bool = False
+
+
+def one_of(expected: str, *types: type, is_list: bool = False) -> Kind:
+    """Values, or lists of values, of exactly these types: true is no whole number."""
+    return Kind(expected, lambda value: type(value) in types, is_list)
+
+
+TEXT = one_of("a text in quotes", str)
+INTEGER = one_of("a whole number", int)
+NUMBER = Kind("a number", lambda one: type(one) is float or (type(one) is int and abs(one) <= sys.float_info.max))
+BOOLEAN = one_of("true or false", bool)
+TEXTS = one_of('a list of texts, such as ["up", "right"]', str, is_list=True)
+CELL = Kind("a cell [x, y]", lambda value: type(value) is list and [type(part) for part in value] == [int, int])
+CELLS = Kind("a list of cells [[x, y], ...]", CELL.fits, is_list=True)
 
 
 class TomlTable:
     """One table of the file. Messages name the file, the table and the key."""
 
-    def __init__(self, values: dict[str, Any], file: Path, name: str) -> None:
+    def __init__(self, values: dict[str, Any], file: Path, name: str = "") -> None:
         self.values, self.file, self.name = values, file, name
         self._asked: list[str] = []
 
@@ -70,7 +88,7 @@ class TomlTable:
 
     @contextmanager
     def explaining(self, key: str = "") -> Iterator[None]:
-        """What the library says about a value gets the place where the user wrote it."""
+        """Inside, an error of the library about a value gets the place where the user wrote it."""
         try:
             yield
         except MissingFileError as error:
@@ -91,92 +109,27 @@ class TomlTable:
         """Declare keys before they are read."""
         self._asked += keys
 
-    def _take(self, key: str, default: Any, expected: str) -> Any:
+    def take(self, key: str, kind: Kind, default: Any = _REQUIRED, expected: str = "") -> Any:
+        """The value of a key, or the default; refused where it is of another kind."""
         self._asked.append(key)
-        if key in self.values:
-            return self.values[key]
-        if default is not _REQUIRED:
+        expected = expected or kind.expected
+        if key not in self.values and default is not _REQUIRED:
             return default
-        close = [other for other in get_close_matches(key, self.values, n=1) if other not in self._asked]
-        hint = f" (there is {close[0]!r}: is that it?)" if close else ""
-        self.fail("", f"the key {key!r} is missing{hint}; it takes {expected}")
-
-    def _wrong(self, key: str, expected: str, value: object) -> NoReturn:
-        shown = repr(value) if len(repr(value)) <= _SHOWN else repr(value)[:_SHOWN] + "..."
-        self.fail(key, f"expected {expected}, got {shown}")
-
-    def _typed(self, key: str, default: Any, expected: str, fits: Callable[[Any], bool]) -> Any:
-        """The value of a key, or the default; refused where it is not what was expected."""
-        value = self._take(key, default, expected)
-        if value is not default and not fits(value):
-            self._wrong(key, expected, value)
+        if key not in self.values:
+            close = [other for other in get_close_matches(key, self.values, n=1) if other not in self._asked]
+            hint = f" (there is {close[0]!r}: is that it?)" if close else ""
+            self.fail("", f"the key {key!r} is missing{hint}; it takes {expected}")
+        value = self.values[key]
+        whole = not kind.is_list or type(value) is not list
+        wrong = [part for part in ([value] if whole else value) if kind.is_list is whole or not kind.fits(part)]
+        if wrong:
+            shown = repr(wrong[0])
+            self.fail(key, f"expected {expected}, got {shown[:_SHOWN]}{'...' * (len(shown) > _SHOWN)}")
         return value
-
-    def text(self, key: str, default: Any = _REQUIRED, expected: str = "a text in quotes") -> Any:
-        """A string."""
-        return self._typed(key, default, expected, lambda value: isinstance(value, str))
-
-    def integer(self, key: str, default: Any = _REQUIRED) -> Any:
-        """A whole number."""
-        return self._typed(key, default, "a whole number", lambda value: type(value) is int)
-
-    def number(self, key: str, default: Any = _REQUIRED) -> Any:
-        """A whole number or a float."""
-
-        def fits(value: Any) -> bool:
-            return type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max)
-
-        return self._typed(key, default, "a number", fits)
-
-    def boolean(self, key: str, default: Any = _REQUIRED) -> Any:
-        """true or false."""
-        return self._typed(key, default, "true or false", lambda value: type(value) is bool)
-
-    def text_or_number(self, key: str, default: Any = _REQUIRED, expected: str = "a text in quotes or a number") -> Any:
-        """A string, a whole number or a float."""
-        return self._typed(key, default, expected, lambda value: type(value) in (str, int, float))
-
-    def listed(self, key: str, kinds: tuple[type, ...], expected: str, default: Any = _REQUIRED) -> Any:
-        """A list whose items are of these types."""
-
-        def fits(value: Any) -> bool:
-            return isinstance(value, list) and all(type(item) in kinds for item in value)
-
-        return self._typed(key, default, expected, fits)
-
-    def texts(self, key: str, default: Any = _REQUIRED) -> Any:
-        """A list of strings."""
-        return self.listed(key, (str,), 'a list of texts, such as ["up", "right"]', default)
-
-    def cell(self, key: str, default: Any = _REQUIRED) -> Any:
-        """A cell [x, y] as a tuple."""
-        value = self.listed(key, (int,), "a cell [x, y]", default)
-        if value is default:
-            return value
-        if len(value) != 2:
-            self._wrong(key, "a cell [x, y]", value)
-        return tuple(value)
-
-    def cell_or_cells(self, key: str, default: Any = _REQUIRED) -> Any:
-        """One cell [x, y], or a list of them."""
-        value = self.values.get(key)
-        several = isinstance(value, list) and bool(value) and all(isinstance(item, list) for item in value)
-        return self.cells(key, default) if several else self.cell(key, default)
-
-    def cells(self, key: str, default: Any = _REQUIRED) -> Any:
-        """A list of cells as tuples."""
-        expected = "a list of cells [[x, y], ...]"
-        value = self.listed(key, (list,), expected, default)
-        if value is default:
-            return value
-        for item in value:
-            if len(item) != 2 or any(type(part) is not int for part in item):
-                self._wrong(key, expected, item)
-        return [tuple(item) for item in value]
 
     def path(self, key: str) -> Path:
         """An existing file, relative to the problem file."""
-        name: str = self.text(key, expected="the name of a file, relative to this one")
+        name: str = self.take(key, TEXT, expected="the name of a file, relative to this one")
         with self.explaining(key):
             found = within_fence(self.file.parent / name)
         if not found.is_file():
@@ -185,17 +138,15 @@ class TomlTable:
 
     def table(self, key: str, default: Any = _REQUIRED) -> TomlTable:
         """A table below this one."""
-        value = self._take(key, default, f"a table: write [{key}] on a line of its own")
-        if not isinstance(value, dict):
-            self._wrong(key, f"a table: write [{key}] on a line of its own", value)
-        return TomlTable(value, self.file, f"[{key}]")
+        return TomlTable(
+            self.take(key, one_of(f"a table: write [{key}] on a line of its own", dict), default), self.file, f"[{key}]"
+        )
 
     def tables(self, key: str) -> list[TomlTable]:
         """An array of tables below this one, each numbered from 1; none when the key is missing."""
-        value = self._take(key, [], "")
-        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            self._wrong(key, f"tables: write [[{key}]] with two brackets before each", value)
-        return [TomlTable(item, self.file, f"[[{key}]] number {k}") for k, item in enumerate(value, start=1)]
+        kind = one_of(f"tables: write [[{key}]] with two brackets before each", dict, is_list=True)
+        found = enumerate(self.take(key, kind, []), start=1)
+        return [TomlTable(item, self.file, f"[[{key}]] number {k}") for k, item in found]
 
     def finish(self) -> None:
         """Refuse keys that were never asked for, with the closest one that exists."""
@@ -207,14 +158,14 @@ class TomlTable:
                 self.fail("", f"unknown key {key!r}; {hint}Known {what}: {', '.join(dict.fromkeys(self._asked))}")
 
 
-# ---- Writing TOML: just what a problem file consists of. Python's standard library only reads it
+# ---- Writing TOML, over an earlier text where there is one
 
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
+def toml_text(values: Mapping[str, Any], before: str = "", comments: Mapping[str, Sequence[str]] | None = None) -> str:
+    """The values as TOML; given the text `before`, its comments and order stay, and all that has not changed.
 
-
-def toml_text(document: Mapping[str, Any]) -> str:
-    """The document as TOML; tables one level deep get a header, deeper ones stay on one line.
+    Tables one level deep get a header, deeper ones stay on one line. `comments` go above new tables of an array,
+    by name.
 
     >>> print(toml_text({"format": 1, "world": {"start": (0, 1)}, "events": {"key": {"cells": [[2, 3]]}}}), end="")
     format = 1
@@ -223,50 +174,101 @@ def toml_text(document: Mapping[str, Any]) -> str:
     start = [0, 1]
     <BLANKLINE>
     [events]
-    key = { cells = [[2, 3]] }
+    key = {cells = [[2, 3]]}
+    >>> toml_text({"seed": 2}, "seed = 1  # a throw of dice")
+    'seed = 2  # a throw of dice'
     """
-    lines = [f"{_key(key)} = {_value(value)}" for key, value in document.items() if not _is_table(value)]
-    for key, value in document.items():
-        if isinstance(value, Mapping):
-            lines += ["", f"[{_key(key)}]", *(f"{_key(name)} = {_value(item)}" for name, item in value.items())]
-        elif _is_table(value):
-            for entry in value:
-                lines += ["", f"[[{_key(key)}]]", *(f"{_key(name)} = {_value(item)}" for name, item in entry.items())]
-    return "\n".join(lines).lstrip("\n") + "\n"
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value, Mapping) or (
-        isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
-    )
-
-
-def _key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else _string(key)
-
-
-def _string(text: str) -> str:
     try:
+        document = tomlkit.parse(before.replace("\r\n", "\n"))
+    except ValueError:  # no TOML: there is nothing to keep
+        document = tomlkit.document()
+    body = document.body
+    end = next((k for k, (_, item) in enumerate(body) if isinstance(item, Table | AoT)), 0)
+    for block in _blocks(document):  # a comment above a table goes where the table goes
+        block.trivia.indent = _cut_lead(body, end) + block.trivia.indent
+        body = block.value.body
+        end = len(body)
+    try:
+        _fill(document, values, comments or {}, top=True)
+        text = document.as_string()
         text.encode()
-    except UnicodeEncodeError:
-        raise FileFormatError(f"{text!r} holds half a character pair, which no text file can hold") from None
-    # JSON's escapes are TOML's, except that JSON leaves DEL alone.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise FileFormatError(f"{half!r} is half a character pair, which no text file can hold") from None
+    except ValueError as error:  # tomlkit's own
+        raise FileFormatError(f"a problem file cannot hold this: {error}") from None
+    if before and not _same(tomllib.loads(text), values):
+        return toml_text(values, comments=comments)  # what is said counts more than how
+    return text.replace("\n", "\r\n") if "\r\n" in before else text
 
 
-def _value(value: object) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            return repr(value)  # inf and nan are spelled as Python does
-        case str():
-            return _string(value)
-        case list() | tuple():
-            return f"[{', '.join(map(_value, value))}]"
-        case Mapping():
-            return f"{{ {', '.join(f'{_key(name)} = {_value(item)}' for name, item in value.items())} }}"
-    raise FileFormatError(f"{value!r:.60} ({type(value).__name__}) has no place in a problem file")
+def _blocks(container: Container) -> Iterator[Table]:
+    """All tables with a header, in the order of the file."""
+    for _, item in container.body:
+        for table in item.body if isinstance(item, AoT) else [item]:
+            if isinstance(table, Table):
+                if not table.is_super_table():
+                    yield table
+                yield from _blocks(table.value)
+
+
+def _cut_lead(body: list[Any], end: int) -> str:
+    """The comment right above what comes at `end`, and the blank lines above it, which are cut out."""
+    lead = ""
+    for kind in (Comment, Whitespace):
+        while end and isinstance(body[end - 1][1], kind):
+            end -= 1
+            lead = body[end][1].as_string() + lead
+            body[end] = (None, Null())
+    return lead
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal as TOML: 1 is not 1.0, a tuple is a list, and nan is nan."""
+    return json.dumps(one, sort_keys=True, default=str) == json.dumps(other, sort_keys=True, default=str)
+
+
+def _fill(table: Any, values: Mapping[str, Any], comments: Mapping[str, Sequence[str]], top: bool = False) -> None:
+    """Make a table say these values, and touch only what says something else."""
+    for key in [key for key in table if key not in values]:
+        del table[key]
+    for key, value in values.items():
+        old = table.get(key)
+        if key in table and _same(old.unwrap() if hasattr(old, "unwrap") else old, value):
+            continue
+        if isinstance(value, Mapping) and (top or isinstance(old, Table | OutOfOrderTableProxy)):
+            if not isinstance(old, Table | OutOfOrderTableProxy):
+                table[key] = tomlkit.table()
+            _fill(table[key], value, comments)
+        elif top and isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+            table[key] = _array_of_tables(old if isinstance(old, AoT) else (), value, comments)
+        else:
+            table[key] = _item(value)
+
+
+def _array_of_tables(old: Sequence[Any], values: list[Mapping[str, Any]], comments: Mapping[str, Sequence[str]]) -> AoT:
+    """Tables that say these values; a table that was there is known by its name."""
+    known, tables = {table.get("name"): table for table in old}, tomlkit.aot()
+    for value in values:
+        table = known.pop(value.get("name"), None)
+        if table is None:
+            table = tomlkit.table()
+            table.trivia.indent = "\n" + "".join(f"# {line}\n" for line in comments.get(str(value.get("name")), ()))
+        _fill(table, value, comments)
+        tables.append(table)
+    return tables
+
+
+def _item(value: Any) -> Item:
+    """A value as it stands after a key: tables on one line, and arrays made at once (one by one takes time squared)."""
+    if isinstance(value, Mapping):
+        table = tomlkit.inline_table()
+        table.update({key: _item(item) for key, item in value.items()})
+        return table
+    if isinstance(value, list | tuple):
+        return Array([part for item in value for part in (Whitespace(", "), _item(item))][1:], Trivia())
+    item: Item = tomlkit.item(value)
+    return item
 
 
 # ---- A fence around the folder of a problem: where others may edit it, it opens no file outside

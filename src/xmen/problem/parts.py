@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from xmen.constraints.arithmetic import total
 from xmen.constraints.text import check_names, parse_event
 from xmen.errors import MEMORY, ConstraintError, ConstraintSyntaxError, FileFormatError, RewardError
 from xmen.events import At, Doing, Event, at
+from xmen.problem import document as toml
 from xmen.problem.document import TomlTable, within_fence
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.worlds import MDP, MOVES, GridWorld
@@ -101,48 +102,38 @@ def _is_regular(value: list[Any]) -> bool:
 # ---- The [events] table: cells and moves of a grid, nodes of a graph, or text in the constraint language
 
 
-def read_events(
-    table: TomlTable, world: MDP, events: dict[str, Event], reading: Callable[[str], AbstractContextManager[None, bool]]
-) -> None:
-    """Fill in all events in the order of the file; each may use those above it, and is read inside `reading(name)`."""
-    table.allow(*table.values)
-    for name, value in table.values.items():
-        with reading(name):
-            event = read_event(table, name, value, world, events)
-            with table.explaining(name):
-                check_names({name: event}, "")
-                event.check_world(world)
-            events[name] = event
-
-
-def read_event(table: TomlTable, name: str, value: object, world: MDP, names: Mapping[str, Event]) -> Event:
-    """One event from its text or from its inline table."""
-    if isinstance(value, str):
-        with table.explaining(name):
-            return parse_event(value, names, world)
+def read_event(table: TomlTable, name: str, world: MDP, names: Mapping[str, Event]) -> Event:
+    """One event from its text or from its inline table, checked; it may use the named ones above it."""
+    value = table.values[name]
     forms = [f'a text such as "at({world.state_name(0)}) | doing({world.action_name(0)})"']
     if isinstance(world, GridWorld):
         forms += ["{ cells = [[x, y], ...] }", '{ moves = ["up", ...] }']
     if isinstance(world, GraphWorld):
         forms += ['{ nodes = ["a", ...] }']
-    if not isinstance(value, dict) or not value:
+    if not isinstance(value, str | dict) or value == {}:
         table.fail(name, f"expected {', or '.join(forms)}, got {value!r:.60}")
-    inner = TomlTable(value, table.file, f"{table.name}, {name}")
     parts: list[Event] = []
-    if isinstance(world, GridWorld):
-        cells, moves = inner.cells("cells", None), inner.texts("moves", None)
-        inner.finish()
-        with inner.explaining():
-            parts += [] if cells is None else [world.at(*cells)]
-            parts += [] if moves is None else [world.doing(*moves)]
-    elif isinstance(world, GraphWorld):
-        nodes = inner.texts("nodes")
-        inner.finish()
-        with inner.explaining():
-            parts.append(at(*map(world.state, nodes)))
-    else:
+    if isinstance(value, str):
+        with table.explaining(name):
+            parts.append(parse_event(value, names, world))
+    elif len(forms) == 1:
         table.fail(name, f"this kind of world has no cells, moves or nodes: write {forms[0]}")
-    return parts[0] if len(parts) == 1 else parts[0] & parts[1]
+    else:
+        inner = TomlTable(value, table.file, f"{table.name}, {name}")
+        makers: dict[str, Callable[..., Event]] = {}
+        if isinstance(world, GridWorld):
+            makers = {"cells": world.at, "moves": world.doing}
+        elif isinstance(world, GraphWorld):
+            makers = {"nodes": lambda *nodes: at(*map(world.state, nodes))}
+        found = {key: inner.take(key, toml.CELLS if key == "cells" else toml.TEXTS, None) for key in makers}
+        inner.finish()
+        with inner.explaining():
+            parts += [make(*found[key]) for key, make in makers.items() if found[key] is not None]
+    with table.explaining(name):
+        event = parts[0] if len(parts) == 1 else parts[0] & parts[1]
+        check_names({name: event}, "")
+        event.check_world(world)
+    return event
 
 
 def spell_event(name: str, event: Event, world: MDP) -> Any:
@@ -253,8 +244,9 @@ def read_reward(
         table.finish()
         return _read_csv(table, file, world), ()
     table.allow("table")
-    names = table.texts("features", [])
-    weights = table.listed("weights", (int, float), "a list of numbers, one per feature", [0.0] * len(names))
+    names = table.take("features", toml.TEXTS, [])
+    numbers = toml.one_of("a list of numbers, one per feature", int, float, is_list=True)
+    weights = table.take("weights", numbers, [0.0] * len(names))
     table.finish()
     if len(set(names)) < len(names):
         table.fail("features", f"each feature once; got {', '.join(names)}")
@@ -292,20 +284,15 @@ def write_reward(
     """The [reward] table (empty without a reward), and the files that go with it: content by path."""
     if reward is None:
         return {}, {}
-    if isinstance(reward, LinearReward) and names and _is_spelled(reward, names, world, events):
-        return {"features": list(names), "weights": reward.weights.tolist()}, {}
+    if isinstance(reward, LinearReward) and names:
+        # Do the names still stand for these features? The world and the events may have been replaced.
+        with suppress(RewardError):
+            if np.array_equal(reward.features, feature_array(names, world, events)):
+                return {"features": list(names), "weights": reward.weights.tolist()}, {}
     values = reward_table(reward, world)
     file = target.with_name(f"{target.stem}.reward.csv")
     rows = ((int(state), int(action), float(values[state, action])) for state, action in np.argwhere(values != 0))
     return {"table": file.name}, {file: columns_text(COLUMNS, rows).encode()}
-
-
-def _is_spelled(reward: LinearReward, names: tuple[str, ...], world: MDP, events: Mapping[str, Event]) -> bool:
-    """Whether the names still stand for these features: the world and the events may have been replaced."""
-    try:
-        return np.array_equal(reward.features, feature_array(names, world, events))
-    except RewardError:
-        return False
 
 
 # ---- The [world] table: a grid, a table of transitions, or a graph
@@ -327,7 +314,7 @@ def read_world(table: TomlTable) -> tuple[MDP, GraphFile | None]:
     """The world, and where its graph came from."""
     readers = {"grid": _read_grid, "table": _read_table, "graphml": _read_graph}
     known = "one of " + ", ".join(f'"{kind}"' for kind in readers)
-    kind = table.text("kind", expected=known)
+    kind = table.take("kind", toml.TEXT, expected=known)
     if kind not in readers:
         close = get_close_matches(kind, readers, n=1)
         table.fail("kind", f"expected {known}, got {kind!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
@@ -335,21 +322,26 @@ def read_world(table: TomlTable) -> tuple[MDP, GraphFile | None]:
 
 
 def _read_grid(table: TomlTable) -> tuple[MDP, None]:
+    def places(key: str) -> toml.Kind:
+        """One cell, or several."""
+        value = table.values.get(key)
+        return toml.CELLS if isinstance(value, list) and any(type(one) is list for one in value) else toml.CELL
+
     settings: dict[str, Any] = {
-        "width": table.integer("width"),
-        "height": table.integer("height"),
-        "start": table.cell_or_cells("start"),
-        "goal": table.cell_or_cells("goal", None),
-        "moves": table.texts("moves", ("up", "right", "down", "left")),
-        "walls": table.cells("walls", ()),
-        "horizon": table.integer("horizon", None),
-        "slip": table.number("slip", 0.0),
-        "bump": table.boolean("bump", False),
+        "width": table.take("width", toml.INTEGER),
+        "height": table.take("height", toml.INTEGER),
+        "start": table.take("start", places("start")),
+        "goal": table.take("goal", places("goal"), None),
+        "moves": table.take("moves", toml.TEXTS, ("up", "right", "down", "left")),
+        "walls": table.take("walls", toml.CELLS, ()),
+        "horizon": table.take("horizon", toml.INTEGER, None),
+        "slip": table.take("slip", toml.NUMBER, 0.0),
+        "bump": table.take("bump", toml.BOOLEAN, False),
     }
     table.finish()
     for move in settings["moves"]:
-        close = get_close_matches(move, MOVES, n=1)
         if move not in MOVES:
+            close = get_close_matches(move, MOVES, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else "."
             table.fail("moves", f"unknown move {move!r}{hint} The moves are {', '.join(MOVES)}")
     with table.explaining():
@@ -358,12 +350,11 @@ def _read_grid(table: TomlTable) -> tuple[MDP, None]:
 
 def _read_table(table: TomlTable) -> tuple[MDP, None]:
     file = table.path("transitions")
-    n_states, n_actions = table.integer("n_states"), table.integer("n_actions")
-    states = "a state, or one probability per state in a list"
-    single = type(table.values.get("start")) is not list
-    start = table.integer("start") if single else table.listed("start", (int, float), states)
-    terminal = table.listed("terminal", (int,), "a list of states", [])
-    horizon = table.integer("horizon", None)
+    n_states, n_actions = table.take("n_states", toml.INTEGER), table.take("n_actions", toml.INTEGER)
+    shares = toml.one_of("a state, or one probability per state in a list", int, float, is_list=True)
+    start = table.take("start", shares if type(table.values.get("start")) is list else toml.INTEGER)
+    terminal = table.take("terminal", toml.one_of("a list of states", int, is_list=True), [])
+    horizon = table.take("horizon", toml.INTEGER, None)
     table.finish()
     rows = read_numbers(file, TRANSITIONS)
     with table.explaining():
@@ -372,9 +363,10 @@ def _read_table(table: TomlTable) -> tuple[MDP, None]:
 
 def _read_graph(table: TomlTable) -> tuple[MDP, GraphFile]:
     file = table.path("file")
-    node = "the id of a node, in quotes"
-    source, target = table.text("source", expected=node), table.text("target", expected=node)
-    horizon = table.integer("horizon", None)
+    source, target = (
+        table.take(key, toml.TEXT, expected="the id of a node, in quotes") for key in ("source", "target")
+    )
+    horizon = table.take("horizon", toml.INTEGER, None)
     table.finish()
     graph = read_graph(file, table.where("file"))
     with table.explaining():
@@ -384,42 +376,38 @@ def _read_graph(table: TomlTable) -> tuple[MDP, GraphFile]:
 
 def write_world(world: MDP, graph: GraphFile | None, target: Path) -> tuple[dict[str, Any], dict[Path, bytes]]:
     """The [world] table, and the files that go with it: content by path."""
+    files: dict[Path, bytes] = {}
     if isinstance(world, GridWorld):
-        return _grid_table(world), {}
-    horizon = {} if world.horizon is None else {"horizon": world.horizon}
-    if graph is not None and graph.world is world:
+        values: dict[str, Any] = {
+            "kind": "grid",
+            "width": world.width,
+            "height": world.height,
+            "start": world.given_start,
+            "goal": world.given_goal,
+            "moves": world.moves,
+            "walls": sorted(world.walls) or None,
+            "slip": world.slip or None,
+            "bump": world.bump or None,
+        }
+    elif graph is not None and graph.world is world:
         # A graph in another folder comes along, so that the written problem stands on its own.
         near = graph.path.parent.resolve() == target.parent.resolve()
         name = graph.path.name if near else f"{target.stem}.graphml"
-        files = {} if near else {target.parent / name: graph.path.read_bytes()}
-        return {"kind": "graphml", "file": name, "source": graph.source, "target": graph.target, **horizon}, files
-    file = target.with_name(f"{target.stem}.transitions.csv")
-    columns = (world.source, world.action, world.target, world.probability)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    certain = np.flatnonzero(world.start)
-    values = {
-        "kind": "table",
-        "transitions": file.name,
-        "n_states": world.n_states,
-        "n_actions": world.n_actions,
-        "start": int(certain[0]) if len(certain) == 1 else world.start.tolist(),
-        "terminal": np.flatnonzero(world.terminal).tolist(),
-        **horizon,
-    }
-    return values, {file: columns_text(TRANSITIONS, rows).encode()}
-
-
-def _grid_table(grid: GridWorld) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "kind": "grid",
-        "width": grid.width,
-        "height": grid.height,
-        "start": grid.given_start,
-        "goal": grid.given_goal,
-        "moves": grid.moves,
-        "walls": sorted(grid.walls) or None,
-        "horizon": grid.horizon,
-        "slip": grid.slip or None,
-        "bump": grid.bump or None,
-    }
-    return {key: value for key, value in values.items() if value is not None}
+        if not near:
+            files[target.parent / name] = graph.path.read_bytes()
+        values = {"kind": "graphml", "file": name, "source": graph.source, "target": graph.target}
+    else:
+        file = target.with_name(f"{target.stem}.transitions.csv")
+        columns = (world.source, world.action, world.target, world.probability)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        files[file] = columns_text(TRANSITIONS, rows).encode()
+        certain = np.flatnonzero(world.start)
+        values = {
+            "kind": "table",
+            "transitions": file.name,
+            "n_states": world.n_states,
+            "n_actions": world.n_actions,
+            "start": int(certain[0]) if len(certain) == 1 else world.start.tolist(),
+            "terminal": np.flatnonzero(world.terminal).tolist(),
+        }
+    return {key: value for key, value in {**values, "horizon": world.horizon}.items() if value is not None}, files

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 import os
 import re
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -33,18 +31,19 @@ from xmen.errors import (
     caret_lines,
 )
 from xmen.events import Event, require_event
-from xmen.files import as_path, write_together, write_whole
+from xmen.files import as_path, read_text, write_together, write_whole
 from xmen.methods.runs import check_patience
+from xmen.options import require_whole
 from xmen.policies.planning import read_validity
 from xmen.policies.policy import Policy, plan
-from xmen.problem.document import PlacedError, PlacedSyntaxError, TomlTable, read_toml, toml_text, within_fence
+from xmen.problem import document as toml
+from xmen.problem.document import PlacedError, PlacedSyntaxError, TomlTable, read_values, toml_text, within_fence
 from xmen.problem.parts import (
     Costs,
     GraphFile,
     cost_file,
     read_cost,
     read_event,
-    read_events,
     read_reward,
     read_world,
     spell_event,
@@ -57,30 +56,8 @@ from xmen.storage.models import MODEL, PROBLEM
 from xmen.worlds import MDP, Trajectory, read_demos
 from xmen.worlds.names import in_world_words, is_missing, rule_text
 
-# ---- The keys `demonstrations` and `validation`: names of files beside the problem file
-
-
 WEIGHT = "sample_weight"  # the column; `weight` may be a traveller's, or a van's
-
 SHORT = {"demonstrations": "demos", "validation": "validation"}  # in names of files
-
-
-def read_demonstrations(file: Path | None, world: Any = None, key: str = "demonstrations") -> list[Trajectory]:
-    """What is in the file, at least one; says what to do when there is none."""
-    if file is None:
-        raise FileFormatError(
-            f'this problem names no {key}: write {key} = "{SHORT[key]}.csv" at the top of the problem file, or give '
-            "the file itself"
-        )
-    try:
-        demos = read_demos(within_fence(file), world)
-    except MissingFileError as error:
-        raise MissingFileError(
-            error.filename, {"validation": "demonstrations to validate with"}.get(key, key)
-        ) from None
-    if not demos:
-        raise TrajectoryError(f"{file}: there are no demonstrations in this file")
-    return demos
 
 
 def demo_weights(demos: Iterable[Trajectory]) -> list[float] | None:
@@ -93,34 +70,17 @@ def demo_weights(demos: Iterable[Trajectory]) -> list[float] | None:
     records = [record.get(WEIGHT) for record in getattr(demos, "metadata", ())]
     if all(map(is_missing, records)):
         return None
-    return [_weight(value) for value in records]
-
-
-def _weight(value: Any) -> float:
     try:
-        return 1.0 if is_missing(value) else float(value)
-    except (TypeError, ValueError):
-        raise TrajectoryError(f"the column {WEIGHT} holds a number per demonstration, got {value!r:.60}") from None
+        return [1.0 if is_missing(value) else float(value) for value in records]
+    except (TypeError, ValueError) as error:
+        raise TrajectoryError(f"the column {WEIGHT} holds a number per demonstration: {error}") from None
 
 
-def write_demonstrations(
-    file: Path | None, target: Path, key: str = "demonstrations"
-) -> tuple[str | None, dict[Path, bytes]]:
-    """The value of the key, and the file that goes with it: a file in another folder comes along."""
-    if file is None:
-        return None, {}
-    if file.parent.resolve() == target.parent.resolve():
-        return file.name, {}
-    if not file.is_file():  # nothing to copy yet
-        return Path(os.path.relpath(file, target.parent)).as_posix(), {}
-    name = f"{target.stem}_{SHORT[key]}{file.suffix}"
-    return name, {target.with_name(name): file.read_bytes()}
-
-
-# ---- From the tables of a problem file to its parts, at the first mistake or through all of them
+# ---- From the tables of a problem file to a problem, at the first mistake or through all of them
 
 
 FORMAT = 1
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, repr=False)
@@ -132,33 +92,25 @@ class Settings(EngineSettings):
     validity: str | float = "sure"
     patience: int | None = None  # the learner's own
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_engine(self.engine)
+        check_discount(self.discount)
+        require_whole("seed", self.seed, least=0, optional=True)
+        read_validity(self.validity)
+        check_patience(self.patience)
+
 
 @dataclass(frozen=True)
 class Spelling:
     """How a file said it, so that writing keeps the user's words where they still mean the same."""
 
     events: Mapping[str, Any] = field(default_factory=dict)
-    rules: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # also those that are switched off
     features: tuple[str, ...] = ()
     graph: GraphFile | None = None
-    off: Mapping[str, str] = field(default_factory=dict)  # rules that are switched off, by name: any text
     studio: Mapping[str, Any] = field(default_factory=dict)  # what only Studio shows, such as colours
     folder: Path | None = None  # of the file: where those that its rules name are
-
-
-@dataclass
-class Parts:
-    """What a problem is made of, as far as it could be read."""
-
-    world: MDP | None = None
-    events: dict[str, Event] = field(default_factory=dict)
-    costs: dict[str, Costs] = field(default_factory=dict)
-    rules: dict[str, Constraint] = field(default_factory=dict)
-    reward: Reward | Floats | None = None
-    settings: Settings = field(default_factory=Settings)
-    spelling: Spelling = field(default_factory=Spelling)
-    demonstrations: Path | None = None
-    validation: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -173,94 +125,78 @@ class Mistake:
     offset: int | None = None
 
 
-class Mistakes:
-    """Raises the first mistake, or lets reading go on without that part and keeps all of them."""
+class _Reader:
+    """Reads the parts of a problem: raises the first mistake, or keeps all of them and goes on without those parts."""
 
-    def __init__(self, strict: bool) -> None:
-        self.strict = strict
-        self.found: list[Mistake] = []
+    def __init__(self, found: list[Mistake] | None) -> None:
+        self.found = found
 
-    def of(self, part: str, name: str | None = None, index: int | None = None) -> _Reading:
-        """Where a part is read."""
-        return _Reading(self, part, name, index)
+    def part(
+        self, part: str, read: Callable[..., Value], *arguments: Any, name: str | None = None, index: int | None = None
+    ) -> Value | None:
+        """What `read` makes of the arguments; None after a mistake."""
+        try:
+            return read(*arguments)
+        except (XmenError, OSError) as error:
+            if self.found is None:
+                raise
+            message, key, offset = str(error), None, None
+            if isinstance(error, PlacedError):
+                message, key = error.reason, error.key or None
+            elif isinstance(error, PlacedSyntaxError) and error.text is not None and error.offset is not None:
+                # The text is shown where it is edited, with the caret in it.
+                message, offset = error.reason.removesuffix("\n" + caret_lines(error.text, error.offset)), error.offset
+            self.found.append(Mistake(part, message, name, index, key, offset))
+            return None
 
-
-class _Reading(NamedTuple):
-    """A block that reads one part; its end says to mypy, too, that what went wrong in it may be over."""
-
-    mistakes: Mistakes
-    part: str
-    name: str | None
-    number: int | None
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        if self.mistakes.strict or not isinstance(error, XmenError | OSError):
-            return False
-        self.mistakes.found.append(_described(error, self.part, self.name, self.number))
-        return True
-
-
-def _described(error: Exception, part: str, name: str | None, index: int | None) -> Mistake:
-    if isinstance(error, PlacedError):
-        return Mistake(part, error.reason, name, index, key=error.key or None)
-    if isinstance(error, PlacedSyntaxError) and error.text is not None and error.offset is not None:
-        # The text is shown where it is edited, with the caret in it.
-        reason = error.reason.removesuffix("\n" + caret_lines(error.text, error.offset))
-        return Mistake(part, reason, name, index, offset=error.offset)
-    return Mistake(part, str(error), name, index)
-
-
-def read_parts(document: TomlTable, mistakes: Mistakes) -> Parts:
-    """All parts of a problem file."""
-    with mistakes.of("problem"):
-        found = document.integer("format")
-        if found != FORMAT:
-            document.fail("format", f"this version of xmen reads format {FORMAT}, and this file is format {found}")
-    parts = Parts()
-    world_table, events_table = document.table("world"), document.table("events", {})
-    rule_tables = document.tables("constraints")
-    reward_section, settings_table = document.table("reward", {}), document.table("settings", {})
-    costs_table, studio = document.table("costs", {}), document.table("studio", {}).values
-    with mistakes.of("problem"):
-        demos = document.text(
-            "demonstrations", None, expected="the name of a .csv or .jsonl file, relative to this one"
+    def problem(self, document: TomlTable) -> Problem | None:
+        """The problem in a file, as far as it can be read; without a world there is none."""
+        self.part("problem", _require_format, document)
+        tables = {key: document.table(key, {}) for key in ("events", "costs", "reward", "settings", "studio")}
+        world_table, rule_tables = document.table("world"), document.tables("constraints")
+        files = self.part("problem", _read_files, document) or {}
+        world, graph = self.part("world", read_world, world_table) or (None, None)
+        settings = self.part("settings", _read_settings, tables["settings"]) or Settings()
+        if world is None:
+            return None
+        spoken = world
+        if document.file.name == PROBLEM and document.file.with_name(MODEL).is_file():
+            # Models that were saved before rules had to name places mean states by their numbers.
+            spoken = copy(world)
+            spoken.numbers_are_states = True
+        events: dict[str, Event] = {}
+        for name in tables["events"].values:
+            event = self.part("event", read_event, tables["events"], name, spoken, events, name=name)
+            events |= {} if event is None else {name: event}
+        costs: dict[str, Costs] = {}
+        for name in tables["costs"].values:
+            cost = self.part("cost", read_cost, tables["costs"], name, world, events, name=name)
+            costs |= {} if cost is None else {name: cost}
+        spelled: dict[str, Mapping[str, Any]] = {}
+        rules = [
+            self.part("rule", _read_rule, table, spoken, {**events, **costs}, spelled, index=index)
+            for index, table in enumerate(rule_tables)
+        ]
+        reward, features = self.part("reward", read_reward, tables["reward"], world, events) or (None, ())
+        spelling = Spelling(
+            dict(tables["events"].values), spelled, features, graph, tables["studio"].values, document.file.parent
         )
-        # The file is opened when it is asked for: a problem can be sampled before anyone has demonstrated anything.
-        parts.demonstrations = None if demos is None else document.file.parent / demos
-        held_out = document.text("validation", None, expected="the name of a file as that of the demonstrations")
-        parts.validation = None if held_out is None else document.file.parent / held_out
-        document.finish()
+        kept = {str(rule.name): rule for rule in rules if rule is not None}
+        return Problem(world, events, kept, reward, settings, spelling, costs=costs, **files)
 
-    graph: GraphFile | None = None
-    with mistakes.of("world"):
-        parts.world, graph = read_world(world_table)
-    with mistakes.of("settings"):
-        parts.settings = _read_settings(settings_table)
-    if parts.world is None:
-        return parts
-    spoken = parts.world
-    if document.file.name == PROBLEM and document.file.with_name(MODEL).is_file():
-        # Models that were saved before rules had to name places mean states by their numbers.
-        spoken = copy(spoken)
-        spoken.numbers_are_states = True
-    read_events(events_table, spoken, parts.events, lambda name: mistakes.of("event", name))
-    costs_table.allow(*costs_table.values)
-    for name in costs_table.values:
-        with mistakes.of("cost", name):
-            parts.costs[name] = read_cost(costs_table, name, parts.world, parts.events)
-    texts, off = _read_rules(rule_tables, spoken, parts, mistakes)
-    features: tuple[str, ...] = ()
-    with mistakes.of("reward"):
-        parts.reward, features = read_reward(reward_section, parts.world, parts.events)
-    parts.spelling = Spelling(
-        dict(events_table.values), texts, features, graph, off, dict(studio), document.file.parent
-    )
-    return parts
+
+def _require_format(document: TomlTable) -> None:
+    found = document.take("format", toml.INTEGER)
+    if found != FORMAT:
+        document.fail("format", f"this version of xmen reads format {FORMAT}, and this file is format {found}")
+
+
+def _read_files(document: TomlTable) -> dict[str, Path]:
+    """The demonstrations, which are opened when they are asked for: a problem can be sampled before there are any."""
+    expected = "the name of a .csv or .jsonl file, relative to this one"
+    names = {key: document.take(key, toml.TEXT, None, expected) for key in SHORT}
+    document.finish()
+    return {key: document.file.parent / name for key, name in names.items() if name is not None}
 
 
 def parse_rule(text: str, world: MDP, names: Mapping[str, Name], folder: Path | None) -> Constraint:
@@ -269,70 +205,46 @@ def parse_rule(text: str, world: MDP, names: Mapping[str, Name], folder: Path | 
     return parse_constraint(text, names, tables, world)
 
 
-def _read_rules(
-    tables: list[TomlTable], world: MDP, parts: Parts, mistakes: Mistakes
-) -> tuple[dict[str, str], dict[str, str]]:
-    """The texts of all rules, and of those that are switched off; the others become part of the problem."""
-    texts: dict[str, str] = {}
-    off: dict[str, str] = {}
-    for index, table in enumerate(tables):
-        with mistakes.of("rule", index=index):
-            name, text, is_off = table.text("name"), table.text("rule"), table.boolean("off", False)
-            table.finish()
-            if not name.strip():
-                table.fail("name", "a rule needs a name that messages can show")
-            if name in texts:
-                table.fail("name", f"there is already a rule named {name!r}: each needs its own")
-            texts[name] = text
-            if is_off:
-                off[name] = text
-                continue
-            table.name = f"{table.name} ({name!r})"
-            with table.explaining("rule"):
-                rule = parse_rule(text, world, {**parts.events, **parts.costs}, table.file.parent).named(name)
-                rule.check_world(world)
-            parts.rules[name] = rule
-    return texts, off
+def _read_rule(
+    table: TomlTable, world: MDP, names: Mapping[str, Name], spelled: dict[str, Mapping[str, Any]]
+) -> Constraint | None:
+    """One rule, None where it is switched off; it is noted among those that are spelled already."""
+    name, text = table.take("name", toml.TEXT), table.take("rule", toml.TEXT)
+    off = table.take("off", toml.BOOLEAN, False)
+    table.finish()
+    if not name.strip():
+        table.fail("name", "a rule needs a name that messages can show")
+    if name in spelled:
+        table.fail("name", f"there is already a rule named {name!r}: each needs its own")
+    spelled[name] = table.values
+    if off:
+        return None
+    table.name = f"{table.name} ({name!r})"
+    with table.explaining("rule"):
+        rule = parse_rule(text, world, names, table.file.parent).named(name)
+        rule.check_world(world)
+    return rule
 
 
-_TOGETHER = {"device": ("engine",), "precision": ("device",)}
-"""Settings that make sense, or none, beside others."""
+_SETTINGS = {
+    "str": toml.TEXT,
+    "int": toml.INTEGER,
+    "float": toml.NUMBER,
+    "str | float": toml.one_of('"sure", "best" or a probability', str, int, float),
+}
+"""What a setting of a type takes in a file."""
 
 
 def _read_settings(table: TomlTable) -> Settings:
-    default = Settings()
-    found: dict[str, Any] = {
-        "engine": table.text("engine", default.engine),
-        "max_nodes": table.integer("max_nodes", None),
-        "oracle": table.text("oracle", default.oracle),
-        "cell_size": table.number("cell_size", None),
-        "delta": table.number("delta", None),
-        "failure": table.number("failure", None),
-        "time_limit": table.number("time_limit", default.time_limit),
-        "device": table.text("device", None),
-        "precision": table.text("precision", default.precision),
-    }
-    if found["time_limit"] == math.inf:
-        found["time_limit"] = None  # TOML has no null
-    for name in found:
-        with table.explaining(name):
-            EngineSettings(**{key: found[key] for key in (name, *_TOGETHER.get(name, ()))})
-    with table.explaining("engine"):
-        require_engine(found["engine"])
-    discount = table.number("discount", default.discount)
-    with table.explaining("discount"):
-        check_discount(discount)
-    validity = table.text_or_number("validity", default.validity, '"sure", "best" or a probability')
-    with table.explaining("validity"):
-        read_validity(validity)
-    patience = table.integer("patience", None)
-    with table.explaining("patience"):
-        check_patience(patience)
-    seed = table.integer("seed", None)
+    kinds = {one.name: _SETTINGS[str(one.type).removesuffix(" | None")] for one in fields(Settings)}
+    found = {name: table.take(name, kind, None) for name, kind in kinds.items()}
     table.finish()
-    if seed is not None and seed < 0:
-        table.fail("seed", f"a seed is 0 or more, got {seed}")
-    return Settings(**found, discount=discount, seed=seed, validity=validity, patience=patience)
+    settings = Settings()
+    for name, value in found.items():  # one by one, so that the one that does not fit is named
+        if name in table:
+            with table.explaining(name):  # TOML has no null
+                settings = settings.changed(**{name: None if (name, value) == ("time_limit", math.inf) else value})
+    return settings
 
 
 # ---- A problem: everything that one run needs, as one object and as one file
@@ -419,13 +331,26 @@ class Problem:
 
     def demos(self) -> list[Trajectory]:
         """The demonstrations of this problem, at least one; they are not checked against the world and the rules."""
-        return read_demonstrations(self.demonstrations, self.world)
+        return self._read_demos("demonstrations")
 
     def validation_demos(self) -> list[Trajectory] | None:
         """The demonstrations that a fit watches and does not learn from; None where the problem names none."""
-        if self.validation is None:
-            return None
-        return read_demonstrations(self.validation, self.world, "validation")
+        return None if self.validation is None else self._read_demos("validation", "demonstrations to validate with")
+
+    def _read_demos(self, key: str, role: str = "demonstrations") -> list[Trajectory]:
+        file: Path | None = getattr(self, key)
+        if file is None:
+            raise FileFormatError(
+                f'this problem names no {key}: write {key} = "{SHORT[key]}.csv" at the top of the problem file, or '
+                "give the file itself"
+            )
+        try:
+            demos = read_demos(within_fence(file), self.world)
+        except MissingFileError as error:
+            raise MissingFileError(error.filename, role) from None
+        if not demos:
+            raise TrajectoryError(f"{file}: there are no demonstrations in this file")
+        return demos
 
     def in_words(self, message: str) -> str:
         """A message with the names of this problem's events, and the words of its world, in place of numbers."""
@@ -470,7 +395,10 @@ class Problem:
 
 def read_problem(path: str | PathLike[str]) -> Problem:
     """The problem in a TOML file; what is wrong with it is refused with the file, the table and the key."""
-    return _made(read_parts(read_toml(as_path(path, "read_problem(path)")), Mistakes(strict=True)))
+    file = as_path(path, "read_problem(path)")
+    problem = _Reader(None).problem(TomlTable(read_values(file), file))
+    assert problem is not None  # the first mistake was raised
+    return problem
 
 
 def problem_or_mistakes(values: Mapping[str, Any], path: Path) -> tuple[Problem | None, list[Mistake]]:
@@ -478,20 +406,9 @@ def problem_or_mistakes(values: Mapping[str, Any], path: Path) -> tuple[Problem 
 
     Events, rules, rewards and settings with a mistake are left out; without a world there is no problem.
     """
-    mistakes = Mistakes(strict=False)
-    parts: Parts | None = None
-    with mistakes.of("problem"):
-        parts = read_parts(TomlTable(dict(values), path, ""), mistakes)
-    problem = None
-    if parts is not None and parts.world is not None:
-        with mistakes.of("problem"):
-            problem = _made(parts)
-    return problem, mistakes.found
-
-
-def _made(parts: Parts) -> Problem:
-    assert parts.world is not None
-    return Problem(**vars(parts))
+    mistakes: list[Mistake] = []
+    reader = _Reader(mistakes)
+    return reader.part("problem", reader.problem, TomlTable(dict(values), path)), mistakes
 
 
 def write_problem(problem: Problem, path: str | PathLike[str]) -> None:
@@ -507,32 +424,40 @@ def write_problem(problem: Problem, path: str | PathLike[str]) -> None:
 
 def problem_files(problem: Problem, target: Path) -> dict[Path, bytes]:
     """The files that `write_problem` writes, the problem file last: content by path."""
-    world, files = write_world(problem.world, problem.spelling.graph, target)
-    reward, reward_files = write_reward(
-        problem.reward, problem.spelling.features, problem.world, problem.events, target
-    )
-    demos, demo_files = write_demonstrations(problem.demonstrations, target)
-    held_out, held_out_files = write_demonstrations(problem.validation, target, "validation")
+    spelling = problem.spelling
+    world, files = write_world(problem.world, spelling.graph, target)
+    reward, reward_files = write_reward(problem.reward, spelling.features, problem.world, problem.events, target)
     costs, cost_files = write_costs(problem.costs, problem.events, target)
-    default = Settings()
-    chosen = problem.settings.chosen()
-    if chosen["time_limit"] is None:
-        chosen["time_limit"] = math.inf
-    changed = {name: value for name, value in chosen.items() if value != getattr(default, name)}
+    demos = {key: _spell_file(getattr(problem, key), target, key, files) for key in SHORT}
+    settings = {name: value for name, value in problem.settings.chosen().items() if value != getattr(Settings, name)}
+    if "time_limit" in settings:
+        settings["time_limit"] = settings["time_limit"] or math.inf
     document = {
         "format": FORMAT,
-        "demonstrations": demos,
-        "validation": held_out,
+        **demos,
         "world": world,
         "events": _spell_events(problem, target),
         "costs": costs,
         "constraints": _spell_rules(problem, target),
         "reward": reward,
-        "settings": changed,
-        "studio": dict(problem.spelling.studio),
+        "settings": settings,
+        "studio": spelling.studio,
     }
     text = toml_text({key: value for key, value in document.items() if value})
-    return {**files, **reward_files, **demo_files, **held_out_files, **cost_files, target: text.encode()}
+    return {**files, **reward_files, **cost_files, target: text.encode()}
+
+
+def _spell_file(file: Path | None, target: Path, key: str, files: dict[Path, bytes]) -> str | None:
+    """The name of a file of demonstrations; one in another folder comes along, among the files."""
+    if file is None:
+        return None
+    if file.parent.resolve() == target.parent.resolve():
+        return file.name
+    if not file.is_file():  # nothing to copy yet
+        return Path(os.path.relpath(file, target.parent)).as_posix()
+    near = target.with_name(f"{target.stem}_{SHORT[key]}{file.suffix}")
+    files[near] = file.read_bytes()
+    return near.name
 
 
 def problem_parts(problem: Problem) -> dict[str, Any]:
@@ -547,35 +472,32 @@ def problem_parts(problem: Problem) -> dict[str, Any]:
 
 
 def _spell_events(problem: Problem, target: Path) -> dict[str, Any]:
-    table = TomlTable({}, target, "[events]")
+    table = TomlTable(dict(problem.spelling.events), target, "[events]")
     written: dict[str, Any] = {}
     above: dict[str, Event] = {}
     for name, event in problem.events.items():
-        value = problem.spelling.events.get(name)
         try:
-            kept = value is not None and read_event(table, name, value, problem.world, above) == event
+            kept = name in table and read_event(table, name, problem.world, above) == event
         except (ConstraintError, FileFormatError):
             kept = False
-        written[name] = value if kept else spell_event(name, event, problem.world)
+        written[name] = table.values[name] if kept else spell_event(name, event, problem.world)
         above[name] = event
     return written
 
 
-def _spell_rules(problem: Problem, target: Path) -> list[dict[str, Any]]:
+def _spell_rules(problem: Problem, target: Path) -> list[Mapping[str, Any]]:
     """All rules in the order of the file, with those that are switched off."""
-    off = {name: text for name, text in problem.spelling.off.items() if name not in problem.rules}
-    order = [name for name in problem.spelling.rules if name in problem.rules or name in off]
+    spelled, rules = problem.spelling.rules, problem.rules
     return [
-        {"name": name, "rule": off[name], "off": True}
-        if name in off
-        else {"name": name, "rule": _spell_rule(problem, name, problem.rules[name], target)}
-        for name in dict.fromkeys([*order, *problem.rules, *off])
+        {"name": name, "rule": _spell_rule(problem, name, rules[name], target)} if name in rules else spelled[name]
+        for name in dict.fromkeys([*spelled, *rules])
+        if name in rules or spelled[name].get("off")
     ]
 
 
 def _spell_rule(problem: Problem, name: str, rule: Constraint, target: Path) -> str:
     names = {**problem.events, **problem.costs}
-    for text in (problem.spelling.rules.get(name), rule_text(rule._text(), problem.world)):
+    for text in (problem.spelling.rules.get(name, {}).get("rule"), rule_text(rule._text(), problem.world)):
         try:
             # Files of costs that the text names have to be where it will stand.
             if text is not None and parse_rule(text, problem.world, names, target.parent).named(name) == rule:
@@ -591,41 +513,22 @@ def _spell_rule(problem: Problem, name: str, rule: Constraint, target: Path) -> 
 # ---- Adding rules to a problem file, whose own words, order and comments stay as they are
 
 
-@dataclass(frozen=True)
-class NewRule:
-    """A rule in text form over the events of a problem, and what is to be said about it."""
+class NewRule(NamedTuple):
+    """A rule in text form over the events of a problem, and comments that are to stand above it."""
 
     text: str
     comments: Sequence[str] = ()
 
 
 def append_rules(path: Path, problem: Problem, rules: Sequence[NewRule]) -> list[str]:
-    """Add rules at the end of a problem file, each under a comment and named by its text; returns the names.
-
-    Raises
-    ------
-    FileFormatError
-        Where the file spells its rules in a way that nothing can be added to; it is then left as it is.
-    """
-    blocks, names = [], set(problem.rules)
-    added: list[str] = []
+    """Add rules after those of a problem file, each under its comments and named by its text; returns the names."""
+    values = read_values(path)
+    added: dict[str, NewRule] = {}
     for rule in rules:
         problem.parse(rule.text).check_world(problem.world)
-        name = rule.text if rule.text not in names else f"{rule.text} (found)"
-        names.add(name)
-        added.append(name)
-        comments = "".join(f"# {line}\n" for line in rule.comments)
-        blocks.append("\n" + comments + toml_text({"constraints": [{"name": name, "rule": rule.text}]}))
-    before = path.read_bytes()
-    newline = "\r\n" if b"\r\n" in before else "\n"
-    gap = "" if before.endswith(b"\n") else "\n"
-    after = before + (gap + "".join(blocks)).replace("\n", newline).encode()
-    try:
-        tomllib.loads(after.decode("utf-8-sig").replace("\r\n", "\n"))
-    except tomllib.TOMLDecodeError as error:
-        raise FileFormatError(
-            f"{path}: rules cannot be added to this file ({error}). Spell its rules as [[constraints]] tables, or "
-            "paste the new ones by hand."
-        ) from None
-    write_whole(path, after)
-    return added
+        added[rule.text if rule.text not in {*problem.rules, *added} else f"{rule.text} (found)"] = rule
+    tables = [{"name": name, "rule": rule.text} for name, rule in added.items()]
+    values["constraints"] = [*values.get("constraints", []), *tables]
+    text = toml_text(values, read_text(path), {name: rule.comments for name, rule in added.items()})
+    write_whole(path, text.encode())
+    return [*added]

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import re
 import threading
-from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from xmen.errors import FileFormatError
-from xmen.files import write_together, write_whole
+from xmen.files import write_together
 from xmen.problem import toml_text
 from xmen.problem.document import fenced, within_fence
 from xmen.studio.document import Document, Unreadable, open_document, read_all
 from xmen.studio.settings import read_settings
 from xmen.worlds.demos import demos_csv
 from xmen.worlds.tables import RecordedDemos
-
-_COMMENT = re.compile(rb"^[^\"'\n]*#", re.MULTILINE)
 
 
 class Conflict(Exception):
@@ -74,48 +70,34 @@ class Desk:
     def save(self, force: bool = False) -> list[str]:
         """Write problem file and demonstrations, the old or the new at every moment; returns the names of the files."""
         with self._lock:
-            files = saved_files(self._document, self.path)
+            files_at = cache(self._files_at)
+            files = {file.name: data for file, data in files_at(self.path).items()}
             changed = [name for name in files if self._read(name) != self._seen.get(name)]
             if changed and not force:
                 words = f"{changed[0]} was written by another program since the problem was opened here"
                 raise Conflict(words, self._version, on_disk=True)
-            before, backup = self._read(self.path.name), self.path.with_name(f"{self.path.name}.bak")
-            kept = before is not None and _COMMENT.search(before) and not os.path.lexists(backup)
-            if before is not None and kept:
-                write_whole(backup, before)  # comments do not come back from a page
-            write_together(self.path, self._files_at)
+            write_together(self.path, files_at)
             self._seen |= files
             self._saved_version = self._version
-            return [*files, backup.name] if kept else [*files]
+            return [*files]
 
     def _files_at(self, path: Path) -> dict[Path, bytes]:
-        """The files of the document; with demonstrations called after `path` where that is not its own."""
-        name = None if path == self.path else f"{path.stem}_demos.csv"
-        return {path.parent / name: data for name, data in saved_files(self._document, path, name).items()}
+        """The files of the document; with demonstrations called after `path` where that is not its own.
 
-
-def saved_files(document: Document, path: Path, demonstrations: str | None = None) -> dict[str, bytes]:
-    """The files of a document by their names in its folder; FileFormatError where something is wrong in it."""
-    problem = document.problem_at(path)
-    read_settings(document.problem.get("studio", {}))
-    values = _in_order(document.problem)
-    files: dict[str, bytes] = {}
-    if document.demonstrations:
-        name = demonstrations or values.get("demonstrations", "")
-        name = name if name.lower().endswith(".csv") else f"{path.stem}_demos.csv"
-        values["demonstrations"] = name
-        with fenced(path.parent):
-            within_fence(path.parent / name)
-        files[name] = csv_text(document.demonstrations, problem.world).encode()
-    else:
-        values.pop("demonstrations", None)
-    return {**files, path.name: toml_text(values).encode()}
-
-
-def _in_order(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Single values first, then tables as files have them; what is empty is left out."""
-    order = ("format", "demonstrations", "validation", "world", "events", "costs", "constraints", "reward", "settings")
-    return {key: values[key] for key in dict.fromkeys([*order, *values]) if values.get(key) not in (None, {}, [])}
+        FileFormatError where something is wrong in it.
+        """
+        document = self._document
+        world = document.problem_at(path).world
+        read_settings(document.problem.get("studio", {}))
+        values = {key: value for key, value in document.problem.items() if value not in (None, {}, [])}
+        named, files = values.pop("demonstrations", ""), dict[Path, bytes]()
+        if document.demonstrations:
+            own = path == self.path and named.lower().endswith(".csv")
+            values["demonstrations"] = name = named if own else f"{path.stem}_demos.csv"
+            with fenced(path.parent):
+                files[within_fence(path.parent / name)] = csv_text(document.demonstrations, world).encode()
+        before = (self._read(self.path.name) or b"").decode("utf-8-sig", "replace")
+        return {**files, path: toml_text(values, before).encode()}
 
 
 def csv_text(demonstrations: list[dict[str, Any]], world: Any) -> str:
