@@ -17,7 +17,7 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ def read_whole(path: str | os.PathLike[str], appetite: float = TEXT, into: type[
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
     if not stat.S_ISREG(status.st_mode):
         raise into(f"{file} is a pipe or a device, not a plain file: copy what it holds into a file.")
-    MEMORY.require(appetite * status.st_size, _named(file, status.st_size), into)
+    MEMORY.require(appetite * status.st_size, f"{file}, with {status.st_size:,} bytes,", into)
     return file.read_bytes()
 
 
@@ -79,12 +79,8 @@ def unpack_whole(path: str | os.PathLike[str], appetite: float = TEXT) -> bytes:
     room = int(min(MEMORY.most / appetite, 2**62))
     with foreign_errors(str(file)), _PACKED[file.suffix](io.BytesIO(packed)) as stream:
         data: bytes = stream.read(room + 1)
-    MEMORY.require(appetite * len(data), f"{_named(file, len(data))} or more once unpacked,", FileFormatError)
+    MEMORY.require(appetite * len(data), f"{file}, with {len(data):,} bytes or more once unpacked,", FileFormatError)
     return data
-
-
-def _named(file: Path, size: int) -> str:
-    return f"{file}, with {size:,} bytes,"
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
@@ -109,6 +105,13 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
         raise
 
 
+def _write(file: Path, data: bytes) -> None:
+    with file.open("xb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
 def write_together(target: Path, files_at: FilesAt) -> None:
     """Write a file and those that it names, so that whoever reads it at any moment finds the old or the new.
 
@@ -116,23 +119,27 @@ def write_together(target: Path, files_at: FilesAt) -> None:
     that. Every step is one rename. Where both the file and others change, it names copies of the others for a moment;
     a kill just then leaves it so, whole, and nothing is put over anything later.
     """
+
+    def content(file: Path) -> bytes | None:
+        return file.read_bytes() if file.is_file() else None
+
     files, copies = files_at(target), dict[Path, bytes]()
-    changed = [file for file, data in files.items() if _content(file) != data]
-    if len(changed) > 1 and any(file.exists() for file in changed if file != target):
-        spare, copies = spare_files(target, files_at)
-        naming_copies = copies.pop(spare)
-        try:
+    changed = [file for file, data in files.items() if content(file) != data]
+    naming_copies = None
+    try:
+        if len(changed) > 1 and any(file.exists() for file in changed if file != target):
+            spare, copies = spare_files(target, files_at)
+            naming_copies = copies.pop(spare)
             for file, data in copies.items():
                 write_whole(file, data)
             write_whole(target, naming_copies)  # from here on the new is read
-        except BaseException:
-            if _content(target) != naming_copies:
-                _remove(copies)
-            raise
-    for file, data in files.items():
-        if _content(file) != data:
-            write_whole(file, data)
-    _remove(copies)
+        for file, data in files.items():
+            if content(file) != data:
+                write_whole(file, data)
+    finally:
+        if content(target) != naming_copies:  # else the copies are what it names
+            for file in copies:
+                file.unlink(missing_ok=True)
 
 
 def spare_files(target: Path, files_at: FilesAt) -> tuple[Path, dict[Path, bytes]]:
@@ -143,15 +150,6 @@ def spare_files(target: Path, files_at: FilesAt) -> tuple[Path, dict[Path, bytes
         if not any(map(os.path.lexists, files)):
             return spare, files
     raise AssertionError
-
-
-def _content(file: Path) -> bytes | None:
-    return file.read_bytes() if file.is_file() else None
-
-
-def _remove(files: Iterable[Path]) -> None:
-    for file in files:
-        file.unlink(missing_ok=True)
 
 
 def not_a_link(file: Path) -> Path:
@@ -166,13 +164,6 @@ def not_a_link(file: Path) -> Path:
 def half_written(name: str) -> bool:
     """Whether a file of this name is what a killed run may have left behind."""
     return _SCRATCH.fullmatch(name) is not None
-
-
-def _write(file: Path, data: bytes) -> None:
-    with file.open("xb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
 
 
 def forget_half_written(folder: Path) -> None:

@@ -7,7 +7,6 @@ import pytest
 import xmen as xm
 from problem.files import grid_problem
 from xmen.problem import Problem, read_problem, write_problem
-from xmen.storage.models import MODEL
 
 GRID = xm.GridWorld(9, 9, start=(0, 0), goal=(8, 8), moves=("up", "right", "up-right"))
 
@@ -99,19 +98,3 @@ def test_on_a_graph_a_place_is_a_node(nodes, number_is_state):
     else:
         with pytest.raises(xm.ConstraintSyntaxError, match=f"at.'{nodes[2]}'.*state.2"):
             problem.parse("visit(at(2))")
-
-
-def test_the_problem_of_a_model_that_was_saved_with_numbers_means_states(grid_file, tmp_path):
-    folder = tmp_path / "saved"
-    folder.mkdir()
-    text = grid_file("at(59)", "never(at(5, 6))").read_text()
-    (folder / "problem.toml").write_text(text)
-    with pytest.raises(xm.ConstraintSyntaxError):
-        read_problem(folder / "problem.toml")
-    (folder / MODEL).write_text("{}")
-    problem = read_problem(folder / "problem.toml")
-    assert problem.rules["r"] == xm.never(xm.at(5, 6)).named("r")
-    with pytest.raises(xm.ConstraintSyntaxError):  # what is asked of it today is new
-        problem.further("never(at(5, 6))")
-    write_problem(problem, tmp_path / "again.toml")
-    assert read_problem(tmp_path / "again.toml").rules == problem.rules

@@ -219,10 +219,12 @@ def test_checkpoints_of_other_versions_are_refused_with_what_to_do(tmp_path):
 
     before = {name: value for name, value in whole["identity"].items() if name not in ("warm_start", "given")}
     said = refusal(identity=before)
-    assert "a checkpoint of another version of xmen, which did not know given, warm_start" in said
-    assert "start the fit anew, without resume" in said
+    assert "given, warm_start" in said
+    assert "start the fit anew" in said
     fewer = {name: value for name, value in whole["state"].items() if name != "n_calls"}
-    assert "whose states have other parts (n_calls)" in refusal(state=fewer)
+    said = refusal(state=fewer)
+    assert "another version of xmen" in said
+    assert "n_calls" in said
     assert "has format version 1, " in refusal(format_version=1)
 
 

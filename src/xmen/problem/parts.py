@@ -173,9 +173,8 @@ def goal_distance(world: MDP) -> Floats:
     """
     if not world.has_terminal:
         raise RewardError("the feature 'goal distance' needs terminal states, and this world has none")
-    distance = distance_to(world.terminal, world.source, world.target).astype(np.float64)
-    distance[distance == UNREACHABLE] = 0.0
-    return np.repeat(distance[:, None], world.n_actions, axis=1)
+    distance = distance_to(world.terminal, world.source, world.target)
+    return np.repeat(np.where(distance < UNREACHABLE, distance, 0.0)[:, None], world.n_actions, axis=1)
 
 
 FEATURES: dict[str, Callable[[MDP], Floats]] = {"steps": steps, "goal distance": goal_distance}

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass, field, fields
 from functools import partial
 from os import PathLike
@@ -52,7 +51,6 @@ from xmen.problem.parts import (
     write_world,
 )
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
-from xmen.storage.models import MODEL, PROBLEM
 from xmen.worlds import MDP, Trajectory, read_demos
 from xmen.worlds.names import in_world_words, is_missing, rule_text
 
@@ -159,14 +157,9 @@ class _Reader:
         settings = self.part("settings", _read_settings, tables["settings"]) or Settings()
         if world is None:
             return None
-        spoken = world
-        if document.file.name == PROBLEM and document.file.with_name(MODEL).is_file():
-            # Models that were saved before rules had to name places mean states by their numbers.
-            spoken = copy(world)
-            spoken.numbers_are_states = True
         events: dict[str, Event] = {}
         for name in tables["events"].values:
-            event = self.part("event", read_event, tables["events"], name, spoken, events, name=name)
+            event = self.part("event", read_event, tables["events"], name, world, events, name=name)
             events |= {} if event is None else {name: event}
         costs: dict[str, Costs] = {}
         for name in tables["costs"].values:
@@ -174,7 +167,7 @@ class _Reader:
             costs |= {} if cost is None else {name: cost}
         spelled: dict[str, Mapping[str, Any]] = {}
         rules = [
-            self.part("rule", _read_rule, table, spoken, {**events, **costs}, spelled, index=index)
+            self.part("rule", _read_rule, table, world, {**events, **costs}, spelled, index=index)
             for index, table in enumerate(rule_tables)
         ]
         reward, features = self.part("reward", read_reward, tables["reward"], world, events) or (None, ())

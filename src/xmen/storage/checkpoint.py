@@ -45,12 +45,15 @@ class Checkpoint:
 
     def save(self, state: RunState, history: list[Record]) -> None:
         """Replace the stored state."""
-        encoder = Encoder()
+        encoder, parts = Encoder(), state.parts()
+        for name, value in parts.items():
+            if isinstance(value, RunState):  # a state inside a state is the list of its parts
+                parts[name] = list(value.parts().values())
         document = {
             "format": FORMAT,
             "identity": self.identity,
             "state_type": type(state).__name__,
-            "state": {name: encoder.encode(_plain(value), name) for name, value in state.parts().items()},
+            "state": {name: encoder.encode(value, name) for name, value in parts.items()},
             "history": encoder.encode(history, "history"),
         }
         try:
@@ -65,30 +68,22 @@ class Checkpoint:
             return None
         document, arrays = read_checkpoint(self.file)
         self._require_same(document, state_type.__name__)
-        stored = document.get("state")
-        if isinstance(stored, dict) and (other := {*stored} ^ {field.name for field in fields(state_type)}):
-            raise self._older(f"whose states have other parts ({', '.join(sorted(other))})")
         try:
             decoder = Decoder(arrays)
             state = state_type(**{name: decoder.decode(value) for name, value in document["state"].items()})
             history = decoder.decode(document["history"])
+            if not isinstance(history, list) or not all(_is_record(record) for record in history):
+                raise TypeError("the history is a list of records")
         except FOREIGN as error:
             raise self.misfit(error) from error
-        if not isinstance(history, list) or not all(_is_record(record) for record in history):
-            raise self.misfit(TypeError("the history is a list of records"))
         return state, history
 
-    def _older(self, what: str) -> StorageError:
-        """The refusal of what another version has written, with what to do."""
-        return StorageError(
-            f"{self.file} is a checkpoint of another version of xmen, {what}. Go on with the version that wrote it, or "
-            "start the fit anew, without resume; a model that was saved can be loaded and fitted on with "
-            "warm_start=True."
-        )
-
     def misfit(self, error: Exception) -> StorageError:
-        """The error that says that what is stored is no state of this run."""
-        return StorageError(f"{self.file} is damaged, no run was ever there: {type(error).__name__}: {error}")
+        """The refusal of a stored state at which no run of this version was ever, with what to do."""
+        return StorageError(
+            f"{self.file} is damaged, or from another version of xmen ({type(error).__name__}: {error}): start the fit "
+            "anew, without resume; a model that was saved can be loaded and fitted on with warm_start=True."
+        )
 
     def _require_ours(self) -> None:
         """Refuse to replace a file that is not a checkpoint, before any work is done."""
@@ -105,19 +100,12 @@ class Checkpoint:
     def _require_same(self, document: dict[str, Any], state_type: str) -> None:
         stored = document.get("identity")
         stored = stored if isinstance(stored, dict) else {}
-        same = document.get("state_type") == state_type and stored.get("method") == self.identity.get("method")
-        if same and (unknown := {*self.identity} - {*stored, "validation"}):  # all runs of a method have the others
-            raise self._older(f"which did not know {', '.join(sorted(unknown))}")
         other = sorted(k for k in {*stored, *self.identity} if stored.get(k) != self.identity.get(k))
         if other or document.get("state_type") != state_type:
-            if other == ["max_iter"]:
-                raise StorageError(
-                    f"{self.file} is a checkpoint of another run: max_iter differ, and this method plans its steps by "
-                    "it. Resume with the same max_iter, or start the fit anew."
-                )
+            planned = ", by which this method plans its steps," if other == ["max_iter"] else ""
             raise StorageError(
-                f"{self.file} is a checkpoint of another run: {', '.join(other) or 'the method'} differ. Resume with "
-                "the same settings and demonstrations, or choose another checkpoint path."
+                f"{self.file} is a checkpoint of another run: {', '.join(other) or 'the method'}{planned} differ. "
+                "Resume with the same settings and demonstrations, start the fit anew, or choose another path."
             )
 
 
@@ -128,11 +116,6 @@ def read_checkpoint(file: Path, whole: bool = True) -> tuple[dict[str, Any], Arr
     except OSError as error:
         raise StorageError(f"the checkpoint {file} cannot be read: {error.strerror}.") from None
     return read_sealed(data, file, FORMAT, whole)
-
-
-def _plain(value: Any) -> Any:
-    """A state inside a state as the list of its parts."""
-    return list(value.parts().values()) if isinstance(value, RunState) else value
 
 
 def _is_record(value: object) -> bool:

@@ -32,13 +32,10 @@ from xmen.storage.sealing import Arrays
 from xmen.worlds import MDP, GridWorld, Network, Trajectory
 from xmen.worlds.roads import RoadNetwork
 
-# ---- Neural rewards in saved models: the numbers of the network as arrays, its layers as settings where they are
-# torch's.
-#
-# The code of a network of one's own is not saved: `xm.load(path, module=network)` gives it again.
+# ---- Neural rewards: their numbers as arrays, their layers as settings where they are torch's. The code of a module of
+# one's own is not saved: `xm.load(path, module=module)` gives it again.
 
 
-DTYPES = {name: name for name in ("float16", "float32", "float64")}
 NEURAL_KINDS: dict[str, type[NeuralReward]] = {
     kind.__name__: kind for kind in (NeuralReward, ConvReward, FeatureReward)
 }
@@ -48,8 +45,9 @@ def encode_reward(encoder: Encoder, reward: NeuralReward, name: str) -> dict[str
     """A neural reward as JSON, its arrays in the encoder."""
     kind = type(reward).__name__
     if NEURAL_KINDS.get(kind) is not type(reward):
-        raise StorageError(f"{name} is a {kind}, which cannot be saved: of neural rewards, {', '.join(KINDS)} can.")
-    part = _given(reward)
+        known = ", ".join(NEURAL_KINDS)
+        raise StorageError(f"{name} is a {kind}, which cannot be saved: of neural rewards, {known} can.")
+    given = reward.body if isinstance(reward, FeatureReward) else reward.module  # the part that the user made
     parameters = list(reward.module.named_parameters())
     try:
         inputs = encoder.encode(as_array(reward.inputs), f"{name}.inputs")
@@ -59,8 +57,8 @@ def encode_reward(encoder: Encoder, reward: NeuralReward, name: str) -> dict[str
     fields = {
         "is": "NeuralReward",
         "kind": kind,
-        "network": repr(part),
-        "layers": _layers(reward, part),
+        "network": repr(given),
+        "layers": _layers(reward, given),
         "dtype": next((str(p.dtype).removeprefix("torch.") for _, p in parameters if p.is_floating_point()), None),
         "frozen": [key for key, parameter in parameters if not parameter.requires_grad],
         "inputs": inputs,
@@ -72,30 +70,51 @@ def encode_reward(encoder: Encoder, reward: NeuralReward, name: str) -> dict[str
     return fields
 
 
+def _layers(reward: NeuralReward, given: torch.nn.Module) -> dict[str, Any] | None:
+    """The settings of the layers, if a module made from them is the same module."""
+    described = describe(given)
+    if described is None:
+        return None
+    dtypes = [p.dtype for p in given.parameters() if p.is_floating_point()]
+    with seeded(0):
+        again = build(described)
+    again = again.to(device=reward.device, dtype=dtypes[0]) if dtypes else again
+    same_parts = [name for name, _ in again.named_parameters()] == [name for name, _ in given.named_parameters()]
+    if not same_parts or len(set(dtypes)) > 1:
+        return None
+    again.load_state_dict(given.state_dict())
+    with torch.no_grad():
+        same = torch.equal(again.eval()(reward.inputs), given.eval()(reward.inputs))
+    return described if same else None
+
+
 def decode_reward(decoder: Decoder, fields: dict[str, Any]) -> NeuralReward:
     """The reward, with the module that the decoder was given, or with layers made from settings."""
     require_torch("a model with a neural reward")
-    part = decoder.take_module()
-    if part is None and fields["layers"] is None:
+    given = decoder.take_module()
+    if given is None and fields["layers"] is None:
         raise StorageError(
             "the model has a network of your own, whose numbers are saved and whose code is not. Make the same network "
             f"again and call xm.load(path, module=network). It was {fields['network']}"
         )
-    given = part is not None
     state = {key: decoder.decode(value) for key, value in fields["state"].items()}
-    module = copy.deepcopy(part) if given else _made(fields, sum(np.size(array) for array in state.values()))
-    frozen = set(fields["frozen"])
+    inputs = torch.as_tensor(np.array(decoder.decode(fields["inputs"])))
+    kind, frozen = NEURAL_KINDS[fields["kind"]], set(fields["frozen"])
+    made = _made(fields, sum(np.size(array) for array in state.values())) if given is None else copy.deepcopy(given)
     try:
         with seeded(0):  # nobody else's random numbers are used up
-            reward = _around(module, decoder, fields)
+            if kind is ConvReward:  # which adds the last map, that of open cells
+                reward: NeuralReward = ConvReward(decoder.decode(fields["grid"]), inputs[0, :-1], module=made)
+            else:
+                reward = kind(made, inputs, fields["n_actions"])
         reward.load_state(state)
         reward.table()
     except RewardError as error:
-        if given:
-            raise StorageError(
-                f"module={type(part).__name__} is not the network of this model: {error}\nIt was {fields['network']}"
-            ) from None
-        raise
+        if given is None:
+            raise
+        raise StorageError(
+            f"module={type(given).__name__} is not the network of this model: {error}\nIt was {fields['network']}"
+        ) from None
     except (IndexError, RuntimeError) as error:
         raise ValueError(f"no {fields['kind']}: {error}") from None
     parameters = dict(reward.module.named_parameters())
@@ -106,50 +125,20 @@ def decode_reward(decoder: Decoder, fields: dict[str, Any]) -> NeuralReward:
     return reward
 
 
-def _given(reward: NeuralReward) -> torch.nn.Module:
-    """The part of the network that the user gave."""
-    return reward.body if isinstance(reward, FeatureReward) else reward.module
-
-
-def _around(module: torch.nn.Module, decoder: Decoder, fields: dict[str, Any]) -> NeuralReward:
-    inputs = torch.as_tensor(np.array(decoder.decode(fields["inputs"])))
-    kind, n_actions = NEURAL_KINDS[fields["kind"]], fields["n_actions"]
-    if kind is ConvReward:
-        # The last map is the one of open cells, which a ConvReward adds.
-        return ConvReward(decoder.decode(fields["grid"]), inputs[0, :-1], module=module)
-    return kind(module, inputs, n_actions)
-
-
 def _made(fields: dict[str, Any], n_saved: int) -> torch.nn.Module:
     """Fresh layers, if as many numbers as they have were saved: a line of settings can ask for any number of them."""
     with torch.device("meta"):  # shapes without memory
         n_numbers = sum(parameter.numel() for parameter in build(fields["layers"]).parameters())
     if n_numbers > n_saved:
         raise ValueError(f"its layers have {n_numbers:,} numbers, and {n_saved:,} were saved")
+    if fields["dtype"] not in (None, "float16", "float32", "float64"):
+        raise ValueError(f"layers of {fields['dtype']!r:.60}")
     with seeded(0):  # nobody else's random numbers are used up
         module = build(fields["layers"])
-    return module if fields["dtype"] is None else module.to(getattr(torch, DTYPES[fields["dtype"]]))
+    return module if fields["dtype"] is None else module.to(getattr(torch, fields["dtype"]))
 
 
-def _layers(reward: NeuralReward, part: torch.nn.Module) -> dict[str, Any] | None:
-    """The settings of the layers, if a network made from them is the same network."""
-    described = describe(part)
-    if described is None:
-        return None
-    dtypes = [p.dtype for p in part.parameters() if p.is_floating_point()]
-    with seeded(0):
-        again = build(described)
-    again = again.to(device=reward.device, dtype=dtypes[0]) if dtypes else again
-    same_parts = [name for name, _ in again.named_parameters()] == [name for name, _ in part.named_parameters()]
-    if not same_parts or len(set(dtypes)) > 1:
-        return None
-    again.load_state_dict(part.state_dict())
-    with torch.no_grad():
-        same = torch.equal(again.eval()(reward.inputs), part.eval()(reward.inputs))
-    return described if same else None
-
-
-# ---- Settings and learned values as JSON plus named arrays, and back; never pickle
+# ---- Worlds, rewards and records: the fields that each is made from again
 
 
 class Kind(NamedTuple):
@@ -187,10 +176,6 @@ def _world(n_states: int, n_actions: int, horizon: int | None, start: Any, termi
         saved.flags.writeable = False
         setattr(world, name, saved)
     return world
-
-
-def _network(n_states: int, n_actions: int, horizon: int | None, **rows: Any) -> Network:
-    return Network(n_states, n_actions, _rows(rows), horizon=horizon)
 
 
 def _road_fields(network: RoadNetwork) -> Mapping[str, Any]:
@@ -238,10 +223,6 @@ def _sparse(data: Any, indices: Any, indptr: Any, shape: list[int]) -> csr_matri
     return csr_matrix((data, indices, indptr), shape=(n_rows, n_columns))
 
 
-def _seeds(entropy: Any, spawn_key: list[int]) -> np.random.SeedSequence:
-    return np.random.SeedSequence(entropy, spawn_key=tuple(spawn_key))
-
-
 def _generator(state: dict[str, Any]) -> np.random.Generator:
     generator = np.random.Generator(np.random.PCG64())
     generator.bit_generator.state = state
@@ -254,7 +235,11 @@ KINDS: dict[str, Kind] = {
     "GridWorld": Kind(GridWorld, _grid_fields, _grid, exact=True),
     "MDP": Kind(MDP, _of(*SIZES, *ROWS, "start", "terminal"), _world),
     "RoadNetwork": Kind(RoadNetwork, _road_fields, _roads),
-    "Network": Kind(Network, _of(*SIZES, *ROWS), _network),
+    "Network": Kind(
+        Network,
+        _of(*SIZES, *ROWS),
+        lambda n_states, n_actions, horizon, **rows: Network(n_states, n_actions, _rows(rows), horizon=horizon),
+    ),
     "sparse": Kind(sparray, _sparse_fields, _sparse),
     "sparse matrix": Kind(spmatrix, _sparse_fields, _sparse),
     "StateReward": Kind(StateReward, _of("weights", "n_actions"), StateReward),
@@ -263,9 +248,12 @@ KINDS: dict[str, Kind] = {
     "Record": Kind(Record, Record.as_dict, Record),
     "Trajectory": Kind(Trajectory, _of("states", "actions"), Trajectory),
     "function": Kind(Unsaved, _of("name"), Unsaved),
-    "SeedSequence": Kind(np.random.SeedSequence, _of("entropy", "spawn_key"), _seeds),
+    "SeedSequence": Kind(np.random.SeedSequence, _of("entropy", "spawn_key"), np.random.SeedSequence),
 }
 """What can be stored, in the order in which it is tried; nothing else is ever made from a file."""
+
+
+# ---- Any value as JSON plus named arrays, and back
 
 
 class Encoder:
@@ -292,7 +280,7 @@ class Encoder:
             if _same(value, known):
                 return {"is": "problem", "part": part}
         if isinstance(value, np.ndarray):
-            return self._array(value, name)
+            return {"is": "array", "key": self._key(value, name)}
         if isinstance(value, Mapping):
             return self._mapping(value, name)
         if isinstance(value, Constraint):
@@ -302,7 +290,10 @@ class Encoder:
         if isinstance(value, NeuralReward):
             return encode_reward(self, value, name)
         if isinstance(value, np.random.Generator):
-            return _generator_state(value, name)
+            state = value.bit_generator.state
+            if state["bit_generator"] != "PCG64":
+                raise StorageError(f"{name} is a random generator that cannot be saved; give an integer seed.")
+            return {"is": "Generator", "state": dict(state)}
         if isinstance(value, Options):
             chosen = {key: saveable(part) for key, part in value.chosen().items()}
             return {"is": type(value).__name__, **{key: self.encode(p, f"{name}.{key}") for key, p in chosen.items()}}
@@ -315,7 +306,7 @@ class Encoder:
             f"Set {name} to None before saving, and give it again after loading."
         )
 
-    def _array(self, value: NDArray[Any], name: str) -> Any:
+    def _key(self, value: NDArray[Any], name: str) -> str:
         if value.dtype.kind not in "biuf":
             raise StorageError(f"{name} is an array of {value.dtype}, which cannot be saved: use numbers.")
         content = value.dtype.str, value.shape, hashlib.sha256(value.tobytes()).digest()
@@ -325,7 +316,7 @@ class Encoder:
                 key += "'"
             self.arrays[key] = np.asarray(value, order="C")  # a single number keeps its shape ()
             self._keys[content] = key
-        return {"is": "array", "key": self._keys[content]}
+        return self._keys[content]
 
     def _mapping(self, value: Mapping[Any, Any], name: str) -> Any:
         if value and all(isinstance(key, int | np.integer) for key in value):
@@ -362,13 +353,6 @@ def _text(value: Constraint | Event, parse: Callable[[str], Constraint | Event],
 def saveable(value: Any) -> Any:
     """A function leaves its name behind."""
     return Unsaved(str(getattr(value, "__qualname__", type(value).__name__))) if callable(value) else value
-
-
-def _generator_state(value: np.random.Generator, name: str) -> Any:
-    state = value.bit_generator.state
-    if state["bit_generator"] != "PCG64":
-        raise StorageError(f"{name} is a random generator that cannot be saved; give an integer seed.")
-    return {"is": "Generator", "state": dict(state)}
 
 
 class Decoder:

@@ -57,11 +57,6 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     write_model(path, *content(model))
 
 
-def save_with_problem(model: Any, folder: Path, files: Mapping[str, bytes], parts: Parts) -> None:
-    """Write a fitted model beside its problem's files, in a folder that may hold other things; `parts` are in them."""
-    _write(folder, *content(model), files, parts)
-
-
 def content(model: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """The class of a fitted model, its settings, and what it has learned."""
     name = type(model).__name__
@@ -80,14 +75,17 @@ def write_model(path: str | os.PathLike[str], name: str, settings: dict[str, Any
     _write(folder, name, settings, learned, {}, {})
 
 
-def _write(
-    folder: Path, name: str, settings: dict[str, Any], learned: dict[str, Any], files: Mapping[str, bytes], parts: Parts
-) -> None:
+def save_with_problem(model: Any, folder: Path, files: Mapping[str, bytes], parts: Parts) -> None:
+    """Write a fitted model beside its problem's files, in a folder that may hold other things; `parts` are in them."""
+    _write(folder, *content(model), {file: sha256(data) for file, data in files.items()}, parts)
+
+
+def _write(folder: Path, name: str, settings: Parts, learned: Parts, files: Parts, parts: Parts) -> None:
     encoder = Encoder(parts)
     document = {
         "format": FORMAT,
         "class": name,
-        "files": {file: sha256(data) for file, data in files.items()},
+        "files": files,
         "settings": {key: encoder.encode(_as_plain(value), key) for key, value in settings.items()},
         "learned": {key: encoder.encode(value, key) for key, value in learned.items()},
     }
@@ -169,7 +167,6 @@ def _check(settings: dict[str, Any], learned: dict[str, Any]) -> None:
 
 
 def _read_own(file: Path) -> bytes:
-    """A file that the folder of a model holds itself."""
     try:
         return read_whole(not_a_link(file), NUMBERS, StorageError)
     except OSError as error:
@@ -177,7 +174,7 @@ def _read_own(file: Path) -> bytes:
 
 
 def _files(document: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The files beside the model, which lie in its folder, and their checksums."""
+    """The checksums of the files beside the model, which lie in its folder."""
     files = document.get("files", {})
     if not isinstance(files, dict) or not all(Path(name).name == name != ".." for name in files):
         raise StorageError(f"{folder / MODEL} is damaged: its files are {files!r:.60}.")
@@ -196,7 +193,8 @@ def model_files(folder: Path) -> dict[str, Any]:
 
 def remove_files(folder: Path, files: Mapping[str, Any]) -> None:
     """Remove those files of a folder that have these checksums."""
-    for file, checksum in ((folder / name, checksum) for name, checksum in files.items()):
+    for name, checksum in files.items():
+        file = folder / name
         if not file.is_symlink() and file.is_file() and sha256(file.read_bytes()) == checksum:
             file.unlink()
 
@@ -227,18 +225,19 @@ def _as_plain(value: Any) -> Any:
 
 
 def _require_free(folder: Path, name: str) -> None:
+    """Refuse a place that holds anything but a model of this class."""
+    if not folder.parent.is_dir():
+        raise StorageError(f"cannot save to {folder}: the folder {folder.parent} does not exist.")
     inside = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
-    strangers = sorted(name for name in inside - {MODEL} if not half_written(name))
-    if folder.is_dir() and not strangers and MODEL not in inside:
+    strangers = sorted(other for other in inside - {MODEL} if not half_written(other))
+    if not strangers and MODEL not in inside and (folder.is_dir() or not os.path.lexists(folder)):
         return
-    if (folder.exists() or folder.is_symlink()) and (strangers or not has_model(folder)):
+    there = class_of(folder)
+    if strangers or not there:
         holds = f"holds {', '.join(strangers[:3])}" if strangers else "is not an xmen model"
         raise StorageError(f"{folder} already exists and {holds}: it is not overwritten. Choose another path.")
-    there = _document(folder).get("class", name)
     if there != name:
         raise StorageError(
             f"{folder} holds a {there}, and this is a {name}: it is not overwritten. Choose another path, or remove "
             "what is there."
         )
-    if not folder.parent.is_dir():
-        raise StorageError(f"cannot save to {folder}: the folder {folder.parent} does not exist.")
