@@ -167,7 +167,7 @@ def test_cancelling_ends_the_process_and_the_next_job_is_done(window):
     window.put(changed(document["problem"], studio={"method": "paper(n_samples=64)", "max_iter": 1_000_000}))
     job = window.ask("POST", "jobs", {"kind": "learn"}, 202)["job"]
     wait_for(lambda: window.get(f"jobs/{job}")["records"])
-    pid = window.session.jobs_worker.pid
+    pid = window.session.jobs_worker.warm().pid
     busy = window.ask("POST", "jobs", {"kind": "find"}, 409)
     assert (busy["job"], busy["kind"]) == (job, "learn")
     assert lives(pid)
@@ -185,7 +185,7 @@ def test_a_worker_that_dies_is_replaced(window):
     window.put(changed(document["problem"], studio={"method": "paper", "max_iter": 1_000_000}))
     job = window.ask("POST", "jobs", {"kind": "learn"}, 202)["job"]
     wait_for(lambda: window.get(f"jobs/{job}")["records"])
-    os.kill(window.session.jobs_worker.pid, 9)
+    os.kill(window.session.jobs_worker.warm().pid, 9)
     wait_for(lambda: window.get(f"jobs/{job}")["state"] == "failed")
     assert "died" in window.get(f"jobs/{job}")["error"]["error"]
     window.put(document["problem"])

@@ -116,7 +116,7 @@ def test_with_chance_the_status_says_what_policies_can_promise(window):
 
 def test_what_takes_too_long_is_said_to_be_so_and_the_next_question_is_answered(window, monkeypatch):
     window.check()
-    before = window.session.live_worker.pid
+    before = window.session.live_worker.warm().pid
     monkeypatch.setattr(limits, "CHECK", 0.2)
     document = window.get("document")
     marks = {f"m{k}": {"cells": [[3 * k % 97, 5 * k % 89]]} for k in range(14)}
@@ -127,7 +127,7 @@ def test_what_takes_too_long_is_said_to_be_so_and_the_next_question_is_answered(
     assert found["feasible"] is None
     assert "longer than 0.2 s" in found["message"]
     assert found["errors"] == []
-    assert window.session.live_worker.pid != before
+    assert window.session.live_worker.warm().pid != before
     monkeypatch.setattr(limits, "CHECK", 30.0)
     window.put(document["problem"], document["demonstrations"])
     assert window.check()["feasible"] is True

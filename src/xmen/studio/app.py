@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -39,7 +40,21 @@ Record = dict[str, Any]
 def make_app(session: Session) -> FastAPI:
     """The application; the guard stands before it."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    _add_errors(app)
+
+    def answers(kind: type[Exception], record: Callable[[Any], Record], status: int | None) -> None:
+        """Let an error be answered by this record."""
+
+        @app.exception_handler(kind)
+        def refused(request: Request, error: Any) -> Response:
+            return _json(record(error), status or error.status_code)
+
+    for kind in (XmenError, OSError, RecursionError):
+        answers(kind, error_record, 422)
+    answers(RequestValidationError, _malformed, 422)
+    answers(HTTPException, lambda error: {"error": error.detail, "kind": "Refused"}, None)
+    answers(Conflict, lambda error: _record(error) | {"version": error.version, "on_disk": error.on_disk}, 409)
+    answers(Busy, lambda error: _record(error) | error.job.summary(), 409)
+    answers(TooManyWindows, _record, 503)
     _add_document(app, session)
     _add_jobs(app, session)
     _add_texts(app, session)
@@ -47,35 +62,14 @@ def make_app(session: Session) -> FastAPI:
     return app
 
 
-def _add_errors(app: FastAPI) -> None:
-    @app.exception_handler(XmenError)
-    @app.exception_handler(OSError)
-    @app.exception_handler(RecursionError)
-    def _refused(request: Request, error: Exception) -> Response:
-        return _json(error_record(error), 422)
+def _record(error: Exception) -> Record:
+    return {"error": str(error), "kind": type(error).__name__}
 
-    @app.exception_handler(HTTPException)
-    def _no_such_thing(request: Request, error: HTTPException) -> Response:
-        return _json({"error": error.detail, "kind": "Refused"}, error.status_code)
 
-    @app.exception_handler(RequestValidationError)
-    def _malformed(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part != "body")
-        return _json({"error": f"{where}: {first['msg']}", "kind": "Malformed"}, 422)
-
-    @app.exception_handler(Conflict)
-    def _conflict(request: Request, error: Conflict) -> Response:
-        record = {"error": str(error), "kind": "Conflict", "version": error.version, "on_disk": error.on_disk}
-        return _json(record, 409)
-
-    @app.exception_handler(Busy)
-    def _busy(request: Request, error: Busy) -> Response:
-        return _json({"error": str(error), "kind": "Busy", **error.job.summary()}, 409)
-
-    @app.exception_handler(TooManyWindows)
-    def _crowded(request: Request, error: TooManyWindows) -> Response:
-        return _json({"error": str(error), "kind": "TooManyWindows"}, 503)
+def _malformed(error: RequestValidationError) -> Record:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"] if part != "body")
+    return {"error": f"{where}: {first['msg']}", "kind": "Malformed"}
 
 
 def _json(content: Any, status: int = 200) -> JSONResponse:
@@ -137,15 +131,14 @@ def _add_jobs(app: FastAPI, session: Session) -> None:
 
     @app.get("/api/jobs/{name}")
     def get_job(name: str) -> Response:
-        return _found(jobs.get(name))
+        return found(jobs.get(name))
 
     @app.delete("/api/jobs/{name}")
     def cancel(name: str) -> Response:
-        return _found(jobs.cancel(name))
+        return found(jobs.cancel(name))
 
-
-def _found(job: Job | None) -> Response:
-    return _json({"error": "there is no such job", "kind": "NoJob"}, 404) if job is None else _json(job.report())
+    def found(job: Job | None) -> Response:
+        return _json({"error": "there is no such job", "kind": "NoJob"}, 404) if job is None else _json(job.report())
 
 
 def _add_texts(app: FastAPI, session: Session) -> None:
@@ -195,7 +188,8 @@ def layout(problem: Problem) -> dict[str, Any] | None:
     if isinstance(world, GridWorld):
         return None
     given = node_places(problem)
-    places = _unit(_computed(world) if given is None else given)
+    places: Floats = _computed(world) if given is None else given
+    places = (places - places.min(axis=0)) / (float(np.ptp(places, axis=0).max()) or 1.0)  # in the unit square
     columns = (world.source, world.action, world.target, world.probability)
     return {
         "states": [
@@ -206,13 +200,6 @@ def layout(problem: Problem) -> dict[str, Any] | None:
         "goal": np.flatnonzero(world.terminal).tolist(),
         "computed": given is None,
     }
-
-
-def _unit(places: Floats) -> Floats:
-    """The same picture inside the unit square."""
-    low, span = places.min(axis=0), float(np.ptp(places, axis=0).max()) or 1.0
-    inside: Floats = (places - low) / span
-    return inside
 
 
 def _computed(world: MDP) -> Floats:
@@ -296,10 +283,6 @@ def vocabulary() -> dict[str, Any]:
             if name != "reject"  # of trips through networks
         ],
         "limits": {
-            "cells": limits.CELLS,
-            "demonstrations": limits.DEMONSTRATIONS,
-            "samples": limits.SAMPLES,
-            "best": limits.BEST,
-            "body": limits.BODY,
+            name: getattr(limits, name.upper()) for name in ("cells", "demonstrations", "samples", "best", "body")
         },
     }

@@ -1,4 +1,4 @@
-"""What requests hold."""
+"""The bodies of requests, checked by pydantic."""
 
 from __future__ import annotations
 

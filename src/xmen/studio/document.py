@@ -51,11 +51,10 @@ def action_word(world: MDP, action: int) -> Any:
 
 def in_words_of(world: MDP, trajectory: Trajectory) -> dict[str, Any]:
     """{"states": [...], "actions": [...]}; a state that the world does not have stays a number."""
-    known = world.problem(trajectory) is None or max(trajectory.states) < world.n_states
-    actions = [action_word(world, a) if a < world.n_actions else int(a) for a in trajectory.actions]
+    known = max(trajectory.states) < world.n_states
     return {
         "states": [state_word(world, state) if known else int(state) for state in trajectory.states],
-        "actions": actions,
+        "actions": [action_word(world, a) if a < world.n_actions else int(a) for a in trajectory.actions],
     }
 
 
@@ -91,15 +90,13 @@ class Reader:
 
 def read_all(world: MDP, records: Iterable[dict[str, Any]]) -> list[Trajectory | Unreadable]:
     """Every record as a trajectory, or why it is none."""
-    reader = Reader(world)
-
-    def attempt(record: dict[str, Any]) -> Trajectory | Unreadable:
+    reader, found = Reader(world), list[Trajectory | Unreadable]()
+    for record in records:
         try:
-            return reader.read(record)
+            found.append(reader.read(record))
         except Unreadable as error:
-            return error
-
-    return [attempt(record) for record in records]
+            found.append(error)
+    return found
 
 
 # ---- The document: the problem file as it is, and the demonstrations; measured before it is read
@@ -160,7 +157,11 @@ def open_document(path: Path) -> Document:
         problem, mistakes = problem_or_mistakes(values, path)
         if problem is None or not all(_can_be_mended(one, values) for one in mistakes):
             problem = read_problem(path)  # with its own words for what is wrong
-        _check_states(problem.world)
+        if problem.world.n_states > STATES:
+            raise FileFormatError(
+                f"Studio draws worlds of up to {STATES:,} states, and this one has {problem.world.n_states:,}: use the "
+                "command line or Python"
+            )
         named = problem.demonstrations is not None and problem.demonstrations.exists()
         return Document(values, described(problem.demos(), problem.world) if named else [])
 
@@ -183,14 +184,6 @@ def described(demos: list[Trajectory], world: MDP) -> list[Record]:
         {**in_words_of(world, demo), "weight": weight, **({"about": more} if more else {})}
         for demo, weight, more in zip(demos, weights, about, strict=True)
     ]
-
-
-def _check_states(world: MDP) -> None:
-    if world.n_states > STATES:
-        raise FileFormatError(
-            f"Studio draws worlds of up to {STATES:,} states, and this one has {world.n_states:,}: use the "
-            "command line or Python"
-        )
 
 
 def received(problem: object, demonstrations: object, before: Document) -> Document:
@@ -263,16 +256,11 @@ def check_size(values: Mapping[str, Any], demonstrations: list[Any]) -> None:
 
 
 def _limit_texts(value: object) -> None:
-    match value:
-        case str():
-            _limit(len(value), TEXT, "characters in one text")
-        case Mapping():
-            for key, item in value.items():
-                _limit_texts(key)
-                _limit_texts(item)
-        case list():
-            for item in value:
-                _limit_texts(item)
+    if isinstance(value, str):
+        _limit(len(value), TEXT, "characters in one text")
+    elif isinstance(value, Mapping | list):
+        for item in [*value, *(value.values() if isinstance(value, Mapping) else ())]:
+            _limit_texts(item)
 
 
 def _limit(number: int, most: int, what: str) -> None:

@@ -38,11 +38,6 @@ class Worker:
                 self._child = Child("xmen.studio.worker")
             return self._child
 
-    @property
-    def pid(self) -> int | None:
-        """The number of the process."""
-        return None if self._child is None else self._child.pid
-
     def stop(self) -> None:
         """End the process, whatever it is doing."""
         with self._lock:
@@ -88,20 +83,16 @@ class LiveStatus:
             except (queue.Empty, EOFError):
                 self._worker.stop()
                 self._worker.warm()
-                _say_late(report)
+                # What was found by then stays; the rest is said to take its time.
+                late = f"this takes longer than {limits.CHECK:g} s, so that it is not counted while you draw"
+                if report["feasible"] is not None:
+                    report["notes"] = [*report["notes"], "what more there is to say takes too long while you draw"]
+                elif any(one["valid"] for one in report["demonstrations"]):
+                    report |= {"feasible": True, "message": f"a demonstration keeps all rules; {late}"}
+                else:
+                    report["message"] = late
             report["seconds"] = time.perf_counter() - began
             return report
-
-
-def _say_late(report: Record) -> None:
-    """What was found by then stays; the rest is said to take its time."""
-    late = f"this takes longer than {limits.CHECK:g} s, so that it is not counted while you draw"
-    if report["feasible"] is not None:
-        report["notes"] = [*report["notes"], "what more there is to say takes too long while you draw"]
-    elif any(one["valid"] for one in report["demonstrations"]):
-        report |= {"feasible": True, "message": f"a demonstration keeps all rules; {late}"}
-    else:
-        report["message"] = late
 
 
 # ---- Jobs, one at a time, and what came of them
@@ -140,7 +131,7 @@ class Job:
         return {"job": self.name, "kind": self.kind, "state": self.state, "version": self.version}
 
     def report(self) -> Record:
-        """Everything."""
+        """The summary, with what was told on the way and what came of it."""
         return {**self.summary(), "records": list(self.records), "result": self.result, "error": self.error}
 
 

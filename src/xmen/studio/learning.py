@@ -23,7 +23,7 @@ from xmen.rewards import LinearReward
 from xmen.studio.document import Document
 from xmen.studio.live import valid_ones
 from xmen.studio.settings import StudioSettings
-from xmen.worlds import MDP, Trajectory, Walks
+from xmen.worlds import Trajectory, Walks
 
 Record = dict[str, Any]
 Say = Callable[[Record], None]
@@ -36,52 +36,49 @@ def learn(
 ) -> tuple[Record, dict[str, Learner]]:
     """The result, and the models by name: "model" and, if asked for, "compare"."""
     demos, weights, left_out = valid_ones(problem, document)
-    parts = _split(demos, weights, settings.held_out, problem.settings.seed)
+    n_out, drawn_by = hold_out(len(demos), settings.held_out, problem.settings.seed)
+    out = sorted(np.random.default_rng(drawn_by).permutation(len(demos))[:n_out].tolist())
+    kept = np.setdiff1d(np.arange(len(demos)), out).tolist()
+    learned, held = (([demos[i] for i in part], [weights[i] for i in part]) for part in (kept, out))
     asked = {"model": settings.choice(problem)}
     if compare and settings.learner != "maxent":
         asked["compare"] = settings.choice(problem, "maxent")
     models = {}
     result: Record = {"compare": None, "left_out": left_out}
     for name, choice in asked.items():
-        models[name], result[name] = _fit(problem, choice, parts, say)
+        models[name], result[name] = _fit(problem, choice, learned, held, say)
     return result, models
 
 
 Part = tuple[list[Trajectory], list[float]]
 
 
-def _split(demos: list[Trajectory], weights: list[float], share: float, seed: int | None) -> tuple[Part, Part]:
-    """What is learned from, and what is held out; at least one demonstration is learned from."""
-    n_out, drawn_by = hold_out(len(demos), share, seed)
-    out = set(np.random.default_rng(drawn_by).permutation(len(demos))[:n_out].tolist())
-    parts = [[index for index in range(len(demos)) if (index in out) is held] for held in (False, True)]
-    learned, held = (([demos[i] for i in part], [weights[i] for i in part]) for part in parts)
-    return learned, held
-
-
 def hold_out(n_demos: int, share: float, seed: int | None) -> tuple[int, int]:
-    """How many demonstrations are held out, the first ones of a permutation by this seed."""
+    """How many demonstrations are held out, not all, the first ones of a permutation by this seed."""
     return max(0, min(round(share * n_demos), n_demos - 1)), SEED if seed is None else seed
 
 
-def _fit(problem: Problem, choice: Choice, parts: tuple[Part, Part], say: Say) -> tuple[Learner, Record]:
-    (demos, weights), (held_demos, held_weights) = parts
+def _fit(problem: Problem, choice: Choice, learned: Part, held: Part, say: Say) -> tuple[Learner, Record]:
+    demos, weights = learned
 
-    def report(record: Any) -> None:
-        say({"model": choice.learner, **_numbers(record.as_dict())})
+    def numbers(record: Any) -> Record:
+        names = ("iteration", "loss", "gradient_norm", "seconds")
+        return {"model": choice.learner, **{name: getattr(record, name) for name in names}}
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = make_learner(choice, problem, callback=report)
+        model = make_learner(choice, problem, callback=lambda record: say(numbers(record)))
         model.fit(demos, sample_weight=weights)
         if hasattr(model, "callback"):
             model.set_params(callback=None)
-        errors = _standard_errors(model)
+        try:
+            errors: list[float | None] | None = model.standard_errors_.tolist()
+        except (XmenError, np.linalg.LinAlgError):
+            errors = None  # not linear, or out of reach of exact inference
     names = named_features(problem)[1]
-    learned = np.asarray(getattr(model, "weights_", np.zeros(0))).tolist()
-    held = None
-    if held_demos:
-        held = {"demonstrations": len(held_demos), "log_likelihood": model.score(held_demos, held_weights)}
+    found = np.asarray(getattr(model, "weights_", np.zeros(0))).tolist()
+    world = problem.world
+    means, acts = mean_reward(model.reward_, world).tolist(), np.any(world.available, axis=1).tolist()
     told = dict.fromkeys(with_names(str(warning.message), names) for warning in caught)
     return model, {
         "learner": choice.learner,
@@ -92,50 +89,29 @@ def _fit(problem: Problem, choice: Choice, parts: tuple[Part, Part], say: Say) -
         "seconds": model.history_[-1].seconds if model.history_ else 0.0,
         "demonstrations": len(demos),
         "log_likelihood": model.score(demos, weights),
-        "held_out": held,
+        "held_out": {"demonstrations": len(held[0]), "log_likelihood": model.score(*held)} if held[0] else None,
         "weights": [
             {"feature": name, "weight": weight, "error": error}
-            for name, weight, error in zip(names, learned, errors or [None] * len(learned), strict=False)
+            for name, weight, error in zip(names, found, errors or [None] * len(found), strict=False)
         ],
-        "reward": _reward_map(model.reward_, problem.world),
+        # Nothing is earned where there is no action, as at the goal.
+        "reward": [mean if some else None for mean, some in zip(means, acts, strict=True)],
         "visits": _visits(model),
-        "demo_visits": (
-            Walks.of(problem.world, demos).state_rows().T @ normalised_weights(weights, len(demos))
-        ).tolist(),
+        "demo_visits": (Walks.of(world, demos).state_rows().T @ normalised_weights(weights, len(demos))).tolist(),
         "valid": _validity(model, problem),
-        "records": [{"model": choice.learner, **_numbers(record.as_dict())} for record in model.history_],
+        "records": [numbers(record) for record in model.history_],
         "notes": list(told),
     }
 
 
-def _numbers(record: Record) -> Record:
-    return {key: record[key] for key in ("iteration", "loss", "gradient_norm", "seconds")}
-
-
-def _standard_errors(model: Learner) -> list[float | None] | None:
-    try:
-        errors: list[float | None] = model.standard_errors_.tolist()
-        return errors
-    except (XmenError, np.linalg.LinAlgError):
-        return None  # not linear, or out of reach of exact inference
-
-
-def _reward_map(reward: Any, world: MDP) -> list[float | None]:
-    """What an action earns in each state; None where there is none, as at the goal."""
-    means, some = mean_reward(reward, world).tolist(), np.any(world.available, axis=1).tolist()
-    return [mean if acts else None for mean, acts in zip(means, some, strict=True)]
-
-
 def _visits(model: Learner) -> list[float] | None:
     """Expected number of positions at each state; of a policy, the times that something was done there."""
-    if isinstance(model, CausalXMEN):
-        used: list[float] = model.policy().visits().sum(axis=1).tolist()
-        return used
     try:
-        visits: list[float] = model.distribution().state_visits().tolist()
+        causal = isinstance(model, CausalXMEN)
+        visits = model.policy().visits().sum(axis=1) if causal else model.distribution().state_visits()
     except EngineError:
         return None
-    return visits
+    return list(visits.tolist())
 
 
 def _validity(model: Learner, problem: Problem) -> float | None:

@@ -31,19 +31,8 @@ MOST_NOTED = 2_000  # demonstrations up to which a live check looks at what can 
 
 def empty_report() -> Report:
     """A report that says nothing yet."""
-    return {
-        "errors": [],
-        "feasible": None,
-        "conflict": [],
-        "message": "",
-        "engine": None,
-        "trajectories": None,
-        "product": None,
-        "policy": None,
-        "demonstrations": [],
-        "features": [],
-        "notes": [],
-    }
+    lists: Report = {name: [] for name in ("errors", "conflict", "demonstrations", "features", "notes")}
+    return lists | dict.fromkeys(("feasible", "engine", "trajectories", "product", "policy")) | {"message": ""}
 
 
 def check(document: Document, path: Path) -> Iterator[Report]:
@@ -53,15 +42,14 @@ def check(document: Document, path: Path) -> Iterator[Report]:
         read_settings(document.problem.get("studio", {}))
     except XmenError as error:
         mistakes.append(Mistake("studio", str(error)))
-    yield {"errors": [_plain(one) for one in mistakes]}
+    facts = [asdict(one).items() for one in mistakes]
+    yield {"errors": [{key: fact for key, fact in one if fact is not None or key == "offset"} for one in facts]}
     if problem is None:
         unknown: list[Report] = [{"valid": None, "broken": []} for _ in document.demonstrations]
         yield {"message": "the world is not complete yet", "demonstrations": unknown}
         return
-    features = [
-        {"name": name, "sentence": text} for name, text in known_features(problem.world, problem.events).items()
-    ]
-    yield {"features": features}
+    known = known_features(problem.world, problem.events)
+    yield {"features": [{"name": name, "sentence": sentence} for name, sentence in known.items()]}
     trajectories = read_all(problem.world, document.demonstrations)
     verdicts = judge(problem, trajectories)
     yield {"demonstrations": verdicts}
@@ -78,61 +66,38 @@ def check(document: Document, path: Path) -> Iterator[Report]:
         yield {"notes": remarks + learning_notes(problem, d, kept)}
 
 
-def _plain(mistake: Mistake) -> Report:
-    return {key: value for key, value in asdict(mistake).items() if value is not None or key == "offset"}
-
-
 def _rules_part(found: Report) -> Report:
-    counted = found.get("trajectories")
-    sizes = found.get("sizes", {})
-    part: Report = {
-        "feasible": found["feasible"],
-        "conflict": found.get("conflict", []),
-        "message": found["message"],
-        "engine": found.get("engine"),
-    }
+    counted, sizes = found.get("trajectories"), found.get("sizes", {})
+    part: Report = {name: found.get(name) for name in ("feasible", "conflict", "message", "engine")}
+    part["conflict"] = part["conflict"] or []
     if "product nodes" in sizes:
         part["product"] = {"nodes": sizes["product nodes"], "edges": sizes.get("product edges")}
     if counted is not None and counted.get("valid") is not None:
-        part["trajectories"] = count_part(counted)
+        valid, possible = counted["valid"], counted.get("possible")
+        part["trajectories"] = {
+            "valid": valid,
+            "possible": possible,
+            "text": count_text(counted, "valid") + (f" of {count_text(counted, 'possible')}" if possible else ""),
+            "share": valid / possible if possible and "log10" not in counted else None,
+            "share_text": share_text(counted) if possible else None,
+            "log10": counted.get("log10"),
+        }
     return part
-
-
-def count_part(counted: Report) -> Report:
-    """Numbers of trajectories, and the words for them."""
-    valid, possible = counted["valid"], counted.get("possible")
-    text = count_text(counted, "valid")
-    share = None
-    if possible:
-        text += f" of {count_text(counted, 'possible')}"
-        share = None if "log10" in counted else valid / possible
-    return {
-        "valid": valid,
-        "possible": possible,
-        "text": text,
-        "share": share,
-        "share_text": share_text(counted) if possible else None,
-        "log10": counted.get("log10"),
-    }
 
 
 def judge(problem: Problem, trajectories: Sequence[Trajectory | Unreadable]) -> list[Report]:
     """For each trajectory whether it is valid, and everything that it breaks."""
-    verdicts: list[Report] = []
-    readable: dict[int, Trajectory] = {}
-    for index, one in enumerate(trajectories):
-        if isinstance(one, Unreadable):
-            verdicts.append({"valid": False, "broken": [_broken(None, one.position, str(one))]})
-        else:
-            verdicts.append({"valid": True, "broken": []})
-            readable[index] = one
+    broken: list[list[Report]] = [
+        [{"rule": None, "position": one.position, "message": str(one)}] if isinstance(one, Unreadable) else []
+        for one in trajectories
+    ]
+    readable = {index: one for index, one in enumerate(trajectories) if isinstance(one, Trajectory)}
     if readable:
         numbers = list(readable)
         for found in check_demonstrations(problem, list(readable.values()))["violations"]:
-            verdict = verdicts[numbers[found["demonstration"]]]
-            verdict["valid"] = False
-            verdict["broken"].append(_broken(found["constraint"], found["position"], found["message"]))
-    return verdicts
+            place = {"rule": found["constraint"], "position": found["position"], "message": found["message"]}
+            broken[numbers[found["demonstration"]]].append(place)
+    return [{"valid": not one, "broken": one} for one in broken]
 
 
 def valid_ones(problem: Problem, document: Document) -> tuple[list[Trajectory], list[float], list[int]]:
@@ -151,7 +116,3 @@ def _kept(read: Sequence[Trajectory | Unreadable], verdicts: Sequence[Report]) -
     """Those that are valid, with their numbers."""
     found = enumerate(zip(read, verdicts, strict=True))
     return [(index, one) for index, (one, verdict) in found if verdict["valid"] and isinstance(one, Trajectory)]
-
-
-def _broken(rule: str | None, position: int, message: str) -> Report:
-    return {"rule": rule, "position": position, "message": message}

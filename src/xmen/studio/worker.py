@@ -24,7 +24,6 @@ from xmen.studio.document import Document, Reader, action_word, in_words_of, sta
 from xmen.studio.learning import learn
 from xmen.studio.live import check, judge, valid_ones
 from xmen.studio.settings import read_settings
-from xmen.worlds import Trajectory
 
 # ---- The job `find`: which rules the demonstrations keep, over the marks of the problem
 
@@ -38,18 +37,11 @@ def find_rules(problem: Problem, document: Document, max_rules: int, level: floa
     """Rules with their gains, what became of the other candidates, and what would decide."""
     demos, weights, _ = valid_ones(problem, document)
     model = rule_search(problem, max_rules=max_rules, level=level).fit(demos, sample_weight=weights)
-    rows = model.verdicts()
+    names = ("rule", "status", "gain", "chance", "kept", "note")
+    rows = [{name: getattr(one, name) for name in names} for one in model.verdicts()]
     return {
-        "rules": [
-            {"rule": one.rule, "gain": one.gain, "chance": one.chance, "kept": one.kept, "note": one.note}
-            for one in rows
-            if one.status == "found"
-        ],
-        "others": [
-            {"rule": one.rule, "status": one.status, "gain": one.gain, "kept": one.kept, "note": one.note}
-            for one in rows
-            if one.status != "found"
-        ][:MOST_OTHERS],
+        "rules": [row for row in rows if row["status"] == "found"],
+        "others": [row for row in rows if row["status"] != "found"][:MOST_OTHERS],
         "candidates": model.n_candidates_,
         "least_gain": model.least_gain_,
         "undecided": [str(one) for one in model.undecided()],
@@ -92,7 +84,11 @@ def generate(actor: Actor, n: int, best: int, seed: int | None) -> Record:
     else:
         d = actor.distribution()
         drawn = d.best(best) if best else d.sample(n, seed=seed)
-        logs = _log_probs(d, drawn)
+        try:
+            log_z = d.log_partition()
+            logs = [d.score(trajectory) - log_z for trajectory in drawn]
+        except EngineError:
+            logs = [None] * len(drawn)
         engine, message = d.engine, d.reason
     words = [in_words_of(actor.problem.world, trajectory) for trajectory in drawn]
     found = zip(words, judge(actor.problem, drawn), logs, strict=True)
@@ -100,26 +96,18 @@ def generate(actor: Actor, n: int, best: int, seed: int | None) -> Record:
     return {"trajectories": trajectories, "best": bool(best), "engine": engine, "message": message}
 
 
-def _log_probs(d: Distribution, drawn: list[Trajectory]) -> Sequence[float | None]:
-    try:
-        log_z = d.log_partition()
-    except EngineError:
-        return [None] * len(drawn)
-    return [d.score(trajectory) - log_z for trajectory in drawn]
-
-
 def promises(actor: Actor, p: float | None) -> Record:
     """What can be promised, whatever chance does."""
     asked: list[str | float] = ["sure", "best", *([] if p is None else [p])]
-    return {"policies": [_promise(actor, promise) for promise in asked]}
-
-
-def _promise(actor: Actor, promise: str | float) -> Record:
-    try:
-        policy = actor.policy(promise)
-    except InfeasibleError as error:
-        return {"promise": promise, "validity": None, "reward": None, "message": str(error), "best": error.best}
-    return {"promise": promise, "validity": policy.validity, "reward": policy.expected_reward(), "message": ""}
+    found: list[Record] = []
+    for promise in asked:
+        try:
+            policy = actor.policy(promise)
+            known: Record = {"validity": policy.validity, "reward": policy.expected_reward(), "message": ""}
+        except InfeasibleError as error:
+            known = {"validity": None, "reward": None, "message": str(error), "best": error.best}
+        found.append({"promise": promise, **known})
+    return {"policies": found}
 
 
 def step(actor: Actor, policy: Policy, states: list[Any], actions: list[Any]) -> Record:
@@ -205,44 +193,30 @@ class _Worker:
     """What is kept from one question to the next."""
 
     def __init__(self) -> None:
-        self._policy: tuple[Any, Actor, Policy] | None = None
+        self._acting: tuple[Any, Actor, Policy] | None = None
 
     def answer(self, question: Question, say: Callable[[Record], None]) -> tuple[Record, Record]:
         """The result, and models to be kept by whoever asked."""
+        document, arguments = question.document, dict(question.arguments)
         with fenced(question.path.parent):
-            return self._answer(question, say)
-
-    def _answer(self, question: Question, say: Callable[[Record], None]) -> tuple[Record, Record]:
-        document, arguments = question.document, question.arguments
-        if question.kind == "check":
-            for part in check(document, question.path):
-                say(part)
-            return {}, {}
-        problem = document.problem_at(question.path)
-        match question.kind:
-            case "learn":
+            if question.kind == "check":
+                for part in check(document, question.path):
+                    say(part)
+                return {}, {}
+            problem = document.problem_at(question.path)
+            if question.kind == "learn":
                 settings = read_settings(document.problem.get("studio", {}))
                 return learn(problem, document, settings, arguments["compare"], say)
-            case "find":
-                return find_rules(problem, document, arguments["max_rules"], arguments["level"]), {}
-            case "generate":
-                return generate(self._actor(question), arguments["n"], arguments["best"], arguments["seed"]), {}
-            case "policy":
-                return promises(self._actor(question), arguments["p"]), {}
-            case "step":
-                actor, policy = self._acting(question)
-                return step(actor, policy, arguments["states"], arguments["actions"]), {}
-        raise ValueError(question.kind)
-
-    def _actor(self, question: Question) -> Actor:
-        problem = question.document.problem_at(question.path)
-        model = None if question.model is None else pickle.loads(question.model)
-        return Actor(problem, model, conjunction([problem.further(text) for text in question.arguments["also"]]))
-
-    def _acting(self, question: Question) -> tuple[Actor, Policy]:
-        """The policy of an episode is made for its first step only."""
-        asked = (question.document, question.model, question.arguments["also"], question.arguments["promise"])
-        if self._policy is None or self._policy[0] != asked:
-            actor = self._actor(question)
-            self._policy = (asked, actor, actor.policy(question.arguments["promise"]))
-        return self._policy[1:]
+            if question.kind == "find":
+                return find_rules(problem, document, **arguments), {}
+            also, promise = arguments.pop("also"), arguments.pop("promise", None)
+            asked = (question.kind, document, question.model, also, promise)
+            if self._acting is None or self._acting[0] != asked:
+                model = None if question.model is None else pickle.loads(question.model)
+                actor = Actor(problem, model, conjunction([problem.further(text) for text in also]))
+                if question.kind == "generate":
+                    return generate(actor, **arguments), {}
+                if question.kind == "policy":
+                    return promises(actor, **arguments), {}
+                self._acting = (asked, actor, actor.policy(promise))  # made for the first step of an episode only
+            return step(*self._acting[1:], **arguments), {}
