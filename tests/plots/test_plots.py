@@ -167,7 +167,7 @@ def test_plot_graph_adds_up_both_directions() -> None:
     uses = np.array([[2.0, 0.0], [1.0, 0.5], [0.0, 0.0]])
     ax = plot_graph(world, [(0, 0), (1, 0), (2, 1)], names=["a", "b", "c"], marks={"shop": [1]}, uses=uses)
     amounts = [c.get_array() for c in ax.collections if c.get_array() is not None]
-    assert [a.tolist() for a in amounts if a is not None] == [[3.0, 0.5]]
+    assert [a.tolist() for a in amounts if a is not None] == [[0.5, 3.0]]  # the most used on top
     assert legend_labels(ax) == ["start", "goal", "shop"]
     assert [text.get_text() for text in ax.texts] == ["a", "b", "c"]
 
@@ -231,7 +231,7 @@ def test_empty_and_still_trajectories() -> None:
         (lambda: plot_bars(["a"], {"x": [1.0, 2.0]}), WorldError, "1 names"),
         (lambda: plot_graph(GRID, [(0, 0)]), WorldError, r"shape \(12, 2\), got \(1, 2\)"),
         (lambda: plot_trajectories(GRID, [3]), TrajectoryError, "trajectory 0 must be a Trajectory, got 3"),  # type: ignore[list-item]
-        (lambda: plot_trajectories(GRID, 3), TrajectoryError, "expected trajectories, got int 3"),  # type: ignore[arg-type]
+        (lambda: plot_trajectories(GRID, 3), TrajectoryError, "must be a Trajectory, got 3"),  # type: ignore[arg-type]
         (lambda: plot_trajectories(GRID, [Trajectory([0, 12], [0])]), TrajectoryError, "visits state 12, .* 0 to 11"),
     ],
 )

@@ -26,16 +26,7 @@ from xmen.worlds.grid import GOAL_COLOUR, START_COLOUR, WALL_COLOUR, Cell, GridW
 
 # Okabe and Ito's colours, without the two that mean start and goal.
 PALETTE = ("#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000", "#F0E442")
-SHAPES = {
-    "triangle": "^",
-    "square": "s",
-    "diamond": "D",
-    "pentagon": "p",
-    "hexagon": "h",
-    "plus": "P",
-    "cross": "X",
-    "circle": "o",
-}
+SHAPES = dict(triangle="^", square="s", diamond="D", pentagon="p", hexagon="h", plus="P", cross="X", circle="o")
 SYMBOLS = ("^", "s", "D", "p", "h", "v", "P", "X")
 
 _DRAWN = "xmen-grid"  # the tag that says an Axes already shows its grid
@@ -67,7 +58,8 @@ def canvas(grid: GridWorld, ax: Axes | None, *, outlined: bool = False) -> Axes:
 
     `outlined` draws start and goal as white symbols with a black rim, which stay visible on colours.
     """
-    ax = axes(ax, *_figure_size(grid))
+    inches = min(0.5, 6.5 / max(grid.width, grid.height))  # of a cell
+    ax = axes(ax, max(3.0, grid.width * inches) + 1.8, max(1.8, grid.height * inches) + 0.6)
     if not is_drawn(ax):
         _draw_grid(ax, grid, outlined)
     return ax
@@ -86,17 +78,9 @@ def symbol(
     style = MarkerStyle(marker)
     path = style.get_path().transformed(style.get_transform())
     size = max(_SYMBOL_SIZE, _SMALLEST_SYMBOL * max(grid.width, grid.height))
-    scale = size / max(*path.get_extents().size, 1e-9)
-    ax.add_patch(
-        PathPatch(
-            path.transformed(Affine2D().scale(scale).translate(*cell)),
-            facecolor=colour if style.is_filled() else "none",
-            edgecolor=rim if style.is_filled() else colour,
-            linewidth=0.8 if style.is_filled() else 2.0,
-            clip_on=False,
-            zorder=zorder,
-        )
-    )
+    placed = path.transformed(Affine2D().scale(size / max(*path.get_extents().size, 1e-9)).translate(*cell))
+    face, edge, width = (colour, rim, 0.8) if style.is_filled() else ("none", colour, 2.0)
+    ax.add_patch(PathPatch(placed, facecolor=face, edgecolor=edge, linewidth=width, clip_on=False, zorder=zorder))
 
 
 def heat(
@@ -106,22 +90,16 @@ def heat(
     picture = np.ma.masked_invalid(numbers.reshape(grid.height, grid.width))
     for x, y in grid.walls:
         picture[y, x] = np.ma.masked
-    image = ax.imshow(
-        picture,
-        origin="lower",
-        extent=(-0.5, grid.width - 0.5, -0.5, grid.height - 0.5),
-        cmap=cmap,
-        vmin=limits[0],
-        vmax=limits[1],
-        interpolation="nearest",
-        zorder=0.5,
-    )
+    extent = (-0.5, grid.width - 0.5, -0.5, grid.height - 0.5)
+    scale: dict[str, Any] = {"cmap": cmap, "vmin": limits[0], "vmax": limits[1], "interpolation": "nearest"}
+    image = ax.imshow(picture, origin="lower", extent=extent, zorder=0.5, **scale)
     # Beside the cells and exactly as high as they are, also for long and thin grids.
     width = 0.045 * max(1.0, grid.height / grid.width)
     ax.figure.colorbar(image, cax=ax.inset_axes((1.0 + width, 0.0, width, 1.0)), label=label)
 
 
 def legend_symbol(label: str, marker: str, colour: str, *, rim: str = "black") -> Line2D:
+    """The entry of a legend for a symbol."""
     rim = rim if MarkerStyle(marker).is_filled() else colour
     return Line2D([], [], linestyle="none", marker=marker, color=colour, markeredgecolor=rim, markersize=9, label=label)
 
@@ -133,19 +111,12 @@ def legend(ax: Axes, grid: GridWorld, more: list[Any]) -> None:
     if grid.goal_cell is not None:
         handles.append(legend_symbol("goal", "*", goal, rim=rim))
     old = ax.get_legend()
-    if old is not None:
-        handles = list(old.legend_handles)
-    handles += more
+    handles = (handles if old is None else list(old.legend_handles)) + more
     if ax.child_axes:  # a colour bar is on the right already
         place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.12), "ncols": min(4, len(handles))}
     else:
         place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
     ax.legend(handles=handles, borderaxespad=0, frameon=False, **place)
-
-
-def _figure_size(grid: GridWorld) -> tuple[float, float]:
-    inches = min(0.5, 6.5 / max(grid.width, grid.height))
-    return max(3.0, grid.width * inches) + 1.8, max(1.8, grid.height * inches) + 0.6
 
 
 def _endpoint_colours(outlined: bool) -> tuple[str, str, str]:
@@ -169,10 +140,8 @@ def _draw_grid(ax: Axes, grid: GridWorld, outlined: bool) -> None:
         lines += [[(-0.5, y - 0.5), (right, y - 0.5)] for y in range(1, grid.height)]
         ax.add_collection(LineCollection(lines, colors="#c8c8c8", linewidths=0.7, zorder=1), autolim=False)
     squares = [Rectangle((x - 0.5, y - 0.5), 1, 1) for x, y in sorted(grid.walls)]
-    ax.add_collection(
-        PatchCollection(squares, facecolor=WALL_COLOUR, edgecolor="#8c8c8c", hatch="///", linewidth=0, zorder=2),
-        autolim=False,
-    )
+    look: dict[str, Any] = {"facecolor": WALL_COLOUR, "edgecolor": "#8c8c8c", "hatch": "///", "linewidth": 0}
+    ax.add_collection(PatchCollection(squares, zorder=2, **look), autolim=False)
     start, goal, rim = _endpoint_colours(outlined)
     for cell in grid.start_cells:
         symbol(ax, grid, cell, "o", start, rim=rim, zorder=6)
@@ -270,7 +239,6 @@ def plot_history(history: Sequence[Record], ax: Axes | None = None) -> Axes:
     WorldError
         When there is nothing to draw.
     """
-
     if not history:
         raise WorldError("there is no history to draw: this model was fitted without a single iteration")
     ax = axes(ax, 7.0, 4.0)

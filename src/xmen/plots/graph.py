@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,6 @@ from xmen.worlds.roads import RoadNetwork
 from xmen.worlds.trajectory import Trajectory
 
 MOST_LABELLED = 40  # nodes; more names would hide each other
-_THICKEST = 7.0  # points
 _ROADS = ("#9ecae1", "#4292c6", "#08306b")  # light blue to dark; unused roads are grey
 
 
@@ -65,7 +65,6 @@ def plot_graph(
     WorldError
         When places or uses have another shape.
     """
-
     points = np.asarray(places, dtype=np.float64)
     if points.shape != (world.n_states, 2) or not np.isfinite(points).all():
         raise WorldError(f"places must be finite and of shape ({world.n_states}, 2), got {points.shape}")
@@ -75,26 +74,16 @@ def plot_graph(
     ax.add_collection(LineCollection(list(lines), colors="#c8c8c8", linewidths=1.5, zorder=1))
     if uses is not None:
         amount = _by_road(world, roads, np.asarray(uses, dtype=np.float64))
-        largest = float(amount.max(initial=0.0)) or 1.0
-        used = amount > 1e-9 * largest
-        coloured = LineCollection(
-            list(lines[used]),
-            cmap=LinearSegmentedColormap.from_list("roads", _ROADS),
-            linewidths=1.5 + (_THICKEST - 1.5) * amount[used] / largest,
-            zorder=2,
-        )
-        coloured.set_array(amount[used])
-        coloured.set_clim(0.0, largest)
-        ax.add_collection(coloured)
-        ax.figure.colorbar(coloured, ax=ax, label=label, shrink=0.85)
+        blues = LinearSegmentedColormap.from_list("roads", _ROADS)
+        _colour(ax, list(lines), amount, blues, (1.5, 7.0), label).set_clim(vmin=0.0)
     ax.plot(*points.T, "o", color="white", markeredgecolor="#606060", markersize=7, zorder=3)
     handles: list[Any] = []
     groups: list[tuple[str, Sequence[int], str, str]] = [
         ("start", np.flatnonzero(world.start).tolist(), "o", START_COLOUR),
         ("goal", np.flatnonzero(world.terminal).tolist(), "*", GOAL_COLOUR),
     ]
-    for k, (name, states) in enumerate((marks or {}).items()):
-        groups.append((name, states, SYMBOLS[k % len(SYMBOLS)], PALETTE[k % len(PALETTE)]))
+    looks = zip(itertools.cycle(SYMBOLS), itertools.cycle(PALETTE), strict=False)
+    groups += [(name, states, *look) for (name, states), look in zip((marks or {}).items(), looks, strict=False)]
     for name, states, marker, colour in groups:
         if len(states):
             size = 14 if marker == "*" else 10
@@ -111,6 +100,24 @@ def plot_graph(
     return ax
 
 
+def _colour(
+    ax: Axes, lines: Sequence[Any], amounts: NDArray[np.float64], cmap: Any, points: tuple[float, float], label: str
+) -> LineCollection:
+    """Lines that are the thicker, between two widths in points, the larger their amounts, with a colour bar."""
+    size = np.abs(amounts)
+    largest = float(size.max(initial=0.0)) or 1.0
+    order = np.argsort(size, kind="stable")
+    drawn = order[size[order] > 1e-6 * largest]  # what is next to nothing stays grey
+    widths = np.interp(size[drawn], (0.0, largest), points)
+    coloured = LineCollection([lines[k] for k in drawn.tolist()], cmap=cmap, linewidths=widths, zorder=2)
+    coloured.set_array(amounts[drawn])
+    if (amounts < 0).any():
+        coloured.set_clim(-largest, largest)
+    ax.add_collection(coloured)
+    ax.figure.colorbar(coloured, ax=ax, label=label, shrink=0.8)
+    return coloured
+
+
 def _by_road(world: MDP, roads: Any, uses: Any) -> Any:
     """How often each road is used, in both directions; an action's uses are split by the chances of its outcomes."""
     if uses.shape != (world.n_states, world.n_actions):
@@ -124,7 +131,6 @@ def _by_road(world: MDP, roads: Any, uses: Any) -> Any:
 # ---- Road networks: links as lines, as thick as they are used, and routes on top
 
 
-THICKEST = 6.0  # points
 SIDE = 0.0035  # of the map's width: how far a link is drawn from its middle line, so that two ways are seen
 
 
@@ -164,7 +170,6 @@ def plot_network(
     WorldError
         Where shapes do not fit.
     """
-
     shapes = _shapes(lines)
     ax = axes(ax, 8.0, 6.5)
     everywhere = np.concatenate(shapes)
@@ -177,22 +182,8 @@ def plot_network(
             raise WorldError(f"flows have shape {amounts.shape}, but there are {len(shapes)} links")
         if not np.isfinite(amounts).all():
             raise WorldError(f"flows must be finite; got {amounts[~np.isfinite(amounts)][0]}")
-        size, differences = np.abs(amounts), bool((amounts < 0).any())
-        largest = float(size.max(initial=0.0)) or 1.0
-        order = np.argsort(size)
-        drawn = order[size[order] > 1e-6 * largest]
-        coloured = LineCollection(
-            [shapes[link] for link in drawn.tolist()],
-            cmap="coolwarm" if differences else "viridis_r",
-            array=amounts[drawn],
-            linewidths=0.8 + (THICKEST - 0.8) * size[drawn] / largest,
-            zorder=2,
-        )
-        if differences:
-            coloured.set_clim(-largest, largest)
-        ax.add_collection(coloured)
-        said = label or ("difference" if differences else "expected trips")
-        ax.figure.colorbar(coloured, ax=ax, label=said, shrink=0.7)
+        cmap, said = ("coolwarm", "difference") if (amounts < 0).any() else ("viridis_r", "expected trips")
+        _colour(ax, shapes, amounts, cmap, (0.8, 6.0), label or said)
     for number, route in enumerate(routes):
         points = np.concatenate([shapes[state] for state in route.states])
         colour = PALETTE[number % len(PALETTE)]
@@ -200,9 +191,7 @@ def plot_network(
         ax.plot(*points[0], "o", color=colour, markersize=6, zorder=4)
         ax.plot(*points[-1], "s", color=colour, markersize=6, zorder=4)
     ax.autoscale_view()
-    ax.set_aspect("equal")
-    ax.set_xticks([])
-    ax.set_yticks([])
+    ax.set(aspect="equal", xticks=[], yticks=[])
     return ax
 
 
@@ -225,7 +214,7 @@ def _shapes(lines: Any) -> list[NDArray[np.float64]]:
 
 
 def _beside(shape: NDArray[np.float64], side: float) -> NDArray[np.float64]:
-    """The same, moved to the right of its direction."""
+    """The points of a link, moved to the right of its direction."""
     along = np.gradient(shape, axis=0)
     length = np.linalg.norm(along, axis=1, keepdims=True)
     right = np.stack([along[:, 1], -along[:, 0]], axis=1) / np.where(length > 0, length, 1.0)

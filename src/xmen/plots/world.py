@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -49,7 +50,6 @@ def plot_world(grid: GridWorld, marks: Mapping[str, Any] | None = None, ax: Axes
     --------
         plot_world(grid, {"triangle": [(1, 4)], "squares": [(3, 2), (3, 5)], "area": (cells, "#ddcc77")})
     """
-
     canvas.require_grid(grid)
     read = {str(label): _read_mark(grid, str(label), value) for label, value in (marks or {}).items()}
     ax = canvas.canvas(grid, ax)
@@ -74,18 +74,12 @@ def plot_world(grid: GridWorld, marks: Mapping[str, Any] | None = None, ax: Axes
 
 def _default_markers(labels: list[str]) -> dict[str, str]:
     """The shape that a label names, or else the next one that no label names."""
-    named = {label: canvas.SHAPES.get(label.lower()) or canvas.SHAPES.get(_singular(label)) for label in labels}
+    words = {label: label.lower() for label in labels}
+    singular = {label: word.removesuffix("es" if word.endswith("sses") else "s") for label, word in words.items()}
+    named = {label: canvas.SHAPES.get(words[label]) or canvas.SHAPES.get(singular[label]) for label in labels}
     free = [marker for marker in canvas.SYMBOLS if marker not in named.values()] or list(canvas.SYMBOLS)
-    unnamed = [label for label in labels if named[label] is None]
-    return {
-        **{label: marker for label, marker in named.items() if marker is not None},
-        **{label: free[index % len(free)] for index, label in enumerate(unnamed)},
-    }
-
-
-def _singular(label: str) -> str:
-    word = label.lower()
-    return word.removesuffix("es") if word.endswith("sses") else word.removesuffix("s")
+    unnamed = itertools.cycle(free)
+    return {label: marker or next(unnamed) for label, marker in named.items()}
 
 
 def _read_mark(grid: GridWorld, label: str, value: Any) -> tuple[list[Cell], str | None]:
@@ -186,10 +180,11 @@ def plot_trajectories(grid: GridWorld, trajectories: Trajectory | Iterable[Traje
     TrajectoryError
         When a trajectory visits a state that the grid does not have.
     """
-
     canvas.require_grid(grid)
     new = ax is None or not canvas.is_drawn(ax)
-    lines = [_points(grid, index, tau) for index, tau in enumerate(_read(trajectories))]
+    if not isinstance(trajectories, Iterable):  # a Trajectory is none, either
+        trajectories = [trajectories]
+    lines = [_points(grid, index, tau) for index, tau in enumerate(trajectories)]
     ax = canvas.canvas(grid, ax)
     few = len(lines) <= len(_COLOURS)
     colours = [_COLOURS[index if few else 0] for index in range(len(lines))]
@@ -226,14 +221,6 @@ def _shifts(n: int) -> NDArray[np.float64]:
     index = np.arange(n)
     radius = _WIDEST_SHIFT * np.sqrt(index / max(n, 4))
     return np.column_stack([radius * np.cos(index * _GOLDEN_ANGLE), radius * np.sin(index * _GOLDEN_ANGLE)])
-
-
-def _read(trajectories: Any) -> list[Any]:
-    if isinstance(trajectories, Trajectory):
-        return [trajectories]
-    if not isinstance(trajectories, Iterable):
-        raise TrajectoryError(f"expected trajectories, got {type(trajectories).__name__} {trajectories!r:.60}")
-    return list(trajectories)
 
 
 def _points(grid: GridWorld, index: int, trajectory: Any) -> NDArray[np.float64]:
