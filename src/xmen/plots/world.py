@@ -190,10 +190,8 @@ def plot_trajectories(grid: GridWorld, trajectories: Trajectory | Iterable[Traje
     colours = [_COLOURS[index if few else 0] for index in range(len(lines))]
     alpha = 0.9 if few else max(0.12, min(0.6, 6.0 / len(lines)))
     lines = [line + shift for line, shift in zip(lines, _shifts(len(lines)), strict=True)]
-    ax.add_collection(
-        LineCollection(lines, colors=colours, alpha=alpha, linewidths=2.0 if few else 1.4, capstyle="round", zorder=5),
-        autolim=False,
-    )
+    look: dict[str, Any] = {"colors": colours, "alpha": alpha, "linewidths": 2.0 if few else 1.4, "capstyle": "round"}
+    ax.add_collection(LineCollection(lines, zorder=5, **look), autolim=False)
     for line, colour in zip(lines, colours, strict=True):
         steps = np.diff(line, axis=0)
         still = ~steps.any(axis=1)

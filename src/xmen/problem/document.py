@@ -120,8 +120,10 @@ class TomlTable:
             hint = f" (there is {close[0]!r}: is that it?)" if close else ""
             self.fail("", f"the key {key!r} is missing{hint}; it takes {expected}")
         value = self.values[key]
-        whole = not kind.is_list or type(value) is not list
-        wrong = [part for part in ([value] if whole else value) if kind.is_list is whole or not kind.fits(part)]
+        if kind.is_list and type(value) is not list:
+            wrong = [value]
+        else:
+            wrong = [part for part in (value if kind.is_list else [value]) if not kind.fits(part)]
         if wrong:
             shown = repr(wrong[0])
             self.fail(key, f"expected {expected}, got {shown[:_SHOWN]}{'...' * (len(shown) > _SHOWN)}")
@@ -164,8 +166,7 @@ class TomlTable:
 def toml_text(values: Mapping[str, Any], before: str = "", comments: Mapping[str, Sequence[str]] | None = None) -> str:
     """The values as TOML; given the text `before`, its comments and order stay, and all that has not changed.
 
-    Tables one level deep get a header, deeper ones stay on one line. `comments` go above new tables of an array,
-    by name.
+    Tables one level deep get a header, deeper ones stay on one line. `comments` go above rules, by name.
 
     >>> print(toml_text({"format": 1, "world": {"start": (0, 1)}, "events": {"key": {"cells": [[2, 3]]}}}), end="")
     format = 1
@@ -182,14 +183,16 @@ def toml_text(values: Mapping[str, Any], before: str = "", comments: Mapping[str
         document = tomlkit.parse(before.replace("\r\n", "\n"))
     except ValueError:  # no TOML: there is nothing to keep
         document = tomlkit.document()
-    body = document.body
+    body, notes = document.body, comments or {}
     end = next((k for k, (_, item) in enumerate(body) if isinstance(item, Table | AoT)), 0)
     for block in _blocks(document):  # a comment above a table goes where the table goes
         block.trivia.indent = _cut_lead(body, end) + block.trivia.indent
         body = block.value.body
         end = len(body)
     try:
-        _fill(document, values, comments or {}, top=True)
+        _fill(document, values, top=True)
+        for table in document.get("constraints", ()) if notes else ():
+            table.trivia.indent += "".join(f"# {line}\n" for line in notes.get(table["name"], ()))
         text = document.as_string()
         text.encode()
     except UnicodeEncodeError as error:
@@ -228,7 +231,7 @@ def _same(one: Any, other: Any) -> bool:
     return json.dumps(one, sort_keys=True, default=str) == json.dumps(other, sort_keys=True, default=str)
 
 
-def _fill(table: Any, values: Mapping[str, Any], comments: Mapping[str, Sequence[str]], top: bool = False) -> None:
+def _fill(table: Any, values: Mapping[str, Any], top: bool = False) -> None:
     """Make a table say these values, and touch only what says something else."""
     for key in [key for key in table if key not in values]:
         del table[key]
@@ -239,22 +242,22 @@ def _fill(table: Any, values: Mapping[str, Any], comments: Mapping[str, Sequence
         if isinstance(value, Mapping) and (top or isinstance(old, Table | OutOfOrderTableProxy)):
             if not isinstance(old, Table | OutOfOrderTableProxy):
                 table[key] = tomlkit.table()
-            _fill(table[key], value, comments)
+            _fill(table[key], value)
         elif top and isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
-            table[key] = _array_of_tables(old if isinstance(old, AoT) else (), value, comments)
+            table[key] = _array_of_tables(old if isinstance(old, AoT) else (), value)
         else:
             table[key] = _item(value)
 
 
-def _array_of_tables(old: Sequence[Any], values: list[Mapping[str, Any]], comments: Mapping[str, Sequence[str]]) -> AoT:
+def _array_of_tables(old: Sequence[Any], values: list[Mapping[str, Any]]) -> AoT:
     """Tables that say these values; a table that was there is known by its name."""
     known, tables = {table.get("name"): table for table in old}, tomlkit.aot()
     for value in values:
         table = known.pop(value.get("name"), None)
         if table is None:
             table = tomlkit.table()
-            table.trivia.indent = "\n" + "".join(f"# {line}\n" for line in comments.get(str(value.get("name")), ()))
-        _fill(table, value, comments)
+            table.trivia.indent = "\n"
+        _fill(table, value)
         tables.append(table)
     return tables
 

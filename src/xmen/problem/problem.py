@@ -36,20 +36,8 @@ from xmen.options import require_whole
 from xmen.policies.planning import read_validity
 from xmen.policies.policy import Policy, plan
 from xmen.problem import document as toml
+from xmen.problem import parts
 from xmen.problem.document import PlacedError, PlacedSyntaxError, TomlTable, read_values, toml_text, within_fence
-from xmen.problem.parts import (
-    Costs,
-    GraphFile,
-    cost_file,
-    read_cost,
-    read_event,
-    read_reward,
-    read_world,
-    spell_event,
-    write_costs,
-    write_reward,
-    write_world,
-)
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.worlds import MDP, Trajectory, read_demos
 from xmen.worlds.names import in_world_words, is_missing, rule_text
@@ -106,7 +94,7 @@ class Spelling:
     events: Mapping[str, Any] = field(default_factory=dict)
     rules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # also those that are switched off
     features: tuple[str, ...] = ()
-    graph: GraphFile | None = None
+    graph: parts.GraphFile | None = None
     studio: Mapping[str, Any] = field(default_factory=dict)  # what only Studio shows, such as colours
     folder: Path | None = None  # of the file: where those that its rules name are
 
@@ -153,24 +141,24 @@ class _Reader:
         tables = {key: document.table(key, {}) for key in ("events", "costs", "reward", "settings", "studio")}
         world_table, rule_tables = document.table("world"), document.tables("constraints")
         files = self.part("problem", _read_files, document) or {}
-        world, graph = self.part("world", read_world, world_table) or (None, None)
+        world, graph = self.part("world", parts.read_world, world_table) or (None, None)
         settings = self.part("settings", _read_settings, tables["settings"]) or Settings()
         if world is None:
             return None
         events: dict[str, Event] = {}
         for name in tables["events"].values:
-            event = self.part("event", read_event, tables["events"], name, world, events, name=name)
+            event = self.part("event", parts.read_event, tables["events"], name, world, events, name=name)
             events |= {} if event is None else {name: event}
-        costs: dict[str, Costs] = {}
+        costs: dict[str, parts.Costs] = {}
         for name in tables["costs"].values:
-            cost = self.part("cost", read_cost, tables["costs"], name, world, events, name=name)
+            cost = self.part("cost", parts.read_cost, tables["costs"], name, world, events, name=name)
             costs |= {} if cost is None else {name: cost}
         spelled: dict[str, Mapping[str, Any]] = {}
         rules = [
             self.part("rule", _read_rule, table, world, {**events, **costs}, spelled, index=index)
             for index, table in enumerate(rule_tables)
         ]
-        reward, features = self.part("reward", read_reward, tables["reward"], world, events) or (None, ())
+        reward, features = self.part("reward", parts.read_reward, tables["reward"], world, events) or (None, ())
         spelling = Spelling(
             dict(tables["events"].values), spelled, features, graph, tables["studio"].values, document.file.parent
         )
@@ -194,7 +182,7 @@ def _read_files(document: TomlTable) -> dict[str, Path]:
 
 def parse_rule(text: str, world: MDP, names: Mapping[str, Name], folder: Path | None) -> Constraint:
     """The rule that a text spells in the words of a problem, whose files of costs are in `folder`."""
-    tables = None if folder is None else lambda name: cost_file(folder, name, world)
+    tables = None if folder is None else lambda name: parts.cost_file(folder, name, world)
     return parse_constraint(text, names, tables, world)
 
 
@@ -283,7 +271,7 @@ class Problem:
     spelling: Spelling = field(default_factory=Spelling, repr=False)
     demonstrations: Path | None = None
     validation: Path | None = None
-    costs: Mapping[str, Costs] = field(default_factory=dict)
+    costs: Mapping[str, parts.Costs] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, event in self.events.items():
@@ -418,9 +406,9 @@ def write_problem(problem: Problem, path: str | PathLike[str]) -> None:
 def problem_files(problem: Problem, target: Path) -> dict[Path, bytes]:
     """The files that `write_problem` writes, the problem file last: content by path."""
     spelling = problem.spelling
-    world, files = write_world(problem.world, spelling.graph, target)
-    reward, reward_files = write_reward(problem.reward, spelling.features, problem.world, problem.events, target)
-    costs, cost_files = write_costs(problem.costs, problem.events, target)
+    world, files = parts.write_world(problem.world, spelling.graph, target)
+    reward, reward_files = parts.write_reward(problem.reward, spelling.features, problem.world, problem.events, target)
+    costs, cost_files = parts.write_costs(problem.costs, problem.events, target)
     demos = {key: _spell_file(getattr(problem, key), target, key, files) for key in SHORT}
     settings = {name: value for name, value in problem.settings.chosen().items() if value != getattr(Settings, name)}
     if "time_limit" in settings:
@@ -455,13 +443,13 @@ def _spell_file(file: Path | None, target: Path, key: str, files: dict[Path, byt
 
 def problem_parts(problem: Problem) -> dict[str, Any]:
     """What a model that was learned for the problem has in common with it, by name: the file is enough for both."""
-    parts: dict[str, Any] = {"world": problem.world, "constraint": problem.constraint, "events": dict(problem.events)}
+    shared: dict[str, Any] = {"world": problem.world, "constraint": problem.constraint, "events": dict(problem.events)}
     reward = problem.reward
     if isinstance(reward, LinearReward):
-        parts |= {"features": reward.features, "weights": reward.weights}
+        shared |= {"features": reward.features, "weights": reward.weights}
     elif reward is not None:
-        parts["weights"] = np.ascontiguousarray(reward_table(reward, problem.world)[:, 0])  # where one holds per state
-    return parts
+        shared["weights"] = np.ascontiguousarray(reward_table(reward, problem.world)[:, 0])  # where one holds per state
+    return shared
 
 
 def _spell_events(problem: Problem, target: Path) -> dict[str, Any]:
@@ -470,10 +458,10 @@ def _spell_events(problem: Problem, target: Path) -> dict[str, Any]:
     above: dict[str, Event] = {}
     for name, event in problem.events.items():
         try:
-            kept = name in table and read_event(table, name, problem.world, above) == event
+            kept = name in table and parts.read_event(table, name, problem.world, above) == event
         except (ConstraintError, FileFormatError):
             kept = False
-        written[name] = table.values[name] if kept else spell_event(name, event, problem.world)
+        written[name] = table.values[name] if kept else parts.spell_event(name, event, problem.world)
         above[name] = event
     return written
 

@@ -225,29 +225,22 @@ def _record(record: object, index: int) -> Record:
         raise FileFormatError(f"{where}: expected states and actions, one state more than actions")
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
         raise FileFormatError(f"{where}: a weight is a number, 0 or more, got {weight!r:.60}")
-    about = record.get("about")
-    return {
-        "states": states,
-        "actions": actions,
-        "weight": float(weight),
-        **({"about": about} if isinstance(about, dict) and about else {}),
-    }
+    about = {"about": record["about"]} if isinstance(record.get("about"), dict) and record["about"] else {}
+    return {"states": states, "actions": actions, "weight": float(weight), **about}
 
 
 def check_size(values: Mapping[str, Any], demonstrations: list[Any]) -> None:
     """Refuse what is too large for a page that answers at once, by its numbers alone: nothing is built for that."""
     world = values.get("world")
-    if isinstance(world, Mapping) and world.get("kind") == "grid":
-        sides = [world.get("width"), world.get("height")]
-        if all(type(side) is int for side in sides):
-            cells = abs(sides[0]) * abs(sides[1])  # type: ignore[arg-type]
-            _limit(cells, CELLS, f"cells ({sides[0]} x {sides[1]})")
-    if isinstance(world, Mapping) and type(world.get("horizon")) is int:
-        _limit(world["horizon"], HORIZON, "moves as a horizon")
+    if isinstance(world, Mapping):
+        width, height, horizon = world.get("width"), world.get("height"), world.get("horizon")
+        if world.get("kind") == "grid" and type(width) is type(height) is int:
+            _limit(abs(width * height), CELLS, f"cells ({width} x {height})")
+        if type(horizon) is int:
+            _limit(horizon, HORIZON, "moves as a horizon")
     for key, most, what in (("events", EVENTS, "events"), ("constraints", RULES, "rules")):
-        part = values.get(key)
-        if isinstance(part, Mapping | list):
-            _limit(len(part), most, what)
+        if isinstance(values.get(key), Mapping | list):
+            _limit(len(values[key]), most, what)
     _limit(len(demonstrations), DEMONSTRATIONS, "demonstrations")
     found = [one.get("states") for one in demonstrations if isinstance(one, dict)]
     n_positions = sum(len(states) for states in found if isinstance(states, list))
