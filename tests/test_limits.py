@@ -117,7 +117,7 @@ def test_archives_that_unpack_to_more(suffix, monkeypatch):
     problem(f'kind = "graphml"\nfile = "roads.graphml{suffix}"\nsource = "a"\ntarget = "b"\nhorizon = 3')
     monkeypatch.setenv("XMEN_MEMORY", "10MB")
     message = run("check p.toml").stderr
-    assert f"roads.graphml{suffix}, with 166,667 bytes, or more once unpacked, needs about" in message
+    assert f"roads.graphml{suffix}, with 166,667 bytes or more once unpacked, needs about" in message
     monkeypatch.setenv("XMEN_MEMORY", "1GB")
     assert "is not a GraphML file" in run("check p.toml").stderr
     assert len(unpack_whole(f"roads.graphml{suffix}")) == 1_400_009

@@ -105,32 +105,28 @@ def _is_regular(value: list[Any]) -> bool:
 def read_event(table: TomlTable, name: str, world: MDP, names: Mapping[str, Event]) -> Event:
     """One event from its text or from its inline table, checked; it may use the named ones above it."""
     value = table.values[name]
-    forms = [f'a text such as "at({world.state_name(0)}) | doing({world.action_name(0)})"']
+    makers: dict[str, tuple[str, toml.Kind, Callable[..., Event]]] = {}
     if isinstance(world, GridWorld):
-        forms += ["{ cells = [[x, y], ...] }", '{ moves = ["up", ...] }']
-    if isinstance(world, GraphWorld):
-        forms += ['{ nodes = ["a", ...] }']
-    if not isinstance(value, str | dict) or value == {}:
-        table.fail(name, f"expected {', or '.join(forms)}, got {value!r:.60}")
-    parts: list[Event] = []
+        makers["cells"] = ("[[x, y], ...]", toml.CELLS, world.at)
+        makers["moves"] = ('["up", ...]', toml.TEXTS, world.doing)
+    elif isinstance(world, GraphWorld):
+        makers["nodes"] = ('["a", ...]', toml.TEXTS, lambda *nodes: at(*map(world.state, nodes)))
     if isinstance(value, str):
         with table.explaining(name):
-            parts.append(parse_event(value, names, world))
-    elif len(forms) == 1:
-        table.fail(name, f"this kind of world has no cells, moves or nodes: write {forms[0]}")
-    else:
+            event = parse_event(value, names, world)
+    elif isinstance(value, dict) and value and makers:
         inner = TomlTable(value, table.file, f"{table.name}, {name}")
-        makers: dict[str, Callable[..., Event]] = {}
-        if isinstance(world, GridWorld):
-            makers = {"cells": world.at, "moves": world.doing}
-        elif isinstance(world, GraphWorld):
-            makers = {"nodes": lambda *nodes: at(*map(world.state, nodes))}
-        found = {key: inner.take(key, toml.CELLS if key == "cells" else toml.TEXTS, None) for key in makers}
+        found = [(make, inner.take(key, kind, None)) for key, (_, kind, make) in makers.items()]
         inner.finish()
         with inner.explaining():
-            parts += [make(*found[key]) for key, make in makers.items() if found[key] is not None]
+            made = [make(*words) for make, words in found if words is not None]
+            event = made[0] if len(made) == 1 else made[0] & made[1]
+    else:
+        forms = [f'a text such as "at({world.state_name(0)}) | doing({world.action_name(0)})"']
+        forms += [f"{{ {key} = {example} }}" for key, (example, _, _) in makers.items()]
+        hint = "" if makers else " (this kind of world has no cells, moves or nodes)"
+        table.fail(name, f"expected {', or '.join(forms)}, got {value!r:.60}{hint}")
     with table.explaining(name):
-        event = parts[0] if len(parts) == 1 else parts[0] & parts[1]
         check_names({name: event}, "")
         event.check_world(world)
     return event
