@@ -40,12 +40,12 @@ def read_demos(source: Any, world: Any = None, *, states: Given = None, actions:
     Parameters
     ----------
     source
-        A .csv file with the columns demo, step, state and action, or a .jsonl file with one object per line; or a
-        pandas or polars frame or a dict of columns; or trajectories of imitation, or a Minari dataset.
+        A .csv file with the columns demo, step, state and action (further columns, such as ids, become `metadata`;
+        semicolons and decimal commas are understood), or a .jsonl file with one object per line; or a pandas or polars
+        frame or a dict of columns; or trajectories of imitation, or a Minari dataset.
     world
         The world in which they happened. With it, files may say cells ("(2, 3)", or columns x and y), moves, nodes, and
-        leave out actions where only one leads from state to state. Further columns (ids, times) become `metadata` of
-        the list that is returned, one dict per demonstration; semicolons and decimal commas are understood.
+        leave out actions where only one leads from state to state.
     states, actions
         Names of your own: a list (the name of number i at place i) or a dict from names to numbers.
 
