@@ -170,12 +170,6 @@ def _follow(world: MDP, policy: Floats, n: int, rng: np.random.Generator) -> tup
 
 LARGEST = 100.0  # weights, in standard deviations of their feature, stay below this: beyond, one rollout has it all
 MEMORY = 20  # past gradients that L-BFGS keeps
-ALONE: Floats = np.ones(1)  # the share of rollouts that are one group
-
-
-def hoeffding(span: Floats, confidence: float, n: float) -> Floats:
-    """epsilon_i = span_i sqrt(-log(1 - confidence) / (2 n)): by how much a mean of n may be off."""
-    return span * math.sqrt(-math.log1p(-confidence) / (2.0 * n))
 
 
 class _Look(NamedTuple):
@@ -194,7 +188,7 @@ class SampledDual:
     value is split as theta = up - down with both non-negative, which leaves a smooth convex problem with bounds;
     features are scaled to unit variance. Features that are the same in every rollout keep the weight 0.
 
-    Rollouts may come in groups (n,), numbered from 0, with shares (G,): the logarithm is then a mean of one per group.
+    Rollouts come in groups (n,), numbered from 0, with shares (G,): the logarithm is the mean of one per group.
     """
 
     def __init__(
@@ -203,10 +197,10 @@ class SampledDual:
         log_weight: Floats,
         mean: Floats,
         epsilon: Floats,
-        group: NDArray[np.int64] | None = None,
-        shares: Floats = ALONE,
+        group: NDArray[np.int64],
+        shares: Floats,
     ) -> None:
-        self._group, self._shares = np.zeros(len(rows), dtype=np.int64) if group is None else group, shares
+        self._group, self._shares = group, shares
         self._centre = rows.mean(axis=0)
         scale = rows.std(axis=0)
         self._known = scale > 1e-12 * np.maximum(1.0, np.abs(rows).max(axis=0))
@@ -224,7 +218,6 @@ class SampledDual:
 
     def solve(self, max_iter: int, tolerance: float, monitor: Monitor) -> None:
         """Move to the optimum, or as near as max_iter iterations come."""
-
         d = len(self._scaled)
 
         def loss(split: Floats) -> tuple[float, Floats]:
@@ -235,14 +228,12 @@ class SampledDual:
 
         def note(intermediate_result: Any) -> None:
             self._scaled = intermediate_result.x[:d] - intermediate_result.x[d:]
-            effective = self.effective_sample_size()
-            if monitor.record(
-                intermediate_result.fun,
-                self._residual_norm(),
-                effective_sample_size=effective,
-                answer=lambda: self.weights,
-            ):
+            if record(intermediate_result.fun):
                 raise StopIteration
+
+        def record(value: float) -> bool:
+            norm, effective = float(np.linalg.norm(self._subgradient())), self.effective_sample_size()
+            return monitor.record(value, norm, effective_sample_size=effective, answer=lambda: self.weights)
 
         bounds = [(0.0, LARGEST if known else 0.0) for known in self._known] * 2
         options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "maxcor": MEMORY, "ftol": 0.0}
@@ -253,25 +244,19 @@ class SampledDual:
         if not monitor.stopped:
             self._scaled = result.x[:d] - result.x[d:]
         if not monitor.history:
-            value, _ = loss(np.zeros(2 * d))
-            monitor.record(value, self._residual_norm(), effective_sample_size=self.effective_sample_size())
-
-    def _probabilities(self, scaled: Floats) -> tuple[float, Floats]:
-        """log sum_k w_k exp(theta . f_k) up to a constant, and the normalised weights of the rollouts."""
-        log_p = self._rows @ scaled + self._log_weight
-        largest = np.full(len(self._shares), -np.inf)
-        np.maximum.at(largest, self._group, log_p)
-        p = np.exp(log_p - largest[self._group])
-        total = np.bincount(self._group, weights=p, minlength=len(self._shares))
-        log_z = float(self._shares @ (largest + np.log(total))) - math.log(len(p))
-        return log_z, p * (self._shares / total)[self._group]
+            record(loss(np.zeros(2 * d))[0])
 
     def _look(self, scaled: Floats) -> _Look:
         if not np.array_equal(self._last.scaled, scaled):
-            log_z, p = self._probabilities(scaled)
-            effective = float(1.0 / np.sum(p**2))
-            gradient = p @ self._rows - self._mean
-            self._last = _Look(scaled.copy(), log_z - float(self._mean @ scaled), gradient, effective)
+            log_p = self._rows @ scaled + self._log_weight
+            largest = np.full(len(self._shares), -np.inf)
+            np.maximum.at(largest, self._group, log_p)
+            p = np.exp(log_p - largest[self._group])
+            total = np.bincount(self._group, weights=p, minlength=len(self._shares))
+            log_z = float(self._shares @ (largest + np.log(total))) - math.log(len(p))  # up to a constant
+            p = p * (self._shares / total)[self._group]
+            loss = log_z - float(self._mean @ scaled)
+            self._last = _Look(scaled.copy(), loss, p @ self._rows - self._mean, float(1.0 / np.sum(p**2)))
         return self._last
 
     def effective_sample_size(self) -> float:
@@ -288,9 +273,6 @@ class SampledDual:
     def residual(self) -> float:
         """By how much the conditions of the optimum are missed, in the worst feature."""
         return float(np.abs(self._subgradient()).max(initial=0.0))
-
-    def _residual_norm(self) -> float:
-        return float(np.linalg.norm(self._subgradient()))
 
     def uncovered(self) -> NDArray[np.int64]:
         """Features in which no mixture of the rollouts comes within epsilon of the demonstrations."""
@@ -440,7 +422,8 @@ class RelativeEntropyIRL(Learner):
         if self.epsilon is None:
             low, high = demos.feature_range(features, self.discount)
             low, high = np.minimum(low, rollouts.features.min(axis=0)), np.maximum(high, rollouts.features.max(axis=0))
-            return hoeffding(high - low, self.confidence, 1.0 / float(np.sum(demos.weights**2)))
+            n_demos = 1.0 / float(np.sum(demos.weights**2))  # effectively: how many of equal weight they are worth
+            return (high - low) * math.sqrt(-math.log1p(-self.confidence) / (2.0 * n_demos))  # Hoeffding's bound
         d = features.d
         try:
             epsilon = np.array(np.broadcast_to(np.array(self.epsilon, dtype=np.float64), (d,)))

@@ -7,12 +7,12 @@ it is its probability. What an end is worth says what is promised:
 - "best": only choices with the largest chance of keeping the rules take part; all ends are worth 0.
 - "bonus": an end at which every rule was kept is worth `bonus`, others 0.
 
-The arithmetic itself is that of `GameOperations`: compiled loops, or a device.
+The arithmetic itself is that of `Game.operations`: compiled loops, or a device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self
@@ -28,6 +28,7 @@ from xmen.policies.sweeps import NO_EDGE
 from xmen.product.graph import layer_ends
 from xmen.product.messages import draw_starts
 from xmen.worlds import Trajectory, Walks
+from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.walks import require_count
 
 TOLERANCE = 1e-12  # chances of keeping the rules that differ by less than this part of them are the same
@@ -86,8 +87,6 @@ class Behaviour:
         world = game.product.world
         return cls(game, np.zeros((world.n_states, world.n_actions)), 1.0, aim)
 
-    # --- backwards ---------------------------------------------------------------------------------------------
-
     def _ends(self, won: Bools) -> tuple[Any, Any]:
         """What ending at each node is worth, and the chance that it kept the rules, where `won` says which have."""
         good, bad = (self.aim.bonus, 0.0) if self.aim.kind == "bonus" else (0.0, -np.inf)
@@ -96,7 +95,7 @@ class Behaviour:
 
     @cached_property
     def _ends_before(self) -> tuple[Any, Any]:
-        """The same of ending before the last action."""
+        """What ending before the last action is worth, and the chance that it kept the rules."""
         return self._ends(self.game.won_before())
 
     def _sweep(self) -> None:
@@ -203,8 +202,6 @@ class Behaviour:
         chances: Floats = first.chance[self.game.product.starts]
         return chances
 
-    # --- forwards ----------------------------------------------------------------------------------------------
-
     def occupancy(self, starts: Floats, with_entropy: bool = False, discount: float | None = None) -> Occupancy:
         """What happens from start nodes with these probabilities; uses are counted with the reward's own discount."""
         discount = self.discount if discount is None else discount
@@ -262,7 +259,9 @@ def restricted(game: Game, kept: Bools) -> Game:
     source = np.repeat(np.arange(product.n_nodes), counts(product.indptr))[kept_edges]
     target, edge = product.target[kept_edges], product.edge[kept_edges]
     indptr = np.searchsorted(source, np.arange(product.n_nodes + 1))
-    reached = _reached(indptr, target, product.starts)
+    begun = np.zeros(product.n_nodes, dtype=np.bool_)
+    begun[product.starts] = True
+    reached = distance_to(begun, target, source.astype(np.uint32)) < UNREACHABLE
     number = np.cumsum(reached) - 1
     inside = reached[source]
     depth = product.depth[reached]
@@ -279,20 +278,6 @@ def restricted(game: Game, kept: Bools) -> Game:
         layer_ends=layer_ends(depth, product.horizon),
     )
     return game_of(smaller, game.device)
-
-
-def _reached(indptr: NDArray[np.int64], target: NDArray[np.uint32], starts: NDArray[np.uint32]) -> Bools:
-    """The nodes that can be reached from the starts, one numpy pass per step."""
-    reached = np.zeros(len(indptr) - 1, dtype=np.bool_)
-    front = starts.astype(np.int64)
-    reached[front] = True
-    while len(front):
-        begin, n_edges = indptr[front], indptr[front + 1] - indptr[front]
-        offset = np.arange(n_edges.sum()) - np.repeat(np.cumsum(n_edges) - n_edges, n_edges)
-        after = np.unique(target[np.repeat(begin, n_edges) + offset]).astype(np.int64)
-        front = after[~reached[after]]
-        reached[front] = True
-    return reached
 
 
 # ---- Trajectories as walks through a game: at which node each action was taken, and how likely it was
@@ -321,8 +306,7 @@ def follow(game: Game, starts: NDArray[np.int64], edges: NDArray[np.int64]) -> N
 
 def log_probs(behaviour: Behaviour, trajectories: Sequence[Trajectory]) -> Floats:
     """sum_t log pi(a_t | history) of each, (n,); -inf where a step is impossible or would not be chosen."""
-    game = behaviour.game
-    world = game.product.world
+    world = behaviour.game.product.world
     lengths = np.array([len(tau) for tau in trajectories], dtype=np.int64)
     edges = np.full((len(lengths), int(lengths.max(initial=0))), -1, dtype=np.int64)
     for row, tau in zip(edges, trajectories, strict=True):
@@ -360,18 +344,20 @@ def likeliest_episode(behaviour: Behaviour) -> tuple[Trajectory, float]:
     game, product = behaviour.game, behaviour.game.product
     with np.errstate(divide="ignore"):
         log_outcome, log_start = np.log(game.probability), np.log(game.start_probability)
-    value, steps = np.zeros(product.n_nodes), list[Index]()
+    order = np.arange(product.n_nodes, dtype=np.uint32)
     if behaviour.timeless:
         assert product.topological is not None
         order = product.topological[0][::-1].copy()
-        steps.append(_layer(behaviour, 0, order, log_outcome, value, value))
     else:
         require_horizon(game.horizon, 4 * int(product.layer_ends.sum()))
-        every = np.arange(product.n_nodes, dtype=np.uint32)
-        for t in range(game.horizon - 1, -1, -1):
-            order, before = every[: product.layer_ends[t]], np.zeros(product.n_nodes)
-            steps.append(_layer(behaviour, t, order, log_outcome, value, before))
-            value = before
+    value, steps = np.zeros(product.n_nodes), list[Index]()
+    for t in range(0 if behaviour.timeless else game.horizon - 1, -1, -1):
+        n = product.n_nodes if behaviour.timeless else int(product.layer_ends[t])
+        before = value if behaviour.timeless else np.zeros(product.n_nodes)
+        steps.append(np.zeros(n, dtype=np.uint32))
+        shares = behaviour.layer(t).shares
+        sweeps.likeliest_layer(order[:n], *game.graph[:3], log_outcome, shares, value, before, steps[-1])
+        value = before
     totals = log_start + value[product.starts]
     first = int(np.argmax(totals))
     node = int(product.starts[first])
@@ -394,15 +380,6 @@ def hopeful_visits(behaviour: Behaviour) -> Floats:
     return behaviour.visits(found._replace(used=found.used * do.array(game.hopeful[game.node])))
 
 
-def _layer(behaviour: Behaviour, t: int, order: Index, log_outcome: Floats, after: Floats, value: Floats) -> Index:
-    """Fill the value of each of these nodes from those after it; returns the product edge that the best one takes."""
-    game = behaviour.game
-    taken = np.zeros(len(value) if behaviour.timeless else len(order), dtype=np.uint32)
-    shares = behaviour.layer(t).shares
-    sweeps.likeliest_layer(order, *game.graph[:3], log_outcome, shares, after, value, taken)
-    return taken
-
-
 # ---- Whole episodes in the world's own chances, many at a time, and every one of them checked
 
 
@@ -412,29 +389,27 @@ BATCH_CELLS = 20_000_000  # actions held at once; larger requests are played in 
 def rollout(behaviour: Behaviour, n: int, rng: np.random.Generator) -> list[Trajectory]:
     """n episodes, failed and unfinished ones included."""
     n = require_count(n, behaviour.game.product.world)
-    batch = max(1, BATCH_CELLS // (behaviour.game.horizon + 1))
-    out: list[Trajectory] = []
-    for begin in range(0, n, batch):
-        out += as_trajectories(play(behaviour, min(batch, n - begin), rng)[0])
-    return out
+    return [tau for walks, _ in _batches(behaviour, n, rng) for tau in as_trajectories(walks)]
 
 
 def count_kept(behaviour: Behaviour, n: int, rng: np.random.Generator) -> int:
     """How many of n episodes keep every rule and arrive."""
+    return sum(int(kept.sum()) for _, kept in _batches(behaviour, n, rng))
+
+
+def _batches(behaviour: Behaviour, n: int, rng: np.random.Generator) -> Iterator[tuple[Walks, Bools]]:
     batch = max(1, BATCH_CELLS // (behaviour.game.horizon + 1))
-    return sum(int(play(behaviour, min(batch, n - begin), rng)[1].sum()) for begin in range(0, n, batch))
+    return (play(behaviour, min(batch, n - begin), rng) for begin in range(0, n, batch))
 
 
-def play(behaviour: Behaviour, n: int, rng: np.random.Generator) -> tuple[Walks, NDArray[np.bool_]]:
+def play(behaviour: Behaviour, n: int, rng: np.random.Generator) -> tuple[Walks, Bools]:
     """n episodes as walks, and which of them kept every rule and arrived: by the machines, run over them again."""
-    game = behaviour.game
-    product = game.product
+    game, product = behaviour.game, behaviour.game.product
     lost = np.flatnonzero((behaviour.start_values == -np.inf) & (game.start_probability > 0))
     if len(lost):
         where = product.world.describe_state(int(product.state[product.starts[lost[0]]]))
         raise InfeasibleError(f"an episode cannot begin in {where}: no trajectory from there keeps the constraint.")
-    starts = draw_starts(product, game.start_probability, n, rng)
-    do = game.operations
+    starts, do = draw_starts(product, game.start_probability, n, rng), game.operations
     players, steps = do.players(starts), list[Any]()
     for t in range(game.horizon):
         taken = do.play(players, behaviour.shares(t), rng)
@@ -445,15 +420,9 @@ def play(behaviour: Behaviour, n: int, rng: np.random.Generator) -> tuple[Walks,
     going = columns != NO_EDGE
     offsets = np.concatenate([[0], np.cumsum(np.count_nonzero(going, axis=1))])
     walks = Walks(product.world, product.state[starts], product.edge[columns[going]].astype(np.int32), offsets)
-    return walks, _checked(behaviour, walks, node)
-
-
-def _checked(behaviour: Behaviour, walks: Walks, last: NDArray[np.uint32]) -> NDArray[np.bool_]:
-    """Which walks are valid; an error when the machines do not agree with the nodes in which the walks ended."""
-    product = behaviour.game.product
-    arrived = walks.lengths == product.horizon if product.fixed_length else product.world.terminal[product.state[last]]
-    valid: NDArray[np.bool_] = product.compiled.check(walks) & arrived
+    arrived = walks.lengths == product.horizon if product.fixed_length else product.world.terminal[product.state[node]]
+    valid: Bools = product.compiled.check(walks) & arrived
     broken = behaviour.aim.kind == "sure" and not valid.all()
-    if broken or not np.array_equal(valid, product.accepting[last] & arrived):
+    if broken or not np.array_equal(valid, product.accepting[node] & arrived):
         raise XmenError("an episode's rules and its policy's memory disagree: this is a bug, please report it.")
-    return valid
+    return walks, valid

@@ -168,7 +168,7 @@ class Impossible(NamedTuple):
 
     def __str__(self) -> str:
         world = self.world
-        told = [_told(world, step) for step in self.story]
+        told = [f"{world.describe_action(s.action)} may lead to {world.describe_state(s.outcome)}" for s in self.story]
         if len(told) > SHOWN:
             told = [*told[: SHOWN - 1], f"and so on for {len(told) - SHOWN + 1} more steps"]
         begin = f"from {world.describe_state(self.start)}" + (f", {', then '.join(told)}" if told else "")
@@ -182,10 +182,6 @@ class Impossible(NamedTuple):
         return f"{begin}; there every action can fail: {'; '.join(fails)}{more}"
 
 
-def _told(world: MDP, step: Move) -> str:
-    return f"{world.describe_action(step.action)} may lead to {world.describe_state(step.outcome)}"
-
-
 def explain(game: Game, max_nodes: int | None = None) -> Impossible | None:
     """Why no policy keeps the rules surely; None where one does."""
     product = game.product
@@ -194,7 +190,9 @@ def explain(game: Game, max_nodes: int | None = None) -> Impossible | None:
     if is_sure(safe, starts):
         return None
     best = Behaviour.unrewarded(game, BEST)
-    start, story, failing = _story(game, safe, best)
+    found = _story(game, safe, best, only_best=True) or _story(game, safe, best, only_best=False)
+    assert found is not None  # a start that is not safe has a story
+    start, story, failing = found
     rules = rules_of(product.compiled.constraint)
     prefix = [step.action for step in story], [start, *(step.outcome for step in story)]
     alone = {label: _LostAlone(product.world, rule, max_nodes) for label, rule in rules.items()}
@@ -212,15 +210,20 @@ def refuse(game: Game, asked: str | float, max_nodes: int | None = None) -> Infe
     why = explain(game, max_nodes)
     assert why is not None
     wanted = "surely" if asked == "sure" else f"with probability {asked:g}"
-    advice = (
-        f" Ask for validity='best', or for a probability up to {why.best:.6g}."
-        if why.best > 0.0
-        else " No episode at all can keep them: loosen the rules, or raise the horizon."
-    )
+    advice = " No episode at all can keep them: loosen the rules, or raise the horizon."
+    if why.best > 0.0:
+        advice = f" Ask for validity='best', or for a probability up to {why.best:.6g}."
+    together = ", ".join(map(repr, why.conflict))
+    hint = f"No policy is sure to keep {together}, and dropping any single rule does not make all the others sure."
+    if not why.conflict:
+        hint = "Even without rules no policy is sure to arrive in time."
+    elif len(rules_of(game.product.compiled.constraint)) == 1:
+        hint = "Without this rule every episode could arrive in time."
+    elif why.dropping:
+        hint = f"Without {' or without '.join(map(repr, why.dropping))} all other rules can be kept surely."
     return InfeasibleError(
         in_world_words(
-            f"no policy keeps the rules {wanted}: {why}. The best probability there is: {why.best:.6g}. "
-            f"{_hint(game, why)}{advice}",
+            f"no policy keeps the rules {wanted}: {why}. The best probability there is: {why.best:.6g}. {hint}{advice}",
             why.world,
         ),
         conflict=why.conflict,
@@ -229,28 +232,8 @@ def refuse(game: Game, asked: str | float, max_nodes: int | None = None) -> Infe
     )
 
 
-def _hint(game: Game, why: Impossible) -> str:
-    """Which rule could go."""
-    if not why.conflict:
-        return "Even without rules no policy is sure to arrive in time."
-    if len(rules_of(game.product.compiled.constraint)) == 1:
-        return "Without this rule every episode could arrive in time."
-    if why.dropping:
-        return f"Without {' or without '.join(map(repr, why.dropping))} all other rules can be kept surely."
-    together = ", ".join(map(repr, why.conflict))
-    return f"No policy is sure to keep {together}, and dropping any single rule does not make all the others sure."
-
-
-def _story(game: Game, safe: Behaviour, best: Behaviour) -> tuple[int, list[Move], list[Move]]:
-    """The shortest way to where every action can be lost at once, through the best choices if they lead there."""
-    for only_best in (True, False):
-        found = _search(game, safe, best, only_best)
-        if found is not None:
-            return found
-    raise AssertionError("a start that is not safe has a story")
-
-
-def _search(game: Game, safe: Behaviour, best: Behaviour, only_best: bool) -> tuple[int, list[Move], list[Move]] | None:
+def _story(game: Game, safe: Behaviour, best: Behaviour, only_best: bool) -> tuple[int, list[Move], list[Move]] | None:
+    """The shortest way to where every action can be lost at once, through the best choices alone if asked for."""
     product = game.product
     unsafe = (safe.start_values == -np.inf) & (game.start_probability > 0)
     came: list[dict[int, tuple[int, Move] | None]] = [dict.fromkeys(product.starts[unsafe].tolist())]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,9 @@ if TYPE_CHECKING:
     from torch import device as Device
 
 
-# ---- The array operations that a policy's values, choices and episodes are made of.
-#
-# `Behaviour` says what is computed; who carries it out is here: compiled loops on the host (`host_game`), or torch on
-# a device (`device_game`).
+# ---- The array operations that a policy's values, choices and episodes are made of: `Behaviour` says which
 
 
-Array = TypeVar("Array")
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Index: TypeAlias = NDArray[np.uint32]
@@ -59,70 +55,6 @@ class Occupancy(NamedTuple):
     last: Floats
 
 
-class GameOperations(Protocol[Array]):
-    """What `Behaviour` asks for. Arrays have a number per node or per choice, and stay where they are."""
-
-    one_sweep: bool  # whether a game on which time plays no role is done once for all times
-
-    @property
-    def layer_bytes(self) -> int:
-        """The memory that layers may take; above it they are kept every so often, and made again in between."""
-
-    def array(self, values: Any) -> Array:
-        """Numbers of the host, moved to where the others are."""
-
-    def on_host(self, values: Array) -> NDArray[Any]:
-        """All numbers, on the host."""
-
-    def room(self, n: int) -> Array:
-        """n numbers that are not set yet."""
-
-    def rewards(self, table: Floats) -> Array:
-        """The reward of each choice, from a table (n_states, n_actions)."""
-
-    def visits(self, used: Array) -> Floats:
-        """The sum over the choices of each state and action, on the host; shape (n_states * n_actions,)."""
-
-    def expected(self, stretch: Stretch, after: Array, reward: Array | None = None) -> Array:
-        """The reward of each choice plus the expectation of `after` over its outcomes; -inf if one outcome is."""
-
-    def soften(self, stretch: Stretch, logits: Array, end: Array) -> tuple[Array, Array]:
-        """log sum exp over the choices of each node, and the share of each choice in it; `logits` are used up.
-
-        Nodes without choices get end[n].
-        """
-
-    def mixed(self, stretch: Stretch, shares: Array, odds: Array, end: Array) -> Array:
-        """The mean of `odds` when choices are made by `shares`; end[n] where there are none."""
-
-    def best(self, stretch: Stretch, odds: Array, tolerance: float) -> Any:
-        """Which choices have the largest odds of their node, or less by at most this part of them."""
-
-    def only(self, among: Any, logits: Array) -> Array:
-        """The logits with -inf in place of what is not among these."""
-
-    def begin(self, starts: Floats) -> Any:
-        """A flow that begins at the product's start nodes with these probabilities."""
-
-    def push(self, flow: Any, stretch: Stretch, shares: Array, factor: float, with_entropy: bool) -> None:
-        """Move what is at these nodes one action on."""
-
-    def totals(self, flow: Any) -> Occupancy:
-        """What came of a flow."""
-
-    def players(self, starts: Index) -> Any:
-        """Episodes at these nodes."""
-
-    def play(self, players: Any, shares: Array, rng: np.random.Generator) -> Any:
-        """One action of each episode: the product edges they take. None when nobody moves any more."""
-
-    def played(self, players: Any, steps: list[Any]) -> tuple[Index, Index]:
-        """The edges of all steps, one row per episode, and the nodes in which episodes are; on the host."""
-
-
-# ---- The operations of `Behaviour` by compiled loops on the host
-
-
 LAYER_BYTES = 1_000_000_000
 
 
@@ -137,43 +69,58 @@ class HostFlow:
 
 
 class HostGame:
-    """One game. Nothing is written into once it is given away, so threads can share it."""
+    """The operations of one game by compiled loops; `DeviceGame` has the same ones by torch on a device.
 
-    one_sweep = True
+    Arrays have a number per node or per choice, and stay where they are. Nothing is written into once it is given
+    away, so threads can share it.
+    """
+
+    one_sweep = True  # a game on which time plays no role is done once for all times
 
     def __init__(self, game: Game) -> None:
         self._game = game
 
     @property
     def layer_bytes(self) -> int:
-        """The memory that layers may take."""
+        """The memory that layers may take; above it they are kept every so often, and made again in between."""
         return LAYER_BYTES
 
     def array(self, values: Any) -> Floats:
+        """Numbers of the host, moved to where the others are."""
         return np.asarray(values, dtype=np.float64)
 
-    def on_host(self, values: Floats) -> Floats:
-        return values
+    def on_host(self, values: Any) -> NDArray[Any]:
+        """All numbers, on the host."""
+        numbers: NDArray[Any] = values
+        return numbers
 
     def room(self, n: int) -> Floats:
+        """n numbers that are not set yet."""
         return np.empty(n)
 
     def rewards(self, table: Floats) -> Floats:
+        """The reward of each choice, from a table (n_states, n_actions)."""
         found: Floats = table.reshape(-1)[self._game.pair]
         return found
 
     def visits(self, used: Floats) -> Floats:
+        """The sum over the choices of each state and action, on the host; shape (n_states * n_actions,)."""
         world = self._game.product.world
         flat = np.bincount(self._game.pair, weights=used, minlength=world.n_states * world.n_actions)
         return flat.astype(np.float64)
 
     def expected(self, stretch: Stretch, after: Floats, reward: Floats | None = None) -> Floats:
+        """The reward of each choice plus the expectation of `after` over its outcomes; -inf if one outcome is."""
         _, first_edge, target, probability = self._game.graph
         out = np.zeros(len(stretch.choices)) if reward is None else reward.copy()
         sweeps.add_expected(stretch.choices, first_edge, target, probability, after, out)
         return out
 
     def soften(self, stretch: Stretch, logits: Floats, end: Floats) -> tuple[Floats, Floats]:
+        """log sum exp over the choices of each node, and the share of each choice in it; `logits` are used up.
+
+        Nodes without choices get end[n].
+        """
         value, total = np.empty((2, len(end)))
         sweeps.centre(stretch.first, logits, end, value)
         np.exp(logits, out=logits)  # all of a layer at once: a quarter of the time of one after the other
@@ -182,56 +129,56 @@ class HostGame:
         return value, logits
 
     def mixed(self, stretch: Stretch, shares: Floats, odds: Floats, end: Floats) -> Floats:
+        """The mean of `odds` when choices are made by `shares`; end[n] where there are none."""
         out = np.empty(len(end))
         sweeps.mixed(stretch.first, shares, odds, end, out)
         return out
 
     def best(self, stretch: Stretch, odds: Floats, tolerance: float) -> Bools:
+        """Which choices have the largest odds of their node, or less by at most this part of them."""
         among = np.empty(len(odds), dtype=np.bool_)
         sweeps.best(stretch.first, odds, tolerance, among)
         return among
 
     def only(self, among: Bools, logits: Floats) -> Floats:
+        """The logits with -inf in place of what is not among these."""
         logits[~among] = -np.inf
         return logits
 
     def begin(self, starts: Floats) -> HostFlow:
+        """A flow that begins at the product's start nodes with these probabilities."""
         product = self._game.product
         flow = HostFlow(np.zeros(product.n_nodes), np.zeros(product.n_nodes), np.zeros(self._game.n_choices))
         np.add.at(flow.here, product.starts, starts)
         return flow
 
     def push(self, flow: HostFlow, stretch: Stretch, shares: Floats, factor: float, with_entropy: bool) -> None:
+        """Move what is at these nodes one action on."""
         level = not isinstance(stretch.nodes, slice)
         nodes = stretch.nodes if level else np.arange(stretch.nodes.stop, dtype=np.uint32)
         there = flow.here if level else np.zeros_like(flow.here)
-        flow.entropy += sweeps.push(
-            nodes,
-            *self._game.graph,
-            shares,
-            flow.here,
-            there,
-            flow.used,
-            factor,
-            flow.ended,
-            with_entropy,
-        )
+        graph, counted = self._game.graph, (flow.used, factor, flow.ended, with_entropy)
+        flow.entropy += sweeps.push(nodes, *graph, shares, flow.here, there, *counted)
         flow.here = there
         if level:
             there[nodes] = 0.0
 
     def totals(self, flow: HostFlow) -> Occupancy:
+        """What came of a flow."""
         return Occupancy(flow.used, float(flow.entropy), flow.ended, flow.here)
 
     def players(self, starts: Index) -> Index:
+        """Episodes at these nodes."""
         return starts.copy()
 
     def play(self, players: Index, shares: Floats, rng: np.random.Generator) -> Index | None:
+        """One action of each episode: the product edges they take. None when nobody moves any more."""
         n = len(players)
         taken: Index = sweeps.play(*self._game.graph, shares, rng.random(n), rng.random(n), players)
         return None if np.all(taken == NO_EDGE) else taken
 
     def played(self, players: Index, steps: list[Index]) -> tuple[Index, Index]:
+        """The edges of all steps, one row per episode, and the nodes in which episodes are; on the host."""
         return as_columns(steps, len(players)), players
 
 
@@ -254,13 +201,13 @@ class Game:
     device: Device | None = None  # where policies are worked out; None is compiled loops on the host
 
     @cached_property
-    def operations(self) -> GameOperations[Any]:
+    def operations(self) -> HostGame:
         """Who works out policies: compiled loops, or a device, to which the game is moved once."""
         if self.device is None:
             return HostGame(self)
         from xmen.policies.device_game import DeviceGame
 
-        return DeviceGame(self, self.device)
+        return cast(HostGame, DeviceGame(self, self.device))
 
     @cached_property
     def _numbers(self) -> Index:

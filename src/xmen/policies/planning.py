@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -92,45 +92,40 @@ def with_probability(
     """The behaviour that keeps the rules with probability p or more; None where p is above the best there is.
 
     A bonus on ends that kept the rules is the price of the promise: 0 where nothing has to be paid, else the one at
-    which the probability is p. It rises with the bonus, so the bonus is found between two by bisection and secants;
-    `guess` is where the search begins.
+    which the probability is p. It rises with the bonus, so the bonus is found between two by bisection and secants
+    (Illinois), from above; `guess` is where the search begins.
     """
 
     def at(bonus: float) -> tuple[float, Behaviour]:
         behaviour = Behaviour(game, table, discount, Aim("bonus", bonus))
         return float(behaviour.start_chances @ starts) - p, behaviour
 
-    surplus, behaviour = at(0.0)
-    if surplus >= 0.0:
+    left, behaviour = at(0.0)
+    if left >= 0.0:
         return behaviour
     best = Behaviour(game, table, discount, BEST)
     if p >= best_chance(best, starts) - AS_BEST:
         return best if p <= best_chance(best, starts) + AS_BEST else None
-    return _price(at, surplus, guess, best)
-
-
-def _price(at: Callable[[float], tuple[float, Behaviour]], short: float, guess: float, best: Behaviour) -> Behaviour:
-    """The behaviour at the bonus where the surplus is 0, from above: Illinois steps between two bonuses."""
-    low, low_surplus, high = 0.0, short, max(guess, 1e-3)
-    high_surplus, behaviour = at(high)
-    while high_surplus < 0.0:
-        low, low_surplus, high = high, high_surplus, 4.0 * high
+    low, high = 0.0, max(guess, 1e-3)
+    surplus, behaviour = at(high)
+    while surplus < 0.0:
+        low, left, high = high, surplus, 4.0 * high
         if high > MOST_BONUS:
             return best
-        high_surplus, behaviour = at(high)
-    left, right, last_was_high = low_surplus, high_surplus, None  # as the secant sees them (Illinois)
+        surplus, behaviour = at(high)
+    right, last_was_high = surplus, None  # the surplus at both ends, as the secant sees them
     for trial in range(200):
-        if high_surplus <= MET or high - low <= 1e-15 * high:
+        if surplus <= MET or high - low <= 1e-15 * high:
             break
         share = left / (left - right) if trial % 3 < 2 else 0.5
         middle = low + (high - low) * min(max(share, 1e-6), 1.0 - 1e-6)
-        surplus, tried = at(middle)
-        if surplus >= 0.0:
+        found, tried = at(middle)
+        if found >= 0.0:
             left = left / 2.0 if last_was_high is True else left
-            high, high_surplus, right, behaviour, last_was_high = middle, surplus, surplus, tried, True
+            high, surplus, right, behaviour, last_was_high = middle, found, found, tried, True
         else:
             right = right / 2.0 if last_was_high is False else right
-            low, left, last_was_high = middle, surplus, False
+            low, left, last_was_high = middle, found, False
     return behaviour
 
 

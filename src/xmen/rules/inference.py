@@ -30,103 +30,9 @@ from xmen.storage.codec import saveable
 from xmen.storage.models import content, make, restores, write_model
 from xmen.worlds import MDP, Network, Trajectory
 
-# ---- Stability: how often a rule is found again when the demonstrations are drawn anew from themselves
-
-
-def shares_found_again(
-    make: Callable[[Floats], Search], rules: list[Candidate], weights: Floats, n: int, seed: int, n_jobs: int | None
-) -> Floats:
-    """The share of n bootstrap samples whose rules imply each of these, shape (rules,).
-
-    `make` prepares the search for other weights of the demonstrations: thresholds are read off anew. Each sample has
-    a seed of its own, so that the answer does not depend on the number of processes.
-    """
-    seeds = np.random.SeedSequence(seed).spawn(n)
-    found = joblib.Parallel(n_jobs=n_jobs)(joblib.delayed(_implied)(make, rules, weights, one) for one in seeds)
-    shares: Floats = np.mean(np.array(found, dtype=np.float64).reshape(n, len(rules)), axis=0)
-    return shares
-
-
-def _implied(
-    make: Callable[[Floats], Search], rules: list[Candidate], weights: Floats, seed: np.random.SeedSequence
-) -> list[bool]:
-    n_demos = np.count_nonzero(weights)
-    drawn = np.random.default_rng(seed).multinomial(n_demos, weights) / n_demos
-    model = make(drawn).run().model
-    return [model.keeps(rule.tabled).certain for rule in rules]
-
-
-# ---- What a search for rules has found, as a model keeps it: columns and constraints, without the demonstrations
-
-
 OF_BOTH = ("world", "features")  # settings of the search that its model has as well: saved once
 
 Row = TypeVar("Row")
-
-
-def saved_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a search, with the names of templates that are functions."""
-    templates = settings["templates"]
-    listed = templates if templates is None or isinstance(templates, str) else [saveable(one) for one in templates]
-    return {**settings, "templates": listed}
-
-
-def pack_model(model: XMEN, shared: Mapping[str, Any]) -> dict[str, Any]:
-    """The model under the rules, as settings and learned values, next to the settings of the search."""
-    name, settings, learned = content(model)
-    own = {key: value for key, value in settings.items() if key not in OF_BOTH or value is not shared[key]}
-    return {"class": name, "settings": own, "learned": learned}
-
-
-def unpack_model(packed: Mapping[str, Any], shared: Mapping[str, Any]) -> XMEN:
-    """The model again, on the world and the features of the search where it has none of its own."""
-    settings = {**{key: shared[key] for key in OF_BOTH}, **packed["settings"]}
-    model = make(packed["class"], settings, packed["learned"])
-    if not isinstance(model, XMEN):
-        raise TypeError(f"the model under the rules is a {type(model).__name__}")
-    return model
-
-
-def pack_report(report: Report) -> dict[str, Any]:
-    """The report as columns."""
-    return {
-        "verdicts": _columns(report.verdicts, Verdict),
-        "level": _columns([report.level], Level),
-        "contenders": _columns(report.contenders, Contender),
-        "pairs": report.pairs,
-    }
-
-
-def unpack_report(packed: Mapping[str, Any]) -> Report:
-    """The report again, if it is one that a search can have."""
-    verdicts, (level,) = _rows(packed["verdicts"], Verdict), _rows(packed["level"], Level)
-    pairs = [(int(start), int(goal)) for start, goal in packed["pairs"]]
-    report = Report(verdicts, level, _rows(packed["contenders"], Contender), pairs)
-    whole = all(one.gain is not None and one.chance is not None for one in report.found)
-    if not whole or not all(one.status in STATUSES for one in verdicts) or len(verdicts) != level.m or not level.n > 0:
-        raise ValueError("these are not the verdicts of one search")
-    return report
-
-
-def _columns(rows: Iterable[Any], kind: type) -> dict[str, list[Any]]:
-    rows = list(rows)
-    return {field.name: [getattr(row, field.name) for row in rows] for field in fields(kind)}
-
-
-def _rows(columns: Mapping[str, list[Any]], kind: type[Row]) -> list[Row]:
-    """Records of a kind, every field of its type."""
-    types = {name: int | float if hint is float else hint for name, hint in get_type_hints(kind).items()}
-    if {*columns} != {*types}:
-        raise ValueError(f"a {kind.__name__} has {', '.join(types)}, not {', '.join(columns)}")
-    rows = [dict(zip(types, row, strict=True)) for row in zip(*(columns[name] for name in types), strict=True)]
-    for row in rows:
-        for name, wanted in types.items():
-            if not isinstance(row[name], wanted):
-                raise TypeError(f"{name} of a {kind.__name__} is {row[name]!r:.60}")
-    return [kind(**row) for row in rows]
-
-
-# ---- RuleInference: which rules over whole trajectories a demonstrator keeps, and how sure that is
 
 
 @dataclass(eq=False, repr=False)
@@ -349,10 +255,13 @@ class RuleInference(Estimator):
                 "stability() searches again on the demonstrations, and this RuleInference was loaded without them: "
                 "call fit(demos) first."
             )
-        search = self._search
-        rules = [one.candidate for one in self._found.taken]
+        search, rules = self._search, [one.candidate for one in self._found.taken]
         make = partial(self._prepare, search.demos, known=conjunction(search.known))
-        self.stability_ = shares_found_again(make, rules, search.weights, n_samples, search.setting.seed, self.n_jobs)
+        # A seed for each sample: the answer does not depend on the number of processes.
+        seeds = np.random.SeedSequence(search.setting.seed).spawn(n_samples)
+        again = joblib.delayed(_found_again)
+        found = joblib.Parallel(n_jobs=self.n_jobs)(again(make, rules, search.weights, seed) for seed in seeds)
+        self.stability_: Floats = np.mean(np.array(found, dtype=np.float64).reshape(n_samples, len(rules)), axis=0)
         return self.stability_
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -374,16 +283,65 @@ class RuleInference(Estimator):
             Before `fit`.
         """
         report, settings = self._reported(), self.get_params(deep=False)
-        found = {"rules": self.rules_, "report": pack_report(report), "model": pack_model(self.model_, settings)}
-        learned = {name: value for name, value in vars(self).items() if name == "stability_"}
-        write_model(path, "RuleInference", {**saved_settings(settings), "found": found}, learned)
+        templates = settings["templates"]
+        if templates is not None and not isinstance(templates, str):
+            settings["templates"] = [saveable(one) for one in templates]
+        name, of_model, learned = content(self.model_)
+        own = {key: value for key, value in of_model.items() if key not in OF_BOTH or value is not settings[key]}
+        columns = {
+            "verdicts": _columns(report.verdicts, Verdict),
+            "level": _columns([report.level], Level),
+            "contenders": _columns(report.contenders, Contender),
+            "pairs": report.pairs,
+        }
+        model = {"class": name, "settings": own, "learned": learned}
+        found = {"rules": self.rules_, "report": columns, "model": model}
+        stability = {name: value for name, value in vars(self).items() if name == "stability_"}
+        write_model(path, "RuleInference", {**settings, "found": found}, stability)
+
+
+def _found_again(
+    make: Callable[[Floats], Search], rules: list[Candidate], weights: Floats, seed: np.random.SeedSequence
+) -> list[bool]:
+    """Which rules are implied by those of one bootstrap sample, whose thresholds are read off anew."""
+    n_demos = np.count_nonzero(weights)
+    drawn = np.random.default_rng(seed).multinomial(n_demos, weights) / n_demos
+    model = make(drawn).run().model
+    return [model.keeps(rule.tabled).certain for rule in rules]
 
 
 @restores("RuleInference")
 def _restored(found: Mapping[str, Any], **settings: Any) -> RuleInference:
-    """What `RuleInference.save` wrote."""
-    search = RuleInference(**settings)
-    report = search._report = unpack_report(found["report"])
+    """The RuleInference that `save` wrote, if its report is one that a search can have."""
+    search, columns, packed = RuleInference(**settings), found["report"], found["model"]
+    verdicts, (level,) = _rows(columns["verdicts"], Verdict), _rows(columns["level"], Level)
+    pairs = [(int(start), int(goal)) for start, goal in columns["pairs"]]
+    report = search._report = Report(verdicts, level, _rows(columns["contenders"], Contender), pairs)
+    whole = all(one.gain is not None and one.chance is not None for one in report.found)
+    if not whole or not all(one.status in STATUSES for one in verdicts) or len(verdicts) != level.m or not level.n > 0:
+        raise ValueError("these are not the verdicts of one search")
+    of_model = {**{key: settings[key] for key in OF_BOTH}, **packed["settings"]}
+    model = make(packed["class"], of_model, packed["learned"])
+    if not isinstance(model, XMEN):
+        raise TypeError(f"the model under the rules is a {type(model).__name__}")
     texts, gains = [one.rule for one in report.found], [one.gain or 0.0 for one in report.found]
-    search._learned(found["rules"], texts, gains, report.level, unpack_model(found["model"], settings))
+    search._learned(found["rules"], texts, gains, level, model)
     return search
+
+
+def _columns(rows: Iterable[Any], kind: type) -> dict[str, list[Any]]:
+    rows = list(rows)
+    return {field.name: [getattr(row, field.name) for row in rows] for field in fields(kind)}
+
+
+def _rows(columns: Mapping[str, list[Any]], kind: type[Row]) -> list[Row]:
+    """Records of a kind, every field of its type."""
+    types = {name: int | float if hint is float else hint for name, hint in get_type_hints(kind).items()}
+    if {*columns} != {*types}:
+        raise ValueError(f"a {kind.__name__} has {', '.join(types)}, not {', '.join(columns)}")
+    rows = [dict(zip(types, row, strict=True)) for row in zip(*(columns[name] for name in types), strict=True)]
+    for row in rows:
+        for name, wanted in types.items():
+            if not isinstance(row[name], wanted):
+                raise TypeError(f"{name} of a {kind.__name__} is {row[name]!r:.60}")
+    return [kind(**row) for row in rows]

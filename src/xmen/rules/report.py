@@ -81,50 +81,42 @@ def report_of(search: Search, found: Found) -> Report:
     contenders = [Contender(one.candidate.text, one.gain, one.candidate.rule) for one in next_ones]
     pairs = [(tau.states[0], tau.states[-1]) for tau in search.demos[:MOST_PAIRS]]
     on_network = isinstance(search.setting.world, Network)
-    return Report(verdicts(search, found), found.level, contenders, pairs if on_network else [])
+    return Report(_verdicts(search, found), found.level, contenders, pairs if on_network else [])
 
 
-def verdicts(search: Search, found: Found) -> list[Verdict]:
+def _verdicts(search: Search, found: Found) -> list[Verdict]:
     """Every candidate that was tried: found ones in their order, then by status and falling gain."""
-    taken = {one.candidate.text for one in found.taken}
-    out = [
-        Verdict(
-            one.candidate.text,
-            "found",
-            one.scored.gain,
-            one.level.chance(one.scored.sure),
-            one.scored.share,
-            not one.scored.kept.exact,
-            "" if one.instead_of is None else f"weaker than {one.instead_of.candidate.text}, which adds too little",
-        )
-        for one in found.taken
-    ]
     at_first = {one.candidate.text: one for one in found.first}
-    ranked = {one.candidate.text for one in found.last}
-    left = [one for one in found.last if one.candidate.text not in taken]
-    out += [_kept(found, one, at_first.get(one.candidate.text)) for one in left]
-    broken = [i for i, one in enumerate(search.candidates) if one.text not in ranked and one.text not in taken]
-    out += [_broken(search, i) for i in broken]
+    out = []
+    for one in found.taken:
+        weaker = "" if one.instead_of is None else f"weaker than {one.instead_of.candidate.text}, which adds too little"
+        out.append(_verdict(one.scored, "found", one.level, weaker))
+    taken = {one.rule for one in out}
+    for last in found.last:
+        text = last.candidate.text
+        if text in taken:
+            continue
+        first, status, note = at_first.get(text), "not significant", ""
+        if first is not None and first.kept.certain:
+            status = "certain"
+        elif last.kept.certain:
+            same = _same_rule(found, at_first, first)
+            status, note = ("implied", "") if same is None else ("equivalent", f"to {same}")
+        out.append(_verdict(last, status, found.level, note))
+    ranked = taken | {one.candidate.text for one in found.last}
+    out += [_broken(search, i) for i, one in enumerate(search.candidates) if one.text not in ranked]
     return sorted(out, key=lambda one: STATUSES.index(one.status))
 
 
-def _kept(found: Found, last: Scored, first: Scored | None) -> Verdict:
-    """A candidate that enough demonstrations keep, and that was not taken."""
-    status, note = "not significant", ""
-    if first is not None and first.kept.certain:
-        status = "certain"
-    elif last.kept.certain:
-        same = _same_rule(found, first)
-        status, note = ("implied", "") if same is None else ("equivalent", f"to {same}")
-    chance = found.level.chance(last.sure)
-    return Verdict(last.candidate.text, status, last.gain, chance, last.share, not last.kept.exact, note)
+def _verdict(one: Scored, status: str, level: Level, note: str) -> Verdict:
+    chance = level.chance(one.sure)
+    return Verdict(one.candidate.text, status, one.gain, chance, one.share, not one.kept.exact, note)
 
 
-def _same_rule(found: Found, first: Scored | None) -> str | None:
+def _same_rule(found: Found, at_first: dict[str, Scored], first: Scored | None) -> str | None:
     """The rule found that this candidate is equivalent to: equal gains at first, and neither without the other."""
-    gains = {one.candidate.text: one for one in found.first}
     for one in found.taken:
-        rule = gains.get(one.candidate.text)
+        rule = at_first.get(one.candidate.text)
         if first is None or rule is None or abs(rule.gain - first.gain) > EQUAL:
             continue
         a, b = rule.candidate.tabled, first.candidate.tabled

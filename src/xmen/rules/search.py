@@ -148,16 +148,10 @@ class Search:
             return None
         best = ranking[0]
         near = [one for one in ranking[1:] if level.passes(one.sure) and not level.decides(best.sure - one.sure)]
-        pool = [best, *(one for one in near if self._implies(model, best, one))]
+        pool = [best, *(one for one in near if model.implies(best.candidate.tabled, one.candidate.tabled))]
         choice = min(pool, key=lambda one: one.candidate.simplicity)
         stronger = best if best.sure > choice.sure + EQUAL else None
         return Taken(choice, level, stronger)
-
-    def _implies(self, model: Model, strong: Scored, weak: Scored) -> bool:
-        """Whether every trajectory of the model that keeps the one keeps the other."""
-        if strong.sure < weak.sure - EQUAL:
-            return False
-        return model.implies(strong.candidate.tabled, weak.candidate.tabled)
 
     def _without_superfluous(self, taken: list[Taken]) -> tuple[list[Taken], Bools, Model]:
         """Drop, one after the other, the rule that is worth the least next to the others, if it no longer passes."""

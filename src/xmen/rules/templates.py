@@ -8,6 +8,7 @@ user's own events for the rule itself and with words for its text and its quick 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -60,19 +61,18 @@ def words(events: Mapping[str, Event] | None, world: MDP) -> list[Word]:
     for name in events:
         if not isinstance(name, str) or not name:
             raise ConstraintError(f"events: each name is a non-empty string; got {name!r}.")
-    return [_word(name, events[name], world) for name in sorted(events)]
-
-
-def _word(name: str, event: object, world: MDP) -> Word:
-    known = require_event(event, f"events[{name!r}]")
-    known.check_world(world)
     columns = np.append(np.arange(world.n_actions), NO_ACTION)
     states, actions = np.meshgrid(np.arange(world.n_states), columns, indexing="ij")
-    table = np.zeros(states.shape, dtype=np.bool_)
     # A user's own test is only asked about what the world can show.
     possible = np.column_stack([world.available, np.ones(world.n_states, dtype=np.bool_)])
-    table[possible] = known.holds(states[possible], actions[possible])
-    return Word(name, known, table)
+    out = []
+    for name in sorted(events):
+        event = require_event(events[name], f"events[{name!r}]")
+        event.check_world(world)
+        table = np.zeros(states.shape, dtype=np.bool_)
+        table[possible] = event.holds(states[possible], actions[possible])
+        out.append(Word(name, event, table))
+    return out
 
 
 # ---- A batch of trajectories position by position: what candidates are read off, and what they are checked on
@@ -225,9 +225,6 @@ class Candidate:
         return self.order, len(self.text), self.text
 
 
-# --- to which events a template applies --------------------------------------------------------------------------
-
-
 def nothing(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
     """No events: rules about the world itself."""
     yield ()
@@ -249,9 +246,6 @@ def pairs_and_all(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
     yield from combinations(words, 2)
     if len(words) > 2:
         yield tuple(words)
-
-
-# --- makers ------------------------------------------------------------------------------------------------------
 
 
 def plain(maker: Maker) -> Callable[..., Iterator[Maker]]:
@@ -290,37 +284,21 @@ def _response_within(view: View, a: Word, b: Word) -> Iterator[Maker]:
             yield lambda a, b, k=k: response(a, b, within=k)
 
 
-def _shares(view: View, e: Word) -> tuple[Floats, dict[float, Fraction]]:
-    """The share of the event in each demonstration, and each as the fraction that it is."""
-    counts, sizes = view.batch.counts(e), view.batch.sizes()
-    fractions = {c / n: Fraction(c, n) for c, n in zip(counts.tolist(), sizes.tolist(), strict=True)}
-    return counts / sizes, fractions
+def _share(lower: bool) -> Callable[..., Iterator[Maker]]:
+    """A template for the share of an event: each bound that the demonstrations suggest, and the next looser round one.
 
+    Shares are compared as the fractions that they are.
+    """
+    bounds, rounded, trivial = (View.at_least, math.floor, 0) if lower else (View.at_most, math.ceil, 1)
 
-def _share_at_least(view: View, e: Word) -> Iterator[Maker]:
-    shares, fractions = _shares(view, e)
-    tight = [fractions[k] for k in view.at_least(shares)]
-    for k in sorted({*tight, *(Fraction(int(ROUND * k), ROUND) for k in tight)} - {Fraction(0)}):
-        yield lambda e, k=k: share(e) >= k
+    def makers(view: View, e: Word) -> Iterator[Maker]:
+        counts, sizes = view.batch.counts(e), view.batch.sizes()
+        fractions = {c / n: Fraction(c, n) for c, n in zip(counts.tolist(), sizes.tolist(), strict=True)}
+        tight = [fractions[k] for k in bounds(view, counts / sizes)]
+        for k in sorted({*tight, *(Fraction(rounded(ROUND * k), ROUND) for k in tight)} - {Fraction(trivial)}):
+            yield lambda e, k=k: share(e) >= k if lower else share(e) <= k
 
-
-def _share_at_most(view: View, e: Word) -> Iterator[Maker]:
-    shares, fractions = _shares(view, e)
-    tight = [fractions[k] for k in view.at_most(shares)]
-    for k in sorted({*tight, *(Fraction(-int(-ROUND * k // 1), ROUND) for k in tight)} - {Fraction(1)}):
-        yield lambda e, k=k: share(e) <= k
-
-
-def _first_of_all(a: Event, *others: Event) -> Constraint:
-    return first(a, among=reduce(or_, others))
-
-
-def _exactly_one(*events: Event) -> Constraint:
-    return exactly(1, *map(visit, events))
-
-
-def _chain(a: Event, b: Event, c: Event) -> Constraint:
-    return before(a, b) & before(b, c)
+    return makers
 
 
 TEMPLATES: tuple[Template, ...] = (
@@ -342,12 +320,12 @@ TEMPLATES: tuple[Template, ...] = (
     Template("length at most", nothing, bounded(Positions.sizes, length, le, View.at_most)),
     Template("length at least", nothing, bounded(Positions.sizes, length, ge, View.at_least)),
     Template("length equal", nothing, bounded(Positions.sizes, length, eq, View.most_common)),
-    Template("share at least", tuples(1), _share_at_least),
-    Template("share at most", tuples(1), _share_at_most),
-    Template("exactly one of", pairs_and_all, plain(_exactly_one)),
-    Template("first of all", one_and_others, plain(_first_of_all)),
+    Template("share at least", tuples(1), _share(lower=True)),
+    Template("share at most", tuples(1), _share(lower=False)),
+    Template("exactly one of", pairs_and_all, plain(lambda *events: exactly(1, *map(visit, events)))),
+    Template("first of all", one_and_others, plain(lambda a, *others: first(a, among=reduce(or_, others)))),
     Template("sequence of three", tuples(3, MOST_CHAINED), plain(sequence)),
-    Template("precedence chain", tuples(3, MOST_CHAINED), plain(_chain)),
+    Template("precedence chain", tuples(3, MOST_CHAINED), plain(lambda a, b, c: before(a, b) & before(b, c))),
 )
 """Every kind of rule that is tried, the simplest first."""
 
