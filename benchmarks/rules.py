@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 
 import xmen as xm
-from xmen.rules.chain import Machines
 from xmen.rules.models import SearchSettings, Shared, fit_model
 from xmen.rules.search import Search
 from xmen.rules.templates import View, batch_of, candidates, words
@@ -52,7 +51,7 @@ def measure(side: int, horizon: int, n_events: int, n_jobs: int, every: bool = F
     if every:
         keeps[:] = True
     search = Search(setting, [], demos, weights, tried, keeps, 0.0, 0.01, 0.02, 8, n_jobs)
-    model = fit_model(setting, [], demos, weights, Shared(Machines(world)))
+    model = fit_model(setting, [], demos, weights, Shared(world))
     model.prepare()
     model.keeps(tried[0].tabled)  # compile
     begun = time.perf_counter()

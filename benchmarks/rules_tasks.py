@@ -18,8 +18,10 @@ from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.choose import distribution
 from xmen.engines.exact import ExactDistribution
 from xmen.events import Event
+from xmen.machines.tables import CompiledConstraint
+from xmen.product.graph import DEFAULT_MAX_NODES
+from xmen.product.watch import Mass, join
 from xmen.rewards import Floats
-from xmen.rules.chain import Mass, chain_of, join
 from xmen.rules.inference import RuleInference
 from xmen.rules.templates import Candidate, View, batch_of, candidates, words
 from xmen.worlds import Cell, GridWorld, Trajectory
@@ -95,7 +97,7 @@ def _draw_rules(
     free = _exact(world, None, reward)
     batch = batch_of(world, free.sample(2, seed=rng))
     tried = candidates(words(events, world), View(batch, np.full(2, 0.5), 0.0))
-    kept = [one for one in tried if batch.keeps(one.tabled).all() and mass(free, reward, one.tabled).broken > 0.0]
+    kept = [one for one in tried if batch.keeps(one.tabled).all() and mass(free, one.tabled).broken > 0.0]
     for _ in range(n_hidden if kept else 0):
         names = sorted({one.template for one in kept})
         name = names[int(rng.integers(len(names)))]
@@ -109,14 +111,14 @@ def _exact(world: GridWorld, rule: Constraint | None, reward: Floats) -> ExactDi
     return d
 
 
-def mass(d: ExactDistribution, reward: Floats, rule: Constraint) -> Mass:
+def mass(d: ExactDistribution, rule: Constraint) -> Mass:
     """How likely a distribution keeps and breaks a rule."""
-    chain, machine = chain_of(d, reward), join(rule, d.world)
-    answer = None if chain is None or machine is None else chain.mass(machine)
+    compiled = CompiledConstraint(rule, d.world)
+    machine = join(compiled, d.world.max_length)
+    answer = None if machine is None else d.chain.mass(machine)
     if answer is not None:
         return answer
-    both = conjunction([part for part in (d.constraint, rule) if part is not None])
-    log_kept = distribution(d.world, both, reward, engine="exact").log_partition() - d.log_partition()
+    log_kept = d.log_probability(compiled, DEFAULT_MAX_NODES)
     return Mass(math.exp(log_kept), 0.0 if log_kept > -1e-12 else -math.expm1(log_kept))
 
 
@@ -129,11 +131,11 @@ def judge(seed: int, n_hidden: int, n_demos: int = N_DEMOS) -> Recovery:
     truth = _exact(task.world, conjunction([one.rule for one in task.hidden]), task.reward)
     false = 0.0
     if model.constraint_ is not None:
-        kept, broken = mass(truth, task.reward, model.constraint_)
+        kept, broken = mass(truth, model.constraint_)
         false = 0.0 if broken == 0.0 else -math.log(kept)
     learned = model.model_.reward_.table()
     answer = _exact(task.world, model.constraint_, learned)
-    left = [mass(answer, learned, one.rule) for one in task.hidden]
+    left = [mass(answer, one.rule) for one in task.hidden]
     missing = max((0.0 if broken == 0.0 else -math.log(kept) for kept, broken in left), default=0.0)
     texts = [one.text for one in task.hidden]
     return Recovery(seed, texts, model.texts_, false, missing, model.least_gain_, seconds)

@@ -38,15 +38,8 @@ def test_meeting_probabilities_by_enumeration():
             sum(math.exp(w - truth.log_partition) for tau, w in truth.log_weights.items() if meets(event, tau))
             for event in events
         ]
-        found = meeting_probabilities(world, reward, discount, list(map(build_event, events)), [build_event(forbidden)])
-        np.testing.assert_allclose(found, expected, atol=1e-12, err_msg=f"seed {seed}")
-        # States alone take another way through the forward pass.
-        states = [("at", (s,)) for s in range(world.n_states)]
-        expected = [
-            sum(math.exp(w - truth.log_partition) for tau, w in truth.log_weights.items() if meets(event, tau))
-            for event in states
-        ]
-        found = meeting_probabilities(world, reward, discount, list(map(build_event, states)), [build_event(forbidden)])
+        d = xm.distribution(world, xm.never(build_event(forbidden)), reward, discount, engine="exact")
+        found = meeting_probabilities(d, list(map(build_event, events)))
         np.testing.assert_allclose(found, expected, atol=1e-12, err_msg=f"seed {seed}")
     assert compared > cases(40)
 

@@ -11,7 +11,7 @@ import reference
 import xmen as xm
 from rules.spelled import description
 from strategies import FormulaRules, NumpyChoices, build_event, cases, random_world
-from xmen.rules.chain import Machines
+from xmen.machines.tables import CompiledConstraint
 from xmen.rules.models import Level, SearchSettings, Shared, effective_number, fit_model, gain_of
 from xmen.rules.templates import TEMPLATES, View, batch_of, candidates, words
 
@@ -44,7 +44,7 @@ def test_probabilities_equal_the_enumerated_ones(seed):
     features = rng.normal(size=(world.n_states, world.n_actions, 2))
     discount = [1.0, 0.9][seed % 2]
     setting = SearchSettings(world, features, discount, 0.1, None, 0)
-    model = fit_model(setting, [], demos, np.full(len(demos), 1 / len(demos)), Shared(Machines(world)))
+    model = fit_model(setting, [], demos, np.full(len(demos), 1 / len(demos)), Shared(world))
     truth = reference.exact_distribution(world, None, model.fitted.reward_.table(), discount)
     batch, found = tried(world, events, demos)
     assert {one.template for one in found} >= {t.name for t in TEMPLATES} - {"response within", "share at least"} - {
@@ -78,14 +78,13 @@ def test_under_rules_by_product_and_by_draws(seed):
     if not demos:
         pytest.skip("no demonstration keeps the rule")
     setting = SearchSettings(world, rng.normal(size=(world.n_states, world.n_actions, 1)), 1.0, 0.1, None, seed)
-    model = fit_model(setting, [rule], demos, np.full(len(demos), 1 / len(demos)), Shared(Machines(world)))
+    model = fit_model(setting, [rule], demos, np.full(len(demos), 1 / len(demos)), Shared(world))
     _, found = tried(world, events, demos)
     for one in found[:: max(1, len(found) // 12)]:
-        chain, product, drawn = model._by_chain(one.tabled), model._by_product(one.tabled), model._by_draws(one.tabled)
-        assert chain is not None
-        assert product is not None
-        assert math.exp(chain.log_kept) == pytest.approx(math.exp(product.log_kept), abs=1e-11)
-        assert (chain.broken == 0.0) == (product.broken == 0.0)
+        chain, drawn = model.keeps(one.tabled), model._by_draws(one.tabled)
+        log_product = model._exact.log_probability(CompiledConstraint(one.tabled, world), 10**6)
+        assert math.exp(chain.log_kept) == pytest.approx(math.exp(log_product), abs=1e-11)
+        assert (chain.broken == 0.0) == (log_product >= -1e-12)
         assert abs(math.exp(drawn.log_kept) - math.exp(chain.log_kept)) < 5 * drawn.std + 1e-3
 
 

@@ -15,61 +15,47 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_matrix
 
 from xmen.constraints.constraint import Constraint, conjunction
 from xmen.constraints.occurrence import never
 from xmen.engines.choose import distribution
-from xmen.engines.distribution import Distribution, Seed
-from xmen.errors import ConstraintError, EngineError, require_horizon
+from xmen.engines.distribution import Seed
+from xmen.engines.exact import ExactDistribution
+from xmen.errors import ConstraintError, EngineError
 from xmen.events import NO_ACTION, Event, at, doing, require_event
 from xmen.learners.base import Learner, Rules
 from xmen.methods.demonstrations import Demonstrations
 from xmen.options import require_whole
+from xmen.product.watch import FAILS, Machine
 from xmen.progress import Callback, Monitor
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.storage.models import storable
 from xmen.worlds import MDP, EdgeWeights, Trajectory
 
-# ---- The probability that a trajectory ever meets an event, for many events at once.
-#
-# The first-visit accrual of Scobee and Sastry (2020, Algorithm 1), exact: one backward pass turns the distribution
-# over trajectories into a Markov chain over states that depends on time,
-#
-#     p_t(s, a, s') = T(s' | s, a) exp(gamma^t r(s, a)) Z_{t+1}(s') / Z_t(s),
-#
-# and one forward pass per event carries the mass that has not met it yet. What is left at the end never meets it.
-
-
 Bools = NDArray[np.bool_]
 
-BLOCK_CELLS = 4_000_000  # events are carried in blocks of at most this many (transition, event) cells
+KINDS = ("states", "actions")
+BLOCK = 128  # states whose probabilities are found together
+SMALLEST = 1e-12  # probabilities below this are rounding errors
 
 
-def meeting_probabilities(
-    world: MDP,
-    reward: Floats,
-    discount: float,
-    events: Sequence[Event],
-    forbidden: Sequence[Event] = (),
-    given: str | None = None,
-) -> Floats:
-    """P(the event happens at some position) under exp(R) D over trajectories on which nothing `forbidden` happens.
+def meeting_probabilities(d: ExactDistribution, events: Sequence[Event]) -> Floats:
+    """P(the event happens at some position) under a distribution, one number per event.
 
-    `reward` has shape (n_states, n_actions); the answer has one number per event. With H the world's `max_length` and
-    E its transitions: O(H E) for the backward pass and O(H E) per event, in blocks of numpy. Some trajectory must be
-    left (otherwise the numbers are nan): whoever asks has demonstrations that are. `given`: "start" for starts as the
-    world says.
+    The first-visit accrual of Scobee and Sastry (2020, Algorithm 1), exact: probability that meets the event leaves
+    the distribution's Markov chain there. O(horizon times transitions) per event.
     """
-    banned_edge, banned_end = happens(world, forbidden)
-    chain = _Chain(world, reward, discount, np.invert(banned_edge.any(axis=1)), np.invert(banned_end.any(axis=1)))
-    meets_edge, meets_end = happens(world, events)
-    width = max(1, BLOCK_CELLS // max(1, len(world.source)))
+    world = d.world
+    on_edges, at_ends = happens(world, events)
+    letters, only = np.zeros((world.n_states, world.n_actions + 1), dtype=np.int32), np.zeros(world.max_length + 1, int)
+    step, accepts = np.array([[0, FAILS]], dtype=np.int32), np.array([[True, False]])  # one row: not met so far
     answer = np.empty(len(events))
-    for begin in range(0, len(events), width):
-        block = slice(begin, begin + width)
-        answer[block] = 1.0 - chain.mass_that_avoids(meets_edge[:, block], meets_end[:, block], given)
-    return np.clip(answer, 0.0, 1.0)
+    for i in range(len(events)):
+        letters[world.source, world.action], letters[:, -1] = on_edges[:, i], at_ends[:, i]
+        mass = d.chain.mass(Machine(0, letters, step, accepts, only, only))
+        assert mass is not None
+        answer[i] = min(1.0, mass.broken)
+    return answer
 
 
 def happens(world: MDP, events: Sequence[Event]) -> tuple[Bools, Bools]:
@@ -81,82 +67,6 @@ def happens(world: MDP, events: Sequence[Event]) -> tuple[Bools, Bools]:
         edges[:, column] = event.holds(source, action)
         ends[:, column] = event.holds(states, np.full(world.n_states, NO_ACTION))
     return edges, ends
-
-
-class _Chain:
-    """The distribution over trajectories as a chain over states, one transition probability per edge and time."""
-
-    def __init__(self, world: MDP, reward: Floats, discount: float, edge_allowed: Bools, end_allowed: Bools) -> None:
-        self.world, self.horizon = world, world.max_length
-        self._ends = world.terminal if world.has_terminal else np.ones(world.n_states, dtype=bool)
-        self._log_dynamics = np.where(edge_allowed, np.log(world.probability), -np.inf)
-        self._reward, self._discount = reward[world.source, world.action], discount
-        # Edges are sorted by source, so that a sum over the edges of a state is a sum over a stretch.
-        self._leaving = np.flatnonzero(np.diff(world.row_start))
-        self._into = csr_matrix(
-            (np.ones(len(world.source)), (world.target, np.arange(len(world.source)))),
-            shape=(world.n_states, len(world.source)),
-        )
-        self._from = csr_matrix(
-            (np.ones(len(world.source)), (np.arange(len(world.source)), world.source)),
-            shape=(len(world.source), world.n_states),
-        )
-        require_horizon(self.horizon, 8 * world.n_states * self.horizon)
-        stop = np.where(self._ends & end_allowed, 0.0, -np.inf)
-        self._values = [stop]
-        for t in range(self.horizon - 1, -1, -1):
-            self._values.append(self._before(t, self._values[-1], stop))
-        self._values.reverse()
-
-    def _weights(self, t: int, after: Floats) -> Floats:
-        return self._log_dynamics + self._discount**t * self._reward + after[self.world.target]
-
-    def _before(self, t: int, after: Floats, stop: Floats) -> Floats:
-        value = stop.copy() if self.world.has_terminal else np.full(len(stop), -np.inf)
-        if len(self._leaving):
-            rows = self.world.row_start[self._leaving]
-            # Terminal states have no edges, so nothing is overwritten here.
-            value[self._leaving] = np.logaddexp.reduceat(self._weights(t, after), rows)
-        return value
-
-    def _step(self, t: int) -> Floats:
-        """p_t of every edge; 0 for edges that cannot be taken at time t."""
-        here = self._values[t][self.world.source]
-        possible = here > -np.inf
-        weights = self._weights(t, self._values[t + 1])
-        step: Floats = np.exp(np.where(possible, weights - np.where(possible, here, 0.0), -np.inf))
-        return step
-
-    def mass_that_avoids(self, meets_edge: Bools, meets_end: Bools, given: str | None) -> Floats:
-        """The probability of never meeting each event; columns as in `happens`."""
-        start = self.world.start
-        if given is None:
-            with np.errstate(divide="ignore"):
-                start = np.log(start) + self._values[0]
-            start = np.exp(start - np.logaddexp.reduce(start))
-        here = np.repeat(start[:, None], meets_edge.shape[1], axis=1)
-        done = np.zeros(meets_edge.shape[1])
-        by_state = bool(np.all(meets_edge == meets_end[self.world.source]))
-        for t in range(self.horizon + 1):
-            if by_state:
-                here *= ~meets_end
-            if self.world.has_terminal or t == self.horizon:
-                done += np.sum(here[self._ends] * ~meets_end[self._ends], axis=0)
-            if t < self.horizon:
-                step = self._step(t)
-                if by_state:  # no need to look at single edges: one product of a sparse and a dense matrix
-                    here = (self._into.multiply(step).tocsr() @ self._from) @ here
-                else:
-                    here = self._into @ (step[:, None] * here[self.world.source] * ~meets_edge)
-        return done
-
-
-# ---- Maximum likelihood constraint inference (Scobee and Sastry, ICLR 2020)
-
-
-KINDS = ("states", "actions")
-BLOCK = 128  # states whose probabilities are found together
-SMALLEST = 1e-12  # probabilities below this are rounding errors
 
 
 @dataclass(frozen=True)
@@ -244,18 +154,17 @@ class ConstraintInference(Learner):
         avoided = self._avoided(demos)
         found: list[_Candidate] = []
         world = demos.seen_world(self.given)
-        d = distribution(world, None, table, self.discount, engine="exact", given=self.given)
+        d = self._under(world, table, [])
         kl = [_entropy_lost(demos) - demos.mean(demos.walks.scores(EdgeWeights.of(world, table, self.discount)))]
         kl[0] += d.log_partition()
         explained = False
         with Monitor(self.callback) as monitor:
             while not explained and len(found) != self.max_constraints and not monitor.stopped:
-                best = self._best(d, table, avoided, found)
+                best = self._best(d, avoided)
                 if best is None:
                     explained = True
                     break
-                rules = [one.rule for one in (*found, best)]
-                smaller = distribution(world, rules, table, self.discount, engine="exact", given=self.given)
+                smaller = self._under(world, table, [*found, best])
                 gain = d.log_partition() - smaller.log_partition()
                 explained = gain < self.kl_threshold
                 if not explained:
@@ -266,6 +175,12 @@ class ConstraintInference(Learner):
         self.kl_ = np.array(kl[: len(found) + 1])
         self.eliminated_ = -np.expm1(np.diff(self.kl_))
         self._learned(reward, monitor, explained)
+
+    def _under(self, world: MDP, table: Floats, found: list[_Candidate]) -> ExactDistribution:
+        rules = [one.rule for one in found]
+        d = distribution(world, rules or None, table, self.discount, engine="exact", given=self.given)
+        assert isinstance(d, ExactDistribution)
+        return d
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -298,9 +213,7 @@ class ConstraintInference(Learner):
             out += [_Candidate(at(s), f"never {world.describe_state(s)}", s) for s in np.flatnonzero(unseen).tolist()]
         return out
 
-    def _best(
-        self, d: Distribution, table: Floats, avoided: list[_Candidate], found: list[_Candidate]
-    ) -> _Candidate | None:
+    def _best(self, d: ExactDistribution, avoided: list[_Candidate]) -> _Candidate | None:
         """The candidate that is most probable under `d`, or None when none is possible.
 
         States come by falling expected visits, which are at least the probability of visiting: the search ends
@@ -316,9 +229,7 @@ class ConstraintInference(Learner):
             bound = max((1.0 if one.state is None else float(visits[one.state]) for one in block), default=0.0)
             if bound <= most:
                 continue
-            events = [one.event for one in block]
-            rules = [one.event for one in found]
-            p = meeting_probabilities(d.world, table, self.discount, events, rules, self.given)
+            p = meeting_probabilities(d, [one.event for one in block])
             leader = int(np.argmax(p >= p.max() - SMALLEST))  # the first of those that tie
             if p[leader] > most + SMALLEST:
                 best, most = block[leader], float(p[leader])

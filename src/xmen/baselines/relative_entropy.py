@@ -423,7 +423,8 @@ class RelativeEntropyIRL(Learner):
             low, high = demos.feature_range(features, self.discount)
             low, high = np.minimum(low, rollouts.features.min(axis=0)), np.maximum(high, rollouts.features.max(axis=0))
             n_demos = 1.0 / float(np.sum(demos.weights**2))  # effectively: how many of equal weight they are worth
-            return (high - low) * math.sqrt(-math.log1p(-self.confidence) / (2.0 * n_demos))  # Hoeffding's bound
+            bound: Floats = (high - low) * math.sqrt(-math.log1p(-self.confidence) / (2.0 * n_demos))  # Hoeffding's
+            return bound
         d = features.d
         try:
             epsilon = np.array(np.broadcast_to(np.array(self.epsilon, dtype=np.float64), (d,)))

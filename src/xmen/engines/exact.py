@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xmen.engines.diagnosis import multiply
 from xmen.engines.distribution import Distribution, Guarantee, Law, Rules, Seed
 from xmen.errors import DivergenceError
-from xmen.machines.tables import as_trajectories, release, require_valid
+from xmen.machines.tables import CompiledConstraint, as_trajectories, release, require_valid
 from xmen.options import require_whole
 from xmen.product.best import best_walk, best_walks, score_range
-from xmen.product.graph import DEFAULT_MAX_NODES, Product
+from xmen.product.graph import DEFAULT_MAX_NODES, Product, build_product
 from xmen.product.layered import SIDE_BY_SIDE
 from xmen.product.messages import NO_EDGE, Flow, Messages, pass_messages
+from xmen.product.watch import Chain, chain_of, join
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
 from xmen.worlds.trajectory import Trajectory
@@ -111,15 +111,28 @@ class ExactDistribution(Distribution):
         """The sum of the entropies of all choices along the way, which large rewards cannot cancel out."""
         return max(0.0, float(self._messages.flow(with_entropy=True).entropy))
 
+    @once
+    def chain(self) -> Chain:
+        """The law as a Markov chain over the product's nodes, through which further rules are watched."""
+        return chain_of(self.product, self.weights, self._messages)
+
     def probability(self, rules: Rules, return_std: bool = False, n: int = 1000, seed: Seed = None) -> Any:
-        further = self._further(rules)
-        both = further if self.constraint is None else self.constraint & further
-        product = multiply(self.world, both, max(DEFAULT_MAX_NODES, self.product.n_nodes))
-        share = 0.0
-        if product.feasible():
-            log_mass = pass_messages(product, self._joint_weights()).log_partition
-            share = min(1.0, float(np.exp(log_mass - (0.0 if self.given else self.log_partition()))))
+        further = CompiledConstraint(self._further(rules), self.world)
+        machine = None if self.world.unbounded else join(further, self.world.max_length)
+        mass = None if machine is None else self.chain.mass(machine)
+        if mass is None or mass.kept == 0.0 < mass.broken:  # no room, or too unlikely for ordinary numbers
+            share = math.exp(min(0.0, self.log_probability(further, DEFAULT_MAX_NODES)))
+        else:
+            share = mass.kept if mass.broken > 0.5 else 1.0 - mass.broken  # the one that loses no digits
         return (share, 0.0) if return_std else share
+
+    def log_probability(self, further: CompiledConstraint, max_nodes: int) -> float:
+        """log P(further rules), by multiplying the product with them; ProductTooLargeError past `max_nodes`."""
+        product = build_product(further, max(max_nodes, self.product.n_nodes), self.product)
+        if not product.feasible():
+            return -math.inf
+        log_mass = pass_messages(product, self._joint_weights()).log_partition
+        return float(log_mass - (0.0 if self.given else self.log_partition()))
 
     def mode(self) -> Trajectory:
         weights = self._joint_weights()

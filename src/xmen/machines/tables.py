@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakValueDictionary
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.compiled import compiled
-from xmen.constraints.constraint import OPEN, And, Constraint, HowMany, Leaf, Sure, combine
+from xmen.constraints.constraint import OPEN, And, Constraint, HowMany, Leaf, Sure, combine, conjunction
 from xmen.errors import ProductTooLargeError, XmenError
 from xmen.events import NO_ACTION
 from xmen.sharing import Lock
@@ -344,19 +344,34 @@ def _inner_patterns(
 class CompiledConstraint:
     """All machines of a constraint over one world, and the tree above them; None is the constraint that all keep.
 
-    With `ends_anywhere` it also judges trajectories that stop in states which are not terminal.
+    With `ends_anywhere` it also judges trajectories that stop in states which are not terminal. Tables of equal leaves
+    are taken from `known` ones, over the same transitions and ends.
     """
 
-    def __init__(self, constraint: Constraint | None, world: MDP, ends_anywhere: bool = False) -> None:
+    def __init__(
+        self,
+        constraint: Constraint | None,
+        world: MDP,
+        ends_anywhere: bool = False,
+        known: Iterable[MachineTable] = (),
+    ) -> None:
         self.constraint = constraint
         self.world = world
-        leaves = [] if constraint is None else list(constraint.leaves())
-        self.tables = [MachineTable(leaf, world, ends_anywhere) for leaf in leaves]
+        by_leaf, self.tables = {table.leaf: table for table in known}, list[MachineTable]()
+        for leaf in () if constraint is None else constraint.leaves():
+            if leaf not in by_leaf:
+                by_leaf[leaf] = MachineTable(leaf, world, ends_anywhere)
+            self.tables.append(by_leaf[leaf])
         self.program = None if constraint is None else compile_tree(constraint)
         parts = constraint.children if isinstance(constraint, And) else ()
         # The numbers of the leaves without which nothing is valid: thousands of small rules reject as one.
         first = np.cumsum([0, *(sum(1 for _ in part.leaves()) for part in parts)]).tolist()
         self._required = {i for i, part in zip(first, parts, strict=False) if isinstance(part, Leaf)}
+
+    def with_further(self, other: CompiledConstraint) -> CompiledConstraint:
+        """The machines of both constraints, as those of their conjunction."""
+        both = conjunction([one.constraint for one in (self, other) if one.constraint is not None])
+        return CompiledConstraint(both, self.world, known=[*self.tables, *other.tables])
 
     def settle(self, rows: Index) -> NDArray[np.bool_]:
         """Which product rows (state, machine rows ...) may still be saved; sure parts are merged in place."""

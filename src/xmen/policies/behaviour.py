@@ -131,12 +131,12 @@ class Behaviour:
 
     def _made(self, stretch: Stretch, reward: Any, ends: tuple[Any, Any], after: Layer) -> Layer:
         """Value, chance and shares of some nodes, from those of the nodes that come after."""
-        do, worth, won = self._do, *(None if end is None else end[stretch.nodes] for end in ends)
+        do, worth = self._do, ends[0][stretch.nodes]
         logits = do.expected(stretch, after.value, reward)
         if self.aim.kind == "sure":
             value, shares = do.soften(stretch, logits, worth)
             return Layer(value, None, shares)
-        odds = do.expected(stretch, after.chance)
+        odds, won = do.expected(stretch, after.chance), ends[1][stretch.nodes]
         if self.aim.kind == "best":
             logits = do.only(do.best(stretch, odds, TOLERANCE), logits)
         value, shares = do.soften(stretch, logits, worth)

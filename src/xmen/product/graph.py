@@ -140,6 +140,24 @@ def alive_before(indptr: Any, target: Any, alive: Any) -> Any:
 # ---- Rows of a product: a growing set of them, and one step from a frontier to the next
 
 
+class Ground(NamedTuple):
+    """The graph that machines are multiplied with: a world, or a product over it, whose nodes then stand for states."""
+
+    row_start: NDArray[np.int64]
+    target: NDArray[Any]
+    terminal: NDArray[np.bool_]  # nodes that trajectories do not leave
+    starts: NDArray[Any]
+    ends: NDArray[np.bool_]  # nodes at which trajectories may end
+    state: NDArray[np.int32]  # the world state of each node
+    edge: NDArray[np.uint32] | None = None  # the world edge of each edge; None where it is that edge itself
+
+
+def ground_of(world: MDP) -> Ground:
+    """The graph of a world."""
+    starts, states = np.flatnonzero(world.start > 0).astype(np.int32), np.arange(world.n_states, dtype=np.int32)
+    return Ground(world.row_start, world.target, world.terminal, starts, ends_of(world), states)
+
+
 class Nodes:
     """A growing set of rows (state, machine rows ...), numbered as they come."""
 
@@ -168,21 +186,23 @@ def expand(
     frontier: NDArray[np.int32],
     to_end: NDArray[np.int32] | None,
     left: int,
+    ground: Ground | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.uint32], NDArray[np.int32]]:
-    """All edges of these nodes: the source's place among them, the world edge, the target's row.
+    """All edges of these nodes: the source's place among them, the edge of the ground, the target's row.
 
-    With the distances of all states to an end, only edges from whose targets an end is at most `left` actions away, and
-    only targets that may still be saved; with None, all.
+    With the distances of the ground's nodes to an end, only edges from whose targets an end is at most `left` actions
+    away, and only targets that may still be saved; with None, all. Without a ground, that of the world.
     """
-    world = compiled.world
-    sources, edges = moves_of(frontier[:, 0], world.row_start, world.terminal)
+    ground = ground or ground_of(compiled.world)
+    sources, edges = moves_of(frontier[:, 0], ground.row_start, ground.terminal)
     if to_end is not None:
-        near = to_end[world.target[edges]] <= left
+        near = to_end[ground.target[edges]] <= left
         sources, edges = sources[near], edges[near]
     rows = np.empty((len(edges), frontier.shape[1]), dtype=np.int32)
-    rows[:, 0] = world.target[edges]
+    rows[:, 0] = ground.target[edges]
+    below = edges if ground.edge is None else ground.edge[edges]
     for i, machine in enumerate(machines):
-        rows[:, 1 + i] = machine.step(frontier[sources, 1 + i], machine.edge_letters[edges])
+        rows[:, 1 + i] = machine.step(frontier[sources, 1 + i], machine.edge_letters[below])
     alive = compiled.settle(rows)
     if to_end is not None and not alive.all():
         sources, edges, rows = sources[alive], edges[alive], rows[alive]
@@ -243,6 +263,7 @@ def estimate_nodes(
     to_end: NDArray[np.int32] | None,
     actions_left: int,
     enough: int,
+    ground: Ground | None = None,
 ) -> int:
     """A number of nodes that the product is almost sure to have; 0 where nothing is known.
 
@@ -260,11 +281,11 @@ def estimate_nodes(
     ]
     before = 0.0
     for step in range(1, min(actions_left, LONGEST_WALK) + 1):
-        sources, _, rows = expand(compiled, machines, rows, to_end, actions_left - step)
+        sources, _, rows = expand(compiled, machines, rows, to_end, actions_left - step, ground)
         machines = [machine.following() if isinstance(machine, Generation) else machine for machine in machines]
         if to_end is not None:
             # A machine reads a position when it is left: that all is lost may show one action later.
-            saved = np.unique(expand(compiled, machines, rows, to_end, actions_left - step - 1)[0])
+            saved = np.unique(expand(compiled, machines, rows, to_end, actions_left - step - 1, ground)[0])
             sources, rows = sources[saved], rows[saved]
         # The last of each walker's edges in a random order is a uniform choice; walkers without an edge end here.
         order = np.lexsort((rng.random(len(sources)), sources))
@@ -330,15 +351,15 @@ def explore(
     max_nodes: int,
     horizon: int,
     to_end: NDArray[np.int32] | None,
-    ends_anywhere: bool = False,
+    ground: Ground | None = None,
 ) -> Explored:
     """All nodes within `horizon` actions of a start.
 
-    With the distances of all states to an end, only those from which an end is near enough and no rule is sure to be
-    broken; with None, every one.
+    With the distances of the ground's nodes to an end, only those from which an end is near enough and no rule is sure
+    to be broken; with None, every one. Without a ground, that of the world.
     """
-    world = compiled.world
-    starts = np.flatnonzero(world.start > 0).astype(np.int32)
+    ground = ground or ground_of(compiled.world)
+    starts = ground.starts
     if to_end is not None:
         starts = starts[to_end[starts] <= horizon]
     rows = first_rows(compiled, starts, only_alive=to_end is not None)
@@ -349,9 +370,14 @@ def explore(
     targets: list[NDArray[np.uint32]] = []
     edges: list[NDArray[np.uint32]] = []
     limit = allowed_nodes(max_nodes, rows.shape[1])
-    chunk = max(1, CHUNK_CELLS // (rows.shape[1] * max(1, int(np.diff(world.row_start).max(initial=1)))))
+    chunk = max(1, CHUNK_CELLS // (rows.shape[1] * max(1, int(np.diff(ground.row_start).max(initial=1)))))
     milestones = [n for n in ESTIMATE_AT if n < limit]
     begin = 0
+
+    def too_large(n: int, depth: int, estimate: int = 0) -> ProductTooLargeError:
+        below = np.column_stack([ground.state[nodes.rows[:n, 0]], nodes.rows[:n, 1:]])
+        return _too_large(compiled, below, depth, max_nodes, estimate)
+
     for depth in range(horizon):
         end = nodes.n
         if begin == end or end > limit:
@@ -360,29 +386,31 @@ def explore(
             # Small machines are multiplied by compiled loops: an early estimate would cost more than going on.
             slow = len(milestones) == 1 or max(map(len, compiled.tables), default=0) * NODES_PER_STATE > end
             milestones = [n for n in milestones if n >= end]
-            larger = estimate_nodes(compiled, nodes.rows[begin:end], to_end, horizon - depth, limit) if slow else 0
+            left = horizon - depth
+            larger = estimate_nodes(compiled, nodes.rows[begin:end], to_end, left, limit, ground) if slow else 0
             if larger > limit:
-                raise _too_large(compiled, nodes.rows[:end], depth, max_nodes, larger)
+                raise too_large(end, depth, larger)
         for first in range(begin, end, chunk):
             last = min(first + chunk, end)
             sources, frontier_edges, following = expand(
-                compiled, compiled.tables, nodes.rows[first:last], to_end, horizon - depth - 1
+                compiled, compiled.tables, nodes.rows[first:last], to_end, horizon - depth - 1, ground
             )
             n_out.append(np.bincount(sources, minlength=last - first))
             targets.append(nodes.add(following))
             edges.append(frontier_edges)
             if nodes.n > limit:
-                raise _too_large(compiled, nodes.rows[: nodes.n], depth + 1, max_nodes)
+                raise too_large(nodes.n, depth + 1)
         layer_ends.append(nodes.n)
         begin = end
     if nodes.n > limit:
-        raise _too_large(compiled, nodes.rows[: nodes.n], 0, max_nodes)
+        raise too_large(nodes.n, 0)
 
     n_out.append(np.zeros(nodes.n - begin, dtype=np.int64))
     node_rows = nodes.rows[: nodes.n]
     accepting = np.zeros(nodes.n, dtype=np.bool_)
-    final = np.arange(nodes.n) if ends_anywhere else np.flatnonzero(ends_of(world)[node_rows[:, 0]])
-    accepting[final] = compiled.accepts(np.ascontiguousarray(node_rows[final, 1:]), node_rows[final, 0])
+    final = np.flatnonzero(ground.ends[node_rows[:, 0]])
+    last_states = ground.state[node_rows[final, 0]]
+    accepting[final] = compiled.accepts(np.ascontiguousarray(node_rows[final, 1:]), last_states)
     return Explored(
         rows=node_rows,
         depth=np.repeat(np.arange(len(layer_ends), dtype=np.int32), np.diff([0, *layer_ends])),
@@ -502,6 +530,12 @@ class Product:
         order = np.argsort(self.distance, kind="stable").astype(np.uint32)
         return order[np.count_nonzero(self.distance == 0) :]
 
+    def ground(self) -> Ground:
+        """The graph that further machines are multiplied with."""
+        nowhere = np.zeros(self.n_nodes, dtype=np.bool_)
+        rows = self.indptr.astype(np.int64)
+        return Ground(rows, self.target, nowhere, self.starts, self.accepting, self.state, self.edge)
+
     def feasible(self) -> bool:
         """Whether any trajectory is valid."""
         if not len(self.starts) or not self.fixed_length:
@@ -517,11 +551,12 @@ class Product:
         return bool(alive[self.starts].any())
 
 
-def build_product(compiled: CompiledConstraint, max_nodes: int) -> Product:
-    """Multiply the world with the machines; ProductTooLargeError past `max_nodes`."""
+def build_product(compiled: CompiledConstraint, max_nodes: int, base: Product | None = None) -> Product:
+    """Multiply the world, or a product over it, with machines; ProductTooLargeError past `max_nodes`."""
     world = compiled.world
-    horizon = world.max_length
-    found = explore(compiled, max_nodes, horizon, distance_to(ends_of(world), world.source, world.target))
+    horizon, ground = world.max_length, ground_of(world) if base is None else base.ground()
+    to_end = distance_to(ground.ends, world.source, world.target) if base is None else base.distance
+    found = explore(compiled, max_nodes, horizon, to_end, ground)
     source = np.repeat(np.arange(len(found.rows), dtype=np.uint32), np.diff(found.indptr))
     distance = distance_to(found.accepting, source, found.target)
     del source
@@ -530,15 +565,15 @@ def build_product(compiled: CompiledConstraint, max_nodes: int) -> Product:
     kept = number >= 0
     return Product(
         world=world,
-        compiled=compiled,
+        compiled=compiled if base is None else base.compiled.with_further(compiled),
         horizon=horizon,
-        state=np.ascontiguousarray(found.rows[kept, 0]),
+        state=ground.state[found.rows[kept, 0]],
         depth=depth[kept],
         distance=distance[kept],
         accepting=found.accepting[kept],
         indptr=indptr,
         target=target,
-        edge=edge,
+        edge=edge if ground.edge is None else ground.edge[edge],
         starts=number[found.starts][kept[found.starts]].astype(np.uint32),
         layer_ends=layer_ends(depth[kept], horizon, world.unbounded),
     )
@@ -552,15 +587,12 @@ def layer_ends(depth: NDArray[np.int32], horizon: int, unbounded: bool = False) 
     return ends
 
 
-def build_complete_product(
-    compiled: CompiledConstraint, max_nodes: int, horizon: int, ends_anywhere: bool = False
-) -> Product:
+def build_complete_product(compiled: CompiledConstraint, max_nodes: int, horizon: int) -> Product:
     """The product with everything that can happen in `horizon` actions, broken rules and unfinished ends included.
 
-    Where a rule is sure to be broken the machines no longer matter: those nodes are one per world state. With
-    `ends_anywhere`, a node accepts whenever the rules would be kept if the trajectory stopped there.
+    Where a rule is sure to be broken the machines no longer matter: those nodes are one per world state.
     """
-    found = explore(compiled, max_nodes, horizon, None, ends_anywhere)
+    found = explore(compiled, max_nodes, horizon, None)
     return Product(
         world=compiled.world,
         compiled=compiled,

@@ -261,8 +261,9 @@ class RuleInference(Estimator):
         seeds = np.random.SeedSequence(search.setting.seed).spawn(n_samples)
         again = joblib.delayed(_found_again)
         found = joblib.Parallel(n_jobs=self.n_jobs)(again(make, rules, search.weights, seed) for seed in seeds)
-        self.stability_: Floats = np.mean(np.array(found, dtype=np.float64).reshape(n_samples, len(rules)), axis=0)
-        return self.stability_
+        shares: Floats = np.mean(np.array(found, dtype=np.float64).reshape(n_samples, len(rules)), axis=0)
+        self.stability_ = shares
+        return shares
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write what was found as one folder; read it with `xm.load`.

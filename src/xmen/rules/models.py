@@ -15,7 +15,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -23,14 +23,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint, conjunction
-from xmen.engines.diagnosis import multiply
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import TripEngine
 from xmen.errors import InfeasibleError, LearningWarning, ProductTooLargeError
 from xmen.learners.xmen import XMEN
+from xmen.machines.tables import CompiledConstraint
+from xmen.product.watch import Machine, join
 from xmen.rewards import Floats
-from xmen.rules.chain import Chain, Machines, chain_of
 from xmen.rules.templates import Positions, batch_of
 from xmen.worlds import MDP, Network, Trajectory, Walks
 
@@ -92,6 +92,7 @@ class Level:
 
 N_DRAWS = 20_000  # trajectories behind an estimate
 FEWEST_DRAWS = 200  # accepted ones without which nothing is estimated
+KEPT_BYTES = 200_000_000  # of joined machines that are kept between rounds
 
 
 @dataclass(frozen=True)
@@ -125,12 +126,28 @@ class SearchSettings:
     seed: int
 
 
-@dataclass
 class Shared:
     """What the models of one search hand on: joined machines, and candidates whose product did not fit before."""
 
-    machines: Machines
-    too_large: set[Constraint] = field(default_factory=set)
+    def __init__(self, world: MDP) -> None:
+        self._world, self._room = world, KEPT_BYTES
+        self._machines: dict[Constraint, Machine | None] = {}
+        self.too_large: set[Constraint] = set()
+
+    def __reduce__(self) -> tuple[type[Shared], tuple[MDP]]:
+        return Shared, (self._world,)  # the rest is found again when it is asked for
+
+    def machine(self, constraint: Constraint) -> Machine | None:
+        """The candidate as one machine, joined once for all rounds as far as there is room; None if it is too large."""
+        if constraint in self._machines:
+            return self._machines[constraint]
+        compiled = None if self._world.unbounded else CompiledConstraint(constraint, self._world)
+        machine = None if compiled is None else join(compiled, self._world.max_length)
+        size = 1000 if machine is None else machine.n_bytes
+        if size <= self._room:
+            self._machines[constraint] = machine
+            self._room -= size
+        return machine
 
 
 @dataclass
@@ -217,47 +234,30 @@ class WorldModel(Model):
         assert isinstance(d, ExactDistribution)
         return d
 
-    @cached_property
-    def _chain(self) -> Chain | None:
-        return chain_of(self._exact, self.fitted.reward_.table())
-
     def _compile(self) -> None:
-        _ = self._chain
+        _ = self._exact.chain
 
     def _draw(self) -> Positions:
         return batch_of(self.setting.world.any_task, self._exact.sample(N_DRAWS, seed=self.setting.seed))
 
     def _exactly(self, constraint: Constraint) -> Kept | None:
-        return self._by_chain(constraint) or self._by_product(constraint)
+        machine = self.shared.machine(constraint)
+        mass = None if machine is None else self._exact.chain.mass(machine)
+        if mass is not None and mass.kept > 0:
+            return Kept(math.log(mass.kept), mass.broken)
+        # No room, too unlikely for ordinary numbers, or impossible: the product's log space can tell.
+        most = CANDIDATE_NODES if self.setting.max_nodes is None else min(CANDIDATE_NODES, self.setting.max_nodes)
+        try:
+            further = CompiledConstraint(constraint, self.setting.world.any_task)
+            log_kept = self._exact.log_probability(further, most)
+        except ProductTooLargeError:
+            self.shared.too_large.add(constraint)
+            return None if mass is None else Kept(-math.inf, 1.0)
+        return Kept(0.0, 0.0) if log_kept >= -ROUNDING else Kept(log_kept, -math.expm1(log_kept))
 
     def _implies(self, strong: Constraint, weak: Constraint) -> bool:
         kept = self.keeps(strong & ~weak)
         return kept.exact and kept.log_kept == -math.inf
-
-    def _by_chain(self, constraint: Constraint) -> Kept | None:
-        if self._chain is None or (machine := self.shared.machines.of(constraint)) is None:
-            return None
-        mass = self._chain.mass(machine)
-        if mass is None:
-            return None
-        if mass.kept > 0:
-            return Kept(math.log(mass.kept), mass.broken)
-        # Too unlikely for ordinary numbers, or impossible: the product's log space can tell.
-        return self._by_product(constraint) or Kept(-math.inf, 1.0)
-
-    def _by_product(self, constraint: Constraint) -> Kept | None:
-        rules = conjunction([*self.multiplied, constraint])
-        most = CANDIDATE_NODES if self.setting.max_nodes is None else min(CANDIDATE_NODES, self.setting.max_nodes)
-        try:
-            product = multiply(self.setting.world.any_task, rules, max(most, self._exact.product.n_nodes))
-        except ProductTooLargeError:
-            self.shared.too_large.add(constraint)
-            return None
-        if not product.feasible():
-            return Kept(-math.inf, 1.0)
-        smaller = ExactDistribution(product, replace(self._exact.law, constraint=rules), None)
-        log_kept = float(smaller.log_partition() - self._exact.log_partition())
-        return Kept(0.0, 0.0) if log_kept >= -ROUNDING else Kept(log_kept, -math.expm1(log_kept))
 
 
 # ---- The model on a network: every demonstration is a trip, and P(c) is that of trips with its start and goal.

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from xmen.constraints.constraint import Constraint
 from xmen.rewards import Floats
-from xmen.rules.chain import Machines
 from xmen.rules.models import EQUAL, Kept, Level, Model, SearchSettings, Shared, effective_number, fit_model, gain_of
 from xmen.rules.templates import Candidate
 from xmen.worlds.trajectory import Trajectory
@@ -119,7 +118,7 @@ class Search:
 
     @cached_property
     def _shared(self) -> Shared:
-        return Shared(Machines(self.setting.world.any_task))
+        return Shared(self.setting.world.any_task)
 
     @cached_property
     def _rows(self) -> dict[str, int]:
