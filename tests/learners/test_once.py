@@ -17,7 +17,8 @@ from xmen.constraints.constraint import Constraint
 from xmen.engines.choose import distribution
 from xmen.engines.settings import EngineSettings
 from xmen.learners.xmen import XMEN
-from xmen.machines.tables import Alphabet
+from xmen.machines.tables import MachineTable
+from xmen.product.graph import ground_of
 from xmen.rewards.linear import read_features, reward_table
 
 
@@ -50,11 +51,11 @@ def test_once_per_fit(given):
     grid, rule, features, demos = grid_task(4)
     with Counted() as counted:
         counted.method(Constraint, "check_world")
-        counted.method(Alphabet, "__init__")
+        counted.method(MachineTable, "__init__")
         counted.function(read_features)
         XMEN(grid, rule, features, given=given, l2=0.01).fit(demos)
     n_leaves = sum(1 for _ in rule.leaves())
-    assert counted.calls == {"Constraint.check_world": 1, "Alphabet.__init__": n_leaves, "read_features": 1}
+    assert counted.calls == {"Constraint.check_world": 1, "MachineTable.__init__": n_leaves, "read_features": 1}
 
 
 @pytest.mark.parametrize("engine", ["exact", "reject", "xor"])
@@ -75,10 +76,28 @@ def test_machines_of_one_fit_serve_what_is_asked_later():
     grid, rule, features, demos = grid_task(4)
     model = XMEN(grid, rule, features, l2=0.01).fit(demos)
     with Counted() as counted:
-        counted.method(Alphabet, "__init__")
+        counted.method(MachineTable, "__init__")
         model.score(demos)
         model.sample(3, also=rule, seed=0)
     assert not counted.calls
+
+
+@pytest.mark.parametrize("given", [None, "start"])
+def test_further_rules_multiply_the_product_at_hand(given):
+    grid, rule, features, demos = grid_task(4)
+    model = XMEN(grid, rule, features, l2=0.01, given=given).fit(demos)
+    own, further = model.distribution(), xm.longest_repeat() <= 2
+    with Counted() as counted:
+        counted.function(ground_of)
+        d = model.distribution(also=further)
+    assert not counted.calls  # the world's own graph is not gone through again
+    whole = distribution(grid, [rule, further], model.reward_, engine="exact", given=given)
+    assert d.log_partition() == pytest.approx(whole.log_partition(), abs=1e-12)
+    np.testing.assert_allclose(d.visits(), whole.visits(), atol=1e-12)
+    assert all(rule.accepts(tau) and further.accepts(tau) for tau in d.sample(50, seed=0))
+    assert model.distribution() is own
+    with pytest.raises(xm.InfeasibleError, match="longest_repeat"):
+        model.distribution(also=xm.longest_repeat() <= 0)
 
 
 OTHER = {

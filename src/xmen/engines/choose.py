@@ -22,12 +22,11 @@ from xmen.engines.distribution import (
     check_given,
     generator,
 )
-from xmen.engines.exact import ExactDistribution
+from xmen.engines.exact import AtHand, ExactDistribution
 from xmen.engines.reject import RejectDistribution, Relaxation, relax
 from xmen.engines.settings import DEFAULT_TIME_LIMIT, EngineSettings, find_device, place_product
 from xmen.engines.xor import HashedWorld, XorDistribution
 from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
-from xmen.machines.tables import CompiledConstraint
 from xmen.options import require_choice
 from xmen.rewards import Floats, Reward
 from xmen.worlds.mdp import MDP
@@ -129,8 +128,8 @@ RELAXED_SHARE = 8  # the relaxations of rejection may cost this fraction of the 
 class Chooser:
     """One problem, and the engines that can be tried on it."""
 
-    def __init__(self, law: Law, settings: EngineSettings, seed: Seed = None) -> None:
-        self.law, self.seed = law, seed
+    def __init__(self, law: Law, settings: EngineSettings, seed: Seed = None, at_hand: AtHand | None = None) -> None:
+        self.law, self.seed, self.at_hand = law, seed, at_hand
         self.settings, self.max_nodes = settings, settings.node_budget
         if law.world.unbounded and settings.max_nodes is None:
             self.max_nodes = max(FEWEST_NODES, COPIES * law.world.n_states)
@@ -152,7 +151,7 @@ class Chooser:
     def exact(self) -> ExactDistribution:
         """The exact engine; ProductTooLargeError past the node budget."""
         device = find_device(self.settings.device)
-        product = feasible_product(self.law.world, self.law.constraint, self.max_nodes)
+        product = feasible_product(self.law.compiled, self.max_nodes, self.at_hand)
         if self.law.given == "start":
             require_every_start(product, self.max_nodes)
         # Without a horizon one factorisation on the host answers, whatever the device.
@@ -194,8 +193,7 @@ class Chooser:
             parts = units(self.law.constraint)
             suspects = [i for i, (label, _) in enumerate(parts) if label in relaxation.multiplied]
             raise explain_conflict(self.law.world, parts, self.max_nodes, suspects)
-        compiled = CompiledConstraint(self.law.constraint, self.law.world)
-        d = RejectDistribution(relaxation, compiled, self.law, self.seed, self.settings.time_limit)
+        d = RejectDistribution(relaxation, self.law.compiled, self.law, self.seed, self.settings.time_limit)
         d.reason = "asked for"
         return d
 
@@ -205,8 +203,7 @@ class Chooser:
         # Weights per state need a place per time once they are discounted.
         timed = None if self.law.discount == 1.0 else True
         hashed = HashedWorld(self.law.world, self.law.constraint, self.settings.oracle, timed, self.settings.time_limit)
-        compiled = CompiledConstraint(self.law.constraint, self.law.world)
-        d = XorDistribution(hashed, self.relaxation, compiled, self.law, self.seed, self.settings)
+        d = XorDistribution(hashed, self.relaxation, self.law.compiled, self.law, self.seed, self.settings)
         d.reason = f"asked for; the oracle is {d.oracle}"
         return d
 
@@ -359,11 +356,11 @@ def distribution(
     settings = engine if isinstance(engine, EngineSettings) else EngineSettings(engine, *asked)
     rule = as_constraint(constraint)
     d = answering(Law(world, rule, reward, discount, given), settings, seed)
-    warn_of_idle(rule, world)
+    warn_of_idle(rule, world, d.law.compiled.tables)
     return d
 
 
-def answering(law: Law, settings: EngineSettings, seed: Seed = None) -> Distribution:
+def answering(law: Law, settings: EngineSettings, seed: Seed = None, at_hand: AtHand | None = None) -> Distribution:
     """`distribution` with what P is made of and the engine settings as records."""
     world, rule = law.world, law.constraint
     asked: object = world
@@ -379,4 +376,4 @@ def answering(law: Law, settings: EngineSettings, seed: Seed = None) -> Distribu
     law = replace(law, discount=check_discount(law.discount))
     check_given(law.given)
     _ = law.weights  # a bad reward is reported before any long work
-    return ENGINES[settings.engine].make(Chooser(law, settings, seed))
+    return ENGINES[settings.engine].make(Chooser(law, settings, seed, at_hand))

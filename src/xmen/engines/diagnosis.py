@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from weakref import WeakKeyDictionary
 
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 from xmen.constraints.arithmetic import LinearComparison
 from xmen.constraints.constraint import Constraint, HowMany, conjunction, units
 from xmen.constraints.monitor import MonitorLeaf
+from xmen.engines.exact import AtHand
 from xmen.errors import InfeasibleError, OracleTimeoutError, ProductTooLargeError, RuleWarning, notify
 from xmen.events import NO_ACTION, Event
-from xmen.machines.tables import CompiledConstraint, alphabet_of
+from xmen.machines.tables import CompiledConstraint, MachineTable, distinct
 from xmen.product.best import best_walk
 from xmen.product.graph import MOST_NODES, UNKNOWN, Product, build_product, ends_of, shortest_valid
 from xmen.progress import tell
@@ -101,14 +103,15 @@ def remark(label: str, rule: Constraint, world: MDP) -> str:
     return in_world_words(". ".join([f"the rule {label!r}: {told}", *reasons]), world)
 
 
-def warn_of_idle(rule: Constraint | None, world: MDP) -> None:
+def warn_of_idle(rule: Constraint | None, world: MDP, known: Iterable[MachineTable] = ()) -> None:
     """Warn of parts of a rule that nothing can break; what everything breaks is an error elsewhere."""
+    tables = iter(CompiledConstraint(rule, world, known=known).tables)
     for label, part in units(rule):
-        if same_answer(part, world):
+        if same_answer(part, world, [next(tables) for _ in part.leaves()]):
             notify(f"{remark(label, part, world)}.", RuleWarning)
 
 
-def same_answer(rule: Constraint, world: MDP) -> bool | None:
+def same_answer(rule: Constraint, world: MDP, known: Iterable[MachineTable] = ()) -> bool | None:
     """Whether the rule accepts (True) or refuses (False) all that the world could show it; None: it depends.
 
     Its machines run over every sequence of the symbols that states and actions of the world have, as long as a
@@ -118,7 +121,7 @@ def same_answer(rule: Constraint, world: MDP) -> bool | None:
     leaves = list(rule.leaves())
     if any(isinstance(leaf, MonitorLeaf) for leaf in leaves):
         return None  # a user's own function may fail on what cannot happen
-    alphabets = [alphabet_of(leaf, world) for leaf in leaves]
+    alphabets = CompiledConstraint(rule, world, known=known).tables
     columns = [alphabet.letters for alphabet in alphabets]
     shape = [len(alphabet.symbols) for alphabet in alphabets]
     if len(leaves) > _MACHINES or math.prod(shape) >= 2**62:
@@ -127,7 +130,7 @@ def same_answer(rule: Constraint, world: MDP) -> bool | None:
     def different(part: slice) -> list[tuple[int, ...]]:
         """The symbols that all leaves see at once, each combination once."""
         letters = [column[:, part][columns[0][:, part] >= 0] for column in columns]
-        rows = np.array(np.unravel_index(np.unique(np.ravel_multi_index(letters, shape)), shape)).T.tolist()
+        rows = np.array(np.unravel_index(distinct(np.ravel_multi_index(letters, shape))[0], shape)).T.tolist()
         return [tuple(a.symbols[i] for a, i in zip(alphabets, row, strict=True)) for row in rows]
 
     def after(states: tuple[Hashable, ...], symbols: tuple[int, ...]) -> tuple[Hashable, ...]:
@@ -202,9 +205,10 @@ MOST_BOUNDS = 3  # moved one by one, for a better message
 _TOO_LARGE: WeakKeyDictionary[MDP, dict[Constraint | None, tuple[int, str]]] = WeakKeyDictionary()
 
 
-def feasible_product(world: MDP, constraint: Constraint | None, max_nodes: int) -> Product:
+def feasible_product(compiled: CompiledConstraint, max_nodes: int, at_hand: AtHand | None = None) -> Product:
     """The product of world and constraint, or an InfeasibleError that says who is to blame."""
-    product = multiply(world, constraint, max_nodes)
+    world, constraint = compiled.world, compiled.constraint
+    product = multiply(world, constraint, max_nodes, compiled.tables, at_hand)
     if product.feasible():
         return product
     raise explain_conflict(world, units(constraint), max_nodes)
@@ -247,19 +251,29 @@ def _feasible_starts(product: Product) -> NDArray[np.int32]:
     return starts[[replace(product, starts=product.starts[i : i + 1]).feasible() for i in range(len(starts))]]
 
 
-def multiply(world: MDP, constraint: Constraint | None, max_nodes: int) -> Product:
+def multiply(
+    world: MDP,
+    constraint: Constraint | None,
+    max_nodes: int,
+    known: Iterable[MachineTable] = (),
+    at_hand: AtHand | None = None,
+) -> Product:
     """The product of a world and a constraint; ProductTooLargeError past `max_nodes`.
 
     That a product is too large is remembered as long as the world lives, and not found out twice.
     """
-    known = _TOO_LARGE.setdefault(world, {})
-    budget, message = known.get(constraint, (0, ""))
+    refused = _TOO_LARGE.setdefault(world, {})
+    budget, message = refused.get(constraint, (0, ""))
     if max_nodes <= budget:
         raise ProductTooLargeError(message.replace(f"max_nodes = {budget:,}", f"max_nodes = {max_nodes:,}"))
     try:
-        return build_product(CompiledConstraint(constraint, world), max_nodes)
+        if at_hand is not None:
+            further = CompiledConstraint(at_hand.further, world, known=known)
+            with suppress(ProductTooLargeError):  # which says more of all rules together
+                return build_product(further, max_nodes, at_hand.product)
+        return build_product(CompiledConstraint(constraint, world, known=known), max_nodes)
     except ProductTooLargeError as error:
-        known[constraint] = max_nodes, str(error)
+        refused[constraint] = max_nodes, str(error)
         raise
 
 

@@ -9,8 +9,8 @@ are drawn from d0, however many valid trajectories begin there. log Z then stand
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from xmen.constraints.constraint import Constraint, conjunction, require_constraint
 from xmen.displays import facts_html
 from xmen.errors import EngineError, RewardError
+from xmen.machines.tables import CompiledConstraint, MachineTable
 from xmen.options import require_whole
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.sharing import once
@@ -32,7 +33,8 @@ class Law:
     """P(tau) in proportion to exp(R(tau)) D(tau) over the trajectories of a world that keep a constraint.
 
     With `given="start"`, of each start by itself. With a `policy` pi(a | s), shape (n_states, n_actions), D also has
-    the probabilities of the actions in it: P is then exp(R) times what following the policy gives.
+    the probabilities of the actions in it: P is then exp(R) times what following the policy gives. `machines` are
+    those of the constraint that somebody has compiled before.
     """
 
     world: MDP
@@ -41,15 +43,21 @@ class Law:
     discount: float = 1.0
     given: str | None = None
     policy: Floats | None = None
+    machines: Sequence[MachineTable] = field(default=(), compare=False)
 
     def __eq__(self, other: object) -> bool:
         """Whether both have equal rules and numbers, and the same world, reward and policy."""
         if not isinstance(other, Law):
             return NotImplemented
-        pairs = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
+        pairs = [(getattr(self, one.name), getattr(other, one.name)) for one in fields(self) if one.compare]
         return all(a is b or (isinstance(a, Constraint | float | str) and a == b) for a, b in pairs)
 
     __hash__ = None  # type: ignore[assignment]
+
+    @once
+    def compiled(self) -> CompiledConstraint:
+        """The machines of the constraint over the world."""
+        return CompiledConstraint(self.constraint, self.world, known=self.machines)
 
     @once
     def weights(self) -> EdgeWeights:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Distribution, Guarantee, Law, Rules, Seed
 from xmen.errors import DivergenceError
 from xmen.machines.tables import CompiledConstraint, as_trajectories, release, require_valid
@@ -18,7 +19,7 @@ from xmen.product.best import best_walk, best_walks, score_range
 from xmen.product.graph import DEFAULT_MAX_NODES, Product, build_product
 from xmen.product.layered import SIDE_BY_SIDE
 from xmen.product.messages import NO_EDGE, Flow, Messages, pass_messages
-from xmen.product.watch import Chain, chain_of, join
+from xmen.product.watch import Chain, Machine, Mass, chain_of, join
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
 from xmen.worlds.trajectory import Trajectory
@@ -29,6 +30,13 @@ if TYPE_CHECKING:
 
 FEW = 1_000  # trajectories that fit in memory, whatever they are
 SAMPLE_CELLS = 20_000_000  # states held at once while sampling; larger requests are drawn in batches
+
+
+class AtHand(NamedTuple):
+    """The product with some of the rules, which is multiplied with further ones instead of the world with all."""
+
+    product: Product
+    further: Constraint
 
 
 class ExactDistribution(Distribution):
@@ -116,10 +124,14 @@ class ExactDistribution(Distribution):
         """The law as a Markov chain over the product's nodes, through which further rules are watched."""
         return chain_of(self.product, self.weights, self._messages)
 
+    def mass(self, machine: Machine | None) -> Mass | None:
+        """How probability divides under a machine; None where multiplying the product with it is the better way."""
+        return None if machine is None or not self.chain.kept else self.chain.mass(machine)
+
     def probability(self, rules: Rules, return_std: bool = False, n: int = 1000, seed: Seed = None) -> Any:
-        further = CompiledConstraint(self._further(rules), self.world)
+        further = CompiledConstraint(self._further(rules), self.world, known=self.product.compiled.tables)
         machine = None if self.world.unbounded else join(further, self.world.max_length)
-        mass = None if machine is None else self.chain.mass(machine)
+        mass = self.mass(machine)
         if mass is None or mass.kept == 0.0 < mass.broken:  # no room, or too unlikely for ordinary numbers
             share = math.exp(min(0.0, self.log_probability(further, DEFAULT_MAX_NODES)))
         else:

@@ -244,7 +244,7 @@ def _try_to_list(world: MDP, constraint: Constraint | None, oracle: str) -> Walk
     if oracle not in ("auto", "listed"):
         return None
     try:
-        walks = list_walks(feasible_product(world, constraint, LISTING_NODES), MAX_LISTED)
+        walks = list_walks(feasible_product(CompiledConstraint(constraint, world), LISTING_NODES), MAX_LISTED)
     except ProductTooLargeError:
         walks = None
     if walks is None and oracle == "listed":

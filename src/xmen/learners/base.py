@@ -22,10 +22,12 @@ from xmen.displays import facts_html
 from xmen.engines.choose import answering, require_engine
 from xmen.engines.diagnosis import warn_of_idle
 from xmen.engines.distribution import Distribution, Law, Seed, as_constraint, check_discount, check_given
+from xmen.engines.exact import AtHand, ExactDistribution
 from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import TripPartitions
 from xmen.errors import EngineError, InvalidDemonstrationError, NotFittedError, RewardError, TrajectoryError
 from xmen.learners.summary import Summary, summarise
+from xmen.machines.tables import MachineTable
 from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.methods.information import Information, information
 from xmen.methods.neural import Training, check_neural
@@ -295,7 +297,7 @@ class Learner(Estimator, ABC):
         InfeasibleError
             When the constraint forbids them all because its rules contradict each other; it names the contradiction.
         """
-        for earlier in ("_answering", "_features_read", "_validation"):
+        for earlier in ("_answering", "_answering_also", "_features_read", "_validation"):
             self.__dict__.pop(earlier, None)
         self._check_settings()
         found = self._gather(demos, sample_weight)
@@ -303,7 +305,7 @@ class Learner(Estimator, ABC):
         # On matrices of this size threads wait more than they work, and their number would show in the last digits.
         with threadpool_limits(1, user_api="blas"):
             self._fit(found)
-        warn_of_idle(self._rule(), self.world.any_task)
+        warn_of_idle(self._rule(), self.world.any_task, found.machines)
         for meanwhile in ("_features_read", "_validation"):
             self.__dict__.pop(meanwhile, None)
         self._fitted_on = found
@@ -317,7 +319,16 @@ class Learner(Estimator, ABC):
 
     def _gather(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None) -> Demonstrations:
         """The demonstrations, checked against world and rules."""
-        return gather(self.world.any_task, self._rule(), demos, sample_weight)
+        return gather(self.world.any_task, self._rule(), demos, sample_weight, known=self._machines)
+
+    @property
+    def _machines(self) -> Sequence[MachineTable]:
+        """The machines of the last fit or question, which serve later ones as well."""
+        if "_fitted_on" in vars(self):
+            return self._fitted_on.machines
+        own = vars(self).get("_answering")
+        tables: Sequence[MachineTable] = () if own is None else own[1].law.compiled.tables
+        return tables
 
     def _read_validation(self, demos: Iterable[Trajectory] | None) -> Validation | None:
         """The demonstrations that `fit` was given to validate with, or else those of the setting, checked."""
@@ -387,7 +398,8 @@ class Learner(Estimator, ABC):
         Parameters
         ----------
         also
-            Further rules. Nothing is retrained. The last one asked for is kept, so that asking again is free.
+            Further rules. Nothing is retrained, and where the exact engine has answered, its product is multiplied
+            with these alone. The last one asked for is kept, so that asking again is free.
         start, goal
             On a network, where trajectories start and end.
 
@@ -406,16 +418,22 @@ class Learner(Estimator, ABC):
         self._require_fitted()
         world = self._asked_world(start, goal)
         with lock_of(self):  # two threads that ask first would each make one, and get the same samples
-            asked, kept = self._asked(also, (start, goal)), vars(self).get("_answering")
+            further = as_constraint(also)
+            asked, own = self._asked(also, (start, goal)), vars(self).get("_answering")
+            kept = own if further is None else vars(self).get("_answering_also")
             if kept is None or kept[0] != asked:
-                d = answering(self._law(world, also), self._engine_settings(), self.seed)
-                self._answering = kept = asked, d
+                at_hand = None
+                if further is not None and own is not None and own[0] == self._asked(None, (start, goal)):
+                    exact = isinstance(own[1], ExactDistribution) and own[1].world is world
+                    at_hand = AtHand(own[1].product, further) if exact else None
+                d = answering(self._law(world, also), self._engine_settings(), self.seed, at_hand)
+                vars(self)["_answering" if further is None else "_answering_also"] = kept = asked, d
             answer: Distribution = kept[1]
             return answer
 
     def _law(self, world: MDP, also: Rules) -> Law:
         """What the learned distribution is made of."""
-        return Law(world, self._rule(also), self.reward_, self.discount, self.given)
+        return Law(world, self._rule(also), self.reward_, self.discount, self.given, None, self._machines)
 
     def _asked_world(self, start: int | None, goal: int | None) -> MDP:
         """The world of a question: the learner's own, or the task of a network."""
@@ -497,7 +515,7 @@ class Learner(Estimator, ABC):
             In nats; -inf with a demonstration that is impossible or forbidden.
         """
         self._require_fitted()
-        found = gather(self.world.any_task, self._rule(), demos, sample_weight, refuse_invalid=False)
+        found = gather(self.world.any_task, self._rule(), demos, sample_weight, False, self._machines)
         if not found.valid[found.weights > 0].all():
             return -np.inf
         return found.mean(self._log_likelihoods(found).values)
@@ -516,7 +534,8 @@ class Learner(Estimator, ABC):
             Shape (n,), in nats; -inf where one is impossible or forbidden.
         """
         self._require_fitted()
-        return self._log_likelihoods(gather(self.world.any_task, self._rule(), demos, refuse_invalid=False)).values
+        found = gather(self.world.any_task, self._rule(), demos, None, False, self._machines)
+        return self._log_likelihoods(found).values
 
     def _log_likelihoods(self, found: Demonstrations) -> Likelihoods:
         """log P of each (n,), of its start and goal where these are given; -inf where it is not valid."""
@@ -535,7 +554,7 @@ class Learner(Estimator, ABC):
         if isinstance(self.world, Network):
             of_trips = self._trip_likelihoods(found.walks, HELD_OUT_ERROR * len(found))
             return lambda table: of_trips(table).values
-        law = Law(self.world, self._rule(), None, self.discount, self.given)
+        law = Law(self.world, self._rule(), None, self.discount, self.given, None, found.machines)
         base = answering(law, self._engine_settings(), self.seed)
         return lambda table: world_likelihoods(base.with_reward(table), found.walks, self.given)
 
@@ -652,7 +671,7 @@ class Learner(Estimator, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         # The compiled distribution is made again when it is asked for.
-        remade = ("_answering", "_fitted_on", "_features_read", "_validation")
+        remade = ("_answering", "_answering_also", "_fitted_on", "_features_read", "_validation")
         return {name: value for name, value in vars(self).items() if name not in remade}
 
 

@@ -26,7 +26,8 @@ class DeviceMachines:
         tables = compiled.tables
         self._letters = self._stacked(lambda table: table.edge_letters)
         self._last_letters = self._stacked(lambda table: table.letters[:, -1])
-        self._start, self._width = (self._column(values) for values in zip(*map(_start_and_width, tables), strict=True))
+        self._start = self._column(table.start for table in tables)
+        self._width = self._column(table.next.shape[1] for table in tables)
         self._read()
 
     def _read(self) -> None:
@@ -81,7 +82,3 @@ class DeviceMachines:
             rows, letters = np.divmod(own, table.next.shape[1])
             table.step(rows.astype(np.int32), letters.astype(np.int32))
         self._read()
-
-
-def _start_and_width(table: MachineTable) -> tuple[int, int]:
-    return table.start, table.next.shape[1]

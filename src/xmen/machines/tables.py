@@ -11,7 +11,6 @@ import threading
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
-from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,28 +129,7 @@ UNKNOWN = -1  # a table entry that no one has asked for yet
 MAX_TABLE_ENTRIES = 2**28  # 1 GiB of transitions for one machine
 
 
-class Alphabet:
-    """The symbols that a world can show a leaf, and the letter of each (state, action)."""
-
-    def __init__(self, leaf: Leaf, world: MDP, ends_anywhere: bool = False) -> None:
-        self._world = world  # whose arrays stay alive, and so their identities, as long as this does
-        states, actions = np.nonzero(world.available)
-        complete = world.has_terminal and not ends_anywhere
-        ends = np.flatnonzero(world.terminal) if complete else np.arange(world.n_states)
-        symbols = leaf.symbols(
-            np.concatenate([states, ends]).astype(np.int64),
-            np.concatenate([actions, np.full(len(ends), NO_ACTION)]).astype(np.int64),
-        )
-        values, letters = _distinct(symbols)
-        self.symbols: list[int] = values.tolist()
-        # Column n_actions holds the letter of a last position.
-        self.letters = np.full((world.n_states, world.n_actions + 1), UNKNOWN, dtype=np.int32)
-        self.letters[states, actions] = letters[: len(states)]
-        self.letters[ends, world.n_actions] = letters[len(states) :]
-        self.edge_letters: Index = self.letters[world.source, world.action]
-
-
-def _distinct(symbols: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def distinct(symbols: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """`np.unique` with its inverse, without sorting where numbers are small: thousands of leaves come here."""
     if len(symbols) and symbols.min() >= 0 and symbols.max() < len(symbols):
         values = np.flatnonzero(np.bincount(symbols))
@@ -161,27 +139,25 @@ def _distinct(symbols: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np
     return np.unique(symbols, return_inverse=True)
 
 
-_ALPHABETS: WeakValueDictionary[tuple[int, int, bool, Leaf], Alphabet] = WeakValueDictionary()
-
-
-def alphabet_of(leaf: Leaf, world: MDP, ends_anywhere: bool = False) -> Alphabet:
-    """The alphabet of a leaf over a world, whatever its start: read once for as long as someone uses it."""
-    key = (id(world.source), id(world.terminal), ends_anywhere, leaf)
-    found = _ALPHABETS.get(key)
-    if found is None:
-        found = _ALPHABETS[key] = Alphabet(leaf, world, ends_anywhere)
-    return found
-
-
 class MachineTable:
     """One leaf over one world: letters per (state, action), and a transition table that grows on demand."""
 
     def __init__(self, leaf: Leaf, world: MDP, ends_anywhere: bool = False) -> None:
-        self.leaf = leaf
-        # Only what does not depend on who asks first is shared: rows are numbered as machines are explored.
-        self._alphabet = alphabet_of(leaf, world, ends_anywhere)
-        self.symbols, self.letters = self._alphabet.symbols, self._alphabet.letters
-        self.edge_letters = self._alphabet.edge_letters
+        self.leaf, self._read_from = leaf, (world.source, world.terminal, ends_anywhere)
+        states, actions = np.nonzero(world.available)
+        complete = world.has_terminal and not ends_anywhere
+        ends = np.flatnonzero(world.terminal) if complete else np.arange(world.n_states)
+        symbols = leaf.symbols(
+            np.concatenate([states, ends]).astype(np.int64),
+            np.concatenate([actions, np.full(len(ends), NO_ACTION)]).astype(np.int64),
+        )
+        values, letters = distinct(symbols)
+        self.symbols: list[int] = values.tolist()
+        # Column n_actions holds the letter of a last position.
+        self.letters = np.full((world.n_states, world.n_actions + 1), UNKNOWN, dtype=np.int32)
+        self.letters[states, actions] = letters[: len(states)]
+        self.letters[ends, world.n_actions] = letters[len(states) :]
+        self.edge_letters: Index = self.letters[world.source, world.action]
 
         self._filling = Lock()  # threads look entries up without it: an entry never changes once it is known
         self.states: list[Hashable] = []
@@ -194,6 +170,11 @@ class MachineTable:
 
     def __len__(self) -> int:
         return len(self.states)
+
+    def is_of(self, world: MDP, ends_anywhere: bool) -> bool:
+        """Whether a world has the transitions and ends that this was made for, whatever its start."""
+        source, terminal, anywhere = self._read_from
+        return source is world.source and terminal is world.terminal and anywhere == ends_anywhere
 
     def _row(self, state: Hashable) -> int:
         row = self._index.get(state)
@@ -345,7 +326,7 @@ class CompiledConstraint:
     """All machines of a constraint over one world, and the tree above them; None is the constraint that all keep.
 
     With `ends_anywhere` it also judges trajectories that stop in states which are not terminal. Tables of equal leaves
-    are taken from `known` ones, over the same transitions and ends.
+    over the same transitions are taken from `known` ones: events are read, and machines stepped, once for all askers.
     """
 
     def __init__(
@@ -357,7 +338,8 @@ class CompiledConstraint:
     ) -> None:
         self.constraint = constraint
         self.world = world
-        by_leaf, self.tables = {table.leaf: table for table in known}, list[MachineTable]()
+        by_leaf = {table.leaf: table for table in known if table.is_of(world, ends_anywhere)}
+        self.tables: list[MachineTable] = []
         for leaf in () if constraint is None else constraint.leaves():
             if leaf not in by_leaf:
                 by_leaf[leaf] = MachineTable(leaf, world, ends_anywhere)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from xmen.constraints.constraint import Constraint
 from xmen.engines.diagnosis import feasible_product
 from xmen.errors import ProductTooLargeError, TrajectoryError, XmenError
-from xmen.machines.tables import CompiledConstraint
+from xmen.machines.tables import CompiledConstraint, MachineTable
 from xmen.rewards import Floats
 from xmen.rewards.linear import Features
 from xmen.worlds import MDP, AnyTask, Trajectory, Walks, check_demos
@@ -27,13 +27,13 @@ BATCH_ENTRIES = 4_000_000  # states held in one padded table while machines run 
 class Demonstrations:
     """Walks with weights that sum to 1, shape (n,), and which of them are valid; only valid ones may be summed up.
 
-    `machines` are those that checked them, kept so that engines over the same world need not read its events again.
+    `machines` are those that checked them, for engines over the same world.
     """
 
     walks: Walks
     weights: Floats
     valid: NDArray[np.bool_]
-    machines: CompiledConstraint | None = None
+    machines: Sequence[MachineTable] = ()
 
     def __len__(self) -> int:
         return len(self.walks)
@@ -52,7 +52,7 @@ class Demonstrations:
         """Those that start in this state, in the world that does."""
         own = (self.walks.starts == start) & (self.weights > 0)
         walks = replace(self.walks[own], world=self.walks.world.with_start(start))
-        return Demonstrations(walks, self.weights[own] / self.weights[own].sum(), self.valid[own])
+        return Demonstrations(walks, self.weights[own] / self.weights[own].sum(), self.valid[own], self.machines)
 
     def visits(self, discount: float = 1.0) -> Floats:
         """Mean discounted visits of each state and action, shape (n_states, n_actions)."""
@@ -86,12 +86,13 @@ def gather(
     demos: Iterable[Trajectory],
     sample_weight: ArrayLike | None = None,
     refuse_invalid: bool = True,
+    known: Iterable[MachineTable] = (),
 ) -> Demonstrations:
     """The demonstrations, checked: `valid` says which are possible in the world and keep the constraint.
 
     With `refuse_invalid`, those that are not raise an InvalidDemonstrationError with their numbers, the constraints and
     the positions, or an InfeasibleError where the constraint forbids everything. Linear in the number of steps, without
-    a Python loop over them.
+    a Python loop over them. `known` machines are not compiled again.
     """
     if constraint is not None:
         constraint.check_world(world)
@@ -104,24 +105,17 @@ def gather(
         raise
     possible = _possible(walks)
     valid = possible.copy()
-    machines = None
+    compiled = CompiledConstraint(constraint, world, known=known)
     if constraint is not None and possible.any():
-        machines = CompiledConstraint(constraint, world)
-        valid[possible] = _keeps(walks[possible], machines)
+        valid[possible] = _keeps(walks[possible], compiled)
     if refuse_invalid and not valid.all():
         if constraint is not None and possible.any() and not valid.any():
-            _require_feasible(world, constraint)
+            with contextlib.suppress(ProductTooLargeError):  # do the rules contradict each other?
+                feasible_product(compiled, MOST_NODES)
         wrong = np.flatnonzero(~valid).tolist()
         refuse(world, trajectories, constraint, wrong)  # finds the words
         raise XmenError(f"demonstration {wrong[0]} is not valid, and its own check does not agree: please report it.")
-    return Demonstrations(walks, weights, valid, machines)
-
-
-def _require_feasible(world: MDP, constraint: Constraint) -> None:
-    """Raise InfeasibleError where the rules contradict each other, as far as that is quickly found out."""
-
-    with contextlib.suppress(ProductTooLargeError):
-        feasible_product(world, constraint, MOST_NODES)
+    return Demonstrations(walks, weights, valid, compiled.tables)
 
 
 def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Floats:

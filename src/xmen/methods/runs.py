@@ -140,7 +140,7 @@ class Task:
     def law(self) -> Law:
         """What is fitted, before there is a reward: given the start, from where the demonstrations start."""
         world = self.demos.seen_world(self.given)
-        return Law(world, self.constraint, None, self.discount, self.given, self.policy)
+        return Law(world, self.constraint, None, self.discount, self.given, self.policy, self.demos.machines)
 
     def joint_law(self) -> Law:
         """What is fitted as one distribution: without `given`, which is for laws of several starts."""

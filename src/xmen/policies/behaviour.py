@@ -68,7 +68,7 @@ class Behaviour:
         self.game, self.table, self.discount, self.aim = game, table, discount, aim
         self._do = do = game.operations
         self._reward = do.rewards(table)
-        self.timeless = do.one_sweep and game.timeless(discount)
+        self.timeless = do.one_sweep and game.product.timeless(discount)
         ends = game.product.layer_ends
         total = 8 * int(ends.sum() + game.first_choice[ends].astype(np.int64).sum())
         self._stride = 1 if total <= do.layer_bytes else max(2, int(np.sqrt(game.horizon)))
@@ -95,8 +95,9 @@ class Behaviour:
 
     @cached_property
     def _ends_before(self) -> tuple[Any, Any]:
-        """What ending before the last action is worth, and the chance that it kept the rules."""
-        return self._ends(self.game.won_before())
+        """What ending before the last action is worth, and the chance that it kept the rules and arrived."""
+        product = self.game.product
+        return self._ends(product.accepting & (not product.fixed_length))
 
     def _sweep(self) -> None:
         """One layer for all times: level after level, from the last nodes to the first."""

@@ -278,15 +278,6 @@ class Game:
         chances: Floats = product.world.start[product.state[product.starts]]
         return chances
 
-    def won_before(self) -> Bools:
-        """Where an episode that ends before its `horizon` actions are used up has kept every rule, and arrived."""
-        product = self.product
-        return product.accepting if not product.fixed_length else np.zeros(product.n_nodes, dtype=np.bool_)
-
-    def timeless(self, discount: float) -> bool:
-        """Whether one value per node is enough, whatever the number of actions before it."""
-        return self.product.timeless(discount)
-
 
 def counts(first: Index) -> NDArray[np.int64]:
     """How many belong to each, where those of i are first[i] to first[i + 1]."""

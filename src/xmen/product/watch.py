@@ -27,7 +27,8 @@ from xmen.worlds.walks import EdgeWeights, Floats
 FAILS, HOLDS = -2, -1  # successors that need no row: the answer is sure
 MAX_ROWS = 4096  # of a joined machine; those of more rows are left to the product, which meets what the world can reach
 MAX_ENTRIES = 2**16  # rows times letters that are filled in before a machine counts as too large
-MOST_PROBABILITIES = 40_000_000  # edges times actions whose probabilities are kept or worked out at once: 320 MB
+MOST_PROBABILITIES = 40_000_000  # edges times actions whose probabilities are kept: 320 MB
+BLOCK = 4_000_000  # edges times actions whose probabilities are worked out at once where they are not kept: 32 MB
 MOST_PAIRS = 30_000_000  # nodes times rows through which probability is carried: 240 MB
 
 
@@ -104,11 +105,6 @@ class Machine:
     accepts: NDArray[np.bool_]  # (rows, letters): whether a trajectory may end with this letter
     first: NDArray[np.int64]  # rows that can be met after t positions lie between first[t] and last[t]
     last: NDArray[np.int64]
-
-    @property
-    def n_bytes(self) -> int:
-        """Its memory, nearly all of it tables."""
-        return self.letters.nbytes + self.step.nbytes + self.accepts.nbytes
 
 
 def join(compiled: CompiledConstraint, longest: int) -> Machine | None:
@@ -194,13 +190,15 @@ class Mass(NamedTuple):
 class Chain:
     """A law over trajectories as edge probabilities: `probability(begin, end)` has those of the actions from begin on.
 
-    They have the shape (actions, edges); (1, edges) for all actions where time plays no role (`timeless`).
+    They have the shape (actions, edges); (1, edges) for all actions where time plays no role (`timeless`). They are
+    worked out anew for every question unless they are `kept`.
     """
 
     product: Product
     starts: Floats  # of the product's start nodes
     probability: Callable[[int, int], Floats]
     timeless: bool
+    kept: bool = False
 
     def mass(self, machine: Machine) -> Mass | None:
         """How probability divides under the machine; None where there is no room for it."""
@@ -221,7 +219,7 @@ class Chain:
             ranges = product.layer_ends, machine.first, machine.last
         letters = machine.letters[world.source, world.action], np.ascontiguousarray(machine.letters[:, -1])
         tables = product.state, *letters, machine.step, machine.accepts
-        size = max(1, MOST_PROBABILITIES // max(1, product.n_edges))
+        size = max(1, horizon if self.kept else BLOCK // max(1, product.n_edges))
         kept, broken = 0.0, 0.0
         for begin in range(0, max(1, horizon), size):
             end = min(begin + size, horizon)
@@ -254,12 +252,11 @@ def chain_of(product: Product, weights: EdgeWeights, messages: Messages) -> Chai
     """The chain of a maximum-entropy law, from its messages; its edge probabilities are kept if there is room."""
     _, starts = start_law(product, weights, messages.log_completions(0, product.starts))
     timeless = product.timeless(weights.discount)
-    probability = partial(_between, product, weights, messages)
-    horizon = 1 if timeless else product.horizon
+    between, horizon = partial(_between, product, weights, messages), 1 if timeless else product.horizon
     require_horizon(horizon, 8.0 * horizon)
-    if product.n_edges * horizon <= MOST_PROBABILITIES:
-        probability = partial(_part, probability(0, horizon))
-    return Chain(product, starts, probability, timeless)
+    if product.n_edges * horizon > MOST_PROBABILITIES:
+        return Chain(product, starts, between, timeless)
+    return Chain(product, starts, partial(_part, between(0, horizon)), timeless, kept=True)
 
 
 def _part(every: Floats, begin: int, end: int) -> Floats:

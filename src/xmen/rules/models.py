@@ -141,9 +141,10 @@ class Shared:
         """The candidate as one machine, joined once for all rounds as far as there is room; None if it is too large."""
         if constraint in self._machines:
             return self._machines[constraint]
-        compiled = None if self._world.unbounded else CompiledConstraint(constraint, self._world)
-        machine = None if compiled is None else join(compiled, self._world.max_length)
-        size = 1000 if machine is None else machine.n_bytes
+        world, machine = self._world, None
+        if not world.unbounded:
+            machine = join(CompiledConstraint(constraint, world), world.max_length)
+        size = 1000 if machine is None else machine.letters.nbytes + machine.step.nbytes + machine.accepts.nbytes
         if size <= self._room:
             self._machines[constraint] = machine
             self._room -= size
@@ -161,9 +162,8 @@ class Model(ABC):
     shared: Shared
 
     def __getstate__(self) -> dict[str, Any]:
-        # Compiled work is made again when it is asked for.
-        compiled = {name for kind in type(self).__mro__ for name, value in vars(kind).items() if _is_cached(value)}
-        return {name: value for name, value in vars(self).items() if name not in compiled}
+        remade = ("_accepted", "_exact", "_log_z")  # when they are asked for again
+        return {name: value for name, value in vars(self).items() if name not in remade}
 
     def keeps(self, constraint: Constraint) -> Kept:
         """How likely a trajectory of the model keeps the constraint."""
@@ -214,10 +214,6 @@ class Model(ABC):
         return Kept(math.log(share), 1.0 - share, math.sqrt(max(1.0 - share, 1.0 / n) / (share * n)))
 
 
-def _is_cached(value: object) -> bool:
-    return isinstance(value, cached_property)
-
-
 # ---- The model on one world: candidates by the chain, by a product of their own, or by draws
 
 
@@ -235,14 +231,13 @@ class WorldModel(Model):
         return d
 
     def _compile(self) -> None:
-        _ = self._exact.chain
+        _ = None if self._exact.world.unbounded else self._exact.chain
 
     def _draw(self) -> Positions:
         return batch_of(self.setting.world.any_task, self._exact.sample(N_DRAWS, seed=self.setting.seed))
 
     def _exactly(self, constraint: Constraint) -> Kept | None:
-        machine = self.shared.machine(constraint)
-        mass = None if machine is None else self._exact.chain.mass(machine)
+        mass = self._exact.mass(self.shared.machine(constraint))
         if mass is not None and mass.kept > 0:
             return Kept(math.log(mass.kept), mass.broken)
         # No room, too unlikely for ordinary numbers, or impossible: the product's log space can tell.
@@ -269,16 +264,12 @@ CERTAIN = 1e-10  # log Z of all pairs closer than this: no trip makes a differen
 MOST_PAIRS = 200  # that trips are drawn for
 
 
+@dataclass
 class TripModel(Model):
-    """The model of trips through a network, between the pairs of the demonstrations."""
+    """The model of trips through a network, between the pairs of the demonstrations with their weights."""
 
     trips: Walks
     weights: Floats
-
-    def with_trips(self, demos: Sequence[Trajectory], weights: Floats) -> TripModel:
-        """The demonstrations whose pairs count, with weights."""
-        self.trips, self.weights = Walks.of(self.setting.world.any_task, demos), weights / weights.sum()
-        return self
 
     def _compile(self) -> None:
         _ = self._log_z
@@ -359,30 +350,20 @@ def fit_model(
 ) -> Model:
     """The reward fitted under the rules, in their order; what was found last is left out where they do not all fit."""
     multiplied, rejecting = list(rules), list[Constraint]()
+    of_all: dict[str, Any] = {"discount": setting.discount, "l2": setting.l2, "max_nodes": setting.max_nodes}
     while True:
+        fitted = XMEN(setting.world, conjunction(multiplied), setting.features, method="exact", **of_all)
         try:
-            fitted = _fit(setting, multiplied, demos, weights)
+            with warnings.catch_warnings():
+                # That weights run to infinity, or mean nothing, is no news to a search for rules.
+                warnings.simplefilter("ignore", LearningWarning)
+                fitted.fit(demos, sample_weight=weights)
         except ProductTooLargeError:
             if not multiplied:
                 raise
             rejecting.insert(0, multiplied.pop())
             continue
         if isinstance(setting.world, Network):
-            return TripModel(setting, fitted, multiplied, rejecting, shared).with_trips(demos, weights)
+            trips = Walks.of(setting.world.any_task, demos)
+            return TripModel(setting, fitted, multiplied, rejecting, shared, trips, weights / weights.sum())
         return WorldModel(setting, fitted, multiplied, rejecting, shared)
-
-
-def _fit(setting: SearchSettings, rules: list[Constraint], demos: Sequence[Trajectory], weights: Any) -> XMEN:
-    """X-MEN to the optimum; that weights run to infinity, or mean nothing, is no news to a search for rules."""
-    learner = XMEN(
-        setting.world,
-        conjunction(rules),
-        features=setting.features,
-        discount=setting.discount,
-        method="exact",
-        l2=setting.l2,
-        engine=EngineSettings(max_nodes=setting.max_nodes),
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LearningWarning)
-        return learner.fit(demos, sample_weight=weights)
