@@ -18,8 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import xmen as xm
-from xmen.rules.models import SearchSettings, Shared, fit_model
-from xmen.rules.search import Search
+from xmen.rules.search import Search, SearchSettings, Shared, fit_model
 from xmen.rules.templates import View, batch_of, candidates, words
 
 N_DEMOS = 100

@@ -12,7 +12,7 @@ import xmen as xm
 from rules.spelled import description
 from strategies import FormulaRules, NumpyChoices, build_event, cases, random_world
 from xmen.machines.tables import CompiledConstraint
-from xmen.rules.models import Level, SearchSettings, Shared, effective_number, fit_model, gain_of
+from xmen.rules.search import Level, SearchSettings, Shared, effective_number, fit_model, gain_of
 from xmen.rules.templates import TEMPLATES, View, batch_of, candidates, words
 
 

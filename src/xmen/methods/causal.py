@@ -32,7 +32,7 @@ from xmen.policies.behaviour import BEST, Behaviour, aim_of, follow, push_forwar
 from xmen.policies.explanation import why_unsafe
 from xmen.policies.game import Bools, Game
 from xmen.policies.planning import best_chance, find_behaviour
-from xmen.policies.sweeps import NO_EDGE
+from xmen.product.messages import NO_EDGE
 from xmen.progress import Monitor
 from xmen.rewards import Floats
 from xmen.rewards.linear import Features

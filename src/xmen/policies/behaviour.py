@@ -20,13 +20,12 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from xmen.compiled import compiled
 from xmen.errors import InfeasibleError, XmenError, require_horizon
 from xmen.machines.tables import as_trajectories
-from xmen.policies import sweeps
 from xmen.policies.game import Bools, Floats, Game, Index, Occupancy, Stretch, counts, game_of
-from xmen.policies.sweeps import NO_EDGE
 from xmen.product.graph import layer_ends
-from xmen.product.messages import draw_starts
+from xmen.product.messages import NO_EDGE, draw_starts
 from xmen.worlds import Trajectory, Walks
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.walks import require_count
@@ -284,6 +283,19 @@ def restricted(game: Game, kept: Bools) -> Game:
 # ---- Trajectories as walks through a game: at which node each action was taken, and how likely it was
 
 
+@compiled
+def follow_edges(indptr: Any, edge: Any, nodes: Any, wanted: Any) -> Any:
+    """The product edge of each node that lies above a world edge; the largest unsigned number where there is none."""
+    out = np.empty(len(nodes), dtype=np.uint32)
+    for i in range(len(nodes)):
+        out[i] = NO_EDGE
+        for e in range(indptr[nodes[i]], indptr[nodes[i] + 1]):
+            if edge[e] == wanted[i]:
+                out[i] = e
+                break
+    return out
+
+
 def follow(game: Game, starts: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.uint32]:
     """The product edges (n, longest) of walks that start in these states and take these world edges (n, longest).
 
@@ -297,7 +309,7 @@ def follow(game: Game, starts: NDArray[np.int64], edges: NDArray[np.int64]) -> N
     out = np.full(edges.shape, NO_EDGE, dtype=np.uint32)
     for t in range(min(edges.shape[1], game.horizon)):
         going = np.flatnonzero((node >= 0) & (edges[:, t] >= 0))
-        taken = sweeps.follow(product.indptr, product.edge, node[going], edges[going, t])
+        taken = follow_edges(product.indptr, product.edge, node[going], edges[going, t])
         out[going, t] = taken
         node[:] = -1
         found = taken != NO_EDGE
@@ -340,6 +352,38 @@ def walk_log_probs(
 # ---- What a behaviour mostly does: its likeliest episode, and its visits while the rules can still be kept
 
 
+@compiled
+def likeliest_layer(
+    order: Any,
+    first_choice: Any,
+    first_edge: Any,
+    target: Any,
+    log_outcome: Any,
+    shares: Any,
+    after: Any,
+    value: Any,
+    taken: Any,
+) -> None:
+    """value[n] = the largest log-probability of what follows, and the product edge that begins it.
+
+    Nodes without choices keep their value. `after` may be `value` itself, in an order from the last nodes to the first.
+    """
+    for i in range(len(order)):
+        node = order[i]
+        if first_choice[node] == first_choice[node + 1]:
+            continue
+        best, edge = -np.inf, first_edge[first_choice[node]]
+        for c in range(first_choice[node], first_choice[node + 1]):
+            if shares[c] == 0.0:
+                continue
+            chosen = np.log(shares[c])
+            for e in range(first_edge[c], first_edge[c + 1]):
+                total = chosen + log_outcome[e] + after[target[e]]
+                if total > best:
+                    best, edge = total, e
+        value[node], taken[node] = best, edge
+
+
 def likeliest_episode(behaviour: Behaviour) -> tuple[Trajectory, float]:
     """An episode of the largest probability, and that probability in logs; failed and unfinished ones take part."""
     game, product = behaviour.game, behaviour.game.product
@@ -357,7 +401,7 @@ def likeliest_episode(behaviour: Behaviour) -> tuple[Trajectory, float]:
         before = value if behaviour.timeless else np.zeros(product.n_nodes)
         steps.append(np.zeros(n, dtype=np.uint32))
         shares = behaviour.layer(t).shares
-        sweeps.likeliest_layer(order[:n], *game.graph[:3], log_outcome, shares, value, before, steps[-1])
+        likeliest_layer(order[:n], *game.graph[:3], log_outcome, shares, value, before, steps[-1])
         value = before
     totals = log_start + value[product.starts]
     first = int(np.argmax(totals))

@@ -13,14 +13,162 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.policies import sweeps
-from xmen.policies.sweeps import NO_EDGE
+from xmen.compiled import compiled
 from xmen.product.graph import Product
-from xmen.product.messages import as_columns
+from xmen.product.messages import NO_EDGE, as_columns
+from xmen.product.sweeps import row_total
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 
 if TYPE_CHECKING:
     from torch import device as Device
+
+
+# ---- Compiled loops over a game: expectations and choices backwards, probabilities forwards, episodes.
+#
+# Indices that loops read are unsigned 32-bit, as in `product.sweeps`.
+
+
+@compiled
+def add_expected(choices: Any, first_edge: Any, target: Any, probability: Any, after: Any, out: Any) -> None:
+    """out += the expectation of `after` over the outcomes of each of these choices, which is -inf if one outcome is."""
+    for i in range(len(choices)):
+        c = choices[i]
+        out[i] += row_total(probability, after, target, first_edge[c], first_edge[c + 1])
+
+
+@compiled
+def centre(first: Any, logits: Any, end: Any, largest: Any) -> None:
+    """The largest logit of each row, or end[n] where it has none, and logits minus it; -inf where all are."""
+    for node in range(len(first) - 1):
+        begin, finish = first[node], first[node + 1]
+        if begin == finish:
+            largest[node] = end[node]
+            continue
+        most = -np.inf
+        for c in range(begin, finish):
+            most = max(most, logits[c])
+        largest[node] = most
+        for c in range(begin, finish):
+            logits[c] = logits[c] - most if most > -np.inf else -np.inf
+
+
+@compiled
+def normalise(first: Any, shares: Any, total: Any) -> None:
+    """Shares of each row are divided by their total; 1 where there is none."""
+    for node in range(len(first) - 1):
+        begin, finish = first[node], first[node + 1]
+        sum_of_shares = 0.0
+        for c in range(begin, finish):
+            sum_of_shares += shares[c]
+        total[node] = sum_of_shares if sum_of_shares > 0.0 else 1.0
+        inverse = 1.0 / total[node]
+        for c in range(begin, finish):
+            shares[c] *= inverse
+
+
+@compiled
+def mean_odds(first: Any, shares: Any, odds: Any, end: Any, out: Any) -> None:
+    """The mean of `odds` over each row when choices are made by `shares`; end[n] where there are none."""
+    for node in range(len(first) - 1):
+        total = end[node] if first[node] == first[node + 1] else 0.0
+        for c in range(first[node], first[node + 1]):
+            if shares[c] > 0.0:
+                total += shares[c] * odds[c]
+        out[node] = total
+
+
+@compiled
+def best_choices(first: Any, odds: Any, tolerance: float, among: Any) -> None:
+    """Which choices have the largest odds of their row, or less by at most this part of them."""
+    for node in range(len(first) - 1):
+        most = 0.0
+        for c in range(first[node], first[node + 1]):
+            most = max(most, odds[c])
+        for c in range(first[node], first[node + 1]):
+            among[c] = odds[c] >= most * (1.0 - tolerance)
+
+
+@compiled
+def push_layer(
+    order: Any,
+    first_choice: Any,
+    first_edge: Any,
+    target: Any,
+    probability: Any,
+    shares: Any,
+    here: Any,
+    there: Any,
+    used: Any,
+    factor: float,
+    ended: Any,
+    with_entropy: bool,
+) -> Any:
+    """Push the probability of each node one action on; returns the mean entropy of the choices, if asked for.
+
+    used (per choice) += factor times what goes through; ended (per node) += what has no choice left.
+    """
+    entropy = 0.0
+    for i in range(len(order)):
+        node = order[i]
+        mass = here[node]
+        if mass == 0.0:
+            continue
+        begin, finish = first_choice[node], first_choice[node + 1]
+        if begin == finish:
+            ended[node] += mass
+            continue
+        for c in range(begin, finish):
+            share = shares[c]
+            if share == 0.0:
+                continue
+            flow = mass * share
+            used[c] += factor * flow
+            if with_entropy:
+                entropy -= flow * np.log(share)
+            for e in range(first_edge[c], first_edge[c + 1]):
+                there[target[e]] += flow * probability[e]
+    return entropy
+
+
+@compiled
+def _pick(weights: Any, begin: Any, end: Any, uniform: Any) -> Any:
+    """Where in a row of weights, which add up to 1, a uniform number falls; a weight of 0 is never picked."""
+    left, chosen = uniform, end
+    for i in range(begin, end):
+        if weights[i] > 0.0:
+            chosen = i
+            left -= weights[i]
+            if left < 0.0:
+                break
+    return chosen
+
+
+@compiled
+def play_step(
+    first_choice: Any,
+    first_edge: Any,
+    target: Any,
+    probability: Any,
+    shares: Any,
+    choosing: Any,
+    falling: Any,
+    node: Any,
+) -> Any:
+    """One action of each episode: the product edge it takes, given two uniform numbers; nodes are moved in place.
+
+    An episode without choices stays where it is, and its edge is the largest unsigned number.
+    """
+    taken = np.empty(len(node), dtype=np.uint32)
+    for i in range(len(node)):
+        begin, finish = first_choice[node[i]], first_choice[node[i] + 1]
+        if begin == finish:
+            taken[i] = NO_EDGE
+            continue
+        chosen = _pick(shares, begin, finish, choosing[i])
+        edge = _pick(probability, first_edge[chosen], first_edge[chosen + 1], falling[i])
+        taken[i] = edge
+        node[i] = target[edge]
+    return taken
 
 
 # ---- The array operations that a policy's values, choices and episodes are made of: `Behaviour` says which
@@ -113,7 +261,7 @@ class HostGame:
         """The reward of each choice plus the expectation of `after` over its outcomes; -inf if one outcome is."""
         _, first_edge, target, probability = self._game.graph
         out = np.zeros(len(stretch.choices)) if reward is None else reward.copy()
-        sweeps.add_expected(stretch.choices, first_edge, target, probability, after, out)
+        add_expected(stretch.choices, first_edge, target, probability, after, out)
         return out
 
     def soften(self, stretch: Stretch, logits: Floats, end: Floats) -> tuple[Floats, Floats]:
@@ -122,22 +270,22 @@ class HostGame:
         Nodes without choices get end[n].
         """
         value, total = np.empty((2, len(end)))
-        sweeps.centre(stretch.first, logits, end, value)
+        centre(stretch.first, logits, end, value)
         np.exp(logits, out=logits)  # all of a layer at once: a quarter of the time of one after the other
-        sweeps.normalise(stretch.first, logits, total)
+        normalise(stretch.first, logits, total)
         value += np.log(total)
         return value, logits
 
     def mixed(self, stretch: Stretch, shares: Floats, odds: Floats, end: Floats) -> Floats:
         """The mean of `odds` when choices are made by `shares`; end[n] where there are none."""
         out = np.empty(len(end))
-        sweeps.mixed(stretch.first, shares, odds, end, out)
+        mean_odds(stretch.first, shares, odds, end, out)
         return out
 
     def best(self, stretch: Stretch, odds: Floats, tolerance: float) -> Bools:
         """Which choices have the largest odds of their node, or less by at most this part of them."""
         among = np.empty(len(odds), dtype=np.bool_)
-        sweeps.best(stretch.first, odds, tolerance, among)
+        best_choices(stretch.first, odds, tolerance, among)
         return among
 
     def only(self, among: Bools, logits: Floats) -> Floats:
@@ -158,7 +306,7 @@ class HostGame:
         nodes = stretch.nodes if level else np.arange(stretch.nodes.stop, dtype=np.uint32)
         there = flow.here if level else np.zeros_like(flow.here)
         graph, counted = self._game.graph, (flow.used, factor, flow.ended, with_entropy)
-        flow.entropy += sweeps.push(nodes, *graph, shares, flow.here, there, *counted)
+        flow.entropy += push_layer(nodes, *graph, shares, flow.here, there, *counted)
         flow.here = there
         if level:
             there[nodes] = 0.0
@@ -174,7 +322,7 @@ class HostGame:
     def play(self, players: Index, shares: Floats, rng: np.random.Generator) -> Index | None:
         """One action of each episode: the product edges they take. None when nobody moves any more."""
         n = len(players)
-        taken: Index = sweeps.play(*self._game.graph, shares, rng.random(n), rng.random(n), players)
+        taken: Index = play_step(*self._game.graph, shares, rng.random(n), rng.random(n), players)
         return None if np.all(taken == NO_EDGE) else taken
 
     def played(self, players: Index, steps: list[Index]) -> tuple[Index, Index]:

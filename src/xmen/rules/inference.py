@@ -22,9 +22,8 @@ from xmen.methods.demonstrations import gather
 from xmen.options import require_number, require_whole
 from xmen.rewards import Floats
 from xmen.rewards.linear import read_features
-from xmen.rules.models import Level, SearchSettings
 from xmen.rules.report import STATUSES, Contender, Decision, Report, Verdict, decisions, report_of, table_text
-from xmen.rules.search import Search
+from xmen.rules.search import Level, Search, SearchSettings
 from xmen.rules.templates import Candidate, View, batch_of, candidates, chosen_templates, words
 from xmen.storage.codec import saveable
 from xmen.storage.models import content, make, restores, write_model

@@ -12,8 +12,7 @@ from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.choose import distribution
 from xmen.errors import InfeasibleError, ProductTooLargeError
 from xmen.learners.xmen import XMEN
-from xmen.rules.models import EQUAL, Level
-from xmen.rules.search import Found, Scored, Search
+from xmen.rules.search import EQUAL, Found, Level, Scored, Search
 from xmen.worlds import MDP, Network, Trajectory
 from xmen.worlds.network import NetworkTask
 
