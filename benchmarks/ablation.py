@@ -32,6 +32,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -138,11 +139,11 @@ BY_CELLS: dict[str, Callable[[int], Task]] = {
 KINDS = BY_CELLS | {"worlds": world_task, "networks": network_task}
 
 
-def share_by_number(loss: DrawnLoss, weights: np.ndarray) -> None:
+def share_by_number(loss: DrawnLoss, weights: np.ndarray) -> DrawnLoss:
     """Shares of batches in proportion to their draws, whatever these are worth."""
     exact, part = loss.draws.noise == 0.0, loss.draws.part
-    counts = np.add.reduceat(np.where(loss.draws.known, 0.0, 1.0), loss.draws.begins)
-    loss.shares = loss._shared(np.where(np.isin(part, part[exact]), exact, counts))
+    sizes = np.where(np.isin(part, part[exact]), exact, loss.draws.n_drawn)
+    return replace(loss, given_shares=loss._shared(sizes))
 
 
 def without_doubt(loss: DrawnLoss, weights: np.ndarray) -> np.ndarray:
@@ -161,17 +162,14 @@ CELL_DEVICES: dict[str, dict[str, Any]] = {
     "restraint 1e-4, not by halves": {f"{ROUNDS}Descent.restraint": lambda self, loss, weights: (1e-4, weights)},
     "tilts of 1 alone": {f"{CELL}TILTS": (1.0,)},
     "tilts in last rounds alone": {f"{CELL}GOOD_ENOUGH": 0.0},
-    "no thinning of batches": {f"{ROUNDS}HELPING": 0.0},
-    "shares by number": {"xmen.methods.loss.DrawnLoss.share_by_size": share_by_number},
-    "newest not lifted": {"xmen.methods.loss.DrawnLoss.lift_newest": lambda self: None},
-    "one minimisation a round": {f"{ROUNDS}PASSES": 0},
+    "shares by number": {"xmen.methods.loss.DrawnLoss.shared": share_by_number},
+    "newest not lifted": {"xmen.methods.loss.DrawnLoss.newest_lifted": lambda self: self},
 }
 REJECTION_DEVICES: dict[str, dict[str, Any]] = {
     "all": {},
     "no control variate": {"xmen.methods.reject.ENOUGH_VALID": np.inf},
-    "b = 1": {"xmen.methods.reject.helped": kept},
-    **{name: CELL_DEVICES[name] for name in ("no thinning of batches", "shares by number", "newest not lifted")},
-    "one minimisation a round": CELL_DEVICES["one minimisation a round"],
+    "b = 1": {"xmen.methods.reject.controlled": kept},
+    **{name: CELL_DEVICES[name] for name in ("shares by number", "newest not lifted")},
 }
 
 

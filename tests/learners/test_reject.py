@@ -170,7 +170,7 @@ def test_a_hopeless_task_is_named():
         trips.draw(np.full(len(network.source), -2.8), 64, np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("settings", [{"n_draws": 1}, {"n_draws": 2.5}, {"redraw_every": True}])
+@pytest.mark.parametrize("settings", [{"n_draws": 1}, {"n_draws": 2.5}])
 def test_settings_are_checked(settings):
     with pytest.raises(xm.EngineError, match="whole number"):
         xm.Reject(**settings)

@@ -57,7 +57,7 @@ def test_what_no_draw_has_shown():
     def unseen(n_broken, b):
         valid = np.arange(50) >= n_broken
         nothing = np.zeros(50)
-        draws = Draws.of_relaxed(visits, nothing, nothing, valid, part, np.full(2, b))
+        draws = Draws.of_parts(visits, nothing, nothing, valid, part, np.full(2, b))
         loss = DrawnLoss(draws, features, np.zeros(3), 0.0, parts, lambda theta, shares: (np.zeros(2), np.zeros(3)))
         found = Spread(loss, np.zeros(3))
         expected = np.trace(np.linalg.solve(found.hessian, found.error - found.noise)) / 2

@@ -17,7 +17,7 @@ from reference import enumerate_trajectories
 from xmen.engines.trips import RejectTrips, TripEngine
 from xmen.methods import loss as spreading
 from xmen.methods.draws import Draws
-from xmen.methods.loss import DrawnLoss, Spread, best_relaxed
+from xmen.methods.loss import DrawnLoss, Spread, best_control
 from xmen.methods.reject import RejectSource, TripSource
 from xmen.methods.runs import Coordinates
 from xmen.rewards.linear import DenseFeatures, SparseFeatures
@@ -49,9 +49,9 @@ def test_all_of_a_relaxation_gives_the_loss(seed, b):
         return np.array([logsumexp(logs)]), shares[0] * (p @ rows)
 
     nothing, one = np.zeros(len(every)), np.zeros(len(every), dtype=np.int64)
-    draws = Draws.of_relaxed(visits, nothing, log_dynamics, valid, one, np.array([b]))
+    draws = Draws.of_parts(visits, nothing, log_dynamics, valid, one, np.array([b]))
     draws = replace(draws, noise=np.zeros(1))
-    loss = DrawnLoss(draws, features, task.demo_features, 0.3, relaxed=relaxed)
+    loss = DrawnLoss(draws, features, task.demo_features, 0.3, relaxation=relaxed)
     theta = np.random.default_rng(seed).normal(size=features.d)
     value = loss(theta)
     assert value.loss == pytest.approx(task.loss(theta, 0.3), abs=1e-9)
@@ -82,7 +82,7 @@ def source_of(reject, features, least):
 
 def loss_of(source, weights, rng, l2=0.0):
     draws = source.read({"draws": 0.0}, weights, rng).draws
-    return DrawnLoss(draws, source.features, np.zeros(source.features.d), l2, source.parts, source.relaxed)
+    return DrawnLoss(draws, source.features, np.zeros(source.features.d), l2, source.parts, source.relaxation)
 
 
 def exact_value(exact, features, theta):
@@ -103,7 +103,7 @@ def test_log_partitions_match_pair_by_pair():
         exact, reject, features, rng = trips_of(seed)
         loss = loss_of(source_of(reject, features, 400), HERE, rng)
         acceptance = loss.acceptance(HERE)
-        log_a, known = np.log(acceptance), loss.relaxed(HERE, np.zeros(exact.n_pairs))[0]
+        log_a, known = np.log(acceptance), loss.relaxation(HERE, np.zeros(exact.n_pairs))[0]
         rows = features.rows(exact.network.source, exact.network.action)
         n_valid = np.bincount(loss.draws.batch, weights=loss.draws.valid)
         truth, error = exact.value(rows @ HERE).log_z, np.sqrt((1 - acceptance) / n_valid)
@@ -115,7 +115,7 @@ def test_log_partitions_match_pair_by_pair():
 
 
 def noise_of(draws, source, theta):
-    return Spread(DrawnLoss(draws, source.features, np.zeros(3), 0.0, source.parts, source.relaxed), theta).noise
+    return Spread(DrawnLoss(draws, source.features, np.zeros(3), 0.0, source.parts, source.relaxation), theta).noise
 
 
 @pytest.mark.parametrize(("seed", "theta"), [(3, HERE), (3, NEAR), (8, NEAR)])
@@ -148,12 +148,13 @@ def test_the_best_share_of_the_relaxation_is_less_noisy_than_none_or_all():
         found = reject.draw(features.table(HERE)[network.source, network.action], 400, rng)
         measure = -found.log_prob - np.log(found.n)[found.pair]
         own = (found.visits, measure, found.log_dynamics, found.valid, found.pair)
-        draws = Draws.of_relaxed(*own, np.ones(reject.engine.n_pairs))
-        best = best_relaxed(draws, features, source.parts)
-        plain = DrawnLoss(Draws.of_relaxed(*own), features, np.zeros(3), 0.0, source.parts)
+        draws = Draws.of_parts(*own, np.ones(reject.engine.n_pairs))
+        best = best_control(draws, features, source.parts)
+        plain = DrawnLoss(draws.valid_alone(), features, np.zeros(3), 0.0, source.parts)
         curvature = Spread(plain, HERE).hessian.diagonal()
         noise = [
-            float(np.sum(noise_of(draws.relaxed_by(b), source, HERE).diagonal() / curvature)) for b in (best, 0.0, 1.0)
+            float(np.sum(noise_of(replace(draws, control=b * draws.control), source, HERE).diagonal() / curvature))
+            for b in (best, 0.0, 1.0)
         ]
         assert 0.0 < best <= 1.0
         assert noise[0] <= min(noise[1:]) * 1.001, (seed, best, noise)
@@ -179,7 +180,7 @@ def one_by_one(loss, weights):
         f, p, q = rows[own], w * draws.valid[own] / w[draws.valid[own]].sum(), w / w.sum()
         away, others = f - p @ f, f - q @ f
         hessian = hessian + loss.shares[k] * (away.T * p) @ away
-        moved = loss.shares[k] * (p[:, None] * away - draws.relaxed[k] * q[:, None] * others)
+        moved = loss.shares[k] * (p[:, None] * away - draws.control[k] * q[:, None] * others)
         noise = noise + moved.T @ moved
     return hessian, noise
 
@@ -194,12 +195,12 @@ def test_many_batches_at_once_are_what_they_are_one_by_one(sparse, monkeypatch):
         monkeypatch.setattr(spreading, "FEW", 2)
     source = source_of(reject, features, 30)
     draws = [source.read({"draws": 0.0}, HERE, rng).draws for _ in range(2)]
-    plain = Draws.of_relaxed(
+    plain = Draws.of_parts(
         *(getattr(draws[1], name) for name in ("visits", "log_measure", "log_dynamics", "valid", "batch")),
         np.arange(reject.engine.n_pairs) % 3 / 2.0,
     )
-    loss = DrawnLoss(draws[0].joined(plain), features, np.zeros(3), 0.1, source.parts, source.relaxed)
-    loss.share_by_size(NEAR)
+    loss = DrawnLoss(draws[0].joined(plain), features, np.zeros(3), 0.1, source.parts, source.relaxation)
+    loss = loss.shared(NEAR)
     hessian, noise = one_by_one(loss, NEAR)
     found = Spread(loss, NEAR)
     np.testing.assert_allclose(found.hessian, hessian, atol=1e-10)
@@ -223,8 +224,8 @@ def test_a_world_keeps_all_draws_where_most_are_valid_and_only_these_where_few_a
             patch.setattr("xmen.methods.reject.ENOUGH_VALID", share)
             for _ in range(100):
                 draws = source.read({"draws": 100.0}, np.zeros(4), rng).draws
-                loss = DrawnLoss(draws, features, np.zeros(4), 0.0, relaxed=source.relaxed)
-                assert (draws.relaxed[0] > 0.0, not draws.valid.all()) == (keeps, keeps)
+                loss = DrawnLoss(draws, features, np.zeros(4), 0.0, relaxation=source.relaxation)
+                assert (draws.control[0] > 0.0, not draws.valid.all()) == (keeps, keeps)
                 noise = Spread(loss, theta).noise
                 ratios.append((loss(theta).gradient - exact.gradient) / np.sqrt(noise.diagonal()))
                 trace.append(noise.trace())

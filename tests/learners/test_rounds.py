@@ -34,7 +34,13 @@ def listed(task) -> Draws:
     """All valid trajectories of a small task, each with measure 1: nothing is left to chance."""
     walks = xm.distribution(task.world, task.constraint, None, engine="xor", oracle="listed").hashed.walks
     dynamics = walks.scores(EdgeWeights.of(task.world))
-    return Draws.of_samples(walks.visit_rows(task.discount), dynamics, np.full(len(walks), -np.log(len(walks))))
+    return samples(walks.visit_rows(task.discount), dynamics, np.zeros(len(walks)))
+
+
+def samples(visits, log_dynamics, log_measure) -> Draws:
+    """One batch of valid draws."""
+    valid, part = np.ones(len(log_measure), dtype=bool), np.zeros(len(log_measure), dtype=int)
+    return Draws.of_parts(visits, log_measure, log_dynamics, valid, part, np.zeros(1))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -300,7 +306,7 @@ def test_draws_from_paws_minimise_to_the_optimum():
     proposal = Proposal(xm.distribution(grid, rule, None, engine="xor", oracle="listed"), features)
     theta = 0.8 * best
     pool = proposal.draw(theta, np.zeros(4), 0.0, 300, 1.1, 0.05, np.random.default_rng(0))
-    draws = Draws.of_samples(pool.walks.visit_rows(), pool.log_dynamics, pool.features @ theta)
+    draws = samples(pool.walks.visit_rows(), pool.log_dynamics, -pool.features @ theta)
     mean = features.contract(gather(grid, rule, demos).visits())
     optimiser = Lbfgs(DrawnLoss(draws, features, mean, 0.0), features.scale, lambda v: float(np.abs(v).max()), 1e-6)
     state = optimiser.start(theta)

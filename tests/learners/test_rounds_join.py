@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 import xmen as xm
@@ -18,11 +20,8 @@ def test_the_newest_batch_has_its_share_by_number():
     reader = CellReader(xm.distribution(grid, rule, None, engine="xor", oracle="listed"), gather(grid, rule, demos[:3]))
     old = reader.read(reader.plain, None, 8, 4, np.random.default_rng(0)).draws
     new = reader.read(reader.plain, None, 4, 4, np.random.default_rng(1)).draws
-    loss = DrawnLoss(old.joined(new), features, np.zeros(4), 0.0)
-    loss.shares = np.array([0.999, 0.001])
-    loss.lift_newest()
+    loss = DrawnLoss(old.joined(new), features, np.zeros(4), 0.0, given_shares=np.array([0.999, 0.001])).newest_lifted()
     drawn = [np.count_nonzero(~each.known) for each in (old, new)]
     np.testing.assert_allclose(loss.shares, np.array(drawn) / sum(drawn))
-    loss.shares = np.array([0.1, 0.9])
-    loss.lift_newest()
+    loss = replace(loss, given_shares=np.array([0.1, 0.9])).newest_lifted()
     np.testing.assert_allclose(loss.shares, [0.1, 0.9])

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
@@ -18,10 +18,10 @@ from xmen.errors import EngineError, OracleError
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.draws import Draws
 from xmen.methods.likelihood import CellsLikelihood
-from xmen.methods.loss import ALL, Batch, DrawnLoss, Plan
+from xmen.methods.loss import DrawnLoss
 from xmen.methods.method import Method
 from xmen.methods.neural import NeuralRun, Training, train
-from xmen.methods.rounds import DEFAULT_MAX_ITER, RoundsRun, rounds
+from xmen.methods.rounds import DEFAULT_MAX_ITER, Batch, Plan, RoundsRun, Source, rounds
 from xmen.methods.runs import FitSettings, Task
 from xmen.options import require_number, require_whole
 from xmen.oracles.formula import Bits, Parities
@@ -197,10 +197,8 @@ MOST_MORE = 16.0  # times as many solutions as there are, in one round
 WORK = 1.6  # the power of the number of variables: copies on 14x14 and 16x16 take 4.4 and 5 times as long as solutions
 
 
-class CellSource:
+class CellSource(Source):
     """Whole cells as a source of draws; at least `n_cells` of them a round, of about `cell_size` solutions if given."""
-
-    parts, relaxed = ALL, None
 
     def __init__(self, reader: CellReader, features: Features, n_cells: int, cell_size: float | None) -> None:
         self.reader, self.features, self.n_cells, self.cell_size = reader, features, n_cells, cell_size
@@ -259,9 +257,6 @@ class CellSource:
         log_measure = plan["parities"] * math.log(2.0) - math.log(plan["cells"])
         highest = self._tilted(weights).log_max if plan["tilt"] else self.reader.highest(self.features.table(weights))
         return math.exp(min(log_measure + highest - log_z, 0.0))
-
-    def learned(self, loss: DrawnLoss, weights: Floats) -> dict[str, Any]:
-        return {}
 
     def _sized(self, log2_plain: float, log2_count: float, wanted: float, tilt: float) -> Plan:
         """The cells that hold about `wanted` of 2^log2_count solutions.

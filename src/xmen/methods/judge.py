@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtrc, chndtrinc, chndtrix
 
-from xmen.methods.loss import CHUNK, DrawnLoss, Spread, gram
+from xmen.methods.loss import DrawnLoss, Spread, Table
 from xmen.rewards import Floats
 
 LEVEL = 0.95  # of the bound
@@ -116,7 +116,7 @@ def judge(weights: Floats, fresh: DrawnLoss, metric: Metric, fitted_noise: Float
 
     At least `least_seen` of the fresh ones have to carry the weight.
     """
-    fresh.share_by_size(weights)
+    fresh = fresh.shared(weights)
     spread = Spread(fresh, weights)
     seen = estimate(fresh, weights, spread)
     y = metric.vector(seen.gradient)
@@ -176,26 +176,13 @@ def largest_decrement(q: float, noise: Floats) -> float:
 
 def doubts(loss: DrawnLoss, weights: Floats) -> Floats:
     """The share of a draw (n,) that each known trajectory stands for at these weights, 0 of all others. O(n d^2)."""
-    draws, features = loss.draws, loss.features
-    share = np.zeros(len(draws))
+    draws, share = loss.draws, np.zeros(len(loss.draws))
     known = np.flatnonzero(draws.known & (draws.noise[draws.batch] > 0.0))
-    if not len(known):
-        return share
-    batches = np.bincount(draws.part, minlength=len(loss.parts))[draws.part[draws.batch]]
-    worth = loss.worth(weights) + draws.known / batches  # every batch of a part has all that is known of it
-    mean = worth @ draws.visits / worth.sum()
-    centre = features.contract(np.asarray(mean))
-    step = max(1, CHUNK // features.d)
-    blocks = [slice(first, first + step) for first in range(0, len(draws), step)]
-    seen = np.sum([_around(loss, rows, centre, worth) for rows in blocks], axis=0)
-    metric = Metric(seen, features.scale)
-    for first in range(0, len(known), step):
-        some = known[first : first + step]
-        away = features.contract(draws.visits[some]) - centre
-        share[some] = np.minimum(np.square(metric.vector(away)).sum(axis=1), 1.0)
+    if len(known):
+        batches = np.bincount(draws.part, minlength=len(loss.parts))[draws.part[draws.batch]]
+        worth = loss.worth(weights) + draws.known / batches  # every batch of a part has all that is known of it
+        table = Table(draws, loss.features, worth, dense=True)
+        metric = Metric(table.squares(worth), loss.features.scale)
+        for some, away in table.blocks(known):
+            share[some] = np.minimum(np.square(metric.vector(away)).sum(axis=1), 1.0)
     return share
-
-
-def _around(loss: DrawnLoss, rows: slice, centre: Floats, worth: Floats) -> Floats:
-    away = loss.features.contract(loss.draws.visits[rows]) - centre
-    return gram(away, away, worth[rows])

@@ -1,12 +1,11 @@
-"""The loss over fixed draws (see `draws`): its value and gradient at any theta, and how many draws carry it there."""
+"""The loss over fixed draws (see `draws`): its value and gradient at any theta, its curvature, and its noise."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +16,13 @@ from xmen.methods.draws import Draws
 from xmen.methods.runs import Value
 from xmen.rewards import Floats
 from xmen.rewards.linear import Features
-from xmen.sampling import Info
 
-LARGEST = 600.0  # of log-weights over that of the best valid draw
+LARGEST = 600.0  # nats: log-weights over that of the best valid draw are cut here, as exp(700) overflows
 ALL: Floats = np.ones(1)  # the share of a loss that is one part
 
 
-class Relaxed(Protocol):
-    """What is known exactly of the relaxations that draws were made from, one of each part."""
+class Relaxation(Protocol):
+    """The exact log Z and mean of f of the relaxations that draws were made from, one of each part."""
 
     def __call__(self, weights: Floats, shares: Floats) -> tuple[Floats, Floats]:
         """log Z_relaxed of each part (P,), and the mean of f in each, summed with these shares (P,): (d,).
@@ -36,9 +34,9 @@ class Relaxed(Protocol):
 class Reweighted(NamedTuple):
     """The draws at some weights.
 
-    log_sum (B,): log Z-hat of each batch, of a relaxed one less b log Z_relaxed. valid (n,): p of each draw among the
-    valid ones of its batch; every (n,): b times that among all of them. pull (n,): what f of each draw counts in the
-    gradient. log_every (B,): log of the sum over all of them.
+    log_sum (B,): log Z-hat of each batch, less b log Z_relaxed where it has a control. valid (n,): p of each draw among
+    the valid ones of its batch; every (n,): b times that among all of them. pull (n,): the factor of each draw's f in
+    the gradient. log_every (B,): log of the sum over all of them.
     """
 
     log_sum: Floats
@@ -48,55 +46,40 @@ class Reweighted(NamedTuple):
     log_every: Floats
 
 
+@dataclass(frozen=True, eq=False)
 class DrawnLoss:
     """L-hat(theta) = sum_k a_k log Z-hat_k - theta . mean f + l2/2 |theta|^2 over fixed draws, and its gradient.
 
-    `parts` (P,) are the shares of the parts of the loss; they sum to 1. `shares` (B,) are the a_k. `relaxed` is asked
-    where some batches are.
+    parts (P,): the shares of the parts of the loss, which sum to 1. relaxation: asked where some batches have a
+    control. given_shares (B,): the a_k; None: equal ones within each part. doubt (n,): the shares of a draw that known
+    trajectories stand for; of others it is not read.
     """
 
-    def __init__(
-        self,
-        draws: Draws,
-        features: Features,
-        demo_features: Floats,
-        l2: float | Floats,
-        parts: Floats = ALL,
-        relaxed: Relaxed | None = None,
-    ) -> None:
-        self.draws, self.features, self.demo_features, self.l2, self.parts = draws, features, demo_features, l2, parts
-        self.relaxed = relaxed
-        self.shares = self._shared(np.ones(draws.n_batches))
-        self.doubt(np.zeros(len(draws)))
+    draws: Draws
+    features: Features
+    demo_features: Floats
+    l2: float | Floats
+    parts: Floats = field(default_factory=lambda: ALL)
+    relaxation: Relaxation | None = None
+    given_shares: Floats | None = None
+    doubt: Floats | None = None
+    _looked: list[tuple[Floats, Reweighted]] = field(default_factory=list, init=False, repr=False)  # the last one
 
-    def over(self, draws: Draws) -> DrawnLoss:
-        """The same loss over other draws, without doubts; in as many batches with the same shares."""
-        other = DrawnLoss(draws, self.features, self.demo_features, self.l2, self.parts, self.relaxed)
-        if draws.n_batches == self.draws.n_batches:
-            other.shares = self.shares
-        return other
-
-    def restrained(self, restraint: float) -> Self:
+    def restrained(self, restraint: float) -> DrawnLoss:
         """This loss, and restraint / 2 * |theta|^2 in units of the features."""
-        other = copy.copy(self)
-        other.l2 = self.l2 + restraint * self.features.scale**2
-        return other
-
-    def doubt(self, share: Floats) -> None:
-        """Let known trajectories stand for these shares (n,) of a draw as well; those of others are not read."""
-        draws = self.draws
-        self._looked: tuple[Floats, Reweighted] | None = None  # the last weights that were looked at
-        with np.errstate(divide="ignore"):
-            drawn = draws.log_measure + np.where(draws.known, np.log(share), 0.0)
-        self._log_measure: Floats = np.logaddexp(np.where(draws.known, 0.0, -np.inf), drawn)
-        self.by_chance: Floats = np.exp(drawn - self._log_measure)  # the part of e that is (n,)
+        return replace(self, l2=self.l2 + restraint * self.features.scale**2)
 
     def of_part(self, part: int) -> DrawnLoss:
-        """One part as a loss of its own, with the batches' shares as they are; of demonstrations it knows nothing."""
+        """One part as a loss of its own, with the batches' shares as they are; without doubts and relaxation."""
         own = self.draws.part == part
-        alone = DrawnLoss(self.draws.keeping(own).of_part(0), self.features, self.demo_features, self.l2)
-        alone.shares = self.shares[own] / self.parts[part]
-        return alone
+        draws, shares = self.draws.keeping(own), self.shares[own] / self.parts[part]
+        draws = replace(draws, part=np.zeros(draws.n_batches, dtype=np.int64))
+        return DrawnLoss(draws, self.features, self.demo_features, self.l2, given_shares=shares)
+
+    @cached_property
+    def shares(self) -> Floats:
+        """a_k of each batch (B,)."""
+        return self._shared(np.ones(self.draws.n_batches)) if self.given_shares is None else self.given_shares
 
     def _shared(self, sizes: Floats) -> Floats:
         """Shares of the batches in proportion to sizes (B,) within each part, equal ones in a part that has no size."""
@@ -106,51 +89,59 @@ class DrawnLoss:
         shares: Floats = self.parts[part] * np.where(total > 0.0, sizes / np.where(total > 0.0, total, 1.0), even)
         return shares
 
+    @cached_property
+    def _measures(self) -> tuple[Floats, Floats]:
+        """log e of each draw, and the part of e that was left to chance (n,) each."""
+        draws = self.draws
+        with np.errstate(divide="ignore"):
+            doubt = np.log(np.zeros(len(draws)) if self.doubt is None else self.doubt)
+        drawn = draws.log_measure + np.where(draws.known, doubt, 0.0)
+        log_measure: Floats = np.logaddexp(np.where(draws.known, 0.0, -np.inf), drawn)
+        return log_measure, np.exp(drawn - log_measure)
+
     @property
-    def newest(self) -> NDArray[np.int64]:
-        """The last batch of each part (P,)."""
-        last = np.zeros(len(self.parts), dtype=np.int64)
-        np.maximum.at(last, self.draws.part, np.arange(self.draws.n_batches))
-        return last
+    def by_chance(self) -> Floats:
+        """The part of each draw's measure that was left to chance (n,)."""
+        return self._measures[1]
 
     def look(self, weights: Floats) -> Reweighted:
         """log Z-hat and the draws' probabilities; O(n) and one product with the sparse visits."""
-        if self._looked is None or not np.array_equal(self._looked[0], weights):
-            self._looked = weights, self._look(weights)
-        return self._looked[1]
+        if not (self._looked and np.array_equal(self._looked[0][0], weights)):
+            self._looked[:] = [(weights, self._look(weights))]
+        return self._looked[0][1]
 
     def _look(self, weights: Floats) -> Reweighted:
         draws, batch = self.draws, self.draws.batch
-        logs = draws.visits @ self.features.table(weights).ravel() + self._log_measure + draws.log_dynamics
+        logs = draws.visits @ self.features.table(weights).ravel() + self._measures[0] + draws.log_dynamics
         highest = np.maximum.reduceat(np.where(draws.valid, logs, -np.inf), draws.begins)
         every = np.exp(np.minimum(logs - highest[batch], LARGEST))
         valid = np.where(draws.valid, every, 0.0)
         totals = np.add.reduceat(valid, draws.begins)
         log_sum, valid = highest + np.log(totals), valid / totals[batch]
-        if not draws.relaxed.any():
+        if not draws.control.any():
             return Reweighted(log_sum, valid, np.zeros(1), valid, log_sum)
         totals = np.add.reduceat(every, draws.begins)
         log_every, every = highest + np.log(totals), every / totals[batch]
         # The log of a sum of n draws is too small by half its variance, about sum p^2 / 2. With thousands of parts of a
         # few draws each that would outweigh the noise of all of them together, so it is added, and its gradient too.
-        some = np.where(draws.relaxed > 0.0, draws.noise, 0.0)
+        some = np.where(draws.control > 0.0, draws.noise, 0.0)
         squares, all_squares = (some * np.add.reduceat(p**2, draws.begins) for p in (valid, every))
-        log_sum = log_sum + 0.5 * squares - draws.relaxed * (log_every + 0.5 * all_squares)
+        log_sum = log_sum + 0.5 * squares - draws.control * (log_every + 0.5 * all_squares)
         pull = valid * (1.0 + some[batch] * valid - squares[batch])
         of_all = 1.0 + some[batch] * every - all_squares[batch]
-        every *= draws.relaxed[batch]
+        every *= draws.control[batch]
         return Reweighted(log_sum, valid, every, pull - every * of_all, log_every)
 
     def __call__(self, weights: Floats) -> Value:
         look, draws = self.look(weights), self.draws
         visits = (look.pull * self.shares[draws.batch]) @ draws.visits
         log_z, gradient = float(self.shares @ look.log_sum), self.features.contract(np.asarray(visits))
-        if draws.relaxed.any():
-            assert self.relaxed is not None
+        if draws.control.any():
+            assert self.relaxation is not None
             shares: Floats = np.zeros(len(self.parts))
-            np.add.at(shares, draws.part, self.shares * draws.relaxed)
+            np.add.at(shares, draws.part, self.shares * draws.control)
             try:
-                known, mean = self.relaxed(weights, shares)
+                known, mean = self.relaxation(weights, shares)
             except DivergenceError:
                 return Value(np.inf, np.full(len(weights), np.nan))
             log_z, gradient = log_z + float(shares @ known), gradient + mean
@@ -192,8 +183,8 @@ class DrawnLoss:
     def accepted(self, weights: Floats) -> float:
         """The mean log of the share of valid draws in relaxed batches, as the draws alone have it; 0 without any."""
         draws, look = self.draws, self.look(weights)
-        some = np.where(draws.relaxed > 0.0, self.shares, 0.0)
-        logs = look.log_sum - (1.0 - draws.relaxed) * look.log_every
+        some = np.where(draws.control > 0.0, self.shares, 0.0)
+        logs = look.log_sum - (1.0 - draws.control) * look.log_every
         return float(some @ logs) / float(some.sum()) if some.any() else 0.0
 
     def acceptance(self, weights: Floats) -> Floats:
@@ -202,93 +193,39 @@ class DrawnLoss:
         0 where the weights of ever longer trajectories do not add up.
         """
         draws, nothing = self.draws, np.zeros(len(self.parts))
-        assert self.relaxed is not None
+        assert self.relaxation is not None
         try:
-            known = self.relaxed(weights, nothing)[0]
+            known = self.relaxation(weights, nothing)[0]
         except DivergenceError:
             return nothing
-        logs = self.shares * (self.look(weights).log_sum - (1.0 - draws.relaxed) * known[draws.part])
+        logs = self.shares * (self.look(weights).log_sum - (1.0 - draws.control) * known[draws.part])
         found = np.bincount(draws.part, weights=logs, minlength=len(self.parts))
         acceptance: Floats = np.exp(np.minimum(np.divide(found, self.parts, out=nothing, where=self.parts > 0.0), 0.0))
         return acceptance
 
-    def share_by_size(self, weights: Floats) -> None:
-        """Set the batches' shares to those of least variance at these weights, in proportion to their sizes.
+    def shared(self, weights: Floats) -> DrawnLoss:
+        """This loss with the batches' shares of least variance at these weights, in proportion to their sizes.
 
         The variance itself would take a (d, d) matrix for each batch, and weights that were fitted to a batch make it
         look better than it is. Measured on 8 tasks of one weight per state, two fits each: shares by 1 / tr(H^+ V_k)
         end 0.0125 nats from the optimum on average, shares by size too.
         """
         exact, part = self.draws.noise == 0.0, self.draws.part
-        self.shares = self._shared(np.where(np.isin(part, part[exact]), exact, self.sizes(weights)))
+        return replace(
+            self, given_shares=self._shared(np.where(np.isin(part, part[exact]), exact, self.sizes(weights)))
+        )
 
-    def lift_newest(self) -> None:
-        """Give the last batch of each part no smaller a share of it than its number of draws would."""
-        draws, newest = self.draws, self.newest
-        counts = np.add.reduceat(np.where(draws.known, 0.0, 1.0), draws.begins)
-        of_part = np.maximum(np.bincount(draws.part, weights=counts, minlength=len(self.parts)), 1.0)
-        least = self.parts * counts[newest] / of_part
-        low = self.shares[newest] < least
-        rest = self.parts - self.shares[newest]
-        others = np.divide(self.parts - least, rest, out=np.ones(len(rest)), where=low & (rest > 0.0))
-        lifted = np.where(low, least, self.shares[newest])
-        self.shares = self.shares * others[draws.part]
-        self.shares[newest] = lifted
-
-    def helping(self, least: float) -> NDArray[np.bool_]:
-        """Which batches (B,) have at least this share of their part; the newest ones stay, whatever theirs."""
-        found: NDArray[np.bool_] = self.shares >= least * self.parts[self.draws.part]
-        found[self.newest] = True
-        return found
-
-
-# ---- Where the draws of a round come from: what rounds ask of hash cells, rejection, or anything else that draws
-
-
-Plan: TypeAlias = dict[str, float]
-"""What to draw next, in numbers that can be stored; only its source reads it."""
-
-
-class Batch(NamedTuple):
-    """Draws, what they cost, how many cells were lost on the way, and what else to record of them.
-
-    `sees_all`: nothing that has much weight at the weights they were drawn at can have been missed, which draws from P
-    there do not, while others tell nothing of what they never met.
-    """
-
-    draws: Draws
-    info: Info
-    n_lost: int = 0
-    sees_all: bool = True
-    details: Mapping[str, float] = MappingProxyType({})
-
-
-class Source(Protocol):
-    """Draws batches of weighted trajectories; every draw is a function of the plan, the weights and the generator.
-
-    `parts` (P,) are the shares of the parts of the loss that it draws for.
-    """
-
-    parts: Floats
-
-    @property
-    def relaxed(self) -> Relaxed | None:
-        """log Z and E[f] of the relaxations that it draws from; None where no batch is relaxed."""
-
-    def first(self, wanted: float, rng: np.random.Generator) -> tuple[Plan, Info]:
-        """The plan of the first round, for about `wanted` draws, and what it cost to find."""
-
-    def read(self, plan: Plan, weights: Floats, rng: np.random.Generator) -> Batch:
-        """One batch, drawn as planned when the weights were found."""
-
-    def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float, last: bool) -> Plan:
-        """The plan of the next round, to be worth `effective` draws from P at these weights.
-
-        `last`: they are expected to confirm these weights, for which they have to see all.
-        """
-
-    def learned(self, loss: DrawnLoss, weights: Floats) -> dict[str, Any]:
-        """What else a model will know after the fit, by the name of its attribute."""
+    def newest_lifted(self) -> DrawnLoss:
+        """This loss where the last batch of each part has no smaller a share of it than its number of draws would."""
+        draws, newest = self.draws, np.zeros(len(self.parts), dtype=np.int64)
+        np.maximum.at(newest, draws.part, np.arange(draws.n_batches))
+        of_part = np.maximum(np.bincount(draws.part, weights=draws.n_drawn, minlength=len(self.parts)), 1.0)
+        own, least = self.shares[newest], self.parts * draws.n_drawn[newest] / of_part
+        rest = self.parts - own
+        others = np.divide(self.parts - least, rest, out=np.ones(len(rest)), where=(own < least) & (rest > 0.0))
+        shares = self.shares * others[draws.part]
+        shares[newest] = np.maximum(own, least)
+        return replace(self, given_shares=shares)
 
 
 # ---- The curvature of a loss over draws, and the noise of its gradient.
@@ -314,7 +251,7 @@ class Spread:
     def __init__(self, loss: DrawnLoss, weights: Floats) -> None:
         self._loss, self._look = loss, loss.look(weights)
         self._share = loss.shares[loss.draws.batch]
-        self._table = _Table(loss.draws, loss.features, self._look.valid * self._share)
+        self._table = Table(loss.draws, loss.features, self._look.valid * self._share)
         self._mean = self._table.sums(self._look.valid)
         self._chance = self._share**2 * loss.draws.noise[loss.draws.batch] * loss.by_chance**2
         self._change = self._look.valid - self._look.every
@@ -335,11 +272,11 @@ class Spread:
         moved = self._chance * self._change**2
         half = gram(table.sums(moved) - _scaled(mean, 0.5 * table.total(moved)), mean)
         found = table.squares(moved) - half - half.T
-        if not draws.relaxed.any():
+        if not draws.control.any():
             return found
         both, alone = self._chance * self._change * every, self._chance * every**2
-        inverse = np.divide(1.0, draws.relaxed, out=np.zeros(draws.n_batches), where=draws.relaxed > 0.0)
-        apart = table.sums(every * inverse[draws.batch]) - _scaled(mean, np.where(draws.relaxed > 0.0, 1.0, 0.0))
+        inverse = np.divide(1.0, draws.control, out=np.zeros(draws.n_batches), where=draws.control > 0.0)
+        apart = table.sums(every * inverse[draws.batch]) - _scaled(mean, np.where(draws.control > 0.0, 1.0, 0.0))
         half = gram(
             table.sums(both) - _scaled(mean, table.total(both)) + _scaled(apart, 0.5 * table.total(alone)), apart
         )
@@ -366,17 +303,17 @@ class Spread:
         """The standard error of log Z-hat."""
         draws = self._loss.draws
         # Of x the mean is 0; of a change of log Z-hat it is 1 - b over the number of draws, where all are there.
-        mean = np.where(draws.relaxed > 0.0, (1.0 - draws.relaxed) / self._table.total(np.ones(len(draws))), 0.0)
+        mean = np.where(draws.control > 0.0, (1.0 - draws.control) / self._table.total(np.ones(len(draws))), 0.0)
         variance = np.sum(self._chance * (self._change**2 - mean[draws.batch] ** 2))
         return float(np.sqrt(max(variance, 0.0) + self.unseen**2))
 
 
-def best_relaxed(draws: Draws, features: Features, parts: Floats) -> float:
+def best_control(draws: Draws, features: Features, parts: Floats) -> float:
     """The b of least noise, Var_valid / Var_all, for draws with one batch per part where they were drawn.
 
     One number for all parts, in which each has its share of the noise, and each feature counts by its own curvature.
     """
-    table = _Table(draws, features, np.ones(len(draws)))
+    table = Table(draws, features, np.ones(len(draws)))
     n, n_valid = table.total(np.ones(len(draws))), table.total(draws.valid.astype(np.float64))
     curvature = _variances(table, draws.valid / n_valid[draws.batch], parts)
     valid = _variances(table, draws.valid / n_valid[draws.batch], parts**2 / n)
@@ -386,23 +323,30 @@ def best_relaxed(draws: Draws, features: Features, parts: Floats) -> float:
     return min(float(np.sum(valid[some] / curvature[some])) / total, 1.0) if total > 0.0 else 1.0
 
 
-def _variances(table: _Table, p: Floats, weights: Floats) -> Floats:
+def _variances(table: Table, p: Floats, weights: Floats) -> Floats:
     """The variance of each feature (d,) in each batch, summed with weights (B,)."""
     mean = table.sums(p)
     return table.squares(p * weights[table.draws.batch], alone=True) - gram(mean, mean, weights, alone=True)
 
 
-class _Table:
+class Table:
     """f of every draw: sparse where that pays, else dense in blocks and less a common mean, against rounding."""
 
-    def __init__(self, draws: Draws, features: Features, weights: Floats) -> None:
+    def __init__(self, draws: Draws, features: Features, weights: Floats, dense: bool = False) -> None:
         self.draws, self.features, self._bounds = draws, features, np.append(draws.begins, len(draws))
         many = draws.n_batches > MANY and features.d > FEW
-        self.sparse = issparse(features.matrix) and (many or features.d > MOST_FEATURES)
+        self.sparse = not dense and issparse(features.matrix) and (many or features.d > MOST_FEATURES)
         if self.sparse:
             self._rows = csr_matrix(draws.visits @ features.matrix)
         else:
             self._centre = features.contract(np.asarray(weights @ draws.visits)) / max(float(weights.sum()), 1e-300)
+
+    def blocks(self, numbers: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+        """Some draws' f less the mean of all, a block at a time."""
+        step = max(1, CHUNK // self.features.d)
+        for first in range(0, len(numbers), step):
+            some = numbers[first : first + step]
+            yield some, self.features.contract(self.draws.visits[some]) - self._centre
 
     def total(self, weights: Floats) -> Floats:
         """The sum of these weights (n,) over each batch (B,)."""
@@ -427,12 +371,8 @@ class _Table:
             return each
         if self.sparse:
             return gram(self._rows, self._rows, weights)
-        total, step = np.zeros(1), max(1, CHUNK // self.features.d)
-        for first in range(0, len(self.draws), step):
-            rows = slice(first, first + step)
-            away = self.features.contract(self.draws.visits[rows]) - self._centre
-            total = total + gram(away, away, weights[rows], alone)
-        return total
+        blocks = self.blocks(np.arange(len(self.draws)))
+        return sum((gram(away, away, weights[some], alone) for some, away in blocks), np.zeros(1))
 
 
 def _scaled(rows: Any, weights: Floats) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,13 @@ from scipy.sparse import csr_matrix, vstack
 
 from xmen.engines.choose import Chooser
 from xmen.engines.reject import RejectDistribution
-from xmen.engines.trips import RejectTrips, TripEngine, trip_budget
+from xmen.engines.trips import RejectTrips, trip_budget
 from xmen.errors import ConvergenceWarning, EngineError, notify
 from xmen.methods.draws import Draws
-from xmen.methods.loss import ALL, Batch, DrawnLoss, Plan, Spread, best_relaxed
+from xmen.methods.loss import DrawnLoss, Spread, best_control
 from xmen.methods.method import Method
 from xmen.methods.neural import NeuralRun, Training
-from xmen.methods.rounds import DEFAULT_MAX_ITER, RoundsRun, rounds
+from xmen.methods.rounds import DEFAULT_MAX_ITER, Batch, Plan, RoundsRun, Source, rounds
 from xmen.methods.runs import Coordinates, FitSettings, Outcome, Task
 from xmen.methods.trips import TripRun, TripState
 from xmen.options import require_whole
@@ -30,49 +30,53 @@ from xmen.worlds.network import Network
 from xmen.worlds.walks import EdgeWeights
 
 # ---- Draws by rejection: of the relaxation at some theta, exactly, which serve every other by their weights (see
-# `draws`).
-#
-# The relaxation's own log Z is exact at every theta, and takes noise away where enough draws are valid; where few
-# are, only these are kept, each with the measure Z_relaxed / (n w) of n draws.
+# `draws`). The relaxation's own log Z is exact at every theta, and takes noise away where enough draws are valid; where
+# few are, only these are kept.
 
 
 ENOUGH_VALID = 0.3  # of the draws: with fewer, those that are not add rows and take away little noise
-LEAST_HELP = 0.2  # b below which the relaxation is left out
+LEAST_CONTROL = 0.2  # b below which the relaxation is left out
 FIRST = 0.2  # of the draws on a network that would do at the optimum are made on the way there
 CHEAP = 4.0  # numbers that an exact sweep may go through for each that the draws have
 
 
-def helped(draws: Draws, features: Features, parts: Floats) -> Draws:
+def controlled(draws: Draws, features: Features, parts: Floats) -> Draws:
     """The draws with the best b in place of 1, or without those that are not valid where it hardly helps."""
-    if not draws.relaxed.any():
+    if not draws.control.any():
         return draws
-    best = best_relaxed(draws, features, parts)
-    return draws.relaxed_by(best if best >= LEAST_HELP else 0.0)
+    best = best_control(draws, features, parts)
+    return replace(draws, control=best * draws.control) if best >= LEAST_CONTROL else draws.valid_alone()
 
 
-class RejectSource:
-    """Draws of the reject engine as a source, each round at the weights it starts from."""
+class RejectingSource(Source):
+    """Draws of rejection, each round at the weights it starts from; `first_share` of the wanted ones in the first."""
 
-    def __init__(self, base: RejectDistribution, features: Features) -> None:
-        self.base, self.features, self.parts = base, features, ALL
-        self.relaxed = RelaxedWorld(base, features)
+    first_share = 1.0
 
     def first(self, wanted: float, rng: np.random.Generator) -> tuple[Plan, Info]:
-        return {"draws": math.ceil(wanted)}, Info()
+        return {"draws": math.ceil(self.first_share * wanted)}, Info()
 
     def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float, last: bool) -> Plan:
         return {"draws": math.ceil(effective)}
 
+
+class RejectSource(RejectingSource):
+    """Draws of the reject engine."""
+
+    def __init__(self, base: RejectDistribution, features: Features) -> None:
+        self.base, self.features = base, features
+        self.relaxation = self._relaxation
+
     def read(self, plan: Plan, weights: Floats, rng: np.random.Generator) -> Batch:
         table, world, discount = self.features.table(weights), self.base.world, self.base.discount
         present, wanted = self.base.with_reward(table), plan["draws"]
-        batches, valid, n_valid, n_drawn, relaxed = [], [], 0, 0, None
+        batches, valid, n_valid, n_drawn, every = [], [], 0, 0, None
         for walks, kept in present.checked(rng):
             n_valid, n_drawn = n_valid + int(kept.sum()), n_drawn + len(kept)
-            if relaxed is None:  # by the first draws: where few are valid the others would fill the memory
-                relaxed = n_valid >= ENOUGH_VALID * n_drawn and self._cheap(walks.lengths.mean() * wanted)
-            batches.append(walks if relaxed else walks[kept])
-            valid.append(kept if relaxed else kept[kept])
+            if every is None:  # by the first draws: where few are valid the others would fill the memory
+                every = n_valid >= ENOUGH_VALID * n_drawn and self._cheap(walks.lengths.mean() * wanted)
+            batches.append(walks if every else walks[kept])
+            valid.append(kept if every else kept[kept])
             if n_valid >= wanted:
                 break
         dynamics, weighed = EdgeWeights.of(world), EdgeWeights.of(world, table, discount)
@@ -80,13 +84,10 @@ class RejectSource:
         log_dynamics = np.concatenate([walks.scores(dynamics) for walks in batches])
         proposal = np.concatenate([walks.scores(weighed) for walks in batches])
         measure = float(present.relaxed.log_partition()) - proposal - math.log(n_drawn)
-        part = np.zeros(len(proposal), dtype=np.int64)
-        own = (visits, measure, log_dynamics, np.concatenate(valid), part)
-        draws = helped(Draws.of_relaxed(*own, np.full(1, float(relaxed or 0.0))), self.features, self.parts)
-        return Batch(draws, Info(0, n_valid, 0), details={"acceptance": n_valid / n_drawn})
-
-    def learned(self, loss: DrawnLoss, weights: Floats) -> dict[str, Any]:
-        return {}
+        part, control = np.zeros(len(proposal), dtype=np.int64), np.full(1, float(every or 0.0))
+        draws = Draws.of_parts(visits, measure, log_dynamics, np.concatenate(valid), part, control)
+        details = {"acceptance": n_valid / n_drawn}
+        return Batch(controlled(draws, self.features, self.parts), Info(0, n_valid, 0), details=details)
 
     def _cheap(self, n_steps: float) -> bool:
         """Whether the relaxation's own log Z costs no more than some looks at draws of so many steps."""
@@ -94,14 +95,8 @@ class RejectSource:
         sweep = product.n_edges * (1 if product.timeless(self.base.discount) else product.usual_length)
         return bool(sweep <= CHEAP * n_steps)
 
-
-class RelaxedWorld:
-    """log Z and E[f] of a world's relaxation, by dynamic programming."""
-
-    def __init__(self, base: RejectDistribution, features: Features) -> None:
-        self.base, self.features = base, features
-
-    def __call__(self, weights: Floats, shares: Floats) -> tuple[Floats, Floats]:
+    def _relaxation(self, weights: Floats, shares: Floats) -> tuple[Floats, Floats]:
+        """log Z and E[f] of the world's relaxation, by dynamic programming."""
         present = self.base.relaxed.with_reward(self.features.table(weights))
         log_z = np.full(1, present.log_partition())
         if not shares.any():
@@ -109,33 +104,27 @@ class RelaxedWorld:
         return log_z, shares[0] * self.features.contract(present.visits())
 
 
-class TripSource:
+class TripSource(RejectingSource):
     """Draws of every pair of a start and a goal on a network, `least` of each in a round; each pair is a part."""
+
+    first_share = FIRST
 
     def __init__(self, trips: RejectTrips, features: Features, least: int, coordinates: Coordinates) -> None:
         self.trips, self.features, self.least, self.coordinates = trips, features, least, coordinates
-        self.parts = trips.engine.weight
-        self.relaxed = RelaxedTrips(trips.engine, features)
-
-    def first(self, wanted: float, rng: np.random.Generator) -> tuple[Plan, Info]:
-        return {"draws": math.ceil(FIRST * wanted)}, Info()
-
-    def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float, last: bool) -> Plan:
-        return {"draws": math.ceil(effective)}
+        self.parts, self.relaxation = trips.engine.weight, self._relaxation
+        self._columns = features.rows(trips.network.source, trips.network.action).T.tocsr()
 
     def read(self, plan: Plan, weights: Floats, rng: np.random.Generator) -> Batch:
-        network = self.trips.network
-        reward = self.features.table(weights)[network.source, network.action]
         wanted = np.maximum(np.ceil(plan["draws"] * self.parts).astype(np.int64), self.least)
-        found = self.trips.draw(reward, wanted, rng)
+        found = self.trips.draw(self._reward(weights), wanted, rng)
         measure = -found.log_prob - np.log(found.n)[found.pair]
-        relaxed = np.where(found.acceptance >= ENOUGH_VALID, 1.0, 0.0)
-        own = (found.visits, measure, found.log_dynamics, found.valid, found.pair)
+        control = np.where(found.acceptance >= ENOUGH_VALID, 1.0, 0.0)
+        draws = Draws.of_parts(found.visits, measure, found.log_dynamics, found.valid, found.pair, control)
         details = {
             "acceptance": float(self.parts @ found.acceptance),
             "least_acceptance": float(found.acceptance.min()),
         }
-        draws = helped(Draws.of_relaxed(*own, relaxed), self.features, self.parts)
+        draws = controlled(draws, self.features, self.parts)
         return Batch(draws, Info(0, int(found.valid.sum()), 0), details=details)
 
     def learned(self, loss: DrawnLoss, weights: Floats) -> dict[str, Any]:
@@ -145,18 +134,14 @@ class TripSource:
         rows = np.column_stack([engine.start, engine.goal, loss.acceptance(weights)])
         return {"acceptance_": rows, "gradient_noise_": whole}
 
+    def _reward(self, weights: Floats) -> Floats:
+        """Of every link."""
+        network = self.trips.network
+        return self.features.table(weights)[network.source, network.action]
 
-class RelaxedTrips:
-    """log Z and E[f] of all pairs under the rules that fit, by one factorisation for all goals."""
-
-    def __init__(self, engine: TripEngine, features: Features) -> None:
-        self.engine, self.features = engine, features
-        network = engine.network
-        self._columns = features.rows(network.source, network.action).T.tocsr()
-
-    def __call__(self, weights: Floats, shares: Floats) -> tuple[Floats, Floats]:
-        engine, network = self.engine, self.engine.network
-        reward = self.features.table(weights)[network.source, network.action]
+    def _relaxation(self, weights: Floats, shares: Floats) -> tuple[Floats, Floats]:
+        """log Z and E[f] of all pairs under the rules that fit, by one factorisation for all goals."""
+        engine, reward = self.trips.engine, self._reward(weights)
         if not shares.any():
             return engine.value(reward, with_visits=False).log_z, np.zeros(self.features.d)
         same = np.allclose(shares, engine.weight, rtol=1e-12, atol=0.0)
@@ -182,8 +167,6 @@ class Reject(Method):
     n_draws
         On a network, the least number of draws of every distinct pair of a start and a goal in a round; `tol` may ask
         for more, and pairs of which few draws are valid get ten times as many.
-    redraw_every
-        Has no effect any more: rounds end by themselves.
 
     Examples
     --------
@@ -193,7 +176,6 @@ class Reject(Method):
     """
 
     n_draws: int = 16
-    redraw_every: int = 12
 
     name = "reject"
     default_max_iter = DEFAULT_MAX_ITER
@@ -202,7 +184,6 @@ class Reject(Method):
 
     def __post_init__(self) -> None:
         require_whole("n_draws", self.n_draws, least=2)
-        require_whole("redraw_every", self.redraw_every, least=2)
 
     def run(self, task: Task, settings: FitSettings) -> RoundsRun:
         def make(part: Task) -> tuple[RejectDistribution, RejectSource]:

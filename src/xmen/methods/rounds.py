@@ -4,18 +4,20 @@ Draws serve every theta (`draws`), so that fresh ones for every step would be wa
 weights at hand, which were not fitted to them, and end the fit when the gradient is within its noise, the distance from
 the optimum is within `tol` nats, and they cannot have missed anything of weight. Else they join the others, and L-BFGS
 finds the minimum over all of them: a convex, deterministic problem without a step size. It goes only as far as draws
-can be trusted (`descent`), and the next round draws from where it came to.
+can be trusted (`Descent`), and the next round draws from where it came to.
 
 How many draws the next round needs follows from the distance that their number lets expect, tr(H^+ V) / 2, which falls
-as one over their number. Where they come from, and how, is the source's business (`sources`).
+as one over their number. Where they come from, and how, is the business of a `Source`: hash cells or rejection.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -23,28 +25,66 @@ from xmen.engines.choose import Chooser
 from xmen.engines.reject import RejectDistribution
 from xmen.engines.xor import XorDistribution
 from xmen.errors import ConvergenceWarning, GuaranteeWarning, notify
+from xmen.methods import judge
 from xmen.methods.draws import Draws
 from xmen.methods.identify import warn_undetermined
-from xmen.methods.judge import (
-    ROUNDING,
-    SURE,
-    Estimate,
-    Judgement,
-    Metric,
-    doubts,
-    estimate,
-    expected_distance,
-    judge,
-    judges_needed,
-)
+from xmen.methods.judge import Estimate, Judgement, Metric, doubts
 from xmen.methods.likelihood import Lbfgs
-from xmen.methods.loss import Batch, DrawnLoss, Plan, Relaxed, Source, Spread
+from xmen.methods.loss import ALL, DrawnLoss, Relaxation, Spread
 from xmen.methods.runs import FitSettings, Outcome, Run, Task, child_seed, seed_sequence, stored_seed
 from xmen.progress import Monitor
 from xmen.rewards import Floats
 from xmen.rewards.linear import Features
 from xmen.sampling import Info
 from xmen.storage.checkpoint import RunState
+
+Plan: TypeAlias = dict[str, float]
+"""What to draw next, in numbers that can be stored; only its source reads it."""
+
+
+class Batch(NamedTuple):
+    """Draws, what they cost, how many cells were lost on the way, and what else to record of them.
+
+    `sees_all`: nothing that has much weight at the weights they were drawn at can have been missed, which draws from P
+    there do not, while others tell nothing of what they never met.
+    """
+
+    draws: Draws
+    info: Info
+    n_lost: int = 0
+    sees_all: bool = True
+    details: Mapping[str, float] = MappingProxyType({})
+
+
+class Source(ABC):
+    """Draws batches of weighted trajectories; every draw is a function of the plan, the weights and the generator.
+
+    parts (P,): the shares of the parts of the loss that it draws for. relaxation: log Z and E[f] of the relaxations
+    that it draws from; None where no batch has a control.
+    """
+
+    parts: Floats = ALL
+    relaxation: Relaxation | None = None
+
+    @abstractmethod
+    def first(self, wanted: float, rng: np.random.Generator) -> tuple[Plan, Info]:
+        """The plan of the first round, for about `wanted` draws, and what it cost to find."""
+
+    @abstractmethod
+    def read(self, plan: Plan, weights: Floats, rng: np.random.Generator) -> Batch:
+        """One batch, drawn as planned when the weights were found."""
+
+    @abstractmethod
+    def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float, last: bool) -> Plan:
+        """The plan of the next round, to be worth `effective` draws from P at these weights.
+
+        `last`: they are expected to confirm these weights, for which they have to see all.
+        """
+
+    def learned(self, loss: DrawnLoss, weights: Floats) -> dict[str, Any]:
+        """Further attributes of the model, by name."""
+        return {}
+
 
 # ---- The minimum over draws, as far as they can be trusted: neither where few of them carry the weight, nor at
 # infinity.
@@ -57,7 +97,7 @@ from xmen.storage.checkpoint import RunState
 # trajectories none.
 
 
-RESTRAINTS = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5, 1e-6)  # tried in turn
+RESTRAINTS = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5, 1e-6)  # nats per squared unit of a feature, tried in turn
 MOST_STEPS = 500  # of L-BFGS
 FLAT_GRADIENT = 1e-6  # where L-BFGS ends, in units of the features' scale
 EXACT_GRADIENT = 1e-7  # ... over all valid trajectories
@@ -67,15 +107,15 @@ WAY_BACK = 0.5
 # Of the log of the acceptance in a descent, times the root of the number of draws of a part: those that are not valid
 # cannot speak for longer ones that they never saw, and fewer of them have seen less.
 MOST_CHANGE = 0.02
-HELD = 0.5  # of the loss is enough to hold all of it
-SHOWN = 8  # moves of L-BFGS that show enough of the curvature to say what is left to gain
-HALVINGS = 10  # of a step of L-BFGS that goes too far
+HELD = 0.5  # share of the loss with a control that is enough to hold all of it
+SHOWN = 8  # moves of L-BFGS that show enough of the curvature to say how much is left to gain
+HALVINGS = 10  # of a step that goes too far
 
 
 class Descent:
     """L-BFGS on losses over draws; wherever it goes, at least `least_seen` draws carry the weight.
 
-    With a relaxation it ends where less than `left` nats are to be gained. `metric` is as that of `Lbfgs`.
+    With a control it ends where less than `left` nats are to be gained. `metric` is as that of `Lbfgs`.
     """
 
     def __init__(self, features: Features, least_seen: float, left: float = 0.0, metric: Floats | None = None) -> None:
@@ -84,32 +124,26 @@ class Descent:
     def __call__(self, loss: DrawnLoss, weights: Floats) -> tuple[Floats, bool]:
         """The minimum, or how far draws carry the weight on the way to it; whether that was all the way."""
         exact = not loss.draws.noise.any()
-        # Where nothing holds the loss, what is left to gain is not seen from how it curves here.
-        left = self.left if loss.draws.relaxed.any() else -math.inf
+        # Where nothing holds the loss, the gain that is left is not seen from how it curves here.
+        left = self.left if loss.draws.control.any() else -math.inf
         tol = EXACT_GRADIENT if exact else FLAT_GRADIENT
         optimiser = Lbfgs(loss, self.features.scale, self.features.reach, tol, self.metric)
         state = optimiser.start(weights)
-        trusted = self._trust(loss, weights)
-        while not state.finished and state.iteration < MOST_STEPS:
-            before, state = state.weights, optimiser.step(state)
-            if exact or trusted(state.weights):
-                if len(state.steps) >= SHOWN and optimiser.decrement(state) <= left:
-                    break
-                continue
-            step = state.weights - before
-            for _ in range(HALVINGS):
-                step = 0.5 * step
-                if trusted(before + step):
-                    return before + step, False
-            return before, False
-        return state.weights, True
-
-    def _trust(self, loss: DrawnLoss, weights: Floats) -> Callable[[Floats], bool]:
-        """Whether the draws can be trusted at other weights, for a descent that begins at these."""
         # Where older draws had led too far, fresh ones find few that carry the weight: the way back has to be open.
         least = min(self.least_seen, WAY_BACK * loss.seen(weights))
         here, most = loss.accepted(weights), MOST_CHANGE * math.sqrt(len(loss.draws) / len(loss.parts))
-        return lambda there: loss.seen(there) >= least and abs(loss.accepted(there) - here) <= most
+
+        def trusted(there: Floats) -> bool:
+            return exact or (loss.seen(there) >= least and abs(loss.accepted(there) - here) <= most)
+
+        while not state.finished and state.iteration < MOST_STEPS:
+            before, state = state.weights, optimiser.step(state)
+            if not trusted(state.weights):
+                steps = (0.5**k * (state.weights - before) for k in range(1, HALVINGS + 1))
+                return next((before + step for step in steps if trusted(before + step)), before), False
+            if len(state.steps) >= SHOWN and optimiser.decrement(state) <= left:
+                break
+        return state.weights, True
 
     def restraint(self, loss: DrawnLoss, weights: Floats) -> tuple[float, Floats]:
         """The restraint under which fits to halves of the draws, begun at some weights, are best on the other halves.
@@ -117,14 +151,13 @@ class Descent:
         With it comes the mean of these two fits, to begin the fit to all draws at.
         """
         # A relaxation that is known exactly has all trajectories, and holds the loss as far as the draws are trusted.
-        held = float(loss.shares @ (loss.draws.relaxed > 0.0))
+        held = float(loss.shares @ (loss.draws.control > 0.0))
         if held >= HELD or not loss.draws.noise.any():
             return 0.0, weights
-        halves = [loss.over(half) for half in loss.draws.halves()]
-        if not all(half.draws.whole for half in halves):
+        halves = [replace(loss, draws=half, doubt=None) for half in loss.draws.halves()]
+        if not all(np.bincount(half.draws.batch, minlength=half.draws.n_batches).all() for half in halves):
             return RESTRAINTS[-1], weights
-        for half in halves:
-            half.doubt(doubts(half, weights))
+        halves = [replace(half, doubt=doubts(half, weights)) for half in halves]
         chosen, least, found, fits = 0.0, math.inf, weights, [weights, weights]
         for restraint in RESTRAINTS:
             fits = [self(half.restrained(restraint), fit)[0] for half, fit in zip(halves, fits, strict=True)]
@@ -135,7 +168,7 @@ class Descent:
         return chosen, found
 
 
-# ---- Rounds of weighted draws: each is minimised over by L-BFGS, and judged by the next one's draws
+# ---- The rounds
 
 
 DEFAULT_MAX_ITER = 20  # rounds
@@ -143,17 +176,15 @@ DEFAULT_TOL = 0.005  # nats
 # With these, of 100 fits to 8x8 grids that nothing was chosen on: four features to tol = 0.01, 99 answers within it and
 # 99 bounds above the distance, 2,709 solutions a fit; one weight per state to 0.02, 98 and 96, 4,746 solutions.
 AIMED = 0.7  # of tol: the expected distance that rounds aim at, so that the judge agrees
-LEAST_TOL = 1e-12  # what a tol of 0 is taken for
+LEAST_TOL = 1e-12  # nats: what a tol of 0 is taken for
 MOST_GROWTH = 4.0  # times as many draws as there are, in one round
 MOST_DRAWS = 2_000_000  # at hand, beyond which no more are made however small tol is; a quarter of them in one round
 LOOSE = 2.0  # times tol: the bound of an answer that is good enough
 LEFT = 0.03  # of tol may be left to gain where L-BFGS ends
-HELPING = 0.01  # share of a batch in the estimate below which it is dropped
 SEEN_PER_FEATURE, LEAST_SEEN = 2.0, 50.0  # draws that have to carry the weight, wherever L-BFGS may go
-SEEING = 1.5  # times as many are aimed at, so that they do
+SEEING = 1.5  # times as many draws are aimed at, so that enough of them carry the weight
 FIRST_PER_SEEN = 4.0  # times as many are drawn in the first round, from which it has to move away
 LEAST_LEFT = 0.5  # of the acceptance where a round's draws were made: with less, the next ones are made nearer to it
-PASSES = 1  # further minimisations per round, by shares at the weights that the one before has found
 
 
 @dataclass(frozen=True)
@@ -181,7 +212,7 @@ class RoundsState(RunState):
 
 
 class Opening(Protocol):
-    """What finds the weights that rounds begin with, step by step, from states that can be stored.
+    """A run that finds the weights that rounds begin with, from states that can be stored.
 
     `metric` (d,) is about the root of the curvature of each weight.
     """
@@ -199,13 +230,9 @@ class Opening(Protocol):
 
 
 class RoundsRun(Run[RoundsState]):
-    """Rounds until the answer is within `tol` nats of the optimum, as draws that it was not fitted to see it.
-
-    `warn` says what the demonstrations cannot tell.
-    """
+    """Rounds over a source, after an opening if there is one; `warn` tells of weights that nothing determines."""
 
     state_type = RoundsState
-    stores_every_step = True
 
     def __init__(
         self,
@@ -244,113 +271,94 @@ class RoundsRun(Run[RoundsState]):
             opening, weights, entry, over = self.opening.step(state.opening)
             return replace(state, weights=weights, opening={} if over else opening), entry
         rng = np.random.default_rng(child_seed(state.seed, state.iteration))
-        plan, spent = (state.plan, Info()) if state.plan else self.source.first(self._wanted(), rng)
+        plan, spent = (state.plan, Info()) if state.plan else self.source.first(self._first_wanted(), rng)
         batch = self.source.read(plan, state.weights, rng)
         spent += batch.info
         state = replace(state, plan=plan, iteration=state.iteration + 1, n_lost=state.n_lost + batch.n_lost)
-        first, exact = not state.draws, not batch.draws.noise.any()
         # Draws of a relaxation that weights have left behind would tell little of the next ones.
-        left_behind = math.isinf(state.distance) and batch.draws.relaxed.any()
-        judged = None if first or exact or left_behind else self._judge(state, batch.draws)
-        if judged is not None:
-            near = max(judged.distance, state.distance, judged.bound / LOOSE) <= self.tol
-            quiet = judged.within_noise or judged.bound <= self.tol
-            agreed = judged.enough and near and quiet and batch.sees_all
-            enough = len(state.draws["log_measure"]) + len(batch.draws) > MOST_DRAWS
-            if agreed or enough or state.iteration >= self.max_iter:
-                ended = replace(state, distance=judged.distance, bound=judged.bound if batch.sees_all else math.inf)
-                ended = replace(ended, finished=agreed or enough, converged=agreed)
-                return ended, self._entry(ended, judged.estimate, batch, spent)
-        alone = first or exact or left_behind
-        draws = batch.draws if alone else Draws.from_arrays(state.draws).joined(batch.draws)
-        after, own = self._minimise(state, draws)
-        return after, self._entry(after, own if judged is None else judged.estimate, batch, spent)
+        left_behind = math.isinf(state.distance) and batch.draws.control.any()
+        if not state.draws or left_behind or not batch.draws.noise.any():
+            after, own = self._minimise(state, batch.draws)
+            return after, self._entry(after, own, batch, spent)
+        draws = Draws.from_arrays(state.draws)
+        both = draws.joined(batch.draws)
+        judged = self._judge(state.weights, draws, both, batch.draws)
+        near = max(judged.distance, state.distance, judged.bound / LOOSE) <= self.tol
+        quiet = judged.within_noise or judged.bound <= self.tol
+        agreed, full = judged.enough and near and quiet and batch.sees_all, len(both) > MOST_DRAWS
+        if agreed or full or state.iteration >= self.max_iter:
+            bound = judged.bound if batch.sees_all else math.inf
+            after = replace(state, distance=judged.distance, bound=bound, finished=agreed or full, converged=agreed)
+        else:
+            after, _ = self._minimise(state, both)
+        return after, self._entry(after, judged.estimate, batch, spent)
 
-    def _wanted(self) -> float:
+    def _first_wanted(self) -> float:
         """Draws of the first round: as many as would do if each were a draw from P at the optimum."""
         wanted = max(0.5 * self.features.d / max(AIMED * self.tol, LEAST_TOL), FIRST_PER_SEEN * self.least_seen)
         return min(wanted, MOST_DRAWS / 4)
 
     def _loss(self, draws: Draws) -> DrawnLoss:
-        return DrawnLoss(draws, self.features, self.demo_features, self.l2, self.source.parts, self.source.relaxed)
+        return DrawnLoss(draws, self.features, self.demo_features, self.l2, self.source.parts, self.source.relaxation)
 
-    def _judge(self, state: RoundsState, fresh: Draws) -> Judgement:
-        draws = Draws.from_arrays(state.draws)
-        fitted, both = self._loss(draws), self._loss(draws.joined(fresh))
-        fitted.share_by_size(state.weights)
-        both.share_by_size(state.weights)
-        metric = Metric(Spread(both, state.weights).hessian, self.features.scale)
-        noise = Spread(fitted, state.weights).noise
-        return judge(state.weights, self._loss(fresh), metric, noise, self.least_seen)
+    def _judge(self, weights: Floats, fitted: Draws, both: Draws, fresh: Draws) -> Judgement:
+        hessian = Spread(self._loss(both).shared(weights), weights).hessian
+        noise = Spread(self._loss(fitted).shared(weights), weights).noise
+        metric = Metric(hessian, self.features.scale)
+        return judge.judge(weights, self._loss(fresh), metric, noise, self.least_seen)
 
     def _minimise(self, state: RoundsState, draws: Draws) -> tuple[RoundsState, Estimate]:
-        """The state at the minimum over all draws, with the plan of the next round; and what the draws say of it.
-
-        Batches are shared by their sizes at the minimum, and those that no longer help are left out.
-        """
-        loss, weights = self._loss(draws), state.weights
+        """The state at the minimum over all draws, with the plan of the next round; and the draws' estimate there."""
         # The weights were fitted to the older batches, which look better at them than they are: before anything is
         # judged by sizes, the newest batch gets its share by number.
-        loss.share_by_size(weights)
-        loss.lift_newest()
-        loss.doubt(doubts(loss, weights))
+        loss, weights, controlled = self._loss(draws).shared(state.weights), state.weights, draws.control.any()
+        loss = loss.newest_lifted()
+        loss = replace(loss, doubt=doubts(loss, weights))
         restraint, weights = self.descent.restraint(loss, weights)
         weights, reached = self.descent(loss.restrained(restraint), weights)
-        for _ in range(PASSES if reached or not loss.draws.relaxed.any() else 0):
-            loss.share_by_size(weights)
-            helping = loss.helping(HELPING)
-            if not helping.all():
-                loss = self._loss(loss.draws.keeping(helping))
-                loss.share_by_size(weights)
-            loss.doubt(doubts(loss, weights))
+        if reached or not controlled:  # once more, with shares and doubts of where that came to
+            loss = loss.shared(weights)
+            loss = replace(loss, doubt=doubts(loss, weights))
             weights, reached = self.descent(loss.restrained(restraint), weights)
-        weights, reached = self._drawable(loss, state.weights, weights, reached)
-        loss.share_by_size(weights)
-        if not reached and loss.draws.relaxed.any():  # as many again, from where these have led
+        if loss.relaxation is not None:
+            nearer = self._drawable(loss, state.weights, weights)
+            weights, reached = nearer, reached and nearer is weights
+        loss = loss.shared(weights)
+        state = replace(state, weights=weights, draws=loss.draws.as_arrays(), distance=math.inf, bound=math.inf)
+        if not reached and controlled:  # as many again, from where these have led
             value = loss(weights)
-            own = Estimate(value.loss, 0.0, value.gradient, np.zeros(1))
-            return replace(state, weights=weights, draws=loss.draws.as_arrays(), distance=math.inf, bound=math.inf), own
+            return state, Estimate(value.loss, 0.0, value.gradient, np.zeros(1))
         found = Spread(loss, weights)
-        own = estimate(loss, weights, found)
-        metric = Metric(found.hessian, self.features.scale)
-        left = 0.5 * float(np.square(metric.vector(own.gradient)).sum())  # by L-BFGS
-        distance = left + expected_distance(found.error, metric) if reached else math.inf
-        exact = not loss.draws.noise.any()
-        state = replace(
-            state,
-            weights=weights,
-            weights_std=metric.weights_std(found.error),
-            draws=loss.draws.as_arrays(),
-            distance=distance,
-            bound=distance + ROUNDING if exact else math.inf,  # what these draws missed, they cannot tell
-        )
-        if exact:
-            return replace(state, finished=True, converged=distance <= max(self.tol, ROUNDING)), own
-        needed = distance / max(AIMED * self.tol, LEAST_TOL) - 1.0  # times as many draws as there are
-        last = distance <= max(self.tol, LEAST_TOL)
-        missed, judges = SURE * found.unseen, 0.0
+        own, metric = judge.estimate(loss, weights, found), Metric(found.hessian, self.features.scale)
+        if reached:
+            left = 0.5 * float(np.square(metric.vector(own.gradient)).sum())  # by L-BFGS
+            state = replace(state, distance=left + judge.expected_distance(found.error, metric))
+        state = replace(state, weights_std=metric.weights_std(found.error))
+        if not loss.draws.noise.any():  # else the bound is infinite: what these draws missed, they cannot tell
+            bound, converged = state.distance + judge.ROUNDING, state.distance <= max(self.tol, judge.ROUNDING)
+            return replace(state, bound=bound, finished=True, converged=converged), own
+        last = state.distance <= max(self.tol, LEAST_TOL)
+        growth = state.distance / max(AIMED * self.tol, LEAST_TOL) - 1.0  # times as many draws as there are
         if last:  # what they will not have seen may have half of the bound
+            missed = judge.SURE * found.unseen
             bound = LOOSE * self.tol - min(missed, self.tol)
-            judges = judges_needed(metric.matrix(found.noise), distance, self.tol, bound)
-            judges = max(judges, missed / max(self.tol, LEAST_TOL))
-        growth = min(max(needed, judges), MOST_GROWTH)
-        effective = max(growth * max(loss.seen(weights), self.least_seen), SEEING * self.least_seen)
-        plan = self.source.next(state.plan, weights, loss, min(effective, MOST_DRAWS / 4), last)
-        return replace(state, plan=plan), own
+            judges = judge.judges_needed(metric.matrix(found.noise), state.distance, self.tol, bound)
+            growth = max(growth, judges, missed / max(self.tol, LEAST_TOL))
+        seen = min(max(growth, 0.0), MOST_GROWTH) * max(loss.seen(weights), self.least_seen)
+        effective = min(max(seen, SEEING * self.least_seen), MOST_DRAWS / 4)
+        return replace(state, plan=self.source.next(state.plan, weights, loss, effective, last)), own
 
-    def _drawable(self, loss: DrawnLoss, drawn: Floats, weights: Floats, reached: bool) -> tuple[Floats, bool]:
-        """Weights at which the next draws can be made, on the way from the last ones' to these; whether it is these.
+    def _drawable(self, loss: DrawnLoss, drawn: Floats, weights: Floats) -> Floats:
+        """Weights at which the next draws can be made, on the way from the last ones' to these.
 
         The few draws at hand may lead to where the weights of ever longer trips do not add up, or hardly one is valid.
         """
-        if loss.relaxed is None:
-            return weights, reached
         least = LEAST_LEFT * float(loss.parts @ loss.acceptance(drawn))
         for _ in range(HALVINGS):
             if loss.parts @ loss.acceptance(weights) >= least:
-                return weights, reached
-            weights, reached = 0.5 * (drawn + weights), False
-        return drawn, False
+                return weights
+            weights = 0.5 * (drawn + weights)
+        return drawn
 
     def answer(self, state: RoundsState) -> Floats:
         return self.coordinates.full(state.weights)
@@ -379,8 +387,7 @@ class RoundsRun(Run[RoundsState]):
         learned: dict[str, Any] = {"distance_": state.distance, "distance_bound_": state.bound}
         learned["weights_std_"] = self.coordinates.direction(state.weights_std)
         if state.draws:
-            loss = self._loss(Draws.from_arrays(state.draws))
-            loss.share_by_size(state.weights)
+            loss = self._loss(Draws.from_arrays(state.draws)).shared(state.weights)
             learned |= self.source.learned(loss, state.weights)
         return Outcome(self.answer(state), state.converged, None, learned)
 
@@ -401,10 +408,8 @@ class RoundsRun(Run[RoundsState]):
         }
 
 
-# ---- Rounds given the start: one source of draws for each start of the demonstrations, side by side.
-#
-# log Z is then the mean over demonstrations of log Z(s_0): a part for each start, with the share of the
-# demonstrations that start there (see `draws`). Draws are divided in the same shares.
+# ---- Given the start, log Z is the mean over demonstrations of log Z(s_0): a source and a part of the loss for each
+# start, with the share of the demonstrations that start there. Draws are divided in the same shares.
 
 
 MakeSource = Callable[[Task], tuple[XorDistribution | RejectDistribution, Source]]
@@ -422,68 +427,53 @@ def rounds(task: Task, settings: FitSettings, make: MakeSource) -> RoundsRun:
     return RoundsRun(task, settings, source, lambda: warn_undetermined(base, task, settings, "where its steps did"))
 
 
-class PartSources:
+class PartSources(Source):
     """Sources side by side as one: batches of all parts in every round."""
 
     def __init__(self, sources: Sequence[Source], shares: Floats) -> None:
         self.sources, self.parts = sources, shares
+        self.relaxation = None if sources[0].relaxation is None else self._relaxation
         self._whole: dict[int, Batch] = {}  # parts that were read as a whole, which are the same every time
 
     def first(self, wanted: float, rng: np.random.Generator) -> tuple[Plan, Info]:
-        plan, info = Plan(), Info()
-        for part, source in enumerate(self.sources):
-            own, spent = source.first(self.parts[part] * wanted, rng)
-            plan |= _named(own, part)
-            info += spent
-        return plan, info
+        made = [source.first(share * wanted, rng) for source, share in zip(self.sources, self.parts, strict=True)]
+        return _joined([plan for plan, _ in made]), sum((spent for _, spent in made), Info())
 
     def read(self, plan: Plan, weights: Floats, rng: np.random.Generator) -> Batch:
         batches = []
         for part, source in enumerate(self.sources):
-            if part not in self._whole:
-                batch = source.read(_own(plan, part), weights, rng)
-                if not batch.draws.noise.any():
-                    self._whole[part] = batch._replace(info=Info())
-            else:
-                batch = self._whole[part]
+            batch = self._whole.get(part) or source.read(_of_part(plan, part), weights, rng)
             batches.append(batch)
+            if not batch.draws.noise.any():
+                self._whole[part] = batch._replace(info=Info())
         draws = batches[0].draws
         for part, batch in enumerate(batches[1:], start=1):
-            draws = draws.joined(batch.draws.of_part(part))
+            draws = draws.joined(replace(batch.draws, part=np.full(batch.draws.n_batches, part)))
         info = sum((batch.info for batch in batches), Info())
         n_lost, sees_all = sum(one.n_lost for one in batches), all(one.sees_all for one in batches)
         details = {name: max(one.details[name] for one in batches) for name in batches[0].details}
         return Batch(draws, info, n_lost, sees_all, details)
 
-    @property
-    def relaxed(self) -> Relaxed | None:
-        return None if self.sources[0].relaxed is None else self._relaxed
+    def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float, last: bool) -> Plan:
+        plans = [_of_part(plan, part) for part in range(len(self.sources))]
+        for part in set(range(len(plans))) - set(self._whole):
+            share = self.parts[part] * effective
+            plans[part] = self.sources[part].next(plans[part], weights, loss.of_part(part), share, last)
+        return _joined(plans)
 
-    def _relaxed(self, weights: Floats, shares: Floats) -> tuple[Floats, Floats]:
+    def _relaxation(self, weights: Floats, shares: Floats) -> tuple[Floats, Floats]:
         log_z, mean = np.zeros(len(shares)), np.zeros(len(weights))
         for part in np.flatnonzero(shares if shares.any() else self.parts).tolist():
-            known = self.sources[part].relaxed
+            known = self.sources[part].relaxation
             assert known is not None
             log_z[part : part + 1], own = known(weights, shares[part : part + 1])
             mean += own
         return log_z, mean
 
-    def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float, last: bool) -> Plan:
-        after = Plan()
-        for part, source in enumerate(self.sources):
-            own = _own(plan, part)
-            if part not in self._whole:
-                own = source.next(own, weights, loss.of_part(part), self.parts[part] * effective, last)
-            after |= _named(own, part)
-        return after
 
-    def learned(self, loss: DrawnLoss, weights: Floats) -> dict[str, Any]:
-        return {}
+def _joined(plans: Sequence[Plan]) -> Plan:
+    return {f"{part}.{name}": value for part, plan in enumerate(plans) for name, value in plan.items()}
 
 
-def _named(plan: Plan, part: int) -> Plan:
-    return {f"{part}.{name}": value for name, value in plan.items()}
-
-
-def _own(plan: Plan, part: int) -> Plan:
+def _of_part(plan: Plan, part: int) -> Plan:
     return {name.removeprefix(f"{part}."): value for name, value in plan.items() if name.startswith(f"{part}.")}
