@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -172,7 +171,7 @@ def _distinct(walks: Walks) -> Walks:
 # weight.
 #
 # The draws at hand tell what a plain solution is worth at the weights they led to, and what a copy drawn in
-# proportion to exp(tilt * R) D would be. Copies take a larger formula. A cell is taken to cost the root of its size
+# proportion to exp(R) D would be. Copies take a larger formula. A cell is taken to cost the root of its size
 # times a power of its number of variables, as measured with CryptoMiniSat on 14x14 and 16x16 grids: a rule and not a
 # stopwatch, so that the same seed gives the same answer on every machine.
 #
@@ -186,11 +185,9 @@ def _distinct(walks: Walks) -> Walks:
 # Solutions. CryptoMiniSat, 14x14: cells of 119, 528, 1,997 take 1.2, 2.5, 5.6 s; 16x16: of 222, 914, 3,802 7, 14, 29 s.
 LEAST_CELL, LARGEST_CELL = 256.0, 4096.0
 MOST_TIMES = 8  # that cells of a given size read the whole space, before it is read as one
-TILTS = (0.5, 1.0)  # shares of theta at which copies may be drawn
 COPY = 0.9  # of a draw's worth is what a copy has: weights per copy differ by up to a factor 2
 HALF_A_BUCKET = 0.5  # bits: weights per copy lie between the largest and half of it
 LEAST_GAIN = 2.0  # in worth, for which the formula of copies is made
-GOOD_ENOUGH = 0.5  # effective solutions per plain solution, above which nothing else is tried
 # Of Z-hat in one solution: 5 % of the weight in such ones is missed as a whole once in e^5 = 148 times.
 MOST_SHARE = 0.01
 MOST_MORE = 16.0  # times as many solutions as there are, in one round
@@ -210,9 +207,8 @@ class CellSource(Source):
         return self._sized(log2_count, log2_count, wanted, 0.0), info
 
     def read(self, plan: Plan, weights: Floats, rng: np.random.Generator) -> Batch:
-        tilted = plan["tilt"] * weights
-        table = self.features.table(tilted) if plan["tilt"] else None
-        space = self.reader.plain if table is None else self._tilted(tilted)
+        table = self.features.table(weights) if plan["tilt"] else None
+        space = self.reader.plain if table is None else self._tilted(weights)
         batch = self.reader.read(space, table, int(plan["cells"]), int(plan["parities"]), rng)
         draws = batch.draws
         scores = draws.visits @ self.features.table(weights).ravel() + draws.log_dynamics
@@ -231,29 +227,24 @@ class CellSource(Source):
         most = MOST_MORE * len(drawn)
         best = self._sized(log2_plain, log2_plain, min(effective / worth, most), 0.0)
         least = self._cost(best, log2_plain, self.reader.plain)
-        tilts: Sequence[float] = TILTS if worth < GOOD_ENOUGH else ()
         if last:
-            tilts, effective = TILTS[-1:], max(effective, 2.0 / MOST_SHARE)
+            effective = max(effective, 2.0 / MOST_SHARE)
             if 2.0 * self._largest_share(best, weights, log_sum(logs + reward + dynamics)) > MOST_SHARE:
                 least, worth = math.inf, 0.0
-        for tilt in tilts:
-            if COPY * efficiency(logs, reward + dynamics, tilt * reward + dynamics) <= LEAST_GAIN * worth:
-                continue
-            space = self._tilted(tilt * weights)
-            # Trajectories of little weight have a copy each.
-            copies = np.maximum(tilt * reward + dynamics - space.log_max + HALF_A_BUCKET * math.log(2.0), 0.0)
-            log2_count = log_sum(logs + copies) / math.log(2.0)
-            of_copy = COPY * efficiency(logs, reward + dynamics, copies)
-            other = self._sized(log2_plain, log2_count, min(effective / of_copy, most), tilt)
-            cost = self._cost(other, log2_count, space)
-            if cost < least:
-                best, least = other, cost
-        return best
+        if LEAST_GAIN * worth >= COPY:
+            return best
+        space = self._tilted(weights)
+        # Trajectories of little weight have a copy each.
+        copies = np.maximum(reward + dynamics - space.log_max + HALF_A_BUCKET * math.log(2.0), 0.0)
+        log2_count = log_sum(logs + copies) / math.log(2.0)
+        of_copy = COPY * efficiency(logs, reward + dynamics, copies)
+        other = self._sized(log2_plain, log2_count, min(effective / of_copy, most), 1.0)
+        return other if self._cost(other, log2_count, space) < least else best
 
     def _largest_share(self, plan: Plan, weights: Floats, log_z: float) -> float:
         """The most that any one solution of a plan's cells could have of Z-hat, whether it was met or not."""
-        if plan["parities"] == 0 or 0.0 < plan["tilt"] < 1.0:
-            return float(plan["parities"] > 0)
+        if plan["parities"] == 0:
+            return 0.0
         log_measure = plan["parities"] * math.log(2.0) - math.log(plan["cells"])
         highest = self._tilted(weights).log_max if plan["tilt"] else self.reader.highest(self.features.table(weights))
         return math.exp(min(log_measure + highest - log_z, 0.0))

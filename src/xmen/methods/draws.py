@@ -83,12 +83,6 @@ class Draws:
         found: NDArray[np.int64] = np.searchsorted(self.batch, np.arange(self.n_batches))
         return found
 
-    @cached_property
-    def n_drawn(self) -> Floats:
-        """How many draws of each batch are not known (B,)."""
-        found: Floats = np.add.reduceat(np.where(self.known, 0.0, 1.0), self.begins)
-        return found
-
     @classmethod
     def of_parts(
         cls,

@@ -215,18 +215,6 @@ class DrawnLoss:
             self, given_shares=self._shared(np.where(np.isin(part, part[exact]), exact, self.sizes(weights)))
         )
 
-    def newest_lifted(self) -> DrawnLoss:
-        """This loss where the last batch of each part has no smaller a share of it than its number of draws would."""
-        draws, newest = self.draws, np.zeros(len(self.parts), dtype=np.int64)
-        np.maximum.at(newest, draws.part, np.arange(draws.n_batches))
-        of_part = np.maximum(np.bincount(draws.part, weights=draws.n_drawn, minlength=len(self.parts)), 1.0)
-        own, least = self.shares[newest], self.parts * draws.n_drawn[newest] / of_part
-        rest = self.parts - own
-        others = np.divide(self.parts - least, rest, out=np.ones(len(rest)), where=(own < least) & (rest > 0.0))
-        shares = self.shares * others[draws.part]
-        shares[newest] = np.maximum(own, least)
-        return replace(self, given_shares=shares)
-
 
 # ---- The curvature of a loss over draws, and the noise of its gradient.
 #

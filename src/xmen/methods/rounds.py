@@ -309,10 +309,7 @@ class RoundsRun(Run[RoundsState]):
 
     def _minimise(self, state: RoundsState, draws: Draws) -> tuple[RoundsState, Estimate]:
         """The state at the minimum over all draws, with the plan of the next round; and the draws' estimate there."""
-        # The weights were fitted to the older batches, which look better at them than they are: before anything is
-        # judged by sizes, the newest batch gets its share by number.
         loss, weights, controlled = self._loss(draws).shared(state.weights), state.weights, draws.control.any()
-        loss = loss.newest_lifted()
         loss = replace(loss, doubt=doubts(loss, weights))
         restraint, weights = self.descent.restraint(loss, weights)
         weights, reached = self.descent(loss.restrained(restraint), weights)
