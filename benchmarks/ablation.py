@@ -1,6 +1,6 @@
 """What each device of learning by rounds is worth: the same fits with all of them, and without one at a time.
 
-    python benchmarks/ablation.py [--tasks 40] [--out results/ablation.jsonl]
+    python benchmarks/ablation.py [--tasks 40]
 
 A device stays where leaving it out costs more than 1.3 times the draws, or the bound's coverage. Draws are the
 solutions of cells or the valid draws of rejection that a fit reads, as the mean over tasks of their ratio to those of
@@ -13,7 +13,6 @@ Over 42 tasks for cells (features, sharp, states) and 28 for rejection (worlds, 
     nothing                           1.00, 100 %                             1.00, 100 %
     doubt                             1.06, 95 % (sharp: 1.17, 86 %)
     restraint by halves               0.98, 100 %
-    halves alone: restraint is 1e-4   0.98, 93 %
     tilts by half of the weights      1.06, 100 % (sharp: 1.19)               dropped
     tilts except in last rounds       1.53, 98 % (sharp: 2.82)
     thinning of batches               1.00, 100 %                             1.00, 100 %: dropped
@@ -32,14 +31,13 @@ The control variate is not decided by such small networks (tol = 0.001, 33 tasks
 from __future__ import annotations
 
 import argparse
-import json
 import time
 import warnings
+from collections import namedtuple
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -47,7 +45,6 @@ from rich.console import Console
 from rich.table import Table
 
 import xmen as xm
-from xmen.methods.draws import Draws
 from xmen.methods.loss import DrawnLoss
 
 console = Console(width=120)
@@ -55,14 +52,7 @@ MOVES = ("up", "right", "up-right")
 NO_RETURN = xm.no_revisit().named("no state twice")
 
 
-class Task(NamedTuple):
-    """A problem, and the settings of rounds that learn it."""
-
-    world: Any
-    rules: Any
-    features: np.ndarray | None
-    demos: list[Any]
-    rounds: dict[str, Any]
+Task = namedtuple("Task", "world rules features demos rounds")  # a problem, and the settings of rounds that learn it
 
 
 def grid_of_keys(side: int) -> tuple[Any, Any]:
@@ -88,21 +78,17 @@ def sharp_task(number: int) -> Task:
     return features_task(number + 1000, 1.0)
 
 
-def states_task(number: int) -> Task:
-    """One weight per state of a 7x7 grid."""
-    grid, rules = grid_of_keys(7)
-    taste = np.random.default_rng([number, 2502]).normal(scale=0.4, size=(grid.n_states, 1))
-    demos = xm.distribution(grid, rules, np.repeat(taste, grid.n_actions, axis=1), seed=number).sample(100)
-    return Task(grid, rules, None, demos, CELLS | {"tol": 0.02})
+def states_task(number: int, kind: int = 2502, side: int = 7, n_demos: int = 100, **settings: Any) -> Task:
+    """One weight per state."""
+    grid, rules = grid_of_keys(side)
+    taste = np.random.default_rng([number, kind]).normal(scale=0.4, size=(grid.n_states, 1))
+    demos = xm.distribution(grid, rules, np.repeat(taste, grid.n_actions, axis=1), seed=number).sample(n_demos)
+    return Task(grid, rules, None, demos, CELLS | {"tol": 0.02} | settings)
 
 
 def unvisited_task(number: int) -> Task:
-    """One weight per state of an 8x8 grid and twenty demonstrations: the optimum is at infinity, and draws are few."""
-    grid, rules = grid_of_keys(8)
-    taste = np.random.default_rng([number, 2505]).normal(scale=0.4, size=(grid.n_states, 1))
-    demos = xm.distribution(grid, rules, np.repeat(taste, grid.n_actions, axis=1), seed=number).sample(20)
-    few = {"method": xm.Cells(n_cells=4, cell_size=64.0), "tol": 0.05}
-    return Task(grid, rules, None, demos, CELLS | few)
+    """Twenty demonstrations: the optimum is at infinity, and draws are few."""
+    return states_task(number, 2505, 8, 20, method=xm.Cells(n_cells=4, cell_size=64.0), tol=0.05)
 
 
 def world_task(number: int) -> Task:
@@ -152,18 +138,10 @@ def share_by_number(loss: DrawnLoss, weights: np.ndarray) -> DrawnLoss:
     return replace(loss, given_shares=loss._shared(sizes))
 
 
-def without_doubt(loss: DrawnLoss, weights: np.ndarray) -> np.ndarray:
-    return np.zeros(len(loss.draws))
-
-
-def kept(draws: Draws, features: Any, parts: np.ndarray) -> Draws:
-    return draws
-
-
 ROUNDS, CELL = "xmen.methods.rounds.", "xmen.methods.cells."
 CELL_DEVICES: dict[str, dict[str, Any]] = {
     "all": {},
-    "no doubt": {f"{ROUNDS}doubts": without_doubt},
+    "no doubt": {f"{ROUNDS}doubts": lambda loss, weights: np.zeros(len(loss.draws))},
     "no restraint": {f"{ROUNDS}Descent.restraint": lambda self, loss, weights: (0.0, weights)},
     "copies in last rounds alone": {f"{CELL}LEAST_GAIN": np.inf},
     "shares by number": {"xmen.methods.loss.DrawnLoss.shared": share_by_number},
@@ -171,7 +149,7 @@ CELL_DEVICES: dict[str, dict[str, Any]] = {
 REJECTION_DEVICES: dict[str, dict[str, Any]] = {
     "all": {},
     "no control variate": {"xmen.methods.reject.ENOUGH_VALID": np.inf},
-    "b = 1": {"xmen.methods.reject.controlled": kept},
+    "b = 1": {"xmen.methods.reject.controlled": lambda draws, features, parts: draws},
     "shares by number": CELL_DEVICES["shares by number"],
 }
 
@@ -206,7 +184,7 @@ def compare(kind: str, number: int, devices: dict[str, dict[str, Any]]) -> Itera
         read = [record.details["solutions"] for record in model.history_ if "solutions" in record.details]
         stated = {"bound": model.distance_bound_, "tol": task.rounds["tol"], "gap": loss(task, model) - best}
         spent = {"draws": sum(read), "rounds": len(read), "seconds": seconds}
-        yield {"kind": kind, "device": name, "number": number, **spent, **stated}
+        yield {"device": name, **spent, **stated}
 
 
 def show(kind: str, devices: dict[str, Any], rows: list[dict[str, Any]]) -> None:
@@ -226,19 +204,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", type=int, default=40, help="of each kind")
     parser.add_argument("--kinds", nargs="*", default=[*KINDS], choices=[*KINDS])
-    parser.add_argument("--out", type=Path, default=Path("results/ablation.jsonl"))
-    given, rows = parser.parse_args(), []
+    given = parser.parse_args()
     warnings.simplefilter("ignore")
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    with given.out.open("w") as file:
-        for number in range(given.tasks):
-            for kind in given.kinds:
-                for row in compare(kind, number, DEVICES[kind in BY_CELLS]):
-                    rows.append(row)
-                    file.write(json.dumps(row) + "\n")
-                    file.flush()
     for kind in given.kinds:
-        show(kind, DEVICES[kind in BY_CELLS], [row for row in rows if row["kind"] == kind])
+        devices = DEVICES[kind in BY_CELLS]
+        show(kind, devices, [row for number in range(given.tasks) for row in compare(kind, number, devices)])
 
 
 if __name__ == "__main__":

@@ -54,11 +54,6 @@ class CellReader:
         known = self.hashed.decoder.encode(self.known_walks)
         self._known = {row.tobytes() for row in np.packbits(known, axis=1)}
 
-    @property
-    def listed(self) -> bool:
-        """Whether a list answers in place of a solver."""
-        return self.hashed.walks is not None
-
     @cached_property
     def plain(self) -> Space:
         """The trajectories as they are."""
@@ -268,7 +263,7 @@ class CellSource(Source):
         if not plan["tilt"]:  # also where copies would have been more than the trajectories themselves
             log2_count, space = plan["log2_count"], self.reader.plain
         size = 2.0 ** (log2_count - plan["parities"])
-        if self.reader.listed:
+        if self.reader.hashed.walks is not None:  # a list answers in place of a solver
             return float(plan["cells"] * size)
         ratio = space.oracle.formula.n_variables / self.reader.plain.oracle.formula.n_variables
         return float(plan["cells"] * math.sqrt(size) * ratio**WORK)
@@ -290,9 +285,6 @@ def log_sum(logs: Floats) -> float:
     """log sum exp."""
     highest = float(logs.max())
     return highest + math.log(float(np.exp(logs - highest).sum()))
-
-
-# ---- method="cells": rounds of whole hash cells
 
 
 LEAST_CELLS = 4  # in a round: a cell of four times as many solutions takes a solver twice as long

@@ -100,11 +100,6 @@ def trace(covariance: Floats) -> float:
     return float(variances(covariance).sum())
 
 
-def expected_distance(noise: Floats, metric: Metric) -> float:
-    """tr(H^+ V) / 2: how far a fit to draws with this noise ends from the optimum, on average."""
-    return 0.5 * trace(metric.matrix(noise))
-
-
 def estimate(loss: DrawnLoss, weights: Floats, spread: Spread) -> Estimate:
     """The loss and its gradient at weights where this is its spread."""
     value, std = loss(weights), np.sqrt(np.maximum(variances(spread.noise), 0.0))

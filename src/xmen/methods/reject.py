@@ -149,9 +149,6 @@ class TripSource(RejectingSource):
         return found.log_z, self._columns @ found.visits
 
 
-# ---- method="reject": learning under rules that do not fit the product, from exact draws of what does
-
-
 OPENING_TOL = 1e-4  # of a gradient: where the rules that fit have their optimum is only where rounds begin
 
 

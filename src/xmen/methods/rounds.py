@@ -329,7 +329,7 @@ class RoundsRun(Run[RoundsState]):
         own, metric = judge.estimate(loss, weights, found), Metric(found.hessian, self.features.scale)
         if reached:
             left = 0.5 * float(np.square(metric.vector(own.gradient)).sum())  # by L-BFGS
-            state = replace(state, distance=left + judge.expected_distance(found.error, metric))
+            state = replace(state, distance=left + 0.5 * judge.trace(metric.matrix(found.error)))
         state = replace(state, weights_std=metric.weights_std(found.error))
         if not loss.draws.noise.any():  # else the bound is infinite: what these draws missed, they cannot tell
             bound, converged = state.distance + judge.ROUNDING, state.distance <= max(self.tol, judge.ROUNDING)
