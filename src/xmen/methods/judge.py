@@ -21,9 +21,9 @@ from xmen.methods.loss import DrawnLoss, Spread, Table
 from xmen.rewards import Floats
 
 LEVEL = 0.95  # of the bound
-SURE = -math.log(1.0 - LEVEL)  # times its mean is what is exceeded so rarely, of a rate at which nothing has happened
+SURE = -math.log(1.0 - LEVEL)  # about 3: a rate of which n trials show nothing is below 3 / n 19 times in 20
 SURPRISE = 0.01  # a gradient that noise exceeds less often than this is above its noise
-AGREED = 0.9  # of judges are to find weights good enough that are
+AGREED = 0.9  # share of judges that are to pass weights that are good enough
 JUDGES = 2.0 ** np.arange(-6.0, 0.25, 0.25)  # times as many draws as weights were fitted to, from which to choose
 ROUNDING = 1e-9  # nats: what an exact answer may be off
 FLAT = 1e-10  # share of the largest curvature below which a direction has none
@@ -86,12 +86,9 @@ class Metric:
 
     def weights_std(self, noise: Floats) -> Floats:
         """The standard errors (d,) of weights that minimise a loss with this noise: sqrt diag H^+ V H^+."""
-        middle = self.matrix(noise)
-        if self.root.ndim == 1:
-            alone: Floats = np.sqrt(np.maximum(middle, 0.0)) * self.root / self.scale
-            return alone
-        variances = np.sum((self.root @ middle) * self.root, axis=1)
-        std: Floats = np.sqrt(np.maximum(variances, 0.0)) / self.scale
+        middle, root = self.matrix(noise), self.root
+        squares = middle * root**2 if root.ndim == 1 else np.sum((root @ middle) * root, axis=1)
+        std: Floats = np.sqrt(np.maximum(squares, 0.0)) / self.scale
         return std
 
 
@@ -161,7 +158,7 @@ def largest_decrement(q: float, noise: Floats) -> float:
     return scale * found if np.isfinite(found) else 0.0
 
 
-# ---- How little the draws know of what is like a known trajectory: its leverage, from 0 to 1.
+# ---- The doubt of a known trajectory is its leverage, from 0 to 1: how little draws tell of others like it.
 #
 # With u = f(x) - mean f, the leverage of a known x is u^T (G + K)^+ u, where G adds up u u^T over the draws, each by
 # the number of draws it is worth, and K over all that is known. For weights per state: of k demonstrations through a

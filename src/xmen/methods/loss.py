@@ -211,9 +211,8 @@ class DrawnLoss:
         end 0.0125 nats from the optimum on average, shares by size too.
         """
         exact, part = self.draws.noise == 0.0, self.draws.part
-        return replace(
-            self, given_shares=self._shared(np.where(np.isin(part, part[exact]), exact, self.sizes(weights)))
-        )
+        sizes = np.where(np.isin(part, part[exact]), exact, self.sizes(weights))
+        return replace(self, given_shares=self._shared(sizes))
 
 
 # ---- The curvature of a loss over draws, and the noise of its gradient.
