@@ -43,7 +43,7 @@ def test_methods_that_plan_ahead_refuse(method, tmp_path):
     grid, rule, features, demos = grid_task(4)
     settings = {"features": features, "method": method, "seed": 0, "l2": 0.1, "checkpoint": tmp_path / "state"}
     quiet_fit(xm.XMEN(grid, rule, max_iter=2, **settings), demos)
-    with pytest.raises(xm.StorageError, match="max_iter differ, and this method plans its steps by it"):
+    with pytest.raises(xm.StorageError, match="max_iter, by which this method plans its steps"):
         xm.XMEN(grid, rule, max_iter=3, resume=True, **settings).fit(demos)
 
 

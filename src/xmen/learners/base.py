@@ -209,6 +209,8 @@ class Progress(Options):
         callback: object = self.callback
         if isinstance(callback, Unsaved):  # of a model that was saved
             object.__setattr__(self, "callback", None)
+        elif not (callback is None or callable(callback)):
+            raise EngineError(f"callback is a function of a Record, or None; got {callback!r:.60}.")
 
 
 class Likelihoods(NamedTuple):
