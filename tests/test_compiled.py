@@ -17,7 +17,7 @@ for locator in CacheImpl._locator_classes:  # what a read-only file system does 
         raise OSError(30, "Read-only file system")
     locator.ensure_cache_path = refuse
 import xmen as xm
-from xmen.product import kernels, sweeps
+from xmen.product import graph, sweeps
 print(xm.visit(xm.at(1)).accepts(xm.Trajectory([0, 1], [0])))
 """
 

@@ -33,7 +33,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -400,3 +400,31 @@ READINGS = Limit("XMEN_READINGS", 300_000_000, "readings")
 def require_horizon(horizon: int, needed: float) -> None:
     """Refuse a horizon for which a dynamic program would need so many bytes, where there are not so many."""
     MEMORY.require(needed, f"a horizon of {horizon:,} actions", EngineError, "Lower the horizon")
+
+
+# ---- Answers as JSON can hold them
+
+
+def error_record(error: BaseException, message: str = "") -> dict[str, Any]:
+    """What is said about an error: the message (its own, if none is given), its class, and what else it knows."""
+    record: dict[str, Any] = {"error": message or str(error), "kind": type(error).__name__}
+    if isinstance(error, InfeasibleError):
+        record["conflict"] = list(error.conflict)
+        if error.best is not None:
+            record |= {"best": error.best, "dropping": list(error.dropping)}
+    if isinstance(error, InvalidDemonstrationError):
+        record |= {"demonstration": error.index, "constraint": error.constraint, "position": error.position}
+    return record
+
+
+def plain(value: Any) -> Any:
+    """The value in dicts and lists; numbers that JSON does not know (nan, inf) become None.
+
+    >>> plain({"share": float("nan"), 3: (1, 2)})
+    {'share': None, '3': [1, 2]}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

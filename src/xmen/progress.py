@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from xmen.errors import EngineError, InterruptedWarning, StorageError, extra_module, notify
 from xmen.files import as_path
 
+VALIDATION_LOSS = "validation_loss"  # among the details of a record
+
 # ---- What happens while a learner runs: one record per iteration, a callback, and Ctrl-C
 
 

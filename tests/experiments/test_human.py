@@ -226,7 +226,7 @@ def test_same_seed_same_files(tmp_path, monkeypatch):
     assert untimed[0] == untimed[1]
     assert (first.paragraphs, first.settings) == (second.paragraphs, second.settings)
     files = [picture.file for picture in first.pictures]
-    assert len(files) == len(set(files)) == 6
+    assert len(files) == len(set(files)) == 5
     for file in files:
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
     tables = {table.title: table for table in first.tables}

@@ -20,10 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from xmen import cli
-from xmen.answers import error_record, plain
-from xmen.errors import FileFormatError
-from xmen.methods.runs import VALIDATION_LOSS
-from xmen.progress import Callback, Record, listening
+from xmen.errors import FileFormatError, error_record, plain
+from xmen.progress import VALIDATION_LOSS, Callback, Record, listening
 
 YES, NO, MISTAKE, STOPPED, UNREAD = (
     0,

@@ -12,9 +12,8 @@ import typer
 from typer.core import TyperGroup
 
 from xmen import __version__, cli
-from xmen.answers import error_record
 from xmen.cli._output import MISTAKE, NO, STOPPED, fail, leave_unread, print_json
-from xmen.errors import InfeasibleError, InvalidDemonstrationError, XmenError, in_words
+from xmen.errors import InfeasibleError, InvalidDemonstrationError, XmenError, error_record, in_words
 
 PLEASE_REPORT = "Please report it, with the command and its files; XMEN_TRACEBACK=1 shows where it happened."
 UsageError: Any = typer.BadParameter.__base__  # of the click that typer brings along

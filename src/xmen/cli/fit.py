@@ -17,10 +17,10 @@ from xmen.cli._output import STOPPED, YES, fit_progress, print_facts, print_json
 from xmen.cli._subject import LAST_STATE, claim, continued, open_problem, put_away, release, save_model
 from xmen.errors import ConvergenceWarning, EngineError, InterruptedWarning, InvalidDemonstrationError, UnboundedWarning
 from xmen.learners.base import VALIDATION, Learner
-from xmen.methods.runs import VALIDATION_LOSS
 from xmen.methods.table import parse_method, read_method
 from xmen.options import require_choice
 from xmen.problem import Problem, demo_weights
+from xmen.progress import VALIDATION_LOSS
 from xmen.registry import LEARNERS
 from xmen.worlds import Trajectory
 from xmen.worlds.names import rule_text

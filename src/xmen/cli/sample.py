@@ -77,9 +77,11 @@ def run_sample(
         by = "policy" if drawn.by == "policy" else f"{drawn.by} engine"
         typer.echo(f"{len(trajectories)} trajectories by the {by}, {how}: {out}")
         return
-    lines = [] if printed else [walk_text(problem.world, tau) for tau in trajectories]
-    text = demos_csv(trajectories, problem.world if names else None) if printed else "\n".join([*lines, ""])
-    typer.echo(text, nl=False)
+    if printed:
+        typer.echo(demos_csv(trajectories, problem.world if names else None), nl=False)
+    else:
+        for trajectory in trajectories:  # line by line: a reader may leave before the last
+            typer.echo(walk_text(problem.world, trajectory))
     if drawn.by != "policy" and not problem.world.deterministic:
         typer.echo("note: with chance these are lucky outcomes; what can be promised is in xmen plan", err=True)
     if n_valid < len(trajectories):

@@ -33,7 +33,6 @@ from xmen.methods.information import Information, information
 from xmen.methods.neural import Training, check_neural
 from xmen.methods.runs import (
     DEFAULT_PATIENCE,
-    VALIDATION_LOSS,
     FitSettings,
     Outcome,
     Run,
@@ -45,7 +44,7 @@ from xmen.methods.runs import (
 )
 from xmen.options import Options, Unsaved, listed, require_whole
 from xmen.policies.policy import Policy, plan
-from xmen.progress import Callback, Monitor, Record
+from xmen.progress import VALIDATION_LOSS, Callback, Monitor, Record
 from xmen.rewards import Floats, LinearReward, Reward
 from xmen.rewards.linear import Features, read_features
 from xmen.rewards.neural import NeuralReward

@@ -19,7 +19,7 @@ from xmen.engines.settings import EngineSettings
 from xmen.errors import DivergenceError, EngineError, XmenError
 from xmen.methods.demonstrations import Demonstrations
 from xmen.options import Options, require_number, require_whole
-from xmen.progress import Monitor
+from xmen.progress import VALIDATION_LOSS, Monitor
 from xmen.rewards import Floats, Reward
 from xmen.rewards.linear import Features, LearnedFeatures
 from xmen.storage.checkpoint import Checkpoint, RunState, State
@@ -310,7 +310,6 @@ def _unlike(state: RunState, fresh: RunState) -> str:
 
 
 DEFAULT_PATIENCE = 10
-VALIDATION_LOSS = "validation_loss"  # among the details of a record
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from xmen.answers import error_record, node_places, plain
+from xmen.answers import node_places
 from xmen.constraints.constraint import FUNCTIONS
-from xmen.errors import FileFormatError, MissingExtraError, XmenError, extra_module
+from xmen.errors import FileFormatError, MissingExtraError, XmenError, error_record, extra_module, plain
 from xmen.methods.table import METHODS
 from xmen.problem import Problem
 from xmen.registry import LEARNERS

@@ -8,8 +8,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from xmen.answers import plain
-from xmen.errors import FileFormatError
+from xmen.errors import FileFormatError, plain
 from xmen.studio import document as limits
 from xmen.studio.bodies import Acting, AnyJob
 from xmen.studio.desk import Desk

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from xmen.answers import error_record, rule_search
+from xmen.answers import rule_search
 from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.distribution import Distribution
-from xmen.errors import EngineError, InfeasibleError, XmenError, in_words
+from xmen.errors import EngineError, InfeasibleError, XmenError, error_record, in_words
 from xmen.learners.base import Learner
 from xmen.learners.causal import CausalXMEN
 from xmen.policies.policy import Policy, plan

@@ -14,7 +14,6 @@ from scipy.sparse import csr_matrix
 
 from xmen.errors import MEMORY, EngineError
 from xmen.options import require_whole
-from xmen.worlds.kernels import distance_to, go_on
 from xmen.worlds.mdp import MDP
 from xmen.worlds.trajectory import Trajectory
 
@@ -153,6 +152,8 @@ class Walks:
         """Which start where the world does and go on where they are: shape (n,), whoever made them."""
         world = self.world
         begin: NDArray[np.bool_] = (self.starts < world.n_states) & (world.start.take(self.starts, mode="clip") > 0)
+        from xmen.worlds.kernels import go_on  # numba loads when it is needed
+
         follow: NDArray[np.bool_] = go_on(world.source, world.target, self.starts, self.edges, self.offsets)
         return begin & follow
 
@@ -259,6 +260,8 @@ def require_room(number: float, world: MDP) -> None:
     """Refuse more trajectories than fit in memory, however short."""
     shortest = world.max_length
     if world.has_terminal:
+        from xmen.worlds.kernels import distance_to  # numba loads when it is needed
+
         shortest = int(distance_to(world.terminal, world.source, world.target)[world.start > 0].min())
     number = min(number, 1e300)  # whole numbers may have any number of digits
     shown = f"{number:,.0f}" if number < 1e15 else f"{number:.0e}"
