@@ -23,13 +23,7 @@ from xmen import cli
 from xmen.errors import FileFormatError, error_record, plain
 from xmen.progress import VALIDATION_LOSS, Callback, Record, listening
 
-YES, NO, MISTAKE, STOPPED, UNREAD = (
-    0,
-    1,
-    2,
-    cli.STOPPED,
-    141,
-)  # exit codes; the last two as shells give them
+YES, NO, MISTAKE, STOPPED, UNREAD = 0, 1, 2, cli.STOPPED, 141  # exit codes; the last two as shells give them
 PLAIN_EVERY = 10.0  # seconds between lines of progress where there is no terminal
 
 
