@@ -177,3 +177,17 @@ def test_ctrl_c_in_reproduce_leaves_no_record_of_what_was_not_finished(folder, m
     finished.append("stopped")
     assert run("reproduce all --out report --resume").exit_code == 0
     assert finished == ["figure1", "grid", "stopped", "human", "convergence", "rules"]
+
+
+def test_the_command_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_problem(tmp_path)
+    whole = report("fit p.toml --l2 0.1 --out whole")
+    said = run("fit p.toml --l2 0.1 --max-iter 2 --out m")
+    assert "--resume and a larger --max-iter goes on" in " ".join(said.output.split())
+    assert run("sample m").stderr == ""  # this model is what that fit has learned
+    assert run("fit p.toml --l2 0.2 --max-iter 50 --out m --resume").exit_code == 2  # another penalty, another run
+    more = report("fit p.toml --l2 0.1 --max-iter 50 --out m --resume")
+    assert (more["weights"], more["iterations"]) == (whole["weights"], whole["iterations"])
+    assert more["converged"]
+    assert {path.name for path in (tmp_path / "m").iterdir()} == {path.name for path in (tmp_path / "whole").iterdir()}

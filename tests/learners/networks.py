@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
-
-import xmen as xm
 
 torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen-irl[neural]")
 nn = torch.nn
@@ -21,9 +17,3 @@ def network(d: int = 4, k: int = 1, seed: int = 0) -> nn.Module:
 def linear(d: int) -> nn.Module:
     torch.manual_seed(0)
     return nn.Linear(d, 1, bias=False).double()
-
-
-def quiet_fit(model, *args):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", xm.LearningWarning)
-        return model.fit(*args)

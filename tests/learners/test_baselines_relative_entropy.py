@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -183,16 +182,6 @@ def test_the_sampled_dual_is_solved():
     losses = [record.loss for record in model.history_]
     assert losses[-1] == min(losses)
     assert model.history_[-1].details["effective_sample_size"] == pytest.approx(model.effective_sample_size_, rel=1e-3)
-
-
-def test_same_seed_same_model_and_it_travels():
-    demos = [LEFT] * 3 + [RIGHT] * 2
-    one, other = (RelativeEntropyIRL(FORK, GOES_LEFT, n_samples=300, seed=5).fit(demos) for _ in range(2))
-    assert one.weights_[0] == other.weights_[0]
-    assert RelativeEntropyIRL(FORK, GOES_LEFT, n_samples=300, seed=6).fit(demos).weights_[0] != one.weights_[0]
-    one.sample(2)
-    assert pickle.loads(pickle.dumps(one)).score(demos) == one.score(demos)
-    assert one.get_params()["n_samples"] == 300
 
 
 def test_samples_with_further_rules():

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import xmen as xm
+from learners.quiet import quietly
 from xmen.learners.base import Learner
 from xmen.methods.table import METHODS
 from xmen.registry import LEARNERS, load
@@ -47,12 +48,6 @@ learners = pytest.mark.parametrize(
 )
 
 
-def quiet_fit(learner: Any, *args: Any, **more: Any) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", xm.LearningWarning)
-        return learner.fit(*args, **more)
-
-
 def test_every_learner_and_every_method_is_here() -> None:
     assert {name for name, _ in CASES} == {learner.kind.__name__ for learner in LEARNERS.values()}
     assert {method for name, method in CASES if name == "XMEN"} == set(METHODS)
@@ -62,7 +57,7 @@ def test_every_learner_and_every_method_is_here() -> None:
 def test_contract(make: Callable[..., Learner], tmp_path: Path) -> None:
     learner: Any = make()
     given = learner.get_params()
-    assert quiet_fit(learner, DEMOS) is learner
+    assert quietly(learner, DEMOS) is learner
     assert all(learner.get_params()[name] is value for name, value in given.items())
     assert learner.reward_.table().shape == (16, 2)
     assert learner.n_iter_ == len(learner.history_) > 0
@@ -82,34 +77,43 @@ def test_contract(make: Callable[..., Learner], tmp_path: Path) -> None:
 @learners
 def test_the_records_are_what_the_callback_saw(make: Callable[..., Learner]) -> None:
     seen: list[Any] = []
-    learner: Any = quiet_fit(make(callback=seen.append), DEMOS)
+    learner: Any = quietly(make(callback=seen.append), DEMOS)
     assert learner.history_ == seen
     assert [record.iteration for record in seen] == list(range(1, len(seen) + 1))
     assert isinstance(learner.converged_, bool)
-    stopped: Any = quiet_fit(make(callback=lambda record: record.iteration == 1), DEMOS)
+    stopped: Any = quietly(make(callback=lambda record: record.iteration == 1), DEMOS)
     assert stopped.n_iter_ == len(stopped.history_) == 1
     assert np.isfinite(stopped.reward_.table()).all()
+
+    def interrupt(record: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.warns(xm.InterruptedWarning):
+        interrupted: Any = make(callback=interrupt).fit(DEMOS)
+    np.testing.assert_array_equal(interrupted.reward_.table(), stopped.reward_.table())
+    assert interrupted.n_iter_ == 1
+    assert interrupted.sample(1)
 
 
 @learners
 def test_the_same_again(make: Callable[..., Learner]) -> None:
     """Fits do not depend on those before; `also` and samples leave the model as it is."""
-    learner: Any = quiet_fit(make(), DEMOS)
+    learner: Any = quietly(make(), DEMOS)
     table, score = learner.reward_.table(), learner.score(DEMOS)
     inner = learner.distribution(also=xm.visit(GRID.at((2, 2))))
     assert inner.log_partition() < learner.distribution().log_partition()
     learner.sample(5)
     np.testing.assert_array_equal(learner.reward_.table(), table)
-    quiet_fit(learner, DEMOS[:1] * 20)
+    quietly(learner, DEMOS[:1] * 20)
     assert not np.array_equal(learner.reward_.table(), table) or learner.score(DEMOS) != score
-    np.testing.assert_array_equal(quiet_fit(learner, DEMOS).reward_.table(), table)
+    np.testing.assert_array_equal(quietly(learner, DEMOS).reward_.table(), table)
     assert learner.score(DEMOS) == score
 
 
 @learners
 def test_scores_take_weights_as_repetitions(make: Callable[..., Learner]) -> None:
     counts = np.arange(len(DEMOS)) % 3
-    learner: Any = quiet_fit(make(), DEMOS, sample_weight=counts)
+    learner: Any = quietly(make(), DEMOS, sample_weight=counts)
     repeated = [tau for tau, n in zip(DEMOS, counts, strict=True) for _ in range(n)]
     assert learner.score(DEMOS, sample_weight=counts) == pytest.approx(learner.score(repeated), abs=1e-9)
     with pytest.raises(xm.XmenError, match="weight"):

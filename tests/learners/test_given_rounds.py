@@ -106,16 +106,3 @@ def test_noise_of_parts_is_that_of_independent_cells():
     seen, expected = np.std(gradients, axis=0), np.mean(said, axis=0)
     np.testing.assert_allclose(seen, expected, rtol=0.4)
     assert np.all(np.abs(np.mean(gradients, axis=0) - exact) < 4 * seen / np.sqrt(60) + 0.15 * expected)
-
-
-def test_a_stopped_fit_goes_on(tmp_path):
-    world = grid(5)
-    features = features_of(world)
-    demos = demos_of(world, features)
-    settings = dict(features=features, given="start", l2=0.01, seed=0, method=xm.Cells(cell_size=8.0), tol=0.004)
-    whole = xm.XMEN(world, RULE, **settings).fit(demos)
-    file = tmp_path / "checkpoint.safetensors"
-    xm.XMEN(world, RULE, **settings, checkpoint=file, callback=lambda record: record.iteration == 1).fit(demos)
-    again = xm.XMEN(world, RULE, **settings, checkpoint=file, resume=True).fit(demos)
-    np.testing.assert_array_equal(again.weights_, whole.weights_)
-    assert again.n_iter_ == whole.n_iter_ > 1

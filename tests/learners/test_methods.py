@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 import xmen as xm
+from learners.quiet import quietly
 from learners.tasks import grid_task
 from xmen.methods.table import parse_method, read_method
-
-
-def fitted(model, demos):
-    """A fit too short to converge, without its warnings."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", xm.LearningWarning)
-        return model.fit(demos)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +41,8 @@ def test_a_name_is_the_record_with_its_defaults():
     assert hash(xm.Paper(start=[1, 2])) == hash(xm.Paper(start=np.array([1.0, 2.0])))
     grid, rule, features, demos = grid_task(4)
     settings = {"oracle": "listed", "seed": 0, "max_iter": 3}
-    by_name = fitted(xm.XMEN(grid, rule, features, method="paper", **settings), demos)
-    by_record = fitted(xm.XMEN(grid, rule, features, method=xm.Paper(), **settings), demos)
+    by_name = quietly(xm.XMEN(grid, rule, features, method="paper", **settings), demos)
+    by_record = quietly(xm.XMEN(grid, rule, features, method=xm.Paper(), **settings), demos)
     np.testing.assert_array_equal(by_name.weights_, by_record.weights_)
     assert by_record.method_ == "paper"
 
@@ -80,11 +72,11 @@ def test_settings_of_a_method_are_no_keywords_of_the_learner():
 def test_what_the_engine_guarantees_is_not_what_the_run_did():
     grid, rule, features, demos = grid_task(4)
     settings = {"engine": "xor", "oracle": "listed", "delta": 1.5, "failure": 0.01, "seed": 0, "max_iter": 2}
-    model = fitted(xm.XMEN(grid, rule, features, method=xm.Paper(delta=1.05), **settings), demos)
+    model = quietly(xm.XMEN(grid, rule, features, method=xm.Paper(delta=1.05), **settings), demos)
     assert model.distribution().guarantee == (1.5, 0.01)
-    other = fitted(xm.XMEN(grid, rule, features, method=xm.Paper(delta=1.05), **{**settings, "delta": 1.1}), demos)
+    other = quietly(xm.XMEN(grid, rule, features, method=xm.Paper(delta=1.05), **{**settings, "delta": 1.1}), demos)
     np.testing.assert_array_equal(model.weights_, other.weights_)
-    finer = fitted(xm.XMEN(grid, rule, features, method=xm.Paper(delta=1.03), **settings), demos)
+    finer = quietly(xm.XMEN(grid, rule, features, method=xm.Paper(delta=1.03), **settings), demos)
     assert np.any(finer.weights_ != model.weights_)
 
 
@@ -113,10 +105,10 @@ def test_nested_settings():
 def test_records_are_saved_with_the_model(tmp_path):
     grid, rule, features, demos = grid_task(4)
     method = xm.Paper(n_samples=4, delta=1.08, start=[0.1] * features.shape[2])
-    model = fitted(xm.XMEN(grid, rule, features, method=method, max_iter=2, seed=0, oracle="listed"), demos)
+    model = quietly(xm.XMEN(grid, rule, features, method=method, max_iter=2, seed=0, oracle="listed"), demos)
     model.save(tmp_path / "m")
     assert xm.load(tmp_path / "m").method == method
-    again = fitted(xm.load(tmp_path / "m"), demos)
+    again = quietly(xm.load(tmp_path / "m"), demos)
     np.testing.assert_array_equal(again.weights_, model.weights_)
 
 
@@ -125,7 +117,7 @@ def test_theta_0_is_where_the_iterates_begin():
     grid, rule, features, demos = grid_task(4)
     best = xm.XMEN(grid, rule, features).fit(demos).weights_
     still = xm.Paper(start=best, learning_rate=1e-9)
-    model = fitted(xm.XMEN(grid, rule, features, method=still, max_iter=2, seed=0, oracle="listed"), demos)
+    model = quietly(xm.XMEN(grid, rule, features, method=still, max_iter=2, seed=0, oracle="listed"), demos)
     np.testing.assert_allclose(model.weights_, best, atol=1e-6)
     with pytest.raises(xm.EngineError, match="start has 5 numbers, and there are 4 features"):
         xm.XMEN(grid, rule, features, method=xm.Paper(start=[0.0] * 5), oracle="listed").fit(demos)
@@ -137,7 +129,7 @@ def test_a_warm_start_begins_where_the_last_fit_ended(method):
     grid, rule, features, demos = grid_task(4)
     model = xm.XMEN(grid, rule, features, l2=0.01, seed=0, warm_start=True, oracle="listed").fit(demos)
     cold, best = model.n_iter_, model.weights_
-    fitted(model.set_params(method=method, max_iter=2 if isinstance(method, xm.Paper) else None), demos)
+    quietly(model.set_params(method=method, max_iter=2 if isinstance(method, xm.Paper) else None), demos)
     np.testing.assert_allclose(model.weights_, best, atol=0.2 if isinstance(method, xm.Cells) else 1e-6)
     assert model.n_iter_ <= max(2, cold // 2)
     model.features = features[:, :, :2]
@@ -150,8 +142,8 @@ def test_a_warm_start_goes_on_with_the_network():
     grid, rule, features, demos = grid_task(4)
     torch.manual_seed(0)
     reward = xm.NeuralReward(torch.nn.Linear(4, 1), features)
-    model = fitted(xm.XMEN(grid, rule, reward=reward, max_iter=20, seed=0, warm_start=True), demos)
+    model = quietly(xm.XMEN(grid, rule, reward=reward, max_iter=20, seed=0, warm_start=True), demos)
     ended = model.score(demos)
-    fitted(model, demos)
+    quietly(model, demos)
     assert -model.history_[0].loss == pytest.approx(ended, abs=1e-6)
     assert model.score(demos) > ended

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import xmen as xm
-from learners.networks import linear, network, quiet_fit
+from learners.networks import linear, network
+from learners.quiet import quietly
 from learners.tasks import grid_task, small_task
 from strategies import cases
 
@@ -32,7 +33,7 @@ def test_a_linear_network_reaches_the_listed_optimum(l2):
             l2=l2,
             max_iter=100,
         )
-        quiet_fit(model, task.demos, task.weights)
+        quietly(model, task.demos, task.weights)
         found = model.reward_.module.weight.detach().cpu().numpy()[0]
         assert task.loss(found, l2) - best < 1e-8, seed
         if l2:
@@ -63,7 +64,7 @@ def test_first_order_optimisers_reach_what_linear_learning_does():
 def test_records_are_the_loss_and_its_gradient_by_finite_differences():
     grid, rule, features, demos = grid_task(4)
     module = network().double()
-    model = quiet_fit(xm.XMEN(grid, rule, reward=xm.NeuralReward(module, features), l2=0.2, max_iter=1), demos)
+    model = quietly(xm.XMEN(grid, rule, reward=xm.NeuralReward(module, features), l2=0.2, max_iter=1), demos)
     d = xm.distribution(grid, rule)
 
     def loss() -> float:
@@ -91,7 +92,7 @@ def test_records_are_the_loss_and_its_gradient_by_finite_differences():
 def test_it_is_the_training_of_fit_neural():
     grid, rule, features, demos = grid_task(4)
     reward = xm.NeuralReward(network(), features)
-    model = quiet_fit(xm.XMEN(grid, rule, reward=reward, max_iter=20, seed=1), demos)
+    model = quietly(xm.XMEN(grid, rule, reward=reward, max_iter=20, seed=1), demos)
     history = xm.fit_neural(grid, rule, reward, demos, n_steps=20, seed=1)
     np.testing.assert_array_equal(model.reward_.table(), reward.table())
     assert [r.loss for r in model.history_] == [r.loss for r in history]
@@ -113,7 +114,7 @@ def test_hash_cells_find_the_same_reward():
     assert last.details["visits_std"] > 0
     assert np.isnan(last.gradient_std)
     # Where the product does not fit, cells are what "auto" uses.
-    auto = quiet_fit(xm.XMEN(grid, rule, max_nodes=20, **{**settings, "max_iter": 2}), demos)
+    auto = quietly(xm.XMEN(grid, rule, max_nodes=20, **{**settings, "max_iter": 2}), demos)
     assert auto.method_ == "cells"
 
 
@@ -127,7 +128,7 @@ def test_every_kind_of_network_learns_and_answers():
     ]
     for reward in rewards:
         training = xm.Training(learning_rate=0.05)
-        model = quiet_fit(xm.XMEN(grid, rule, reward=reward, max_iter=40, training=training, seed=0), demos)
+        model = quietly(xm.XMEN(grid, rule, reward=reward, max_iter=40, training=training, seed=0), demos)
         assert type(model.reward_) is type(reward)
         assert model.history_[-1].loss < model.history_[0].loss - 0.1
         assert all(rule.accepts(tau) for tau in model.sample(20))
@@ -147,7 +148,7 @@ def test_the_network_that_was_given_stays_as_it_is():
     reward = xm.NeuralReward(module, features)
     before = {name: value.clone() for name, value in module.state_dict().items()}
     model = xm.XMEN(grid, rule, reward=reward, max_iter=30)
-    first = quiet_fit(model, demos).reward_
+    first = quietly(model, demos).reward_
     assert model.reward is reward
     assert first is not reward
     assert first.module is not module
@@ -155,7 +156,7 @@ def test_the_network_that_was_given_stays_as_it_is():
     assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
     assert all(p.grad is None for p in module.parameters())
     table = first.table()
-    quiet_fit(model, demos)  # from the start again, and not from where the first one ended
+    quietly(model, demos)  # from the start again, and not from where the first one ended
     np.testing.assert_array_equal(model.reward_.table(), table)
     assert model.reward_ is not first
     conv = xm.ConvReward(grid, np.zeros((1, 4, 4)), seed=0).copy()
@@ -170,7 +171,7 @@ def test_a_linear_fit_after_a_neural_one_and_back():
     model = xm.XMEN(grid, rule, features, l2=0.1, max_iter=100).fit(demos)
     assert model.weights_.shape == (4,)
     model.set_params(features=None, reward=xm.NeuralReward(network(), features))
-    quiet_fit(model, demos)
+    quietly(model, demos)
     assert not hasattr(model, "weights_")
 
 
@@ -243,7 +244,7 @@ def test_algorithm_1_trains_a_network():
     paper = xm.Paper(n_samples=32, n_demonstrations=None)
     settings = {"method": paper, "training": xm.Training("adam", 0.1), "max_iter": 60, "oracle": "listed", "seed": 0}
     models = [
-        quiet_fit(xm.XMEN(grid, rule, reward=xm.NeuralReward(linear(4), features), engine="exact", **settings), demos)
+        quietly(xm.XMEN(grid, rule, reward=xm.NeuralReward(linear(4), features), engine="exact", **settings), demos)
         for _ in range(2)
     ]
     nothing = xm.distribution(grid, rule, None)

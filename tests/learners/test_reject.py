@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -138,24 +136,6 @@ def test_auto_takes_it_where_the_rule_does_not_fit():
     assert all(RULE.accepts(tau) for tau in model.sample(20, start=0, goal=3))
     with pytest.raises(xm.ProductTooLargeError):
         xm.XMEN(network, RULE, features=features, method="exact", max_nodes=20).fit(demos)
-
-
-def test_goes_on_where_it_stopped(tmp_path):
-    network, features, demos = trips_under_the_rule(23, 60)
-    settings = {"features": features, "l2": 0.05, "method": "reject", "max_nodes": 20, "seed": 2}
-    whole = xm.XMEN(network, RULE, **settings).fit(demos)
-    first = next(record.iteration for record in whole.history_ if "round" in record.details)
-    for n in (first - 2, first):  # before the first draws, and after them
-        file = tmp_path / f"run {n}"
-        settings |= {"checkpoint": file, "checkpoint_every": 1}
-        stop = xm.XMEN(network, RULE, **settings, callback=lambda record, n=n: record.iteration == n)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", xm.LearningWarning)
-            stop.fit(demos)
-        again = xm.XMEN(network, RULE, **settings, resume=True).fit(demos)
-        np.testing.assert_array_equal(again.weights_, whole.weights_)
-        np.testing.assert_array_equal(again.acceptance_, whole.acceptance_)
-        assert [record.loss for record in again.history_] == [record.loss for record in whole.history_]
 
 
 def test_a_hopeless_task_is_named():

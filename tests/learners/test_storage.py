@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import signal
-import subprocess
-import sys
-import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import xmen as xm
+from learners.quiet import quietly
 from learners.tasks import grid_task, small_task
 from storage.resealed import edit, opened, put
 from strategies import cases
-from xmen.errors import LearningWarning, NotFittedError, StorageError
+from xmen.errors import NotFittedError, StorageError
 from xmen.learners.xmen import XMEN
 from xmen.registry import load
-
-
-def quiet_fit(model, *args):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LearningWarning)
-        return model.fit(*args)
 
 
 @pytest.fixture
@@ -56,7 +45,7 @@ def test_round_trip_on_random_tasks(tmp_path):
     for seed in range(cases(25)):
         task = small_task(seed, spellable=True)
         model = XMEN(task.world, task.constraint, task.features, task.discount, l2=0.1)
-        quiet_fit(model, task.demos, task.weights)
+        quietly(model, task.demos, task.weights)
         model.save(tmp_path / "model")  # over the one before
         loaded = load(tmp_path / "model")
         assert loaded.score(task.demos, task.weights) == model.score(task.demos, task.weights)
@@ -196,72 +185,6 @@ def test_any_wrong_value_is_a_storage_error(model, tmp_path, part):
 
 
 # ---------------------------------------------------------------------------------- checkpoints
-
-SETTINGS = {
-    "exact": {"method": "exact", "checkpoint_every": 1},
-    "cells": {"method": xm.Cells(n_cells=4, cell_size=24.0), "oracle": "listed", "tol": 1e-3},
-}
-
-
-def records(model):
-    return [{**record.as_dict(), "seconds": 0} for record in model.history_]
-
-
-@pytest.mark.parametrize("method", SETTINGS)
-def test_resume_is_bit_for_bit(method, tmp_path):
-    grid, rule, features, demos = grid_task(6)
-    settings = {"seed": 4, **SETTINGS[method]}
-    whole = quiet_fit(XMEN(grid, rule, features, **settings), demos)
-    for stop in sorted({1, 3, 5, whole.n_iter_ - 1} & set(range(1, whole.n_iter_))):
-        file = tmp_path / f"{stop}.checkpoint"
-        first = XMEN(grid, rule, features, checkpoint=file, callback=lambda r, n=stop: r.iteration == n, **settings)
-        quiet_fit(first, demos)
-        assert first.n_iter_ == stop
-        second = quiet_fit(XMEN(grid, rule, features, checkpoint=file, resume=True, **settings), demos)
-        np.testing.assert_array_equal(second.weights_, whole.weights_)
-        assert records(second) == records(whole)
-        assert second.converged_ == whole.converged_
-        again = quiet_fit(XMEN(grid, rule, features, checkpoint=file, resume=True, **settings), demos)
-        np.testing.assert_array_equal(again.weights_, whole.weights_)
-
-
-KILLED = """
-import sys, warnings
-sys.path.insert(0, {tests!r})
-from learners.tasks import grid_task
-from xmen import XMEN, Cells
-warnings.simplefilter("ignore")
-grid, rule, features, demos = grid_task(6)
-def wait_to_be_killed(record):
-    print(record.iteration, flush=True)
-    if record.iteration == {last}:
-        sys.stdin.read()
-XMEN(grid, rule, features, seed=4, checkpoint={file!r}, callback=wait_to_be_killed, **{settings!r}).fit(demos)
-"""
-
-
-@pytest.mark.parametrize("method", SETTINGS)
-@pytest.mark.system
-def test_resume_after_sigkill(method, tmp_path):
-    """A process is killed without warning in the middle; another goes on, and ends where one alone would have."""
-    grid, rule, features, demos = grid_task(6)
-    file = str(tmp_path / "run.checkpoint")
-    tests = str(Path(__file__).parents[1])
-    last, pipe = 5 if method == "exact" else 2, subprocess.PIPE
-    code = KILLED.format(tests=tests, file=file, last=last, settings=SETTINGS[method])
-    process = subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, text=True)
-    for line in process.stdout:
-        if int(line) == last:
-            os.kill(process.pid, signal.SIGKILL)
-            break
-    assert process.wait() == -signal.SIGKILL
-    process.stdin.close()
-    process.stdout.close()
-    settings = {"seed": 4, **SETTINGS[method]}
-    resumed = quiet_fit(XMEN(grid, rule, features, checkpoint=file, resume=True, **settings), demos)
-    whole = quiet_fit(XMEN(grid, rule, features, **settings), demos)
-    np.testing.assert_array_equal(resumed.weights_, whole.weights_)
-    assert records(resumed) == records(whole)
 
 
 def test_checkpoints_of_other_runs_are_refused(tmp_path):

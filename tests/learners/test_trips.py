@@ -210,16 +210,6 @@ def test_weights_that_cannot_make_long_trips_costly_are_reported():
         xm.XMEN(network, features=blind).fit(demos)
 
 
-def test_a_fit_goes_on_where_it_stopped(tmp_path):
-    network, features, demos = city(8)
-    whole = xm.XMEN(network, features=features).fit(demos)
-    file = tmp_path / "run"
-    stop = xm.XMEN(network, features=features, checkpoint=file, checkpoint_every=1, callback=lambda r: r.iteration == 4)
-    stop.fit(demos)
-    again = xm.XMEN(network, features=features, checkpoint=file, checkpoint_every=1, resume=True).fit(demos)
-    np.testing.assert_array_equal(again.weights_, whole.weights_)
-
-
 def test_models_of_networks_are_saved_and_loaded(tmp_path):
     network, features, demos = city(9)
     matrix = csr_matrix(features.reshape(-1, 3))
