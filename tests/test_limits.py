@@ -180,7 +180,9 @@ def test_one_feature_for_each_state(monkeypatch):
     grid = xm.GridWorld(100, 100, (0, 0), (99, 99), moves=("up", "right"))
     reward = StateFeatures(grid).reward(np.zeros(grid.n_states))
     monkeypatch.setenv("XMEN_MEMORY", "1GB")
-    with pytest.raises(xm.RewardError, match=r"an array of one feature for each of 10,000 states needs about 1\.6 GB"):
+    with pytest.raises(
+        xm.RewardError, match=r"an array of 10,000 features for each of 10,000 states needs about 1\.6 GB"
+    ):
         _ = reward.features
 
 

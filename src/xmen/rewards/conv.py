@@ -68,8 +68,7 @@ def build(description: dict[str, Any]) -> torch.nn.Module:
     return layer
 
 
-# ---- A fully convolutional reward on the maps of a grid: it sees each cell's neighbourhood, and fits grids of any
-# size
+# ---- The reward
 
 
 class ConvReward(NeuralReward):
@@ -107,6 +106,8 @@ class ConvReward(NeuralReward):
     RewardError
         When the world is not a grid or shapes do not fit.
     """
+
+    _shared = ("inputs", "grid", "_available")
 
     def __init__(
         self,
@@ -158,18 +159,13 @@ class ConvReward(NeuralReward):
         """
         return ConvReward(grid, maps, module=self.module, device=self.device)
 
-    def _unchanging(self) -> list[Any]:
-        return [self.inputs, self.grid, self._available]
-
     def _arrange(self, output: Any) -> torch.Tensor:
         height, width = self.grid.height, self.grid.width
         wanted: list[tuple[int, ...]] = [(1, self.n_actions, height, width), (1, 1, height, width)]
         if not isinstance(output, torch.Tensor) or tuple(output.shape) not in wanted:
             raise self._misfit(output, list(map(str, wanted)))
         # State y * width + x is the cell (x, y), so that a map [y, x] read row by row is in the order of states.
-        table = output[0].permute(1, 2, 0).reshape(self.n_states, -1).expand(self.n_states, self.n_actions)
-        self._check_finite(table)  # a network that has gone wrong says so even where nobody can act
-        return torch.where(self._available, table, torch.zeros_like(table))
+        return output[0].permute(1, 2, 0).reshape(self.n_states, -1).expand(self.n_states, self.n_actions)
 
 
 def _convolutions(n_maps: int, channels: Sequence[int], kernel_size: int, n_outputs: int) -> torch.nn.Module:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -120,18 +119,27 @@ def _numbers(values: ArrayLike, what: str) -> Floats:
 # ---- Linear rewards whose features are not held as an array: sparse ones, and the states themselves
 
 
+def one_hot(n_states: int, n_actions: int) -> csr_matrix:
+    """The states as features (n_states * n_actions, n_states)."""
+    pairs = np.arange(n_states * n_actions)
+    rows = (np.ones(len(pairs)), pairs // n_actions, np.arange(len(pairs) + 1))
+    return csr_matrix(rows, shape=(len(pairs), n_states))
+
+
 class SparseReward(LinearReward):
     """r(s, a) = weights . features[s * n_actions + a], with sparse features."""
 
     def __init__(self, matrix: Any, weights: ArrayLike, n_actions: int) -> None:
-        self.matrix = csr_matrix(matrix)
+        self.matrix, self.n_actions = csr_matrix(matrix), n_actions
         self.weights = real_array(weights, "weights")
-        self.n_actions = n_actions
 
     @cached_property
     def features(self) -> Floats:  # type: ignore[override]
         """The features as an array (n_states, n_actions, d), made only when looked at."""
-        dense: Floats = self.matrix.toarray().reshape(-1, self.n_actions, len(self.weights))
+        pairs, d = self.matrix.shape
+        what = f"an array of {d:,} features for each of {pairs // self.n_actions:,} states"
+        MEMORY.require(8 * pairs * d, what, RewardError)
+        dense: Floats = self.matrix.toarray().reshape(-1, self.n_actions, d)
         return dense
 
     def table(self) -> Floats:
@@ -140,37 +148,23 @@ class SparseReward(LinearReward):
 
     def __repr__(self) -> str:
         states = self.matrix.shape[0] // self.n_actions
-        return f"SparseReward({states} states, {self.n_actions} actions, {len(self.weights)} features)"
+        return f"{type(self).__name__}({states} states, {self.n_actions} actions, {len(self.weights)} features)"
 
 
-class StateReward(LinearReward):
-    """r(s, a) = weights[s]: a linear reward whose features are the states themselves, made only when looked at."""
+class StateReward(SparseReward):
+    """r(s, a) = weights[s]: a linear reward whose features are the states themselves."""
 
     def __init__(self, weights: ArrayLike, n_actions: int) -> None:
-        self.weights = real_array(weights, "weights")
-        self.n_actions = n_actions
-
-    @cached_property
-    def features(self) -> Floats:  # type: ignore[override]
-        """One-hot states (n_states, n_actions, n_states)."""
-        n = len(self.weights)
-        MEMORY.require(8 * n * n * self.n_actions, f"an array of one feature for each of {n:,} states", RewardError)
-        return np.repeat(np.eye(len(self.weights))[:, None, :], self.n_actions, axis=1)
-
-    def table(self) -> Floats:
-        return np.repeat(self.weights[:, None], self.n_actions, axis=1)
-
-    def __repr__(self) -> str:
-        return f"StateReward({len(self.weights)} states, {self.n_actions} actions)"
+        super().__init__(one_hot(np.size(weights), n_actions), weights, n_actions)
 
 
 # ---- Features of a linear reward as learners use them: contracted with visits, and turned into reward tables
 
 
-SMALLEST = 1e-150  # of the largest value of a feature
+SMALLEST = 1e-150  # of the largest value of a feature: the squares of weights that go with smaller ones are no numbers
 
 
-class Features(ABC):
+class Features:
     """f(s, a) in R^d for every state and action: a matrix (n_states * n_actions, d), row s * n_actions + a."""
 
     def __init__(self, matrix: Any, n_states: int, n_actions: int) -> None:
@@ -199,9 +193,11 @@ class Features(ABC):
         """f(s, a) of each pair, as sparse rows (n, d)."""
         return csr_matrix(self.matrix[states.astype(np.int64) * self._shape[1] + actions])
 
-    @abstractmethod
     def reward(self, weights: Floats) -> LinearReward:
         """The reward with these weights."""
+        if issparse(self.matrix):
+            return SparseReward(self.matrix, weights, self._shape[1])
+        return LinearReward(self.matrix.reshape(*self._shape, self.d), weights)
 
 
 def _dense(values: Any) -> Floats:
@@ -215,24 +211,12 @@ class DenseFeatures(Features):
     def __init__(self, features: Floats) -> None:
         super().__init__(features.reshape(-1, features.shape[2]), *features.shape[:2])
 
-    def reward(self, weights: Floats) -> LinearReward:
-        return LinearReward(self.matrix.reshape(*self._shape, self.d), weights)
-
-
-class SparseFeatures(Features):
-    """Features given as a scipy.sparse matrix: most entries are 0, as in a weight per turn of a city."""
-
-    def reward(self, weights: Floats) -> LinearReward:
-        return SparseReward(self.matrix, weights, self._shape[1])
-
 
 class StateFeatures(Features):
     """One-hot states, f(s, a)[k] = 1 where k = s: what there is where nobody chose features."""
 
     def __init__(self, world: Transitions) -> None:
-        pairs = np.arange(world.n_states * world.n_actions)
-        rows = (np.ones(len(pairs)), pairs // world.n_actions, np.arange(len(pairs) + 1))
-        super().__init__(csr_matrix(rows, shape=(len(pairs), world.n_states)), world.n_states, world.n_actions)
+        super().__init__(one_hot(world.n_states, world.n_actions), world.n_states, world.n_actions)
 
     def reward(self, weights: Floats) -> LinearReward:
         return StateReward(weights, self._shape[1])
@@ -248,48 +232,42 @@ class LearnedFeatures(Features):
     def table(self, weights: Floats) -> Floats:
         return super().table(weights) + self.fixed
 
-    def reward(self, weights: Floats) -> LinearReward:
-        raise NotImplementedError
-
 
 def read_features(features: Any, world: Transitions) -> Features:
     """Features (n_states, n_actions, d), or sparse ones, checked against the world; None is one-hot states."""
     if features is None:
         return StateFeatures(world)
-    if issparse(features):
-        return _not_too_small(read_sparse(features, world))
     if isinstance(features, Mapping):
         raise RewardError(
             "features are one array: of features by name make np.stack([...], axis=2) of their tables (n_states, "
             "n_actions), and give the names to summary(names=[...])."
         )
-    array = real_array(features, "features")
-    if array.ndim != 3 or array.shape[:2] != (world.n_states, world.n_actions) or not array.shape[2]:
-        hint = ""
-        if array.shape == (world.n_states, world.n_actions):
-            hint = " These are those of one feature: write features[:, :, None]."
-        elif array.ndim == 2 and array.shape[0] == world.n_states:
-            hint = f" These are those of states: write np.repeat(features[:, None, :], {world.n_actions}, axis=1)."
+    found = _read_sparse(features, world) if issparse(features) else _read_dense(features, world)
+    smallest = int(np.argmin(found.scale))
+    if found.scale[smallest] < SMALLEST:
         raise RewardError(
-            f"features have shape {array.shape}, but the world has {world.n_states} states and {world.n_actions} "
-            f"actions: give an array of shape ({world.n_states}, {world.n_actions}, d) with d of 1 or more.{hint}"
-        )
-    return _not_too_small(DenseFeatures(array))
-
-
-def _not_too_small(features: Features) -> Features:
-    """The features, if the squares of the weights that go with them are numbers."""
-    smallest = int(np.argmin(features.scale))
-    if features.scale[smallest] < SMALLEST:
-        raise RewardError(
-            f"feature {smallest} is at most {features.scale[smallest]:.2g} anywhere, too small to be learned from: its "
+            f"feature {smallest} is at most {found.scale[smallest]:.2g} anywhere, too small to be learned from: its "
             f"weight would have to be that large. Give features of size 1 or so, and {SMALLEST:g} or more."
         )
-    return features
+    return found
 
 
-def read_sparse(features: Any, world: Transitions) -> SparseFeatures:
-    """A scipy.sparse matrix of features, checked against the world."""
+def _read_dense(features: Any, world: Transitions) -> Features:
+    array, shape = real_array(features, "features"), (world.n_states, world.n_actions)
+    if array.ndim == 3 and array.shape[:2] == shape and array.shape[2]:
+        return DenseFeatures(array)
+    hint = ""
+    if array.shape == shape:
+        hint = " These are those of one feature: write features[:, :, None]."
+    elif array.ndim == 2 and array.shape[0] == world.n_states:
+        hint = f" These are those of states: write np.repeat(features[:, None, :], {world.n_actions}, axis=1)."
+    raise RewardError(
+        f"features have shape {array.shape}, but the world has {world.n_states} states and {world.n_actions} "
+        f"actions: give an array of shape ({world.n_states}, {world.n_actions}, d) with d of 1 or more.{hint}"
+    )
+
+
+def _read_sparse(features: Any, world: Transitions) -> Features:
     rows = world.n_states * world.n_actions
     if features.ndim != 2 or features.shape[0] != rows or not features.shape[1]:
         raise RewardError(
@@ -307,4 +285,4 @@ def read_sparse(features: Any, world: Transitions) -> SparseFeatures:
             f"{world.describe_action(action)} in {world.describe_state(state)} (row {row}). To forbid something write "
             "a constraint, such as never(at(state) & doing(action))."
         )
-    return SparseFeatures(matrix, world.n_states, world.n_actions)
+    return Features(matrix, world.n_states, world.n_actions)

@@ -64,6 +64,8 @@ class NeuralReward:
     inputs: torch.Tensor
     n_states: int
     n_actions: int
+    _available: torch.Tensor | None = None  # a bool for every state and action; the rewards of others are 0
+    _shared: tuple[str, ...] = ("inputs",)  # what never changes, and is not copied
 
     def __init__(
         self,
@@ -122,8 +124,16 @@ class NeuralReward:
         """
         with repeatable():
             table = self._arrange(self._read(self.module))
-        self._check_finite(table)
-        return table
+        wrong = ~torch.isfinite(table.detach())
+        if wrong.any():
+            state, action = (int(i) for i in torch.nonzero(wrong)[0])
+            raise RewardError(
+                f"the network {self._name} gives {float(table[state, action])} for state {state} and action {action} "
+                f"({int(wrong.sum())} of {table.numel()} rewards are not finite). Its parameters have grown too large "
+                "or its layers cannot take these inputs: lower the learning rate, or scale the inputs."
+            )
+        # Only now: a network that has gone wrong says so even where nobody can act.
+        return table if self._available is None else torch.where(self._available, table, torch.zeros_like(table))
 
     def _read(self, module: torch.nn.Module) -> Any:
         """The output of the module, or of a part of it, for the inputs."""
@@ -182,15 +192,12 @@ class NeuralReward:
     def copy(self) -> Self:
         """This reward with a module of its own; the inputs, which never change, are shared."""
         try:
-            return copy.deepcopy(self, {id(part): part for part in self._unchanging()})
+            return copy.deepcopy(self, {id(part): part for part in (getattr(self, name) for name in self._shared)})
         except (RuntimeError, TypeError) as error:
             raise RewardError(
                 f"the network {self._name} cannot be copied: {error}. Copying keeps yours as it is; fit_neural trains "
                 "it in place."
             ) from error
-
-    def _unchanging(self) -> list[Any]:
-        return [self.inputs]
 
     def structure(self) -> dict[str, Any]:
         """What the reward is made of, without the numbers in its network: equal for rewards that can trade these."""
@@ -218,22 +225,11 @@ class NeuralReward:
         raise self._misfit(output, list(map(str, wanted)))
 
     def _misfit(self, output: Any, wanted: list[str]) -> RewardError:
-        is_tensor = isinstance(output, torch.Tensor)
-        got = f"shape {tuple(output.shape)}" if is_tensor else f"a {type(output).__name__}"
+        got = f"shape {tuple(output.shape)}" if isinstance(output, torch.Tensor) else f"a {type(output).__name__}"
         return RewardError(
             f"the network {self._name} turns inputs of shape {tuple(self.inputs.shape)} into {got}; "
             f"wanted {' or '.join(wanted)}."
         )
-
-    def _check_finite(self, table: torch.Tensor) -> None:
-        wrong = ~torch.isfinite(table.detach())
-        if wrong.any():
-            state, action = (int(i) for i in torch.nonzero(wrong)[0])
-            raise RewardError(
-                f"the network {self._name} gives {float(table[state, action])} for state {state} and action {action} "
-                f"({int(wrong.sum())} of {table.numel()} rewards are not finite). Its parameters have grown too large "
-                "or its layers cannot take these inputs: lower the learning rate, or scale the inputs."
-            )
 
     def __repr__(self) -> str:
         n = sum(p.numel() for p in self.module.parameters())
