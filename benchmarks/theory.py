@@ -143,7 +143,7 @@ def paws(images: Path) -> None:
     save(figure, images / "theory_paws.png")
     for bits, pivot, extra in ((1, 4096, 4), (4, 32, 2), (4, 8, 1)):
         try:
-            plan = PawsPlan.paper(pivot=pivot, extra=extra, bits_per_level=bits, failure=0.01, log_span=5.0, n_hash=40)
+            plan = PawsPlan(bits, pivot, extra, log_span=5.0, failure=0.01, n_hash=40, faithful=True)
             print(f"  b = {bits}, P = {pivot}, alpha = {extra}: delta = {plan.delta:.4f}")
         except xm.EngineError as error:
             print(f"  b = {bits}, P = {pivot}, alpha = {extra}: refused: {str(error)[:75]}...")

@@ -20,7 +20,7 @@ from xmen.methods.draws import Draws
 from xmen.methods.loss import DrawnLoss, Spread, best_control
 from xmen.methods.reject import RejectSource, TripSource
 from xmen.methods.runs import Coordinates
-from xmen.rewards.linear import DenseFeatures, SparseFeatures
+from xmen.rewards.linear import DenseFeatures, Features
 
 RULE = xm.no_revisit().named("no state twice")
 
@@ -190,7 +190,7 @@ def test_many_batches_at_once_are_what_they_are_one_by_one(sparse, monkeypatch):
     """Some batches relaxed and others not, in several rounds; and the diagonal alone, where features are many."""
     _, reject, features, rng = trips_of(5)
     if sparse:
-        features = SparseFeatures(csr_matrix(features.matrix), 7, features._shape[1])
+        features = Features(csr_matrix(features.matrix), 7, features._shape[1])
         monkeypatch.setattr(spreading, "MANY", 2)
         monkeypatch.setattr(spreading, "FEW", 2)
     source = source_of(reject, features, 30)

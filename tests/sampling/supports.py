@@ -12,10 +12,11 @@ from sampling.exact_hash import (
     all_bits,
 )
 from xmen.oracles.formula import Bits
-from xmen.sampling import Info, PartitionBound, Space, UniformWeight
+from xmen.sampling import Info, PartitionBound, Space
 from xmen.sampling import cells as cell_sampler
 
 CUBE = all_bits(5)
+FIRST = 5  # rows in the first read of a cell
 RANDOM = np.random.default_rng(20220801)
 SUPPORTS: dict[str, Bits] = {
     "cube of 4 bits": all_bits(4),
@@ -54,11 +55,11 @@ def project(found: dict[tuple[bool, ...], float]) -> dict[tuple[bool, ...], floa
 
 
 def paws_draws(bits: Bits, pivot: int) -> Draws:
-    return cell_draws(Space(BatchedRows(bits), UniformWeight(), 0.0), pivot - 1.0)
+    return cell_draws(Space(BatchedRows(bits)), pivot - 1.0)
 
 
 def cell_draws(space: Space, cap: float) -> Draws:
-    return lambda parities: cell_sampler.possible_draws(space, parities, cap)[:2]
+    return lambda parities: cell_sampler.possible_draws(space, parities, cap, FIRST)[:2]
 
 
 def chi_square_of(rows: Bits, expected: dict[tuple[bool, ...], float]) -> tuple[float, int]:

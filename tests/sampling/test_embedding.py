@@ -12,7 +12,7 @@ import pytest
 from sampling.exact_hash import BatchedRows, LinearWeight, all_bits, copies
 from xmen.errors import EngineError
 from xmen.oracles.formula import Formula
-from xmen.sampling import Embedding, Levels, Space, WeightDepth, choose_parities, embed, estimate
+from xmen.sampling import Embedding, Levels, Space, choose_parities, embed, estimate
 from xmen.sampling.embedding import log_ratio
 
 
@@ -81,21 +81,6 @@ def test_embedded_clauses_have_the_copies_as_models(b: int, n_levels: int) -> No
     assert models(embedded) == set(map(tuple, expected.tolist()))
 
 
-def test_an_oracle_of_another_size_is_refused() -> None:
-    space = Space(BatchedRows(all_bits(3)), LinearWeight(np.zeros(3)), 0.0)
-    levels = Levels(0.0, 2, 1)
-    with pytest.raises(EngineError, match="has 3 hash bits, but 3 bits of the space and 2 of 1 levels make 5"):
-        Embedding(space, space.oracle, levels, WeightDepth(levels, space.log_weight))
-
-
-@pytest.mark.parametrize(("b", "n_levels"), [(0, 1), (1, -1)])
-def test_levels_that_cannot_be_are_refused(b: int, n_levels: int) -> None:
-    with pytest.raises(EngineError, match="at least 1 bit per level"):
-        Levels(0.0, b, n_levels)
-    with pytest.raises(EngineError, match="is above the upper bound"):
-        Levels.covering(0.0, 1.0)
-
-
 def tilted(theta: float) -> tuple[Space, Embedding, np.ndarray]:
     """2,000 rows with log weights of standard deviation theta, and their copies for r = 2; and the true means."""
     rng = np.random.default_rng(9)
@@ -107,7 +92,7 @@ def tilted(theta: float) -> tuple[Space, Embedding, np.ndarray]:
     depth = levels.depth(log_weights)
     oracle = BatchedRows(copies(bits, depth, 8, 1))
     true = np.exp(log_weights - np.logaddexp.reduce(log_weights)) @ bits
-    return space, Embedding(space, oracle, levels, WeightDepth(levels, weight)), true
+    return space, Embedding(space, oracle, levels), true
 
 
 def test_residual_weights_are_those_of_the_space() -> None:

@@ -14,6 +14,7 @@ import pytest
 from sampling.exact_hash import (
     BatchedRows,
     ListedRows,
+    all_bits,
     output,
     row_spaces,
     subspace_counts,
@@ -21,7 +22,7 @@ from sampling.exact_hash import (
 )
 from sampling.supports import SUPPORTS, WEIGHTS, cell_draws, chi_square_of, known, paws_draws, uniform
 from xmen.oracles.formula import Bits, Parities
-from xmen.sampling import CellPlan, Embedding, PawsPlan, Space, UniformWeight, WeightDepth, paws
+from xmen.sampling import CellPlan, Embedding, PawsPlan, Space, paws
 from xmen.sampling import cells as cell_sampler
 
 
@@ -50,11 +51,15 @@ def test_the_samplers_matrices_are_uniform() -> None:
 
 
 def test_the_rules_inside_a_cell() -> None:
-    assert cell_sampler.keep_probabilities(np.ones(7), 7.0).tolist() == [1 / 7] * 7
-    assert cell_sampler.keep_probabilities(np.ones(3), 7.0).tolist() == [1 / 7] * 3
-    assert cell_sampler.keep_probabilities(np.ones(8), 7.0).tolist() == [0.0] * 8
-    assert cell_sampler.keep_probabilities(np.array([1.0, 0.5]), 1.5).tolist() == [1 / 1.5, 0.5 / 1.5]
-    assert cell_sampler.keep_probabilities(np.array([1.0, 0.6]), 1.5).tolist() == [0.0, 0.0]
+    def kept(weights: list[float], cap: float) -> list[float]:
+        space, _ = table_space(all_bits(3)[: len(weights)], np.log(weights))
+        return cell_draws(space, cap)(Parities.dense(0, 3, np.random.default_rng(0)))[1].tolist()
+
+    assert kept([1.0] * 7, 7.0) == [1 / 7] * 7
+    assert kept([1.0] * 3, 7.0) == [1 / 7] * 3
+    assert kept([1.0] * 8, 7.0) == [0.0] * 8
+    assert kept([1.0, 0.5], 1.5) == pytest.approx([1 / 1.5, 0.5 / 1.5])
+    assert kept([1.0, 0.6], 1.5) == [0.0, 0.0]
 
 
 @pytest.mark.slow
@@ -62,9 +67,9 @@ def test_the_paws_sampler_has_the_enumerated_distribution() -> None:
     """20,000 draws. Power: rows off by 5 %, half of them up and half down, shift chi-square by 7 deviations."""
     bits = SUPPORTS["27 random rows"]
     plan = PawsPlan(1, 8, 3, 0.0, 0.01, 5)
-    space = Space(BatchedRows(bits), UniformWeight(), 0.0)
+    space = Space(BatchedRows(bits))
     levels = plan.levels(0.0)
-    embedding = Embedding(space, space.oracle, levels, WeightDepth(levels, UniformWeight()))
+    embedding = Embedding(space, space.oracle, levels)
     rows, info = paws.sample_paws(embedding, plan, 2, 20_000, np.random.default_rng(0))
     chi_square, freedom = chi_square_of(rows, output(paws_draws(bits, plan.pivot), 2 + plan.extra, 5))
     assert abs(chi_square - freedom) < 4 * math.sqrt(2 * freedom)
@@ -106,8 +111,8 @@ def test_every_attempt_has_a_fresh_dense_matrix_of_the_planned_size() -> None:
     """300 random bits per matrix: the same one twice would be no accident."""
     bits = np.random.default_rng(5).random((200, 60)) < 0.5
     oracle = RecordingRows(bits)
-    space = Space(oracle, UniformWeight(), 0.0)
-    plan = CellPlan.solve(1.2, known(Space(BatchedRows(bits), UniformWeight(), 0.0)), cell_size=6.0)
+    space = Space(oracle)
+    plan = CellPlan.solve(1.2, known(Space(BatchedRows(bits))), cell_size=6.0)
     _, info = cell_sampler.sample_cells(space, plan, 50, np.random.default_rng(0))
     assert len(set(oracle.matrices)) == len(oracle.matrices) == info.n_cells
     assert oracle.n_parities == {plan.m}
@@ -115,7 +120,7 @@ def test_every_attempt_has_a_fresh_dense_matrix_of_the_planned_size() -> None:
     oracle.n_parities.clear()
     paws_plan = PawsPlan(1, 8, 3, 0.0, 0.01, 60)
     levels = paws_plan.levels(0.0)
-    embedding = Embedding(space, oracle, levels, WeightDepth(levels, UniformWeight()))
+    embedding = Embedding(space, oracle, levels)
     _, info = paws.sample_paws(embedding, paws_plan, 5, 50, np.random.default_rng(0))
     assert len(set(oracle.matrices)) == len(oracle.matrices) == info.n_cells
     assert oracle.n_parities == {5 + paws_plan.extra}

@@ -17,9 +17,9 @@ from sampling.exact_hash import (
     table_space,
     worst_factor,
 )
-from sampling.supports import SUPPORTS, WEIGHTS, cell_draws, known, project
+from sampling.supports import FIRST, SUPPORTS, WEIGHTS, cell_draws, known, project
 from xmen.oracles.formula import Bits, Parities
-from xmen.sampling import CellPlan, Embedding, Levels, Space, WeightDepth
+from xmen.sampling import CellPlan, Embedding, Levels, Space
 from xmen.sampling import cells as cell_sampler
 from xmen.sampling.cells import sum_cell
 from xmen.sampling.space import read_cell
@@ -51,7 +51,7 @@ def test_cells_overflow_as_rarely_as_stated(name: str, m: int) -> None:
     overflow = dict.fromkeys(map(tuple, bits.tolist()), 0.0)
     for basis, probability in row_spaces(m, space.n_hash).items():
         for parities in hashes_of(basis, m, space.n_hash):
-            _, kept, _ = cell_sampler.possible_draws(space, parities, plan.cap)
+            _, kept, _ = cell_sampler.possible_draws(space, parities, plan.cap, FIRST)
             for row in read_cell(space.oracle, parities).tolist():
                 overflow[tuple(row)] += probability * (not kept.any())
     assert max(overflow.values()) <= plan.eta == pytest.approx(0.2)
@@ -66,7 +66,7 @@ def test_cells_of_residual_weights_are_within_delta(weights: str) -> None:
     space, true = table_space(bits, log_weights)
     levels = Levels(space.log_max, 1, 2)  # the geometric weights go far below the last threshold
     rows = copies(bits, levels.depth(log_weights), 2, 1)
-    residual = Embedding(space, BatchedRows(rows), levels, WeightDepth(levels, space.log_weight)).residual()
+    residual = Embedding(space, BatchedRows(rows), levels).residual()
     plan = CellPlan.solve(1.25, known(residual), cell_size=math.exp(known(residual).log_upper - residual.log_max) / 8)
     assert known(residual).log_upper == pytest.approx(known(space).log_upper)
     found = project(output(cell_draws(residual, plan.cap), 3, 6))
@@ -83,7 +83,7 @@ def test_truncated_cells_break_the_bound() -> None:
 
     def truncated(parities: Parities) -> tuple[Bits, np.ndarray]:
         rows = read_cell(space.oracle, parities, 4)
-        return rows, cell_sampler.keep_probabilities(np.ones(len(rows)), plan.cap)
+        return rows, np.full(len(rows), 1.0 / plan.cap)
 
     assert worst_factor(output(truncated, plan.m, 5), true) > 1.5 > plan.delta
 

@@ -20,7 +20,6 @@ from sampling.exact_hash import (
 from sampling.supports import SUPPORTS, WEIGHTS, cell_draws, paws_draws, project, uniform
 from xmen.oracles.formula import Bits, Parities
 from xmen.sampling import Embedding, Levels, PawsPlan
-from xmen.sampling import cells as cell_sampler
 from xmen.sampling.paws import largest_mean
 from xmen.sampling.space import read_cell, wrong_majority
 
@@ -155,7 +154,7 @@ def test_paws_with_truncated_cells_breaks_the_bound() -> None:
 
     def truncated(parities: Parities) -> tuple[Bits, np.ndarray]:
         rows = read_cell(oracle, parities, 2)
-        return rows, cell_sampler.keep_probabilities(np.ones(len(rows)), plan.pivot - 1.0)
+        return rows, np.full(len(rows), 1.0 / (plan.pivot - 1.0))
 
     assert worst_factor(output(truncated, 1 + plan.extra, 5), uniform(bits)) > 1.2 > plan.delta
 

@@ -18,7 +18,6 @@ from xmen.sampling import (
     CellPlan,
     Space,
     UnfinishedError,
-    UniformWeight,
     bound_partition,
     estimate,
     run_jobs,
@@ -151,7 +150,7 @@ def test_hard_cells_are_not_dropped() -> None:
 
 def test_an_estimate_without_its_hard_cells_says_so() -> None:
     bits = linear_space().oracle.bits  # type: ignore[attr-defined]
-    space = Space(ImpatientRows(bits, time_limit=1.0, rows_per_second=6.0), UniformWeight(), 0.0)
+    space = Space(ImpatientRows(bits, time_limit=1.0, rows_per_second=6.0))
     with pytest.raises(UnfinishedError, match=r"So far: log Z = \d\.\d+ .* so biased"):
         estimate(space, 3, 30, np.random.default_rng(1))
 

@@ -15,8 +15,6 @@ from xmen.sampling import (
     Levels,
     PawsPlan,
     Space,
-    UniformWeight,
-    WeightDepth,
     find_level,
     sample_paws,
 )
@@ -28,9 +26,9 @@ BITS = np.unique(RNG.random((1000, 20)) < 0.5, axis=0)
 
 
 def uniform_embedding(bits: np.ndarray, oracle_type: type = BatchedRows) -> Embedding:
-    space = Space(oracle_type(bits), UniformWeight(), 0.0)
+    space = Space(oracle_type(bits))
     levels = Levels(0.0, 1, 0)
-    return Embedding(space, space.oracle, levels, WeightDepth(levels, UniformWeight()))
+    return Embedding(space, space.oracle, levels)
 
 
 # The bound.
@@ -71,7 +69,7 @@ def test_repeats_are_the_fewest_that_hold(pivot: int, failure: float) -> None:
 
 
 def test_the_published_number_of_repeats_is_enough() -> None:
-    plan = PawsPlan.paper(pivot=32, extra=2, bits_per_level=1, failure=0.01, log_span=0.0, n_hash=60)
+    plan = PawsPlan(1, 32, 2, 0.0, 0.01, 60, faithful=True)
     assert plan.n_repeats == math.ceil(24 * math.log(61 / 0.01)) | 1
     assert 61 * wrong_majority(0.25, plan.n_repeats) <= plan.failure
 
@@ -111,7 +109,7 @@ def test_the_papers_setting_is_void() -> None:
     with pytest.raises(
         EngineError, match=r"pivot 8 and 1 extra parities has no guarantee.*void.*fewest extra .* are 2"
     ):
-        PawsPlan.paper(pivot=8, extra=1, bits_per_level=1, failure=0.1, log_span=1.0, n_hash=20)
+        PawsPlan(1, 8, 1, 1.0, 0.1, 20, faithful=True)
 
 
 def test_one_bit_per_level_cannot_do_better_than_two() -> None:
@@ -140,21 +138,20 @@ def test_settings_that_mean_nothing_are_refused(bad: dict[str, float]) -> None:
 
 
 @pytest.mark.parametrize("faithful", [True, False])
-@pytest.mark.parametrize("start", [None, 0, 4, 6, 12, 40])
-def test_the_level_is_found_from_any_start(start: int | None, faithful: bool) -> None:
+@pytest.mark.parametrize("start", [0, 4, 6, 12, 40])
+def test_the_level_is_found_from_any_start(start: int, faithful: bool) -> None:
     """1,000 rows and a pivot of 16: the median of cells of 62 is above, of 7.8 below; 15.6 may go either way."""
     plan = PawsPlan.solve(1.3, 0.01, log_span=0.0, n_hash=20, pivot=16, faithful=faithful)
-    found = find_level(uniform_embedding(BITS), plan, np.random.default_rng(1), start=start)
-    assert found.k in (6, 7)
-    assert found.levels_tried <= (abs(found.k - min(start or 0, 20)) + 2 if faithful else 8)
-    assert found.info.n_points <= found.info.n_cells * plan.pivot
-    assert found.info.n_cells <= found.levels_tried * plan.n_repeats
+    k, info = find_level(uniform_embedding(BITS), plan, np.random.default_rng(1), start=start)
+    assert k in (6, 7)
+    assert info.n_points <= info.n_cells * plan.pivot
+    assert info.n_cells <= (abs(k - min(start, 20)) + 2 if faithful else 8) * plan.n_repeats
 
 
 def test_the_median_decides() -> None:
     """With a pivot of 27 one cell in five of k = 5 (mean 31) is smaller, but not the median; k = 6 (mean 16) passes."""
     plan = PawsPlan(1, 27, 2, 0.0, 0.01, 20)
-    found = [find_level(uniform_embedding(BITS), plan, np.random.default_rng(s), start=5).k for s in range(20)]
+    found = [find_level(uniform_embedding(BITS), plan, np.random.default_rng(s), start=5)[0] for s in range(20)]
     assert found == [6] * 20
 
 
@@ -162,7 +159,7 @@ def test_a_bad_level_is_almost_never_found() -> None:
     """Over 300 searches with failure = 0.1, k <= 5 (mu = 31 > 22) would be found fewer than 30 times; it never is."""
     plan = PawsPlan(1, 16, 3, 0.0, 0.1, 20)
     assert len(BITS) / 2**5 > largest_mean(16, faithful=False)
-    levels = [find_level(uniform_embedding(BITS), plan, np.random.default_rng(s), start=6).k for s in range(300)]
+    levels = [find_level(uniform_embedding(BITS), plan, np.random.default_rng(s), start=6)[0] for s in range(300)]
     assert sum(k <= 5 for k in levels) < 30
 
 
@@ -181,14 +178,13 @@ def test_an_oracle_that_ignores_parities_is_noticed() -> None:
 def test_a_handful_of_models_is_drawn_from_their_list() -> None:
     plan = PawsPlan(1, 8, 3, 0.0, 0.01, 20)
     embedding = uniform_embedding(BITS[:5])
-    found = find_level(embedding, plan, np.random.default_rng(0))
-    assert found.k == 0
+    assert find_level(embedding, plan, np.random.default_rng(0))[0] == 0
     rows, info = sample_paws(embedding, plan, 0, 400, np.random.default_rng(0))
     assert {tuple(row) for row in rows} == {tuple(row) for row in BITS[:5]}
     assert info.n_points == 5
     empty = uniform_embedding(np.zeros((0, 4), dtype=np.bool_))
     with pytest.raises(InfeasibleError, match="no model"):
-        sample_paws(empty, plan, find_level(empty, plan, np.random.default_rng(0)).k, 1, np.random.default_rng(0))
+        sample_paws(empty, plan, find_level(empty, plan, np.random.default_rng(0))[0], 1, np.random.default_rng(0))
 
 
 def test_weighted_samples_have_nearly_the_true_expectations() -> None:
@@ -204,9 +200,9 @@ def test_weighted_samples_have_nearly_the_true_expectations() -> None:
     space = Space(BatchedRows(bits), weight, levels.log_max)
     depth = levels.depth(log_weights)
     oracle = ListedOracle(bits).with_levels((depth - 1, levels.n_levels, levels.bits_per_level))
-    embedding = Embedding(space, oracle, levels, WeightDepth(levels, weight))
-    found = find_level(embedding, plan, np.random.default_rng(0))
-    samples, info = sample_paws(embedding, plan, found.k, n, np.random.default_rng(1))
+    embedding = Embedding(space, oracle, levels)
+    k, _ = find_level(embedding, plan, np.random.default_rng(0))
+    samples, info = sample_paws(embedding, plan, k, n, np.random.default_rng(1))
     assert samples.shape == (n, 8)
     true = np.exp(log_weights - np.logaddexp.reduce(log_weights)) @ bits
     assert np.all(samples.mean(axis=0) <= plan.delta * true + 4 * 0.5 / math.sqrt(n))

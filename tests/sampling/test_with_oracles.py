@@ -16,7 +16,6 @@ from xmen.sampling import (
     PawsPlan,
     Space,
     UnfinishedError,
-    WeightDepth,
     bound_partition,
     choose_parities,
     embed,
@@ -77,7 +76,7 @@ def everything(oracle: Oracle, copies: Oracle) -> list[object]:
     """Estimates, cell samples plain and with copies, and PAWS."""
     rng = np.random.default_rng(5)
     space = Space(oracle, WEIGHT, LOG_MAX)
-    embedding = Embedding(space, copies, LEVELS, WeightDepth(LEVELS, WEIGHT))
+    embedding = Embedding(space, copies, LEVELS)
     results: list[object] = []
     for one in (space, embedding.residual()):
         m, _ = choose_parities(one, 10.0, rng)
@@ -89,9 +88,9 @@ def everything(oracle: Oracle, copies: Oracle) -> list[object]:
         2.5, 0.1, log_span=-float(WEIGHT(np.ones((1, N), dtype=np.bool_))[0]), n_hash=N, bits_per_level=1
     )
     assert plan.n_levels == LEVELS.n_levels
-    found = find_level(embedding, plan, rng)
-    rows, _ = sample_paws(embedding, plan, found.k, 10, rng)
-    return [*results, found.k, rows.tolist()]
+    k, _ = find_level(embedding, plan, rng)
+    rows, _ = sample_paws(embedding, plan, k, 10, rng)
+    return [*results, k, rows.tolist()]
 
 
 def test_a_list_and_a_solver_agree(bits: Bits) -> None:
@@ -105,7 +104,7 @@ def test_estimates_are_right(oracle: Oracle, bits: Bits) -> None:
     log_z = float(np.logaddexp.reduce(log_weights))
     true = np.exp(log_weights - log_z) @ bits
     space = Space(oracle, WEIGHT, LOG_MAX)
-    embedding = Embedding(space, copies_of(oracle, bits), LEVELS, WeightDepth(LEVELS, WEIGHT))
+    embedding = Embedding(space, copies_of(oracle, bits), LEVELS)
     for one in (space, embedding.residual()):
         learned = estimate(one, 4, 40, np.random.default_rng(0), ones)
         assert abs(learned.log_partition - log_z) < 4 * learned.log_partition_std < 0.2

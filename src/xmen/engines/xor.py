@@ -33,7 +33,6 @@ from xmen.sampling import (
     Levels,
     PawsPlan,
     Space,
-    WeightDepth,
     bound_partition,
     choose_parities,
     embed,
@@ -215,7 +214,7 @@ class HashedWorld:
                 values = self.walks.scores(weight.weights)
             assert isinstance(self.oracle, ListedOracle)
             listed = self.oracle.with_levels((levels.buckets(values), levels.n_levels, levels.bits_per_level))
-            return Embedding(space, listed, levels, WeightDepth(levels, weight))
+            return Embedding(space, listed, levels)
         rounding = ROUNDING if rounding is None else rounding
         depth, edge_values, start_values = self._integers(weight.weights, levels, rounding)
         formula, below = self.encoding.with_thresholds(edge_values, start_values, list(depth.thresholds))
@@ -391,9 +390,9 @@ class XorDistribution(Distribution):
             **{"thinned": not choices.get("faithful", False), **choices},
         )
         embedding = hashed.embedding(space, plan.levels(high))
-        level = find_level(embedding, plan, rng)
-        rows, spent = sample_paws(embedding, plan, level.k, wanted, rng)
-        return release(self.hashed.decoder.decode(rows), self._compiled), plan, level.info + spent
+        k, searched = find_level(embedding, plan, rng)
+        rows, spent = sample_paws(embedding, plan, k, wanted, rng)
+        return release(self.hashed.decoder.decode(rows), self._compiled), plan, searched + spent
 
     def __repr__(self) -> str:
         hashes = self.hashed.encoding.hashes

@@ -29,8 +29,8 @@ from xmen.product.messages import pass_messages
 from xmen.rewards import Floats
 from xmen.rewards.linear import Features
 from xmen.rewards.neural import NeuralReward
-from xmen.sampling import Info, Space, UnfinishedError, UniformWeight, choose_parities, run_jobs, spawn
-from xmen.sampling.space import read_cell, waits
+from xmen.sampling import Info, Space, UnfinishedError, choose_parities, run_jobs, spawn
+from xmen.sampling.space import read_cell
 from xmen.worlds.walks import EdgeWeights, Walks
 
 # ---- Draws from whole hash cells: read once by a solver, they serve every theta (see `draws`).
@@ -57,7 +57,7 @@ class CellReader:
     @cached_property
     def plain(self) -> Space:
         """The trajectories as they are."""
-        return Space(self.hashed.oracle, UniformWeight(), 0.0)
+        return Space(self.hashed.oracle)
 
     def tilted(self, table: Floats) -> Space:
         """Copies in proportion to the weights under a reward table, each with what is left of its weight."""
@@ -71,7 +71,7 @@ class CellReader:
     def count(self, space: Space, guess: float, rng: np.random.Generator) -> tuple[float, Info]:
         """About log2 of the number of solutions, near enough to choose parities by; `guess` saves probes."""
         start = max(0, round(guess - math.log2(PROBED)))
-        m, info = choose_parities(Space(space.oracle, UniformWeight(), 0.0), PROBED, rng, start=start)
+        m, info = choose_parities(Space(space.oracle), PROBED, rng, start=start)
         return m + math.log2(PROBED), info
 
     @cached_property
@@ -84,7 +84,7 @@ class CellReader:
         """n_cells whole cells of m parities, 1 of none; `table` is that of a `tilted` space, None for the plain one."""
         task, seeds = _ReadCell(space, m), spawn(rng, n_cells if m > 0 else 1)
         try:
-            found = dict(enumerate(run_jobs(task, seeds, waiting=waits(space.oracle))))
+            found = dict(enumerate(run_jobs(task, seeds, waiting=space.waits)))
         except UnfinishedError as error:  # workers died
             found = error.finished
         cells = [cell for cell in found.values() if cell.rows is not None]

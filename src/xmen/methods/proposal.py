@@ -178,7 +178,7 @@ class Proposal:
         # Copies have a size of Z / u in all, and k leaves about P of it.
         log_unit = embedding.residual().log_max
         offset = math.log2(plan.pivot) + log_unit / LOG2
-        start = None if math.isnan(log2_mass) else max(0, round(log2_mass - offset))
+        start = 0 if math.isnan(log2_mass) else max(0, round(log2_mass - offset))
         place = np.append(weights + shift, beta)
         k, search = self._carried(certificate, place, plan, log_unit), Info()
         bits: Bits | None = None
@@ -188,8 +188,8 @@ class Proposal:
             except EngineError:  # the bound has drifted too far above the truth: cells are empty
                 certificate = None
         if bits is None or k is None:
-            level = find_level(embedding, plan, rng, start=start)
-            k, search, certificate = level.k, level.info, None
+            k, search = find_level(embedding, plan, rng, start=start)
+            certificate = None
             bits, draws = sample_paws(embedding, plan, k, n, rng)
         walks = hashed.decoder.decode(bits)
         rows, log_dynamics = self.rows(walks), self.log_dynamics(walks)

@@ -32,7 +32,6 @@ from xmen.errors import EngineError, InfeasibleError
 from xmen.oracles.formula import Bits, Parities
 from xmen.sampling.jobs import UnfinishedError, run_jobs, spawn
 from xmen.sampling.space import (
-    CELL_OVERHEAD,
     Floats,
     Info,
     Space,
@@ -44,7 +43,6 @@ from xmen.sampling.space import (
     read_cell,
     require_delta,
     require_probability,
-    waits,
 )
 
 Function: TypeAlias = Callable[[Bits], Floats]
@@ -72,9 +70,6 @@ class CellEstimate:
     expectation: Floats
     expectation_std: Floats
     expectation_bias: Floats
-    m: int
-    n_cells: int
-    n_empty: int
     info: Info
 
 
@@ -95,9 +90,12 @@ def read_sums(
     """The sums of n_cells complete cells of m fresh parities each; of one when m = 0, where all are the same."""
     if m < 0 or n_cells < 2:
         raise EngineError(f"an estimate needs m >= 0 parities and at least 2 cells, not m = {m} and {n_cells} cells")
-    job, seeds = partial(_sum_fresh_cell, space, m, function), spawn(rng, n_cells if m > 0 else 1)
+
+    def job(rng: np.random.Generator, attempt: int) -> CellSum:
+        return sum_cell(space.patient(attempt), Parities.dense(m, space.n_hash, rng), function)
+
     try:
-        return run_jobs(job, seeds, waiting=waits(space.oracle))
+        return run_jobs(job, spawn(rng, n_cells if m > 0 else 1), waiting=space.waits)
     except UnfinishedError as error:
         message, sums = str(error), list(error.finished.values())
         if len(sums) >= 2 and any(one.log_total > -math.inf for one in sums):
@@ -113,8 +111,8 @@ def combine(sums: Sequence[CellSum], m: int) -> CellEstimate:
     """The jackknife over independent cells of m parities. O(N d), free of under- and overflow and of cancellation."""
     info = sum((one.info for one in sums), Info())
     log_totals = np.array([one.log_total for one in sums])
-    highest, n, n_empty = float(log_totals.max()), len(sums), int(np.isneginf(log_totals).sum())
-    if n_empty == n:
+    highest, n = float(log_totals.max()), len(sums)
+    if highest == -math.inf:
         raise EngineError(
             f"all {n} cells of m = {m} parities are empty, so there is nothing to estimate from. Use fewer parities: "
             "each one less doubles the cells (m = 0 reads the whole space)."
@@ -125,17 +123,15 @@ def combine(sums: Sequence[CellSum], m: int) -> CellEstimate:
     ratio = values.sum(axis=0) / weights.sum()
     if m == 0:
         zeros = np.zeros_like(ratio)
-        return CellEstimate(offset, 0.0, 0.0, ratio, zeros, zeros, m, n, n_empty, info)
+        return CellEstimate(offset, 0.0, 0.0, ratio, zeros, zeros, info)
     log_mean = offset + math.log(weights.mean())
     other_weights, other_values = _sums_of_others(weights), _sums_of_others(values)
     if np.any(other_weights <= 0.0):  # a single non-empty cell: nothing to compare it with
         unknown = np.full_like(ratio, np.inf)
-        return CellEstimate(log_mean, math.inf, 0.0, ratio, unknown, np.zeros_like(ratio), m, n, n_empty, info)
+        return CellEstimate(log_mean, math.inf, 0.0, ratio, unknown, np.zeros_like(ratio), info)
     log_bias, log_std = _jackknife(log_mean, offset + np.log(other_weights / (n - 1)))
     bias, std = _jackknife(ratio, other_values / other_weights[:, np.newaxis])
-    return CellEstimate(
-        float(log_mean - log_bias), float(log_std), float(log_bias), ratio - bias, std, bias, m, n, n_empty, info
-    )
+    return CellEstimate(float(log_mean - log_bias), float(log_std), float(log_bias), ratio - bias, std, bias, info)
 
 
 def sum_cell(space: Space, parities: Parities, function: Function | None = None) -> CellSum:
@@ -154,10 +150,6 @@ def sum_cell(space: Space, parities: Parities, function: Function | None = None)
     weights = np.exp(log_weights - highest)
     total = float(weights.sum())
     return CellSum(highest + math.log(total), weights @ values / total, info)
-
-
-def _sum_fresh_cell(space: Space, m: int, function: Function | None, rng: np.random.Generator, attempt: int) -> CellSum:
-    return sum_cell(space.patient(attempt), Parities.dense(m, space.n_hash, rng), function)
 
 
 def _sums_of_others(values: Floats) -> Floats:
@@ -202,21 +194,17 @@ class PartitionBound:
     info: Info
 
 
-def choose_parities(
-    space: Space, cell_size: float, rng: np.random.Generator, *, start: int = 0, max_points: int = MAX_POINTS
-) -> tuple[int, Info]:
+def choose_parities(space: Space, cell_size: float, rng: np.random.Generator, *, start: int = 0) -> tuple[int, Info]:
     """An m whose cells have about `cell_size` weight-equivalents, and the cost of finding it.
 
     Probes 5 cells per m and follows their median, from `start` (a guess helps) in steps of up to 8. Reading stops at 4
     times the wanted size. The answer comes without a guarantee: estimates and bounds use fresh cells, at this m.
     """
-    if not cell_size > 0.0:
-        raise EngineError(f"a cell size has to be positive, not {cell_size!r}")
     too_large, too_small = -1, space.n_hash + 2
     m, info = min(max(start, 0), space.n_hash + 1), Info()
     while True:
-        probe = partial(_probe, space, m, _CEILING * cell_size, max_points)
-        results = run_jobs(probe, spawn(rng, _PROBES if m > 0 else 1), waiting=waits(space.oracle))
+        probe = partial(_probe, space, m, _CEILING * cell_size)
+        results = run_jobs(probe, spawn(rng, _PROBES if m > 0 else 1), waiting=space.waits)
         info = sum((spent for _, spent in results), info)
         size = float(np.median([size for size, _ in results]))
         if m == 0 and size <= cell_size:
@@ -251,11 +239,8 @@ def bound_partition(
     turn out smaller the bounds are wider, and still hold. No m is wrong, but m has to be chosen beforehand.
     """
     require_probability(failure)
-    if not precision > 0.0:
-        raise EngineError(f"the precision of a bound on Z has to be positive, not {precision!r}")
-    grouping, log_max = best_grouping(failure), float(space.log_max)
-    per_group = math.ceil((grouping.deviation / precision) ** 2 / cell_size)
-    n_cells = max(2, per_group * grouping.n_groups)
+    (n_groups, deviation), log_max = best_grouping(failure), float(space.log_max)
+    n_cells = max(2, math.ceil((deviation / precision) ** 2 / cell_size) * n_groups)
     sums = read_sums(space, m, n_cells, rng)
     info = sum((one.info for one in sums), Info())
     totals = np.exp(np.array([one.log_total for one in sums]) - log_max)  # in weight-equivalents
@@ -267,14 +252,12 @@ def bound_partition(
         exact = sums[0].log_total
         return PartitionBound(exact, exact, exact, log_max, failure, m, points, info)
     offset = log_max + m * math.log(2.0)
-    log_bounds = [math.log(x) if x > 0.0 else -math.inf for x in (*interval_of_mean(totals, grouping), total / n_cells)]
-    lower, upper, middle = (offset + x for x in log_bounds)
+    found = (*interval_of_mean(totals, n_groups, deviation), total / n_cells)
+    lower, upper, middle = (offset + math.log(x) if x > 0.0 else -math.inf for x in found)
     return PartitionBound(lower, middle, upper, log_max, failure, m, points, info)
 
 
-def _probe(
-    space: Space, m: int, ceiling: float, max_points: int, rng: np.random.Generator, attempt: int
-) -> tuple[float, Info]:
+def _probe(space: Space, m: int, ceiling: float, rng: np.random.Generator, attempt: int) -> tuple[float, Info]:
     """The size of one fresh cell in weight-equivalents, read up to a ceiling."""
     space = space.patient(attempt)
     queries, parities = space.oracle.n_queries, Parities.dense(m, space.n_hash, rng)
@@ -283,7 +266,7 @@ def _probe(
         size = float(np.exp(space.log_weights(rows) - space.log_max).sum())
         if complete or size >= ceiling:
             return min(size, ceiling), Info(1, len(rows), space.oracle.n_queries - queries)
-        if len(rows) >= max_points:
+        if len(rows) >= MAX_POINTS:
             break
     raise EngineError(
         f"{len(rows)} solutions in one cell weigh only {size:.3g} times the largest possible weight: the weights "
@@ -313,6 +296,9 @@ def _probe(
 # wasted, so small cells win where opening a cell is cheap.
 
 
+# To a solver, opening a cell costs about as much as this many solutions, for the parities and the first solution:
+# CryptoMiniSat on a 9x9 grid with 13 parities takes 25 ms and then 1 ms per solution.
+CELL_OVERHEAD = 25.0
 _SMALLEST_CELL, _LARGEST_CELL = 0.25, 65_536.0  # weight-equivalents worth a look: neither empty cells nor endless ones
 
 
@@ -320,15 +306,13 @@ _SMALLEST_CELL, _LARGEST_CELL = 0.25, 65_536.0  # weight-equivalents worth a loo
 class CellPlan:
     """Settings of the cell sampler and what they guarantee: m parities, and a cap in weight-equivalents cap / w_max.
 
-    Every probability is within a factor `delta` of the true one, unless Z is above exp(log_upper), which happens with
-    probability at most `failure`. Make one with `solve`, or `check` your own settings.
+    Every probability is within a factor `delta` of the true one, unless Z is above its bound, which happens with
+    probability at most that bound's `failure`.
     """
 
     m: int
     cap: float
-    log_upper: float
-    log_max: float
-    failure: float
+    size: float  # the most that a cell can hold on average, in weight-equivalents
     points_per_weight: float
     acceptance: float  # expected share of cells that give a sample
     cost: float  # expected solutions read per sample, cell overheads included
@@ -336,153 +320,99 @@ class CellPlan:
     @property
     def eta(self) -> float:
         """The largest probability that a cell overflows, given any one of its members; 0 for the whole space."""
-        size = self.size
-        return cantelli((1.0 - 2.0**-self.m) * size, self.cap - 1.0 - size) if self.m > 0 else 0.0
+        return cantelli((1.0 - 2.0**-self.m) * self.size, self.cap - 1.0 - self.size) if self.m > 0 else 0.0
 
     @property
     def delta(self) -> float:
         """1 / (1 - eta)."""
         return 1.0 / (1.0 - self.eta)
 
-    @property
-    def size(self) -> float:
-        """The upper bound on mu / w_max, the size of a cell."""
-        return _size(self.log_upper, self.log_max, self.m)
-
     @classmethod
-    def solve(
-        cls, delta: float, bound: PartitionBound, *, cell_size: float | None = None, overhead: float = CELL_OVERHEAD
-    ) -> CellPlan:
-        """The cheapest m and cap that guarantee delta; with a cell_size, the m that comes closest to it.
-
-        `overhead` is the cost of opening a cell, in solutions: more for a long list, whose every cell goes through all
-        of it, and for many parities.
-        """
+    def solve(cls, delta: float, bound: PartitionBound, *, cell_size: float | None = None) -> CellPlan:
+        """The cheapest m and cap that guarantee delta; with a cell_size, the m that comes closest to it."""
         require_delta(delta)
-        if cell_size is not None and not cell_size > 0.0:
-            raise EngineError(f"a cell size has to be positive, not {cell_size!r}")
-        eta = 1.0 - 1.0 / delta
         if cell_size is not None:
             log_size = bound.log_estimate - bound.log_max - math.log(cell_size)
-            nearest = max(0, round(log_size / math.log(2.0))) if log_size > -math.inf else 0
-            return cls._at(nearest, eta, bound, overhead)
+            return cls._at(max(0, round(log_size / math.log(2.0))) if log_size > -math.inf else 0, delta, bound)
         log2_size = (bound.log_upper - bound.log_max) / math.log(2.0)
         first = max(0, math.floor(log2_size - math.log2(_LARGEST_CELL)))
         last = max(first, math.ceil(log2_size - math.log2(_SMALLEST_CELL)))
-        return min((cls._at(m, eta, bound, overhead) for m in range(first, last + 1)), key=lambda plan: plan.cost)
+        return min((cls._at(m, delta, bound) for m in range(first, last + 1)), key=lambda plan: plan.cost)
 
     @classmethod
-    def check(cls, m: int, cap: float, bound: PartitionBound, overhead: float = CELL_OVERHEAD) -> CellPlan:
-        """Given settings, with the delta that they guarantee; refused when that is none."""
-        size, mean = (_size(log_total, bound.log_max, m) for log_total in (bound.log_upper, bound.log_estimate))
-        if not (cap > 1.0 + size or (m == 0 and cap >= size)):
-            raise EngineError(
-                f"cells of {m} parities with a cap of {cap:g} times the largest weight have no guarantee: their mean "
-                f"may be {size:.4g}, and the cap has to be above that plus 1. Raise the cap above {1.0 + size:.4g}, or "
-                "use CellPlan.solve."
-            )
+    def _at(cls, m: int, delta: float, bound: PartitionBound) -> CellPlan:
+        """The smallest cap that guarantees delta at this m; the whole space, which never overflows, at m = 0."""
+        # mu / w_max = Z / (w_max 2^m), at most and as estimated.
+        size, mean = (math.exp(x - bound.log_max - m * math.log(2.0)) for x in (bound.log_upper, bound.log_estimate))
+        eta = 1.0 - 1.0 / delta
+        cap = 1.0 + size + math.sqrt((1.0 - 2.0**-m) * size * (1.0 / eta - 1.0)) if m > 0 else size
         acceptance = min(mean, size) / cap
         if acceptance == 0.0:
             raise EngineError(
                 f"all cells of {bound.m} parities that were read to bound Z are empty: bound Z with fewer parities"
             )
-        cost = (mean * bound.points_per_weight + overhead) / acceptance
-        points = bound.points_per_weight
-        return cls(m, cap, bound.log_upper, bound.log_max, bound.failure, points, acceptance, cost)
-
-    @classmethod
-    def _at(cls, m: int, eta: float, bound: PartitionBound, overhead: float) -> CellPlan:
-        """The smallest cap that guarantees eta at this m; the whole space, which never overflows, at m = 0."""
-        size = _size(bound.log_upper, bound.log_max, m)
-        if m == 0:
-            return cls.check(0, size, bound, overhead)
-        deviation = math.sqrt((1.0 - 2.0**-m) * size * (1.0 / eta - 1.0))
-        return cls.check(m, 1.0 + size + deviation, bound, overhead)
+        cost = (mean * bound.points_per_weight + CELL_OVERHEAD) / acceptance
+        return cls(m, cap, size, bound.points_per_weight, acceptance, cost)
 
 
-def possible_draws(space: Space, parities: Parities, cap: float, first: int | None = None) -> tuple[Bits, Floats, int]:
-    """All that an attempt in this cell can return, with its probabilities, and the number of solutions read.
+def possible_draws(space: Space, parities: Parities, cap: float, first: int) -> tuple[Bits, Floats, Info]:
+    """All that an attempt in this cell can return, with its probabilities, and what it cost.
 
     The probabilities add up to W / cap, or to 0 as soon as the weights read are above the cap; the rest is failure.
     The first read is of `first` solutions, and every further one twice as long.
     """
-    for rows, complete in growing_reads(space.oracle, parities, first or _first_read(cap)):
+    queries = space.oracle.n_queries
+    for rows, complete in growing_reads(space.oracle, parities, first):
         weights = np.exp(space.log_weights(rows) - space.log_max)
         if complete or weights.sum() > cap:
             break
-    return rows, keep_probabilities(weights, cap), len(rows)
-
-
-def _first_read(cap: float, points_per_weight: float = 1.0) -> int:
-    """Most cells are over the cap, or complete, within twice the number of solutions that make up a cap."""
-    return math.ceil(2.0 * cap * max(points_per_weight, 1.0)) + 1
-
-
-def keep_probabilities(weights: Floats, cap: float) -> Floats:
-    """The probability with which each member of a cell is returned: w / cap, or 0 when they add up to more."""
-    return weights / cap if weights.sum() <= cap else np.zeros(len(weights))
+    kept = weights / cap if weights.sum() <= cap else np.zeros(len(weights))
+    return rows, kept, Info(1, len(rows), space.oracle.n_queries - queries)
 
 
 def sample_cells(space: Space, plan: CellPlan, n: int, rng: np.random.Generator) -> tuple[Bits, Info]:
     """n independent samples (n, n_hash), each from fresh matrices, within plan.delta of their probability."""
-    if plan.m == 0:  # the whole space is one cell
-        return draw_from_all(space, n, rng)
-    # Misses them all once in 10^9 draws at half the acceptance that is expected.
-    most = math.ceil(math.log(1e-9) / math.log1p(-min(plan.acceptance, 1.0) / 2.0))
-    first = _first_read(plan.cap, plan.points_per_weight)
+    # Most cells are over the cap, or complete, within twice the number of solutions that make up a cap.
+    first = math.ceil(2.0 * plan.cap * max(plan.points_per_weight, 1.0)) + 1
+    # At half the acceptance that is expected.
+    most = most_attempts(min(plan.acceptance, 1.0) / 2.0)
     advice = "the plan does not fit this space. Bound Z again with bound_partition and solve for a new plan."
-    return Attempts(space, plan.m, plan.cap, first, most, plan.acceptance, advice).draw(n, rng)
+    return draw(space, plan.m, plan.cap, first, most, advice, n, rng)
 
 
-def draw_from_all(space: Space, n: int, rng: np.random.Generator) -> tuple[Bits, Info]:
-    """n independent samples (n, n_hash) from the list of the whole space, and what it cost."""
-    queries = space.oracle.n_queries
-    rows = read_cell(space.oracle, Parities.dense(0, space.n_hash, rng))
-    if len(rows) == 0:
-        raise InfeasibleError("there is nothing to sample: the formula has no model")
-    log_weights = space.log_weights(rows)
-    weights = np.exp(log_weights - log_weights.max())
-    drawn = rows[rng.choice(len(rows), size=n, p=weights / weights.sum())]
-    return drawn, Info(1, len(rows), space.oracle.n_queries - queries)
+def most_attempts(success: float) -> int:
+    """So many attempts, each with this probability of success, all fail once in 10^9 draws."""
+    return math.ceil(math.log(1e-9) / math.log1p(-success))
 
 
-@dataclass(frozen=True)
-class Attempts:
-    """Attempts with fresh matrices of m parities until one succeeds, `most` of them; see `possible_draws`.
+def draw(
+    space: Space, m: int, cap: float, first: int, most: int, advice: str, n: int, rng: np.random.Generator
+) -> tuple[Bits, Info]:
+    """n independent samples (n, n_hash), each by attempts with fresh matrices until one succeeds, and what they cost.
 
-    `acceptance`: the share of cells that is expected to give a sample; `advice`: what to do where none does.
+    See `possible_draws`; `advice`: what to do where none of `most` attempts does. Without parities the space is a list.
     """
-
-    space: Space
-    m: int
-    cap: float
-    first: int
-    most: int
-    acceptance: float
-    advice: str
-
-    def draw(self, n: int, rng: np.random.Generator) -> tuple[Bits, Info]:
-        """n independent samples (n, n_hash), and what they cost."""
-        results = run_jobs(self, spawn(rng, n), waiting=waits(self.space.oracle))
-        rows = np.array([row for row, _ in results], dtype=np.bool_).reshape(n, self.space.n_hash)
-        return rows, sum((info for _, info in results), Info())
-
-    def __call__(self, rng: np.random.Generator, attempt: int) -> tuple[Bits, Info]:
-        space, points = self.space.patient(attempt), 0
+    if m == 0:
         queries = space.oracle.n_queries
-        for failures in range(self.most):
-            parities = Parities.dense(self.m, space.n_hash, rng)
-            rows, probabilities, n_points = possible_draws(space, parities, self.cap, self.first)
-            points += n_points
+        rows = read_cell(space.oracle, Parities.dense(0, space.n_hash, rng))
+        if len(rows) == 0:
+            raise InfeasibleError("there is nothing to sample: the formula has no model")
+        log_weights = space.log_weights(rows)
+        weights = np.exp(log_weights - log_weights.max())
+        drawn = rows[rng.choice(len(rows), size=n, p=weights / weights.sum())]
+        return drawn, Info(1, len(rows), space.oracle.n_queries - queries)
+
+    def job(rng: np.random.Generator, attempt: int) -> tuple[Bits, Info]:
+        patient, info = space.patient(attempt), Info()
+        for _ in range(most):
+            parities = Parities.dense(m, patient.n_hash, rng)
+            rows, probabilities, spent = possible_draws(patient, parities, cap, first)
             choice = pick(probabilities, rng)
             if choice is not None:
-                return rows[choice], Info(failures + 1, points, space.oracle.n_queries - queries, failures)
-        raise EngineError(
-            f"no sample in {self.most} cells of {self.m} parities, where one in {1 / self.acceptance:.0f} was expected "
-            f"to give one: {self.advice}"
-        )
+                return rows[choice], info + spent
+            info += spent + Info(n_failures=1)
+        raise EngineError(f"no sample in {most} cells of {m} parities, which happens once in 10^9 draws: {advice}")
 
-
-def _size(log_total: float, log_max: float, m: int) -> float:
-    """mu / w_max = Z / (w_max 2^m)."""
-    return math.exp(log_total - log_max - m * math.log(2.0))
+    results = run_jobs(job, spawn(rng, n), waiting=space.waits)
+    rows = np.array([row for row, _ in results], dtype=np.bool_).reshape(n, space.n_hash)
+    return rows, sum((info for _, info in results), Info())

@@ -24,9 +24,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.errors import EngineError
 from xmen.oracles.formula import Bits, Formula, Oracle
-from xmen.sampling.space import Floats, LogWeight, Space
+from xmen.sampling.space import Floats, Space
 
 Integers: TypeAlias = NDArray[np.int64]
 Depth: TypeAlias = Callable[[Bits], Integers]
@@ -42,18 +41,9 @@ class Levels:
     bits_per_level: int
     n_levels: int
 
-    def __post_init__(self) -> None:
-        if self.bits_per_level < 1 or self.n_levels < 0:
-            raise EngineError(
-                f"an embedding needs at least 1 bit per level and no negative number of levels, not "
-                f"{self.bits_per_level} and {self.n_levels}"
-            )
-
     @classmethod
     def covering(cls, log_max: float, log_min: float, bits_per_level: int = 1) -> Levels:
         """The fewest levels such that no weight in [exp(log_min), exp(log_max)] lies below the last bucket."""
-        if not log_min <= log_max:
-            raise EngineError(f"the lower bound log_min = {log_min!r} is above the upper bound log_max = {log_max!r}")
         # The smallest l with (l + 1) log r > log_max - log_min.
         return cls(log_max, bits_per_level, math.floor((log_max - log_min) / log_ratio(bits_per_level)))
 
@@ -117,54 +107,20 @@ def embed(formula: Formula, below_literals: Sequence[int], bits_per_level: int) 
 
 
 @dataclass(frozen=True)
-class WeightDepth:
-    """The depth of rows by their exact weight: right for an oracle whose buckets were computed from that weight."""
-
-    levels: Levels
-    log_weight: LogWeight
-
-    def __call__(self, rows: Bits) -> Integers:
-        """The depth (k,) of rows (k, n_hash)."""
-        return self.levels.depth(np.asarray(self.log_weight(rows), dtype=np.float64))
-
-
-@dataclass(frozen=True)
-class ResidualWeight:
-    """The log weight of one copy: log w(x) - log copies(x), from rows whose first n_hash bits are x."""
-
-    log_weight: LogWeight
-    depth: Depth
-    levels: Levels
-    n_hash: int
-
-    def __call__(self, rows: Bits) -> Floats:
-        """The residual log weights (k,) of rows (k, n_hash + b l)."""
-        models = rows[:, : self.n_hash]
-        return np.asarray(self.log_weight(models), dtype=np.float64) - self.levels.log_copies(self.depth(models))
-
-
-@dataclass(frozen=True)
 class Embedding:
     """A space and an oracle for its copies: rows of the space's hash bits followed by b l extra bits.
 
     `oracle` answers for `embed(formula, below_literals, b)`, or lists the copies. `depth` says how many of the oracle's
-    below-literals hold for a row of the space, *exactly as the oracle has it*. Where the literals test a weight rounded
-    to integers, `depth` uses the rounded weight too, and `rounding` bounds its error |log w - log rounded w| in nats.
+    below-literals hold for a row of the space, *exactly as the oracle has it*; None: as its exact weight says. Where
+    the literals test a weight rounded to integers, `depth` uses the rounded weight too, and `rounding` bounds its error
+    |log w - log rounded w| in nats.
     """
 
     space: Space
     oracle: Oracle
     levels: Levels
-    depth: Depth
+    depth: Depth | None = None
     rounding: float = 0.0
-
-    def __post_init__(self) -> None:
-        expected, found = self.space.n_hash + self.levels.n_bits, self.oracle.formula.n_hash
-        if expected != found:
-            raise EngineError(
-                f"the oracle of the copies has {found} hash bits, but {self.space.n_hash} bits of the space and "
-                f"{self.levels.n_bits} of {self.levels.n_levels} levels make {expected}"
-            )
 
     def project(self, rows: Bits) -> Bits:
         """The models (k, n_hash) of copies (k, n_hash + n_bits)."""
@@ -175,8 +131,12 @@ class Embedding:
 
         w(x) <= M_j e^rounding and copies = 2^(b l) r^-j, so a residual weight is at most w_max e^rounding / 2^(b l).
         """
-        return Space(
-            self.oracle,
-            ResidualWeight(self.space.log_weight, self.depth, self.levels, self.space.n_hash),
-            self.levels.log_max + self.rounding - self.levels.n_bits * math.log(2.0),
-        )
+        log_max = self.levels.log_max + self.rounding - self.levels.n_bits * math.log(2.0)
+        return Space(self.oracle, self.log_residual, log_max)
+
+    def log_residual(self, rows: Bits) -> Floats:
+        """log w(x) - log copies(x) of copies (k,), from rows (k, n_hash + b l)."""
+        models = self.project(rows)
+        log_weights = np.asarray(self.space.log_weight(models), dtype=np.float64)
+        depth = self.levels.depth(log_weights) if self.depth is None else self.depth(models)
+        return log_weights - self.levels.log_copies(depth)

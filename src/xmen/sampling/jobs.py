@@ -13,9 +13,9 @@ they run once more on a fresh pool.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import joblib
 import numpy as np
@@ -26,20 +26,14 @@ from xmen.processes import Held, n_workers
 from xmen.progress import tell
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
+Job: TypeAlias = Callable[[np.random.Generator, int], T]
+"""A picklable piece of work, whose result depends on the generator only; the number counts attempts that met a time
+limit, or whose solver died: the limit is doubled as often."""
 
 ATTEMPTS = 4  # of a job that times out: 1, 2, 4 and 8 times the limit
 _spawning = threading.Lock()
 _MOST_THREADS = 8  # each with a solver's process, of about 100 MB
 _LARGEST_CHUNK = 32  # jobs per joblib call: the call costs about as much as one listed cell
-
-
-class Job(Protocol[T_co]):
-    """A picklable piece of work. `attempt` counts those that met a time limit, or whose solver died: the limit is
-    doubled as often."""
-
-    def __call__(self, rng: np.random.Generator, attempt: int) -> T_co:
-        """The result; it may depend on the generator only."""
 
 
 class UnfinishedError(XmenError, Generic[T]):
@@ -63,28 +57,41 @@ def run_jobs(job: Job[T], seeds: Sequence[np.random.SeedSequence], *, waiting: b
     when workers die twice. Any other error of a job is raised as it is.
     """
     held, finished, late = Held(job), dict[int, T](), dict[int, str]()
-    n_jobs, threads = _workers(waiting)
+    backend, configured = get_active_backend()
+    # Threads for jobs that wait, where no configuration says more.
+    threads = waiting and configured is None and not backend.nesting_level
+    n_jobs = min(joblib.cpu_count(), _MOST_THREADS) if threads else None
     for largest_chunk in (_LARGEST_CHUNK, 1):  # one by one after a death: a deadly job takes few others with it
         todo = [i for i in range(len(seeds)) if i not in finished and i not in late]
         # Small enough that every worker gets several chunks, and that progress shows.
         size = max(1, min(largest_chunk, len(todo) // (8 * max(1, n_workers(n_jobs)))))
         chunks = [[(i, seeds[i]) for i in todo[start : start + size]] for start in range(0, len(todo), size)]
         try:
-            for _, outcomes in held.unordered(_run_chunk, chunks, n_jobs, threads):
-                for index, outcome in outcomes:
-                    if isinstance(outcome, _Late):
-                        late[index] = outcome.reason
-                    else:
-                        finished[index] = outcome
-                    tell(f"{len(finished):,} of {len(seeds):,} hash cells, {len(late)} of them too slow so far")
+            for _, (results, too_slow) in held.unordered(_run_chunk, chunks, n_jobs, threads):
+                finished |= results
+                late |= too_slow
+                tell(f"{len(finished):,} of {len(seeds):,} hash cells, {len(late)} of them too slow so far")
             break
         except Exception as error:
             # loky's TerminatedWorkerError is a BrokenExecutor, Dask has KilledWorker.
             if not isinstance(error, BrokenExecutor) and type(error).__name__ != "KilledWorker":
                 raise
-    if len(finished) < len(seeds):
-        raise UnfinishedError(_what_is_missing(len(finished), late, len(seeds)), finished, len(seeds))
-    return [finished[i] for i in range(len(seeds))]
+    if len(finished) == len(seeds):
+        return [finished[i] for i in range(len(seeds))]
+    message = f"{len(finished)} of {len(seeds)} jobs are finished."
+    if late:
+        times = ", ".join(f"{2**attempt}" for attempt in range(ATTEMPTS))
+        message += (
+            f" {len(late)} met the oracle's time limit {ATTEMPTS} times (with {times} times the time_limit that was"
+            f" given), or lost its process: {next(iter(late.values()))}. Give the oracle more time, or make its cells"
+            " easier: more parities make smaller cells, fewer make a solver's work lighter."
+        )
+    if n_lost := len(seeds) - len(finished) - len(late):
+        message += (
+            f" {n_lost} were lost when a worker died, and then another: workers are often killed for lack of memory,"
+            " which smaller cells need less of."
+        )
+    raise UnfinishedError(message, finished, len(seeds))
 
 
 def spawn(rng: np.random.Generator, n: int) -> list[np.random.SeedSequence]:
@@ -94,46 +101,14 @@ def spawn(rng: np.random.Generator, n: int) -> list[np.random.SeedSequence]:
     return seeds
 
 
-def _workers(waiting: bool) -> tuple[int | None, bool]:
-    """How many to ask joblib for, and whether threads: for jobs that wait, where no configuration says more."""
-    backend, configured = get_active_backend()
-    if waiting and configured is None and not backend.nesting_level:
-        return min(joblib.cpu_count(), _MOST_THREADS), True
-    return None, False
-
-
-class _Late(NamedTuple):
-    """A job that met its time limit on every attempt."""
-
-    reason: str
-
-
-def _run_chunk(job: Job[T], chunk: list[tuple[int, np.random.SeedSequence]]) -> list[tuple[int, T | _Late]]:
-    outcomes = list[tuple[int, T | _Late]]()
+def _run_chunk(job: Job[T], chunk: list[tuple[int, np.random.SeedSequence]]) -> tuple[dict[int, T], dict[int, str]]:
+    """The results of jobs by number; and of those that met their time limit on every attempt, the last error."""
+    finished, late = dict[int, T](), dict[int, str]()
     for index, seed in chunk:
-        outcome: T | _Late = _Late("")
         for attempt in range(ATTEMPTS):
             try:
-                outcome = job(np.random.default_rng(seed), attempt)
+                finished[index] = job(np.random.default_rng(seed), attempt)
                 break
             except (OracleTimeoutError, OracleDiedError) as error:
-                outcome = _Late(str(error))
-        outcomes.append((index, outcome))
-    return outcomes
-
-
-def _what_is_missing(n_finished: int, late: dict[int, str], n_asked: int) -> str:
-    message = f"{n_finished} of {n_asked} jobs are finished."
-    if late:
-        times = ", ".join(f"{2**attempt}" for attempt in range(ATTEMPTS))
-        message += (
-            f" {len(late)} met the oracle's time limit {ATTEMPTS} times (with {times} times the time_limit that was"
-            f" given), or lost its process: {next(iter(late.values()))}. Give the oracle more time, or make its cells"
-            " easier: more parities make smaller cells, fewer make a solver's work lighter."
-        )
-    if n_lost := n_asked - n_finished - len(late):
-        message += (
-            f" {n_lost} were lost when a worker died, and then another: workers are often killed for lack of memory,"
-            " which smaller cells need less of."
-        )
-    return message
+                late[index] = str(error)
+    return finished, {index: reason for index, reason in late.items() if index not in finished}

@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from itertools import count
 from typing import Any
 
@@ -53,20 +53,10 @@ from numpy.typing import NDArray
 
 from xmen.errors import EngineError
 from xmen.oracles.formula import Bits, Parities
-from xmen.sampling.cells import Attempts, draw_from_all, possible_draws
+from xmen.sampling.cells import draw, most_attempts, possible_draws
 from xmen.sampling.embedding import Embedding, Levels, log_ratio
 from xmen.sampling.jobs import run_jobs, spawn
-from xmen.sampling.space import (
-    Floats,
-    Info,
-    Space,
-    UniformWeight,
-    cantelli,
-    require_delta,
-    require_probability,
-    waits,
-    wrong_majority,
-)
+from xmen.sampling.space import Floats, Info, Space, cantelli, require_delta, require_probability, wrong_majority
 
 # ---- Parameters solved from a requested guarantee; settings without one are refused
 
@@ -82,7 +72,7 @@ THRESHOLD = 0.25  # of what a hash bit costs a solver, for one more comparison o
 
 @dataclass(frozen=True)
 class PawsPlan:
-    """Settings of PAWS and what they guarantee. Make one with `solve` (settings left out are chosen) or `paper`.
+    """Settings of PAWS and what they guarantee; `solve` chooses those that are left out.
 
     log_span is log w_max - log w_min: the levels are the fewest that reach below w_min.
     """
@@ -106,10 +96,11 @@ class PawsPlan:
             )
         if self.uniformity <= 0.0:
             mean = largest_mean(self.pivot, self.faithful) / 2.0**self.extra
+            enough = next((a for a in range(64) if uniformity(self.pivot, a, self.faithful) > 0.0), None)
+            advice = "a larger pivot has one" if enough is None else f"the fewest extra parities with one are {enough}"
             raise EngineError(
                 f"PAWS with pivot {self.pivot} and {self.extra} extra parities has no guarantee: its cells may hold "
-                f"{mean:.1f} points on average and are given up at {self.pivot}, so the bound is void. "
-                f"{_what_would_work(self.pivot, self.extra, self.faithful)}"
+                f"{mean:.1f} points on average and are given up at {self.pivot}, so the bound is void; {advice}."
             )
 
     @classmethod
@@ -141,39 +132,38 @@ class PawsPlan:
         all_bits = range(1, most + 1) if bits_per_level is None else (bits_per_level,)
         spans = {b: 0.0 if thinned else log_density_span(b, log_span, rounding) for b in all_bits}
         if min(spans.values()) >= math.log(delta):
-            raise EngineError(_too_coarse(delta, log_span, rounding, bits_per_level))
+            finer = range(all_bits[-1], _MOST_BITS_PER_LEVEL + 1)
+            enough = next((b for b in finer if log_density_span(b, log_span, rounding) < math.log(delta)), None)
+            raise EngineError(
+                f"PAWS with {all_bits[-1]} bit{'s' * (all_bits[-1] > 1)} per level cannot guarantee better than "
+                f"delta = {math.exp(min(spans.values())):.6g}, because weights are only told apart up to that factor; "
+                f"delta = {delta:g} was asked for: "
+                + (
+                    "round the weights less, or use cells"
+                    if enough is None
+                    else f"use at least {enough} bits per level"
+                )
+            )
         pairs, uniform, cost = _settings(pivot, extra, faithful, thinned)
         if pivot is not None and extra is not None:
             cls(all_bits[0], pivot, extra, log_span, failure, n_hash, rounding, faithful, thinned)  # refuses void ones
-        best, least = None, math.inf
+        best: PawsPlan | None = None
         for b in all_bits:
-            log_least = spans[b] - math.log(delta)
-            enough = np.flatnonzero(uniform >= math.exp(log_least)) if log_least < 0.0 else ()
-            if len(enough) == 0:
+            enough = np.flatnonzero(uniform >= math.exp(spans[b] - math.log(delta)))
+            if spans[b] >= math.log(delta) or len(enough) == 0:
                 continue
-            first = enough[np.argmin(cost[enough])]
-            p, a = pairs[first]
+            p, a = pairs[enough[np.argmin(cost[enough])]]
             plan = cls(b, int(p), int(a), log_span, failure, n_hash, rounding, faithful, thinned)
-            if plan.cost < least:
-                best, least = plan, plan.cost
+            if best is None or plan.cost < best.cost:
+                best = plan
         if best is None:
-            given = ", ".join(
-                f"{name} = {value}"
-                for name, value in (("bits_per_level", bits_per_level), ("pivot", pivot), ("extra", extra))
-                if value is not None
-            )
+            asked = {"bits_per_level": bits_per_level, "pivot": pivot, "extra": extra}
+            given = ", ".join(f"{name} = {value}" for name, value in asked.items() if value is not None)
             raise EngineError(
                 f"no PAWS settings with {given or 'a pivot up to 8192'} guarantee delta = {delta:g}: a larger pivot, "
                 "more extra parities or more bits per level would; leave them out to have them chosen"
             )
         return best
-
-    @classmethod
-    def paper(
-        cls, *, pivot: int, extra: int, bits_per_level: int, failure: float, log_span: float, n_hash: int
-    ) -> PawsPlan:
-        """Given settings with the published constants: delta is what they guarantee."""
-        return cls(bits_per_level, pivot, extra, log_span, failure, n_hash, faithful=True)
 
     def levels(self, log_max: float) -> Levels:
         """The thresholds below exp(log_max) to embed with."""
@@ -283,49 +273,14 @@ def fewest_repeats(pivot: int, failure: float) -> int:
     raise AssertionError("unreachable: every term falls geometrically in T")
 
 
-def _what_would_work(pivot: int, extra: int, faithful: bool) -> str:
-    enough = next((a for a in range(64) if uniformity(pivot, a, faithful) > 0.0), None)
-    if enough is not None:
-        return f"With pivot {pivot} the fewest extra parities with a guarantee are {enough}."
-    larger = next(p for p in _PIVOTS if uniformity(p, max(extra, 2), faithful) > 0.0)
-    return f"Use a pivot of at least {larger} with {max(extra, 2)} extra parities."
-
-
-def _too_coarse(delta: float, log_span: float, rounding: float, bits_per_level: int | None) -> str:
-    bits = _MOST_BITS_PER_LEVEL if bits_per_level is None else bits_per_level
-    least = math.exp(log_density_span(bits, log_span, rounding))
-    fine = (b for b in range(1, _MOST_BITS_PER_LEVEL + 1) if log_density_span(b, log_span, rounding) < math.log(delta))
-    enough = next(fine, None)
-    advice = (
-        f"use at least {enough} bits per level"
-        if enough is not None
-        else "round the weights less, or use cells, whose exact weights have no such limit"
-    )
-    return (
-        f"PAWS with {bits} bit{'s' * (bits > 1)} per level cannot guarantee better than delta = {least:.6g}, because "
-        f"weights are only told apart up to that factor; delta = {delta:g} was asked for: {advice}"
-    )
-
-
 # ---- The level search, and the draws
 
 
 _LONGEST_STEP = 4  # further jumps could land on far too many parities, where solvers suffer
 
 
-@dataclass(frozen=True)
-class FoundLevel:
-    """The number of parities k that passed its test while k - 1 did not, and what the search cost."""
-
-    k: int
-    levels_tried: int
-    info: Info
-
-
-def find_level(
-    embedding: Embedding, plan: PawsPlan, rng: np.random.Generator, *, start: int | None = None
-) -> FoundLevel:
-    """The smallest k that passes next to a k - 1 that does not, from a warm `start` or from 0.
+def find_level(embedding: Embedding, plan: PawsPlan, rng: np.random.Generator, *, start: int = 0) -> tuple[int, Info]:
+    """A number of parities k that passed its test while k - 1 did not, from a warm `start`, and what the search cost.
 
     Steps grow to 4 away from the start and are then bisected (they stay at 1 when the plan is faithful): about
     |k - start| / 4 + 3 levels of at most T cells each, and at most P solutions are read from a cell (2 P if thinned).
@@ -344,7 +299,7 @@ def find_level(
     # Invariant: `low` failed (or is -1), `high` passed. n_hash + 1 parities leave half a point: it has to pass.
     top = n_hash + 1
     low, high = -1, top
-    k = min(max(0 if start is None else start, 0), top - 1)
+    k = min(max(start, 0), top - 1)
     step = 1
     while high - low > 1:
         if passes(k):
@@ -359,7 +314,7 @@ def find_level(
             f"cells of {top} parities over {n_hash} bits still hold {plan.pivot} points or more: the oracle answers "
             "with models that its hash bits do not tell apart, or it ignores parities"
         )
-    return FoundLevel(high, len(passed), info)
+    return high, info
 
 
 def sample_paws(
@@ -371,15 +326,11 @@ def sample_paws(
     is as good; where it may be up to `spared` bits larger, draws are given as many more attempts.
     """
     copies, first = copies_of(embedding, plan)
-    if k == 0:  # all copies were counted, and there are fewer than P
-        rows, info = draw_from_all(copies, n, rng)
-        return embedding.project(rows), info
-    # A cell above the cap is given up: of P copies that count for 1, or of more that are thinned.
-    # A success rate as the plan has it would miss so many cells once in 10^9 draws.
-    most = round(math.ceil(math.log(1e-9) / math.log1p(-min(plan.success, 0.5))) * 2.0**spared)
+    m = k + plan.extra if k > 0 else 0  # at k = 0 all copies were counted, and there are fewer than P
+    most = round(most_attempts(min(plan.success, 0.5)) * 2.0**spared)
     advice = "the number of parities does not fit this space. Search for it again with find_level."
-    attempts = Attempts(copies, k + plan.extra, plan.pivot - 1.0, first, most, plan.success, advice)
-    rows, info = attempts.draw(n, rng)
+    # A cell above the cap is given up: of P copies that count for 1, or of more that are thinned.
+    rows, info = draw(copies, m, plan.pivot - 1.0, first, most, advice, n, rng)
     return embedding.project(rows), info
 
 
@@ -387,26 +338,22 @@ def copies_of(embedding: Embedding, plan: PawsPlan) -> tuple[Space, int]:
     """The copies, each counting for 1 or by its exact weight, and how many are read at first: mostly above P - 1."""
     if plan.thinned:
         return embedding.residual(), 2 * plan.pivot
-    return Space(embedding.oracle, UniformWeight(), 0.0), plan.pivot
-
-
-def _is_small(
-    copies: Space, first: int, k: int, pivot: int, rng: np.random.Generator, attempt: int
-) -> tuple[bool, Info]:
-    """Whether one fresh cell of k parities is not above P - 1."""
-    copies = copies.patient(attempt)
-    queries, parities = copies.oracle.n_queries, Parities.dense(k, copies.n_hash, rng)
-    rows, kept, _ = possible_draws(copies, parities, pivot - 1.0, first)
-    return len(rows) == 0 or bool(kept.any()), Info(1, len(rows), copies.oracle.n_queries - queries)
+    return Space(embedding.oracle), plan.pivot
 
 
 def _test_level(embedding: Embedding, plan: PawsPlan, k: int, rng: np.random.Generator) -> tuple[bool, Info]:
     """Whether the median of T cells has fewer than P points; a unanimous first half decides it."""
-    job, waiting = partial(_is_small, *copies_of(embedding, plan), k, plan.pivot), waits(embedding.oracle)
+    copies, first = copies_of(embedding, plan)
+
+    def is_small(rng: np.random.Generator, attempt: int) -> tuple[bool, Info]:
+        parities = Parities.dense(k, copies.n_hash, rng)
+        rows, kept, info = possible_draws(copies.patient(attempt), parities, plan.pivot - 1.0, first)
+        return len(rows) == 0 or bool(kept.any()), info
+
     seeds = spawn(rng, plan.n_repeats if k > 0 else 1)  # without parities all cells are the same
     majority = len(seeds) // 2 + 1
-    votes = run_jobs(job, seeds[:majority], waiting=waiting)
+    votes = run_jobs(is_small, seeds[:majority], waiting=copies.waits)
     if len({small for small, _ in votes}) > 1:
-        votes += run_jobs(job, seeds[majority:], waiting=waiting)
+        votes += run_jobs(is_small, seeds[majority:], waiting=copies.waits)
     small = sum(vote for vote, _ in votes) >= majority
     return small, sum((info for _, info in votes), Info())

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 from itertools import islice
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,22 +33,24 @@ LogWeight: TypeAlias = Callable[[Bits], Floats]
 
 # Rounding errors of a sum of logs; a weight above its bound by more than this is an error of the caller.
 LOG_TOLERANCE = 1e-9
-# To a solver, opening a cell costs about as much as this many solutions, for the parities and the first solution:
-# CryptoMiniSat on a 9x9 grid with 13 parities takes 25 ms and then 1 ms per solution.
-CELL_OVERHEAD = 25.0
+
+
+def uniform(rows: Bits) -> Floats:
+    """The log of the weight 1 of every row."""
+    return np.zeros(len(rows))
 
 
 @dataclass(frozen=True)
 class Space:
-    """Weighted models of a formula: what every sampler takes.
+    """Weighted models of a formula, of weight 1 if not said otherwise: what every sampler takes.
 
     log_weight maps rows of hash bits (k, n_hash) to (k,) finite log weights; it has to be picklable to travel to other
     processes. log_max is an upper bound on the log weight: the closer it is, the cheaper the samplers.
     """
 
     oracle: Oracle
-    log_weight: LogWeight
-    log_max: float
+    log_weight: LogWeight = uniform
+    log_max: float = 0.0
 
     @property
     def n_hash(self) -> int:
@@ -68,26 +70,17 @@ class Space:
             )
         return values
 
+    @property
+    def waits(self) -> bool:
+        """Whether this process only waits while the oracle thinks, in a process of its own."""
+        return isinstance(self.oracle, KillableOracle)
+
     def patient(self, attempt: int) -> Space:
         """The space behind a copy of its oracle, with its own count of queries and its time limit doubled so often."""
         oracle = copy.copy(self.oracle)
         if oracle.time_limit is not None:
             oracle.time_limit *= 2.0**attempt
         return replace(self, oracle=oracle)
-
-
-def waits(oracle: Oracle) -> bool:
-    """Whether this process only waits while the oracle thinks, in a process of its own."""
-    return isinstance(oracle, KillableOracle)
-
-
-@dataclass(frozen=True)
-class UniformWeight:
-    """The weight 1 of every model."""
-
-    def __call__(self, rows: Bits) -> Floats:
-        """Zeros (k,)."""
-        return np.zeros(len(rows))
 
 
 @dataclass(frozen=True)
@@ -102,12 +95,6 @@ class Info:
     def __add__(self, other: Info) -> Info:
         return Info(*map(operator.add, astuple(self), astuple(other)))
 
-    def __str__(self) -> str:
-        return (
-            f"{self.n_cells} cells, {self.n_points} solutions read, {self.n_queries} solver calls, "
-            f"{self.n_failures} cells without a sample"
-        )
-
 
 def canonical(rows: Bits) -> Bits:
     """The rows (k, n) sorted as binary numbers, first column highest. O(k log k) on 64-bit words."""
@@ -121,10 +108,7 @@ def canonical(rows: Bits) -> Bits:
 
 
 def read_cell(oracle: Oracle, parities: Parities, limit: int | None = None) -> Bits:
-    """The solutions in a cell (k, n_hash) in canonical order; with a limit, up to that many of them.
-
-    A cell that holds `limit` rows or more comes back with exactly `limit`: only fewer rows are a complete cell.
-    """
+    """The solutions in a cell (k, n_hash) in canonical order; with a limit, up to that many of them."""
     return canonical(_reader(oracle, parities)(limit))
 
 
@@ -181,33 +165,23 @@ def wrong_majority(vote: float, n_votes: int) -> float:
     return float(bdtrc((n_votes - 1) // 2, n_votes, vote))
 
 
-class Grouping(NamedTuple):
-    """A median of means: an odd number of groups, and the deviation s of one group in standard deviations."""
-
-    n_groups: int
-    deviation: float
-
-
 @lru_cache(maxsize=64)
-def best_grouping(failure: float) -> Grouping:
-    """The odd number of groups G with the smallest s^2 G, which is the number of cells times squared precision.
+def best_grouping(failure: float) -> tuple[int, float]:
+    """The odd number of groups G with the smallest s^2 G, which is the number of cells times squared precision; and s.
 
     Each group mean is s standard deviations or more to one side of its mean with probability at most 1 / (1 + s^2);
     s is chosen such that a majority of the G groups does so with probability at most `failure`.
 
-    >>> best_grouping(0.001).n_groups
+    >>> best_grouping(0.001)[0]
     11
     """
-
-    def of(n_groups: int) -> Grouping:
-        half = (n_groups + 1) / 2
-        vote = float(betaincinv(half, half, failure))
-        return Grouping(n_groups, math.sqrt(1.0 / vote - 1.0))
-
-    return min((of(n) for n in range(1, 200, 2)), key=lambda g: g.deviation**2 * g.n_groups)
+    groups = np.arange(1, 200, 2)
+    deviations = np.sqrt(1.0 / betaincinv((groups + 1) / 2, (groups + 1) / 2, failure) - 1.0)
+    best = np.argmin(deviations**2 * groups)
+    return int(groups[best]), float(deviations[best])
 
 
-def interval_of_mean(totals: Floats, grouping: Grouping) -> tuple[float, float]:
+def interval_of_mean(totals: Floats, n_groups: int, deviation: float) -> tuple[float, float]:
     """Bounds on mu / w_max from totals W_i / w_max of independent cells, one side at a time with `failure` each.
 
     With G groups of K cells, a group mean has variance at most mu w_max / K. Unless a majority of groups lies low, the
@@ -219,10 +193,9 @@ def interval_of_mean(totals: Floats, grouping: Grouping) -> tuple[float, float]:
     and the mirror image bounds mu from below. No assumption on m or on the shape of the weights is made. Cells beyond
     G K are left out.
     """
-    per_group = len(totals) // grouping.n_groups
-    means = totals[: per_group * grouping.n_groups].reshape(grouping.n_groups, per_group).mean(axis=1)
-    middle = float(np.median(means))
-    a = grouping.deviation / math.sqrt(per_group)
+    per_group = len(totals) // n_groups
+    middle = float(np.median(totals[: per_group * n_groups].reshape(n_groups, per_group).mean(axis=1)))
+    a = deviation / math.sqrt(per_group)
     root = math.sqrt(a * a + 4.0 * middle)
     return ((root - a) / 2.0) ** 2, ((root + a) / 2.0) ** 2
 
