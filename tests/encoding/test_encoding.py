@@ -123,8 +123,8 @@ def test_a_counter_of_one_place_does_not_go_over_all_moves(monkeypatch):
     without, encoding = Encoding(grid, None).formula, Encoding(grid, conjunction(rules)).formula
     assert encoding.n_clauses - without.n_clauses < 10 * len(rules)
     assert not asked
-    assert list_machine(Encoding(grid, None).walk, rules[0], 63) is None  # one state at each of 64 stations: too many
-    assert list_machine(Encoding(grid, None).walk, rules[0], 200) is not None
+    assert list_machine(Encoding(grid, None).places, rules[0], 63) is None  # one state at each of 64 stations: too many
+    assert list_machine(Encoding(grid, None).places, rules[0], 200) is not None
 
 
 def test_a_weaker_rule_past_the_cap_is_not_encoded_as_the_stronger(monkeypatch):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +54,7 @@ def letters_of_steps(
         return shown
     for number in np.unique(index[kinds == usual]).tolist():
         station, following = pairs[number]
-        passes = walk.between(builder, station, following)
+        passes = walk.between(builder, number)
         shown[station, int(values[usual]), following] = builder.all_of([passes, *others[number]])
     return shown
 
@@ -68,9 +67,8 @@ def letters_of_ends(builder: ClauseBuilder, walk: WalkLiterals, symbols: np.ndar
     return {key: builder.any_of(literals) for key, literals in groups.items()}
 
 
-# ---- Compact encodings: clauses with the meaning of a machine that is too large to list state by state.
-#
-# One row per kind of leaf in `COMPACT`. Each has to agree with the machine, and tests compare the two.
+# ---- Compact encodings: clauses with the meaning of a machine that is too large to list state by state, one row per
+# kind of leaf in `COMPACT`.
 
 
 def _symbols(walk: WalkLiterals, leaf: Leaf) -> tuple[np.ndarray, np.ndarray]:
@@ -83,14 +81,12 @@ def _symbols(walk: WalkLiterals, leaf: Leaf) -> tuple[np.ndarray, np.ndarray]:
 
 def no_state_twice(builder: ClauseBuilder, walk: WalkLiterals, leaf: NoRevisit) -> int:
     """For each world state: no second visit while the event holds, by a running "seen before"."""
-    places, (edge_symbols, end_symbols) = walk.places, _symbols(walk, leaf)
+    places, symbols = walk.places, np.concatenate(_symbols(walk, leaf)).tolist()
+    stations = places.station[np.concatenate([places.source, places.ends])].tolist()
+    literals = [*walk.used, *(walk.visited[place] for place in places.ends.tolist())]
     visits: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for station, symbol, literal in zip(
-        places.station[places.source].tolist(), edge_symbols.tolist(), walk.used, strict=True
-    ):
+    for symbol, station, literal in zip(symbols, stations, literals, strict=True):
         visits[symbol][station].append(literal)
-    for place, symbol in zip(places.ends.tolist(), end_symbols.tolist(), strict=True):
-        visits[symbol][int(places.station[place])].append(walk.visited[place])
     visits.pop(leaf.ELSEWHERE, None)
     twice = []
     for by_station in visits.values():
@@ -111,15 +107,8 @@ def compare_sum(builder: ClauseBuilder, walk: WalkLiterals, leaf: LinearComparis
         plus = builder.sum_of([plus, builder.constant(-leaf.bound)])
     no_less, no_more = builder.at_least_number(plus, minus), builder.at_least_number(minus, plus)
     # The comparison is decided by the signs of (sum - bound) that it allows.
-    compare = COMPARE[leaf.op]
-    allowed = []
-    if compare(1, 0):
-        allowed.append(-no_more)
-    if compare(0, 0):
-        allowed.append(builder.all_of([no_less, no_more]))
-    if compare(-1, 0):
-        allowed.append(-no_less)
-    return builder.any_of(allowed)
+    signs = ((1, -no_more), (0, builder.all_of([no_less, no_more])), (-1, -no_less))
+    return builder.any_of([literal for sign, literal in signs if COMPARE[leaf.op](sign, 0)])
 
 
 def signed_sums(
@@ -149,9 +138,7 @@ COMPACT: dict[type[Leaf], Callable[[ClauseBuilder, WalkLiterals, Any], int]] = {
 }
 
 
-# ---- Machines in clauses: one variable per station and machine state, side by side for all leaves.
-#
-# A machine too large to list takes its compact encoding instead (see `COMPACT`), or is refused.
+# ---- Machines in clauses: one variable per station and machine state, side by side for all leaves
 
 
 MAX_LISTED = 20_000  # machine states over all stations, up to which a machine is listed state by state
@@ -161,81 +148,18 @@ COMPACT_ABOVE = 2_000  # machines that also have a compact encoding are listed o
 def encode_leaf(builder: ClauseBuilder, walk: WalkLiterals, leaf: Leaf, required: bool) -> int:
     """A literal that is true exactly when the walk is accepted by the leaf's machine.
 
-    `required`: the leaf has to hold, so that machine states from which it cannot are left out altogether.
+    A variable per station and row, exactly one of them where the walk passes; rows left out are forbidden. `required`:
+    the leaf has to hold, so that machine states from which it cannot are left out altogether.
     """
     compact = COMPACT.get(type(leaf))
-    machine = list_machine(walk, leaf, MAX_LISTED if compact is None else COMPACT_ABOVE)
-    if machine is not None:
-        return _encode_machine(builder, walk, machine.trimmed() if required else machine)
-    if compact is not None:
-        return compact(builder, walk, leaf)
-    raise ProductTooLargeError(
-        f"{leaf.label!r} has more than {MAX_LISTED:,} machine states over the stations of this world, too many to "
-        "list in clauses, and no compact encoding. Loosen it, or shorten the horizon."
-    )
-
-
-@dataclass(frozen=True)
-class ListedMachine:
-    """A machine over the stations of a world: which rows it can be in on arrival, and where letters lead."""
-
-    table: MachineTable
-    edge_letters: Index  # per place edge
-    end_letters: Index  # per end place
-    moves: list[tuple[int, int, int]]  # (station, letter, next station), in the order of stations
-    ends: list[tuple[int, int]]  # (station, letter) of last positions
-    arriving: dict[int, set[int]]  # station -> rows
-
-    def next_row(self, row: int, letter: int) -> int:
-        """Where a letter leads."""
-        return int(self.table.step(np.array([row], dtype=np.int32), np.array([letter], dtype=np.int32))[0])
-
-    def accepts(self, row: int, letter: int) -> bool:
-        """Whether a trajectory may end with this letter as its last."""
-        ended = self.next_row(row, letter)  # first: it may make the table grow
-        return bool(self.table.accepting[ended])
-
-    def trimmed(self) -> ListedMachine:
-        """Only rows from which acceptance can still be reached."""
-        saved: dict[int, set[int]] = {station: set() for station in self.arriving}
-        for station, letter in self.ends:
-            saved[station] |= {row for row in self.arriving[station] if self.accepts(row, letter)}
-        for station, letter, following in reversed(self.moves):
-            here = self.arriving[station] - saved[station]
-            saved[station] |= {row for row in here if self.next_row(row, letter) in saved[following]}
-        return replace(self, arriving=saved)
-
-
-def list_machine(walk: WalkLiterals, leaf: Leaf, cap: int) -> ListedMachine | None:
-    """Every row the machine can be in at every station; None past the cap."""
-    places = walk.places
-    if len(np.unique(places.station)) > cap:
-        return None  # at every station it is in one row at least
-    table = MachineTable(leaf, places.world)
-    edge_letters = table.edge_letters[places.edge]
-    end_letters = table.letters[places.state[places.ends], places.world.n_actions]
-    pairs, index = places.pairs
-    n_letters = max(1, len(table.symbols))
-    joined = (divmod(key, n_letters) for key in np.unique(index * n_letters + edge_letters).tolist())
-    moves = [(pairs[pair][0], letter, pairs[pair][1]) for pair, letter in joined]
-    ending = np.stack([places.station[places.ends], end_letters], axis=1)
-    ends = [(int(a), int(b)) for a, b in np.unique(ending, axis=0)]
-    arriving: dict[int, set[int]] = {int(s): set() for s in np.unique(places.station)}
-    for station in places.station[places.starts].tolist():
-        arriving[station].add(table.start)
-    n_listed = len(places.starts)
-    for station, letter, following in moves:  # stations are numbered forward
-        rows = np.array(sorted(arriving[station]), dtype=np.int32)
-        found = set(table.step(rows, np.full(len(rows), letter, dtype=np.int32)).tolist())
-        n_listed += len(found - arriving[following])
-        arriving[following] |= found
-        if n_listed > cap:
-            return None
-    return ListedMachine(table, edge_letters, end_letters, moves, ends, arriving)
-
-
-def _encode_machine(builder: ClauseBuilder, walk: WalkLiterals, machine: ListedMachine) -> int:
-    """A variable per station and row, exactly one of them where the walk passes; rows left out are forbidden."""
+    machine = list_machine(walk.places, leaf, MAX_LISTED if compact is None else COMPACT_ABOVE, required)
+    if machine is None:
+        if compact is not None:
+            return compact(builder, walk, leaf)
+        raise ProductTooLargeError(
+            f"{leaf.label!r} has more than {MAX_LISTED:,} machine states over the stations of this world, too many to "
+            "list in clauses, and no compact encoding. Loosen it, or shorten the horizon."
+        )
     in_state: dict[tuple[int, int], int] = {}
     for station, rows in machine.arriving.items():
         active = walk.active(builder, station)
@@ -247,8 +171,8 @@ def _encode_machine(builder: ClauseBuilder, walk: WalkLiterals, machine: ListedM
     for station, begins in zip(places.station[places.starts].tolist(), walk.begins, strict=True):
         builder.add([-begins, in_state.get((station, machine.table.start), never)])
     for (station, letter, following), shown in letters_of_steps(builder, walk, machine.edge_letters).items():
-        rows = machine.arriving[station]
-        leads = {row: in_state.get((following, machine.next_row(row, letter)), never) for row in rows}
+        after = machine.after(station, letter)
+        leads = {row: in_state.get((following, then), never) for row, then in after.items()}
         if all(literal == never for literal in leads.values()):
             builder.add([-shown])
             continue
@@ -256,10 +180,60 @@ def _encode_machine(builder: ClauseBuilder, walk: WalkLiterals, machine: ListedM
             builder.add([-in_state[station, row], -shown, literal])
     accepts = builder.variable()
     for (station, letter), shown in letters_of_ends(builder, walk, machine.end_letters).items():
-        for row in machine.arriving[station]:
-            verdict = accepts if machine.accepts(row, letter) else -accepts
+        for row, then in machine.after(station, letter).items():
+            verdict = accepts if machine.table.accepting[then] else -accepts
             builder.add([-in_state[station, row], -shown, verdict])
     return accepts
+
+
+class ListedMachine(NamedTuple):
+    """A machine over the stations of a world, with the letters of place edges and of end places."""
+
+    table: MachineTable
+    edge_letters: Index
+    end_letters: Index
+    arriving: dict[int, set[int]]  # the rows that it can be in on arrival at each station
+
+    def after(self, station: int, letter: int) -> dict[int, int]:
+        """Where a letter leads from each row at a station."""
+        rows = np.array(sorted(self.arriving[station]), dtype=np.int32)
+        found = self.table.step(rows, np.full(len(rows), letter, dtype=np.int32))
+        return dict(zip(rows.tolist(), found.tolist(), strict=True))
+
+
+def list_machine(places: Places, leaf: Leaf, cap: int, required: bool = False) -> ListedMachine | None:
+    """Every row the machine can be in at every station; None past the cap.
+
+    `required`: without rows from which acceptance cannot be reached any more.
+    """
+    stations = np.unique(places.station).tolist()
+    if len(stations) > cap:
+        return None  # at every station it is in one row at least
+    table = MachineTable(leaf, places.world)
+    edge_letters = table.edge_letters[places.edge]
+    end_letters = table.letters[places.state[places.ends], places.world.n_actions]
+    arriving: dict[int, set[int]] = {station: set() for station in stations}
+    machine = ListedMachine(table, edge_letters, end_letters, arriving)
+    for station in places.station[places.starts].tolist():
+        arriving[station].add(table.start)
+    pairs, index = places.pairs
+    n_letters, n_listed = max(1, len(table.symbols)), len(places.starts)
+    joined = (divmod(key, n_letters) for key in np.unique(index * n_letters + edge_letters).tolist())
+    moves = [(pairs[pair][0], letter, pairs[pair][1]) for pair, letter in joined]  # stations are numbered forward
+    for station, letter, following in moves:
+        found = set(machine.after(station, letter).values())
+        n_listed += len(found - arriving[following])
+        arriving[following] |= found
+        if n_listed > cap:
+            return None
+    if not required:
+        return machine
+    saved: dict[int, set[int]] = {station: set() for station in stations}
+    for station, letter in set(zip(places.station[places.ends].tolist(), end_letters.tolist(), strict=True)):
+        saved[station] |= {row for row, then in machine.after(station, letter).items() if table.accepting[then]}
+    for station, letter, following in reversed(moves):
+        saved[station] |= {row for row, then in machine.after(station, letter).items() if then in saved[following]}
+    return machine._replace(arriving=saved)
 
 
 def encode_tree(builder: ClauseBuilder, walk: WalkLiterals, node: Constraint, required: bool = False) -> int:
@@ -276,10 +250,15 @@ def encode_tree(builder: ClauseBuilder, walk: WalkLiterals, node: Constraint, re
 
 
 class WalkDecoder(ABC):
-    """One choice of hash variables; `width` bits per trajectory."""
+    """One choice of hash variables, whose `width` bits stand for a trajectory."""
 
     kind: str
-    width: int
+    variables: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        """The number of bits."""
+        return len(self.variables)
 
     @abstractmethod
     def decode(self, bits: Bits) -> Walks:
@@ -295,25 +274,25 @@ class StateDecoder(WalkDecoder):
 
     kind = "states"
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
-        self.width = places.n_places
-        self._indptr = np.searchsorted(places.source, np.arange(places.n_places + 1))
-        self._of_state = np.full(places.world.n_states, -1)
-        self._of_state[places.state] = np.arange(places.n_places)
+    def __init__(self, walk: WalkLiterals) -> None:
+        self._places, self.variables = walk.places, tuple(walk.visited)
+        joins = walk.places.source * self.width + walk.places.target  # two places are joined by one edge at most
+        order = np.argsort(joins)
+        self._joins, self._edges = joins[order], walk.places.edge[order].astype(np.int32)
 
     def decode(self, bits: Bits) -> Walks:
-        places = self._places
-        longest = max(int(bits.sum(axis=1).max(initial=1)) - 1, 0)
-        edges = np.zeros((len(bits), longest), dtype=np.int32)
-        first = _follow_visited(bits, self._indptr, places.target, places.edge, edges)
-        lengths = bits.sum(axis=1).astype(np.int32) - 1
-        return Walks.padded(places.world, places.state[first], edges, lengths)
+        owner, place = np.nonzero(bits)
+        offsets = np.searchsorted(owner, np.arange(len(bits) + 1))
+        steps = np.flatnonzero(owner[1:] == owner[:-1])
+        edges = self._edges[np.searchsorted(self._joins, place[steps] * self.width + place[steps + 1])]
+        starts = self._places.state[place[offsets[:-1]]]
+        return Walks(self._places.world, starts, edges, offsets - np.arange(len(offsets)))
 
     def encode(self, walks: Walks) -> Bits:
+        place_of = np.full(walks.world.n_states, -1)
+        place_of[self._places.state] = np.arange(self.width)
         bits = np.zeros((len(walks), self.width), dtype=np.bool_)
-        bits[np.arange(len(walks)), self._of_state[walks.starts]] = True
-        bits[walks.owner, self._of_state[walks.world.target[walks.edges]]] = True
+        bits[np.repeat(np.arange(len(walks)), walks.lengths + 1), place_of[walks.states()]] = True
         return bits
 
 
@@ -322,14 +301,10 @@ class EdgeDecoder(WalkDecoder):
 
     kind = "edges"
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
-        self._both = np.intersect1d(places.starts, places.ends)
-        self.width = len(places.edge) + len(self._both)
-
-    def variables(self, walk: WalkLiterals) -> tuple[int, ...]:
-        """The hash variables."""
-        return (*walk.used, *(walk.visited[p] for p in self._both.tolist()))
+    def __init__(self, walk: WalkLiterals) -> None:
+        self._places = walk.places
+        self._both = np.intersect1d(walk.places.starts, walk.places.ends)
+        self.variables = (*walk.used, *(walk.visited[p] for p in self._both.tolist()))
 
     def decode(self, bits: Bits) -> Walks:
         places = self._places
@@ -347,13 +322,9 @@ class EdgeDecoder(WalkDecoder):
         places = self._places
         column = np.full(len(places.world.source), -1)
         column[places.edge] = np.arange(len(places.edge))
-        bits = np.zeros((len(walks), self.width), dtype=np.bool_)
-        bits[walks.owner, column[walks.edges]] = True
-        visited = np.zeros((len(walks), places.world.n_states), dtype=np.bool_)
-        visited[np.arange(len(walks)), walks.starts] = True
-        visited[walks.owner, places.world.target[walks.edges]] = True
-        bits[:, len(places.edge) :] = visited[:, places.state[self._both]]
-        return bits
+        used = np.zeros((len(walks), len(places.edge)), dtype=np.bool_)
+        used[walks.owner, column[walks.edges]] = True
+        return np.hstack([used, walks.state_rows()[:, places.state[self._both]].toarray() > 0])
 
 
 class BitDecoder(WalkDecoder):
@@ -361,33 +332,24 @@ class BitDecoder(WalkDecoder):
 
     kind = "bits"
 
-    def __init__(self, places: Places) -> None:
-        world = places.world
-        self._places = places
-        self._start_states = places.state[places.starts]
-        self._rank = places.edge - world.row_start[world.source[places.edge]]
-        times = places.station[places.source]
-        self._widths = [max(len(places.starts) - 1, 0).bit_length()]
+    def __init__(self, builder: ClauseBuilder, walk: WalkLiterals) -> None:
+        places, world = walk.places, walk.places.world
+        self._world, self._start_states = world, places.state[places.starts]
+        # Of each number, the literals that say so: of the start, and of the edge at each time.
+        chosen = [list(enumerate(walk.visited[p] for p in places.starts.tolist()))]
+        rank, times = places.edge - world.row_start[world.source[places.edge]], places.station[places.source]
         for t in range(places.n_stations - 1):
-            self._widths.append(int(self._rank[times == t].max(initial=0)).bit_length())
+            chosen.append([(int(rank[e]), walk.used[e]) for e in np.flatnonzero(times == t).tolist()])
+        self._widths = [max((number for number, _ in numbers), default=0).bit_length() for numbers in chosen]
         self._first = np.concatenate([[0], np.cumsum(self._widths)]).astype(np.int64)
-        self.width = int(self._first[-1])
-
-    def variables(self, builder: ClauseBuilder, walk: WalkLiterals) -> tuple[int, ...]:
-        """Define the bits as ORs of starts and edges."""
-        places, out = self._places, []
-        for bit in range(self._widths[0]):
-            out.append([walk.visited[p] for i, p in enumerate(places.starts.tolist()) if i >> bit & 1])
-        times = places.station[places.source]
-        for t, width in enumerate(self._widths[1:]):
-            here = np.flatnonzero(times == t)
-            for bit in range(width):
-                out.append([walk.used[e] for e in here.tolist() if self._rank[e] >> bit & 1])
-        return tuple(builder.fresh_any_of(literals) for literals in out)
+        self.variables = tuple(
+            builder.fresh_any_of(literal for number, literal in numbers if number >> bit & 1)
+            for numbers, width in zip(chosen, self._widths, strict=True)
+            for bit in range(width)
+        )
 
     def decode(self, bits: Bits) -> Walks:
-        world = self._places.world
-        horizon = len(self._widths) - 1
+        world, horizon = self._world, len(self._widths) - 1
         index = bits[:, : self._widths[0]].astype(np.int64) @ (1 << np.arange(self._widths[0]))
         starts = self._start_states[index].astype(np.int32)
         edges = np.zeros((len(bits), horizon), dtype=np.int32)
@@ -396,7 +358,7 @@ class BitDecoder(WalkDecoder):
         return Walks.padded(world, starts, edges, lengths)
 
     def encode(self, walks: Walks) -> Bits:
-        world = self._places.world
+        world = self._world
         place_of = np.full(world.n_states, 0)
         place_of[self._start_states] = np.arange(len(self._start_states))
         bits = np.zeros((len(walks), self.width), dtype=np.bool_)
@@ -404,26 +366,6 @@ class BitDecoder(WalkDecoder):
         for i, number in enumerate((place_of[walks.starts], *numbers.T)):
             bits[:, self._first[i] : self._first[i + 1]] = number[:, None] >> np.arange(self._widths[i]) & 1
         return bits
-
-
-@compiled
-def _follow_visited(bits: Any, indptr: Any, target: Any, edge: Any, edges: Any) -> Any:
-    """Join visited places in topological order; returns the first place of each row."""
-    first = np.zeros(len(bits), dtype=np.int64)
-    for i in range(len(bits)):
-        previous, t = -1, 0
-        for place in range(bits.shape[1]):
-            if not bits[i, place]:
-                continue
-            if previous < 0:
-                first[i] = place
-            else:
-                for e in range(indptr[previous], indptr[previous + 1]):
-                    if target[e] == place:
-                        edges[i, t] = edge[e]
-                t += 1
-            previous = place
-    return first
 
 
 @compiled
@@ -467,7 +409,14 @@ class Encoding:
         self.walk: WalkLiterals = encode_walks(self._builder, self.places)
         for _, unit in units(constraint):
             self._builder.add([encode_tree(self._builder, self.walk, unit, required=True)])
-        self.decoder, self._hash_variables = _choose_hash_variables(self._builder, self.walk)
+        joined = np.stack([self.places.source, self.places.target], axis=1)
+        self.decoder: WalkDecoder
+        if self.places.timed:
+            self.decoder = BitDecoder(self._builder, self.walk)
+        elif len(np.unique(joined, axis=0)) == len(joined):
+            self.decoder = StateDecoder(self.walk)
+        else:
+            self.decoder = EdgeDecoder(self.walk)
 
     @property
     def hashes(self) -> str:
@@ -477,7 +426,7 @@ class Encoding:
     @once
     def formula(self) -> Formula:
         """The clauses with every constraint required."""
-        return Formula(self._builder.n_variables, self._builder.clauses, self._hash_variables)
+        return Formula(self._builder.n_variables, self._builder.clauses, self.decoder.variables)
 
     def with_assumptions(self) -> tuple[Formula, list[int]]:
         """The world and the machines, and a literal per constraint (as `units` has them) that may be assumed or not."""
@@ -505,16 +454,4 @@ class Encoding:
             more = builder.sum_of([minus, builder.constant(threshold)]) if threshold > 0 else minus
             less = builder.sum_of([plus, builder.constant(-threshold)]) if threshold < 0 else plus
             literals.append(builder.at_least_number(more, less))
-        return Formula(builder.n_variables, builder.clauses, self._hash_variables), literals
-
-
-def _choose_hash_variables(builder: ClauseBuilder, walk: WalkLiterals) -> tuple[WalkDecoder, tuple[int, ...]]:
-    places = walk.places
-    if places.timed:
-        bits = BitDecoder(places)
-        return bits, bits.variables(builder, walk)
-    joined = np.unique(np.stack([places.source, places.target], axis=1), axis=0)
-    if len(joined) == len(places.edge):
-        return StateDecoder(places), tuple(walk.visited)
-    edges = EdgeDecoder(places)
-    return edges, edges.variables(walk)
+        return Formula(builder.n_variables, builder.clauses, self.decoder.variables), literals

@@ -54,36 +54,15 @@ class Places:
 
 
 def find_places(world: MDP, timed: bool | None = None) -> Places:
-    """The smaller graph that is exact: states alone where that is enough, states at times otherwise."""
-    if timed is None:
-        timed = not states_suffice(world)
-    return _timed_places(world) if timed else _state_places(world)
+    """The smaller graph that is exact: states at times if `timed`, or None and states alone are not enough.
 
-
-def states_suffice(world: MDP) -> bool:
-    """Whether a world state is a place by itself: no cycles, terminal states, and a horizon that does not bind."""
-    if not (world.acyclic and world.has_terminal):
-        return False
-    if world.horizon is None:
-        return True
+    They are without cycles, with terminal states, and with a horizon that does not bind.
+    """
+    if timed or (timed is None and not (world.acyclic and world.has_terminal)):
+        return _timed_places(world)
     order, longest = _useful_order(world)
-    return len(order) == 0 or int(longest[order].max()) <= world.horizon
-
-
-def _useful_order(world: MDP) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """States on some way from a start to a terminal state, whatever the horizon, in topological order; and the longest
-    walk to each state of the world."""
-    useful = distance_to(world.start > 0, world.target, world.source) < UNREACHABLE
-    useful &= distance_to(world.terminal, world.source, world.target) < UNREACHABLE
-    kept = useful[world.source] & useful[world.target]
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(world.source[kept], minlength=world.n_states))])
-    order, longest = topological_order(indptr.astype(np.uint32), world.target[kept].astype(np.uint32))
-    order = order.astype(np.int64)
-    return order[useful[order]], longest
-
-
-def _state_places(world: MDP) -> Places:
-    order, _ = _useful_order(world)
+    if timed is None and world.horizon is not None and longest[order].max(initial=0) > world.horizon:
+        return _timed_places(world)
     number = np.full(world.n_states, -1)
     number[order] = np.arange(len(order))
     edges = np.flatnonzero((number[world.source] >= 0) & (number[world.target] >= 0))
@@ -101,50 +80,44 @@ def _state_places(world: MDP) -> Places:
     )
 
 
+def _useful_order(world: MDP) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """States on some way from a start to a terminal state, whatever the horizon, in topological order; and the longest
+    walk to each state of the world."""
+    useful = distance_to(world.start > 0, world.target, world.source) < UNREACHABLE
+    useful &= distance_to(world.terminal, world.source, world.target) < UNREACHABLE
+    kept = useful[world.source] & useful[world.target]
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(world.source[kept], minlength=world.n_states))])
+    order, longest = topological_order(indptr.astype(np.uint32), world.target[kept].astype(np.uint32))
+    order = order.astype(np.int64)
+    return order[useful[order]], longest
+
+
 def _timed_places(world: MDP) -> Places:
-    horizon, n_states = world.max_length, world.n_states
-    require_horizon(horizon, EDGE_BYTES * len(world.source) * horizon)
-    terminal = world.terminal if world.has_terminal else np.zeros(n_states, dtype=np.bool_)
-    # can[t]: a trajectory that is in the state after t actions can still be completed.
-    can = [world.terminal if world.has_terminal else np.ones(n_states, dtype=np.bool_)]
-    for _ in range(horizon):
-        later = can[-1]
-        now = terminal.copy()
-        now[world.source[later[world.target]]] = True
-        can.append(now)
-    can.reverse()
-    here: NDArray[np.int64] = np.flatnonzero((world.start > 0) & can[0])
-    state, station, sources, targets, edges, ends = [here], [np.zeros(len(here), dtype=np.int64)], [], [], [], []
-    first = 0
-    for t in range(horizon + 1):
-        last = terminal[here] if world.has_terminal else np.full(len(here), t == horizon)
-        ends.append(first + np.flatnonzero(last))
-        if t == horizon:
-            break
-        place_of = np.full(n_states, -1)
-        place_of[here[~last]] = first + np.flatnonzero(~last)
-        leaving = np.flatnonzero((place_of[world.source] >= 0) & can[t + 1][world.target])
-        there = np.unique(world.target[leaving]).astype(np.int64)
-        first += len(here)
-        arrives = np.full(n_states, -1)
-        arrives[there] = first + np.arange(len(there))
-        sources.append(place_of[world.source[leaving]])
-        targets.append(arrives[world.target[leaving]])
-        edges.append(leaving)
-        here = there
-        state.append(here)
-        station.append(np.full(len(here), t + 1))
-    empty = np.empty(0, dtype=np.int64)
+    horizon, source, target = world.max_length, world.source, world.target
+    require_horizon(horizon, EDGE_BYTES * len(source) * horizon)
+    # passed[t]: states that complete trajectories can be in after t actions; first those that lead to an end.
+    passed = np.tile(world.terminal, (horizon + 1, 1))
+    passed[horizon] |= not world.has_terminal
+    for t in reversed(range(horizon)):
+        passed[t, source[passed[t + 1][target]]] = True
+    passed[0] &= world.start > 0
+    for t in range(horizon):
+        reached = np.zeros(world.n_states, dtype=np.bool_)
+        reached[target[(passed[t] & ~world.terminal)[source]]] = True
+        passed[t + 1] &= reached
+    place = np.cumsum(passed).reshape(passed.shape) - 1
+    time, state = np.nonzero(passed)
+    leaves, edge = np.nonzero((passed[:-1] & ~world.terminal)[:, source] & passed[1:, target])
     return Places(
         world=world,
         timed=True,
-        state=np.concatenate(state).astype(np.int64),
-        station=np.concatenate(station).astype(np.int64),
-        starts=np.arange(len(state[0])),
-        ends=np.concatenate([empty, *ends]).astype(np.int64),
-        source=np.concatenate([empty, *sources]).astype(np.int64),
-        target=np.concatenate([empty, *targets]).astype(np.int64),
-        edge=np.concatenate([empty, *edges]).astype(np.int64),
+        state=state,
+        station=time,
+        starts=np.flatnonzero(time == 0),
+        ends=np.flatnonzero(world.terminal[state] if world.has_terminal else time == horizon),
+        source=place[leaves, source[edge]],
+        target=place[leaves + 1, target[edge]],
+        edge=edge,
     )
 
 
@@ -157,17 +130,14 @@ class WalkLiterals:
     used: list[int]
     begins: list[int]  # per start place: it is visited, and not entered from another place
 
-    def between(self, builder: ClauseBuilder, station: int, following: int) -> int:
-        """Whether the walk goes from the one station to the other."""
-        edges = self._between[station, following]
-        return builder.once(("between", station, following), lambda: builder.any_of([self.used[e] for e in edges]))
+    def between(self, builder: ClauseBuilder, pair: int) -> int:
+        """Whether the walk goes from the one station to the other, a pair of `places.pairs`."""
+        return builder.once(pair, lambda: builder.any_of([self.used[e] for e in self._edges_of_pairs[pair].tolist()]))
 
     @cached_property
-    def _between(self) -> dict[tuple[int, int], list[int]]:
-        pairs, index = self.places.pairs
-        ordered, ends = np.argsort(index, kind="stable"), np.cumsum(np.bincount(index, minlength=len(pairs)))
-        parts = np.split(ordered, ends[:-1]) if len(pairs) else []
-        return {pair: part.tolist() for pair, part in zip(pairs, parts, strict=True)}
+    def _edges_of_pairs(self) -> list[NDArray[np.int64]]:
+        index = self.places.pairs[1]
+        return np.split(np.argsort(index, kind="stable"), np.cumsum(np.bincount(index))[:-1])
 
     def active(self, builder: ClauseBuilder, station: int) -> int:
         """Whether the walk passes the station."""
