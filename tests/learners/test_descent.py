@@ -11,7 +11,7 @@ import xmen as xm
 from learners.exact_loss import exact_loss
 from learners.tasks import grid_task
 from xmen.learners.xmen import XMEN
-from xmen.methods.cells import CellReader
+from xmen.methods.cells import CellSource
 from xmen.methods.demonstrations import gather
 from xmen.methods.judge import doubts
 from xmen.methods.loss import DrawnLoss, Spread
@@ -23,10 +23,9 @@ def drawn_loss(n_cells, m, seed=0, size=6, n_demos=60, tilt=0.0):
     """A loss over hash cells of a grid, one weight per state, with its task."""
     grid, rule, _, demos = grid_task(size, n_demos)
     features, gathered = StateFeatures(grid), gather(grid, rule, demos)
-    reader = CellReader(xm.distribution(grid, rule, None, engine="xor", oracle="listed"), gathered)
-    table = features.table(np.full(features.d, tilt)) if tilt else None
-    space = reader.plain if table is None else reader.tilted(table)
-    batch = reader.read(space, table, n_cells, m, np.random.default_rng(seed))
+    base = xm.distribution(grid, rule, None, engine="xor", oracle="listed")
+    source = CellSource(base, gathered, features, 4, None)
+    batch = source.read_cells(np.full(features.d, tilt) if tilt else None, n_cells, m, np.random.default_rng(seed))
     return DrawnLoss(batch.draws, features, features.contract(gathered.visits()), 0.0), grid, rule, demos
 
 
@@ -115,8 +114,8 @@ def test_states_that_no_demonstration_visits(seed):
 def test_all_valid_trajectories_need_neither():
     grid, rule, array, demos = grid_task(5)
     features, gathered = DenseFeatures(array), gather(grid, rule, demos)
-    reader = CellReader(xm.distribution(grid, rule, None, engine="xor", oracle="listed"), gathered)
-    draws = reader.read(reader.plain, None, 1, 0, np.random.default_rng(0)).draws
+    base = xm.distribution(grid, rule, None, engine="xor", oracle="listed")
+    draws = CellSource(base, gathered, features, 4, None).read_cells(None, 1, 0, np.random.default_rng(0)).draws
     loss = DrawnLoss(draws, features, features.contract(gathered.visits()), 0.0)
     assert not doubts(loss, np.zeros(4)).any()
     assert Descent(features, 50.0).restraint(loss, np.zeros(4))[0] == 0.0

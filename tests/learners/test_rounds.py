@@ -14,7 +14,7 @@ from learners.quiet import quiet_fit
 from learners.tasks import grid_task, small_task
 from xmen.errors import GuaranteeWarning, OracleError
 from xmen.learners.xmen import XMEN
-from xmen.methods.cells import CellReader, CellSource
+from xmen.methods.cells import CellSource
 from xmen.methods.demonstrations import gather
 from xmen.methods.draws import Draws
 from xmen.methods.judge import JUDGES, Metric, judge, judges_needed, largest_decrement
@@ -81,14 +81,12 @@ def test_noise_is_what_it_is_said_to_be(tilt):
     # Plain cells far from where they are weighed are what rounds avoid: too few draws would carry the weight.
     features, theta = DenseFeatures(array), (1.0 if tilt else 0.2) * np.array([0.5, -0.3, 0.2, 0.8])
     hashed = xm.distribution(grid, rule, None, engine="xor", oracle="listed")
-    reader = CellReader(hashed, gather(grid, rule, demos[:5]))
-    table = features.table(tilt * theta) if tilt else None
-    space = reader.plain if table is None else reader.tilted(table)
-    m = 4 if table is None else 6
+    source = CellSource(hashed, gather(grid, rule, demos[:5]), features, 4, None)
+    at, m = (tilt * theta, 6) if tilt else (None, 4)
     exact = exact_loss(xm.distribution(grid, rule, None), features, np.zeros(4))(theta)
     ratios, losses = [], []
     for seed in range(100):
-        batch = reader.read(space, table, 8, m, np.random.default_rng(seed))
+        batch = source.read_cells(at, 8, m, np.random.default_rng(seed))
         loss = DrawnLoss(batch.draws, features, np.zeros(4), 0.0)
         value, seen = loss(theta), Spread(loss, theta)
         ratios.append((value.gradient - exact.gradient) / np.sqrt(seen.noise.diagonal()))
@@ -133,11 +131,11 @@ def test_the_judge_knows_nothing_but_its_draws():
     best = XMEN(grid, rule, array).fit(demos).weights_
     mean = features.contract(gather(grid, rule, demos).visits())
     objective = exact_loss(xm.distribution(grid, rule, None), features, mean)
-    reader = CellReader(xm.distribution(grid, rule, None, engine="xor", oracle="listed"), gather(grid, rule, demos))
-    space, table = reader.tilted(features.table(best)), features.table(best)
+    base = xm.distribution(grid, rule, None, engine="xor", oracle="listed")
+    source = CellSource(base, gather(grid, rule, demos), features, 4, None)
     for away, within in ((np.zeros(4), True), (np.array([0.3, 0.0, 0.0, 0.0]), False)):
         weights = best + away
-        fresh = DrawnLoss(reader.read(space, table, 40, 8, np.random.default_rng(1)).draws, features, mean, 0.0)
+        fresh = DrawnLoss(source.read_cells(best, 40, 8, np.random.default_rng(1)).draws, features, mean, 0.0)
         metric = Metric(Spread(fresh, weights).hessian, features.scale)
         seen = judge(weights, fresh, metric, np.zeros((4, 4)), 50.0)
         truth = objective(weights).loss - objective(best).loss
@@ -157,7 +155,7 @@ def test_what_plain_draws_never_met_is_met_by_the_last_ones():
     hidden, *demos = xm.distribution(grid, None, None, seed=1).sample(30)
     base = xm.distribution(grid, None, None, engine="xor", oracle="listed")
     gathered = gather(grid, None, [demo for demo in demos if demo != hidden])
-    source = CellSource(CellReader(base, gathered), features, 4, 32.0)
+    source = CellSource(base, gathered, features, 4, 32.0)
     theta = np.zeros(grid.n_states)
     theta[list(hidden.states)] = 1.0
     # Scaled so that the heavy trajectory has a third of the weight.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
+from scipy.special import logsumexp
 
 from xmen.engines.choose import Chooser
 from xmen.engines.settings import DEFAULT_CELL_SIZE
@@ -31,144 +30,19 @@ from xmen.rewards.linear import Features
 from xmen.rewards.neural import NeuralReward
 from xmen.sampling import Info, Space, UnfinishedError, choose_parities, run_jobs, spawn
 from xmen.sampling.space import read_cell
-from xmen.worlds.walks import EdgeWeights, Walks
+from xmen.worlds.walks import EdgeWeights
 
 # ---- Draws from whole hash cells: read once by a solver, they serve every theta (see `draws`).
 #
-# Cells are of the trajectories as they are, or of copies in proportion to exp(R_tilted) D at some reward. Many
-# trajectories in few cells are cheaper than few in many: to a solver the first solution of a cell costs as much as
-# many further ones (14x14, CryptoMiniSat: 100 solutions in 0.8 s, 2,000 in 4 s), and members are pairwise independent
-# however many share a matrix.
-
-
-PROBED = 32.0  # solutions in the cells that tell how many parities are needed
-ATTEMPTS = 2  # at a cell whose solver hangs or dies, the second with twice the time: then it is lost
-
-
-class CellReader:
-    """Cells of the valid trajectories behind one oracle, without those that are known from the demonstrations."""
-
-    def __init__(self, base: XorDistribution, demos: Demonstrations) -> None:
-        self.base, self.hashed, self.world, self.discount = base, base.hashed, base.world, base.discount
-        self.known_walks = _distinct(demos.walks[demos.weights > 0])
-        known = self.hashed.decoder.encode(self.known_walks)
-        self._known = {row.tobytes() for row in np.packbits(known, axis=1)}
-
-    @cached_property
-    def plain(self) -> Space:
-        """The trajectories as they are."""
-        return Space(self.hashed.oracle)
-
-    def tilted(self, table: Floats) -> Space:
-        """Copies in proportion to the weights under a reward table, each with what is left of its weight."""
-        weights = EdgeWeights.of(self.world, table, self.discount)
-        return self.hashed.space(weights, score_range(self.base.relaxation.product, weights))
-
-    def highest(self, table: Floats) -> float:
-        """A bound on the log weight of any trajectory under a reward table."""
-        return score_range(self.base.relaxation.product, EdgeWeights.of(self.world, table, self.discount))[1]
-
-    def count(self, space: Space, guess: float, rng: np.random.Generator) -> tuple[float, Info]:
-        """About log2 of the number of solutions, near enough to choose parities by; `guess` saves probes."""
-        start = max(0, round(guess - math.log2(PROBED)))
-        m, info = choose_parities(Space(space.oracle), PROBED, rng, start=start)
-        return m + math.log2(PROBED), info
-
-    @cached_property
-    def guess(self) -> float:
-        """log2 of a number the trajectories are not far below: those of the rules that were multiplied."""
-        counted = pass_messages(self.base.relaxation.product, EdgeWeights.counting(self.world))
-        return min(self.hashed.log2_count, counted.log_partition / math.log(2.0))
-
-    def read(self, space: Space, table: Floats | None, n_cells: int, m: int, rng: np.random.Generator) -> Batch:
-        """n_cells whole cells of m parities, 1 of none; `table` is that of a `tilted` space, None for the plain one."""
-        task, seeds = _ReadCell(space, m), spawn(rng, n_cells if m > 0 else 1)
-        try:
-            found = dict(enumerate(run_jobs(task, seeds, waiting=space.waits)))
-        except UnfinishedError as error:  # workers died
-            found = error.finished
-        cells = [cell for cell in found.values() if cell.rows is not None]
-        if len(cells) < min(2, len(seeds)):
-            raise EngineError(
-                f"{len(seeds) - len(cells)} of {len(seeds)} cells of {m} parities were lost: the solver hung or died. "
-                "Give it more time (time_limit), or make its cells easier: a larger cell_size takes fewer parities."
-            )
-        info = sum((cell.info for cell in found.values()), Info())
-        rows = np.concatenate([cell.rows for cell in cells if cell.rows is not None])
-        draws = self._weighed(space, table, rows, m, len(cells))
-        return Batch(draws, info, len(seeds) - len(cells), details={"parities": m})
-
-    def _weighed(self, space: Space, table: Floats | None, rows: Bits, m: int, n_cells: int) -> Draws:
-        width = self.hashed.decoder.width
-        packed = np.packbits(rows[:, :width], axis=1)
-        fresh = np.array([row.tobytes() not in self._known for row in packed], dtype=np.bool_)
-        rows = rows[fresh]
-        walks = self.hashed.decoder.decode(rows[:, :width])
-        dynamics = EdgeWeights.of(self.world)
-        base = m * math.log(2.0) - math.log(n_cells)
-        measure, of_known = np.full(len(rows), base), np.full(len(self.known_walks), base)
-        if table is not None:
-            weights = EdgeWeights.of(self.world, table, self.discount)
-            # The weight of a copy is that of its trajectory over the number of copies; of known ones it is not read.
-            of_known += space.log_max - 0.5 * math.log(2.0) - self.known_walks.scores(weights)
-            if len(rows):
-                measure += space.log_weight(rows) - walks.scores(weights)
-        both = (self.known_walks, walks)
-        n_known, n = len(self.known_walks), len(self.known_walks) + len(rows)
-        return Draws(
-            csr_matrix(vstack([each.visit_rows(self.discount) for each in both])),
-            np.concatenate([of_known, measure]),
-            np.concatenate([each.scores(dynamics) for each in both]),
-            np.arange(n) < n_known,
-            np.ones(n, dtype=np.bool_),
-            np.zeros(n, dtype=np.int64),
-            np.array([1.0 - 2.0**-m]),
-            np.zeros(1, dtype=np.int64),
-            np.zeros(1),
-        )
-
-
-class _Cell(NamedTuple):
-    rows: Bits | None  # None: lost
-    info: Info
-
-
-@dataclass(frozen=True)
-class _ReadCell:
-    """All solutions of one cell; None where the solver hangs or dies on it."""
-
-    space: Space
-    m: int
-
-    def __call__(self, rng: np.random.Generator, attempt: int) -> _Cell:
-        parities = Parities.dense(self.m, self.space.n_hash, rng)
-        spent = 0
-        for tried in range(ATTEMPTS):
-            oracle = self.space.patient(tried).oracle
-            before = oracle.n_queries
-            try:
-                rows = read_cell(oracle, parities)
-            except OracleError:
-                spent += oracle.n_queries - before
-                continue
-            return _Cell(rows, Info(1, len(rows), spent + oracle.n_queries - before))
-        return _Cell(None, Info(1, 0, spent, 1))
-
-
-def _distinct(walks: Walks) -> Walks:
-    """Each walk once."""
-    rows = np.column_stack([walks.starts, walks.lengths, walks.as_rows(walks.edges, fill=-1)])
-    _, first = np.unique(rows, axis=0, return_index=True)
-    return walks[np.sort(first)]
-
-
-# ---- Which cells a round draws: how many, of how many parities, of the trajectories as they are or of copies by
-# weight.
+# Cells are of the trajectories as they are, or of copies in proportion to exp(R) D at some weights. Many trajectories
+# in few cells are cheaper than few in many: to a solver the first solution of a cell costs as much as many further ones
+# (14x14, CryptoMiniSat: 100 solutions in 0.8 s, 2,000 in 4 s), and members are pairwise independent however many share
+# a matrix.
 #
-# The draws at hand tell what a plain solution is worth at the weights they led to, and what a copy drawn in
-# proportion to exp(R) D would be. Copies take a larger formula. A cell is taken to cost the root of its size
-# times a power of its number of variables, as measured with CryptoMiniSat on 14x14 and 16x16 grids: a rule and not a
-# stopwatch, so that the same seed gives the same answer on every machine.
+# The draws at hand tell what a plain solution is worth at the weights they led to, and what a copy would be. Copies
+# take a larger formula. A cell is taken to cost the root of its size times a power of its number of variables, as
+# measured with CryptoMiniSat on 14x14 and 16x16 grids: a rule and not a stopwatch, so that the same seed gives the same
+# answer on every machine.
 #
 # What draws tell is of what they met. Where weights differ much, a few hundred trajectories of 10^7 can have a third
 # of the weight, and none of 50,000 plain solutions is one of them: on a 14x14 grid such a fit ended 0.36 nats from
@@ -177,6 +51,8 @@ def _distinct(walks: Walks) -> Walks:
 # weight.
 
 
+PROBED = 32.0  # solutions in the cells that tell how many parities are needed
+ATTEMPTS = 2  # at a cell whose solver hangs or dies, the second with twice the time: then it is lost
 # Solutions. CryptoMiniSat, 14x14: cells of 119, 528, 1,997 take 1.2, 2.5, 5.6 s; 16x16: of 222, 914, 3,802 7, 14, 29 s.
 LEAST_CELL, LARGEST_CELL = 256.0, 4096.0
 MOST_TIMES = 8  # that cells of a given size read the whole space, before it is read as one
@@ -187,28 +63,96 @@ LEAST_GAIN = 2.0  # in worth, for which the formula of copies is made
 MOST_SHARE = 0.01
 MOST_MORE = 16.0  # times as many solutions as there are, in one round
 WORK = 1.6  # the power of the number of variables: copies on 14x14 and 16x16 take 4.4 and 5 times as long as solutions
+LOG2 = math.log(2.0)
 
 
 class CellSource(Source):
-    """Whole cells as a source of draws; at least `n_cells` of them a round, of about `cell_size` solutions if given."""
+    """Whole cells as a source of draws; at least `n_cells` of them a round, of about `cell_size` solutions if given.
 
-    def __init__(self, reader: CellReader, features: Features, n_cells: int, cell_size: float | None) -> None:
-        self.reader, self.features, self.n_cells, self.cell_size = reader, features, n_cells, cell_size
+    Trajectories that are known from the demonstrations are counted exactly, and left out of the cells.
+    """
+
+    def __init__(
+        self, base: XorDistribution, demos: Demonstrations, features: Features, n_cells: int, cell_size: float | None
+    ) -> None:
+        self.base, self.hashed, self.features = base, base.hashed, features
+        self.n_cells, self.cell_size = n_cells, cell_size
+        self.plain = Space(base.hashed.oracle)
+        walks = demos.walks[demos.weights > 0]
+        rows = np.column_stack([walks.starts, walks.lengths, walks.as_rows(walks.edges, fill=-1)])
+        self.known_walks = walks[np.sort(np.unique(rows, axis=0, return_index=True)[1])]
+        self._known = {row.tobytes() for row in np.packbits(self.hashed.decoder.encode(self.known_walks), axis=1)}
         self._kept: tuple[Floats, Space] | None = None
 
     def first(self, wanted: float, rng: np.random.Generator) -> tuple[Plan, Info]:
-        log2_count, info = self.reader.count(self.reader.plain, self.reader.guess, rng)
-        wanted = max(wanted, self.n_cells * DEFAULT_CELL_SIZE)
-        return self._sized(log2_count, log2_count, wanted, 0.0), info
+        # The trajectories are not many fewer than those of the rules that were multiplied: a guess that saves probes.
+        counted = pass_messages(self.base.relaxation.product, EdgeWeights.counting(self.base.world)).log_partition
+        guess = min(self.hashed.log2_count, counted / LOG2)
+        m, info = choose_parities(self.plain, PROBED, rng, start=max(0, round(guess - math.log2(PROBED))))
+        log2_count = m + math.log2(PROBED)
+        return self._sized(log2_count, log2_count, max(wanted, self.n_cells * DEFAULT_CELL_SIZE), 0.0), info
 
     def read(self, plan: Plan, weights: Floats, rng: np.random.Generator) -> Batch:
-        table = self.features.table(weights) if plan["tilt"] else None
-        space = self.reader.plain if table is None else self._tilted(weights)
-        batch = self.reader.read(space, table, int(plan["cells"]), int(plan["parities"]), rng)
+        batch = self.read_cells(weights if plan["tilt"] else None, int(plan["cells"]), int(plan["parities"]), rng)
         draws = batch.draws
         scores = draws.visits @ self.features.table(weights).ravel() + draws.log_dynamics
-        log_z = log_sum(np.where(draws.known, 0.0, draws.log_measure) + scores) if len(draws) else -math.inf
+        log_z = logsumexp(np.where(draws.known, 0.0, draws.log_measure) + scores) if len(draws) else -math.inf
         return batch._replace(sees_all=self._largest_share(plan, weights, log_z) <= MOST_SHARE)
+
+    def read_cells(self, tilt: Floats | None, n_cells: int, m: int, rng: np.random.Generator) -> Batch:
+        """n_cells whole cells of m parities, 1 of none; of copies at the weights `tilt`, or of the trajectories."""
+        space = self.plain if tilt is None else self._tilted(tilt)
+
+        def read(rng: np.random.Generator, _: int) -> tuple[Bits | None, Info]:
+            """All solutions of one cell; None where the solver hangs or dies on it."""
+            parities, spent = Parities.dense(m, space.n_hash, rng), 0
+            for attempt in range(ATTEMPTS):
+                oracle = space.patient(attempt).oracle
+                before = oracle.n_queries
+                try:
+                    rows = read_cell(oracle, parities)
+                except OracleError:
+                    spent += oracle.n_queries - before
+                    continue
+                return rows, Info(1, len(rows), spent + oracle.n_queries - before)
+            return None, Info(1, 0, spent, 1)
+
+        seeds = spawn(rng, n_cells if m > 0 else 1)
+        try:
+            found = run_jobs(read, seeds, waiting=space.waits)
+        except UnfinishedError as error:  # workers died
+            found = list(error.finished.values())
+        cells = [rows for rows, _ in found if rows is not None]
+        n_lost = len(seeds) - len(cells)
+        if len(cells) < min(2, len(seeds)):
+            raise EngineError(
+                f"{n_lost} of {len(seeds)} cells of {m} parities were lost: the solver hung or died. Give it more time "
+                "(time_limit), or make its cells easier: a larger cell_size takes fewer parities."
+            )
+        rows, width = np.concatenate(cells), self.hashed.decoder.width
+        packed = np.packbits(rows[:, :width], axis=1)
+        rows = rows[np.array([row.tobytes() not in self._known for row in packed], dtype=np.bool_)]
+        both = self.known_walks, self.hashed.decoder.decode(rows[:, :width])
+        n_known, n = len(self.known_walks), len(self.known_walks) + len(rows)
+        log_measure, dynamics = np.full(n, m * LOG2 - math.log(len(cells))), EdgeWeights.of(self.base.world)
+        if tilt is not None:
+            # The weight of a copy is that of its trajectory over the number of copies; of known ones it is not read.
+            weights = self._weights(tilt)
+            log_measure[:n_known] += space.log_max - 0.5 * LOG2 - both[0].scores(weights)
+            if len(rows):
+                log_measure[n_known:] += space.log_weight(rows) - both[1].scores(weights)
+        draws = Draws(
+            visits=csr_matrix(vstack([each.visit_rows(self.base.discount) for each in both])),
+            log_measure=log_measure,
+            log_dynamics=np.concatenate([each.scores(dynamics) for each in both]),
+            known=np.arange(n) < n_known,
+            valid=np.ones(n, dtype=np.bool_),
+            batch=np.zeros(n, dtype=np.int64),
+            noise=np.array([1.0 - 2.0**-m]),
+            part=np.zeros(1, dtype=np.int64),
+            control=np.zeros(1),
+        )
+        return Batch(draws, sum((info for _, info in found), Info()), n_lost, details={"parities": m})
 
     def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float, last: bool) -> Plan:
         draws, log2_plain = loss.draws, plan["log2_count"]
@@ -216,23 +160,23 @@ class CellSource(Source):
         if not len(drawn):  # nothing but demonstrations was met
             return self._sized(log2_plain, log2_plain, effective, 0.0)
         logs = draws.log_measure[drawn] + np.log(loss.shares[draws.batch[drawn]])
-        reward, dynamics = draws.visits[drawn] @ self.features.table(weights).ravel(), draws.log_dynamics[drawn]
-        worth = efficiency(logs, reward + dynamics, np.zeros(len(drawn)))
+        scores = draws.visits[drawn] @ self.features.table(weights).ravel() + draws.log_dynamics[drawn]
+        worth = efficiency(logs, scores, np.zeros(len(drawn)))
         # A few draws that happen to have all the weight say little of what a draw is worth.
         most = MOST_MORE * len(drawn)
         best = self._sized(log2_plain, log2_plain, min(effective / worth, most), 0.0)
-        least = self._cost(best, log2_plain, self.reader.plain)
+        least = self._cost(best, log2_plain, self.plain)
         if last:
             effective = max(effective, 2.0 / MOST_SHARE)
-            if 2.0 * self._largest_share(best, weights, log_sum(logs + reward + dynamics)) > MOST_SHARE:
+            if 2.0 * self._largest_share(best, weights, logsumexp(logs + scores)) > MOST_SHARE:
                 least, worth = math.inf, 0.0
         if LEAST_GAIN * worth >= COPY:
             return best
         space = self._tilted(weights)
         # Trajectories of little weight have a copy each.
-        copies = np.maximum(reward + dynamics - space.log_max + HALF_A_BUCKET * math.log(2.0), 0.0)
-        log2_count = log_sum(logs + copies) / math.log(2.0)
-        of_copy = COPY * efficiency(logs, reward + dynamics, copies)
+        copies = np.maximum(scores - space.log_max + HALF_A_BUCKET * LOG2, 0.0)
+        log2_count = logsumexp(logs + copies) / LOG2
+        of_copy = COPY * efficiency(logs, scores, copies)
         other = self._sized(log2_plain, log2_count, min(effective / of_copy, most), 1.0)
         return other if self._cost(other, log2_count, space) < least else best
 
@@ -240,8 +184,8 @@ class CellSource(Source):
         """The most that any one solution of a plan's cells could have of Z-hat, whether it was met or not."""
         if plan["parities"] == 0:
             return 0.0
-        log_measure = plan["parities"] * math.log(2.0) - math.log(plan["cells"])
-        highest = self._tilted(weights).log_max if plan["tilt"] else self.reader.highest(self.features.table(weights))
+        log_measure = plan["parities"] * LOG2 - math.log(plan["cells"])
+        highest = self._tilted(weights).log_max if plan["tilt"] else self._range(self._weights(weights))[1]
         return math.exp(min(log_measure + highest - log_z, 0.0))
 
     def _sized(self, log2_plain: float, log2_count: float, wanted: float, tilt: float) -> Plan:
@@ -261,30 +205,32 @@ class CellSource(Source):
     def _cost(self, plan: Plan, log2_count: float, space: Space) -> float:
         """What reading these cells of 2^log2_count solutions takes, in some unit."""
         if not plan["tilt"]:  # also where copies would have been more than the trajectories themselves
-            log2_count, space = plan["log2_count"], self.reader.plain
+            log2_count, space = plan["log2_count"], self.plain
         size = 2.0 ** (log2_count - plan["parities"])
-        if self.reader.hashed.walks is not None:  # a list answers in place of a solver
+        if self.hashed.walks is not None:  # a list answers in place of a solver
             return float(plan["cells"] * size)
-        ratio = space.oracle.formula.n_variables / self.reader.plain.oracle.formula.n_variables
+        ratio = space.oracle.formula.n_variables / self.plain.oracle.formula.n_variables
         return float(plan["cells"] * math.sqrt(size) * ratio**WORK)
+
+    def _weights(self, weights: Floats) -> EdgeWeights:
+        return EdgeWeights.of(self.base.world, self.features.table(weights), self.base.discount)
+
+    def _range(self, weights: EdgeWeights) -> tuple[float, float]:
+        """Bounds on the log weight of any trajectory."""
+        return score_range(self.base.relaxation.product, weights)
 
     def _tilted(self, weights: Floats) -> Space:
         """The copies at some weights; the last one is kept, as the plan and the draw both need it."""
         if self._kept is None or not np.array_equal(self._kept[0], weights):
-            self._kept = weights, self.reader.tilted(self.features.table(weights))
+            edges = self._weights(weights)
+            self._kept = weights, self.hashed.space(edges, self._range(edges))
         return self._kept[1]
 
 
 def efficiency(log_measure: Floats, log_weights: Floats, log_copies: Floats) -> float:
     """(sum w)^2 / (sum c sum w^2 / c) over the space, from draws of any measure: what one drawn copy is worth."""
-    log_value = 2.0 * log_sum(log_measure + log_weights) - log_sum(log_measure + log_copies)
-    return min(1.0, math.exp(log_value - log_sum(log_measure + 2.0 * log_weights - log_copies)))
-
-
-def log_sum(logs: Floats) -> float:
-    """log sum exp."""
-    highest = float(logs.max())
-    return highest + math.log(float(np.exp(logs - highest).sum()))
+    log_value = 2.0 * logsumexp(log_measure + log_weights) - logsumexp(log_measure + log_copies)
+    return min(1.0, math.exp(log_value - logsumexp(log_measure + 2.0 * log_weights - log_copies)))
 
 
 LEAST_CELLS = 4  # in a round: a cell of four times as many solutions takes a solver twice as long
@@ -327,11 +273,11 @@ class Cells(Method):
 
     def run(self, task: Task, settings: FitSettings) -> RoundsRun:
         size = None if self.cell_size is None else float(self.cell_size)
+        n_cells = LEAST_CELLS if self.n_cells is None else int(self.n_cells)
 
         def make(part: Task) -> tuple[XorDistribution, CellSource]:
             base = Chooser(part.joint_law(), settings.engine).joint_xor()
-            n_cells = LEAST_CELLS if self.n_cells is None else int(self.n_cells)
-            return base, CellSource(CellReader(base, part.demos), part.features, n_cells, size)
+            return base, CellSource(base, part.demos, part.features, n_cells, size)
 
         return rounds(task, settings, make)
 
@@ -341,9 +287,8 @@ class Cells(Method):
                 "method='cells' trains networks on the joint distribution, and these demonstrations have several "
                 "starts: with given='start' use method='exact'."
             )
-        visits = task.demos.visits(task.discount)
         size = DEFAULT_CELL_SIZE if self.cell_size is None else float(self.cell_size)
-        base = Chooser(task.joint_law(), settings.engine).joint_xor()
         n_cells = CELLS_PER_STEP if self.n_cells is None else int(self.n_cells)
-        likelihood = CellsLikelihood(base, visits, n_cells, size)
+        base = Chooser(task.joint_law(), settings.engine).joint_xor()
+        likelihood = CellsLikelihood(base, task.demos.visits(task.discount), n_cells, size)
         return train(likelihood, reward, training, settings, None)

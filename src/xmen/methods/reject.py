@@ -17,7 +17,7 @@ from xmen.methods.draws import Draws
 from xmen.methods.loss import DrawnLoss, Spread, best_control
 from xmen.methods.method import Method
 from xmen.methods.neural import NeuralRun, Training
-from xmen.methods.rounds import DEFAULT_MAX_ITER, Batch, Plan, RoundsRun, Source, rounds
+from xmen.methods.rounds import DEFAULT_MAX_ITER, Batch, Plan, RoundsRun, RoundsState, Source, rounds
 from xmen.methods.runs import Coordinates, FitSettings, Outcome, Task
 from xmen.methods.trips import TripRun, TripState
 from xmen.options import require_whole
@@ -48,20 +48,8 @@ def controlled(draws: Draws, features: Features, parts: Floats) -> Draws:
     return replace(draws, control=best * draws.control) if best >= LEAST_CONTROL else draws.valid_alone()
 
 
-class RejectingSource(Source):
-    """Draws of rejection, each round at the weights it starts from; `first_share` of the wanted ones in the first."""
-
-    first_share = 1.0
-
-    def first(self, wanted: float, rng: np.random.Generator) -> tuple[Plan, Info]:
-        return {"draws": math.ceil(self.first_share * wanted)}, Info()
-
-    def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float, last: bool) -> Plan:
-        return {"draws": math.ceil(effective)}
-
-
-class RejectSource(RejectingSource):
-    """Draws of the reject engine."""
+class RejectSource(Source):
+    """Draws of the reject engine, each round at the weights it starts from."""
 
     def __init__(self, base: RejectDistribution, features: Features) -> None:
         self.base, self.features = base, features
@@ -74,7 +62,11 @@ class RejectSource(RejectingSource):
         for walks, kept in present.checked(rng):
             n_valid, n_drawn = n_valid + int(kept.sum()), n_drawn + len(kept)
             if every is None:  # by the first draws: where few are valid the others would fill the memory
-                every = n_valid >= ENOUGH_VALID * n_drawn and self._cheap(walks.lengths.mean() * wanted)
+                # The relaxation's own log Z is to cost no more than some looks at the draws.
+                product = self.base.relaxation.product
+                sweep = product.n_edges * (1 if product.timeless(discount) else product.usual_length)
+                cheap = sweep <= CHEAP * walks.lengths.mean() * wanted
+                every = cheap and n_valid >= ENOUGH_VALID * n_drawn
             batches.append(walks if every else walks[kept])
             valid.append(kept if every else kept[kept])
             if n_valid >= wanted:
@@ -89,12 +81,6 @@ class RejectSource(RejectingSource):
         details = {"acceptance": n_valid / n_drawn}
         return Batch(controlled(draws, self.features, self.parts), Info(0, n_valid, 0), details=details)
 
-    def _cheap(self, n_steps: float) -> bool:
-        """Whether the relaxation's own log Z costs no more than some looks at draws of so many steps."""
-        product = self.base.relaxation.product
-        sweep = product.n_edges * (1 if product.timeless(self.base.discount) else product.usual_length)
-        return bool(sweep <= CHEAP * n_steps)
-
     def _relaxation(self, weights: Floats, shares: Floats) -> tuple[Floats, Floats]:
         """log Z and E[f] of the world's relaxation, by dynamic programming."""
         present = self.base.relaxed.with_reward(self.features.table(weights))
@@ -104,7 +90,7 @@ class RejectSource(RejectingSource):
         return log_z, shares[0] * self.features.contract(present.visits())
 
 
-class TripSource(RejectingSource):
+class TripSource(Source):
     """Draws of every pair of a start and a goal on a network, `least` of each in a round; each pair is a part."""
 
     first_share = FIRST
@@ -120,11 +106,9 @@ class TripSource(RejectingSource):
         measure = -found.log_prob - np.log(found.n)[found.pair]
         control = np.where(found.acceptance >= ENOUGH_VALID, 1.0, 0.0)
         draws = Draws.of_parts(found.visits, measure, found.log_dynamics, found.valid, found.pair, control)
-        details = {
-            "acceptance": float(self.parts @ found.acceptance),
-            "least_acceptance": float(found.acceptance.min()),
-        }
+        share, least = float(self.parts @ found.acceptance), float(found.acceptance.min())
         draws = controlled(draws, self.features, self.parts)
+        details = {"acceptance": share, "least_acceptance": least}
         return Batch(draws, Info(0, int(found.valid.sum()), 0), details=details)
 
     def learned(self, loss: DrawnLoss, weights: Floats) -> dict[str, Any]:
@@ -197,34 +181,41 @@ class Reject(Method):
             raise EngineError("method='reject' needs discount = 1: raise max_nodes so that the rules fit the product.")
         budget = trip_budget(settings.engine.max_nodes, network)
         trips = RejectTrips(network, task.constraint, *task.demos.trips(), budget)
-        opening = RelaxedFirst(task, settings, trips)
         coordinates = settings.coordinates(task.features.d)
         source = TripSource(trips, settings.learned(task).features, int(self.n_draws), coordinates)
-        return RoundsRun(task, settings, source, opening.run.warn_undetermined, opening)
+        return TripRounds(task, settings, source)
 
 
-class RelaxedFirst:
-    """The optimum of the rules that fit, exactly, as what rounds begin with."""
+class TripRounds(RoundsRun):
+    """Rounds that begin at the optimum of the rules that fit, which is exact."""
 
-    def __init__(self, task: Task, settings: FitSettings, trips: RejectTrips) -> None:
-        self.run = TripRun(task, settings.changed(tol=OPENING_TOL, max_iter=None), trips.engine)
-        self.trips, self.metric = trips, self.run.optimiser.metric
+    def __init__(self, task: Task, settings: FitSettings, source: TripSource) -> None:
+        self.trips, opening = source.trips, settings.changed(tol=OPENING_TOL, max_iter=None)
+        self.opening = TripRun(task, opening, source.trips.engine)
+        super().__init__(task, settings, source, self.opening.warn_undetermined, self.opening.optimiser.metric)
 
-    def start(self) -> dict[str, Any]:
-        return self.run.start().parts()
+    def start(self) -> RoundsState:
+        return replace(super().start(), opening=self.opening.start().parts())
 
-    def step(self, state: dict[str, Any]) -> tuple[dict[str, Any], Floats, dict[str, float], bool]:
-        after, entry = self.run.step(TripState(**state))
-        over = self.run.finished(after)
+    def may_end(self, state: RoundsState) -> bool:
+        return not state.opening
+
+    def step(self, state: RoundsState) -> tuple[RoundsState, dict[str, float]]:
+        if not state.opening:
+            return super().step(state)
+        after, entry = self.opening.step(TripState(**state.opening))
+        over = self.opening.finished(after)
         if over:
-            self.run.require_feasible(after)
-        return after.parts(), after.weights, entry, over
+            self.opening.require_feasible(after)
+        return replace(state, weights=after.weights, opening={} if over else after.parts()), entry
 
-    def conclude(self, state: dict[str, Any], monitor: Monitor) -> Outcome:
+    def conclude(self, state: RoundsState, monitor: Monitor) -> Outcome:
+        if not state.opening:
+            return super().conclude(state, monitor)
         multiplied = ", ".join(map(repr, self.trips.multiplied)) or "none"
         notify(
-            f"stopped after {state['iteration']} iterations, before any draw: these are the weights of the rules that "
-            f"fit ({multiplied}).",
+            f"stopped after {state.opening['iteration']} iterations, before any draw: these are the weights of the "
+            f"rules that fit ({multiplied}).",
             ConvergenceWarning,
         )
-        return self.run.conclude(TripState(**state), monitor)
+        return self.opening.conclude(TripState(**state.opening), monitor)

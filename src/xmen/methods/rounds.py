@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from xmen.errors import ConvergenceWarning, GuaranteeWarning, notify
 from xmen.methods import judge
 from xmen.methods.draws import Draws
 from xmen.methods.identify import warn_undetermined
-from xmen.methods.judge import Estimate, Judgement, Metric, doubts
+from xmen.methods.judge import Estimate, Metric, doubts
 from xmen.methods.likelihood import Lbfgs
 from xmen.methods.loss import ALL, DrawnLoss, Relaxation, Spread
 from xmen.methods.runs import FitSettings, Outcome, Run, Task, child_seed, seed_sequence, stored_seed
@@ -60,26 +60,27 @@ class Source(ABC):
     """Draws batches of weighted trajectories; every draw is a function of the plan, the weights and the generator.
 
     parts (P,): the shares of the parts of the loss that it draws for. relaxation: log Z and E[f] of the relaxations
-    that it draws from; None where no batch has a control.
+    that it draws from; None where no batch has a control. first_share: of the wanted draws, made in the first round.
     """
 
     parts: Floats = ALL
     relaxation: Relaxation | None = None
+    first_share: float = 1.0
 
-    @abstractmethod
     def first(self, wanted: float, rng: np.random.Generator) -> tuple[Plan, Info]:
         """The plan of the first round, for about `wanted` draws, and what it cost to find."""
+        return {"draws": math.ceil(self.first_share * wanted)}, Info()
 
     @abstractmethod
     def read(self, plan: Plan, weights: Floats, rng: np.random.Generator) -> Batch:
         """One batch, drawn as planned when the weights were found."""
 
-    @abstractmethod
     def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float, last: bool) -> Plan:
         """The plan of the next round, to be worth `effective` draws from P at these weights.
 
         `last`: they are expected to confirm these weights, for which they have to see all.
         """
+        return {"draws": math.ceil(effective)}
 
     def learned(self, loss: DrawnLoss, weights: Floats) -> dict[str, Any]:
         """Further attributes of the model, by name."""
@@ -194,7 +195,7 @@ class RoundsState(RunState):
     `weights` are those that are learned; `distance` and `bound` are of them, in nats. `distance` is infinite where the
     draws were too few to reach a minimum, `bound` until draws have judged that the weights were not fitted to and that
     cannot have missed anything. `seed` is the entropy and key of the run's SeedSequence: round t uses its t-th child.
-    `opening` is where the run before the first round stands, empty where there is none or it is over.
+    `opening` is where a run before the first round stands, empty where there is none or it is over.
     """
 
     weights: Floats
@@ -211,26 +212,11 @@ class RoundsState(RunState):
     converged: bool = False
 
 
-class Opening(Protocol):
-    """A run that finds the weights that rounds begin with, from states that can be stored.
-
-    `metric` (d,) is about the root of the curvature of each weight.
-    """
-
-    metric: Floats
-
-    def start(self) -> dict[str, Any]:
-        """The state before the first step."""
-
-    def step(self, state: dict[str, Any]) -> tuple[dict[str, Any], Floats, dict[str, float], bool]:
-        """The state after a step, the weights there, what to record of it, and whether it was the last one."""
-
-    def conclude(self, state: dict[str, Any], monitor: Monitor) -> Outcome:
-        """The answer of a run that was stopped before its first round."""
-
-
 class RoundsRun(Run[RoundsState]):
-    """Rounds over a source, after an opening if there is one; `warn` tells of weights that nothing determines."""
+    """Rounds over a source; `warn` tells of weights that nothing determines.
+
+    `metric` (d,) is about the root of the curvature of each weight, where that is known.
+    """
 
     state_type = RoundsState
 
@@ -240,9 +226,9 @@ class RoundsRun(Run[RoundsState]):
         settings: FitSettings,
         source: Source,
         warn: Callable[[], None],
-        opening: Opening | None = None,
+        metric: Floats | None = None,
     ) -> None:
-        self.settings, self.source, self.warn, self.opening = settings, source, warn, opening
+        self.settings, self.source, self.warn = settings, source, warn
         self.coordinates, learned = settings.coordinates(task.features.d), settings.learned(task)
         self.l2, self.tol = self.coordinates.l2[self.coordinates.free], settings.tolerance(DEFAULT_TOL)
         self.max_iter = settings.most_iterations(DEFAULT_MAX_ITER)
@@ -251,61 +237,60 @@ class RoundsRun(Run[RoundsState]):
         self.constant = self.coordinates.penalised(self.coordinates.values, 0.0, np.zeros(task.features.d)).loss
         self.constant -= float(self.coordinates.values @ task.demo_features)
         self.least_seen = max(SEEN_PER_FEATURE * self.features.d, LEAST_SEEN)
-        metric = None if opening is None else opening.metric
         self.descent = Descent(self.features, self.least_seen, LEFT * self.tol, metric)
 
     def start(self) -> RoundsState:
         first = self.settings.first_weights(len(self.coordinates.values))[self.coordinates.free]
-        seed, opening = stored_seed(seed_sequence(self.settings.seed)), self.opening.start() if self.opening else {}
-        return RoundsState(first, np.zeros(len(first)), {}, {}, 0, math.inf, math.inf, 0, seed, opening)
+        seed = stored_seed(seed_sequence(self.settings.seed))
+        return RoundsState(first, np.zeros(len(first)), {}, {}, 0, math.inf, math.inf, 0, seed, {})
 
     def finished(self, state: RoundsState) -> bool:
         return state.finished or state.iteration >= self.max_iter
 
-    def may_end(self, state: RoundsState) -> bool:
-        return not state.opening
-
     def step(self, state: RoundsState) -> tuple[RoundsState, dict[str, float]]:
-        if state.opening:
-            assert self.opening is not None
-            opening, weights, entry, over = self.opening.step(state.opening)
-            return replace(state, weights=weights, opening={} if over else opening), entry
         rng = np.random.default_rng(child_seed(state.seed, state.iteration))
-        plan, spent = (state.plan, Info()) if state.plan else self.source.first(self._first_wanted(), rng)
+        plan, spent = state.plan, Info()
+        if not plan:  # as many draws as would do if each were one from P at the optimum
+            wanted = max(0.5 * self.features.d / max(AIMED * self.tol, LEAST_TOL), FIRST_PER_SEEN * self.least_seen)
+            plan, spent = self.source.first(min(wanted, MOST_DRAWS / 4), rng)
         batch = self.source.read(plan, state.weights, rng)
         spent += batch.info
         state = replace(state, plan=plan, iteration=state.iteration + 1, n_lost=state.n_lost + batch.n_lost)
         # Draws of a relaxation that weights have left behind would tell little of the next ones.
         left_behind = math.isinf(state.distance) and batch.draws.control.any()
         if not state.draws or left_behind or not batch.draws.noise.any():
-            after, own = self._minimise(state, batch.draws)
-            return after, self._entry(after, own, batch, spent)
-        draws = Draws.from_arrays(state.draws)
-        both = draws.joined(batch.draws)
-        judged = self._judge(state.weights, draws, both, batch.draws)
-        near = max(judged.distance, state.distance, judged.bound / LOOSE) <= self.tol
-        quiet = judged.within_noise or judged.bound <= self.tol
-        agreed, full = judged.enough and near and quiet and batch.sees_all, len(both) > MOST_DRAWS
-        if agreed or full or state.iteration >= self.max_iter:
-            bound = judged.bound if batch.sees_all else math.inf
-            after = replace(state, distance=judged.distance, bound=bound, finished=agreed or full, converged=agreed)
+            state, seen = self._minimise(state, batch.draws)
         else:
-            after, _ = self._minimise(state, both)
-        return after, self._entry(after, judged.estimate, batch, spent)
-
-    def _first_wanted(self) -> float:
-        """Draws of the first round: as many as would do if each were a draw from P at the optimum."""
-        wanted = max(0.5 * self.features.d / max(AIMED * self.tol, LEAST_TOL), FIRST_PER_SEEN * self.least_seen)
-        return min(wanted, MOST_DRAWS / 4)
+            weights, draws = state.weights, Draws.from_arrays(state.draws)
+            both = draws.joined(batch.draws)
+            metric = Metric(Spread(self._loss(both).shared(weights), weights).hessian, self.features.scale)
+            noise = Spread(self._loss(draws).shared(weights), weights).noise
+            judged = judge.judge(weights, self._loss(batch.draws), metric, noise, self.least_seen)
+            seen, near = judged.estimate, max(judged.distance, state.distance, judged.bound / LOOSE) <= self.tol
+            quiet = judged.within_noise or judged.bound <= self.tol
+            agreed, full = judged.enough and near and quiet and batch.sees_all, len(both) > MOST_DRAWS
+            if agreed or full or state.iteration >= self.max_iter:
+                bound = judged.bound if batch.sees_all else math.inf
+                state = replace(state, distance=judged.distance, bound=bound, finished=agreed or full, converged=agreed)
+            else:
+                state, _ = self._minimise(state, both)
+        return state, {
+            "loss": seen.loss + self.constant,
+            "loss_std": seen.loss_std,
+            "gradient_norm": float(np.linalg.norm(seen.gradient)),
+            "gradient_std": float(np.linalg.norm(seen.gradient_std)),
+            "round": state.iteration,
+            "solutions": spent.n_points,
+            "queries": spent.n_queries,
+            "cells": batch.info.n_cells,
+            "lost": batch.n_lost,
+            **batch.details,
+            "distance": state.distance,
+            "distance_bound": state.bound,
+        }
 
     def _loss(self, draws: Draws) -> DrawnLoss:
         return DrawnLoss(draws, self.features, self.demo_features, self.l2, self.source.parts, self.source.relaxation)
-
-    def _judge(self, weights: Floats, fitted: Draws, both: Draws, fresh: Draws) -> Judgement:
-        hessian = Spread(self._loss(both).shared(weights), weights).hessian
-        noise = Spread(self._loss(fitted).shared(weights), weights).noise
-        metric = Metric(hessian, self.features.scale)
-        return judge.judge(weights, self._loss(fresh), metric, noise, self.least_seen)
 
     def _minimise(self, state: RoundsState, draws: Draws) -> tuple[RoundsState, Estimate]:
         """The state at the minimum over all draws, with the plan of the next round; and the draws' estimate there."""
@@ -318,8 +303,12 @@ class RoundsRun(Run[RoundsState]):
             loss = replace(loss, doubt=doubts(loss, weights))
             weights, reached = self.descent(loss.restrained(restraint), weights)
         if loss.relaxation is not None:
-            nearer = self._drawable(loss, state.weights, weights)
-            weights, reached = nearer, reached and nearer is weights
+            # The few draws at hand may lead to where the weights of ever longer trips do not add up, or hardly one is
+            # valid: the next ones are made on the way there.
+            least, halvings = LEAST_LEFT * float(loss.parts @ loss.acceptance(state.weights)), 0
+            while not loss.parts @ loss.acceptance(weights) >= least and halvings < HALVINGS:
+                weights, halvings, reached = 0.5 * (state.weights + weights), halvings + 1, False
+            weights = weights if halvings < HALVINGS else state.weights
         loss = loss.shared(weights)
         state = replace(state, weights=weights, draws=loss.draws.as_arrays(), distance=math.inf, bound=math.inf)
         if not reached and controlled:  # as many again, from where these have led
@@ -345,25 +334,10 @@ class RoundsRun(Run[RoundsState]):
         effective = min(max(seen, SEEING * self.least_seen), MOST_DRAWS / 4)
         return replace(state, plan=self.source.next(state.plan, weights, loss, effective, last)), own
 
-    def _drawable(self, loss: DrawnLoss, drawn: Floats, weights: Floats) -> Floats:
-        """Weights at which the next draws can be made, on the way from the last ones' to these.
-
-        The few draws at hand may lead to where the weights of ever longer trips do not add up, or hardly one is valid.
-        """
-        least = LEAST_LEFT * float(loss.parts @ loss.acceptance(drawn))
-        for _ in range(HALVINGS):
-            if loss.parts @ loss.acceptance(weights) >= least:
-                return weights
-            weights = 0.5 * (drawn + weights)
-        return drawn
-
     def answer(self, state: RoundsState) -> Floats:
         return self.coordinates.full(state.weights)
 
     def conclude(self, state: RoundsState, monitor: Monitor) -> Outcome:
-        if state.opening:
-            assert self.opening is not None
-            return self.opening.conclude(state.opening, monitor)
         if not (state.converged or monitor.stopped or monitor.interrupted):
             notify(
                 f"after {'' if state.finished else 'max_iter = '}{state.iteration} rounds the answer is about "
@@ -381,40 +355,22 @@ class RoundsRun(Run[RoundsState]):
             )
         if not monitor.stopped:  # short of the optimum, weights are finite whatever they are
             self.warn()
-        learned: dict[str, Any] = {"distance_": state.distance, "distance_bound_": state.bound}
-        learned["weights_std_"] = self.coordinates.direction(state.weights_std)
+        std = self.coordinates.direction(state.weights_std)
+        learned = {"distance_": state.distance, "distance_bound_": state.bound, "weights_std_": std}
         if state.draws:
             loss = self._loss(Draws.from_arrays(state.draws)).shared(state.weights)
             learned |= self.source.learned(loss, state.weights)
         return Outcome(self.answer(state), state.converged, None, learned)
-
-    def _entry(self, state: RoundsState, seen: Estimate, batch: Batch, spent: Info) -> dict[str, float]:
-        return {
-            "loss": seen.loss + self.constant,
-            "loss_std": seen.loss_std,
-            "gradient_norm": float(np.linalg.norm(seen.gradient)),
-            "gradient_std": float(np.linalg.norm(seen.gradient_std)),
-            "round": state.iteration,
-            "solutions": spent.n_points,
-            "queries": spent.n_queries,
-            "cells": batch.info.n_cells,
-            "lost": batch.n_lost,
-            **batch.details,
-            "distance": state.distance,
-            "distance_bound": state.bound,
-        }
 
 
 # ---- Given the start, log Z is the mean over demonstrations of log Z(s_0): a source and a part of the loss for each
 # start, with the share of the demonstrations that start there. Draws are divided in the same shares.
 
 
-MakeSource = Callable[[Task], tuple[XorDistribution | RejectDistribution, Source]]
-"""A source of draws for a task of one start or a joint one, and the engine behind it."""
-
-
-def rounds(task: Task, settings: FitSettings, make: MakeSource) -> RoundsRun:
-    """Rounds over one source, or over one per start."""
+def rounds(
+    task: Task, settings: FitSettings, make: Callable[[Task], tuple[XorDistribution | RejectDistribution, Source]]
+) -> RoundsRun:
+    """Rounds over one source, or over one per start, each with the engine behind it as `make` has them for a task."""
     parts = settings.learned(task).by_start()
     made = [make(part) for _, part in parts]
     base, source = made[0]
