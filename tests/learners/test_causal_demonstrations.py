@@ -116,7 +116,7 @@ def test_weights_that_run_to_infinity_are_named() -> None:
     world, dry, _, careful = bridge()
     features = np.zeros((5, 2, 1))
     features[1, :, 0] = 1.0
-    with pytest.warns(xm.UnboundedWarning, match="least or the most of feature 0"):
+    with pytest.warns(xm.UnboundedWarning, match="least or the most possible of feature 0"):
         CausalXMEN(world, dry, features, validity=0.5).fit([careful] * 3)
 
 

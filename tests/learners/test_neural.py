@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import xmen as xm
 from learners.neural_tasks import inputs, network, task, visits
 from xmen import ConvReward, FeatureReward, NeuralReward, fit_neural
 from xmen.methods.likelihood import DistributionLikelihood
-from xmen.methods.neural import NeuralTraining, Training
+from xmen.methods.neural import NeuralRun, Training
 
 torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen-irl[neural]")
 nn = torch.nn
@@ -161,25 +162,23 @@ def test_training_taken_up_again_is_bit_for_bit_the_same(optimiser: object) -> N
     d = xm.distribution(grid, rule, None)
     likelihood = DistributionLikelihood(d, visits(grid, d.sample(10, seed=0), 1.0))
 
-    def fresh() -> NeuralTraining:
-        return NeuralTraining(
-            likelihood, NeuralReward(network(3, dtype=torch.float32), inputs(grid)), Training(optimiser)
-        )
+    def fresh() -> NeuralRun:
+        reward = NeuralReward(network(3, dtype=torch.float32), inputs(grid))
+        return NeuralRun(likelihood, reward, Training(optimiser), 0.0, np.random.SeedSequence(0), 8)
 
-    whole = fresh()
-    for _ in range(8):
-        last = whole.step()
-    first = fresh()
-    for _ in range(3):
-        first.step()
-    saved = {name: array.copy() for name, array in first.state().items()}
-    first.step()
-    second = fresh()
-    second.load_state(saved)
-    assert second.n_steps == 3
-    for _ in range(5):
-        again = second.step()
-    assert again[:2] == last[:2]
+    def moved(run: NeuralRun, state: Any, n: int) -> tuple[Any, dict[str, float]]:
+        for _ in range(n):
+            state, entry = run.step(state)
+        return state, entry
+
+    whole, first, second = fresh(), fresh(), fresh()
+    _, last = moved(whole, whole.start(), 8)
+    third, _ = moved(first, first.start(), 3)
+    saved = copy.deepcopy(third)
+    moved(first, third, 1)
+    assert saved.iteration == 3
+    _, again = moved(second, saved, 5)
+    assert again == last
     assert np.array_equal(whole.reward.table(), second.reward.table())
 
 

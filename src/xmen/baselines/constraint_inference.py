@@ -9,9 +9,10 @@ at least 1 - 1/e of what the best k rules cover.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,10 +33,7 @@ from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.storage.models import storable
 from xmen.worlds import MDP, EdgeWeights, Trajectory
 
-Bools = NDArray[np.bool_]
-
 KINDS = ("states", "actions")
-BLOCK = 128  # states whose probabilities are found together
 SMALLEST = 1e-12  # probabilities below this are rounding errors
 
 
@@ -46,40 +44,29 @@ def meeting_probabilities(d: ExactDistribution, events: Sequence[Event]) -> Floa
     the distribution's Markov chain there. O(horizon times transitions) per event.
     """
     world = d.world
-    on_edges, at_ends = happens(world, events)
     letters, only = np.zeros((world.n_states, world.n_actions + 1), dtype=np.int32), np.zeros(world.max_length + 1, int)
     step, accepts = np.array([[0, FAILS]], dtype=np.int32), np.array([[True, False]])  # one row: not met so far
     answer = np.empty(len(events))
-    for i in range(len(events)):
-        letters[world.source, world.action], letters[:, -1] = on_edges[:, i], at_ends[:, i]
+    for i, event in enumerate(events):
+        letters[world.source, world.action], letters[:, -1] = happens(world, event)
         mass = d.chain.mass(Machine(0, letters, step, accepts, only, only))
         assert mass is not None
         answer[i] = min(1.0, mass.broken)
     return answer
 
 
-def happens(world: MDP, events: Sequence[Event]) -> tuple[Bools, Bools]:
-    """Where events happen: on each transition (at its source), shape (E, n); at each last state, shape (S, n)."""
-    edges, ends = np.zeros((len(world.source), len(events)), bool), np.zeros((world.n_states, len(events)), bool)
-    source, action = world.source.astype(np.int64), world.action.astype(np.int64)
-    states = np.arange(world.n_states)
-    for column, event in enumerate(events):
-        edges[:, column] = event.holds(source, action)
-        ends[:, column] = event.holds(states, np.full(world.n_states, NO_ACTION))
-    return edges, ends
+def happens(world: MDP, event: Event) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Where an event happens: on which transitions (at their sources), shape (E,); at which last states, (S,)."""
+    at_end = event.holds(np.arange(world.n_states), np.full(world.n_states, NO_ACTION))
+    return event.holds(world.source.astype(np.int64), world.action.astype(np.int64)), at_end
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """Something that may turn out to be forbidden; `state` where it is being in one state."""
+class _Candidate(NamedTuple):
+    """What may turn out to be forbidden, its rule, and the state where it is being in one."""
 
     event: Event
-    name: str
+    rule: Constraint
     state: int | None = None
-
-    @property
-    def rule(self) -> Constraint:
-        return never(self.event).named(self.name)
 
 
 @storable
@@ -141,46 +128,40 @@ class ConstraintInference(Learner):
         validation: Iterable[Trajectory] | None = None,
     ) -> Self:
         """Infer the rules from demonstrations, with one weight each if `sample_weight` is given."""
-        # What an earlier fit inferred is no rule for these demonstrations.
-        for name in ("reward_", "constraints_"):
-            self.__dict__.pop(name, None)
+        self._forget("reward_", "constraints_")  # what an earlier fit inferred is no rule for these demonstrations
         return super().fit(demos, sample_weight, validation)
 
     def _fit(self, demos: Demonstrations) -> None:
         reward = self.reward
         if not isinstance(reward, LinearReward):
             reward = LinearReward(reward_table(reward, self.world)[:, :, None], [1.0])
-        table = reward_table(reward, self.world)
-        avoided = self._avoided(demos)
-        found: list[_Candidate] = []
-        world = demos.seen_world(self.given)
-        d = self._under(world, table, [])
-        kl = [_entropy_lost(demos) - demos.mean(demos.walks.scores(EdgeWeights.of(world, table, self.discount)))]
-        kl[0] += d.log_partition()
+        table, world = reward_table(reward, self.world), demos.seen_world(self.given)
+
+        def under(rules: list[Constraint]) -> ExactDistribution:
+            d = distribution(world, rules or None, table, self.discount, engine="exact", given=self.given)
+            assert isinstance(d, ExactDistribution)
+            return d
+
+        avoided, found, d = self._avoided(demos), list[Constraint](), under([])
+        log_p = demos.walks.scores(EdgeWeights.of(world, table, self.discount))
+        kl = [_entropy_lost(demos) - demos.mean(log_p) + d.log_partition()]
         explained = False
         with Monitor(self.callback) as monitor:
             while not explained and len(found) != self.max_constraints and not monitor.stopped:
-                best = self._best(d, avoided)
+                best = _best(d, avoided)
                 if best is None:
                     explained = True
                     break
-                smaller = self._under(world, table, [*found, best])
+                smaller = under([*found, best.rule])
                 gain = d.log_partition() - smaller.log_partition()
                 explained = gain < self.kl_threshold
                 if not explained:
-                    found, d = [*found, best], smaller
+                    found, d = [*found, best.rule], smaller
                     kl.append(kl[-1] - gain)
                     monitor.record(kl[-1], 0.0, eliminated=-float(np.expm1(-gain)))
-        self.constraints_ = [one.rule for one in found]
-        self.kl_ = np.array(kl[: len(found) + 1])
-        self.eliminated_ = -np.expm1(np.diff(self.kl_))
         self._learned(reward, monitor, explained)
-
-    def _under(self, world: MDP, table: Floats, found: list[_Candidate]) -> ExactDistribution:
-        rules = [one.rule for one in found]
-        d = distribution(world, rules or None, table, self.discount, engine="exact", given=self.given)
-        assert isinstance(d, ExactDistribution)
-        return d
+        self.constraints_, self.kl_ = found, np.array(kl[: len(found) + 1])
+        self.eliminated_ = -np.expm1(np.diff(self.kl_))
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -200,51 +181,44 @@ class ConstraintInference(Learner):
     def _avoided(self, demos: Demonstrations) -> list[_Candidate]:
         """Candidates that no demonstration does: events, then actions, then states."""
         world, steps, last = self.world, demos.walks.edges, demos.walks.last_states
-        named = list((self.events or {}).items())
-        on_edges, at_ends = happens(world, [event for _, event in named])
-        done = np.atleast_1d(on_edges[steps].any(axis=0) | at_ends[last].any(axis=0))
-        out = [_Candidate(event, f"never {name}") for (name, event), met in zip(named, done, strict=True) if not met]
+        out = []
+        for name, event in (self.events or {}).items():
+            on_edges, at_ends = happens(world, event)
+            if not (on_edges[steps].any() or at_ends[last].any()):
+                out.append(_Candidate(event, never(event).named(f"never {name}")))
         if "actions" in self.candidates:
-            unused = np.setdiff1d(world.action, world.action[steps]).tolist()
-            out += [_Candidate(doing(a), f"never {world.describe_action(a)}") for a in unused]
+            for a in np.setdiff1d(world.action, world.action[steps]).tolist():
+                out.append(_Candidate(doing(a), never(doing(a)).named(f"never {world.describe_action(a)}")))
         if "states" in self.candidates:
-            unseen = np.ones(world.n_states, dtype=np.bool_)
-            unseen[world.source[steps]] = unseen[last] = False
-            out += [_Candidate(at(s), f"never {world.describe_state(s)}", s) for s in np.flatnonzero(unseen).tolist()]
+            for s in np.setdiff1d(np.arange(world.n_states), np.append(world.source[steps], last)).tolist():
+                out.append(_Candidate(at(s), never(at(s)).named(f"never {world.describe_state(s)}"), s))
         return out
-
-    def _best(self, d: ExactDistribution, avoided: list[_Candidate]) -> _Candidate | None:
-        """The candidate that is most probable under `d`, or None when none is possible.
-
-        States come by falling expected visits, which are at least the probability of visiting: the search ends
-        where those fall below the best found.
-        """
-        visits = d.state_visits()
-        states = sorted((one.state for one in avoided if one.state is not None), key=lambda s: -visits[s])
-        by_state = {one.state: one for one in avoided}
-        blocks = [[one for one in avoided if one.state is None]]
-        blocks += [[by_state[s] for s in sorted(states[i : i + BLOCK])] for i in range(0, len(states), BLOCK)]
-        best, most = None, SMALLEST
-        for block in blocks:
-            bound = max((1.0 if one.state is None else float(visits[one.state]) for one in block), default=0.0)
-            if bound <= most:
-                continue
-            p = meeting_probabilities(d, [one.event for one in block])
-            leader = int(np.argmax(p >= p.max() - SMALLEST))  # the first of those that tie
-            if p[leader] > most + SMALLEST:
-                best, most = block[leader], float(p[leader])
-        return best
 
     def _rule(self, also: Rules = None) -> Constraint | None:
         rules = [*vars(self).get("constraints_", []), super()._rule(also)]
         return conjunction([rule for rule in rules if rule is not None])
 
 
+def _best(d: ExactDistribution, avoided: list[_Candidate]) -> _Candidate | None:
+    """The first of the candidates that are most probable under `d`, or None when none is possible.
+
+    They come by falling bounds, of states the expected visits, which are at least the probability of visiting: the
+    search ends where those fall below the best found.
+    """
+    visits, p, most = d.state_visits(), np.zeros(len(avoided)), 0.0
+    bounds = np.array([1.0 if one.state is None else visits[one.state] for one in avoided])
+    for i in np.argsort(-bounds, kind="stable").tolist():
+        if bounds[i] <= max(SMALLEST, most - SMALLEST):
+            break
+        p[i] = meeting_probabilities(d, [avoided[i].event])[0]
+        most = max(most, p[i])
+    return avoided[int(np.argmax(p >= most - SMALLEST))] if most > SMALLEST else None
+
+
 def _entropy_lost(demos: Demonstrations) -> float:
     """sum p log p over the distinct demonstrations, with the share p of each."""
-    share: dict[tuple[int, ...], float] = {}
+    share: defaultdict[tuple[int, ...], float] = defaultdict(float)
     steps = np.split(demos.walks.edges, demos.walks.offsets[1:-1])
     for start, edges, weight in zip(demos.walks.starts.tolist(), steps, demos.weights.tolist(), strict=True):
-        key = (start, *edges.tolist())
-        share[key] = share.get(key, 0.0) + weight
+        share[start, *edges.tolist()] += weight
     return sum(p * math.log(p) for p in share.values() if p > 0)

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from functools import reduce
+from operator import or_
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,7 +34,7 @@ from xmen.errors import (
     notify,
     require_horizon,
 )
-from xmen.events import Event, at, doing
+from xmen.events import at, doing
 from xmen.learners.base import Learner, Rules
 from xmen.methods.demonstrations import Demonstrations
 from xmen.options import require_number, require_whole
@@ -42,12 +44,11 @@ from xmen.rewards.linear import Features
 from xmen.storage.models import storable
 from xmen.worlds import MDP, Walks
 
-# ---- Policies, and trajectories made by following one: what a learner without a model of the world would see
-
-
-Index = NDArray[np.int64]
-
 SUM_TOLERANCE = 1e-6  # how far the probabilities of a state may be from summing to 1
+ATTEMPTS = 50  # rollouts tried for each complete one wanted, at most
+LARGEST = 100.0  # weights, in standard deviations of their feature, stay below this: beyond, one rollout has it all
+MEMORY = 20  # past gradients that L-BFGS keeps
+LEAST_EFFECTIVE = 30  # effective rollouts below which an average says little
 
 
 def read_policy(policy: ArrayLike | None, world: MDP, name: str) -> Floats:
@@ -81,19 +82,7 @@ def read_policy(policy: ArrayLike | None, world: MDP, name: str) -> Floats:
     return normalised
 
 
-def never_taken(world: MDP, policy: Floats) -> Constraint | None:
-    """The rule against actions that the policy never takes; None where it takes them all."""
-    unused: Event | None = None
-    for action in range(world.n_actions):
-        states = np.flatnonzero(world.available[:, action] & (policy[:, action] == 0)).tolist()
-        if states:
-            event = at(*states) & doing(action)
-            unused = event if unused is None else unused | event
-    return None if unused is None else never(unused).named("what the base policy never does")
-
-
-@dataclass(frozen=True)
-class Rollouts:
+class Rollouts(NamedTuple):
     """Complete trajectories: f(tau) (n, d), log(base / proposal) and the start of each (n,); how many were tried."""
 
     features: Floats
@@ -101,45 +90,32 @@ class Rollouts:
     starts: NDArray[np.int64]
     tried: int
 
-    @classmethod
-    def draw(
-        cls,
-        world: MDP,
-        base: Floats,
-        proposal: Floats,
-        features: Features,
-        discount: float,
-        n: int,
-        most: int,
-        rng: np.random.Generator,
-    ) -> Self:
-        """n complete trajectories of the proposal policy, or as many as `most` attempts give.
 
-        An attempt that meets no terminal state within the horizon is no trajectory of this world and is left out:
-        the rest are independent draws from the policy given that it completes, and the normalisation of the
-        importance weights takes care of the probability of completing. O(longest) numpy steps per batch of n.
-        """
-        rows, weights, tried, complete = [np.empty((0, features.d))], [np.empty(0)], 0, 0
-        begun = [np.empty(0, dtype=np.int64)]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = (np.log(base) - np.log(proposal))[world.source, world.action]
-        while complete < n and tried < most:
-            size = min(n, most - tried)
-            starts, edges, done = _follow(world, proposal, size, rng)
-            kept = np.flatnonzero(done)[: n - complete]
-            # The last batch counts only as far as it was needed.
-            tried += int(kept[-1]) + 1 if complete + len(kept) == n else size
-            complete += len(kept)
-            walks = Walks.padded(world, starts[kept], edges[kept], np.count_nonzero(edges[kept] >= 0, axis=1))
-            rows.append(features.contract(walks.visit_rows(discount)))
-            weights.append(walks.totals(ratio))
-            begun.append(starts[kept])
-        log_weight = np.concatenate(weights)
-        possible = log_weight > -np.inf  # a proposal may also go where the base policy never does
-        return cls(np.concatenate(rows)[possible], log_weight[possible], np.concatenate(begun)[possible], tried)
+def roll_out(
+    world: MDP, base: Floats, proposal: Floats, features: Features, discount: float, n: int, rng: np.random.Generator
+) -> Rollouts:
+    """n complete trajectories of the proposal policy, or as many as so many attempts give.
+
+    An attempt that meets no terminal state within the horizon is no trajectory of this world and is left out: the rest
+    are independent draws from the policy given that it completes, and the normalisation of the importance weights takes
+    care of the probability of completing. O(longest) numpy steps per batch of n.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = (np.log(base) - np.log(proposal))[world.source, world.action]
+    batches, complete, tried = [], 0, 0
+    while complete < n and tried < ATTEMPTS * n:
+        starts, edges, done = _follow(world, proposal, min(n, ATTEMPTS * n - tried), rng)
+        kept = np.flatnonzero(done)[: n - complete]
+        complete += len(kept)
+        tried += int(kept[-1]) + 1 if complete == n else len(starts)  # the last batch only as far as it was needed
+        walks = Walks.padded(world, starts[kept], edges[kept], np.count_nonzero(edges[kept] >= 0, axis=1))
+        batches.append((features.contract(walks.visit_rows(discount)), walks.totals(ratio), starts[kept]))
+    rows, log_weight, begun = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+    possible = log_weight > -np.inf  # a proposal may also go where the base policy never does
+    return Rollouts(rows[possible], log_weight[possible], begun[possible], tried)
 
 
-def _follow(world: MDP, policy: Floats, n: int, rng: np.random.Generator) -> tuple[Index, Index, NDArray[np.bool_]]:
+def _follow(world: MDP, policy: Floats, n: int, rng: np.random.Generator) -> tuple[NDArray[Any], ...]:
     """Starts of n attempts, their edges (n, longest), -1 after the end, and which of them are complete."""
     probability = policy[world.source, world.action] * world.probability
     possible = np.flatnonzero(probability > 0)
@@ -158,58 +134,32 @@ def _follow(world: MDP, policy: Floats, n: int, rng: np.random.Generator) -> tup
             break
         here = state[walking]
         place = np.searchsorted(key, here + rng.random(len(here)), side="right")
-        edge = possible[np.clip(place, row[here], row[here + 1] - 1)]
-        edges[walking, t] = edge
+        edges[walking, t] = edge = possible[np.clip(place, row[here], row[here + 1] - 1)]
         state[walking] = world.target[edge]
-    complete: NDArray[np.bool_] = world.terminal[state] if world.has_terminal else np.all(edges >= 0, axis=1)
-    return starts, edges, complete
-
-
-# ---- The dual of relative entropy on drawn trajectories: self-normalised importance weights, and its optimum
-
-
-LARGEST = 100.0  # weights, in standard deviations of their feature, stay below this: beyond, one rollout has it all
-MEMORY = 20  # past gradients that L-BFGS keeps
-
-
-class _Look(NamedTuple):
-    """The smooth part of the loss at a point: its value and gradient, and the effective sample size there."""
-
-    scaled: Floats
-    value: float
-    gradient: Floats
-    effective: float
+    return starts, edges, world.terminal[state] if world.has_terminal else np.all(edges >= 0, axis=1)
 
 
 class SampledDual:
     """Maximise theta . mean - log sum_k w_k exp(theta . f_k) - sum_i epsilon_i |theta_i| over theta.
 
-    `rows` are the features f_k of the rollouts, shape (n, d); `log_weight` their log w_k, shape (n,). The absolute
-    value is split as theta = up - down with both non-negative, which leaves a smooth convex problem with bounds;
-    features are scaled to unit variance. Features that are the same in every rollout keep the weight 0.
+    f_k and w_k are features and importance weights of the rollouts. The absolute value is split as theta = up - down
+    with both non-negative, which leaves a smooth convex problem with bounds; features are scaled to unit variance.
+    Features that are the same in every rollout keep the weight 0.
 
     Rollouts come in groups (n,), numbered from 0, with shares (G,): the logarithm is the mean of one per group.
     """
 
     def __init__(
-        self,
-        rows: Floats,
-        log_weight: Floats,
-        mean: Floats,
-        epsilon: Floats,
-        group: NDArray[np.int64],
-        shares: Floats,
+        self, rollouts: Rollouts, mean: Floats, epsilon: Floats, group: NDArray[np.int64], shares: Floats
     ) -> None:
-        self._group, self._shares = group, shares
-        self._centre = rows.mean(axis=0)
-        scale = rows.std(axis=0)
+        rows, self._log_weight, self._group, self._shares = *rollouts[:2], group, shares
+        centre, scale = rows.mean(axis=0), rows.std(axis=0)
         self._known = scale > 1e-12 * np.maximum(1.0, np.abs(rows).max(axis=0))
         self._scale = np.where(self._known, scale, 1.0)
-        self._rows = np.where(self._known, (rows - self._centre) / self._scale, 0.0)
-        self._log_weight, self._mean, self._epsilon = log_weight, (mean - self._centre) / self._scale, epsilon
-        self._threshold = epsilon / self._scale
+        self._rows = np.where(self._known, (rows - centre) / self._scale, 0.0)
+        self._mean, self._epsilon, self._threshold = (mean - centre) / self._scale, epsilon, epsilon / self._scale
         self._scaled = np.zeros(rows.shape[1])
-        self._last = _Look(np.empty(0), np.nan, np.empty(0), np.nan)  # asked for again by the optimiser's callback
+        self._last: tuple[Floats, tuple[float, Floats, float]] | None = None  # asked for again by the callback
 
     @property
     def weights(self) -> Floats:
@@ -221,10 +171,9 @@ class SampledDual:
         d = len(self._scaled)
 
         def loss(split: Floats) -> tuple[float, Floats]:
-            look = self._look(split[:d] - split[d:])
+            value, gradient, _ = self._look(split[:d] - split[d:])
             penalty = float(self._threshold @ (split[:d] + split[d:]))
-            up, down = self._threshold + look.gradient, self._threshold - look.gradient
-            return look.value + penalty, np.concatenate([up, down])
+            return value + penalty, np.concatenate([self._threshold + gradient, self._threshold - gradient])
 
         def note(intermediate_result: Any) -> None:
             self._scaled = intermediate_result.x[:d] - intermediate_result.x[d:]
@@ -232,7 +181,7 @@ class SampledDual:
                 raise StopIteration
 
         def record(value: float) -> bool:
-            norm, effective = float(np.linalg.norm(self._subgradient())), self.effective_sample_size()
+            norm, effective = float(np.linalg.norm(self.subgradient())), self.effective_sample_size
             return monitor.record(value, norm, effective_sample_size=effective, answer=lambda: self.weights)
 
         bounds = [(0.0, LARGEST if known else 0.0) for known in self._known] * 2
@@ -246,8 +195,9 @@ class SampledDual:
         if not monitor.history:
             record(loss(np.zeros(2 * d))[0])
 
-    def _look(self, scaled: Floats) -> _Look:
-        if not np.array_equal(self._last.scaled, scaled):
+    def _look(self, scaled: Floats) -> tuple[float, Floats, float]:
+        """The smooth part of the loss at a point, its gradient, and the effective sample size there."""
+        if self._last is None or not np.array_equal(self._last[0], scaled):
             log_p = self._rows @ scaled + self._log_weight
             largest = np.full(len(self._shares), -np.inf)
             np.maximum.at(largest, self._group, log_p)
@@ -255,36 +205,26 @@ class SampledDual:
             total = np.bincount(self._group, weights=p, minlength=len(self._shares))
             log_z = float(self._shares @ (largest + np.log(total))) - math.log(len(p))  # up to a constant
             p = p * (self._shares / total)[self._group]
-            loss = log_z - float(self._mean @ scaled)
-            self._last = _Look(scaled.copy(), loss, p @ self._rows - self._mean, float(1.0 / np.sum(p**2)))
-        return self._last
+            found = log_z - float(self._mean @ scaled), p @ self._rows - self._mean, float(1.0 / np.sum(p**2))
+            self._last = scaled.copy(), found
+        return self._last[1]
 
+    @property
     def effective_sample_size(self) -> float:
         """(sum w)^2 / sum w^2: how many independent draws of P the rollouts are worth."""
-        return self._look(self._scaled).effective
+        return self._look(self._scaled)[2]
 
-    def _subgradient(self) -> Floats:
+    def subgradient(self) -> Floats:
         """The smallest subgradient of the loss in the features' own units; 0 at the optimum."""
-        gradient = self._look(self._scaled).gradient * self._scale
+        gradient = self._look(self._scaled)[1] * self._scale
         shrunk = np.sign(gradient) * np.maximum(np.abs(gradient) - self._epsilon, 0.0)
         moved = np.where(self._scaled != 0.0, gradient + np.sign(self._scaled) * self._epsilon, shrunk)
         return np.where(self._known, moved, 0.0)
-
-    def residual(self) -> float:
-        """By how much the conditions of the optimum are missed, in the worst feature."""
-        return float(np.abs(self._subgradient()).max(initial=0.0))
 
     def uncovered(self) -> NDArray[np.int64]:
         """Features in which no mixture of the rollouts comes within epsilon of the demonstrations."""
         constant = ~self._known & (np.abs(self._mean) > self._threshold + 1e-9)
         return np.flatnonzero(constant | (np.abs(self._scaled) >= 0.99 * LARGEST))
-
-
-# ---- Relative entropy inverse reinforcement learning (Boularias, Kober and Peters, AISTATS 2011)
-
-
-LEAST_EFFECTIVE = 30  # effective rollouts below which an average says little
-ATTEMPTS = 50  # rollouts tried for each complete one wanted, at most
 
 
 @storable
@@ -348,16 +288,23 @@ class RelativeEntropyIRL(Learner):
     given: str | None = None
 
     def _fit(self, demos: Demonstrations) -> None:
-        features = self._read_features()
-        rollouts = self._roll_out(demos, features, self._policies(demos))
-        mean = features.contract(demos.visits(self.discount))
-        self.epsilon_ = self._thresholds(rollouts, demos, features)
-        dual = SampledDual(rollouts.features, rollouts.log_weight, mean, self.epsilon_, *self._groups(rollouts, demos))
+        features, world, rng = self._read_features(), demos.seen_world(self.given), np.random.default_rng(self.seed)
+        rollouts = roll_out(world, *self._policies(demos), features, self.discount, int(self.n_samples), rng)
+        n = len(rollouts.starts)
+        if not n:
+            raise EngineError(
+                f"none of {rollouts.tried} rollouts met a terminal state within the horizon "
+                f"({self.world.horizon} actions): give a sampling_policy that finds one, or a longer horizon."
+            )
+        mean, epsilon = features.contract(demos.visits(self.discount)), self._thresholds(rollouts, demos, features)
+        dual = SampledDual(rollouts, mean, epsilon, *self._groups(rollouts, world))
         with Monitor(self.callback) as monitor:
             dual.solve(self.max_iter, self.tol, monitor)
-        self._learned(features.reward(dual.weights), monitor, dual.residual() <= self.tol)
-        self.effective_sample_size_ = dual.effective_sample_size()
-        self._report(dual, len(rollouts.features), monitor)
+        missed = float(np.abs(dual.subgradient()).max(initial=0.0))
+        self._learned(features.reward(dual.weights), monitor, missed <= self.tol)
+        self.completed_, self.epsilon_ = n / rollouts.tried, epsilon
+        self.effective_sample_size_ = dual.effective_sample_size
+        self._report(dual, n, monitor)
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -392,31 +339,18 @@ class RelativeEntropyIRL(Learner):
             )
         return base, proposal
 
-    def _groups(self, rollouts: Rollouts, demos: Demonstrations) -> tuple[NDArray[np.int64], Floats]:
+    def _groups(self, rollouts: Rollouts, world: MDP) -> tuple[NDArray[np.int64], Floats]:
         """Given the start, the start of each rollout and the shares of demonstrations there; else all are one group."""
         if self.given is None:
             return np.zeros(len(rollouts.starts), dtype=np.int64), np.ones(1)
-        shares = demos.seen_world(self.given).start
-        starts = np.flatnonzero(shares)
+        starts = np.flatnonzero(world.start)
         missing = np.setdiff1d(starts, rollouts.starts)
         if len(missing):
             raise EngineError(
                 f"no rollout from {self.world.describe_state(int(missing[0]))}, where demonstrations start, was "
                 "complete: draw more (n_samples), or give a sampling_policy that finds a way."
             )
-        return np.searchsorted(starts, rollouts.starts), shares[starts]
-
-    def _roll_out(self, demos: Demonstrations, features: Features, policies: tuple[Floats, Floats]) -> Rollouts:
-        n = int(self.n_samples)
-        rng = np.random.default_rng(self.seed)
-        rollouts = Rollouts.draw(demos.seen_world(self.given), *policies, features, self.discount, n, ATTEMPTS * n, rng)
-        if not len(rollouts.features):
-            raise EngineError(
-                f"none of {rollouts.tried} rollouts met a terminal state within the horizon "
-                f"({self.world.horizon} actions): give a sampling_policy that finds one, or a longer horizon."
-            )
-        self.completed_ = len(rollouts.features) / rollouts.tried
-        return rollouts
+        return np.searchsorted(starts, rollouts.starts), world.start[starts]
 
     def _thresholds(self, rollouts: Rollouts, demos: Demonstrations, features: Features) -> Floats:
         if self.epsilon is None:
@@ -464,7 +398,11 @@ class RelativeEntropyIRL(Learner):
 
     def _rule(self, also: Rules = None) -> Constraint | None:
         """`also`, and the rule against what the base policy never does."""
-        if "reward_" not in vars(self):
-            return super()._rule(also)
-        unused = never_taken(self.world, read_policy(self.base_policy, self.world, "base_policy"))
-        return conjunction([rule for rule in (super()._rule(also), unused) if rule is not None])
+        rules, world = [super()._rule(also)], self.world
+        if "reward_" in vars(self):
+            unused = world.available & (read_policy(self.base_policy, world, "base_policy") == 0)
+            states = {action: np.flatnonzero(unused[:, action]).tolist() for action in range(world.n_actions)}
+            events = [at(*found) & doing(action) for action, found in states.items() if found]
+            if events:
+                rules.append(never(reduce(or_, events)).named("what the base policy never does"))
+        return conjunction([rule for rule in rules if rule is not None])

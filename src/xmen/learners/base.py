@@ -6,11 +6,11 @@ import inspect
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from importlib import import_module
 from os import PathLike
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,10 +37,10 @@ from xmen.methods.runs import (
     Outcome,
     Run,
     Task,
+    ValidatedRun,
     Validation,
     check_patience,
     drive,
-    validated,
 )
 from xmen.options import Options, Unsaved, listed, require_whole
 from xmen.policies.policy import Policy, plan
@@ -56,15 +56,8 @@ from xmen.worlds import MDP, Network, Trajectory, Walks
 Class = TypeVar("Class", bound="type[Estimator]")
 
 
-def _part_of(record: str, part: str) -> property:
-    """An attribute that is a field of a record."""
-    return property(
-        lambda self: getattr(self._record(record), part), lambda self, value: self.set_params(**{part: value})
-    )
-
-
 def takes_parts(kind: Class) -> Class:
-    """Let the constructor of a learner take the fields of its records by their own names: XMEN(world, delta=1.1)."""
+    """Let the fields of a learner's records be settings and attributes by their own names: XMEN(world, delta=1.1)."""
     store: Any = kind.__init__
 
     @wraps(store)
@@ -74,7 +67,15 @@ def takes_parts(kind: Class) -> Class:
         if parts:
             self.set_params(**parts)
 
+    def part_of(record: str, part: str) -> property:
+        def change(self: Any, value: Any) -> None:
+            self.set_params(**{part: value})
+
+        return property(lambda self: getattr(self._record(record), part), change)
+
     kind.__init__ = __init__  # type: ignore[method-assign]
+    for part, record in kind._parts().items():
+        setattr(kind, part, part_of(record, part))
     return kind
 
 
@@ -82,15 +83,10 @@ class Estimator:
     """`get_params` and `set_params` by the signature of `__init__`, which only stores: subclasses are dataclasses.
 
     scikit-learn's `clone`, `GridSearchCV` and `cross_val_score` work by duck typing; xmen does not import it. The
-    fields of `records` are settings by their own names as well: those of the constructor (where `takes_parts` marks
-    the class), of `get_params`, `set_params` and as attributes.
+    fields of `records` are settings by their own names as well.
     """
 
     records: ClassVar[Mapping[str, type[Options]]] = {}
-
-    def __init_subclass__(cls) -> None:
-        for part, record in cls._parts().items():
-            setattr(cls, part, _part_of(record, part))
 
     @classmethod
     def _parts(cls) -> dict[str, str]:
@@ -212,19 +208,6 @@ class Progress(Options):
             raise EngineError(f"callback is a function of a Record, or None; got {callback!r:.60}.")
 
 
-class Likelihoods(NamedTuple):
-    """log P of each demonstration, and the standard error of each; trips of one pair share theirs."""
-
-    values: Floats  # (n,)
-    errors: Floats  # (n,) 0 where exact
-
-    def total_error(self, found: Demonstrations) -> float:
-        """The standard error of the sum over demonstrations, with their weights."""
-        ends = np.stack([found.walks.starts, found.walks.last_states], axis=1)
-        pair = np.unique(ends, axis=0, return_inverse=True)[1].ravel()
-        return float(np.linalg.norm(np.bincount(pair, weights=found.weights * self.errors)) * len(found))
-
-
 def world_likelihoods(d: Distribution, walks: Walks, given: str | None = None) -> Floats:
     """log P of walks that are in the support (n,); given the start, without the probability of the start."""
     values = walks.scores(d.weights)
@@ -234,8 +217,6 @@ def world_likelihoods(d: Distribution, walks: Walks, given: str | None = None) -
         values[walks.starts == start] -= d.weights.log_start[start] + d._log_normaliser(start)
     return values
 
-
-OF_ONE_FIT = ("weights_", "covariance_", "robust_covariance_", "log_likelihood_", "best_iteration_", "optimiser_state_")
 
 Rules = Constraint | Mapping[str, Constraint] | Iterable[Constraint] | None
 
@@ -298,8 +279,7 @@ class Learner(Estimator, ABC):
         InfeasibleError
             When the constraint forbids them all because its rules contradict each other; it names the contradiction.
         """
-        for earlier in ("_answering", "_answering_also", "_features_read", "_validation"):
-            self.__dict__.pop(earlier, None)
+        self._forget("_answering", "_answering_also", "_features_read", "_validation")
         self._check_settings()
         found = self._gather(demos, sample_weight)
         self._validation = self._read_validation(validation)
@@ -307,16 +287,22 @@ class Learner(Estimator, ABC):
         with threadpool_limits(1, user_api="blas"):
             self._fit(found)
         warn_of_idle(self._rule(), self.world.any_task, found.machines)
-        for meanwhile in ("_features_read", "_validation"):
-            self.__dict__.pop(meanwhile, None)
+        self._forget("_validation")
         self._fitted_on = found
         return self
+
+    def _forget(self, *names: str) -> None:
+        for name in names:
+            vars(self).pop(name, None)
 
     def _read_features(self) -> Features:
         """The features of this fit, read once."""
         if "_features_read" not in vars(self):
             self._features_read = read_features(vars(self).get("features"), self.world)
         return self._features_read
+
+    def _task(self, demos: Demonstrations) -> Task:
+        return Task(demos, self._read_features(), self._rule(), self.discount, self.given)
 
     def _gather(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None) -> Demonstrations:
         """The demonstrations, checked against world and rules."""
@@ -366,11 +352,9 @@ class Learner(Estimator, ABC):
         return conjunction(parts)
 
     def _learned(self, reward: Reward, monitor: Monitor, converged: bool) -> None:
-        """Keep what was learned."""
+        """Keep what was learned, and nothing of an earlier fit."""
+        self._forget("_fitted_on", *(name for name in vars(self) if name.endswith("_")))
         self.reward_ = reward
-        for earlier in OF_ONE_FIT:
-            self.__dict__.pop(earlier, None)
-        self.__dict__.pop("_fitted_on", None)
         if isinstance(reward, LinearReward):
             self.weights_ = reward.weights
         self.history_ = monitor.history
@@ -517,9 +501,7 @@ class Learner(Estimator, ABC):
         """
         self._require_fitted()
         found = gather(self.world.any_task, self._rule(), demos, sample_weight, False, self._machines)
-        if not found.valid[found.weights > 0].all():
-            return -np.inf
-        return found.mean(self._log_likelihoods(found).values)
+        return found.mean(self._log_likelihoods(found)[0])
 
     def score_samples(self, demos: Iterable[Trajectory]) -> Floats:
         """The log-likelihood of each trajectory; where rules reject on a network, from as many draws as it takes.
@@ -536,30 +518,31 @@ class Learner(Estimator, ABC):
         """
         self._require_fitted()
         found = gather(self.world.any_task, self._rule(), demos, None, False, self._machines)
-        return self._log_likelihoods(found).values
+        return self._log_likelihoods(found)[0]
 
-    def _log_likelihoods(self, found: Demonstrations) -> Likelihoods:
-        """log P of each (n,), of its start and goal where these are given; -inf where it is not valid."""
-        out, errors = np.full(len(found), -np.inf), np.zeros(len(found))
-        if found.valid.any():
-            walks = found.walks[found.valid]
-            if isinstance(self.world, Network):
-                error = min(TOTAL_ERROR, MEAN_ERROR * len(walks))
-                out[found.valid], errors[found.valid] = self._trip_likelihoods(walks, error)(self.reward_.table())
-            else:
-                out[found.valid] = world_likelihoods(self.distribution(), walks, self.given)
-        return Likelihoods(out, errors)
+    def _log_likelihoods(self, found: Demonstrations) -> tuple[Floats, Floats]:
+        """log P of each (n,), of its start and goal where these are given, -inf where it is not valid; and its error.
+
+        Standard errors are 0 where the engine is exact, and trips of one pair share theirs.
+        """
+        out, errors, walks = np.full(len(found), -np.inf), np.zeros(len(found)), found.walks[found.valid]
+        if len(walks) and isinstance(self.world, Network):
+            error = min(TOTAL_ERROR, MEAN_ERROR * len(walks))
+            out[found.valid], errors[found.valid] = self._trip_likelihoods(walks, error)(self.reward_.table())
+        elif len(walks):
+            out[found.valid] = world_likelihoods(self.distribution(), walks, self.given)
+        return out, errors
 
     def _likelihoods_under(self, found: Demonstrations) -> Callable[[Floats], Floats]:
         """log P of each of these valid demonstrations as a function of the reward table: products are made once."""
         if isinstance(self.world, Network):
             of_trips = self._trip_likelihoods(found.walks, HELD_OUT_ERROR * len(found))
-            return lambda table: of_trips(table).values
+            return lambda table: of_trips(table)[0]
         law = Law(self.world, self._rule(), None, self.discount, self.given, None, found.machines)
         base = answering(law, self._engine_settings(), self.seed)
         return lambda table: world_likelihoods(base.with_reward(table), found.walks, self.given)
 
-    def _trip_likelihoods(self, trips: Walks, error: float) -> Callable[[Floats], Likelihoods]:
+    def _trip_likelihoods(self, trips: Walks, error: float) -> Callable[[Floats], tuple[Floats, Floats]]:
         """log P(tau | start, goal) of each trip: one solve for all goals, and draws where rules have to reject.
 
         So many draws that the sum has about this standard error.
@@ -570,10 +553,10 @@ class Learner(Estimator, ABC):
         partitions = TripPartitions(network, self._rule(), *ends, budget, self.discount, error)
         dynamics = trips.totals(np.log(network.probability))
 
-        def under(table: Floats) -> Likelihoods:
+        def under(table: Floats) -> tuple[Floats, Floats]:
             reward = table[network.source, network.action]
             log_z, errors = partitions(reward)
-            return Likelihoods(dynamics + trips.totals(reward, self.discount) - log_z, errors)
+            return dynamics + trips.totals(reward, self.discount) - log_z, errors
 
         return under
 
@@ -618,14 +601,13 @@ class Learner(Estimator, ABC):
             )
         return summarise(self, demos, sample_weight, groups, names)
 
-    def _information(self, demos: Demonstrations, features: Features, weights: Floats) -> Information:
-        """Curvature and scores at these weights, from demonstrations."""
-        law = self._law(self.world.any_task, None)
-        task = Task(demos, features, law.constraint, law.discount, law.given, law.policy)
-        settings = FitSettings(
-            l2=getattr(self, "l2", 0.0), engine=self._engine_settings(), fixed=getattr(self, "fixed", None)
-        )
-        return information(task, settings, weights)
+    def _information(self, demos: Demonstrations) -> Information:
+        """Curvature and scores at the learned weights, from demonstrations."""
+        task = replace(self._task(demos), policy=self._law(self.world.any_task, None).policy)
+        return information(task, self._fit_settings(), self.weights_)
+
+    def _fit_settings(self) -> FitSettings:
+        return FitSettings(engine=self._engine_settings())
 
     def _summary_notes(self) -> dict[str, str]:
         """What is to be said below the table: here, which iteration validation has chosen."""
@@ -672,12 +654,7 @@ class Learner(Estimator, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         # The compiled distribution is made again when it is asked for.
-        remade = ("_answering", "_answering_also", "_fitted_on", "_features_read", "_validation")
-        return {name: value for name, value in vars(self).items() if name not in remade}
-
-
-# What only some methods know of their answer.
-ESTIMATES = ("weights_std_", "distance_", "distance_bound_", "acceptance_", "gradient_noise_")
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
 
 class GradientLearner(Learner):
@@ -689,6 +666,8 @@ class GradientLearner(Learner):
     reward: NeuralReward | None = None
     training: Training | None = None
     l2: float | ArrayLike = 0.0
+    max_iter: int | None = None
+    tol: float | None = None
     fixed: Mapping[int, float] | None = None
     warm_start: bool = False
     progress: Progress | None = None
@@ -704,9 +683,7 @@ class GradientLearner(Learner):
             raise EngineError(f"fixed maps numbers of features to weights, as {{0: 1.5}}; got {self.fixed!r:.60}.")
         if self.progress is not None and self.progress.resume is True and self.progress.checkpoint is None:
             raise EngineError("resume=True needs checkpoint=..., the file to go on from.")
-
-    def _check_reward(self) -> None:
-        """Either features or a network, and the settings that go with it."""
+        self._fit_settings()
         if self.training is not None and not isinstance(self.training, Training):
             raise EngineError(f"training takes a record such as xm.Training('lbfgs'); got {self.training!r:.60}.")
         if self.reward is not None:
@@ -727,8 +704,11 @@ class GradientLearner(Learner):
                 "training out. A linear reward has its own."
             )
 
-    def _begin(self) -> tuple[Floats | None, NeuralReward | None, dict[str, Any] | None]:
-        """Weights, network and memory of the optimiser that a fit begins with; for a warm start, the last fit's."""
+    def _fit_settings(self) -> FitSettings:
+        return FitSettings(self.l2, self.max_iter, self.tol, self.seed, self._engine_settings(), self.fixed)
+
+    def _begin(self) -> tuple[FitSettings, NeuralReward | None]:
+        """The settings that a fit begins with, and its network; a warm start has weights and memory of the last fit."""
         last = vars(self) if self.warm_start else {}
         weights, reward, d = last.get("weights_"), last.get("reward_"), self._read_features().d
         if self.reward is None and weights is not None and len(weights) != d:
@@ -737,29 +717,35 @@ class GradientLearner(Learner):
                 "features: give the same features, or a new learner."
             )
         network = reward if isinstance(reward, NeuralReward) else self.reward
-        return weights, network, last.get("optimiser_state_")
+        settings = self._fit_settings().changed(start=weights, memory=last.get("optimiser_state_"))
+        return settings, None if self.reward is None else network
 
-    def _drive(self, run: Run[Any], identity: Mapping[str, Any], demos: Demonstrations) -> Outcome:
-        """Take the run to its end, and keep what was learned; `identity`: the settings that make it this run."""
+    def _drive(self, run: Run[Any], demos: Demonstrations, apart: tuple[str, ...], **more: Any) -> Outcome:
+        """Take the run to its end, and keep what was learned.
+
+        A checkpoint is of the same run where all settings but those `apart`, `more`, and the demonstrations agree.
+        """
         asked = self.progress or Progress()
         features, monitor, checkpoint = self._read_features(), Monitor(asked.callback), None
         if asked.checkpoint is not None:
-            same = self._identity(identity, demos)
+            same = self._identity(demos, apart) | more
             checkpoint = Checkpoint(asked.checkpoint, asked.checkpoint_every, asked.resume, same)
-        outcome = drive(validated(run, features, self._validation), monitor, checkpoint)
+        if self._validation is not None:
+            run = ValidatedRun(run, features, self._validation)
+        outcome = drive(run, monitor, checkpoint)
         answer = outcome.answer
         self._learned(answer if isinstance(answer, Reward) else features.reward(answer), monitor, outcome.converged)
-        for name in ESTIMATES:  # of an earlier fit
-            self.__dict__.pop(name, None)
         # The optimiser's state can be as large as the model: it is kept for a warm start only.
         kept = outcome.learned.items()
         vars(self).update({name: value for name, value in kept if name != "optimiser_state_" or self.warm_start})
         return outcome
 
-    def _identity(self, settings: Mapping[str, Any], demos: Demonstrations) -> dict[str, Any]:
-        """The settings of a run and its demonstrations, as a checkpoint compares them before a fit goes on from it."""
+    def _identity(self, demos: Demonstrations, apart: tuple[str, ...]) -> dict[str, Any]:
+        """Settings and demonstrations, as a checkpoint compares them before a fit goes on from it."""
+        # How a run is watched is not what it does.
+        apart = "progress", "validation", *apart
+        identity = {name: value for name, value in self.get_params(deep=False).items() if name not in apart}
         watched = {} if self._validation is None else {"validation": self._validation.demos}
-        identity = dict(settings)
         for name, found in {"demonstrations": demos, **watched}.items():
             identity[name] = [found.walks.starts, found.walks.edges, found.walks.lengths, found.weights]
         features, fixed = identity.get("features"), identity.get("fixed")

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.engines.distribution import Distribution, Seed
-from xmen.errors import EngineError, UnboundedWarning, notify
-from xmen.learners.base import GradientLearner, Likelihoods, Progress, Rules, takes_parts
+from xmen.errors import EngineError
+from xmen.learners.base import GradientLearner, Progress, Rules, takes_parts
 from xmen.methods.causal import (
     CausalLoss,
     CausalRun,
@@ -20,27 +20,23 @@ from xmen.methods.causal import (
     expected_visits,
     require_allowed,
     require_episodes,
-    unbounded_features,
+    warn_of_infinity,
     warn_of_promise,
 )
 from xmen.methods.demonstrations import Demonstrations, gather, listed
-from xmen.methods.identify import name_features
 from xmen.methods.information import Information
-from xmen.methods.neural import DEFAULT_MAX_ITER as NETWORK_MAX_ITER
-from xmen.methods.neural import NeuralRun, NeuralTraining, Training
-from xmen.methods.runs import Coordinates, Run, read_l2, seed_sequence
-from xmen.options import require_choice, require_number, require_whole
+from xmen.methods.likelihood import Objective
+from xmen.methods.neural import Training, train
+from xmen.methods.runs import Run, read_l2
+from xmen.options import require_choice
 from xmen.policies.behaviour import BEST, Behaviour, aim_of, ever_allowed, restricted, walk_log_probs
 from xmen.policies.explanation import refuse
 from xmen.policies.planning import best_chance, find_behaviour, is_sure, make_game, read_validity
 from xmen.policies.policy import Policy
 from xmen.rewards import Floats, reward_table
-from xmen.rewards.linear import Features
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
 from xmen.worlds import MDP, Trajectory, Walks
-
-OUTCOMES = ("demonstrated", "expected")
 
 
 @storable
@@ -137,11 +133,7 @@ class CausalXMEN(GradientLearner):
     def _check_settings(self) -> None:
         super()._check_settings()
         read_validity(self.validity)
-        require_choice("outcomes", self.outcomes, OUTCOMES)
-        self._check_reward()
-        read_l2(self.l2)
-        require_number("tol", self.tol, least=0.0)
-        require_whole("max_iter", self.max_iter, least=1, optional=True)
+        require_choice("outcomes", self.outcomes, ("demonstrated", "expected"))
 
     def _gather(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None) -> Demonstrations:
         if self.validity == "sure":
@@ -153,15 +145,18 @@ class CausalXMEN(GradientLearner):
 
     def _fit(self, demos: Demonstrations) -> None:
         loss = self._loss(demos)
-        # How a run is watched is not what it does; more iterations go on where fewer have ended; the device says where
-        # numbers are found, and not which.
-        others = ("progress", "validation", "max_iter", "device")
-        settings = {name: value for name, value in self.get_params(deep=False).items() if name not in others}
-        outcome = self._drive(self._run(loss), settings, demos)
+        settings, reward = self._begin()
+        if reward is None:
+            features = self._read_features()
+            run: Run[Any] = CausalRun(Objective(loss, features, settings.coordinates(features.d)), settings)
+        else:
+            run = train(loss, reward, self.training or Training(), settings, None)
+        # More iterations go on where fewer have ended; the device says where numbers are found, and not which.
+        outcome = self._drive(run, demos, apart=("max_iter", "device"))
         if loss.validity != "sure":  # of which demonstrations that fail were refused
             warn_of_promise(loss, reward_table(self.reward_, self.world), demos)
         if self.reward is None and outcome.converged and not read_l2(self.l2).any():
-            self._warn_of_infinity(loss, demos)
+            warn_of_infinity(loss, self._read_features(), demos)
 
     def _loss(self, demos: Demonstrations) -> CausalLoss:
         """What is to be made least: the game that the promise leaves, and the visits that are wanted."""
@@ -186,37 +181,15 @@ class CausalXMEN(GradientLearner):
             starts = shares[game.product.state[game.product.starts]]
         return CausalLoss(game, starts, visits, self.discount, validity)
 
-    def _run(self, loss: CausalLoss) -> Run[Any]:
-        first, reward, memory = self._begin()
-        if self.reward is None:
-            features = self._read_features()
-            coordinates = Coordinates(features.d, self.fixed, read_l2(self.l2, features.d))
-            return CausalRun(loss, features, coordinates, self.max_iter, float(self.tol), first, memory)
-        penalty = float(read_l2(self.l2, 1).reshape(()))
-        assert reward is not None
-        training = NeuralTraining(loss, reward.copy(), self.training, penalty)
-        max_iter = NETWORK_MAX_ITER if self.max_iter is None else int(self.max_iter)
-        return NeuralRun(training, seed_sequence(self.seed), max_iter, float(self.tol), None, True, memory)
-
-    def _warn_of_infinity(self, loss: CausalLoss, demos: Demonstrations) -> None:
-        features = self._read_features()
-        which = unbounded_features(loss, features, *demos.feature_range(features, self.discount))
-        if which:
-            notify(
-                f"every demonstration has the least or the most of {name_features(which)} that a policy can have: the "
-                "loss falls for ever as these weights grow, and the fit ended where the gradient fell below tol. Set "
-                "l2 > 0 for finite weights, or add demonstrations.",
-                UnboundedWarning,
-            )
-
-    def _information(self, demos: Demonstrations, features: Features, weights: Floats) -> Information:
+    def _information(self, demos: Demonstrations) -> Information:
         if self.outcomes == "expected":
             raise EngineError(
                 "standard errors are those of demonstrated features: with outcomes='expected' there is no score for "
                 "each demonstration. Resample demonstrations instead, or use outcomes='demonstrated'."
             )
-        coordinates = Coordinates(features.d, self.fixed, read_l2(self.l2, features.d))
-        return causal_information(self._loss(demos), features, coordinates, demos, weights)
+        features = self._read_features()
+        coordinates = self._fit_settings().coordinates(features.d)
+        return causal_information(self._loss(demos), features, coordinates, demos, self.weights_)
 
     def _summary_notes(self) -> dict[str, str]:
         notes = super()._summary_notes()
@@ -265,12 +238,10 @@ class CausalXMEN(GradientLearner):
 
         -inf with one that the world makes impossible, or with a step that the policy never takes.
         """
-        self._require_fitted()
-        found = gather(self.world.any_task, None, demos, sample_weight, refuse_invalid=False)
-        return found.mean(self._log_likelihoods(found).values)
+        return super().score(demos, sample_weight)
 
-    def _log_likelihoods(self, found: Demonstrations) -> Likelihoods:
-        return Likelihoods(_of_choices(self.policy().behaviour, found.walks), np.zeros(len(found)))
+    def _log_likelihoods(self, found: Demonstrations) -> tuple[Floats, Floats]:
+        return _of_choices(self.policy().behaviour, found.walks), np.zeros(len(found))
 
     def _likelihoods_under(self, found: Demonstrations) -> Callable[[Floats], Floats]:
         validity = read_validity(self.validity)

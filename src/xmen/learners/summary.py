@@ -40,25 +40,33 @@ def summarise(
     known = "covariance_" in vars(model)
     asked = fitted_on if demos is None else model._gather(demos, sample_weight)
     if known and groups is None and demos is None:
-        found = model.covariance_, model.robust_covariance_, model.log_likelihood_
+        covariance, robust, total = model.covariance_, model.robust_covariance_, model.log_likelihood_
     elif asked is None:
         raise NotFittedError(
             "the demonstrations of this model are not at hand: give summary(demos), or ask for it before saving."
         )
     else:
-        found = _estimate(model, asked, groups)
+        covariance, robust, total = _estimate(model, asked, groups)
         if groups is None and not known and (demos is None or fitted_on is None):
-            model.covariance_, model.robust_covariance_, model.log_likelihood_ = found
-    covariance, robust, total = found
+            model.covariance_, model.robust_covariance_, model.log_likelihood_ = covariance, robust, total
     weights = model.weights_
+    names = _known_names(model) if names is None else names
+    if len(names) != len(weights):
+        raise EngineError(f"there are {len(weights)} features, and {len(names)} names were given: give one each.")
     fixed = np.isin(np.arange(len(weights)), list(getattr(model, "fixed", None) or ()))
     # What demonstrations determine exactly has variance 0, which rounding may leave just below it.
-    errors = [np.sqrt(np.maximum(np.diag(one), 0.0)) for one in (covariance, robust)]
+    errors = [np.where(fixed, np.nan, np.sqrt(np.maximum(np.diag(one), 0.0))) for one in (covariance, robust)]
+    mean_uses: Floats | None = None
+    if asked is not None:
+        walks = asked.walks
+        seen = walks.edges >= 0  # demonstrations of weight 0 may do what the world cannot
+        uses = asked.weights[walks.owner[seen]]
+        mean_uses = np.bincount(walks.edges[seen], uses, minlength=len(walks.world.source)).astype(np.float64)
     return Summary(
-        names=_feature_names(_known_names(model) if names is None else names, len(weights)),
+        names=tuple(map(str, names)),
         weights=weights,
-        standard_errors=np.where(fixed, np.nan, errors[0]),
-        robust_errors=np.where(fixed, np.nan, errors[1]),
+        standard_errors=errors[0],
+        robust_errors=errors[1],
         log_likelihood=total["sum"],
         n_demonstrations=int(total["n"]),
         covariance=covariance,
@@ -67,34 +75,23 @@ def summarise(
         notes=model._summary_notes(),
         clustered=groups is not None,
         rules=_spelled(model._rule()),
-        mean_uses=None if asked is None else _mean_uses(asked),
+        mean_uses=mean_uses,
     )
 
 
-def _feature_names(names: Sequence[str] | None, d: int) -> tuple[str, ...]:
-    """The given names, or 'feature 0' and so on."""
-    if names is None:
-        return tuple(f"feature {k}" for k in range(d))
-    if len(names) != d:
-        raise EngineError(f"there are {d} features, and {len(names)} names were given: give one each.")
-    return tuple(map(str, names))
-
-
-def _known_names(model: Learner) -> list[str] | None:
+def _known_names(model: Learner) -> list[str]:
     """What the world calls the model's features: its own columns by their names, weights of states by these.
 
-    None where it has no names for features; a column that is not one of the world's goes by its number.
+    A column that is not one of the world's goes by its number.
     """
     world: Any = model.world
-    own = read_features(vars(model).get("features"), world)
+    own, named = model._read_features(), dict[Any, str]()
     if isinstance(own, StateFeatures):
         return [world.describe_state(state) for state in range(own.d)]
-    if not isinstance(world, GraphWorld | RoadNetwork):
-        return None
-    columns = _columns(read_features(world.features, world))
-    named = {
-        column: name for column, name in zip(columns, world.feature_names, strict=True) if columns.count(column) == 1
-    }
+    if isinstance(world, GraphWorld | RoadNetwork):
+        columns = _columns(read_features(world.features, world))
+        known = zip(columns, world.feature_names, strict=True)
+        named = {column: name for column, name in known if columns.count(column) == 1}
     return [named.get(column, f"feature {k}") for k, column in enumerate(_columns(own))]
 
 
@@ -114,19 +111,11 @@ def _spelled(rule: Constraint | None) -> frozenset[str]:
     return frozenset() if rule is None else frozenset([str(replace(rule, name=None))])
 
 
-def _mean_uses(demos: Demonstrations) -> Floats:
-    walks = demos.walks
-    seen = walks.edges >= 0  # demonstrations of weight 0 may do what the world cannot
-    weights = demos.weights[walks.owner[seen]]
-    return np.bincount(walks.edges[seen], weights=weights, minlength=len(walks.world.source)).astype(np.float64)
-
-
 def _estimate(
     model: Learner, demos: Demonstrations, groups: ArrayLike | None
 ) -> tuple[Floats, Floats, dict[str, float]]:
     """Covariances (d, d) of the weights, plain and robust, and the sum of n log-likelihoods with its standard error."""
-    features = read_features(vars(model).get("features"), model.world)
-    found = model._information(demos, features, model.weights_)
+    found = model._information(demos)
     at = np.ix_(found.free, found.free)
     covariances = np.zeros((2, len(model.weights_), len(model.weights_)))
     noise = vars(model).get("gradient_noise_")
@@ -134,9 +123,11 @@ def _estimate(
     added = 0.0 if noise is None else found.spread(noise[at] if noise.ndim == 2 else np.diag(noise[found.free]))
     covariances[0][at] = found.covariance() + added
     covariances[1][at] = found.robust_covariance(groups) + added
-    likelihoods = model._log_likelihoods(demos)
-    total, error = demos.mean(likelihoods.values) * len(demos), likelihoods.total_error(demos)
-    return covariances[0], covariances[1], {"sum": total, "n": len(demos), "error": error}
+    values, errors = model._log_likelihoods(demos)
+    ends = np.stack([demos.walks.starts, demos.walks.last_states], axis=1)
+    pair = np.unique(ends, axis=0, return_inverse=True)[1].ravel()  # trips of one pair share their error
+    error = float(np.linalg.norm(np.bincount(pair, weights=demos.weights * errors)) * len(demos))
+    return covariances[0], covariances[1], {"sum": demos.mean(values) * len(demos), "n": len(demos), "error": error}
 
 
 MOST_ROWS = 40  # of a printed table
@@ -255,7 +246,25 @@ class Summary:
             if not hasattr(restricted, "summary"):
                 raise EngineError(f"likelihood_ratio takes the summary of a model; got {restricted!r:.60}.")
             restricted = restricted.summary()
-        self._require_comparable(restricted)
+        if self.n_demonstrations != restricted.n_demonstrations:
+            raise EngineError(
+                f"a likelihood ratio compares fits to the same demonstrations; these had {self.n_demonstrations} and "
+                f"{restricted.n_demonstrations}."
+            )
+        if self.rules != restricted.rules:
+            mine, other = (", ".join(sorted(one.rules)) or "no rules" for one in (self, restricted))
+            raise EngineError(
+                f"a likelihood ratio compares fits under the same rules; this one is under {mine:.200}, and the "
+                f"restricted one under {other:.200}."
+            )
+        uses, others = self.mean_uses, restricted.mean_uses
+        if uses is None or others is None or len(uses) != len(others):  # a trip may be written down in two networks
+            uses = others = np.zeros(0)
+        if not np.allclose(uses, others, rtol=1e-6, atol=1e-9):
+            raise EngineError(
+                f"a likelihood ratio compares fits to the same demonstrations; these are {self.n_demonstrations} each, "
+                f"but others, or weighted otherwise: with {uses.sum():.4g} moves on average, and {others.sum():.4g}."
+            )
         freedom = self.n_free - restricted.n_free
         if freedom < 1:
             raise EngineError(
@@ -271,28 +280,6 @@ class Summary:
                 "penalty (l2) or too few steps keep the larger one from its maximum."
             )
         return LikelihoodRatio(statistic, freedom, float(chi2.sf(max(statistic, 0.0), freedom)))
-
-    def _require_comparable(self, restricted: Summary) -> None:
-        """Refuse fits to other demonstrations, or under other rules."""
-        if self.n_demonstrations != restricted.n_demonstrations:
-            raise EngineError(
-                f"a likelihood ratio compares fits to the same demonstrations; these had {self.n_demonstrations} and "
-                f"{restricted.n_demonstrations}."
-            )
-        if self.rules != restricted.rules:
-            mine, other = (", ".join(sorted(one.rules)) or "no rules" for one in (self, restricted))
-            raise EngineError(
-                f"a likelihood ratio compares fits under the same rules; this one is under {mine:.200}, and the "
-                f"restricted one under {other:.200}."
-            )
-        uses, others = self.mean_uses, restricted.mean_uses
-        if uses is None or others is None or len(uses) != len(others):  # a trip may be written down in two networks
-            return
-        if not np.allclose(uses, others, rtol=1e-6, atol=1e-9):
-            raise EngineError(
-                f"a likelihood ratio compares fits to the same demonstrations; these are {self.n_demonstrations} each, "
-                f"but others, or weighted otherwise: with {uses.sum():.4g} moves on average, and {others.sum():.4g}."
-            )
 
     def __str__(self) -> str:
         width = max(8, *(len(name) for name in self.names[:MOST_ROWS]))

@@ -21,8 +21,8 @@ from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.methods.information import bootstrap, cross_validation
 from xmen.methods.likelihood import likelihood_of
 from xmen.methods.method import Method
-from xmen.methods.neural import NeuralRun, NeuralTraining, Optimiser, Training
-from xmen.methods.runs import DEFAULT_PATIENCE, FitSettings, Run, Task, Validation, check_patience, drive, validated
+from xmen.methods.neural import NeuralRun, Optimiser, Training
+from xmen.methods.runs import DEFAULT_PATIENCE, Run, Task, ValidatedRun, Validation, check_patience, drive
 from xmen.methods.table import AUTO, AUTO_TRIPS, read_method
 from xmen.options import Options, require_whole
 from xmen.progress import Callback, Monitor, Record
@@ -31,29 +31,6 @@ from xmen.rewards.linear import read_features
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
 from xmen.worlds import MDP, Network, Trajectory
-
-
-def read_folds(folds: int | ArrayLike, demos: Demonstrations) -> NDArray[np.int64]:
-    """The number of the part of each demonstration (n,); parts that are only counted follow each other."""
-    n = len(demos)
-    if np.ndim(folds) == 0:
-        require_whole("folds", folds, least=2)
-        parts = int(np.asarray(folds))
-        fold = np.sort(np.arange(n) % parts)
-    else:
-        labels = np.asarray(folds)
-        if labels.shape != (n,):
-            raise EngineError(f"folds has shape {labels.shape}, but there are {n} demonstrations: give one part each.")
-        fold = np.unique(labels, return_inverse=True)[1].ravel()
-        parts = int(fold.max()) + 1
-    weight = np.bincount(fold, weights=demos.weights, minlength=parts)
-    if parts < 2 or not np.all(weight > 0):
-        raise EngineError(
-            f"folds makes {parts} of {n} demonstrations, {int(np.sum(weight > 0))} of them with any weight: "
-            "cross-validation takes two or more, each with a demonstration in it."
-        )
-    return fold
-
 
 FLOW_DRAWS = 300  # of every pair, where rules have to reject
 
@@ -89,8 +66,6 @@ class MaximumEntropy(GradientLearner):
     records: ClassVar[Mapping[str, type[Options]]] = {"engine": EngineSettings, "progress": Progress}
 
     method: str | Method = "exact"
-    max_iter: int | None = None
-    tol: float | None = None
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -104,15 +79,10 @@ class MaximumEntropy(GradientLearner):
                 raise EngineError(
                     f"discount = {self.discount:g} needs a horizon: Network(..., horizon=...), or discount = 1."
                 )
-        self._check_reward()
         if method is not None:
             method.check(self._engine_settings(), self.given, self.reward is not None)
         if self.fixed and method is not None and not method.keeps_fixed:
             raise EngineError(f"method={method.name!r} learns every weight: fixed needs method='exact' or 'auto'.")
-        self._fit_settings()
-
-    def _fit_settings(self) -> FitSettings:
-        return FitSettings(self.l2, self.max_iter, self.tol, self.seed, self._engine_settings(), self.fixed)
 
     def _record(self, name: str) -> Options:
         if name == "method" and (method := read_method(self.method)) is not None:
@@ -120,16 +90,21 @@ class MaximumEntropy(GradientLearner):
         return super()._record(name)
 
     def _fit(self, demos: Demonstrations) -> None:
-        self._warn_of_luck()
-        task = Task(demos, self._read_features(), self._rule(), self.discount, self.given)
-        method, run = self._prepare(task)
+        world = self.world.any_task
+        if not world.deterministic:
+            astray = int(np.flatnonzero(world.probability < 1.0)[0])
+            state, action = int(world.source[astray]), int(world.action[astray])
+            notify(
+                f"{world.describe_action(action)} in {world.describe_state(state)} has more than one outcome, and "
+                "P(tau) takes outcomes for something that was chosen, too: of a demonstrator who could only choose "
+                "actions it learns other weights than theirs. CausalXMEN learns those (xmen fit --learner causal).",
+                LuckWarning,
+            )
+        method, run = self._prepare(self._task(demos))
         answering = self._engine_settings()
-        others = ("engine", "progress", "validation")  # what answers later, and how a run is watched: not what it does
-        settings = {name: value for name, value in self.get_params(deep=False).items() if name not in others}
-        settings |= {name: getattr(answering, name) for name in ("max_nodes", "oracle", "time_limit")}
-        if not method.plans_with_max_iter:
-            settings.pop("max_iter")
-        outcome = self._drive(run, {**settings, **method.chosen(), "method": method.name}, demos)
+        more = {name: getattr(answering, name) for name in ("max_nodes", "oracle", "time_limit")} | method.chosen()
+        apart = ("engine",) if method.plans_with_max_iter else ("engine", "max_iter")  # the engine answers later
+        outcome = self._drive(run, demos, apart, **more, method=method.name)
         self.method_ = method.name
         base = outcome.base
         # Given the start, learning was in a world of the demonstrations' own starts: that one does not answer.
@@ -137,19 +112,6 @@ class MaximumEntropy(GradientLearner):
             fitted = base.with_reward(self.reward_)
             fitted.reason = base.reason
             self._answering = self._asked(), fitted
-
-    def _warn_of_luck(self) -> None:
-        world = self.world.any_task
-        if world.deterministic:
-            return
-        astray = int(np.flatnonzero(world.probability < 1.0)[0])
-        notify(
-            f"{world.describe_action(int(world.action[astray]))} in {world.describe_state(int(world.source[astray]))} "
-            "has more than one outcome, and P(tau) takes outcomes for something that was chosen, too: of a "
-            "demonstrator who could only choose actions it learns other weights than theirs. CausalXMEN learns those "
-            "(xmen fit --learner causal).",
-            LuckWarning,
-        )
 
     def bootstrap(
         self,
@@ -228,7 +190,23 @@ class MaximumEntropy(GradientLearner):
             Where `bootstrap` raises it, and for folds that leave nothing to learn from or nothing to judge by.
         """
         task = self._refit_task("cross_validate(l2, folds, demos)", demos, sample_weight)
-        return cross_validation(task, self._fit_settings(), self.weights_, list(l2), read_folds(folds, task.demos))
+        n, labels = len(task.demos), np.asarray(folds)
+        if labels.ndim == 0:
+            require_whole("folds", folds, least=2)
+            parts = int(labels)
+            fold = np.sort(np.arange(n) % parts)
+        elif labels.shape != (n,):
+            raise EngineError(f"folds has shape {labels.shape}, but there are {n} demonstrations: give one part each.")
+        else:
+            fold = np.unique(labels, return_inverse=True)[1].ravel()
+            parts = int(fold.max()) + 1
+        weight = np.bincount(fold, weights=task.demos.weights, minlength=parts)
+        if parts < 2 or not np.all(weight > 0):
+            raise EngineError(
+                f"folds makes {parts} of {n} demonstrations, {int(np.sum(weight > 0))} of them with any weight: "
+                "cross-validation takes two or more, each with a demonstration in it."
+            )
+        return cross_validation(task, self._fit_settings(), self.weights_, list(l2), fold)
 
     def _refit_task(self, call: str, demos: Iterable[Trajectory] | None, sample_weight: ArrayLike | None) -> Task:
         """What a fitted model is fitted to again; `call` is how its user gives demonstrations not at hand."""
@@ -244,7 +222,7 @@ class MaximumEntropy(GradientLearner):
         found = vars(self).get("_fitted_on") if demos is None else self._gather(demos, sample_weight)
         if found is None:
             raise NotFittedError(f"the demonstrations of this model are not at hand: give {call}.")
-        return Task(found, read_features(self.features, self.world), self._rule(), self.discount)
+        return self._task(found)
 
     def flows(self, demand: Demand, also: Rules = None) -> Flows:
         """Expected flows of many trips through a network, under `also`.
@@ -281,29 +259,25 @@ class MaximumEntropy(GradientLearner):
             `before` and `after` as `flows`, `rerouted`: of each row the share of trips that have to go another way,
             and `lost`: the rows without any.
         """
-        starts, goals, amounts = self._read_demand(demand)
-        network, budget = self._network_budget()
+        network, starts, goals, amounts = self._read_demand(demand)
         rule = never(at(*(network.read_state(state) for state in closed))).named("closed")
         rules = [rule] if also is None else [rule, *([also] if not isinstance(also, Iterable) else also)]
-        before = self._flows(starts, goals, amounts, also)
+        before = self._flows(network, starts, goals, amounts, also)
+        budget = trip_budget(self._engine_settings().max_nodes, network)
         lost = ~have_a_way(network, self._rule(rules), starts, goals, budget)
         log_z = np.full(len(starts), -np.inf)
         after = Flows(np.zeros(len(network.source)), np.zeros(network.n_states), log_z)
         if not lost.all():
-            after = self._flows(starts[~lost], goals[~lost], amounts[~lost], rules)
+            after = self._flows(network, starts[~lost], goals[~lost], amounts[~lost], rules)
             log_z[~lost] = after.log_z
         # A trip keeps clear of what is closed with probability exp(log Z without - log Z with), exactly.
         rerouted = 1.0 - np.exp(np.minimum(log_z - before.log_z, 0.0))
         return Closure(before, after._replace(log_z=log_z), rerouted, lost)
 
-    def _network_budget(self) -> tuple[Network, int]:
-        if not isinstance(self.world, Network):
-            raise EngineError(f"flows are of models of a Network; this one is of a {type(self.world).__name__}.")
-        return self.world, trip_budget(self._engine_settings().max_nodes, self.world)
-
-    def _read_demand(self, demand: Demand) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-        """Starts, goals and numbers of trips (rows,)."""
-        network, _ = self._network_budget()
+    def _read_demand(self, demand: Demand) -> tuple[Network, NDArray[np.int64], NDArray[np.int64], Floats]:
+        """The network, and starts, goals and numbers of trips (rows,)."""
+        if not isinstance(network := self.world, Network):
+            raise EngineError(f"flows are of models of a Network; this one is of a {type(network).__name__}.")
         self._require_fitted()
         if hasattr(demand, "columns") and hasattr(demand, "__getitem__"):  # a frame of pandas, polars and their kin
             demand = list(zip(*(list(demand[name]) for name in list(demand.columns)[:3]), strict=True))
@@ -322,14 +296,15 @@ class MaximumEntropy(GradientLearner):
             raise EngineError(
                 f"demand is rows (start, goal, number of trips) with states 0 to {network.n_states - 1}; {row}."
             )
-        return ends[:, 0].astype(np.int64), ends[:, 1].astype(np.int64), amounts
+        return network, ends[:, 0].astype(np.int64), ends[:, 1].astype(np.int64), amounts
 
-    def _flows(self, starts: NDArray[np.int64], goals: NDArray[np.int64], amounts: Floats, also: Rules) -> Flows:
-        network, budget = self._network_budget()
-        reward = self.reward_.table()[network.source, network.action]
-        problem = (network, self._rule(also), starts, goals, amounts)
+    def _flows(
+        self, network: Network, starts: NDArray[np.int64], goals: NDArray[np.int64], amounts: Floats, also: Rules
+    ) -> Flows:
+        reward, settings = self.reward_.table()[network.source, network.action], self._engine_settings()
+        problem, budget = (network, self._rule(also), starts, goals, amounts), trip_budget(settings.max_nodes, network)
         try:
-            engine = TripEngine(*problem, budget, self.discount, self._engine_settings().device)
+            engine = TripEngine(*problem, budget, self.discount, settings.device)
             log_z, visits = engine.value(reward)
         except ProductTooLargeError:
             trips = RejectTrips(*problem, budget)
@@ -355,8 +330,7 @@ class MaximumEntropy(GradientLearner):
         chosen = read_method(self.method)
         network = self.world if isinstance(self.world, Network) else None
         candidates = [kind() for kind in (AUTO if network is None else AUTO_TRIPS)] if chosen is None else [chosen]
-        first, reward, memory = self._begin()
-        settings = self._fit_settings().changed(start=first, memory=memory)
+        settings, reward = self._begin()
         for method in candidates:
             try:
                 if network is not None:
@@ -576,9 +550,8 @@ def fit_neural(
     found = gather(world, rule, demos, sample_weight)
     compiled = distribution(world, rule, reward, discount, engine, seed, max_nodes, device=device, precision=precision)
     likelihood = likelihood_of(compiled, found.visits(compiled.discount))
-    training = NeuralTraining(likelihood, reward, Training(optimiser, learning_rate, n_threads), l2)
-    monitor = Monitor(callback)
-    run: Run[Any] = NeuralRun(training, np.random.SeedSequence(seed), n_steps)
+    training, monitor = Training(optimiser, learning_rate, n_threads), Monitor(callback)
+    run: Run[Any] = NeuralRun(likelihood, reward, training, l2, np.random.SeedSequence(seed), n_steps)
     if validation is not None:
         check_patience(patience)
         watched = gather(world, rule, validation)
@@ -586,6 +559,6 @@ def fit_neural(
         def under(table: Floats) -> Floats:
             return world_likelihoods(compiled.with_reward(table), watched.walks)
 
-        run = validated(run, None, Validation(watched, under, patience))
+        run = ValidatedRun(run, read_features(None, world), Validation(watched, under, patience))
     drive(run, monitor, None)
     return monitor.history

@@ -18,19 +18,13 @@ from numpy.typing import NDArray
 
 from xmen.errors import InvalidDemonstrationError, PromiseWarning, UnboundedWarning, notify
 from xmen.methods.demonstrations import Demonstrations
-from xmen.methods.identify import at_an_end
-from xmen.methods.information import Information, curvature, one_by_one
-from xmen.methods.likelihood import (
-    LbfgsRun,
-    LbfgsState,
-    Likelihood,
-    LossEstimate,
-    memory_of,
-)
+from xmen.methods.identify import at_an_end, warn_unbounded
+from xmen.methods.information import Information, curvature
+from xmen.methods.likelihood import LbfgsRun, LbfgsState, Likelihood, LossEstimate
 from xmen.methods.runs import Coordinates, Outcome
 from xmen.policies.behaviour import BEST, Behaviour, aim_of, follow, push_forward
 from xmen.policies.explanation import why_unsafe
-from xmen.policies.game import Bools, Game
+from xmen.policies.game import Game
 from xmen.policies.planning import best_chance, find_behaviour
 from xmen.product.messages import NO_EDGE
 from xmen.progress import Monitor
@@ -38,8 +32,6 @@ from xmen.rewards import Floats
 from xmen.rewards.linear import Features
 from xmen.worlds import Trajectory
 from xmen.worlds.demos import also_wrong
-
-# ---- Demonstrations in a world with chance: whole episodes, whose every step keeps the promise that is asked for
 
 
 def require_episodes(demos: Demonstrations, trajectories: Sequence[Trajectory]) -> None:
@@ -117,38 +109,25 @@ def expected_visits(
     At a node and time that demonstrations reached it has their frequencies. Elsewhere those of the node at other
     times, of its state, or else all that is allowed, in this order.
     """
-    game = promise.game
-    n_pairs = game.product.world.n_states * game.product.world.n_actions
+    game, nothing = promise.game, np.zeros(promise.game.n_choices)
     steps = [(column >= 0, column) for column in choices.T]
-    at_time: list[Floats] = [
-        np.bincount(c[on], weights=weights[on], minlength=game.n_choices).astype(np.float64) for on, c in steps
-    ]
-    by_node: Floats = np.sum(at_time, axis=0) if at_time else np.zeros(game.n_choices)
-    by_pair: Floats = np.bincount(game.pair, weights=by_node, minlength=n_pairs)[game.pair].astype(np.float64)
+    at_time = [np.bincount(c[on], weights=weights[on], minlength=game.n_choices) for on, c in steps]
+    by_node = np.sum(at_time, axis=0) if at_time else nothing
+    by_pair = np.bincount(game.pair, weights=by_node)[game.pair]
 
     def shares_at(t: int) -> Floats:
         n = int(game.product.layer_ends[t])
-        here = at_time[t] if t < len(at_time) else np.zeros(game.n_choices)
-        nodes = game.node[: int(game.first_choice[n])]
-        return _first_known([here, by_node, by_pair], promise.allowed(t, 0, n), nodes, n)
+        allowed, nodes = promise.allowed(t, 0, n), game.node[: int(game.first_choice[n])]
+        shares, unknown = np.zeros(len(allowed)), np.ones(n, dtype=np.bool_)
+        for count in (at_time[t] if t < len(at_time) else nothing, by_node, by_pair, np.ones(game.n_choices)):
+            usable = np.where(allowed, count[: len(allowed)], 0.0)
+            total = np.bincount(nodes, weights=usable, minlength=n)
+            now = (unknown & (total > 0))[nodes]
+            shares[now] = usable[now] / total[nodes[now]]
+            unknown &= total == 0
+        return shares
 
     return promise.visits(push_forward(game, shares_at, discount, starts))
-
-
-def _first_known(counts: list[Floats], allowed: Bools, nodes: NDArray[np.uint32], n_nodes: int) -> Floats:
-    """Shares of the choices of each node by the first of these counts that has any at it; else all that is allowed."""
-    shares = np.zeros(len(allowed))
-    open_nodes = np.ones(n_nodes, dtype=np.bool_)
-    for count in [*counts, np.ones(len(allowed))]:
-        usable = np.where(allowed, count[: len(allowed)], 0.0)
-        total = np.bincount(nodes, weights=usable, minlength=n_nodes)
-        now = (open_nodes & (total > 0))[nodes]
-        shares[now] = usable[now] / total[nodes[now]]
-        open_nodes &= total == 0
-    return shares
-
-
-# ---- The dual of maximum causal entropy: the loss of a reward in a world with chance, and its exact gradient
 
 
 BELOW_ZERO = 1e-6  # nats; a loss further below 0 is no rounding error
@@ -180,17 +159,21 @@ class CausalLoss(Likelihood):
 
     def __call__(self, table: Floats) -> LossEstimate:
         behaviour = self.behaviour(table)
-        counted = self.starts > 0
-        value = float(behaviour.start_values[counted] @ self.starts[counted])
+        loss = self.value(behaviour) - float(np.sum(self.visits * table))
         if behaviour.aim.kind == "bonus":
-            value -= behaviour.aim.bonus * float(self.validity)
-        visits = behaviour.visits(behaviour.occupancy(self.starts))
-        loss = value - float(np.sum(self.visits * table))
-        return LossEstimate(loss, visits - self.visits, 0.0, 0.0, {})
+            loss -= behaviour.aim.bonus * float(self.validity)
+        return LossEstimate(loss, behaviour.visits(behaviour.occupancy(self.starts)) - self.visits, 0.0, 0.0, {})
+
+    def value(self, behaviour: Behaviour) -> float:
+        """The mean of V_0 over the starts of the demonstrations."""
+        counted = self.starts > 0
+        return float(behaviour.start_values[counted] @ self.starts[counted])
 
 
-class CausalRun(LbfgsRun):
+class CausalRun(LbfgsRun[LbfgsState]):
     """L-BFGS on the causal loss; ends at the optimum, or where a loss below 0 proves that there is none."""
+
+    state_type = LbfgsState
 
     def _without_minimum(self, state: LbfgsState) -> bool:
         return not self.coordinates.l2.any() and state.loss < -BELOW_ZERO
@@ -201,16 +184,20 @@ class CausalRun(LbfgsRun):
     def conclude(self, state: LbfgsState, monitor: Monitor) -> Outcome:
         if not self._without_minimum(state):
             return super().conclude(state, monitor)
-        notify(_out_of_reach(self.coordinates.direction(state.gradient), self.features.scale), UnboundedWarning)
-        return Outcome(self.answer(state), False, None, {"optimiser_state_": memory_of(state)})
-
-
-@dataclass(frozen=True)
-class CausalInformation(Information):
-    """With chance the curvature is not the variance of the features: outcomes vary, too. The scores know."""
-
-    def covariance(self) -> Floats:
-        return self.robust_covariance()
+        gradient = self.coordinates.direction(state.gradient)
+        apart = np.abs(gradient / self.features.scale)
+        worst = [int(k) for k in np.argsort(-apart, kind="stable")[:6] if apart[k] >= SHARE_NAMED * apart.max()]
+        words = ", ".join(f"feature {k} (demonstrated {'more' if gradient[k] < 0 else 'less'})" for k in worst)
+        notify(
+            f"no policy that keeps the promise has the demonstrated features: {words}. Either chance was not with the "
+            "demonstrations what it is in the world, or they promise less than `validity` asks for; the loss has no "
+            "minimum, and the weights run to infinity. Set outcomes='expected', which takes from the demonstrations "
+            "how often each action was chosen, and from the world where it leads; or l2 > 0 for finite weights; or "
+            "give more demonstrations.",
+            UnboundedWarning,
+        )
+        monitor.stopped = True  # what there is to say of its end has been said
+        return super().conclude(state, monitor)._replace(converged=False)
 
 
 def causal_information(
@@ -227,25 +214,11 @@ def causal_information(
     for place in np.flatnonzero(loss.starts > 0).tolist():
         alone = behaviour.visits(behaviour.occupancy(np.eye(1, len(starts), place)[0]))
         expected[demos.walks.starts == states[place]] = features.contract(alone)
-    kind = Information if loss.game.product.world.deterministic else CausalInformation
     scores = features.contract(demos.walks.visit_rows(loss.discount)) - expected
-    hessian = curvature(one_by_one(mean), weights, features.scale, coordinates)
-    return kind.along(coordinates, hessian, scores, demos.weights)
-
-
-def _out_of_reach(gradient: Floats, scale: Floats) -> str:
-    """Which demonstrated features no policy that keeps the promise has, and what to do."""
-    apart = np.abs(gradient / scale)
-    worst = np.argsort(-apart, kind="stable")[:6]
-    named = [int(k) for k in worst if apart[k] >= SHARE_NAMED * apart.max()]
-    words = ", ".join(f"feature {k} (demonstrated {'more' if gradient[k] < 0 else 'less'})" for k in named)
-    return (
-        f"no policy that keeps the promise has the demonstrated features: {words}. Either chance was not with the "
-        "demonstrations what it is in the world, or they promise less than `validity` asks for; the loss has no "
-        "minimum, and the weights run to infinity. Set outcomes='expected', which takes from the demonstrations how "
-        "often each action was chosen, and from the world where it leads; or l2 > 0 for finite weights; or give more "
-        "demonstrations."
-    )
+    hessian = curvature(lambda points: map(mean, points), weights, features.scale, coordinates)
+    # With chance the curvature is not the variance of the features: outcomes vary, too. The scores know.
+    chance = not loss.game.product.world.deterministic
+    return Information.along(coordinates, hessian, scores, demos.weights, by_scores=chance)
 
 
 def warn_of_promise(loss: CausalLoss, table: Floats, demos: Demonstrations) -> None:
@@ -273,27 +246,23 @@ def warn_of_promise(loss: CausalLoss, table: Floats, demos: Demonstrations) -> N
     )
 
 
-def unbounded_features(loss: CausalLoss, features: Features, low: Floats, high: Floats) -> list[int]:
-    """Features of which all demonstrations have the least or the most that any policy has on average.
+def warn_of_infinity(loss: CausalLoss, features: Features, demos: Demonstrations) -> None:
+    """Warn of features of which all demonstrations have the least or the most that any policy has on average.
 
-    `low` and `high` are the least and largest f(tau) among the demonstrations. For a large reward s on one feature
-    V_0 / s is the largest mean of it up to entropy / s.
+    For a large reward s on one feature V_0 / s is the largest mean of it up to entropy / s.
     """
 
+    def under(table: Floats) -> Behaviour:
+        return Behaviour(loss.game, table, loss.discount, aim_of(loss.validity))
+
     def reached() -> Floats:
-        free = Behaviour(loss.game, np.zeros(loss.visits.shape), loss.discount, aim_of(loss.validity))
+        free = under(np.zeros(loss.visits.shape))
         return features.contract(free.visits(free.occupancy(loss.starts)))
 
     def extremes(k: int, table: Floats) -> tuple[float, float, float]:
         scale = features.scale[k]
-        most, least = (sign * _largest(loss, sign * table / scale) * scale for sign in (1, -1))
+        most, least = (sign * loss.value(under(LARGE * sign * table / scale)) / LARGE * scale for sign in (1, -1))
         return least, most, 1e-5 * scale * max(1, loss.game.horizon)
 
-    return at_an_end(features, low, high, reached, extremes)
-
-
-def _largest(loss: CausalLoss, table: Floats) -> float:
-    """The largest expected discounted sum of a table, up to 1e-6 or so."""
-    behaviour = Behaviour(loss.game, LARGE * table, loss.discount, aim_of(loss.validity))
-    counted = loss.starts > 0
-    return float(behaviour.start_values[counted] @ loss.starts[counted]) / LARGE
+    which = at_an_end(features, demos, loss.discount, reached, extremes)
+    warn_unbounded(which, "where the gradient fell below tol")

@@ -14,7 +14,7 @@ from xmen.engines.trips import TripEngine, trip_budget
 from xmen.errors import EngineError, StartsWarning, notify
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.identify import warn_undetermined
-from xmen.methods.likelihood import DEFAULT_MAX_ITER, LbfgsRun, LbfgsState, likelihood_of
+from xmen.methods.likelihood import DEFAULT_MAX_ITER, LbfgsRun, LbfgsState, Objective, likelihood_of
 from xmen.methods.method import Method
 from xmen.methods.neural import NeuralRun, Training, train
 from xmen.methods.runs import FitSettings, Outcome, Task
@@ -23,9 +23,6 @@ from xmen.progress import Monitor
 from xmen.rewards import Floats
 from xmen.rewards.neural import NeuralReward
 from xmen.worlds.network import Network
-
-# ---- Whether demonstrations start where the joint model says that trajectories start
-
 
 LEVEL = 1e-3  # of a chi-square test: rarer than this is more than noise
 
@@ -54,9 +51,6 @@ def warn_of_starts(base: ExactDistribution, table: Floats, demos: Demonstrations
     )
 
 
-# ---- method="exact": the exact gradient by dynamic programming, and L-BFGS
-
-
 @dataclass(frozen=True, repr=False)
 class Exact(Method):
     """The exact gradient by dynamic programming, and L-BFGS to the optimum; it has no settings of its own.
@@ -82,32 +76,27 @@ class Exact(Method):
             )
 
     def run(self, task: Task, settings: FitSettings) -> ExactRun:
-        return ExactRun(task, settings, self._multiply(task, settings))
+        return ExactRun(task, settings, Chooser(task.law(), settings.engine, settings.seed).exact())
 
     def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:
-        base = self._multiply(task, settings)
-        likelihood = likelihood_of(base, task.demos.visits(task.discount))
-        return train(likelihood, reward, training, settings, base)
+        base = Chooser(task.law(), settings.engine, settings.seed).exact()
+        return train(likelihood_of(base, task.demos.visits(task.discount)), reward, training, settings, base)
 
     def trip_run(self, task: Task, settings: FitSettings, network: Network) -> TripRun:
-        budget = trip_budget(settings.engine.max_nodes, network)
-        engine = TripEngine(
-            network, task.constraint, *task.demos.trips(), budget, task.discount, settings.engine.device
-        )
+        trips, budget = task.demos.trips(), trip_budget(settings.engine.max_nodes, network)
+        engine = TripEngine(network, task.constraint, *trips, budget, task.discount, settings.engine.device)
         return TripRun(task, settings, engine)
 
-    def _multiply(self, task: Task, settings: FitSettings) -> ExactDistribution:
-        return Chooser(task.law(), settings.engine, settings.seed).exact()
 
-
-class ExactRun(LbfgsRun):
+class ExactRun(LbfgsRun[LbfgsState]):
     """L-BFGS on the exact loss."""
 
+    state_type = LbfgsState
+
     def __init__(self, task: Task, settings: FitSettings, base: ExactDistribution) -> None:
-        self.task, self.base, self.settings, coordinates = task, base, settings, settings.coordinates(task.features.d)
-        likelihood, tol = likelihood_of(base, task.demos.visits(task.discount)), settings.tolerance()
-        begin = settings.start, settings.memory
-        super().__init__(likelihood, task.features, coordinates, settings.max_iter, tol, *begin)
+        self.task, self.base, self.settings = task, base, settings
+        likelihood = likelihood_of(base, task.demos.visits(task.discount))
+        super().__init__(Objective(likelihood, task.features, settings.coordinates(task.features.d)), settings)
 
     def conclude(self, state: LbfgsState, monitor: Monitor) -> Outcome:
         outcome = super().conclude(state, monitor)

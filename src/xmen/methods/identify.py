@@ -41,21 +41,28 @@ def warn_undetermined(
     `ended` says where the fit stopped all the same. A penalty decides: with one there is nothing to say. Nor is there
     where the product of world and constraint is too large to be looked at.
     """
-    if np.any(read_l2(settings.l2) > 0.0) or settings.fixed or (exact := _exactly(base)) is None:
+    if np.any(read_l2(settings.l2) > 0.0) or settings.fixed:
         return
-    warn_unbounded(unbounded(exact, task.features, task.demos, exact.discount), ended)
+    if not isinstance(base, ExactDistribution):
+        product = base.relaxation.product
+        if base.relaxation.rejecting:
+            try:
+                product = multiply(base.world, base.constraint, MOST_NODES)
+            except ProductTooLargeError:
+                return
+        base = ExactDistribution(product, base.law.with_reward(None), None)
+    warn_unbounded(unbounded(base, task.features, task.demos, base.discount), ended)
     # One-hot states are never all identified (the goal's, for one); who chose nothing is told nothing.
-    if isinstance(task.features, StateFeatures) or task.features.d > MOST_FEATURES:
-        return
-    warn_unidentified(unidentified(exact, task.features))
+    if not isinstance(task.features, StateFeatures) and task.features.d <= MOST_FEATURES:
+        warn_unidentified(unidentified(base, task.features))
 
 
 def warn_unbounded(which: list[int], ended: str) -> None:
     """Warn of features whose weights have no finite optimum, if there are any."""
     if which:
         notify(
-            f"every demonstration has the least or the most possible of {name_features(which)}: the likelihood rises "
-            f"for ever as these weights grow, and the fit ended {ended}. Set l2 > 0 for finite weights, or add "
+            f"every demonstration has the least or the most possible of {name_features(which)}: the loss falls for "
+            f"ever as these weights grow, and the fit ended {ended}. Set l2 > 0 for finite weights, or add "
             "demonstrations.",
             UnboundedWarning,
         )
@@ -69,18 +76,6 @@ def warn_unidentified(basis: Floats) -> None:
             "whatever they are; drop features, or set l2 > 0 to prefer small weights.",
             IdentifiabilityWarning,
         )
-
-
-def _exactly(base: ExactDistribution | XorDistribution | RejectDistribution) -> ExactDistribution | None:
-    """The exact engine of these trajectories: as it is there, or by a product of few enough nodes; else None."""
-    if isinstance(base, ExactDistribution):
-        return base
-    relaxation = base.relaxation
-    try:
-        product = multiply(base.world, base.constraint, MOST_NODES) if relaxation.rejecting else relaxation.product
-    except ProductTooLargeError:
-        return None
-    return ExactDistribution(product, base.law.with_reward(None), None)
 
 
 def unidentified(base: ExactDistribution, features: Features) -> Floats:
@@ -127,21 +122,22 @@ def unbounded(base: ExactDistribution, features: Features, demos: Demonstrations
         largest = float(np.abs(table).max(initial=0.0)) * max(1, base.world.max_length)
         return least, most, RELATIVE * largest
 
-    return at_an_end(features, *demos.feature_range(features, discount), reached, extremes)
+    return at_an_end(features, demos, discount, reached, extremes)
 
 
 def at_an_end(
     features: Features,
-    low: Floats,
-    high: Floats,
+    demos: Demonstrations,
+    discount: float,
     reached: Callable[[], Floats],
     extremes: Callable[[int, Floats], tuple[float, float, float]],
 ) -> list[int]:
-    """Features of which all demonstrations, with sums between `low` and `high`, have the least or the most possible.
+    """Features of which all demonstrations have the least or the most possible.
 
     `reached` gives expected features that are above 0 where they can be; `extremes` the least and the most of a feature
     (k, and its table), and how far apart they have to be to differ.
     """
+    low, high = demos.feature_range(features, discount)
     same = np.flatnonzero(high - low <= RELATIVE * np.maximum(features.scale, np.abs(high)))
     if not len(same):
         return []
@@ -216,7 +212,7 @@ def name_features(which: list[int]) -> str:
     return f"features {', '.join(map(str, which[:-1]))} and {which[-1]}"
 
 
-# ---- What trips cannot tell: as `identify`, where every demonstration has its own start and goal.
+# ---- What trips cannot tell, where every demonstration has its own start and goal.
 #
 # A combination of features is not identified when it is the same on all trips of a pair, for every pair. Trips are
 # drawn where every move costs the same, and enough for their weights to add up: there no feature hides behind its
@@ -250,32 +246,25 @@ def warn_undetermined_trips(
 def unidentified_trips(engine: TripEngine, rows: csr_matrix, scale: Floats) -> Floats:
     """A basis (k, d), in reduced echelon form, of the combinations that are the same on all trips of every pair.
 
-    Trips propose what they cannot tell apart; a step along a random mixture of it that changes no expected use of any
-    edge proves it.
+    Trips propose what they cannot tell apart, f of each less that of the first one of its pair; a step along a random
+    mixture of it that changes no expected use of any edge proves it.
     """
     assert engine.shared is not None
     rng, nothing = np.random.default_rng(0), np.zeros(rows.shape[0])
     plain = nothing + min(0.0, float(np.log(RADIUS / max(engine.shared.radius(nothing), 1e-300))))
-    constant = null_space(_differences(engine, rows, plain, rng) / scale)
-    none: Floats = np.empty((0, rows.shape[1]))
+    wanted = np.zeros(engine.n_pairs, dtype=np.int64)
+    wanted[rng.permutation(engine.n_pairs)[:MOST_PAIRS]] = DRAWS
+    apart = [csr_matrix((1, rows.shape[1]))]
+    for pair, edges, lengths in engine.shared.draw(np.log(engine.network.probability) + plain, wanted, rng):
+        owner = np.repeat(np.arange(len(pair)), lengths)
+        uses = csr_matrix((np.ones(len(edges)), (owner, edges)), shape=(len(pair), rows.shape[0]))
+        found = csr_matrix(uses @ rows)
+        apart.append(csr_matrix(found - found[np.searchsorted(pair, pair)]))  # pairs come in order
+    constant = null_space(np.asarray(vstack(apart).todense()) / scale)
     if not len(constant):
-        return none
+        return constant
     mixed = rows @ ((rng.normal(size=len(constant)) @ constant) / scale)
     step = STEP / max(float(np.abs(mixed).max(initial=0.0)), 1e-300)
     before, after = engine.value(plain).visits, engine.value(plain + step * mixed).visits
     changed = float(np.abs(after - before).max(initial=0.0))
-    return echelon(constant / scale) if changed <= SAME * float(before.sum()) else none
-
-
-def _differences(engine: TripEngine, rows: csr_matrix, reward: Floats, rng: np.random.Generator) -> Floats:
-    """f of drawn trips less that of the first one of their pair (n, d)."""
-    assert engine.shared is not None
-    wanted = np.zeros(engine.n_pairs, dtype=np.int64)
-    wanted[rng.permutation(engine.n_pairs)[:MOST_PAIRS]] = DRAWS
-    parts = [csr_matrix((1, rows.shape[1]))]
-    for pair, edges, lengths in engine.shared.draw(np.log(engine.network.probability) + reward, wanted, rng):
-        owner = np.repeat(np.arange(len(pair)), lengths)
-        uses = csr_matrix((np.ones(len(edges)), (owner, edges)), shape=(len(pair), rows.shape[0]))
-        found = csr_matrix(uses @ rows)
-        parts.append(csr_matrix(found - found[np.searchsorted(pair, pair)]))  # pairs come in order
-    return np.asarray(vstack(parts).todense())
+    return echelon(constant / scale) if changed <= SAME * float(before.sum()) else constant[:0]

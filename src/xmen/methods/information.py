@@ -11,7 +11,7 @@ where every demonstration is a group of its own, unless groups are given (errors
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -42,21 +42,23 @@ class Information:
     penalty: Floats  # (k,)
     scores: Floats  # (n, k)
     weights: Floats  # (n,) of the demonstrations, summing to 1
+    by_scores: bool = False  # the curvature is not the variance of the scores: only these tell the covariance
 
     @classmethod
-    def along(cls, coordinates: Coordinates, hessian: Floats, scores: Floats, weights: Floats) -> Self:
+    def along(
+        cls, coordinates: Coordinates, hessian: Floats, scores: Floats, weights: Floats, by_scores: bool = False
+    ) -> Self:
         """What a Hessian (d, d) and scores (n, d) say along the weights that were learned."""
         free = coordinates.free
-        return cls(free, hessian[np.ix_(free, free)], np.array(coordinates.l2[free]), scores[:, free], weights)
-
-    @property
-    def n(self) -> float:
-        """The number of demonstrations; of weighted ones, the number of equal ones that would tell as much."""
-        return float(1.0 / np.sum(self.weights**2))
+        penalty = np.array(coordinates.l2[free])
+        return cls(free, hessian[np.ix_(free, free)], penalty, scores[:, free], weights, by_scores)
 
     def covariance(self) -> Floats:
-        """From the Hessian, (k, k); inf for weights that the demonstrations do not determine."""
-        return self.spread(self.hessian / self.n)
+        """From the Hessian, (k, k); inf for weights that the demonstrations do not determine.
+
+        Of weighted demonstrations there are as many as equal ones that would tell as much.
+        """
+        return self.robust_covariance() if self.by_scores else self.spread(self.hessian * np.sum(self.weights**2))
 
     def robust_covariance(self, groups: ArrayLike | None = None) -> Floats:
         """From the scores, (k, k), clustered by `groups`, one label per demonstration."""
@@ -75,15 +77,20 @@ class Information:
 
     def spread(self, middle: Floats) -> Floats:
         """What noise of this covariance in the gradient, as that of draws, does to the weights (k, k)."""
-        scale = np.sqrt(np.diag(self.hessian) + self.penalty)
-        scale = np.where(scale > 0, scale, 1.0)  # so that units do not decide what is singular
-        values, vectors = np.linalg.eigh((self.hessian + np.diag(self.penalty)) / np.outer(scale, scale))
-        flat = values <= SINGULAR * values.max(initial=0.0)
-        inverse = (vectors[:, ~flat] / values[~flat]) @ vectors[:, ~flat].T / np.outer(scale, scale)
+        inverse, lost = _inverse(self.hessian + np.diag(self.penalty))
         out: Floats = inverse @ middle @ inverse
-        lost = np.abs(vectors[:, flat]).max(axis=1, initial=0.0) > np.sqrt(SINGULAR)
         out[lost, lost] = np.inf
         return out
+
+
+def _inverse(matrix: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """The inverse of a curvature, whatever the units of features, 0 where it is flat; and which weights are so."""
+    unit = np.sqrt(np.diag(matrix))
+    unit = np.where(unit > 0, unit, 1.0)
+    values, vectors = np.linalg.eigh(matrix / np.outer(unit, unit))
+    flat = values <= SINGULAR * values.max(initial=0.0)
+    inverse = (vectors[:, ~flat] / values[~flat]) @ vectors[:, ~flat].T / np.outer(unit, unit)
+    return inverse, np.abs(vectors[:, flat]).max(axis=1, initial=0.0) > np.sqrt(SINGULAR)
 
 
 def information(task: Task, settings: FitSettings, weights: Floats) -> Information:
@@ -98,26 +105,13 @@ def information(task: Task, settings: FitSettings, weights: Floats) -> Informati
         return Information.along(coordinates, hessian, rows - expected, task.demos.weights)
 
 
-Moments = tuple[Floats, Floats]
-"""E[f] of each demonstration's task (n, d), or of all of them (d,); and the Hessian (d, d)."""
-
-
-Means = Callable[[list[Floats]], list[Floats]]
+Means = Callable[[list[Floats]], Iterable[Floats]]
 """The mean of E[f] (d,) at each of several weights (d,)."""
 
 
-def one_by_one(mean: Callable[[Floats], Floats]) -> Means:
-    """The means of weights that nothing is gained by asking about together."""
-    return lambda points: [mean(at) for at in points]
-
-
-def world_means(base: ExactDistribution, features: Features) -> Means:
+def _world_means(base: ExactDistribution, features: Features) -> Means:
     """The means of weights over one product, many in a pass."""
-
-    def means(points: list[Floats]) -> list[Floats]:
-        return [features.contract(d.visits()) for d in base.under_each(features.table(at) for at in points)]
-
-    return means
+    return lambda points: (features.contract(d.visits()) for d in base.under_each(map(features.table, points)))
 
 
 def curvature(means: Means, weights: Floats, scale: Floats, coordinates: Coordinates) -> Floats:
@@ -130,13 +124,13 @@ def curvature(means: Means, weights: Floats, scale: Floats, coordinates: Coordin
         return [weights + change, weights - change]
 
     try:
-        found = means([point for k in free for point in around(k)])
+        found = list(means([point for k in free for point in around(k)]))
     except DivergenceError:  # the border of what adds up is nearer than a step of some weight
         found = []
         while len(found) < 2 * len(free):
             k = free[len(found) // 2]
             try:
-                found += means(around(k))
+                found += list(means(around(k)))
             except DivergenceError:
                 step[k] /= 4.0
     out = np.zeros((len(weights), len(weights)))
@@ -146,7 +140,8 @@ def curvature(means: Means, weights: Floats, scale: Floats, coordinates: Coordin
     return hessian
 
 
-def _trip_moments(task: Task, settings: FitSettings, network: Network, weights: Floats) -> Moments:
+def _trip_moments(task: Task, settings: FitSettings, network: Network, weights: Floats) -> tuple[Floats, Floats]:
+    """E[f] of each trip's start and goal (n, d), and the Hessian (d, d)."""
     demos = task.demos
     problem = (network, task.constraint, demos.walks.starts, demos.walks.last_states, demos.weights)
     budget = trip_budget(settings.engine.max_nodes, network)
@@ -161,22 +156,21 @@ def _trip_moments(task: Task, settings: FitSettings, network: Network, weights: 
         means, variance = trips.valid_moments(rows @ weights, rows, n_draws, rng)
         return means[trips.engine.pair_of], variance
 
-    def mean(at: Floats) -> Floats:
-        found: Floats = columns @ engine.value(rows @ at).visits
-        return found
+    def of_each(points: list[Floats]) -> Iterable[Floats]:
+        return (columns @ engine.value(rows @ at).visits for at in points)
 
-    hessian = curvature(one_by_one(mean), weights, task.features.scale, settings.coordinates(task.features.d))
+    hessian = curvature(of_each, weights, task.features.scale, settings.coordinates(task.features.d))
     return engine.each(rows @ weights, rows)[engine.pair_of], hessian
 
 
-def _world_moments(task: Task, settings: FitSettings, weights: Floats) -> Moments:
+def _world_moments(task: Task, settings: FitSettings, weights: Floats) -> tuple[Floats, Floats]:
+    """E[f] of all demonstrations (d,), or of each given its start (n, d), and the Hessian (d, d)."""
     demos, features = task.demos, task.features
     base = Chooser(task.law(), settings.engine).exact()
-
-    means = world_means(base, features)
+    means = _world_means(base, features)
     hessian = curvature(means, weights, features.scale, settings.coordinates(features.d))
     if task.given is None:
-        return means([weights])[0], hessian
+        return next(iter(means([weights]))), hessian
     expected, law = np.empty((len(demos), features.d)), base.law.with_reward(features.table(weights))
     for start in np.unique(demos.walks.starts).tolist():
         alone = Chooser(replace(law, world=law.world.with_start(start), given=None), settings.engine).exact()
@@ -200,7 +194,7 @@ ENOUGH = 1e-4  # of the fall of the loss that a straight line promises (Armijo)
 def bootstrap(task: Task, settings: FitSettings, weights: Floats, n: int, rng: np.random.Generator) -> Floats:
     """The weights (n, d) of n resamples, of as many demonstrations as there are."""
     counts = rng.multinomial(len(task.demos), task.demos.weights, size=n)
-    return _Refits(task, settings, weights)(counts / len(task.demos), [settings.l2] * n)[0]
+    return _refit(task, settings, weights, counts / len(task.demos), [settings.l2] * n)[0]
 
 
 def cross_validation(
@@ -209,73 +203,59 @@ def cross_validation(
     """The mean log P of each fold (penalties, folds) under the weights that the others give with each penalty."""
     parts = fold == np.arange(fold.max() + 1)[:, None]
     weighed = (rows * task.demos.weights for rows in (parts, ~parts))
-    held_out, others = (rows / rows.sum(axis=1, keepdims=True) for rows in weighed)
-    refits = _Refits(task, settings, weights)
-    theta, log_z = refits(np.tile(others, (len(l2), 1)), [one for one in l2 for _ in held_out])
-    scores = refits.rows @ theta.T + task.demos.walks.scores(task.law().weights)[:, None] - log_z
-    of_folds = np.tile(held_out, (len(l2), 1))
-    found: Floats = np.sum(of_folds * scores.T, axis=1).reshape(len(l2), len(held_out))
+    held_out, others = (np.tile(rows / rows.sum(axis=1, keepdims=True), (len(l2), 1)) for rows in weighed)
+    theta, log_z, rows = _refit(task, settings, weights, others, [one for one in l2 for _ in parts])
+    scores = rows @ theta.T + task.demos.walks.scores(task.law().weights)[:, None] - log_z
+    found: Floats = np.sum(held_out * scores.T, axis=1).reshape(len(l2), len(parts))
     return found
 
 
-class _Refits:
-    """Fits of one task to other weights of its demonstrations, under other penalties; needs the exact engine."""
+def _refit(
+    task: Task, settings: FitSettings, weights: Floats, shares: Floats, l2: Sequence[ArrayLike]
+) -> tuple[Floats, Floats, Floats]:
+    """Weights (n, d) that fit each row of shares (n, demonstrations) under its penalty, log Z there (n,), and f(tau).
 
-    def __init__(self, task: Task, settings: FitSettings, weights: Floats) -> None:
-        self.settings, self.weights, self.features = settings, weights, task.features
-        self.base = Chooser(task.law(), settings.engine).exact()
-        self.coordinates = settings.coordinates(task.features.d)
-        self.rows = task.features.contract(task.demos.walks.visit_rows(task.discount))  # (demonstrations, d)
+    f(tau) of the demonstrations is (demonstrations, d). Needs the exact engine.
+    """
+    n, features, coordinates = len(shares), task.features, settings.coordinates(task.features.d)
+    base, free = Chooser(task.law(), settings.engine).exact(), coordinates.free
+    rows = features.contract(task.demos.walks.visit_rows(task.discount))
+    scale, wanted = features.scale[free], shares @ rows[:, free]
+    hessian = curvature(_world_means(base, features), weights, features.scale, coordinates)[np.ix_(free, free)]
+    penalty = np.stack([np.broadcast_to(read_l2(one, features.d), features.d)[free] for one in l2])
+    inverses = {row.tobytes(): _inverse(hessian + np.diag(row))[0] for row in penalty}
+    inverse = np.stack([inverses[row.tobytes()] for row in penalty])
 
-    def __call__(self, shares: Floats, l2: Sequence[ArrayLike]) -> tuple[Floats, Floats]:
-        """Weights (n, d) that fit each row of shares (n, demonstrations) under its penalty, and log Z there (n,)."""
-        n, features, free = len(shares), self.features, self.coordinates.free
-        scale, wanted = features.scale[free], shares @ self.rows[:, free]
-        means = world_means(self.base, features)
-        hessian = curvature(means, self.weights, features.scale, self.coordinates)[np.ix_(free, free)]
-        penalty = np.stack([np.broadcast_to(read_l2(one, features.d), features.d)[free] for one in l2])
-        inverses = {row.tobytes(): _inverse(hessian + np.diag(row)) for row in penalty}
-        inverse = np.stack([inverses[row.tobytes()] for row in penalty])
+    def at(points: Floats, which: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+        """The loss (m,) of some of the fits at points (m, k), its gradient (m, k), and log Z (m,)."""
+        under = base.under_each([features.table(coordinates.full(point)) for point in points])
+        found = [(p.log_partition(), features.contract(p.visits())[free]) for p in under]  # a batch at a time
+        log_z, means = np.array([first for first, _ in found]), np.stack([second for _, second in found])
+        away, pull = means - wanted[which], penalty[which] * points
+        return log_z - np.sum(points * (wanted[which] - pull / 2), axis=1), away + pull, log_z
 
-        def at(points: Floats, which: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
-            """The loss (m,) of some of the fits at points (m, k), its gradient (m, k), and log Z (m,)."""
-            under = self.base.under_each([features.table(self.coordinates.full(point)) for point in points])
-            found = [(p.log_partition(), features.contract(p.visits())[free]) for p in under]  # a batch at a time
-            log_z, means = np.array([first for first, _ in found]), np.stack([second for _, second in found])
-            away, pull = means - wanted[which], penalty[which] * points
-            return log_z - np.sum(points * (wanted[which] - pull / 2), axis=1), away + pull, log_z
-
-        now = np.tile(self.weights[free], (n, 1))
-        loss, gradient, log_z = at(now, np.arange(n))
-        step = np.ones(n)
-        for _ in range(MOST_STEPS):
-            left = np.flatnonzero(np.abs(gradient / scale).max(axis=1) > self.settings.tolerance())
-            if not len(left):
-                break
-            move = -step[left, None] * np.einsum("mk,mkj->mj", gradient[left], inverse[left])
-            tried = now[left] + move
-            new, slope, new_log_z = at(tried, left)
-            # Near the optimum the loss is the same to the last digit, and its gradient still tells.
-            lower = new <= loss[left] + ENOUGH * np.sum(move * gradient[left], axis=1)
-            flatter = np.linalg.norm(slope / scale, axis=1) < np.linalg.norm(gradient[left] / scale, axis=1)
-            good = lower | flatter
-            which = left[good]
-            now[which], loss[which], gradient[which] = tried[good], new[good], slope[good]
-            log_z[which] = new_log_z[good]
-            step[left] = np.where(good, np.minimum(1.0, 2.0 * step[left]), step[left] / 2.0)
-        else:
-            notify(
-                f"{len(left)} of {n} fits did not come to an optimum in {MOST_STEPS} steps: their demonstrations may "
-                "have the least or the most of a feature that there is. Set l2 > 0 for finite weights.",
-                ConvergenceWarning,
-            )
-        return np.stack([self.coordinates.full(moved) for moved in now]), log_z
-
-
-def _inverse(matrix: Floats) -> Floats:
-    """The inverse, whatever the units of features; 0 along what the demonstrations do not determine."""
-    unit = np.sqrt(np.diag(matrix))
-    unit = np.where(unit > 0, unit, 1.0)
-    units = np.outer(unit, unit)
-    found: Floats = np.linalg.pinv(matrix / units, rcond=SINGULAR, hermitian=True) / units
-    return found
+    now = np.tile(weights[free], (n, 1))
+    loss, gradient, log_z = at(now, np.arange(n))
+    step = np.ones(n)
+    for _ in range(MOST_STEPS):
+        left = np.flatnonzero(np.abs(gradient / scale).max(axis=1) > settings.tolerance())
+        if not len(left):
+            break
+        move = -step[left, None] * np.einsum("mk,mkj->mj", gradient[left], inverse[left])
+        tried = now[left] + move
+        new, slope, new_log_z = at(tried, left)
+        # Near the optimum the loss is the same to the last digit, and its gradient still tells.
+        lower = new <= loss[left] + ENOUGH * np.sum(move * gradient[left], axis=1)
+        flatter = np.linalg.norm(slope / scale, axis=1) < np.linalg.norm(gradient[left] / scale, axis=1)
+        good = lower | flatter
+        which = left[good]
+        now[which], loss[which], gradient[which] = tried[good], new[good], slope[good]
+        log_z[which] = new_log_z[good]
+        step[left] = np.where(good, np.minimum(1.0, 2.0 * step[left]), step[left] / 2.0)
+    else:
+        notify(
+            f"{len(left)} of {n} fits did not come to an optimum in {MOST_STEPS} steps: their demonstrations may "
+            "have the least or the most of a feature that there is. Set l2 > 0 for finite weights.",
+            ConvergenceWarning,
+        )
+    return np.stack([coordinates.full(moved) for moved in now]), log_z, rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.xor import WalkFunction, XorDistribution
 from xmen.errors import ConvergenceWarning, notify
-from xmen.methods.runs import Coordinates, Outcome, Run, Value
+from xmen.methods.runs import Coordinates, FitSettings, Outcome, Run, Value
 from xmen.product.best import score_range
 from xmen.progress import Monitor
 from xmen.rewards import Floats
@@ -25,9 +25,6 @@ from xmen.rewards.neural import NeuralReward
 from xmen.rewards.torch_backend import torch
 from xmen.sampling import choose_parities, estimate
 from xmen.storage.checkpoint import RunState
-
-if TYPE_CHECKING:
-    from xmen.product.device.run import OnDevice
 
 
 class LossEstimate(NamedTuple):
@@ -76,10 +73,11 @@ class DistributionLikelihood(Likelihood):
 class DeviceLikelihood(DistributionLikelihood):
     """By an engine on a device, which a neural reward's table and dL/dr do not leave."""
 
-    def __init__(self, base: ExactDistribution, place: OnDevice, demo_visits: Floats) -> None:
+    def __init__(self, base: ExactDistribution, demo_visits: Floats) -> None:
         super().__init__(base, demo_visits)
-        self._gradient = place.gradient(base.weights)
-        self._demo_visits = torch.as_tensor(demo_visits, device=place.device)
+        assert base.place is not None
+        self._gradient = base.place.gradient(base.weights)
+        self._demo_visits = torch.as_tensor(demo_visits, device=base.place.device)
 
     def through(self, reward: NeuralReward) -> LossEstimate:
         """The estimate at the table of a neural reward, and the gradient of its parameters by one pass through it."""
@@ -95,7 +93,7 @@ class DeviceLikelihood(DistributionLikelihood):
 def likelihood_of(base: Distribution, demo_visits: Floats) -> DistributionLikelihood:
     """By a distribution's own log Z and expected visits, where it computes them."""
     if isinstance(base, ExactDistribution) and base.place is not None:
-        return DeviceLikelihood(base, base.place, demo_visits)
+        return DeviceLikelihood(base, demo_visits)
     return DistributionLikelihood(base, demo_visits)
 
 
@@ -122,14 +120,16 @@ class CellsLikelihood(Likelihood):
         return LossEstimate(loss, difference, found.log_partition_std, std, details)
 
 
-# ---- The loss of the weights of a linear reward, from the loss of its table: exact, causal, or an estimate
-
-
 class Objective:
     """L and grad L = f contracted with dL/dr, along the weights that move; what large weights cost is added."""
 
     def __init__(self, likelihood: Likelihood, features: Features, coordinates: Coordinates) -> None:
         self.likelihood, self.features, self.coordinates = likelihood, features, coordinates
+        self.metric = features.scale
+
+    def reach(self, direction: Floats) -> float:
+        """The largest change of a reward along a direction of the weights that move."""
+        return self.features.reach(self.coordinates.direction(direction))
 
     def __call__(self, moved: Floats) -> Value:
         weights = self.coordinates.full(moved)
@@ -170,11 +170,6 @@ class LbfgsState(RunState):
 Moved = TypeVar("Moved", bound=LbfgsState)
 
 
-def memory_of(state: LbfgsState) -> dict[str, Any]:
-    """What an optimiser has learned of the curvature, for a further fit to begin with."""
-    return {"steps": state.steps, "changes": state.changes}
-
-
 class Lbfgs:
     """Minimises a smooth convex loss; ends when no component of gradient / scale is above `tol`.
 
@@ -196,7 +191,7 @@ class Lbfgs:
         self.metric = scale if metric is None else metric
 
     def start(self, weights: Floats, memory: Mapping[str, Any] | None = None) -> LbfgsState:
-        """The state before the first step; `memory` is what `memory_of` gave for the same features."""
+        """The state before the first step; `memory` has the steps and changes of a fit of the same features."""
         value = self.objective(weights)
         steps = changes = np.empty((0, len(weights)))
         if memory is not None and np.shape(memory.get("steps", 0))[1:] == weights.shape:
@@ -279,56 +274,37 @@ class Lbfgs:
         return *best, MOST_TRIALS
 
 
-class LbfgsRun(Run[LbfgsState]):
+class LbfgsRun(Run[Moved]):
     """L-BFGS on a loss of the weights that move; stops where no gradient / feature's size is above tol."""
 
-    state_type = LbfgsState
+    def __init__(self, objective: Objective, settings: FitSettings) -> None:
+        self.objective, self.features, self.coordinates = objective, objective.features, objective.coordinates
+        self.memory, self.max_iter = settings.memory, settings.most_iterations(DEFAULT_MAX_ITER)
+        free = self.coordinates.free
+        self.first = (self.coordinates.values if settings.start is None else settings.start)[free]
+        scale, metric = self.features.scale[free], objective.metric[free]
+        self.optimiser = Lbfgs(objective, scale, objective.reach, settings.tolerance(), metric)
 
-    def __init__(
-        self,
-        likelihood: Likelihood,
-        features: Features,
-        coordinates: Coordinates,
-        max_iter: int | None,
-        tol: float,
-        first: Floats | None = None,
-        memory: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.features, self.coordinates, self.memory = features, coordinates, memory
-        self.max_iter = DEFAULT_MAX_ITER if max_iter is None else int(max_iter)
-        self.first = (coordinates.values if first is None else first)[coordinates.free]
-        objective, scale = Objective(likelihood, features, coordinates), features.scale[coordinates.free]
-        self.optimiser = Lbfgs(objective, scale, lambda moved: features.reach(coordinates.direction(moved)), tol)
+    def start(self) -> Moved:
+        return self.state_type(**self.optimiser.start(self.first, self.memory).parts())
 
-    def start(self) -> LbfgsState:
-        return self.optimiser.start(self.first, self.memory)
-
-    def finished(self, state: LbfgsState) -> bool:
+    def finished(self, state: Moved) -> bool:
         return state.finished or state.iteration >= self.max_iter
 
-    def step(self, state: LbfgsState) -> tuple[LbfgsState, dict[str, float]]:
+    def step(self, state: Moved) -> tuple[Moved, dict[str, float]]:
         after = self.optimiser.step(state)
-        return after, entry_of(after.loss, after.gradient)
+        return after, {"loss": after.loss, "gradient_norm": float(np.linalg.norm(after.gradient))}
 
-    def answer(self, state: LbfgsState) -> Floats:
+    def answer(self, state: Moved) -> Floats:
         return self.coordinates.full(state.weights)
 
-    def conclude(self, state: LbfgsState, monitor: Monitor) -> Outcome:
+    def conclude(self, state: Moved, monitor: Monitor) -> Outcome:
         if not (state.finished or monitor.stopped or monitor.interrupted):
-            warn_of_max_iter(self.max_iter, state.gradient, self.optimiser.tol)
-        return Outcome(self.answer(state), state.finished, None, {"optimiser_state_": memory_of(state)})
-
-
-def entry_of(loss: float, gradient: Floats) -> dict[str, float]:
-    """What is recorded of every step."""
-    return {"loss": loss, "gradient_norm": float(np.linalg.norm(gradient))}
-
-
-def warn_of_max_iter(max_iter: int, gradient: Floats, tol: float) -> None:
-    """Say that a fit ended before its tolerance was met, and what helps."""
-    notify(
-        f"stopped after max_iter = {max_iter} iterations with a gradient norm of {np.linalg.norm(gradient):.3g} "
-        f"(tol = {tol:g} per component). Raise max_iter or tol; if weights keep growing the optimum may be infinite, "
-        "and l2 > 0 makes it finite.",
-        ConvergenceWarning,
-    )
+            notify(
+                f"stopped after max_iter = {self.max_iter} iterations with a gradient norm of "
+                f"{np.linalg.norm(state.gradient):.3g} (tol = {self.optimiser.tol:g} per component). Raise max_iter or "
+                "tol; if weights keep growing the optimum may be infinite, and l2 > 0 makes it finite.",
+                ConvergenceWarning,
+            )
+        memory = {"steps": state.steps, "changes": state.changes}
+        return Outcome(self.answer(state), state.finished, None, {"optimiser_state_": memory})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,66 +15,33 @@ from xmen.errors import ConvergenceWarning, EngineError, RewardError, notify
 from xmen.methods.likelihood import DeviceLikelihood, Likelihood, LossEstimate
 from xmen.methods.runs import FitSettings, Outcome, Run, child_seed, seed_sequence, stored_seed
 from xmen.options import Options, Unsaved, listed, require_number, require_whole
-from xmen.progress import Monitor, Record
+from xmen.progress import Monitor
 from xmen.rewards.neural import NeuralReward
 from xmen.rewards.torch_backend import as_array, seeded, threads, torch
 from xmen.storage.checkpoint import RunState
 from xmen.worlds.mdp import MDP
 
-Arrays = dict[str, NDArray[Any]]
 
-# ---- The state of a torch optimiser as named arrays, and back, with every number in the type it had.
-#
-# A tensor is an array under its name; other values have names that end in their kind: `t?number`, `al?none`,
-# `old_dirs?list` (the length), whose parts follow as `old_dirs.0`, `old_dirs.1`, and so on.
-
-
-def flatten(value: Any, name: str) -> Arrays:
-    """The arrays that a value is made of; RewardError for what is not made of numbers."""
+def as_arrays(value: Any) -> Any:
+    """The state of a torch optimiser, with an array for every tensor; RewardError for what is not made of numbers."""
     if isinstance(value, torch.Tensor):
-        return {name: as_array(value)}
-    if value is None:
-        return {f"{name}?none": np.zeros(0)}
-    if isinstance(value, bool | int | float):
-        return {f"{name}?number": np.array(value)}
+        return as_array(value)
+    if isinstance(value, dict):
+        return {key: as_arrays(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        out = {f"{name}?list": np.array(len(value))}
-        for i, part in enumerate(value):
-            out |= flatten(part, f"{name}.{i}")
-        return out
-    raise RewardError(f"the optimiser keeps a {type(value).__name__} as {name}, which cannot be saved as numbers.")
+        return [as_arrays(part) for part in value]
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    raise RewardError(f"the optimiser keeps a {type(value).__name__}, which cannot be saved as numbers.")
 
 
-def unflatten(arrays: Mapping[str, NDArray[Any]], name: str) -> Any:
-    """The value that `flatten` took apart."""
-    if name in arrays:
-        return torch.as_tensor(np.array(arrays[name]))
-    if f"{name}?none" in arrays:
-        return None
-    if f"{name}?number" in arrays:
-        return arrays[f"{name}?number"].item()
-    return [unflatten(arrays, f"{name}.{i}") for i in range(int(arrays[f"{name}?list"].item()))]
-
-
-def optimiser_arrays(optimiser: Any) -> Arrays:
-    """The state of an optimiser, as `optimiser.<parameter>.<name>`."""
-    out: Arrays = {}
-    for index, values in optimiser.state_dict()["state"].items():
-        for name, value in values.items():
-            out |= flatten(value, f"optimiser.{index}.{name}")
-    return out
-
-
-def load_optimiser(optimiser: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Put back what `optimiser_arrays` gave, in an optimiser made in the same way."""
-    names = {(key.split(".")[1], key.split(".")[2].split("?")[0]) for key in arrays if key.startswith("optimiser.")}
-    inner: dict[int, dict[str, Any]] = {}
-    for index, name in sorted(names):
-        inner.setdefault(int(index), {})[name] = unflatten(arrays, f"optimiser.{index}.{name}")
-    optimiser.load_state_dict({**optimiser.state_dict(), "state": inner})
-
-
-# ---- Steps of gradient descent on a neural reward's parameters, each of which can be taken back, saved and taken up
+def as_tensors(value: Any) -> Any:
+    """The state that `as_arrays` took apart, with every number in the type it had."""
+    if isinstance(value, np.ndarray):
+        return torch.as_tensor(np.array(value))
+    if isinstance(value, dict):
+        return {key: as_tensors(part) for key, part in value.items()}
+    return [as_tensors(part) for part in value] if isinstance(value, list) else value
 
 
 Optimiser: TypeAlias = "str | Unsaved | Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer]"
@@ -134,20 +102,13 @@ class Training(Options):
             if not isinstance(made, torch.optim.Optimizer):
                 raise RewardError(f"optimiser(parameters) must return a torch optimiser; got {type(made).__name__}.")
             return made
-        if self.optimiser == "adam":
-            return torch.optim.Adam(parameters, lr=self.step_size)
-        if self.optimiser == "sgd":
-            return torch.optim.SGD(parameters, lr=self.step_size)
-        if self.optimiser == "lbfgs":
-            # Gradients are exact, so that it pays to go on until they vanish.
-            return torch.optim.LBFGS(
-                parameters,
-                lr=self.step_size,
-                tolerance_grad=1e-9,
-                tolerance_change=1e-14,
-                line_search_fn="strong_wolfe",
-            )
-        raise unknown_optimiser(self.optimiser)
+        if self.optimiser == "lbfgs":  # gradients are exact, so that it pays to go on until they vanish
+            kind = partial(torch.optim.LBFGS, tolerance_grad=1e-9, tolerance_change=1e-14)
+            return kind(parameters, lr=self.step_size, line_search_fn="strong_wolfe")
+        if self.optimiser not in OPTIMISERS:
+            raise unknown_optimiser(self.optimiser)
+        descent = torch.optim.Adam if self.optimiser == "adam" else torch.optim.SGD
+        return descent(parameters, lr=self.step_size)
 
     def identity(self) -> list[Any]:
         """What a checkpoint has to agree on; a function by its name."""
@@ -184,26 +145,47 @@ def check_neural(reward: object, world: MDP, features: object) -> None:
         )
 
 
-class Evaluation(NamedTuple):
-    """The loss, the norm of its gradient, and what they came from, before a step."""
-
-    loss: float
-    gradient_norm: float
-    estimate: LossEstimate
+DEFAULT_MAX_ITER = 300
+STILL_FALLING = 0.01  # nats per demonstration over the last tenth of the steps: more of them would help
 
 
-class NeuralTraining:
-    """Training that can be driven step by step, stopped, saved and taken up again.
+@dataclass(frozen=True)
+class NeuralState(RunState):
+    """Where a run stands: the numbers of network and optimiser, and the seed, of which step t uses the t-th child."""
 
-    `likelihood` gives the loss and dL/dr of a reward table. Parameters that do not require a gradient stay as they are.
+    network: dict[str, NDArray[Any]]
+    optimiser: dict[int, Any]
+    iteration: int
+    parities: int
+    seed: dict[str, Any]
+    finished: bool  # no gradient above tol is left, or a step that moves nothing
+
+
+class NeuralRun(Run[NeuralState]):
+    """Steps of an optimiser on the parameters of a neural reward, of which those without a gradient stay as they are.
+
+    `likelihood` gives the loss and dL/dr of a reward table. There are `max_iter` steps, fewer where the norm of the
+    gradient falls to `tol` or nothing moves any more. `base` can answer for the model afterwards; with `advise`, a loss
+    that was still falling at the end is a warning.
     """
 
+    state_type = NeuralState
+
     def __init__(
-        self, likelihood: Likelihood, reward: NeuralReward, training: Training | None = None, l2: float = 0.0
+        self,
+        likelihood: Likelihood,
+        reward: NeuralReward,
+        training: Training,
+        l2: float,
+        seeds: np.random.SeedSequence,
+        max_iter: int,
+        tol: float = 0.0,
+        base: Distribution | None = None,
+        advise: bool = False,
+        memory: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(reward, NeuralReward):
             raise RewardError(f"neural training needs a NeuralReward; got {type(reward).__name__}.")
-        training = training or Training()
         if not (np.isfinite(l2) and l2 >= 0):
             raise RewardError(f"l2 is a number, 0 or more; got {l2!r}.")
         if training.optimiser == "lbfgs" and not likelihood.exact:
@@ -211,15 +193,80 @@ class NeuralTraining:
                 "optimiser='lbfgs' searches along lines, which needs exact losses, and here they are estimates: use "
                 "'adam' or 'sgd', or raise max_nodes until the exact engine can be used."
             )
-        self.likelihood, self.reward, self.l2 = likelihood, reward, float(l2)
+        self.likelihood, self.reward, self.l2, self.n_threads = likelihood, reward, float(l2), training.n_threads
+        self.seeds, self.max_iter, self.tol = seeds, max_iter, tol
+        self.base, self.advise, self.memory = base, advise, memory or {}
         self.parameters = [p for p in reward.module.parameters() if p.requires_grad]
         if not self.parameters:
             raise RewardError(f"the network of {reward!r} has no parameter that can be trained.")
         self.optimiser = training.make(self.parameters)
-        self.n_steps, self.n_threads = 0, training.n_threads
+        self.kind = type(self.optimiser).__name__
+        self._present: NeuralState | None = None  # the state that reward and optimiser are in
 
-    def evaluate(self) -> Evaluation:
-        """The loss and its gradient, which is left in the parameters; one estimate of the likelihood."""
+    def start(self) -> NeuralState:
+        if self.memory.get("kind") == self.kind:  # that of another kind of optimiser is of no use
+            self._remember(self.memory["state"])
+        self._present = NeuralState(*self._numbers(), 0, 0, stored_seed(self.seeds), False)
+        return self._present
+
+    def _numbers(self) -> tuple[dict[str, NDArray[Any]], dict[int, Any]]:
+        """Everything that training needs to go on as if it had not stopped."""
+        return self.reward.state(), as_arrays(self.optimiser.state_dict()["state"])
+
+    def _remember(self, state: Mapping[int, Any]) -> None:
+        self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": as_tensors(state)})
+
+    def finished(self, state: NeuralState) -> bool:
+        return state.finished or state.iteration >= self.max_iter
+
+    def step(self, state: NeuralState) -> tuple[NeuralState, dict[str, float]]:
+        self.answer(state)
+        self._present = None  # until the step is complete
+        seeds, likelihood = child_seed(state.seed, state.iteration), self.likelihood
+        likelihood.begin(np.random.default_rng(seeds), state.parities)
+        with seeded(int(seeds.generate_state(1)[0])):  # for networks and optimisers that draw numbers
+            found, norm = self._move(state.iteration + 1)
+        entry = {"loss": found.loss, "gradient_norm": norm, **found.details}
+        if not likelihood.exact:
+            # The error of dL/dw is not known: that of dL/dr is.
+            entry |= {"loss_std": found.loss_std, "gradient_std": np.nan, "visits_std": found.visits_std}
+        after = replace(state, iteration=state.iteration + 1, parities=likelihood.parities)
+        if norm <= self.tol:
+            return replace(after, finished=True), entry  # where the gradient vanishes, and not one step away
+        network, optimiser = self._numbers()
+        unmoved = all(np.array_equal(array, state.network[name]) for name, array in network.items())
+        finished = likelihood.exact and unmoved
+        self._present = replace(after, network=network, optimiser=optimiser, finished=finished)
+        return self._present, entry
+
+    def _move(self, number: int) -> tuple[LossEstimate, float]:
+        """Move the parameters once; what was found before the move, and the norm of the gradient.
+
+        When anything goes wrong (the network gives NaN, Ctrl-C), the parameters are as they were before the step.
+        """
+        found: list[tuple[LossEstimate, float]] = []
+
+        def closure() -> float:
+            found.append(self._evaluate())
+            return found[-1][0].loss
+
+        before = [parameter.detach().clone() for parameter in self.parameters]
+        try:
+            with threads(self.n_threads):
+                self.optimiser.step(closure)  # type: ignore[arg-type,unused-ignore]
+                with torch.no_grad():
+                    self.reward.forward()  # a step into numbers that are not finite is not taken
+        except BaseException as error:
+            with torch.no_grad():
+                for parameter, value in zip(self.parameters, before, strict=True):
+                    parameter.copy_(value)
+            if isinstance(error, RewardError):
+                raise RewardError(f"step {number} of training: {error}") from error
+            raise
+        return found[0]
+
+    def _evaluate(self) -> tuple[LossEstimate, float]:
+        """The loss, penalty included, and the norm of its gradient, which is left in the parameters."""
         self.optimiser.zero_grad(set_to_none=True)
         if isinstance(self.likelihood, DeviceLikelihood):
             found = self.likelihood.through(self.reward)
@@ -241,136 +288,21 @@ class NeuralTraining:
                 f"the gradient of {self.reward!r} is not finite, although its rewards are: one of its layers has no "
                 "derivative there (a root or a logarithm at 0, say)."
             )
-        return Evaluation(loss, squares**0.5, found)
-
-    def step(self) -> Evaluation:
-        """Evaluate, and move the parameters once; returns what was found before the move.
-
-        When anything goes wrong (the network gives NaN, Ctrl-C), the parameters are as they were before the step.
-        """
-        found: list[Evaluation] = []
-
-        def closure() -> float:
-            found.append(self.evaluate())
-            return found[-1].loss
-
-        before = [parameter.detach().clone() for parameter in self.parameters]
-        try:
-            with threads(self.n_threads):
-                self.optimiser.step(closure)  # type: ignore[arg-type,unused-ignore]
-                with torch.no_grad():
-                    self.reward.forward()  # a step into numbers that are not finite is not taken
-        except BaseException as error:
-            with torch.no_grad():
-                for parameter, value in zip(self.parameters, before, strict=True):
-                    parameter.copy_(value)
-            if isinstance(error, RewardError):
-                raise RewardError(f"step {self.n_steps + 1} of training: {error}") from error
-            raise
-        self.n_steps += 1
-        return found[0]
-
-    def state(self) -> Arrays:
-        """Everything that training needs to go on as if it had not stopped, as named arrays."""
-        neural = {f"network.{name}": array for name, array in self.reward.state().items()}
-        return neural | optimiser_arrays(self.optimiser) | {"n_steps": np.array(self.n_steps)}
-
-    def memory(self) -> dict[str, Any]:
-        """What the optimiser has seen, for a further training of the same network by one of its kind."""
-        return {"kind": type(self.optimiser).__name__, **optimiser_arrays(self.optimiser)}
-
-    def load_memory(self, memory: Mapping[str, Any]) -> None:
-        """Begin with what `memory` gave; that of another kind of optimiser is of no use."""
-        if memory.get("kind") == type(self.optimiser).__name__:
-            load_optimiser(self.optimiser, memory)
-
-    def load_state(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from what `state` gave, in a training made with the same settings."""
-        self.reward.load_state({k.removeprefix("network."): v for k, v in arrays.items() if k.startswith("network.")})
-        load_optimiser(self.optimiser, arrays)
-        self.n_steps = int(arrays["n_steps"].item())
-
-
-# ---- The training of a neural reward as a run: pure steps from state to state, driven like those of every learner
-
-
-DEFAULT_MAX_ITER = 300
-STILL_FALLING = 0.01  # nats per demonstration over the last tenth of the steps: more of them would help
-
-
-@dataclass(frozen=True)
-class NeuralState(RunState):
-    """Where a run stands: what `NeuralTraining.state` gives, and the seed, of which step t uses the t-th child."""
-
-    arrays: Arrays
-    iteration: int
-    parities: int
-    seed: dict[str, Any]
-    finished: bool  # no gradient above tol is left, or a step that moves nothing
-
-
-class NeuralRun(Run[NeuralState]):
-    """`max_iter` steps of a training, fewer where the norm of the gradient falls to `tol` or nothing moves any more.
-
-    `base` can answer for the model afterwards; with `advise`, a loss that was still falling at the end is a warning.
-    """
-
-    state_type = NeuralState
-
-    def __init__(
-        self,
-        training: NeuralTraining,
-        seeds: np.random.SeedSequence,
-        max_iter: int,
-        tol: float = 0.0,
-        base: Distribution | None = None,
-        advise: bool = False,
-        memory: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.training, self.seeds, self.max_iter, self.tol = training, seeds, max_iter, tol
-        self.base, self.advise, self.memory = base, advise, memory
-        self._present: NeuralState | None = None  # the state that the training is in
-
-    def start(self) -> NeuralState:
-        if self.memory is not None:
-            self.training.load_memory(self.memory)
-        self._present = NeuralState(self.training.state(), 0, 0, stored_seed(self.seeds), False)
-        return self._present
-
-    def finished(self, state: NeuralState) -> bool:
-        return state.finished or state.iteration >= self.max_iter
-
-    def step(self, state: NeuralState) -> tuple[NeuralState, dict[str, float]]:
-        self.answer(state)
-        self._present = None  # until the step is complete
-        seeds = child_seed(state.seed, state.iteration)
-        likelihood = self.training.likelihood
-        likelihood.begin(np.random.default_rng(seeds), state.parities)
-        with seeded(int(seeds.generate_state(1)[0])):  # for networks and optimisers that draw numbers
-            found = self.training.step()
-        entry = {"loss": found.loss, "gradient_norm": found.gradient_norm, **found.estimate.details}
-        if not likelihood.exact:
-            # The error of dL/dw is not known: that of dL/dr is.
-            entry |= {"loss_std": found.estimate.loss_std, "gradient_std": np.nan}
-            entry["visits_std"] = found.estimate.visits_std
-        after = replace(state, iteration=state.iteration + 1, parities=likelihood.parities)
-        if found.gradient_norm <= self.tol:
-            return replace(after, finished=True), entry  # where the gradient vanishes, and not one step away
-        arrays = self.training.state()
-        unmoved = (np.array_equal(arrays[name], state.arrays[name]) for name in arrays if name.startswith("network."))
-        self._present = replace(after, arrays=arrays, finished=likelihood.exact and all(unmoved))
-        return self._present, entry
+        return found._replace(loss=loss), squares**0.5
 
     def answer(self, state: NeuralState) -> NeuralReward:
         if self._present is not state:
             self._present = None
-            self.training.load_state(state.arrays)
+            self.reward.load_state(state.network)
+            self._remember(state.optimiser)
             self._present = state
-        return self.training.reward
+        return self.reward
 
     def conclude(self, state: NeuralState, monitor: Monitor) -> Outcome:
-        reward = self.answer(state)
-        fell = _fell_at_the_end(monitor.history)
+        reward, history, fell = self.answer(state), monitor.history, 0.0
+        if len(history) > 1:  # over the last tenth of the steps, beyond what may be noise
+            first, last = history[-1 - max(1, len(history) // 10)], history[-1]
+            fell = first.loss - last.loss - 2.0 * float(np.hypot(first.loss_std, last.loss_std))
         if self.advise and not (state.finished or monitor.stopped or monitor.interrupted) and fell > STILL_FALLING:
             notify(
                 f"after max_iter = {self.max_iter} steps the loss was still falling, by {fell:.3g} nats over the last "
@@ -378,22 +310,14 @@ class NeuralRun(Run[NeuralState]):
                 "and l2 > 0 makes it finite.",
                 ConvergenceWarning,
             )
-        return Outcome(reward, state.finished, self.base, {"optimiser_state_": self.training.memory()})
+        memory = {"kind": self.kind, "state": as_arrays(self.optimiser.state_dict()["state"])}
+        return Outcome(reward, state.finished, self.base, {"optimiser_state_": memory})
 
 
 def train(
     likelihood: Likelihood, reward: NeuralReward, training: Training, settings: FitSettings, base: Distribution | None
 ) -> NeuralRun:
     """The run of a fit that trains a copy of `reward`; `base` can answer for the model afterwards, if there is one."""
-    steps = NeuralTraining(likelihood, reward.copy(), training, float(settings.penalty(1)))
-    max_iter = settings.most_iterations(DEFAULT_MAX_ITER)
-    return NeuralRun(steps, seed_sequence(settings.seed), max_iter, settings.tolerance(), base, True, settings.memory)
-
-
-def _fell_at_the_end(history: list[Record]) -> float:
-    """By how much the loss fell over the last tenth of the steps, beyond what may be noise."""
-    if len(history) < 2:
-        return 0.0
-    first, last = history[-1 - max(1, len(history) // 10)], history[-1]
-    noise = 2.0 * float(np.hypot(first.loss_std, last.loss_std))
-    return first.loss - last.loss - noise
+    l2, seeds = float(settings.penalty(1)), seed_sequence(settings.seed)
+    limits = settings.most_iterations(DEFAULT_MAX_ITER), settings.tolerance()
+    return NeuralRun(likelihood, reward.copy(), training, l2, seeds, *limits, base, True, settings.memory)

@@ -347,7 +347,7 @@ class ValidatedRun(Run[ValidatedState]):
 
     state_type = ValidatedState
 
-    def __init__(self, run: Run[Any], features: Features | None, validation: Validation) -> None:
+    def __init__(self, run: Run[Any], features: Features, validation: Validation) -> None:
         self.run, self.features, self.validation = run, features, validation
         self.stores_every_step = run.stores_every_step
 
@@ -366,18 +366,13 @@ class ValidatedRun(Run[ValidatedState]):
 
     def step(self, state: ValidatedState) -> tuple[ValidatedState, dict[str, float]]:
         inner, entry = self.run.step(state.inner)
-        loss = self.validation.loss(self._table(self.run.answer(inner))) if self.run.may_end(inner) else math.inf
+        answer, loss = self.run.answer(inner), math.inf
+        if self.run.may_end(inner) and answer is not None:
+            loss = self.validation.loss(answer.table() if isinstance(answer, Reward) else self.features.table(answer))
         after = replace(state, inner=inner, iteration=state.iteration + 1)
         if loss < state.best_loss:
             after = replace(after, best=inner, best_loss=loss, best_iteration=after.iteration)
         return after, {**entry, VALIDATION_LOSS: loss}
-
-    def _table(self, answer: Floats | Reward | None) -> Floats:
-        if isinstance(answer, Reward):
-            return answer.table()
-        assert self.features is not None
-        assert answer is not None
-        return self.features.table(answer)
 
     def answer(self, state: ValidatedState) -> Floats | Reward | None:
         return self.run.answer(state.inner)
@@ -390,11 +385,6 @@ class ValidatedRun(Run[ValidatedState]):
             outcome = self.run.conclude(state.best, monitor)
         chosen = {"best_iteration_": state.best_iteration or state.iteration} if state.iteration else {}
         return outcome._replace(learned={**outcome.learned, **chosen})
-
-
-def validated(run: Run[Any], features: Features | None, validation: Validation | None) -> Run[Any]:
-    """The run, under validation where there is one."""
-    return run if validation is None else ValidatedRun(run, features, validation)
 
 
 def check_patience(patience: object) -> None:

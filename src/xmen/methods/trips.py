@@ -9,15 +9,14 @@ Points outside are +inf, and a line search backs off from them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 
 from xmen.engines.trips import TripEngine
 from xmen.errors import DivergenceError
 from xmen.methods.identify import warn_undetermined_trips
-from xmen.methods.likelihood import DEFAULT_MAX_ITER, Lbfgs, LbfgsState, entry_of, warn_of_max_iter
-from xmen.methods.runs import Coordinates, FitSettings, Outcome, Run, Task, Value
+from xmen.methods.likelihood import LbfgsRun, LbfgsState, Objective
+from xmen.methods.runs import Coordinates, FitSettings, Outcome, Task, Value
 from xmen.progress import Monitor
 from xmen.rewards import Floats
 
@@ -27,11 +26,11 @@ LEAST_CURVATURE = 1e-6  # of the largest: for features that no trip shows and no
 PATIENCE = 100  # steps in a row that leave almost all of the offset where it was: it cannot be taken back
 
 
-class TripObjective:
+class TripObjective(Objective):
     """The loss of weights and its gradient, for trips as an engine has them; `offset` is added to every move."""
 
     def __init__(self, engine: TripEngine, task: Task, coordinates: Coordinates) -> None:
-        self.engine, self.coordinates, self.offset = engine, coordinates, 0.0
+        self.engine, self.features, self.coordinates, self.offset = engine, task.features, coordinates, 0.0
         network, demos = engine.network, task.demos
         self.rows = task.features.rows(network.source, network.action)
         self._columns = self.rows.T.tocsr()
@@ -43,7 +42,6 @@ class TripObjective:
         self.metric: Floats = np.sqrt(np.maximum(curvature, LEAST_CURVATURE * curvature.max(initial=1e-300)))
 
     def reach(self, direction: Floats) -> float:
-        """The largest change of a reward along a direction of the weights that move."""
         return float(np.abs(self.rows @ self.coordinates.direction(direction)).max(initial=0.0))
 
     def __call__(self, moved: Floats) -> Value:
@@ -61,51 +59,35 @@ class TripObjective:
 class TripState(LbfgsState):
     """Where a run stands: that of its L-BFGS, the offset, and how long the offset has hardly moved."""
 
-    offset: float
-    stuck: int
+    offset: float = 0.0
+    stuck: int = 0
 
 
-Moved = TypeVar("Moved", bound=TripState)
-
-
-class TripRun(Run[TripState]):
+class TripRun(LbfgsRun[TripState]):
     """L-BFGS from a feasible offset down to none; stops where no component of the gradient is above tol."""
 
     state_type = TripState
+    objective: TripObjective
 
     def __init__(self, task: Task, settings: FitSettings, engine: TripEngine) -> None:
-        self.task, self.engine, self.coordinates = task, engine, settings.coordinates(task.features.d)
-        self.max_iter, self.first = settings.most_iterations(DEFAULT_MAX_ITER), settings.start
-        self.objective = TripObjective(engine, task, self.coordinates)
-        scale = task.features.scale[self.coordinates.free]
-        metric = self.objective.metric[self.coordinates.free]
-        self.optimiser = Lbfgs(self.objective, scale, self.objective.reach, settings.tolerance(), metric)
+        self.task, self.engine = task, engine
+        super().__init__(TripObjective(engine, task, settings.coordinates(task.features.d)), settings)
 
     def start(self) -> TripState:
-        first = self.coordinates.values if self.first is None else self.first
-        weights = first[self.coordinates.free]
-        self.objective.offset = offset = self._first_offset(self.coordinates.full(weights))
-        return TripState(**self.optimiser.start(weights).parts(), offset=offset, stuck=0)
+        shared, reward = self.engine.shared, self.objective.rows @ self.coordinates.full(self.first)
+        radius = 0.0 if shared is None else shared.radius(reward)
+        self.objective.offset = min(0.0, float(np.log(RADIUS / radius))) if radius > 0.0 else 0.0
+        return replace(super().start(), offset=self.objective.offset)
 
-    def _first_offset(self, weights: Floats) -> float:
-        if self.engine.shared is None:
-            return 0.0
-        radius = self.engine.shared.radius(self.objective.rows @ weights)
-        return min(0.0, float(np.log(RADIUS / radius))) if radius > 0.0 else 0.0
-
-    def finished(self, state: TripState) -> bool:
-        return state.finished or state.iteration >= self.max_iter
-
-    def step(self, state: Moved) -> tuple[Moved, dict[str, float]]:
+    def step(self, state: TripState) -> tuple[TripState, dict[str, float]]:
         self.objective.offset = state.offset
-        after = self.optimiser.step(self._less_offset(state) if state.offset < 0.0 else state)
-        entry = entry_of(after.loss, after.gradient)
+        after, entry = super().step(self._less_offset(state) if state.offset < 0.0 else state)
         if after.offset == 0.0:
             return after, entry
         # The optimum of a loss with an offset is not yet the answer.
         return replace(after, finished=False), {**entry, "offset": after.offset}
 
-    def _less_offset(self, state: Moved) -> Moved:
+    def _less_offset(self, state: TripState) -> TripState:
         """The state under as little of an offset as its weights bear."""
         for share in SHARES:
             self.objective.offset = offset = state.offset * share
@@ -116,18 +98,15 @@ class TripRun(Run[TripState]):
                 return replace(fresh, finished=False, n_calls=state.n_calls + 1)
         self.objective.offset = state.offset
         if state.stuck >= PATIENCE:
-            self._require_feasible(state.weights, stuck=True)
+            self.require_feasible(state, stuck=True)
         return replace(state, finished=False, stuck=state.stuck + 1)
 
-    def require_feasible(self, state: TripState) -> None:
-        """Raise where a run has ended with an offset that its weights cannot do without."""
-        if state.offset < 0.0:
-            self._require_feasible(state.weights, stuck=False)
-
-    def _require_feasible(self, moved: Floats, stuck: bool) -> None:
-        """Raise where the weights of ever longer trips do not add up at these weights, without an offset."""
+    def require_feasible(self, state: TripState, stuck: bool = False) -> None:
+        """Raise where a run ends with an offset without which the weights of ever longer trips do not add up."""
+        if state.offset == 0.0:
+            return
         try:
-            self.engine.value(self.objective.rows @ self.coordinates.full(moved), with_visits=False)
+            self.engine.value(self.objective.rows @ self.answer(state), with_visits=False)
         except DivergenceError as error:
             raise DivergenceError(
                 "no weights were found under which the weights of ever longer trips add up: at the best ones so far "
@@ -136,18 +115,14 @@ class TripRun(Run[TripState]):
                 "one."
             ) from None
 
-    def answer(self, state: TripState) -> Floats:
-        return self.coordinates.full(state.weights)
-
     def may_end(self, state: TripState) -> bool:
         return state.offset == 0.0
 
     def conclude(self, state: TripState, monitor: Monitor) -> Outcome:
         self.require_feasible(state)
-        if not (state.finished or monitor.stopped or monitor.interrupted):
-            warn_of_max_iter(self.max_iter, state.gradient, self.optimiser.tol)
+        outcome = super().conclude(state, monitor)
         self.warn_undetermined()
-        return Outcome(self.answer(state), state.finished, None)
+        return outcome._replace(learned={})
 
     def warn_undetermined(self) -> None:
         """Warn of weights that these trips cannot tell; a penalty decides, and then there is nothing to say."""
