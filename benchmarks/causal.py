@@ -31,8 +31,7 @@ from scipy.special import logsumexp
 
 import xmen as xm
 from xmen.methods.causal import CausalLoss
-from xmen.policies.behaviour import SURE, Behaviour
-from xmen.policies.planning import make_game
+from xmen.policies.behaviour import SURE, Behaviour, make_game
 
 REPEATS = 7
 console = Console()
@@ -154,7 +153,7 @@ def against_imitation(side: int, horizon: int, python: str | None) -> dict[str, 
         state, action = np.divmod(game.pair[: len(shares)], 4)
         apart = max(apart, float(np.abs(policy[t, state, action] - shares).max()))
     # Both rivals count the state after the last action, too.
-    last = np.bincount(game.product.state, weights=behaviour.occupancy(np.ones(1)).last, minlength=world.n_states)
+    last = np.bincount(game.product.state, weights=behaviour.occupancy(np.ones(1)).here, minlength=world.n_states)
     visits_apart = float(np.abs(loss(table).difference.sum(axis=1) + last - visits).max())
     row = {"side": side, "horizon": horizon, "rival": name, "rival_seconds": theirs, "seconds": ours}
     row |= {"policies_apart": apart, "visits_apart": visits_apart}

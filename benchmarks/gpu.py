@@ -24,8 +24,7 @@ import xmen as xm
 from xmen.constraints.constraint import conjunction
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.trips import TripEngine
-from xmen.policies.behaviour import BEST, SURE, Aim, Behaviour
-from xmen.policies.planning import make_game
+from xmen.policies.behaviour import BEST, SURE, Aim, Behaviour, make_game
 from xmen.product.device.run import OnDevice
 from xmen.worlds.walks import EdgeWeights
 

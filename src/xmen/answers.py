@@ -21,8 +21,8 @@ from xmen.learners.base import Learner
 from xmen.methods import identify
 from xmen.methods.demonstrations import gather
 from xmen.methods.table import parse_method
+from xmen.policies.behaviour import make_game
 from xmen.policies.explanation import explain
-from xmen.policies.planning import make_game
 from xmen.problem import Problem
 from xmen.product.messages import pass_messages
 from xmen.registry import LEARNERS

@@ -10,8 +10,8 @@ from policies.histories import History, best_chance, solve
 from policies.test_plan import drawn
 from strategies import cases
 from xmen.errors import InfeasibleError
+from xmen.policies.behaviour import make_game
 from xmen.policies.explanation import explain
-from xmen.policies.planning import make_game
 
 
 @pytest.mark.parametrize("case", range(cases(45)))

@@ -11,7 +11,6 @@ import xmen as xm
 from policies.histories import Solved, TooLarge, Tree, best_chance, solve, solve_for
 from strategies import cases, random_formula, random_world
 from xmen.errors import EngineError, InfeasibleError
-from xmen.policies.behaviour import hopeful_visits
 from xmen.storage.sealing import seal
 
 N_CASES = cases(70)
@@ -138,7 +137,7 @@ def test_probability(case: int) -> None:
 def test_visits_while_there_is_hope(case: int) -> None:
     """Between those of histories that can still win and all visits; all of them where nothing can be lost."""
     world, _, rule, reward, discount, tree = drawn(case)
-    found = hopeful_visits(xm.plan(world, rule, reward, "best", discount).behaviour)
+    found = xm.plan(world, rule, reward, "best", discount).behaviour.hopeful_visits()
     truth = solve(tree, reward, discount, "best")
     winning = {(w[0][: t + 1], w[1][:t]) for w, won in tree.won.items() if won for t in range(len(w[1]) + 1)}
     mass = truth.reached()
@@ -150,7 +149,7 @@ def test_visits_while_there_is_hope(case: int) -> None:
     assert np.all(found <= truth.visits(1.0) + 1e-9)
     free = xm.plan(world, None, reward, "best", discount)
     if free.validity == 1.0:
-        assert hopeful_visits(free.behaviour) == pytest.approx(
+        assert free.behaviour.hopeful_visits() == pytest.approx(
             solve(Tree(world, None), reward, discount, "best").visits(1.0)
         )
 

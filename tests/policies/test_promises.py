@@ -10,7 +10,7 @@ import pytest
 import xmen as xm
 from policies.test_plan import drawn
 from xmen.machines.tables import CompiledConstraint
-from xmen.policies.behaviour import count_kept, play
+from xmen.policies.behaviour import play, play_many
 
 DEVICE = os.environ.get("XMEN_TEST_DEVICE", "cpu")
 
@@ -53,7 +53,8 @@ def z_scores(n_worlds: int, n_episodes: int) -> list[float]:
         policy = xm.plan(world, rule, reward, "best" if case % 2 else 0.0, discount)
         if not 0.01 < policy.validity < 0.99:
             continue
-        kept = count_kept(policy.behaviour, n_episodes, np.random.default_rng(case))
+        played = play_many(policy.behaviour, n_episodes, np.random.default_rng(case))
+        kept = sum(int(valid.sum()) for _, valid in played)
         error = np.sqrt(policy.validity * (1.0 - policy.validity) / n_episodes)
         scores.append((kept / n_episodes - policy.validity) / error)
         if len(scores) == n_worlds:

@@ -14,9 +14,8 @@ from xmen.cli._subject import extra_rules, open_subject
 from xmen.cli.sample import walk_text
 from xmen.errors import EngineError
 from xmen.learners.causal import CausalXMEN
-from xmen.policies.behaviour import count_kept, hopeful_visits, likeliest_episode
+from xmen.policies.behaviour import likeliest_episode, play_many, read_validity
 from xmen.policies.explanation import rules_of
-from xmen.policies.planning import read_validity
 from xmen.policies.policy import Policy
 from xmen.worlds import MDP, GridWorld, Trajectory
 
@@ -69,7 +68,8 @@ def run_plan(
         report["likeliest"] = _episode(policy, likeliest) | {"probability": float(np.exp(log_prob))}
     if rollouts:
         with working(f"playing {rollouts:,} episodes"):
-            kept = count_kept(policy.behaviour, rollouts, np.random.default_rng(seed))
+            played = play_many(policy.behaviour, rollouts, np.random.default_rng(seed))
+            kept = sum(int(valid.sum()) for _, valid in played)
         share = kept / rollouts
         std = float(np.sqrt(share * (1.0 - share) / rollouts))
         report["rollouts"] = {"number": rollouts, "kept": kept, "share": share, "std": std}
@@ -115,7 +115,7 @@ def _print(report: dict[str, Any], policy: Policy) -> None:
         rows = [(name, f"{probability:.6g}") for name, probability in report["breaks"].items()]
         print_table("what may be broken", ["rule", "probability"], rows)
     world = policy.world
-    drawn = arrows(world, hopeful_visits(policy.behaviour)) if isinstance(world, GridWorld) else []
+    drawn = arrows(world, policy.behaviour.hopeful_visits()) if isinstance(world, GridWorld) else []
     if drawn:
         print_lines("the move it makes most often in each cell while the rules can be kept", [*drawn, f"   {LEGEND}"])
     likeliest = report["likeliest"]

@@ -16,7 +16,6 @@ from xmen.methods.causal import (
     CausalLoss,
     CausalRun,
     causal_information,
-    demonstrated_choices,
     expected_visits,
     require_allowed,
     require_episodes,
@@ -29,14 +28,25 @@ from xmen.methods.likelihood import Objective
 from xmen.methods.neural import Training, train
 from xmen.methods.runs import Run, read_l2
 from xmen.options import require_choice
-from xmen.policies.behaviour import BEST, Behaviour, aim_of, ever_allowed, restricted, walk_log_probs
+from xmen.policies.behaviour import (
+    BEST,
+    Behaviour,
+    aim_of,
+    best_chance,
+    find_behaviour,
+    follow,
+    is_sure,
+    log_probs,
+    make_game,
+    read_validity,
+    restricted,
+)
 from xmen.policies.explanation import refuse
-from xmen.policies.planning import best_chance, find_behaviour, is_sure, make_game, read_validity
 from xmen.policies.policy import Policy
 from xmen.rewards import Floats, reward_table
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
-from xmen.worlds import MDP, Trajectory, Walks
+from xmen.worlds import MDP, Trajectory
 
 
 @storable
@@ -168,7 +178,7 @@ class CausalXMEN(GradientLearner):
             kept = validity <= best_chance(Behaviour.unrewarded(game, BEST), game.start_probability) + 1e-9
         if not kept:
             raise refuse(game, validity, self.max_nodes)
-        choices = demonstrated_choices(game, demos)
+        choices = follow(game, demos.walks)
         require_allowed(promise, choices, demos, self.max_nodes)
         counts = np.bincount(demos.walks.starts, weights=demos.weights, minlength=self.world.n_states)
         shares = counts.astype(np.float64)
@@ -177,7 +187,7 @@ class CausalXMEN(GradientLearner):
         if self.outcomes == "expected":
             visits = expected_visits(promise, choices, demos.weights, starts, self.discount)
         if validity == "sure":
-            game = restricted(game, ever_allowed(promise))
+            game = restricted(promise)
             starts = shares[game.product.state[game.product.starts]]
         return CausalLoss(game, starts, visits, self.discount, validity)
 
@@ -241,7 +251,7 @@ class CausalXMEN(GradientLearner):
         return super().score(demos, sample_weight)
 
     def _log_likelihoods(self, found: Demonstrations) -> tuple[Floats, Floats]:
-        return _of_choices(self.policy().behaviour, found.walks), np.zeros(len(found))
+        return log_probs(self.policy().behaviour, found.walks), np.zeros(len(found))
 
     def _likelihoods_under(self, found: Demonstrations) -> Callable[[Floats], Floats]:
         validity = read_validity(self.validity)
@@ -251,11 +261,6 @@ class CausalXMEN(GradientLearner):
             behaviour = find_behaviour(game, table, self.discount, validity, game.start_probability)
             if behaviour is None:
                 raise refuse(game, validity, self.max_nodes)
-            return _of_choices(behaviour, found.walks)
+            return log_probs(behaviour, found.walks)
 
         return under
-
-
-def _of_choices(behaviour: Behaviour, walks: Walks) -> Floats:
-    """sum_t log pi(a_t | history) of each walk (n,)."""
-    return walk_log_probs(behaviour, walks.starts, walks.as_rows(walks.edges, fill=-1), walks.lengths)

@@ -22,11 +22,9 @@ from xmen.methods.identify import at_an_end, warn_unbounded
 from xmen.methods.information import Information, curvature
 from xmen.methods.likelihood import LbfgsRun, LbfgsState, Likelihood, LossEstimate
 from xmen.methods.runs import Coordinates, Outcome
-from xmen.policies.behaviour import BEST, Behaviour, aim_of, follow, push_forward
+from xmen.policies.behaviour import BEST, Behaviour, aim_of, best_chance, find_behaviour, push_forward
 from xmen.policies.explanation import why_unsafe
 from xmen.policies.game import Game
-from xmen.policies.planning import best_chance, find_behaviour
-from xmen.product.messages import NO_EDGE
 from xmen.progress import Monitor
 from xmen.rewards import Floats
 from xmen.rewards.linear import Features
@@ -48,22 +46,14 @@ def require_episodes(demos: Demonstrations, trajectories: Sequence[Trajectory]) 
         raise InvalidDemonstrationError(f"demonstration {index} {sentence}{others}", index=index, position=position)
 
 
-def demonstrated_choices(game: Game, demos: Demonstrations) -> NDArray[np.int64]:
-    """The choice that each step of each demonstration makes, (n, longest), -1 past the ends."""
-    taken = follow(game, demos.walks.starts, demos.walks.as_rows(demos.walks.edges, fill=-1))
-    choice = np.searchsorted(game.first_edge, np.minimum(taken, len(game.probability)), side="right") - 1
-    return np.where(taken == NO_EDGE, -1, choice)
-
-
 def require_allowed(
     promise: Behaviour, choices: NDArray[np.int64], demos: Demonstrations, max_nodes: int | None
 ) -> None:
     """Refuse a demonstration with a step that the promise forbids, and say what could have gone wrong."""
     wrong: list[tuple[int, int]] = []
     for t in range(choices.shape[1]):
-        n = promise.game.product.n_nodes if promise.timeless else int(promise.game.product.layer_ends[t])
         going = np.flatnonzero(choices[:, t] >= 0)
-        bad = going[~promise.allowed(t, 0, n)[choices[going, t]]]
+        bad = going[~promise.allowed(t)[choices[going, t]]]
         wrong += [(index, t) for index in bad.tolist()]
     if not wrong:
         return
@@ -117,7 +107,8 @@ def expected_visits(
 
     def shares_at(t: int) -> Floats:
         n = int(game.product.layer_ends[t])
-        allowed, nodes = promise.allowed(t, 0, n), game.node[: int(game.first_choice[n])]
+        nodes = game.node[: int(game.first_choice[n])]
+        allowed = promise.allowed(t)[: len(nodes)]
         shares, unknown = np.zeros(len(allowed)), np.ones(n, dtype=np.bool_)
         for count in (at_time[t] if t < len(at_time) else nothing, by_node, by_pair, np.ones(game.n_choices)):
             usable = np.where(allowed, count[: len(allowed)], 0.0)

@@ -7,12 +7,12 @@ it is its probability. What an end is worth says what is promised:
 - "best": only choices with the largest chance of keeping the rules take part; all ends are worth 0.
 - "bonus": an end at which every rule was kept is worth `bonus`, others 0.
 
-The arithmetic itself is that of `Game.operations`: compiled loops, or a device.
+The arithmetic itself is that of the game: compiled loops, or a device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self
@@ -21,16 +21,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.compiled import compiled
-from xmen.errors import InfeasibleError, XmenError, require_horizon
-from xmen.machines.tables import as_trajectories
-from xmen.policies.game import Bools, Floats, Game, Index, Occupancy, Stretch, counts, game_of
-from xmen.product.graph import layer_ends
-from xmen.product.messages import NO_EDGE, draw_starts
-from xmen.worlds import Trajectory, Walks
+from xmen.constraints.constraint import Constraint
+from xmen.engines.settings import EngineSettings, find_device
+from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError, XmenError, require_horizon
+from xmen.machines.tables import CompiledConstraint
+from xmen.options import is_number
+from xmen.policies.game import Bools, Floats, Game, Index, Numbers, Occupancy, Stretch, counts, game_of
+from xmen.product.graph import build_complete_product, layer_ends
+from xmen.product.messages import NO_EDGE, as_columns, draw_starts
+from xmen.worlds import MDP, Trajectory, Walks
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.walks import require_count
 
-TOLERANCE = 1e-12  # chances of keeping the rules that differ by less than this part of them are the same
+# ---- The game of a world and its rules, and what may be promised of it
+
+
+NEEDS_HORIZON = (
+    "a policy that can be executed needs a limit on the number of actions, and this world has cycles and no horizon: "
+    "give it a horizon, as in network.task(start, goal, horizon=...)."
+)
+
+
+def make_game(
+    world: MDP, constraint: Constraint | None, max_nodes: int | None = None, device: str | None = None
+) -> Game:
+    """Everything that can happen in a world while the rules are watched; policies are worked out on `device`."""
+    length = world.episode_length
+    if length is None:
+        raise EngineError(NEEDS_HORIZON)
+    settings = EngineSettings(max_nodes=max_nodes, device=device)
+    place, compiled = find_device(settings.device), CompiledConstraint(constraint, world, ends_anywhere=True)
+    try:
+        return game_of(build_complete_product(compiled, settings.node_budget, length), place)
+    except ProductTooLargeError as error:
+        # Other engines answer for trajectories; a policy has to know every one of its nodes.
+        raise ProductTooLargeError(str(error).split(", or let it reject")[0].rstrip(".") + ".") from None
+
+
+def read_validity(validity: Any) -> str | float:
+    """ "sure", "best" or a probability, or an EngineError that says so."""
+    if isinstance(validity, str) and validity in ("sure", "best"):
+        return validity
+    if is_number(validity) and 0.0 <= validity <= 1.0:
+        return float(validity)
+    raise EngineError(f"validity is 'sure', 'best', or a probability from 0 to 1; got {validity!r}.")
 
 
 class Aim(NamedTuple):
@@ -48,6 +82,12 @@ def aim_of(validity: str | float) -> Aim:
     return SURE if validity == "sure" else BEST if validity == "best" else Aim("bonus", 0.0)
 
 
+# ---- The shares of all choices at every time
+
+
+TOLERANCE = 1e-12  # chances of keeping the rules that differ by less than this part of them are the same
+
+
 class Layer(NamedTuple):
     """One number of actions t: value and chance of keeping the rules per node, and the shares of all choices.
 
@@ -55,9 +95,9 @@ class Layer(NamedTuple):
     is finite, and is not kept.
     """
 
-    value: Any
-    chance: Any
-    shares: Any
+    value: Numbers
+    chance: Numbers | None
+    shares: Numbers
 
 
 class Behaviour:
@@ -65,20 +105,26 @@ class Behaviour:
 
     def __init__(self, game: Game, table: Floats, discount: float, aim: Aim) -> None:
         self.game, self.table, self.discount, self.aim = game, table, discount, aim
-        self._do = do = game.operations
-        self._reward = do.rewards(table)
-        self.timeless = do.one_sweep and game.product.timeless(discount)
-        ends = game.product.layer_ends
+        product = game.product
+        self.timeless = game.one_sweep and product.timeless(discount)
+        self._reward = game.rewards(table)
+        ends = product.layer_ends
         total = 8 * int(ends.sum() + game.first_choice[ends].astype(np.int64).sum())
-        self._stride = 1 if total <= do.layer_bytes else max(2, int(np.sqrt(game.horizon)))
+        self._stride = 1 if total <= game.layer_bytes else max(2, int(np.sqrt(game.horizon)))
         self._kept: dict[int, Layer] = {}  # where they were made
         self._segment: dict[int, Layer] = {}
         self._fetched: tuple[int, Layer] | None = None
         if self.timeless:
-            self._sweep()
-        else:
-            require_horizon(game.horizon, total / self._stride)
-            self._backward()
+            self._kept[0] = self._sweep()
+            return
+        require_horizon(game.horizon, total / self._stride)
+        self._ends_before = self._ends(product.accepting & (not product.fixed_length))
+        layer = self._kept[game.horizon] = Layer(*self._ends(product.accepting), None)
+        for t in range(game.horizon - 1, -1, -1):
+            layer = self._before(t, layer)
+            if t % self._stride == 0:
+                # With a stride the shares are made again with the layers in between.
+                self._kept[t] = layer if self._stride == 1 else layer._replace(shares=None)
 
     @classmethod
     def unrewarded(cls, game: Game, aim: Aim) -> Self:
@@ -86,71 +132,57 @@ class Behaviour:
         world = game.product.world
         return cls(game, np.zeros((world.n_states, world.n_actions)), 1.0, aim)
 
-    def _ends(self, won: Bools) -> tuple[Any, Any]:
+    def _ends(self, won: Bools) -> tuple[Numbers, Numbers | None]:
         """What ending at each node is worth, and the chance that it kept the rules, where `won` says which have."""
         good, bad = (self.aim.bonus, 0.0) if self.aim.kind == "bonus" else (0.0, -np.inf)
         worth = np.zeros(len(won)) if self.aim.kind == "best" else np.where(won, good, bad)
-        return self._do.array(worth), None if self.aim.kind == "sure" else self._do.array(won)
+        return self.game.array(worth), None if self.aim.kind == "sure" else self.game.array(won)
 
-    @cached_property
-    def _ends_before(self) -> tuple[Any, Any]:
-        """What ending before the last action is worth, and the chance that it kept the rules and arrived."""
-        product = self.game.product
-        return self._ends(product.accepting & (not product.fixed_length))
-
-    def _sweep(self) -> None:
+    def _sweep(self) -> Layer:
         """One layer for all times: level after level, from the last nodes to the first."""
-        product, do = self.game.product, self._do
+        game, product = self.game, self.game.product
         ends = self._ends(product.stops)
-        reward = self._reward * self.discount ** product.depth[self.game.node].astype(np.float64)
-        sizes = product.n_nodes, 0 if ends[1] is None else product.n_nodes, self.game.n_choices
-        whole = Layer(*map(do.room, sizes))
-        for level in self.game.levels:
+        reward = self._reward * self.discount ** product.depth[game.node].astype(np.float64)
+        chance = None if ends[1] is None else np.empty(product.n_nodes)
+        whole = Layer(np.empty(product.n_nodes), chance, np.empty(game.n_choices))
+        for level in game.levels:
             found = self._made(level, reward[level.choices], ends, whole)
             whole.value[level.nodes], whole.shares[level.choices] = found.value, found.shares
-            if found.chance is not None:
-                whole.chance[level.nodes] = found.chance
-        self._kept[0] = whole if ends[1] is not None else whole._replace(chance=None)
-
-    def _backward(self) -> None:
-        game = self.game
-        layer = Layer(*self._ends(game.product.accepting), None)
-        self._kept[game.horizon] = layer
-        for t in range(game.horizon - 1, -1, -1):
-            layer = self._before(t, layer)
-            if t % self._stride == 0:
-                # With a stride the shares are made again with the layers in between.
-                self._kept[t] = layer if self._stride == 1 else layer._replace(shares=None)
+            if chance is not None:
+                chance[level.nodes] = found.chance
+        return whole
 
     def _before(self, t: int, after: Layer) -> Layer:
         """Layer t from layer t + 1."""
-        stretch = self.game.stretch(0, int(self.game.product.layer_ends[t]))
+        stretch = self.game.stretch(0, self.n_reached(t))
         reward = self._reward[: len(stretch.choices)]
         reward = reward if self.discount == 1.0 else reward * self.discount**t
         return self._made(stretch, reward, self._ends_before, after)
 
-    def _made(self, stretch: Stretch, reward: Any, ends: tuple[Any, Any], after: Layer) -> Layer:
+    def _made(self, stretch: Stretch, reward: Numbers, ends: tuple[Numbers, Numbers | None], after: Layer) -> Layer:
         """Value, chance and shares of some nodes, from those of the nodes that come after."""
-        do, worth = self._do, ends[0][stretch.nodes]
-        logits = do.expected(stretch, after.value, reward)
-        if self.aim.kind == "sure":
-            value, shares = do.soften(stretch, logits, worth)
+        game, worth = self.game, ends[0][stretch.nodes]
+        logits = game.expected(stretch, after.value, reward)
+        if ends[1] is None:
+            value, shares = game.soften(stretch, logits, worth)
             return Layer(value, None, shares)
-        odds, won = do.expected(stretch, after.chance), ends[1][stretch.nodes]
+        odds = game.expected(stretch, after.chance)
         if self.aim.kind == "best":
-            logits = do.only(do.best(stretch, odds, TOLERANCE), logits)
-        value, shares = do.soften(stretch, logits, worth)
-        chance = do.mixed(stretch, shares, odds, won)
+            logits[~game.best(stretch, odds, TOLERANCE)] = -np.inf
+        value, shares = game.soften(stretch, logits, worth)
+        chance = game.mixed(stretch, shares, odds, ends[1][stretch.nodes])
         if self.aim.kind == "best":  # shares add up to 1 but for their rounding: without it, what is sure stays 1
-            chance = chance / do.mixed(stretch, shares, 0.0 * odds + 1.0, 0.0 * value + 1.0)
+            chance = chance / game.mixed(stretch, shares, 0.0 * odds + 1.0, 0.0 * value + 1.0)
         return Layer(value, chance, shares)
+
+    def n_reached(self, t: int) -> int:
+        """How many nodes, the first ones, are worked out for t actions: all of them where time plays no role."""
+        return self.game.product.n_nodes if self.timeless else int(self.game.product.layer_ends[t])
 
     def _layer(self, t: int) -> Layer:
         """The layer of t actions where it was made, kept or made again; no shares at t = horizon."""
-        if self.timeless:
-            return self._kept[0]
-        if self._stride == 1 or t == self.game.horizon:
-            return self._kept[t]
+        if self.timeless or self._stride == 1 or t == self.game.horizon:
+            return self._kept[0 if self.timeless else t]
         segment = self._segment
         if t not in segment:
             begin = t - t % self._stride
@@ -165,27 +197,28 @@ class Behaviour:
         """The layer of t actions as arrays of the host; no shares at t = horizon."""
         fetched, time = self._fetched, 0 if self.timeless else t
         if fetched is None or fetched[0] != time:
-            moved = (None if part is None else self._do.on_host(part) for part in self._layer(time))
+            moved = (None if part is None else self.game.on_host(part) for part in self._layer(time))
             self._fetched = fetched = time, Layer(*moved)
         return fetched[1]
 
-    def shares(self, t: int) -> Any:
+    def shares(self, t: int) -> Numbers:
         """The shares of all choices as action number t, where they were made."""
         return self._layer(t).shares
 
-    def allowed(self, t: int, begin: int, end: int) -> Bools:
-        """Which choices of the nodes begin to end may be made as action number t.
+    def allowed(self, t: int, node: int | None = None) -> Bools:
+        """Which choices of a node, or of all that t actions reach, may be made as action number t.
 
         Under "sure" those without an outcome from which nothing is sure, under "best" those with the largest chance of
         keeping the rules. These sets are not read off the shares: what is allowed may be so unlikely that its share is
         0.
         """
-        do, stretch, after = self._do, self.game.stretch(begin, end), self._layer(t + 1)
+        game, after = self.game, self._layer(t + 1)
+        stretch = game.stretch(0, self.n_reached(t)) if node is None else game.stretch(node, node + 1)
         if self.aim.kind == "bonus":
             return np.ones(len(stretch.choices), dtype=np.bool_)
         if self.aim.kind == "sure":
-            return do.on_host(do.expected(stretch, after.value) > -np.inf)
-        return do.on_host(do.best(stretch, do.expected(stretch, after.chance), TOLERANCE))
+            return game.on_host(game.expected(stretch, after.value) > -np.inf)
+        return game.on_host(game.best(stretch, game.expected(stretch, after.chance), TOLERANCE))
 
     @cached_property
     def start_values(self) -> Floats:
@@ -196,65 +229,124 @@ class Behaviour:
     @cached_property
     def start_chances(self) -> Floats:
         """The probability of keeping every rule, from each of the product's start nodes."""
-        first = self.layer(0)
-        if first.chance is None:
-            return np.isfinite(self.start_values).astype(np.float64)
-        chances: Floats = first.chance[self.game.product.starts]
-        return chances
+        chance = self.layer(0).chance
+        kept = np.isfinite(self.start_values) if chance is None else chance[self.game.product.starts]
+        return kept.astype(np.float64)
 
     def occupancy(self, starts: Floats, with_entropy: bool = False, discount: float | None = None) -> Occupancy:
         """What happens from start nodes with these probabilities; uses are counted with the reward's own discount."""
-        discount = self.discount if discount is None else discount
+        discount, game = self.discount if discount is None else discount, self.game
         if not self.timeless:
-            return push_forward(self.game, self.shares, discount, starts, with_entropy)
-        do, depth = self._do, self.game.product.depth[self.game.node].astype(np.float64)
-        flow = do.begin(starts)
-        for level in reversed(self.game.levels):
-            do.push(flow, level, self.shares(0), 1.0, with_entropy)
-        found = do.totals(flow)
-        return found._replace(used=found.used * discount**depth)
+            return push_forward(game, self.shares, discount, starts, with_entropy)
+        flow = game.begin(starts)
+        for level in reversed(game.levels):
+            game.push(flow, level, self.shares(0), 1.0, with_entropy)
+        flow.used *= discount ** game.product.depth[game.node].astype(np.float64)
+        return flow
 
     def visits(self, occupancy: Occupancy) -> Floats:
         """Expected discounted uses of each state and action, shape (n_states, n_actions)."""
-        return self._do.visits(occupancy.used).reshape(self.table.shape)
+        return self.game.visits(occupancy.used)
 
     def state_visits(self, starts: Floats) -> Floats:
         """Expected number of positions at each state, ends included, shape (n_states,)."""
-        found = self.occupancy(starts, discount=1.0)
-        visits: Floats = self.visits(found).sum(axis=1)
-        visits += np.bincount(self.game.product.state, weights=found.ended + found.last, minlength=len(visits))
+        found, product = self.occupancy(starts, discount=1.0), self.game.product
+        ended = np.bincount(product.state, self.game.on_host(found.ended + found.here), minlength=len(self.table))
+        visits: Floats = self.visits(found).sum(axis=1) + ended
         return visits
+
+    def hopeful_visits(self) -> Floats:
+        """Expected visits (n_states, n_actions), without discount, while every rule can still be kept.
+
+        What a policy does after that says nothing about how it keeps them.
+        """
+        game = self.game
+        found = self.occupancy(game.start_probability, discount=1.0)
+        return game.visits(found.used * game.array(game.hopeful[game.node]))
 
 
 def push_forward(
     game: Game, shares_at: Callable[[int], Any], discount: float, starts: Floats, with_entropy: bool = False
 ) -> Occupancy:
     """What happens from start nodes with these probabilities when action t follows shares_at(t), for every t."""
-    do = game.operations
-    flow = do.begin(starts)
+    flow = game.begin(starts)
     for t in range(game.horizon):
         stretch = game.stretch(0, int(game.product.layer_ends[t]))
-        do.push(flow, stretch, do.array(shares_at(t)), discount**t, with_entropy)
-    return do.totals(flow)
+        game.push(flow, stretch, game.array(shares_at(t)), discount**t, with_entropy)
+    return flow
 
 
-# ---- Which choices a promise leaves open, and the game in which only those are left
+# ---- The behaviour that keeps a promise
 
 
-def ever_allowed(behaviour: Behaviour) -> Bools:
-    """Which choices may be made at some time, shape (n_choices,)."""
-    game, ever = behaviour.game, np.zeros(behaviour.game.n_choices, dtype=np.bool_)
-    times = range(1) if behaviour.timeless else range(game.horizon - 1, -1, -1)
-    for t in times:
-        n = game.product.n_nodes if behaviour.timeless else int(game.product.layer_ends[t])
-        allowed = behaviour.allowed(t, 0, n)
-        ever[: len(allowed)] |= allowed
-    return ever
+AS_BEST = 1e-9  # a probability this near to the best one is the best one
+MET = 1e-10  # how far above p the probability of keeping the rules may end
+MOST_BONUS = 1e13  # beyond this a double cannot tell a step's reward from nothing
 
 
-def restricted(game: Game, kept: Bools) -> Game:
-    """The game with these choices alone, and with the nodes that are reached through them."""
-    product = game.product
+def is_sure(behaviour: Behaviour, starts: Floats) -> bool:
+    """Whether a behaviour that aims at "sure" gets there from every start of positive probability."""
+    return bool(np.isfinite(behaviour.start_values[starts > 0]).all())
+
+
+def best_chance(behaviour: Behaviour, starts: Floats) -> float:
+    """The largest probability of keeping the rules, given the behaviour that aims at it."""
+    return min(1.0, float(behaviour.start_chances @ starts))
+
+
+def find_behaviour(
+    game: Game, table: Floats, discount: float, validity: str | float, starts: Floats
+) -> Behaviour | None:
+    """The behaviour of maximum causal entropy that keeps the promise, from start nodes with these probabilities.
+
+    None where no behaviour does. A bonus on ends that kept the rules is the price of a promise of probability p: 0
+    where nothing has to be paid, else the one at which the probability is p. It rises with the bonus, so the bonus is
+    found between two by bisection and secants (Illinois), from above.
+    """
+    if not isinstance(validity, float):
+        behaviour = Behaviour(game, table, discount, aim_of(validity))
+        return behaviour if validity == "best" or is_sure(behaviour, starts) else None
+
+    def at(bonus: float) -> tuple[float, Behaviour]:
+        behaviour = Behaviour(game, table, discount, Aim("bonus", bonus))
+        return float(behaviour.start_chances @ starts) - validity, behaviour
+
+    left, behaviour = at(0.0)
+    if left >= 0.0:
+        return behaviour
+    best = Behaviour(game, table, discount, BEST)
+    if validity >= best_chance(best, starts) - AS_BEST:
+        return best if validity <= best_chance(best, starts) + AS_BEST else None
+    low, high = 0.0, 1.0
+    surplus, behaviour = at(high)
+    while surplus < 0.0:
+        low, left, high = high, surplus, 4.0 * high
+        if high > MOST_BONUS:
+            return best
+        surplus, behaviour = at(high)
+    right, last_was_high = surplus, None  # the surplus at both ends, as the secant sees them
+    for trial in range(200):
+        if surplus <= MET or high - low <= 1e-15 * high:
+            break
+        share = left / (left - right) if trial % 3 < 2 else 0.5
+        middle = low + (high - low) * min(max(share, 1e-6), 1.0 - 1e-6)
+        found, tried = at(middle)
+        if found >= 0.0:
+            left = left / 2.0 if last_was_high is True else left
+            high, surplus, right, behaviour, last_was_high = middle, found, found, tried, True
+        else:
+            right = right / 2.0 if last_was_high is False else right
+            low, left, last_was_high = middle, found, False
+    return behaviour
+
+
+def restricted(promise: Behaviour) -> Game:
+    """The game with the choices alone that a promise allows at some time, and the nodes that are reached by them."""
+    game, product = promise.game, promise.game.product
+    kept = np.zeros(game.n_choices, dtype=np.bool_)
+    for t in range(1 if promise.timeless else game.horizon):
+        allowed = promise.allowed(t)
+        kept[: len(allowed)] |= allowed
     kept_edges = np.repeat(kept, counts(game.first_edge))
     source = np.repeat(np.arange(product.n_nodes), counts(product.indptr))[kept_edges]
     target, edge = product.target[kept_edges], product.edge[kept_edges]
@@ -284,90 +376,57 @@ def restricted(game: Game, kept: Bools) -> Game:
 
 
 @compiled
-def follow_edges(indptr: Any, edge: Any, nodes: Any, wanted: Any) -> Any:
-    """The product edge of each node that lies above a world edge; the largest unsigned number where there is none."""
-    out = np.empty(len(nodes), dtype=np.uint32)
+def follow_edges(indptr: Any, target: Any, edge: Any, nodes: Any, wanted: Any, n_steps: int) -> Any:
+    """The product edges of walks from these nodes above world edges (n, longest); -1 from the first on that is not."""
+    out = np.full(wanted.shape, -1, dtype=np.int64)
     for i in range(len(nodes)):
-        out[i] = NO_EDGE
-        for e in range(indptr[nodes[i]], indptr[nodes[i] + 1]):
-            if edge[e] == wanted[i]:
-                out[i] = e
+        node = nodes[i]
+        for t in range(n_steps if node >= 0 else 0):
+            for e in range(indptr[node], indptr[node + 1]):
+                if edge[e] == wanted[i, t]:
+                    out[i, t] = e
+                    break
+            if out[i, t] < 0:
                 break
+            node = np.int64(target[out[i, t]])
     return out
 
 
-def follow(game: Game, starts: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """The product edges (n, longest) of walks that start in these states and take these world edges (n, longest).
-
-    `NO_EDGE` from the first step on that the game does not have; so are world edges of -1.
-    """
+def follow(game: Game, walks: Walks) -> NDArray[np.int64]:
+    """The choice of each step (n, longest); -1 after the end, and from the first step on that the game lacks."""
     product = game.product
-    place = np.full(product.world.n_states, -1, dtype=np.int64)
+    place = np.full(product.world.n_states + 1, -1, dtype=np.int64)
     place[product.state[product.starts]] = product.starts
-    known = (starts >= 0) & (starts < len(place))
-    node = np.where(known, place[np.where(known, starts, 0)], -1)
-    out = np.full(edges.shape, NO_EDGE, dtype=np.uint32)
-    for t in range(min(edges.shape[1], game.horizon)):
-        going = np.flatnonzero((node >= 0) & (edges[:, t] >= 0))
-        taken = follow_edges(product.indptr, product.edge, node[going], edges[going, t])
-        out[going, t] = taken
-        node[:] = -1
-        found = taken != NO_EDGE
-        node[going[found]] = product.target[taken[found]]
-    return out
+    edges = walks.as_rows(walks.edges, fill=-1)
+    nodes, n_steps = place.take(walks.starts, mode="clip"), min(edges.shape[1], game.horizon)
+    taken = follow_edges(product.indptr, product.target, product.edge, nodes, edges, n_steps)
+    choices: NDArray[np.int64] = np.searchsorted(game.first_edge, taken, side="right") - 1
+    return choices
 
 
-def log_probs(behaviour: Behaviour, trajectories: Sequence[Trajectory]) -> Floats:
+def log_probs(behaviour: Behaviour, walks: Walks) -> Floats:
     """sum_t log pi(a_t | history) of each, (n,); -inf where a step is impossible or would not be chosen."""
-    world = behaviour.game.product.world
-    lengths = np.array([len(tau) for tau in trajectories], dtype=np.int64)
-    edges = np.full((len(lengths), int(lengths.max(initial=0))), -1, dtype=np.int64)
-    for row, tau in zip(edges, trajectories, strict=True):
-        row[: len(tau)] = world.find_steps(tau)
-    starts = np.array([min(tau.states[0], world.n_states) for tau in trajectories], dtype=np.int64)
-    return walk_log_probs(behaviour, starts, edges, lengths)
-
-
-def walk_log_probs(
-    behaviour: Behaviour, starts: NDArray[np.int64], edges: NDArray[np.int64], lengths: NDArray[np.int64]
-) -> Floats:
-    """`log_probs` of walks that start in these states and take these world edges (n, longest)."""
-    game = behaviour.game
-    taken = follow(game, starts, edges)
-    choice = np.searchsorted(game.first_edge, np.minimum(taken, len(game.probability)), side="right") - 1
-    is_start = np.isin(starts, game.product.state[game.product.starts])
-    total = np.where(is_start, 0.0, -np.inf)
-    for t in range(edges.shape[1]):
-        going = np.flatnonzero(lengths > t)
-        on_way = going[taken[going, t] != NO_EDGE]
-        step = np.full(len(lengths), 0.0)
-        step[going] = -np.inf
+    product, choices = behaviour.game.product, follow(behaviour.game, walks)
+    total = np.where(np.isin(walks.starts, product.state[product.starts]), 0.0, -np.inf)
+    for t, made in enumerate(choices.T):
+        on_way = np.flatnonzero(made >= 0)
+        total[(made < 0) & (walks.lengths > t)] = -np.inf
         if len(on_way):
             with np.errstate(divide="ignore"):
-                step[on_way] = np.log(behaviour.layer(t).shares[choice[on_way, t]])
-        total += step
+                total[on_way] += np.log(behaviour.layer(t).shares[made[on_way]])
     return total
 
 
-# ---- What a behaviour mostly does: its likeliest episode, and its visits while the rules can still be kept
+# ---- The likeliest episode
 
 
 @compiled
-def likeliest_layer(
-    order: Any,
-    first_choice: Any,
-    first_edge: Any,
-    target: Any,
-    log_outcome: Any,
-    shares: Any,
-    after: Any,
-    value: Any,
-    taken: Any,
-) -> None:
+def likeliest_layer(order: Any, graph: Any, shares: Any, after: Any, value: Any, taken: Any) -> None:
     """value[n] = the largest log-probability of what follows, and the product edge that begins it.
 
     Nodes without choices keep their value. `after` may be `value` itself, in an order from the last nodes to the first.
     """
+    first_choice, first_edge, target, log_outcome = graph
     for i in range(len(order)):
         node = order[i]
         if first_choice[node] == first_choice[node + 1]:
@@ -388,7 +447,7 @@ def likeliest_episode(behaviour: Behaviour) -> tuple[Trajectory, float]:
     """An episode of the largest probability, and that probability in logs; failed and unfinished ones take part."""
     game, product = behaviour.game, behaviour.game.product
     with np.errstate(divide="ignore"):
-        log_outcome, log_start = np.log(game.probability), np.log(game.start_probability)
+        graph, log_start = (*game.graph[:3], np.log(game.probability)), np.log(game.start_probability)
     order = np.arange(product.n_nodes, dtype=np.uint32)
     if behaviour.timeless:
         assert product.topological is not None
@@ -397,11 +456,10 @@ def likeliest_episode(behaviour: Behaviour) -> tuple[Trajectory, float]:
         require_horizon(game.horizon, 4 * int(product.layer_ends.sum()))
     value, steps = np.zeros(product.n_nodes), list[Index]()
     for t in range(0 if behaviour.timeless else game.horizon - 1, -1, -1):
-        n = product.n_nodes if behaviour.timeless else int(product.layer_ends[t])
+        n = behaviour.n_reached(t)
         before = value if behaviour.timeless else np.zeros(product.n_nodes)
         steps.append(np.zeros(n, dtype=np.uint32))
-        shares = behaviour.layer(t).shares
-        likeliest_layer(order[:n], *game.graph[:3], log_outcome, shares, value, before, steps[-1])
+        likeliest_layer(order[:n], graph, behaviour.layer(t).shares, value, before, steps[-1])
         value = before
     totals = log_start + value[product.starts]
     first = int(np.argmax(totals))
@@ -415,35 +473,15 @@ def likeliest_episode(behaviour: Behaviour) -> tuple[Trajectory, float]:
     return Trajectory(states, product.world.action[taken].tolist()), float(totals[first])
 
 
-def hopeful_visits(behaviour: Behaviour) -> Floats:
-    """Expected visits (n_states, n_actions), without discount, while every rule can still be kept.
-
-    What a policy does after that says nothing about how it keeps them.
-    """
-    game, do = behaviour.game, behaviour.game.operations
-    found = behaviour.occupancy(game.start_probability, discount=1.0)
-    return behaviour.visits(found._replace(used=found.used * do.array(game.hopeful[game.node])))
-
-
 # ---- Whole episodes in the world's own chances, many at a time, and every one of them checked
 
 
 BATCH_CELLS = 20_000_000  # actions held at once; larger requests are played in batches
 
 
-def rollout(behaviour: Behaviour, n: int, rng: np.random.Generator) -> list[Trajectory]:
-    """n episodes, failed and unfinished ones included."""
-    n = require_count(n, behaviour.game.product.world)
-    return [tau for walks, _ in _batches(behaviour, n, rng) for tau in as_trajectories(walks)]
-
-
-def count_kept(behaviour: Behaviour, n: int, rng: np.random.Generator) -> int:
-    """How many of n episodes keep every rule and arrive."""
-    return sum(int(kept.sum()) for _, kept in _batches(behaviour, n, rng))
-
-
-def _batches(behaviour: Behaviour, n: int, rng: np.random.Generator) -> Iterator[tuple[Walks, Bools]]:
-    batch = max(1, BATCH_CELLS // (behaviour.game.horizon + 1))
+def play_many(behaviour: Behaviour, n: int, rng: np.random.Generator) -> Iterator[tuple[Walks, Bools]]:
+    """n episodes, failed and unfinished ones included, in batches, and which of them kept every rule and arrived."""
+    n, batch = require_count(n, behaviour.game.product.world), max(1, BATCH_CELLS // (behaviour.game.horizon + 1))
     return (play(behaviour, min(batch, n - begin), rng) for begin in range(0, n, batch))
 
 
@@ -454,14 +492,14 @@ def play(behaviour: Behaviour, n: int, rng: np.random.Generator) -> tuple[Walks,
     if len(lost):
         where = product.world.describe_state(int(product.state[product.starts[lost[0]]]))
         raise InfeasibleError(f"an episode cannot begin in {where}: no trajectory from there keeps the constraint.")
-    starts, do = draw_starts(product, game.start_probability, n, rng), game.operations
-    players, steps = do.players(starts), list[Any]()
+    starts, steps = draw_starts(product, game.start_probability, n, rng), list[Index]()
+    players = game.players(starts)
     for t in range(game.horizon):
-        taken = do.play(players, behaviour.shares(t), rng)
+        taken = game.play(players, behaviour.shares(t), rng)
         if taken is None:
             break
-        steps.append(taken)
-    columns, node = do.played(players, steps)
+        steps.append(game.on_host(taken).view(np.uint32))
+    columns, node = as_columns(steps, n), game.on_host(players).view(np.uint32)
     going = columns != NO_EDGE
     offsets = np.concatenate([[0], np.cumsum(np.count_nonzero(going, axis=1))])
     walks = Walks(product.world, product.state[starts], product.edge[columns[going]].astype(np.int32), offsets)

@@ -14,9 +14,8 @@ import numpy as np
 from xmen.constraints.constraint import And, Constraint, conjunction, units
 from xmen.errors import InfeasibleError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
-from xmen.policies.behaviour import BEST, SURE, Behaviour
+from xmen.policies.behaviour import BEST, SURE, Behaviour, best_chance, is_sure, make_game
 from xmen.policies.game import Floats, Game, counts
-from xmen.policies.planning import best_chance, is_sure, make_game
 from xmen.product.graph import DEFAULT_MAX_NODES
 from xmen.product.watch import Chain
 from xmen.worlds.mdp import MDP

@@ -12,16 +12,28 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xmen.constraints.constraint import Constraint
-from xmen.engines.distribution import Distribution, Seed, check_discount, generator
+from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, generator
+from xmen.engines.exact import ExactDistribution
 from xmen.errors import EngineError, InfeasibleError, TrajectoryError
-from xmen.policies.behaviour import Aim, Behaviour, likeliest_episode, log_probs, rollout
+from xmen.machines.tables import as_trajectories
+from xmen.policies.behaviour import (
+    NEEDS_HORIZON,
+    SURE,
+    Aim,
+    Behaviour,
+    find_behaviour,
+    likeliest_episode,
+    log_probs,
+    make_game,
+    play_many,
+    read_validity,
+)
 from xmen.policies.explanation import breaking, refuse
-from xmen.policies.game import Occupancy
-from xmen.policies.planning import behaviour_of, find_behaviour, make_game, read_rule, read_validity
+from xmen.policies.game import Occupancy, game_of
 from xmen.product.graph import DEFAULT_MAX_NODES
 from xmen.rewards import Floats, Reward, reward_table
 from xmen.storage.models import restores, write_model
-from xmen.worlds import MDP, Trajectory
+from xmen.worlds import MDP, Trajectory, Walks
 from xmen.worlds.from_gymnasium import GymnasiumWorld
 
 # ---- Where an episode is: the node that a policy or a shield is in, followed by what the environment shows
@@ -197,16 +209,12 @@ class Policy(Tracker):
     @cached_property
     def validity(self) -> float:
         """The exact probability that an episode keeps every rule and arrives in time."""
-        chances, possible = self.behaviour.start_chances, self._starts > 0
-        return 1.0 if np.all(chances[possible] == 1.0) else min(1.0, float(chances @ self._starts))
-
-    @property
-    def _starts(self) -> Floats:
-        return self._game.start_probability
+        chances, starts = self.behaviour.start_chances, self._game.start_probability
+        return 1.0 if np.all(chances[starts > 0] == 1.0) else min(1.0, float(chances @ starts))
 
     @cached_property
     def _occupancy(self) -> Occupancy:
-        return self.behaviour.occupancy(self._starts, with_entropy=True)
+        return self.behaviour.occupancy(self._game.start_probability, with_entropy=True)
 
     def visits(self) -> Floats:
         """Expected discounted visits of each state and action, shape (n_states, n_actions)."""
@@ -214,7 +222,7 @@ class Policy(Tracker):
 
     def state_visits(self) -> Floats:
         """Expected number of positions at each state, without discount, shape (n_states,)."""
-        return self.behaviour.state_visits(self._starts)
+        return self.behaviour.state_visits(self._game.start_probability)
 
     def mode(self) -> Trajectory:
         """The likeliest episode, by the policy's choices and the world's chances; it may be one that fails."""
@@ -226,13 +234,13 @@ class Policy(Tracker):
 
     def entropy(self) -> float:
         """The causal entropy in nats: that of the policy's own choices, summed over an episode, not of chance."""
-        return max(0.0, self._occupancy.entropy)
+        return max(0.0, float(self._occupancy.entropy))
 
     def log_prob(self, trajectory: Trajectory) -> float:
         """sum_t log pi(a_t | history), whatever the outcomes; -inf where the world or the policy would not do that."""
         if not isinstance(trajectory, Trajectory):
             raise EngineError(f"log_prob takes a Trajectory(states, actions); got {type(trajectory).__name__}.")
-        return float(log_probs(self.behaviour, [trajectory])[0])
+        return float(log_probs(self.behaviour, Walks.of(self.world, [trajectory]))[0])
 
     def breaks(self) -> dict[str, float]:
         """The exact probability of breaking each rule, by its name.
@@ -247,7 +255,8 @@ class Policy(Tracker):
 
         Each was checked by running the rules' machines over it. Without a seed, calls go on from the last.
         """
-        return rollout(self.behaviour, n, self._rng if seed is None else generator(seed))
+        rng = self._rng if seed is None else generator(seed)
+        return [tau for walks, _ in play_many(self.behaviour, n, rng) for tau in as_trajectories(walks)]
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the policy as one folder, exactly at `path`; read it with `xm.load`.
@@ -339,7 +348,46 @@ def _restored(
     return Policy(Behaviour(game, reward_table(table, world), discount, Aim(kind, bonus)), greedy=greedy)
 
 
+# Without chance a choice has one outcome, so that V_t(n) is the log of the weight of all ways to complete a trajectory
+# from n, and the shares of choices are the conditional probabilities of P. What the product has pruned is what "sure"
+# would never choose.
+
+
+def behaviour_of(distribution: Distribution) -> Behaviour:
+    """P(a | history) at every node and time; for an exact distribution over a deterministic world."""
+    world = distribution.world
+    if not world.deterministic:
+        chance = int(np.flatnonzero(world.probability < 1.0)[0])
+        raise EngineError(
+            "a distribution over trajectories can be acted out only in deterministic worlds, and here "
+            f"{world.describe_action(int(world.action[chance]))} in "
+            f"{world.describe_state(int(world.source[chance]))} has more than one outcome. The distribution "
+            "conditions on lucky transitions, so it describes trajectories and cannot be acted out with the same "
+            "validity: use sample(n) for trajectories, xm.plan(world, constraint, reward) for a policy with a promise, "
+            "or CausalXMEN to learn one."
+        )
+    if not isinstance(distribution, ExactDistribution):
+        raise EngineError(
+            f"a policy needs engine='exact'; this distribution comes from engine={distribution.engine!r}."
+        )
+    if world.unbounded:
+        raise EngineError(NEEDS_HORIZON)
+    place = distribution.place
+    game = game_of(distribution.product, None if place is None else place.device)
+    return Behaviour(game, reward_table(distribution.reward, world), distribution.discount, SURE)
+
+
 # ---- `xm.plan`: the public door to policies that can be executed
+
+
+def read_rule(world: object, constraint: Constraint | Iterable[Constraint] | None, asked: str) -> Constraint | None:
+    """The constraint that a function, `asked`, was given with its world; errors say what it takes."""
+    if not isinstance(world, MDP):
+        raise EngineError(f"{asked}(world, ...) takes an MDP or GridWorld; got {type(world).__name__}.")
+    rule = as_constraint(constraint)
+    if rule is not None:
+        rule.check_world(world)
+    return rule
 
 
 def plan(

@@ -11,11 +11,10 @@ import numpy as np
 from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Seed, generator
 from xmen.errors import EngineError, extra_module
-from xmen.policies.behaviour import Behaviour, aim_of
+from xmen.policies.behaviour import Behaviour, aim_of, is_sure, make_game
 from xmen.policies.explanation import refuse
 from xmen.policies.game import Bools
-from xmen.policies.planning import is_sure, make_game, read_rule
-from xmen.policies.policy import Tracker
+from xmen.policies.policy import Tracker, read_rule
 from xmen.worlds.mdp import MDP
 
 
@@ -61,7 +60,7 @@ class Shield(Tracker):
 
     def _allowed(self, node: int) -> Bools:
         """Which choices of the node may be made."""
-        return self.behaviour.allowed(self.time, node, node + 1)
+        return self.behaviour.allowed(self.time, node)
 
     def wrap(self, env: Any, seed: Seed = None) -> ShieldedEnv:
         """The Gymnasium environment in which only allowed actions happen.

@@ -33,7 +33,7 @@ from xmen.events import Event, require_event
 from xmen.files import as_path, read_text, write_together, write_whole
 from xmen.methods.runs import check_patience
 from xmen.options import require_whole
-from xmen.policies.planning import read_validity
+from xmen.policies.behaviour import read_validity
 from xmen.policies.policy import Policy, plan
 from xmen.problem import document as toml
 from xmen.problem import parts
