@@ -145,11 +145,11 @@ def assert_chain_rule(d: xm.Distribution, samples: list[xm.Trajectory]) -> None:
 
 def force(policy: Policy, state: int, action: int) -> None:
     """Act until chance gives the wanted action, from the same memory each time."""
-    memory = policy._node, policy._taken, policy._time
+    memory = policy._memory
     for _ in range(100_000):
         if policy.act(state) == action:
             return
-        policy._node, policy._taken, policy._time = memory
+        policy._memory = memory
     raise AssertionError("an action of positive probability never came")
 
 

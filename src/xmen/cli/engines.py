@@ -66,7 +66,7 @@ def _timed(work: Callable[[], Result], limit: float) -> tuple[float | None, Resu
 
 def show_installed(as_json: bool) -> None:
     """The engines, the oracles of the XOR engine with the versions of their solvers, and the learners."""
-    engines = {name: engine.description for name, engine in ENGINES.items()}
+    engines = {name: text for name, (_, text) in ENGINES.items()}
     learners = {name: learner.description for name, learner in LEARNERS.items()}
     oracles = installed_oracles()  # a version, True where nothing has to be installed, False where something has
     if as_json:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,29 +33,22 @@ from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.walks import require_count
 
-# ---- Given the start: one distribution for each start, mixed as the world says, for engines that cannot share the
-# work.
-#
-# P(tau) = d0(s_0) P(tau | s_0). Every part answers for its own start, so whatever a part guarantees holds for the
-# whole.
-
 
 class GivenStart(Distribution):
-    """The d0-mixture of one distribution per start, in the order of the starts' numbers."""
+    """The d0-mixture of one distribution per start, in the order of the starts' numbers; P = d0(s_0) P(tau | s_0).
+
+    For engines that cannot share the work. What every part guarantees for its own start holds for the whole.
+    """
 
     def __init__(self, law: Law, parts: Sequence[Distribution], seed: Seed) -> None:
         super().__init__(law, seed)
         self.parts = tuple(parts)
         self.engine, self.reason = parts[0].engine, parts[0].reason
+        self.guarantee = Guarantee(
+            max(part.guarantee.delta for part in parts), sum(part.guarantee.failure for part in parts)
+        )
         self._starts = np.flatnonzero(law.world.start > 0)
         self._shares = law.world.start[self._starts]
-
-    @property
-    def guarantee(self) -> Guarantee:  # type: ignore[override]
-        """The widest factor of a part; the failures of all parts together."""
-        return Guarantee(
-            max(part.guarantee.delta for part in self.parts), sum(part.guarantee.failure for part in self.parts)
-        )
 
     @property
     def acceptance(self) -> float:
@@ -72,20 +64,19 @@ class GivenStart(Distribution):
         """The oracle that answers; for the XOR engine."""
         return str(self.parts[0].oracle)  # type: ignore[attr-defined]
 
-    def log_partition(self, return_std: bool = False) -> Any:
-        found = [part.log_partition(return_std=True) for part in self.parts]
-        log_z = float(self._shares @ [value for value, _ in found])
-        return (log_z, float(np.linalg.norm(self._shares * [std for _, std in found]))) if return_std else log_z
+    @property
+    def _log_partition(self) -> tuple[float, float]:
+        log_z, std = np.array([part.log_partition(return_std=True) for part in self.parts]).T
+        return float(self._shares @ log_z), float(np.linalg.norm(self._shares * std))
 
-    def visits(self, return_std: bool = False) -> Any:
-        found = [part.visits(return_std=True) for part in self.parts]
-        mean = np.tensordot(self._shares, np.stack([value for value, _ in found]), axes=1)
-        if not return_std:
-            return mean
-        return mean, np.sqrt(np.tensordot(self._shares**2, np.stack([std**2 for _, std in found]), axes=1))
+    @property
+    def _visits(self) -> tuple[Floats, Floats]:
+        means, stds = zip(*(part.visits(return_std=True) for part in self.parts), strict=True)
+        variance = np.tensordot(self._shares**2, np.square(stds), axes=1)
+        return np.tensordot(self._shares, means, axes=1), np.sqrt(variance)
 
     def state_visits(self) -> Floats:
-        visits: Floats = np.tensordot(self._shares, np.stack([part.state_visits() for part in self.parts]), axes=1)
+        visits: Floats = np.tensordot(self._shares, [part.state_visits() for part in self.parts], axes=1)
         return visits
 
     def entropy(self) -> float:
@@ -93,8 +84,7 @@ class GivenStart(Distribution):
         return float(self._shares @ (np.array([part.entropy() for part in self.parts]) - np.log(self._shares)))
 
     def mode(self) -> Trajectory:
-        best = [part.mode() for part in self.parts]
-        return max(best, key=self.log_prob)
+        return max((part.mode() for part in self.parts), key=self.log_prob)
 
     def best(self, k: int) -> list[Trajectory]:
         """The best of every start, in the order of P; where log Z is estimated, so is the order between starts."""
@@ -155,10 +145,10 @@ class Chooser:
         if self.law.given == "start":
             require_every_start(product, self.max_nodes)
         # Without a horizon one factorisation on the host answers, whatever the device.
-        moved = device is not None and not self.law.world.unbounded
-        place = place_product(product, device, self.settings.precision) if moved and device is not None else None
+        unbounded, precision = self.law.world.unbounded, self.settings.precision
+        place = None if device is None or unbounded else place_product(product, device, precision)
         d = ExactDistribution(product, self.law, self.seed, place)
-        if self.law.world.unbounded:
+        if unbounded:
             d.log_partition()  # weights that do not add up are reported here, where the reward was given
         sizes = f"{product.n_nodes:,} nodes and {product.n_edges:,} edges"
         d.reason = f"the product has {sizes}, within max_nodes = {self.max_nodes:,}"
@@ -193,9 +183,7 @@ class Chooser:
             parts = units(self.law.constraint)
             suspects = [i for i, (label, _) in enumerate(parts) if label in relaxation.multiplied]
             raise explain_conflict(self.law.world, parts, self.max_nodes, suspects)
-        d = RejectDistribution(relaxation, self.law.compiled, self.law, self.seed, self.settings.time_limit)
-        d.reason = "asked for"
-        return d
+        return RejectDistribution(relaxation, self.law, self.seed, self.settings.time_limit)
 
     def joint_xor(self) -> XorDistribution:
         """The XOR engine for all starts together."""
@@ -203,7 +191,7 @@ class Chooser:
         # Weights per state need a place per time once they are discounted.
         timed = None if self.law.discount == 1.0 else True
         hashed = HashedWorld(self.law.world, self.law.constraint, self.settings.oracle, timed, self.settings.time_limit)
-        d = XorDistribution(hashed, self.relaxation, self.law.compiled, self.law, self.seed, self.settings)
+        d = XorDistribution(hashed, self.relaxation, self.law, self.seed, self.settings)
         d.reason = f"asked for; the oracle is {d.oracle}"
         return d
 
@@ -237,26 +225,20 @@ class Chooser:
         return xor
 
 
-class Engine(NamedTuple):
-    """An engine as `engine="..."` names it: how it is made, and what it does in one line."""
-
-    make: Callable[[Chooser], Distribution]
-    description: str
-
-
-ENGINES: dict[str, Engine] = {
-    "exact": Engine(
-        Chooser.exact, "dynamic programming on the product of world and rules; every answer exact, within max_nodes"
+ENGINES: dict[str, tuple[Callable[[Chooser], Distribution], str]] = {
+    "exact": (
+        Chooser.exact,
+        "dynamic programming on the product of world and rules; every answer exact, within max_nodes",
     ),
-    "reject": Engine(
-        Chooser.reject, "multiplies the rules that fit, rejects with the rest; samples exact, expectations with errors"
+    "reject": (
+        Chooser.reject,
+        "multiplies the rules that fit, rejects with the rest; samples exact, expectations with errors",
     ),
-    "xor": Engine(
-        Chooser.xor, "random parities and an oracle; samples within a stated bound, expectations with errors"
-    ),
-    "auto": Engine(Chooser.auto, "the first of these that fits"),
+    "xor": (Chooser.xor, "random parities and an oracle; samples within a stated bound, expectations with errors"),
+    "auto": (Chooser.auto, "the first of these that fits"),
 }
-"""Every engine by name. The command line, problem files and learners know what is here, and nothing else."""
+"""How each engine is made, and what it does in one line, by name. The command line, problem files and learners know
+what is here, and nothing else."""
 
 
 def require_engine(name: object) -> None:
@@ -368,7 +350,7 @@ def answering(law: Law, settings: EngineSettings, seed: Seed = None, at_hand: At
         raise EngineError(
             "distribution(world, ...) needs a start and a goal, and a network has none: give network.task(start, goal)."
         )
-    if not isinstance(world, MDP):
+    if not isinstance(asked, MDP):
         raise EngineError(f"distribution(world, ...) takes an MDP or GridWorld; got {type(world).__name__}.")
     if rule is not None:
         rule.check_world(world)
@@ -376,4 +358,4 @@ def answering(law: Law, settings: EngineSettings, seed: Seed = None, at_hand: At
     law = replace(law, discount=check_discount(law.discount))
     check_given(law.given)
     _ = law.weights  # a bad reward is reported before any long work
-    return ENGINES[settings.engine].make(Chooser(law, settings, seed, at_hand))
+    return ENGINES[settings.engine][0](Chooser(law, settings, seed, at_hand))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from weakref import WeakKeyDictionary
@@ -12,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.constraints.arithmetic import LinearComparison
-from xmen.constraints.constraint import Constraint, HowMany, conjunction, units
+from xmen.constraints.constraint import Constraint, conjunction, units
 from xmen.constraints.monitor import MonitorLeaf
 from xmen.engines.exact import AtHand
 from xmen.errors import InfeasibleError, OracleTimeoutError, ProductTooLargeError, RuleWarning, notify
 from xmen.events import NO_ACTION, Event
-from xmen.machines.tables import CompiledConstraint, MachineTable, distinct
+from xmen.machines.tables import CompiledConstraint, MachineTable
 from xmen.product.best import best_walk
 from xmen.product.graph import MOST_NODES, UNKNOWN, Product, build_product, ends_of, shortest_valid
+from xmen.product.watch import HOLDS, join
 from xmen.progress import tell
 from xmen.worlds import EdgeWeights, GridWorld
 from xmen.worlds.kernels import UNREACHABLE, distance_to
@@ -30,8 +30,7 @@ from xmen.worlds.names import in_world_words
 
 
 _SHOWN = 4
-_STEPS = 1_000  # of machines, after which a rule is left alone: ordinary ones are done after a dozen
-_MACHINES = 32  # machines side by side: numpy numbers combinations of no more
+_ENTRIES = 1_000  # of a machine, beyond which a rule is left alone: ordinary ones have a dozen
 
 
 def events_in(constraint: Constraint) -> list[Event]:
@@ -58,29 +57,25 @@ def why_never(event: Event, world: MDP) -> str:
     to_end = distance_to(ends, world.source, world.target).astype(np.int64)
     passed = depth[world.source] + 1 + to_end[world.target] <= longest
     ended = ends & (depth <= longest)
-    states = np.arange(world.n_states)
-    at_end = event.holds(states, np.full(world.n_states, NO_ACTION))
+    at_end = event.holds(np.arange(world.n_states), np.full(world.n_states, NO_ACTION))
     on_edge = event.holds(world.source.astype(np.int64), world.action.astype(np.int64))
     if on_edge[passed].any() or at_end[ended].any():
         return ""
-    places = np.union1d(world.source[on_edge], states[at_end & ends])
-    if not len(places):
-        return _nowhere(event, world)
-    shown = ", ".join(world.describe_state(int(state)) for state in places[:_SHOWN])
-    more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
-    far = depth[places] + to_end[places]
-    if far.min() >= UNREACHABLE:
-        return f"no trajectory from the start to the end passes {shown}{more}"
-    return f"a trajectory that passes {shown}{more} has {int(far.min())} actions or more, and the horizon is {longest}"
 
+    def shown(places: NDArray[np.integer]) -> str:
+        return ", ".join(world.describe_state(int(state)) for state in places[:_SHOWN])
 
-def _nowhere(event: Event, world: MDP) -> str:
-    """Why the event holds at no state and action that the world has."""
-    states, actions = np.indices((world.n_states, world.n_actions))
-    pairs = np.argwhere(event.holds(states, actions))
-    places = sorted({int(state) for state, _ in pairs})
-    if isinstance(world, GridWorld) and places and all(world.cell(state) in world.walls for state in places):
-        return f"{', '.join(world.describe_state(state) for state in places[:_SHOWN])} is a wall"
+    places = np.union1d(world.source[on_edge], np.flatnonzero(at_end & ends))
+    if len(places):
+        passes = shown(places) + (f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else "")
+        far = int((depth[places] + to_end[places]).min())
+        if far >= UNREACHABLE:
+            return f"no trajectory from the start to the end passes {passes}"
+        return f"a trajectory that passes {passes} has {far} actions or more, and the horizon is {longest}"
+    pairs = np.argwhere(event.holds(*np.indices((world.n_states, world.n_actions))))
+    places = np.unique(pairs[:, 0])
+    if isinstance(world, GridWorld) and len(places) and all(world.cell(int(state)) in world.walls for state in places):
+        return f"{shown(places)} is a wall"
     names = sorted({world.describe_action(int(action)) for _, action in pairs})
     if names and len(names) < world.n_actions:
         return f"{' or '.join(names[:_SHOWN])} is possible in none of its states"
@@ -114,49 +109,22 @@ def warn_of_idle(rule: Constraint | None, world: MDP, known: Iterable[MachineTab
 def same_answer(rule: Constraint, world: MDP, known: Iterable[MachineTable] = ()) -> bool | None:
     """Whether the rule accepts (True) or refuses (False) all that the world could show it; None: it depends.
 
-    Its machines run over every sequence of the symbols that states and actions of the world have, as long as a
+    Its machine runs over every sequence of the symbols that states and actions of the world have, as long as a
     trajectory may be. These are more than there are trajectories, so that an answer is right, and None may also mean
     that it was not found out.
     """
-    leaves = list(rule.leaves())
-    if any(isinstance(leaf, MonitorLeaf) for leaf in leaves):
+    if any(isinstance(leaf, MonitorLeaf) for leaf in rule.leaves()):
         return None  # a user's own function may fail on what cannot happen
-    alphabets = CompiledConstraint(rule, world, known=known).tables
-    columns = [alphabet.letters for alphabet in alphabets]
-    shape = [len(alphabet.symbols) for alphabet in alphabets]
-    if len(leaves) > _MACHINES or math.prod(shape) >= 2**62:
-        return None  # too many combinations of symbols to number them
-
-    def different(part: slice) -> list[tuple[int, ...]]:
-        """The symbols that all leaves see at once, each combination once."""
-        letters = [column[:, part][columns[0][:, part] >= 0] for column in columns]
-        rows = np.array(np.unravel_index(distinct(np.ravel_multi_index(letters, shape))[0], shape)).T.tolist()
-        return [tuple(a.symbols[i] for a, i in zip(alphabets, row, strict=True)) for row in rows]
-
-    def after(states: tuple[Hashable, ...], symbols: tuple[int, ...]) -> tuple[Hashable, ...]:
-        return tuple(leaf.advance(state, one) for leaf, state, one in zip(leaves, states, symbols, strict=True))
-
-    going, ending = different(slice(world.n_actions)), different(slice(world.n_actions, None))
-    frontier = {tuple(leaf.start() for leaf in leaves)}
-    seen, answers, left = set(frontier), set[bool](), _STEPS
-    for _ in range(world.max_length + 1):
-        left -= len(frontier) * (len(going) + len(ending))
-        if left < 0 or len(answers) == 2:
-            return None
-        for end in (after(states, symbols) for states in frontier for symbols in ending):
-            answers.add(_holds(rule, iter([leaf.final(state) for leaf, state in zip(leaves, end, strict=True)])))
-        frontier = {after(states, symbols) for states in frontier for symbols in going} - seen
-        seen |= frontier
-        if not frontier:
-            break
+    compiled = CompiledConstraint(rule, world, known=known)
+    machine = join(compiled, min(world.max_length, _ENTRIES), _ENTRIES)
+    if machine is None or machine.start < 0:
+        return None if machine is None else machine.start == HOLDS
+    seen, letters = compiled.tables[0].letters >= 0, machine.letters
+    moving, ending = letters[:, :-1][seen[:, :-1]], letters[:, -1][seen[:, -1]]
+    left = machine.step[: machine.last[:-1].max(initial=-1) + 1]  # rows that can be left before the last action
+    after = np.unique(left[:, np.unique(moving)])
+    answers = {*machine.accepts[:, np.unique(ending)].ravel().tolist(), *(after[after < 0] == HOLDS).tolist()}
     return answers.pop() if len(answers) == 1 else None
-
-
-def _holds(node: Constraint, answers: Iterator[bool]) -> bool:
-    """The tree's answer to final answers of its leaves."""
-    if isinstance(node, HowMany):
-        return node.least <= sum([_holds(child, answers) for child in node.children]) <= node.most
-    return next(answers)
 
 
 # ---- A bound that cannot be kept, and the nearest one that could: the least, or the most, that valid trajectories
@@ -175,14 +143,12 @@ def reachable_bound(world: MDP, rule: Constraint, others: Constraint | None) -> 
     """
     if not isinstance(rule, LinearComparison) or rule.op not in SIGNS or rule.spelling or not world.has_terminal:
         return None  # a share has a spelling of its own, and another bound
-    if world.terminal[world.start > 0].any():  # the last position of a trajectory without moves is on no edge
-        return None
     try:
         product = build_product(CompiledConstraint(others, world), MOST_NODES)
     except ProductTooLargeError:
         return None
-    if not product.feasible():
-        return None
+    if world.terminal[world.start > 0].any() or not product.feasible():
+        return None  # the last position of a trajectory without moves is on no edge
     sign = SIGNS[rule.op]
     source, action, target = (column.astype(np.int64) for column in (world.source, world.action, world.target))
     last = rule.symbols(target, np.full_like(target, NO_ACTION))
@@ -207,11 +173,10 @@ _TOO_LARGE: WeakKeyDictionary[MDP, dict[Constraint | None, tuple[int, str]]] = W
 
 def feasible_product(compiled: CompiledConstraint, max_nodes: int, at_hand: AtHand | None = None) -> Product:
     """The product of world and constraint, or an InfeasibleError that says who is to blame."""
-    world, constraint = compiled.world, compiled.constraint
-    product = multiply(world, constraint, max_nodes, compiled.tables, at_hand)
-    if product.feasible():
-        return product
-    raise explain_conflict(world, units(constraint), max_nodes)
+    product = multiply(compiled.world, compiled.constraint, max_nodes, compiled.tables, at_hand)
+    if not product.feasible():
+        raise explain_conflict(compiled.world, units(compiled.constraint), max_nodes)
+    return product
 
 
 def explain_conflict(
@@ -227,8 +192,10 @@ def explain_conflict(
 
 def require_every_start(product: Product, max_nodes: int) -> None:
     """Given the start, every start needs a valid trajectory: InfeasibleError names the first that has none."""
-    world, constraint = product.world, product.compiled.constraint
-    without = np.setdiff1d(np.flatnonzero(world.start > 0), _feasible_starts(product))
+    world, constraint, starts = product.world, product.compiled.constraint, product.starts
+    if product.fixed_length:  # elsewhere what cannot be completed has been pruned
+        starts = starts[[replace(product, starts=starts[i : i + 1]).feasible() for i in range(len(starts))]]
+    without = np.setdiff1d(np.flatnonzero(world.start > 0), product.state[starts])
     if len(without):
         start = int(without[0])
         raise from_start(world, start, explain_conflict(world.with_start(start), units(constraint), max_nodes))
@@ -241,14 +208,6 @@ def from_start(world: MDP, start: int, error: InfeasibleError) -> InfeasibleErro
         f"{world.start[start]:.3g}) has none: {error} Or take it out of the world's start.",
         conflict=error.conflict,
     )
-
-
-def _feasible_starts(product: Product) -> NDArray[np.int32]:
-    """The start states from which some trajectory is valid."""
-    starts: NDArray[np.int32] = product.state[product.starts]
-    if not product.fixed_length:
-        return starts  # what cannot be completed has been pruned
-    return starts[[replace(product, starts=product.starts[i : i + 1]).feasible() for i in range(len(starts))]]
 
 
 def multiply(
@@ -313,10 +272,9 @@ def _raising(world: MDP, parts: list[Constraint]) -> str:
     """The advice to raise the horizon, with the shortest that would do under all rules; '' where none would."""
     if world.horizon is None:
         return ""
-    try:
+    found = UNKNOWN
+    with suppress(ProductTooLargeError):
         found = shortest_valid(CompiledConstraint(conjunction(parts), world)) if len(parts) <= MOST_RULES else UNKNOWN
-    except ProductTooLargeError:
-        found = UNKNOWN
     if found.length is not None and found.length > world.horizon:
         return f", or raise the horizon from {world.horizon} to {found.length}, the least with which all rules can hold"
     # Found within the horizon: without terminal states all trajectories have exactly that many actions.

@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint, conjunction, require_constraint
 from xmen.displays import facts_html
-from xmen.errors import EngineError, RewardError
+from xmen.errors import EngineError, InfeasibleError, RewardError
 from xmen.machines.tables import CompiledConstraint, MachineTable
-from xmen.options import require_whole
+from xmen.options import is_number, require_whole
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.sharing import once
 from xmen.worlds import MDP, EdgeWeights, Trajectory, Walks
@@ -75,14 +75,13 @@ class Law:
     def with_reward(self, reward: Reward | ArrayLike | None) -> Law:
         """This law under another reward; what does not depend on it is not worked out again."""
         other = replace(self, reward=reward)
-        vars(other)["weights"] = self.weights.with_table(self.world, reward_table(reward, self.world))
+        weights = self.weights.with_table(self.world, reward_table(reward, self.world))
+        vars(other).update(weights=weights, compiled=self.compiled)
         return other
 
 
 # ---- One face for all engines: a probability distribution over the valid trajectories of a world
 
-
-GIVEN = (None, "start")
 
 Rules = Constraint | Mapping[str, Constraint] | Iterable[Constraint]
 Seed = int | np.random.SeedSequence | np.random.Generator | None
@@ -133,108 +132,65 @@ class Distribution(ABC):
     def log_partition(self) -> float: ...
     @overload
     def log_partition(self, return_std: Literal[True]) -> tuple[float, float]: ...
-    @abstractmethod
     def log_partition(self, return_std: bool = False) -> float | tuple[float, float]:
         """log Z, the log of the total weight of all valid trajectories.
 
-        Parameters
-        ----------
-        return_std
-            Also return a standard error, which is 0 where the engine is exact.
-
-        Returns
-        -------
-        float | tuple[float, float]
-            log Z, or the pair of log Z and its standard error.
+        With `return_std` the pair of log Z and its standard error, which is 0 where the engine is exact.
         """
+        return self._log_partition if return_std else self._log_partition[0]
 
     @overload
     def visits(self) -> Floats: ...
     @overload
     def visits(self, return_std: Literal[True]) -> tuple[Floats, Floats]: ...
-    @abstractmethod
     def visits(self, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
-        """Expected discounted visits of every state and action, d log Z / d r(s, a).
+        """Expected discounted visits of every state and action, d log Z / d r(s, a); shape (n_states, n_actions).
 
-        Parameters
-        ----------
-        return_std
-            Also return standard errors, which are 0 where the engine is exact.
-
-        Returns
-        -------
-        NDArray | tuple[NDArray, NDArray]
-            Shape (n_states, n_actions), or two arrays of that shape.
+        With `return_std` the pair of these and their standard errors, which are 0 where the engine is exact.
         """
+        return self._visits if return_std else self._visits[0]
+
+    @property
+    @abstractmethod
+    def _log_partition(self) -> tuple[float, float]:
+        """log Z and its standard error."""
+
+    @property
+    @abstractmethod
+    def _visits(self) -> tuple[Floats, Floats]:
+        """Expected visits and their standard errors."""
 
     @abstractmethod
     def state_visits(self) -> Floats:
-        """Expected number of positions t = 0 .. L at each state, without discount.
-
-        Returns
-        -------
-        NDArray
-            Shape (n_states,).
-        """
+        """Expected number of positions t = 0 .. L at each state, without discount; shape (n_states,)."""
 
     @abstractmethod
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
-        """Independent trajectories, each checked against the constraint before it is returned.
+        """n independent trajectories, each checked against the constraint before it is returned.
 
-        Parameters
-        ----------
-        n
-            How many.
-        seed
-            A whole number or a numpy Generator. None: the stream that began with the distribution's own seed goes on.
-
-        Returns
-        -------
-        list[Trajectory]
-            n valid trajectories.
-
-        Raises
-        ------
-        EngineError
-            When n is not a whole number from 0, or the engine finds no valid trajectory.
+        `seed` is a whole number or a numpy Generator. None: the stream that began with the distribution's own seed
+        goes on. EngineError when n is not a whole number from 0, or the engine finds no valid trajectory.
         """
 
-    @abstractmethod
     def mode(self) -> Trajectory:
         """A trajectory of the largest probability: one that maximises R + log D among the valid ones.
 
-        Returns
-        -------
-        Trajectory
-            The first one, where several are equally likely.
-
-        Raises
-        ------
-        EngineError
-            When this engine does not search for it; the message names the engine that does.
+        The first one, where several are equally likely. EngineError when this engine does not search for it; the
+        message names the engine that does.
         """
+        best = self.best(1)
+        if not best:
+            raise InfeasibleError("no trajectory of this world keeps all rules: a search has been through all of them.")
+        return best[0]
 
     def best(self, k: int) -> list[Trajectory]:
-        """The k most likely valid trajectories, exactly, most likely first; all of them where there are fewer.
+        """The k (0 or more) most likely valid trajectories, exactly, most likely first; all where there are fewer.
 
-        Parameters
-        ----------
-        k
-            How many, 0 or more.
-
-        Returns
-        -------
-        list of Trajectory
-            In descending order of `log_prob`.
-
-        Raises
-        ------
-        EngineError
-            Where the engine does not search, as engine="xor" does not, or searches too long, as "reject" may.
+        EngineError where the engine does not search, as engine="xor" does not, or searches too long, as "reject" may.
         """
         raise EngineError(
-            f"the {self.engine} engine does not search for the {k} most likely trajectories: engine='exact' does; "
-            "draw samples and keep the best for good ones."
+            f"the {self.engine} engine does not search for the most likely trajectories: engine='exact' does; draw "
+            "samples and keep the best for good ones."
         )
 
     @overload
@@ -253,15 +209,10 @@ class Distribution(ABC):
         rules
             A constraint, or several, all of which have to hold.
         return_std
-            Also return a standard error, which is 0 where the engine is exact.
+            Also return a standard error, which is 0 where the engine is exact, and leaves out the factor `delta` by
+            which the xor engine's draws may be off.
         n, seed
             How many draws, where the engine takes them, and their seed.
-
-        Returns
-        -------
-        float | tuple[float, float]
-            The probability, or the pair of it and its standard error, which leaves out the factor `delta` by which the
-            xor engine's draws may be off.
 
         Raises
         ------
@@ -290,32 +241,13 @@ class Distribution(ABC):
 
     @abstractmethod
     def entropy(self) -> float:
-        """The entropy -sum P log P.
-
-        Returns
-        -------
-        float
-            In nats. Uniform over n trajectories gives log n.
-        """
+        """The entropy -sum P log P in nats. Uniform over n trajectories gives log n."""
 
     @abstractmethod
     def with_reward(self, reward: Reward | ArrayLike | None) -> Self:
-        """This distribution under another reward, by the same engine; what was compiled is shared.
+        """A new distribution under another reward (as for `xm.distribution`), by the same engine; this one stays.
 
-        Parameters
-        ----------
-        reward
-            As for `xm.distribution`.
-
-        Returns
-        -------
-        Distribution
-            A new distribution by the same engine. This one stays as it is.
-
-        Raises
-        ------
-        RewardError
-            When the shape does not fit the world.
+        What was compiled is shared. RewardError when the shape does not fit the world.
         """
 
     def sizes(self) -> dict[str, Any]:
@@ -326,28 +258,14 @@ class Distribution(ABC):
         return self._rng if seed is None else generator(seed)
 
     def log_prob(self, trajectory: Trajectory) -> float:
-        """The log-probability of one trajectory.
+        """log P(tau) of one trajectory; -inf when the world or the constraint does not allow it.
 
-        Parameters
-        ----------
-        trajectory
-            Any trajectory.
-
-        Returns
-        -------
-        float
-            log P(tau); -inf when the world or the constraint does not allow it.
-
-        Raises
-        ------
-        EngineError
-            When something else than a Trajectory is given.
+        EngineError when something else than a Trajectory is given.
         """
         if not isinstance(trajectory, Trajectory):
             raise EngineError(f"log_prob takes a Trajectory(states, actions); got {type(trajectory).__name__}.")
-        if self.world.problem(trajectory) is not None:
-            return -np.inf
-        if self.constraint is not None and not self.constraint.accepts(trajectory):
+        rule = self.constraint
+        if self.world.problem(trajectory) is not None or not (rule is None or rule.accepts(trajectory)):
             return -np.inf
         return self.score(trajectory) - self._log_normaliser(trajectory.states[0])
 
@@ -356,32 +274,13 @@ class Distribution(ABC):
         return self.log_partition()
 
     def score(self, trajectory: Trajectory) -> float:
-        """The log of the weight of a possible trajectory, R(tau) + log D(tau), before it is divided by Z.
-
-        Parameters
-        ----------
-        trajectory
-            A trajectory that the world allows.
-
-        Returns
-        -------
-        float
-            R(tau) + log D(tau).
-        """
+        """R(tau) + log D(tau) of a trajectory that the world allows: the log of its weight, before division by Z."""
         return float(Walks.of(self.world, [trajectory]).scores(self.weights)[0])
 
     def expected_features(self) -> Floats:
-        """E[f(tau)]: expected discounted visits times features.
+        """E[f(tau)], shape (d,): expected discounted visits times the features of a LinearReward.
 
-        Returns
-        -------
-        NDArray
-            Shape (d,).
-
-        Raises
-        ------
-        RewardError
-            When the reward of this distribution is not a LinearReward.
+        RewardError when the reward of this distribution is another one.
         """
         if not isinstance(self.reward, LinearReward):
             raise RewardError(
@@ -432,18 +331,14 @@ def as_constraint(constraint: object) -> Constraint | None:
     return require_constraint(constraint, "distribution(world, constraint, reward)")
 
 
-def check_given(given: str | None) -> None:
+def check_given(given: object) -> None:
     """Refuse anything but None and "start"."""
-    if not (given is None or isinstance(given, str)) or given not in GIVEN:
+    if given is not None and not (isinstance(given, str) and given == "start"):
         raise EngineError(f'given is None (the joint distribution) or "start" (given where it starts); got {given!r}.')
 
 
 def check_discount(discount: float) -> float:
     """The discount as a float with 0 < gamma <= 1, or an EngineError."""
-    try:
-        gamma = float(discount)
-    except (TypeError, ValueError, OverflowError):
-        gamma = np.nan
-    if isinstance(discount, bool | str) or not 0 < gamma <= 1:
+    if not (is_number(discount) and 0 < discount <= 1):
         raise EngineError(f"discount is a number with 0 < discount <= 1; got {discount!r:.60}.")
-    return gamma
+    return float(discount)

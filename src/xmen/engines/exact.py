@@ -72,9 +72,9 @@ class ExactDistribution(Distribution):
         """log of the total weight of all valid completions from product nodes that were reached by t actions."""
         return self._messages.log_completions(t, nodes)
 
-    def log_partition(self, return_std: bool = False) -> Any:
-        log_z = self._messages.log_partition
-        return (log_z, 0.0) if return_std else log_z
+    @property
+    def _log_partition(self) -> tuple[float, float]:
+        return self._messages.log_partition, 0.0
 
     @once
     def _start_partitions(self) -> Floats:
@@ -96,12 +96,13 @@ class ExactDistribution(Distribution):
             return float(self.log_partition())
         return float(self.start_partitions(np.array([start]))[0])
 
-    def visits(self, return_std: bool = False) -> Any:
+    @property
+    def _visits(self) -> tuple[Floats, Floats]:
         world = self.world
         pairs = world.source.astype(np.int64) * world.n_actions + world.action
         flat = np.bincount(pairs, weights=self._flow.discounted, minlength=world.n_states * world.n_actions)
-        visits = flat.reshape(world.n_states, world.n_actions)
-        return (visits, np.zeros_like(visits)) if return_std else visits
+        visits: Floats = flat.astype(np.float64).reshape(world.n_states, world.n_actions)
+        return visits, np.zeros_like(visits)
 
     def start_probabilities(self) -> Floats:
         """How likely trajectories start in each state, shape (n_states,)."""
@@ -196,10 +197,6 @@ class ExactDistribution(Distribution):
             yield from self.with_rewards(left[begin : begin + SIDE_BY_SIDE])
 
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
-        """n independent trajectories, each checked against the world, and the constraint by running its machines.
-
-        Without a seed, successive calls go on from the seed of the distribution.
-        """
         n, rng = require_count(n, self.world), self._generator(seed)
         batch = max(1, SAMPLE_CELLS // (self.product.usual_length + 1))
         out: list[Trajectory] = []
@@ -209,20 +206,17 @@ class ExactDistribution(Distribution):
 
     def checked(self, n: int, rng: np.random.Generator) -> Walks:
         """n independent walks, each checked: by the world, and by the constraint's machines where they were drawn."""
-        messages = self._messages
         if self.place is None:
             walks = self.draw(n, rng)
             valid = self.product.compiled.check(walks)
         else:
-            walks, valid = messages.checked_walks(n, rng)  # type: ignore[attr-defined]
+            walks, valid = self._messages.checked_walks(n, rng)  # type: ignore[attr-defined]
         require_valid(walks, valid)
         return walks
 
     def draw(self, n: int, rng: np.random.Generator) -> Walks:
         """n independent walks through the product, not checked yet."""
         starts, taken = self._messages.walk(n, rng)
-        product = self.product
         going = taken != NO_EDGE
-        lengths = np.count_nonzero(going, axis=1)
-        edges = product.edge[taken[going]].astype(np.int32)
-        return Walks(self.world, product.state[starts], edges, np.concatenate([[0], np.cumsum(lengths)]))
+        offsets = np.concatenate([[0], np.cumsum(np.count_nonzero(going, axis=1))])
+        return Walks(self.world, self.product.state[starts], self.product.edge[taken[going]].astype(np.int32), offsets)

@@ -7,18 +7,20 @@ relaxation cannot carry is only the acceptance rate, which is measured and repor
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_matrix, hstack
 
 from xmen.constraints.constraint import Constraint, conjunction, units
 from xmen.engines.diagnosis import multiply
 from xmen.engines.distribution import Distribution, Guarantee, Law, Seed
 from xmen.engines.exact import SAMPLE_CELLS, ExactDistribution
-from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
+from xmen.errors import EngineError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint, Watch, release
 from xmen.options import require_whole
 from xmen.product.best import best_walks
@@ -119,51 +121,34 @@ def listed(labels: Sequence[str]) -> str:
     return names if len(labels) <= MOST_NAMED else f"{names} and {len(labels) - MOST_NAMED:,} more"
 
 
-# ---- Averages over batches of walks: expected visits and scores, with the spread that standard errors need
+# ---- Expectations as averages over walks, with standard errors
 
 
-class WalkMoments:
-    """Running sums over accepted walks, among a number drawn."""
+def walk_values(walks: Walks, weights: EdgeWeights) -> csr_matrix:
+    """Discounted visits, state visits and R + log D of each walk, side by side."""
+    scores = csr_matrix(walks.scores(weights)[:, None])
+    return hstack([walks.visit_rows(weights.discount), walks.state_rows(), scores], format="csr")
 
-    def __init__(self, world: MDP, weights: EdgeWeights) -> None:
-        self._world, self._weights = world, weights
-        self.n_drawn = 0
-        self.n_accepted = 0
-        self._visits = np.zeros(world.n_states * world.n_actions)
-        self._squares = np.zeros(world.n_states * world.n_actions)
-        self._states = np.zeros(world.n_states)
-        self._score = 0.0
 
-    def add(self, n_drawn: int, accepted: Walks) -> None:
-        """One batch more."""
-        self.n_drawn += n_drawn
-        self.n_accepted += len(accepted)
-        rows = accepted.visit_rows(self._weights.discount)
-        self._visits += np.asarray(rows.sum(axis=0)).ravel()
-        self._squares += np.asarray(rows.power(2).sum(axis=0)).ravel()
-        self._states += np.asarray(accepted.state_rows().sum(axis=0)).ravel()
-        self._score += float(accepted.scores(self._weights).sum())
+class Estimating(Distribution):
+    """Expectations from averages of `walk_values`."""
 
     @property
-    def acceptance(self) -> float:
-        """The share of drawn walks that were accepted."""
-        return self.n_accepted / self.n_drawn
+    @abstractmethod
+    def _averages(self) -> tuple[Floats, Floats]:
+        """The mean of `walk_values` and its standard error, (n_states * n_actions + n_states + 1,)."""
 
-    def visits(self) -> tuple[Floats, Floats]:
-        """Mean discounted visits and their standard errors, shape (n_states, n_actions)."""
-        n = self.n_accepted
-        mean = self._visits / n
-        variance = np.maximum(self._squares / n - mean**2, 0.0) * n / max(n - 1, 1)
-        shape = (self._world.n_states, self._world.n_actions)
-        return mean.reshape(shape), np.sqrt(variance / n).reshape(shape)
+    @property
+    def _visits(self) -> tuple[Floats, Floats]:
+        mean, std = (values[: -self.world.n_states - 1].reshape(self.world.n_states, -1) for values in self._averages)
+        return mean, std
 
     def state_visits(self) -> Floats:
-        """Mean number of positions at each state."""
-        return self._states / self.n_accepted
+        return self._averages[0][-self.world.n_states - 1 : -1]
 
-    def score(self) -> float:
-        """Mean of R + log D."""
-        return self._score / self.n_accepted
+    def entropy(self) -> float:
+        """log Z - E[R + log D], estimated like both."""
+        return float(self.log_partition() - self._averages[0][-1])
 
 
 # ---- The reject engine: multiply the constraints that fit, sample from that relaxation exactly, reject with the rest
@@ -175,24 +160,15 @@ FEW_EXPECTED = 10  # valid draws that a rate would have shown by now; with none,
 PATIENCE = 400_000  # relaxed draws in a row without an accepted one, after which a case is hopeless
 
 
-class RejectDistribution(Distribution):
+class RejectDistribution(Estimating):
     """Exact samples by rejection; log Z and expectations are estimates with standard errors."""
 
-    engine = "reject"
+    engine, reason = "reject", "asked for"
     guarantee = Guarantee(delta=1.0, failure=0.0)
 
-    def __init__(
-        self,
-        relaxation: Relaxation,
-        compiled: CompiledConstraint,
-        law: Law,
-        seed: Seed,
-        time_limit: float | None = None,
-    ) -> None:
+    def __init__(self, relaxation: Relaxation, law: Law, seed: Seed, time_limit: float | None = None) -> None:
         super().__init__(law, seed)
-        self.relaxation = relaxation
-        self._compiled = compiled
-        self.time_limit = time_limit
+        self.relaxation, self.time_limit = relaxation, time_limit
         product = relaxation.product
         self.relaxed = ExactDistribution(product, law.under(product.compiled.constraint), self._rng)
         self._estimate_seed = np.random.SeedSequence(int(self._rng.integers(2**63)))
@@ -200,7 +176,7 @@ class RejectDistribution(Distribution):
     @property
     def acceptance(self) -> float:
         """The share of relaxed draws that were valid, measured on the first draws."""
-        return self._moments.acceptance
+        return self._sums[1] / self._sums[0]
 
     def acceptance_or_less(self, least: float) -> float:
         """`acceptance`; or, where a few draws show that it is below `least`, what they show."""
@@ -239,7 +215,7 @@ class RejectDistribution(Distribution):
             # A long check has to end in time, so it goes in pieces; draws do not, or the seed would not decide them.
             for begin in range(0, n, FIRST_DRAWS):
                 piece = np.arange(begin, min(begin + FIRST_DRAWS, n))
-                kept[piece] = self._compiled.check(walks[piece])
+                kept[piece] = self.law.compiled.check(walks[piece])
                 n_drawn, n_valid = n_drawn + len(piece), n_valid + int(kept[piece].sum())
                 since, began = (0, time.perf_counter()) if kept[piece].any() else (since + len(piece), began)
                 tell(f"rejection: {n_valid:,} of {n_drawn:,} draws are valid")
@@ -260,55 +236,44 @@ class RejectDistribution(Distribution):
             )
 
     @once
-    def _moments(self) -> WalkMoments:
-        """Means and their spread over a fixed number of relaxed draws."""
-        moments = WalkMoments(self.world, self.weights)
+    def _sums(self) -> tuple[int, int, Floats]:
+        """A fixed number of relaxed draws, how many were valid, and the sums of their values and of their squares."""
+        n_drawn, n_valid, sums = 0, 0, np.zeros((2, 1))
         for n, valid in self._accepted(np.random.default_rng(self._estimate_seed)):
-            moments.add(n, valid)
-            if moments.n_drawn >= ESTIMATE_DRAWS and moments.n_accepted:
-                return moments
-        raise AssertionError
+            values = walk_values(valid, self.weights)
+            n_drawn, n_valid = n_drawn + n, n_valid + len(valid)
+            sums = sums + np.concatenate([values.sum(axis=0), values.power(2).sum(axis=0)])
+            if n_drawn >= ESTIMATE_DRAWS and n_valid:
+                break
+        return n_drawn, n_valid, np.asarray(sums)
 
-    def log_partition(self, return_std: bool = False) -> Any:
-        rate, n = self._moments.acceptance, self._moments.n_drawn
-        log_z = self.relaxed.log_partition() + float(np.log(rate))
+    @property
+    def _averages(self) -> tuple[Floats, Floats]:
+        _, n, (sums, squares) = self._sums
+        mean = sums / n
+        return mean, np.sqrt(np.maximum(squares / n - mean**2, 0.0) / max(n - 1, 1))
+
+    @property
+    def _log_partition(self) -> tuple[float, float]:
+        rate, n = self.acceptance, self._sums[0]
         # That all draws were valid does not make the rate 1: one in as many could still break a rule.
         missed = max(1 - rate, 1 / (n + 1)) if self.relaxation.rejecting else 0.0
-        return (log_z, float(np.sqrt(missed / (rate * n)))) if return_std else log_z
-
-    def visits(self, return_std: bool = False) -> Any:
-        mean, std = self._moments.visits()
-        return (mean, std) if return_std else mean
-
-    def state_visits(self) -> Floats:
-        return self._moments.state_visits()
-
-    def entropy(self) -> float:
-        """log Z - E[R + log D], estimated like `log_partition`."""
-        return float(self.log_partition()) - self._moments.score()
-
-    def mode(self) -> Trajectory:
-        best = self.best(1)
-        if not best:
-            raise InfeasibleError("no trajectory of this world keeps all rules: a search has been through all of them.")
-        return best[0]
+        return self.relaxed.log_partition() + float(np.log(rate)), float(np.sqrt(missed / (rate * n)))
 
     def best(self, k: int) -> list[Trajectory]:
         """Exactly, as everywhere: a valid trajectory weighs the same in the relaxation, which guides the search."""
         require_whole("k of best(k)", k, least=0)
-        walks = best_walks(self.relaxation.product, self.weights, int(k), Watch(self._compiled))
-        return release(walks, self._compiled)
+        walks = best_walks(self.relaxation.product, self.weights, int(k), Watch(self.law.compiled))
+        return release(walks, self.law.compiled)
 
     def with_reward(self, reward: Reward | ArrayLike | None) -> RejectDistribution:
-        return RejectDistribution(
-            self.relaxation, self._compiled, self.law.with_reward(reward), self._rng, self.time_limit
-        )
+        return RejectDistribution(self.relaxation, self.law.with_reward(reward), self._rng, self.time_limit)
 
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
         wanted = require_count(n, self.world)
         out: list[Trajectory] = []
         for _, valid in self._accepted(self._generator(seed)) if wanted else ():
-            out += release(valid[: wanted - len(out)], self._compiled)
+            out += release(valid[: wanted - len(out)], self.law.compiled)
             if len(out) == wanted:
                 break
         return out

@@ -17,19 +17,6 @@ if TYPE_CHECKING:
     from xmen.product.device.run import OnDevice
 
 
-DEVICES = ("auto", "cpu", "cuda")
-PRECISIONS = ("float64", "float32")
-
-
-def check_place(device: object, precision: object) -> None:
-    """Refuse a device or a precision that there is not, without loading torch."""
-    if device is not None and not (isinstance(device, str) and device.startswith("cuda:")):
-        require_choice("device", device, DEVICES)
-    require_choice("precision", precision, PRECISIONS)
-    if precision != "float64" and device is None:
-        raise EngineError(f'precision={precision!r} is for a device: give device="cuda", "cpu" or "auto" with it.')
-
-
 def find_device(device: str | None) -> Device | None:
     """The torch device that was asked for; None is compiled loops on the host.
 
@@ -44,9 +31,9 @@ def find_device(device: str | None) -> Device | None:
             return None
         raise
     if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else None
-        if device is None:
+        if not torch.cuda.is_available():
             return None
+        device = "cuda"
     if device != "cpu" and not torch.cuda.is_available():
         raise EngineError(
             f"device={device!r} needs a GPU that torch can use, and torch {torch.__version__} finds none here. Leave "
@@ -113,18 +100,23 @@ class EngineSettings(Options):
         if not isinstance(self.oracle, str):
             raise EngineError(f"oracle is a name, such as 'auto' or 'cryptominisat'; got {self.oracle!r:.60}.")
         require_number("time_limit", self.time_limit, above=0.0, optional=True)
-        check_place(self.device, self.precision)
+        if self.device is not None and not (isinstance(self.device, str) and self.device.startswith("cuda:")):
+            require_choice("device", self.device, ("auto", "cpu", "cuda"))
+        require_choice("precision", self.precision, ("float64", "float32"))
+        if self.precision != "float64" and self.device is None:
+            raise EngineError(
+                f'precision={self.precision!r} is for a device: give device="cuda", "cpu" or "auto" with it.'
+            )
         if self.device not in (None, "auto") and self.engine in ("reject", "xor"):
             raise EngineError(
                 f"device={self.device!r} is for engine='exact', and engine={self.engine!r} computes on the host: leave "
                 "out one of them."
             )
-        if self.delta is not None:
-            require_number("delta", self.delta)
-            require_delta(self.delta)
-        if self.failure is not None:
-            require_number("failure", self.failure)
-            require_probability(self.failure)
+        for name, require in (("delta", require_delta), ("failure", require_probability)):
+            value = getattr(self, name)
+            require_number(name, value, optional=True)
+            if value is not None:
+                require(value)
 
     @property
     def node_budget(self) -> int:
@@ -134,8 +126,7 @@ class EngineSettings(Options):
     @property
     def guarantee(self) -> tuple[float, float]:
         """delta and failure, with the defaults for what was left out."""
-        delta = DEFAULT_DELTA if self.delta is None else float(self.delta)
-        return delta, DEFAULT_FAILURE if self.failure is None else float(self.failure)
+        return float(self.delta or DEFAULT_DELTA), float(self.failure or DEFAULT_FAILURE)  # neither may be 0
 
 
 def Xor(**settings: Any) -> EngineSettings:

@@ -8,11 +8,10 @@ side by side.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,12 +27,12 @@ from xmen.machines.tables import CompiledConstraint
 from xmen.product.graph import Product, layer_ends
 from xmen.product.many_goals import ManyGoals, Reweigh, Trips, build_open_product
 from xmen.rewards import Floats
-from xmen.worlds import MDP, EdgeWeights, Network, Walks
+from xmen.worlds import EdgeWeights, Network, Walks
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.network import NetworkTask
 
 if TYPE_CHECKING:
-    from torch import device as Device
+    from xmen.product.device.run import OnDevice
 
 LEAST_BUDGET = 20_000  # nodes of a product that all trips of a network share
 COPIES = 64  # of the network that its rules may make of it
@@ -50,18 +49,17 @@ def have_a_way(
     """Which trips (n,) have a way that keeps the rules, as many of these as fit the product."""
 
     def under(rule: Constraint | None) -> NDArray[np.bool_]:
-        found = np.zeros(len(starts), dtype=np.bool_)
+        found, each = np.zeros(len(starts), dtype=np.bool_), np.unique(goals)
         if network.horizon is None:
             compiled = CompiledConstraint(rule, network.any_task.starting_in(starts))
-            product = build_open_product(compiled, np.unique(goals), max_nodes)
-            origin, left = product.start_of[starts], product.state[product.source]
-        for goal in np.unique(goals).tolist():
+            product = build_open_product(compiled, each, max_nodes)
+            source, target = (ends.astype(np.uint32) for ends in (product.source, product.target))
+        for goal in each.tolist():
             its = np.flatnonzero(goals == goal)
             if network.horizon is None:
-                its, on = its[origin[its] >= 0], left != goal
-                ends = product.accepting & (product.state == goal)
-                distance = distance_to(ends, product.source[on].astype(np.uint32), product.target[on].astype(np.uint32))
-                found[its] = distance[origin[its]] < UNREACHABLE
+                on, ends = product.state[source] != goal, product.accepting & (product.state == goal)
+                distance = np.append(distance_to(ends, source[on], target[on]), UNREACHABLE)
+                found[its] = distance[product.start_of[starts[its]]] < UNREACHABLE  # of no node, -1, it is the last
             else:
                 begun = network.any_task.starting_in(starts[its]).start
                 own = multiply(NetworkTask(network, int(starts[its[0]]), goal).with_start(begun), rule, max_nodes)
@@ -71,12 +69,25 @@ def have_a_way(
     try:
         return under(constraint)
     except ProductTooLargeError:
-        chosen, found = list[Constraint](), under(None)
-    for _, part in units(constraint):
-        with suppress(ProductTooLargeError):
-            found = under(conjunction([*chosen, part]))
+        return relaxed(constraint, under)[0]
+
+
+T = TypeVar("T")
+
+
+def relaxed(constraint: Constraint | None, make: Callable[[Constraint | None], T]) -> tuple[T, list[str], list[str]]:
+    """What is made of the rules that fit, taken in one by one; and the names of these, and of the others."""
+    made, chosen = make(None), list[Constraint]()
+    names: tuple[list[str], list[str]] = [], []
+    for label, part in units(constraint):
+        try:
+            made = make(conjunction([*chosen, part]))
+        except ProductTooLargeError:
+            names[1].append(label)
+        else:
             chosen.append(part)
-    return found
+            names[0].append(label)
+    return made, *names
 
 
 class TripValue(NamedTuple):
@@ -129,7 +140,7 @@ class TripEngine:
         DivergenceError where the weights of some pair's trajectories do not add up.
         """
         if self.shared is None and self._device is not None:
-            return TripValue(*self._moved.value(reward, self.discount, self.weight, with_visits, reweigh))
+            return self._value_on_device(reward, with_visits, reweigh)
         if self.shared is None:
             log_z, visits = np.full(self.n_pairs, np.nan), np.zeros(len(reward))
             left = np.unique(self.goal).tolist()
@@ -170,10 +181,28 @@ class TripEngine:
         return self._exact(product, reward)
 
     @cached_property
-    def _moved(self) -> TripsOnDevice:
+    def _moved(self) -> tuple[OnDevice, NDArray[np.int64]]:
+        """The products of all goals side by side on the device, and which of its start nodes is that of each pair."""
         assert self._device is not None
-        products = {goal: self._product(goal) for goal in np.unique(self.goal).tolist()}
-        return TripsOnDevice(self.network, products, self.start, self.goal, self._device)
+        goals, n = np.unique(self.goal).tolist(), self.network.n_states
+        products = {goal: self._product(goal) for goal in goals}
+        whole = side_by_side(self.network, products)
+        keys = np.repeat(goals, [len(one.starts) for one in products.values()]) * n + whole.state[whole.starts]
+        order = np.argsort(keys)
+        own = order[np.searchsorted(keys, self.goal * n + self.start, sorter=order)]
+        return place_product(whole, self._device, "float64"), own
+
+    def _value_on_device(self, reward: Floats, with_visits: bool, reweigh: Reweigh | None) -> TripValue:
+        place, own = self._moved
+        nowhere = np.zeros(self.network.n_states)
+        law = EdgeWeights(self._log_dynamics, reward, nowhere, self.discount, given_start=True)
+        run = place.run(law, place.weights([law]))
+        log_z = run.log_completions(0, place.product.starts)[own, 0]
+        if not with_visits:
+            return TripValue(log_z, np.zeros(len(reward)))
+        shares = np.zeros(len(place.product.starts))
+        shares[own] = self.weight if reweigh is None else reweigh(np.arange(self.n_pairs), log_z)
+        return TripValue(log_z, run.uses(starts=shares[:, None])[1][:, 0].cpu().numpy())
 
     def _product(self, goal: int) -> Product:
         """The product of one goal, from where its pairs start."""
@@ -218,13 +247,10 @@ class Tasks(Product):
         return False
 
 
-def side_by_side(world: MDP, products: Sequence[Product], edges: Sequence[NDArray[np.int64]]) -> Tasks:
-    """Products of one horizon next to each other, over a world that has all their edges; starts stay in their order.
-
-    edges[k] gives the world's edge for each edge of the k-th product's own world. No edge leads from one to another.
-    """
-    sizes = [product.n_nodes for product in products]
-    first = np.cumsum([0, *sizes])
+def side_by_side(network: Network, by_goal: dict[int, Product]) -> Tasks:
+    """The products of goals next to each other, over all edges of the network; starts stay in their order."""
+    products = list(by_goal.values())
+    first = np.cumsum([0, *(product.n_nodes for product in products)])
     depth = np.concatenate([product.depth for product in products])
     order = np.argsort(depth, kind="stable")  # nodes of a product are numbered by depth
     number = np.empty(len(order), dtype=np.uint32)
@@ -233,60 +259,30 @@ def side_by_side(world: MDP, products: Sequence[Product], edges: Sequence[NDArra
     begin = np.concatenate([[0], np.cumsum(degree)])
     indptr = np.concatenate([[0], np.cumsum(degree[order])])
     moved = np.arange(indptr[-1]) + np.repeat(begin[order] - indptr[:-1], degree[order])
-    target = number[np.concatenate([product.target + first[k] for k, product in enumerate(products)])]
-    edge = np.concatenate([edges[k][product.edge] for k, product in enumerate(products)])
-    starts = np.concatenate([product.starts + first[k] for k, product in enumerate(products)])
-    one = products[0]
+    # The edges of a task are the network's without those that leave its goal.
+    edge = [np.flatnonzero(network.source != goal)[product.edge] for goal, product in by_goal.items()]
+
+    def nodes(of: str) -> NDArray[Any]:
+        """The new numbers of nodes that each product has numbered for itself."""
+        return number[np.concatenate([getattr(product, of) + first[k] for k, product in enumerate(products)])]
+
+    def each(of: str) -> NDArray[Any]:
+        return np.concatenate([getattr(product, of) for product in products])[order]
+
     return Tasks(
-        world=world,
-        compiled=one.compiled,
-        horizon=one.horizon,
-        state=np.concatenate([product.state for product in products])[order],
+        world=network.any_task,
+        compiled=products[0].compiled,
+        horizon=products[0].horizon,
+        state=each("state"),
         depth=depth[order],
-        distance=np.concatenate([product.distance for product in products])[order],
-        accepting=np.concatenate([product.accepting for product in products])[order],
+        distance=each("distance"),
+        accepting=each("accepting"),
         indptr=indptr.astype(np.uint32),
-        target=target[moved],
-        edge=edge[moved].astype(np.uint32),
-        starts=number[starts],
-        layer_ends=layer_ends(depth[order], one.horizon),
+        target=nodes("target")[moved],
+        edge=np.concatenate(edge)[moved].astype(np.uint32),
+        starts=nodes("starts"),
+        layer_ends=layer_ends(depth[order], products[0].horizon),
     )
-
-
-class TripsOnDevice:
-    """Pairs of a start and a goal, given the product of each goal."""
-
-    def __init__(
-        self,
-        network: Network,
-        products: dict[int, Product],
-        start: NDArray[np.int64],
-        goal: NDArray[np.int64],
-        device: Device,
-    ) -> None:
-        edges = [np.flatnonzero(network.source != its) for its in products]
-        whole = side_by_side(network.any_task, list(products.values()), edges)
-        self._network, self._place = network, place_product(whole, device, "float64")
-        of = np.repeat(list(products), [len(product.starts) for product in products.values()])
-        keys = of * network.n_states + whole.state[whole.starts]
-        order = np.argsort(keys)
-        self._pair = order[np.searchsorted(keys, goal * network.n_states + start, sorter=order)]  # its start node
-
-    def value(
-        self, reward: Floats, discount: float, weight: Floats, with_visits: bool, reweigh: Reweigh | None
-    ) -> tuple[Floats, Floats]:
-        """log Z of every pair (P,), and the expected uses of the network's edges (E,), summed with the weights."""
-        network, starts = self._network, self._place.product.starts
-        law = EdgeWeights(np.log(network.probability), reward, np.zeros(network.n_states), discount, given_start=True)
-        run = self._place.run(law, self._place.weights([law]))
-        log_z = run.log_completions(0, starts)[self._pair, 0]
-        if not with_visits:
-            return log_z, np.zeros(len(reward))
-        shares = np.zeros(len(starts))
-        shares[self._pair] = weight if reweigh is None else reweigh(np.arange(len(weight)), log_z)
-        _, discounted, _ = run.uses(starts=shares[:, None])
-        visits: Floats = discounted[:, 0].cpu().numpy()
-        return log_z, visits
 
 
 # ---- Trips under rules that do not fit the product: draws from the relaxation, of which those are kept that are
@@ -302,6 +298,10 @@ PILOT_DRAWS = 100  # of every pair, which say only how many it takes to know log
 LEAST_DRAWS, MOST_DRAWS = 300, 500_000  # behind a likelihood: of every pair, and of all together beyond these
 PIECE = 50_000  # draws to one goal that are made at once for it
 CELLS = 4_000_000  # edges held at once while draws are checked
+
+
+Checked: TypeAlias = tuple[NDArray[np.int64], Walks, NDArray[np.bool_]]
+"""Draws: the pair of each, the walks, and which of them keep the rules."""
 
 
 class TripDraws(NamedTuple):
@@ -336,20 +336,12 @@ class RejectTrips:
         weights: ArrayLike,
         max_nodes: int,
     ) -> None:
+        def make(rule: Constraint | None) -> TripEngine:
+            return TripEngine(network, rule, starts, goals, weights, max_nodes)
+
         self.network = network
         self.compiled = CompiledConstraint(constraint, network.any_task)
-        self.multiplied: list[str] = []
-        self.rejecting: list[str] = []
-        chosen: list[Constraint] = []
-        self.engine = TripEngine(network, None, starts, goals, weights, max_nodes)
-        for label, part in units(constraint):
-            try:
-                self.engine = TripEngine(network, conjunction([*chosen, part]), starts, goals, weights, max_nodes)
-            except ProductTooLargeError:
-                self.rejecting.append(label)
-                continue
-            chosen.append(part)
-            self.multiplied.append(label)
+        self.engine, self.multiplied, self.rejecting = relaxed(constraint, make)
         self._log_dynamics = np.log(network.probability)
 
     def draw(self, reward: Floats, wanted: NDArray[np.int64] | int, rng: np.random.Generator) -> TripDraws:
@@ -362,7 +354,7 @@ class RejectTrips:
         log_z = self.engine.value(reward, with_visits=False).log_z
         order = np.argsort(pair, kind="stable")
         rows = (each[order] for each in (pair, valid, visits, dynamics, dynamics + gained - log_z[pair]))
-        return TripDraws(*self._counts(pair, valid), *rows)
+        return TripDraws(*self._counts(found), *rows)
 
     def value(self, reward: Floats, n_draws: int, rng: np.random.Generator) -> TripValue:
         """log Z of every pair and the uses of edges, summed with the pairs' weights, by so many draws of each pair.
@@ -370,7 +362,7 @@ class RejectTrips:
         Both are exact under the rules that fit; draws only say what the others change.
         """
         found, known = list(self._tried(reward, n_draws, rng)), self.engine.value(reward)
-        n, n_valid = np.sum([self._counts(pair, valid) for pair, _, valid in found], axis=0)
+        n, n_valid = self._counts(found)
         visits, weight = known.visits, self.engine.weight
         for pair, walks, valid in found:
             visits = visits + walks.edge_uses(weights=weight[pair] * (valid / n_valid[pair] - 1.0 / n[pair]))
@@ -378,23 +370,32 @@ class RejectTrips:
 
     def _tried(self, reward: Floats, wanted: NDArray[np.int64] | int, rng: np.random.Generator) -> Iterator[Checked]:
         """`_checked`, and again for pairs of which few were valid; an error where that does not help."""
-        n, n_valid = np.zeros((2, self.engine.n_pairs), dtype=np.int64)
-        few = np.ones(self.engine.n_pairs, dtype=np.bool_)
+        counts, few = np.zeros((2, self.engine.n_pairs), dtype=np.int64), np.ones(self.engine.n_pairs, dtype=np.bool_)
         for times, enough in TRIES:
             now = wanted if times == 1 else times * np.maximum(wanted, FEW)
-            for pair, walks, valid in self._checked(reward, np.where(few, now, 0), rng):
-                drawn, good = self._counts(pair, valid)
-                n, n_valid = n + drawn, n_valid + good
-                yield pair, walks, valid
-            few = n_valid < enough * n
+            for batch in self._checked(reward, np.where(few, now, 0), rng):
+                counts += self._counts([batch])
+                yield batch
+            few = counts[1] < enough * counts[0]
             if not few.any():
                 return
-        self._refuse_hopeless(np.flatnonzero(few), n, n_valid)
+        hopeless, network = np.flatnonzero(few), self.network
+        pair = int(hopeless[np.argmin((counts[1] / counts[0])[hopeless])])
+        more = f" ({len(hopeless) - 1} more such pairs)" if len(hopeless) > 1 else ""
+        start, goal = (network.describe_state(int(ends[pair])) for ends in (self.engine.start, self.engine.goal))
+        raise EngineError(
+            f"rejection is hopeless for trips from {start} to {goal}{more}: {counts[1, pair]} of {counts[0, pair]} "
+            f"draws also kept {', '.join(map(repr, self.rejecting))}. Raise max_nodes so that more is multiplied in, "
+            "give the network a horizon (a share or a sum without bound fits only with one), loosen a rule, or leave "
+            "these trips out."
+        )
 
-    def _counts(self, pair: NDArray[np.int64], valid: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """How many of each pair there are, and how many valid ones."""
-        n_pairs = self.engine.n_pairs
-        return np.bincount(pair, minlength=n_pairs), np.bincount(pair[valid], minlength=n_pairs)
+    def _counts(self, batches: Iterable[Checked]) -> NDArray[np.int64]:
+        """How many of each pair there are, and how many valid ones (2, P)."""
+        counts = np.zeros((2, self.engine.n_pairs), dtype=np.int64)
+        for pair, _, valid in batches:
+            counts += [np.bincount(which, minlength=self.engine.n_pairs) for which in (pair, pair[valid])]
+        return counts
 
     def partitions(self, reward: Floats, error: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """log Z of every pair and its variance (P,), the sum of all with their weights to this standard error.
@@ -402,28 +403,20 @@ class RejectTrips:
         That takes MOST_DRAWS at the most: with more trips than these can serve, the variance is larger. The draws that
         chose the numbers are not counted again, which would favour acceptances that they saw too high.
         """
-        n, n_valid = np.zeros((2, self.engine.n_pairs), dtype=np.int64)
-        for pair, _, valid in self._tried(reward, PILOT_DRAWS, rng):
-            drawn, good = self._counts(pair, valid)
-            n, n_valid = n + drawn, n_valid + good
-        wanted = self._enough(n, n_valid, error)
-        n_pieces = -(-int(np.bincount(self.engine.goal, weights=wanted).max()) // PIECE)
-        n_valid = np.zeros(self.engine.n_pairs, dtype=np.int64)
-        for piece in range(n_pieces):
-            now = wanted // n_pieces + (piece < wanted % n_pieces)
-            for pair, _, valid in self._checked(reward, now, rng):
-                n_valid += self._counts(pair, valid)[1]
-        acceptance = np.maximum(n_valid, 1) / wanted  # the pilot saw valid ones of every pair
-        log_z = self.engine.value(reward, with_visits=False).log_z
-        return log_z + np.log(acceptance), (1.0 - acceptance) / (acceptance * wanted)
-
-    def _enough(self, n: NDArray[np.int64], n_valid: NDArray[np.int64], error: float) -> NDArray[np.int64]:
-        """Draws of each pair (P,): the fewest for this error are in proportion to weight times deviation."""
-        n_invalid = n - n_valid + 0.5  # one that saw no invalid draw may still have some
-        deviation = self.engine.weight * np.sqrt(n_invalid / np.maximum(n_valid, 1))
+        engine = self.engine
+        n, n_valid = self._counts(self._tried(reward, PILOT_DRAWS, rng))
+        # The fewest draws for this error are in proportion to weight times deviation; a pair that saw no invalid draw
+        # may still have some.
+        deviation = engine.weight * np.sqrt((n - n_valid + 0.5) / np.maximum(n_valid, 1))
         total = float(deviation.sum())
-        wanted = np.ceil(deviation * min(total / error**2, MOST_DRAWS / max(total, 1e-300)))
-        return np.maximum(wanted.astype(np.int64), np.maximum(n, LEAST_DRAWS))
+        enough = np.ceil(deviation * min(total / error**2, MOST_DRAWS / max(total, 1e-300))).astype(np.int64)
+        wanted = np.maximum(enough, np.maximum(n, LEAST_DRAWS))
+        n_pieces = -(-int(np.bincount(engine.goal, weights=wanted).max()) // PIECE)
+        pieces = (wanted // n_pieces + (piece < wanted % n_pieces) for piece in range(n_pieces))
+        _, n_valid = self._counts(batch for piece in pieces for batch in self._checked(reward, piece, rng))
+        acceptance = np.maximum(n_valid, 1) / wanted  # the pilot saw valid ones of every pair
+        log_z = engine.value(reward, with_visits=False).log_z
+        return log_z + np.log(acceptance), (1.0 - acceptance) / (acceptance * wanted)
 
     def valid_moments(
         self, reward: Floats, features: csr_matrix, n_draws: int, rng: np.random.Generator
@@ -434,8 +427,10 @@ class RejectTrips:
         variance = np.zeros((features.shape[1],) * 2)
         wanted = np.full(engine.n_pairs, n_draws, dtype=np.int64)
         for pair, walks, valid in self._checked(reward, wanted, rng):
-            rows = np.asarray((_uses(walks[valid]) @ features).todense())
-            own = pair[valid]
+            own, kept = pair[valid], walks[valid]
+            shape = (len(kept), len(self.network.source))
+            uses = csr_matrix((np.ones(len(kept.edges)), kept.edges, kept.offsets), shape=shape)
+            rows = np.asarray((uses @ features).todense())
             n = np.bincount(own, minlength=engine.n_pairs)
             share = 1.0 / np.maximum(n, 1)
             np.add.at(means, own, rows * share[own][:, None])
@@ -444,34 +439,42 @@ class RejectTrips:
         return means, variance
 
     def _checked(self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator) -> Iterator[Checked]:
-        """Draws in batches, all of a pair's in one: the pair of each, the walks, and which of them keep the rules."""
-        for pair, edges, lengths in self._drawn(reward, wanted, rng):
+        """Draws in batches whose padded table stays small, all of a pair's in one."""
+        kept: list[tuple[NDArray[np.int64], ...]] = []
+        longest, n = 0, 0
+
+        def checked() -> Checked:
+            pair, edges, lengths = (np.concatenate(part) for part in zip(*kept, strict=True))
             offsets = np.concatenate([[0], np.cumsum(lengths)])
             walks = Walks(self.network.any_task, self.engine.start[pair], edges, offsets)
-            yield pair, walks, self.compiled.check(walks)
+            return pair, walks, self.compiled.check(walks)
 
-    def _drawn(self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator) -> Iterator[Batch]:
-        """Draws of the goals that share a system, then of each pair that it could not serve."""
-        engine, log_weight = self.engine, self._log_dynamics + reward
+        for drawn in self._drawn(reward, wanted, rng):
+            if longest * n > CELLS:
+                yield checked()
+                kept, longest, n = [], 0, 0
+            kept.append(drawn)
+            longest, n = max(longest, int(drawn[2].max(initial=0))), n + len(drawn[0])
+        if kept:
+            yield checked()
+
+    def _drawn(
+        self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator
+    ) -> Iterator[tuple[NDArray[np.int64], ...]]:
+        """The pair of each draw, their world edges one after the other, and their lengths.
+
+        Those of the goals that share a system, then of each pair that it could not serve.
+        """
+        engine = self.engine
         served = np.zeros(engine.n_pairs, dtype=np.bool_)
-        for batch in _gathered(iter(()) if engine.shared is None else engine.shared.draw(log_weight, wanted, rng)):
-            served[batch[0]] = True
-            yield batch
+        if engine.shared is not None:
+            for drawn in engine.shared.draw(self._log_dynamics + reward, wanted, rng):
+                served[drawn[0]] = True
+                yield drawn
         for left in np.flatnonzero(~served & (wanted > 0)).tolist():
             walks = engine.alone(left, reward).draw(int(wanted[left]), rng)
-            kept = np.flatnonzero(self.network.source != engine.goal[left])
-            yield np.full(len(walks), left), kept[walks.edges], walks.lengths.astype(np.int64)
-
-    def _refuse_hopeless(self, hopeless: NDArray[np.int64], n: NDArray[np.int64], n_valid: NDArray[np.int64]) -> None:
-        pair, network = int(hopeless[np.argmin((n_valid / n)[hopeless])]), self.network
-        more = f" ({len(hopeless) - 1} more such pairs)" if len(hopeless) > 1 else ""
-        raise EngineError(
-            f"rejection is hopeless for trips from {network.describe_state(int(self.engine.start[pair]))} to "
-            f"{network.describe_state(int(self.engine.goal[pair]))}{more}: {n_valid[pair]} of {n[pair]} draws also "
-            f"kept {', '.join(map(repr, self.rejecting))}. Raise max_nodes so that more is multiplied in, give the "
-            "network a horizon (a share or a sum without bound fits only with one), loosen a rule, or leave these "
-            "trips out."
-        )
+            own = np.flatnonzero(self.network.source != engine.goal[left])
+            yield np.full(len(walks), left), own[walks.edges], walks.lengths.astype(np.int64)
 
 
 class TripPartitions:
@@ -489,8 +492,7 @@ class TripPartitions:
     ) -> None:
         self._asked = network, constraint, starts, goals, np.ones(len(starts)), trip_budget(max_nodes, network)
         self._discount, self._error = discount, error
-        self._exact: TripEngine | None = None
-        self._rejecting: RejectTrips | None = None
+        self._engine: TripEngine | RejectTrips | None = None
 
     def __call__(self, reward: Floats) -> tuple[Floats, Floats]:
         """log Z of each trip (n,) and its standard error: 0 where the rules fit the product, else by rejection.
@@ -498,47 +500,15 @@ class TripPartitions:
         Rejection draws with a seed of its own, so that the same question has the same answer, and so often that the
         sum over all trips has a standard error of `error` or so.
         """
-        if self._rejecting is None:
+        engine = self._engine
+        if not isinstance(engine, RejectTrips):
             try:
-                engine = self._exact = self._exact or TripEngine(*self._asked, self._discount)
+                engine = self._engine = engine or TripEngine(*self._asked, self._discount)
                 log_z = engine.value(reward, with_visits=False).log_z[engine.pair_of]
                 return log_z, np.zeros(len(log_z))
             except ProductTooLargeError:  # with a horizon, each goal's product is made when it is asked for
                 if self._discount != 1.0:
                     raise
-            self._rejecting = RejectTrips(*self._asked)
-        trips, pair_of = self._rejecting, self._rejecting.engine.pair_of
-        log_z, variance = trips.partitions(reward, self._error, np.random.default_rng(0))
-        return log_z[pair_of], np.sqrt(variance[pair_of])
-
-
-Checked: TypeAlias = tuple[NDArray[np.int64], Walks, NDArray[np.bool_]]
-"""Draws: the pair of each, the walks, and which of them keep the rules."""
-
-Batch: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
-"""Walks in a row: the pair of each, their world edges one after the other, their lengths."""
-
-
-def _uses(walks: Walks) -> csr_matrix:
-    """How often each of these walks uses each world edge, as sparse rows."""
-    shape = (len(walks), len(walks.world.source))
-    return csr_matrix((np.ones(len(walks.edges)), (walks.owner, walks.edges)), shape=shape)
-
-
-def _gathered(walks: Iterator[Batch]) -> Iterator[Batch]:
-    """The walks of several goals together, in pieces whose padded table stays small."""
-    kept: list[Batch] = []
-    longest, n = 0, 0
-    for batch in walks:
-        if kept and longest * n > CELLS:
-            yield _joined(kept)
-            kept, longest, n = [], 0, 0
-        kept.append(batch)
-        longest, n = max(longest, int(batch[2].max(initial=0))), n + len(batch[0])
-    if kept:
-        yield _joined(kept)
-
-
-def _joined(batches: list[Batch]) -> Batch:
-    pair, edges, lengths = (np.concatenate(parts) for parts in zip(*batches, strict=True))
-    return pair, edges, lengths
+            engine = self._engine = RejectTrips(*self._asked)
+        log_z, variance = engine.partitions(reward, self._error, np.random.default_rng(0))
+        return log_z[engine.engine.pair_of], np.sqrt(variance[engine.engine.pair_of])

@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from xmen.constraints.constraint import Constraint, units
 from xmen.encoding.trajectories import Encoding, WalkDecoder
 from xmen.engines.diagnosis import explain_infeasible, feasible_product
-from xmen.engines.distribution import Distribution, Guarantee, Law, Seed
-from xmen.engines.reject import Relaxation
+from xmen.engines.distribution import Guarantee, Law, Seed
+from xmen.engines.reject import Estimating, Relaxation, walk_values
 from xmen.engines.settings import DEFAULT_CELL_SIZE, EngineSettings
-from xmen.errors import EngineError, ProductTooLargeError
+from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint, release
 from xmen.oracles import ListedOracle, make_oracle
 from xmen.oracles.formula import Bits, Formula, Oracle
@@ -74,19 +74,13 @@ class WalkWeight:
         return self.decoder.decode(bits).scores(self.weights)
 
 
-@dataclass(frozen=True)
-class WalkFunction:
-    """What is averaged over cells: discounted visits, state visits and the score, side by side."""
-
-    decoder: WalkDecoder
-    weights: EdgeWeights
+class WalkFunction(WalkWeight):
+    """What is averaged over cells: `walk_values` of rows of hash bits."""
 
     def __call__(self, bits: Bits) -> Floats:
         """(k, n_states * n_actions + n_states + 1) from rows whose first bits are the trajectory's."""
-        walks = self.decoder.decode(bits[:, : self.decoder.width])
-        visits, states = walks.visit_rows(self.weights.discount).toarray(), walks.state_rows().toarray()
-        score = walks.scores(self.weights)
-        return np.concatenate([visits, states, score[:, None]], axis=1)
+        values: Floats = walk_values(self.decoder.decode(bits[:, : self.decoder.width]), self.weights).toarray()
+        return values
 
 
 @dataclass(frozen=True)
@@ -113,47 +107,34 @@ class HashedWorld:
     def __init__(
         self, world: MDP, constraint: Constraint | None, oracle: str, timed: bool | None, time_limit: float | None
     ) -> None:
-        self.world = world
-        self.oracle_name = oracle
-        self.time_limit = time_limit
+        self.world, self.oracle_name, self.time_limit = world, oracle, time_limit
         self.walks = _try_to_list(world, constraint, oracle)
         # A listed support needs only the hash variables of trajectories, no machines.
         self.encoding = Encoding(world, None if self.walks is not None else constraint, timed)
+        self.decoder, formula = self.encoding.decoder, self.encoding.formula
         if self.walks is not None:
             self.oracle_name = "listed"
-            self.bits = self.decoder.encode(self.walks)
-            self.oracle: Oracle = ListedOracle(self.bits, formula=self.encoding.formula)
-        else:
-            self._require_feasible(constraint)
-            self.oracle = self._solver(self.encoding.formula)
-            self.oracle_name = self.oracle.name
-
-    @property
-    def decoder(self) -> WalkDecoder:
-        """What hash bits stand for."""
-        return self.encoding.decoder
+            self.oracle: Oracle = ListedOracle(self.decoder.encode(self.walks), formula=formula)
+            return
+        if self._solver(formula).solve().bits is None:
+            raise self._infeasible(constraint)
+        self.oracle = self._solver(formula)
+        self.oracle_name = self.oracle.name
 
     def _solver(self, formula: Formula) -> Oracle:
         return make_oracle(self.oracle_name, formula, time_limit=self.time_limit)
 
-    def _require_feasible(self, constraint: Constraint | None) -> None:
-        """Raise InfeasibleError from the solver's core, shrunk by deletion, in the user's names."""
-        if self._solver(self.encoding.formula).solve().bits is not None:
-            return
+    def _infeasible(self, constraint: Constraint | None) -> InfeasibleError:
+        """The constraints that conflict, from the solver's core, shrunk by deletion, in the user's names."""
         formula, literals = self.encoding.with_assumptions()
         solver = self._solver(formula)
-        answer = solver.solve(literals)
-        suspects = [i for i, literal in enumerate(literals) if literal in answer.core or -literal in answer.core]
+        core = solver.solve(literals).core
+        suspects = [i for i, literal in enumerate(literals) if literal in core or -literal in core]
 
         def can_hold(kept: list[int]) -> bool:
             return solver.solve([literals[i] for i in kept]).bits is not None
 
-        raise explain_infeasible(self.world, units(constraint), can_hold, suspects or None)
-
-    @property
-    def rounding(self) -> float:
-        """How far, in nats, thresholds may misjudge a weight."""
-        return 0.0 if self.walks is not None else ROUNDING
+        return explain_infeasible(self.world, units(constraint), can_hold, suspects or None)
 
     def log_range(self, weights: EdgeWeights, relaxed: tuple[float, float]) -> tuple[float, float]:
         """The least and the largest log weight: of the list where there is one, else the given bounds."""
@@ -195,47 +176,32 @@ class HashedWorld:
         return max(log_scale + math.log2(max(ended + float(here.sum()), 1e-300)), 0.0)
 
     def embedding(
-        self,
-        space: Space,
-        levels: Levels,
-        listed_scores: Floats | None = None,
-        rounding: float | None = None,
+        self, space: Space, levels: Levels, listed_scores: Floats | None = None, rounding: float = ROUNDING
     ) -> Embedding:
         """Copies in proportion to the weights: thresholds in the list, or by one adder in the clauses.
 
         `listed_scores` are the log weights of the listed trajectories, where the caller has them. `rounding` is by how
-        many nats the adder may misjudge a weight (None: `ROUNDING`).
+        many nats the adder may misjudge a weight: it adds log-weights in whole multiples of a small unit.
         """
         weight = space.log_weight
         assert isinstance(weight, WalkWeight)
+        weights = weight.weights
         if self.walks is not None:
-            values = listed_scores
-            if values is None:
-                values = self.walks.scores(weight.weights)
+            values = self.walks.scores(weights) if listed_scores is None else listed_scores
             assert isinstance(self.oracle, ListedOracle)
             listed = self.oracle.with_levels((levels.buckets(values), levels.n_levels, levels.bits_per_level))
             return Embedding(space, listed, levels)
-        rounding = ROUNDING if rounding is None else rounding
-        depth, edge_values, start_values = self._integers(weight.weights, levels, rounding)
-        formula, below = self.encoding.with_thresholds(edge_values, start_values, list(depth.thresholds))
-        oracle = self._solver(embed(formula, below, levels.bits_per_level))
-        return Embedding(space, oracle, levels, depth, rounding)
-
-    def _integers(
-        self, weights: EdgeWeights, levels: Levels, rounding: float
-    ) -> tuple[RoundedDepth, Integers, Integers]:
-        """Log-weights of edges and starts in whole multiples of a small unit, for the adder."""
-        places, world = self.encoding.places, self.world
-        longest = world.max_length
+        places, longest = self.encoding.places, self.world.max_length
         unit = 2 * rounding / (longest + 1)
-        n_times = longest if places.timed else 1
-        per_edge = np.stack([weights.at(t) for t in range(max(n_times, 1))])
+        per_edge = np.stack([weights.at(t) for t in range(max(longest, 1) if places.timed else 1)])
         per_start = np.where(weights.log_start > -np.inf, weights.log_start, 0.0)
-        values, starts = np.rint(per_edge / unit).astype(np.int64), np.rint(per_start / unit).astype(np.int64)
+        edges, starts = (np.rint(values / unit).astype(np.int64) for values in (per_edge, per_start))
         thresholds = tuple(math.floor(threshold / unit) for threshold in levels.thresholds)
         times = places.station[places.source] if places.timed else np.zeros(len(places.edge), dtype=np.int64)
-        depth = RoundedDepth(self.decoder, values, starts, thresholds)
-        return depth, values[times, places.edge], starts[places.state[places.starts]]
+        at_starts = starts[places.state[places.starts]]
+        formula, below = self.encoding.with_thresholds(edges[times, places.edge], at_starts, list(thresholds))
+        oracle = self._solver(embed(formula, below, levels.bits_per_level))
+        return Embedding(space, oracle, levels, RoundedDepth(self.decoder, edges, starts, thresholds), rounding)
 
 
 def _try_to_list(world: MDP, constraint: Constraint | None, oracle: str) -> Walks | None:
@@ -260,23 +226,17 @@ def _try_to_list(world: MDP, constraint: Constraint | None, oracle: str) -> Walk
 N_CELLS = 64  # fresh matrices behind an estimate
 
 
-class XorDistribution(Distribution):
+class XorDistribution(Estimating):
     """Samples from hash cells within `guarantee.delta`; estimates from whole cells with standard errors."""
 
     engine = "xor"
 
     def __init__(
-        self,
-        hashed: HashedWorld,
-        relaxation: Relaxation,
-        compiled: CompiledConstraint,
-        law: Law,
-        seed: Seed,
-        settings: EngineSettings,
+        self, hashed: HashedWorld, relaxation: Relaxation, law: Law, seed: Seed, settings: EngineSettings
     ) -> None:
         super().__init__(law, seed)
         self.hashed, self.relaxation, self.settings = hashed, relaxation, settings
-        self._compiled = compiled
+        self.oracle, self.guarantee = hashed.oracle_name, Guarantee(*settings.guarantee)
         # Estimates and plans have streams of their own: answers do not depend on the order of questions.
         planning, self._estimate_seed = np.random.SeedSequence(int(self._rng.integers(2**63))).spawn(2)
         self._plan_seed, self._parities_seed = planning.spawn(2)
@@ -287,9 +247,8 @@ class XorDistribution(Distribution):
             self.info += spent
 
     @property
-    def oracle(self) -> str:
-        """The oracle that answers."""
-        return self.hashed.oracle_name
+    def _cell_size(self) -> float:
+        return self.settings.cell_size or DEFAULT_CELL_SIZE
 
     def sizes(self) -> dict[str, Any]:
         formula = self.hashed.encoding.formula
@@ -299,11 +258,6 @@ class XorDistribution(Distribution):
             "variables": formula.n_variables,
             "clauses": formula.n_clauses,
         }
-
-    @property
-    def guarantee(self) -> Guarantee:  # type: ignore[override]
-        """The requested bound; settings without one were refused."""
-        return Guarantee(*self.settings.guarantee)
 
     @once
     def _log_range(self) -> tuple[float, float]:
@@ -318,15 +272,14 @@ class XorDistribution(Distribution):
     def n_parities(self) -> int:
         """The number of parities of an estimate's cells."""
         rng = np.random.default_rng(self._parities_seed)
-        m, spent = choose_parities(self._space, self.settings.cell_size or DEFAULT_CELL_SIZE, rng)
+        m, spent = choose_parities(self._space, self._cell_size, rng)
         self._spend(spent)
         return m
 
     @once
     def _plan(self) -> CellPlan:
         rng = np.random.default_rng(self._plan_seed)
-        size = self.settings.cell_size or DEFAULT_CELL_SIZE
-        bound = bound_partition(self._space, self.n_parities, self.guarantee.failure, rng, cell_size=size)
+        bound = bound_partition(self._space, self.n_parities, self.guarantee.failure, rng, cell_size=self._cell_size)
         self._spend(bound.info)
         return CellPlan.solve(self.guarantee.delta, bound, cell_size=self.settings.cell_size)
 
@@ -338,35 +291,16 @@ class XorDistribution(Distribution):
         self._spend(found.info)
         return found
 
-    def log_partition(self, return_std: bool = False) -> Any:
-        found = self._estimate
-        return (found.log_partition, found.log_partition_std) if return_std else found.log_partition
+    @property
+    def _log_partition(self) -> tuple[float, float]:
+        return self._estimate.log_partition, self._estimate.log_partition_std
 
-    def _split(self, values: Floats) -> tuple[Floats, Floats, float]:
-        S, A = self.world.n_states, self.world.n_actions
-        return values[: S * A].reshape(S, A), values[S * A : S * A + S], float(values[-1])
-
-    def visits(self, return_std: bool = False) -> Any:
-        mean = self._split(self._estimate.expectation)[0]
-        return (mean, self._split(self._estimate.expectation_std)[0]) if return_std else mean
-
-    def state_visits(self) -> Floats:
-        return self._split(self._estimate.expectation)[1]
-
-    def entropy(self) -> float:
-        """log Z - E[R + log D], estimated like both."""
-        return float(self._estimate.log_partition) - self._split(self._estimate.expectation)[2]
-
-    def mode(self) -> Trajectory:
-        raise EngineError(
-            "the XOR engine samples and estimates; it does not search for the mode. engine='exact' finds it; draw "
-            "samples and take the best for a good one."
-        )
+    @property
+    def _averages(self) -> tuple[Floats, Floats]:
+        return self._estimate.expectation, self._estimate.expectation_std
 
     def with_reward(self, reward: Reward | ArrayLike | None) -> XorDistribution:
-        return XorDistribution(
-            self.hashed, self.relaxation, self._compiled, self.law.with_reward(reward), self._rng, self.settings
-        )
+        return XorDistribution(self.hashed, self.relaxation, self.law.with_reward(reward), self._rng, self.settings)
 
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
         wanted, rng = require_count(n, self.world), self._generator(seed)
@@ -374,7 +308,7 @@ class XorDistribution(Distribution):
             return []
         rows, spent = sample_cells(self._space, self._plan, wanted, rng)
         self._spend(spent)
-        return release(self.hashed.decoder.decode(rows[:, : self.hashed.decoder.width]), self._compiled)
+        return release(self.hashed.decoder.decode(rows[:, : self.hashed.decoder.width]), self.law.compiled)
 
     def sample_paws(self, n: int, seed: Seed = None, **choices: Any) -> tuple[list[Trajectory], PawsPlan, Info]:
         """n samples by the paper's own sampler under the same guarantee, its parameters, and what it cost."""
@@ -386,13 +320,13 @@ class XorDistribution(Distribution):
             self.guarantee.failure,
             log_span=high - low,
             n_hash=space.n_hash,
-            rounding=hashed.rounding,
+            rounding=0.0 if hashed.walks is not None else ROUNDING,
             **{"thinned": not choices.get("faithful", False), **choices},
         )
         embedding = hashed.embedding(space, plan.levels(high))
         k, searched = find_level(embedding, plan, rng)
         rows, spent = sample_paws(embedding, plan, k, wanted, rng)
-        return release(self.hashed.decoder.decode(rows), self._compiled), plan, searched + spent
+        return release(self.hashed.decoder.decode(rows), self.law.compiled), plan, searched + spent
 
     def __repr__(self) -> str:
         hashes = self.hashed.encoding.hashes

@@ -82,7 +82,7 @@ def _risky(
     targets = game.product.target[edges_of]
     value = promise.layer(position + 1).value[targets]
     outcome = int(game.product.state[targets[np.flatnonzero(value == -np.inf)[0]]])
-    label, reason = why_unsafe(game, [*history[1], action], [*history[0], outcome], max_nodes)
+    label, reason = why_unsafe(game, [*history[0], outcome], [*history[1], action], max_nodes)
     message = (
         f"{did}, which could have gone wrong: it may lead to {world.describe_state(outcome)}, {reason}. A policy that "
         "is sure never does this. Ask for a probability, validity=p, or leave the demonstration out; validity='best' "

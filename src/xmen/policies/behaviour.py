@@ -96,7 +96,7 @@ class Layer(NamedTuple):
     """
 
     value: Numbers
-    chance: Numbers | None
+    chance: Numbers
     shares: Numbers
 
 

@@ -7,6 +7,7 @@ and such outcomes, as few as possible, to a node at which every action has an ou
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -29,40 +30,31 @@ from xmen.worlds.names import in_world_words
 
 def rules_of(constraint: Constraint | None) -> dict[str, Constraint]:
     """The parts of a conjunction that a user would name, by name; those of one name are taken together."""
+    return _by_name(units(constraint))
+
+
+def _by_name(rules: Iterable[tuple[str, Constraint]]) -> dict[str, Constraint]:
     parts: dict[str, list[Constraint]] = {}
-    for label, unit in units(constraint):
-        parts.setdefault(label, []).append(unit)
-    return _together(parts)
-
-
-def named_rules(constraint: Constraint | None) -> dict[str, Constraint]:
-    """Every rule of a conjunction that has a name, the conjunctions too, and by its text what no name covers."""
-    found: dict[str, list[Constraint]] = {}
-
-    def collect(node: Constraint, covered: bool) -> None:
-        if node.name is not None:
-            found.setdefault(node.name, []).append(node)
-        if isinstance(node, And):
-            for child in node.children:
-                collect(child, covered or node.name is not None)
-        elif node.name is None and not covered:
-            found.setdefault(node.label, []).append(node)
-
-    if constraint is not None:
-        collect(constraint, False)
-    return _together(found)
-
-
-def _together(parts: dict[str, list[Constraint]]) -> dict[str, Constraint]:
+    for label, rule in rules:
+        parts.setdefault(label, []).append(rule)
     return {label: cast(Constraint, conjunction(same)) for label, same in parts.items()}
+
+
+def _named(node: Constraint, covered: bool = False) -> Iterator[tuple[str, Constraint]]:
+    """Every rule of a conjunction that has a name, the conjunctions too, and by its text what no name covers."""
+    if node.name is not None or not (covered or isinstance(node, And)):
+        yield node.label, node
+    for child in node.children if isinstance(node, And) else ():
+        yield from _named(child, covered or node.name is not None)
 
 
 def breaking(behaviour: Behaviour) -> dict[str, float]:
     """The probability that an episode breaks each rule, by its name."""
-    rules = named_rules(behaviour.game.product.compiled.constraint)
+    game, product = behaviour.game, behaviour.game.product
+    constraint = product.compiled.constraint
+    rules = {} if constraint is None else _by_name(_named(constraint))
     if behaviour.aim.kind == "sure":
         return dict.fromkeys(rules, 0.0)
-    game, product = behaviour.game, behaviour.game.product
     n_outcomes = counts(game.first_edge)
 
     def probability(begin: int, end: int) -> Floats:
@@ -74,10 +66,8 @@ def breaking(behaviour: Behaviour) -> dict[str, float]:
         return taken
 
     chain = Chain(product, game.start_probability, probability, behaviour.timeless)
-    most = max(DEFAULT_MAX_NODES, product.n_nodes)
-    known = product.compiled.tables
-    machines = {label: CompiledConstraint(rule, product.world, True, known) for label, rule in rules.items()}
-    return {label: chain.mass_broken(compiled, most) for label, compiled in machines.items()}
+    most, given = max(DEFAULT_MAX_NODES, product.n_nodes), (product.world, True, product.compiled.tables)
+    return {label: chain.mass_broken(CompiledConstraint(rule, *given), most) for label, rule in rules.items()}
 
 
 # ---- Why no policy keeps the rules surely: what chance can do against every choice, in the user's names
@@ -104,9 +94,9 @@ class Impossible(NamedTuple):
     world: MDP
     best: float
     start: int
-    story: tuple[Move, ...]
-    failing: tuple[Move, ...]
-    reasons: tuple[str, ...]
+    story: list[Move]
+    failing: list[Move]
+    reasons: list[str]
     conflict: tuple[str, ...]
     dropping: tuple[str, ...]
 
@@ -128,9 +118,7 @@ class Impossible(NamedTuple):
 
 def explain(game: Game, max_nodes: int | None = None) -> Impossible | None:
     """Why no policy keeps the rules surely; None where one does."""
-    product = game.product
-    safe = Behaviour.unrewarded(game, SURE)
-    starts = game.start_probability
+    product, starts, safe = game.product, game.start_probability, Behaviour.unrewarded(game, SURE)
     if is_sure(safe, starts):
         return None
     best = Behaviour.unrewarded(game, BEST)
@@ -138,15 +126,18 @@ def explain(game: Game, max_nodes: int | None = None) -> Impossible | None:
     assert found is not None  # a start that is not safe has a story
     start, story, failing = found
     rules = rules_of(product.compiled.constraint)
-    prefix = [step.action for step in story], [start, *(step.outcome for step in story)]
+    states, actions = [start, *(step.outcome for step in story)], [step.action for step in story]
+    ends = [([*states, step.outcome], [*actions, step.action]) for step in failing] or [(states, actions)]
+    late = _LostAlone(product.world, None, max_nodes)
     alone = {label: _LostAlone(product.world, rule, max_nodes) for label, rule in rules.items()}
-    alone["arriving in time"] = _LostAlone(product.world, None, max_nodes)
-    ends = [([*prefix[0], step.action], [*prefix[1], step.outcome]) for step in failing] or [prefix]
-    reasons = tuple(_reason({label: lost(*end) for label, lost in alone.items()}) for end in ends)
+    reasons = []
+    for end in ends:
+        broken = " and ".join(repr(label) for label, lost in alone.items() if lost(*end))
+        reason = f"breaks {broken}" if broken else "leaves no way to keep all rules and arrive"
+        reasons.append("cannot arrive in time" if late(*end) else reason)
     conflict, dropping = _blame(product.world, rules, max_nodes)
-    return Impossible(
-        product.world, best_chance(best, starts), start, tuple(story), tuple(failing), reasons, conflict, dropping
-    )
+    found_best = best_chance(best, starts)
+    return Impossible(product.world, found_best, start, story, failing, reasons, conflict, dropping)
 
 
 def refuse(game: Game, asked: str | float, max_nodes: int | None = None) -> InfeasibleError:
@@ -186,23 +177,20 @@ def _story(game: Game, safe: Behaviour, best: Behaviour, only_best: bool) -> tup
             failing = _lost_at_once(game, best, node, t)
             if failing is not None:
                 story: list[Move] = []
-                for u in range(t, 0, -1):
-                    before = came[u][node]
-                    assert before is not None
-                    node, step = before
+                for reached in came[t:0:-1]:
+                    node, step = cast(tuple[int, Move], reached[node])
                     story.append(step)
                 return int(product.state[node]), story[::-1], failing
         if t == game.horizon:
             break
-        reached: dict[int, tuple[int, Move] | None] = {}
+        came.append({})
         for node in came[t]:
             for choice in game.choices_of(node):
                 if only_best and best.layer(t).shares[choice] == 0.0:
                     continue
                 for after, step in _outcomes(game, node, choice):
-                    if after not in reached and safe.layer(t + 1).value[after] == -np.inf:
-                        reached[after] = node, step
-        came.append(reached)
+                    if safe.layer(t + 1).value[after] == -np.inf:
+                        came[-1].setdefault(after, (node, step))
     return None
 
 
@@ -218,9 +206,7 @@ def _lost_at_once(game: Game, best: Behaviour, node: int, t: int) -> list[Move] 
     choices = game.choices_of(node)
     if t == game.horizon or not choices:
         return []
-    failing = []
-    chance = best.layer(t + 1).chance
-    assert chance is not None
+    failing, chance = [], best.layer(t + 1).chance
     for choice in choices:
         lost = [step for after, step in _outcomes(game, node, choice) if chance[after] == 0.0]
         if not lost:
@@ -230,24 +216,22 @@ def _lost_at_once(game: Game, best: Behaviour, node: int, t: int) -> list[Move] 
 
 
 class _LostAlone:
-    """Whether a history has lost one rule by itself."""
+    """Whether a history (states, actions) has lost one rule by itself."""
 
     def __init__(self, world: MDP, rule: Constraint | None, max_nodes: int | None) -> None:
         self.game = make_game(world, rule, max_nodes)
         self.best = Behaviour.unrewarded(self.game, BEST)
 
-    def __call__(self, actions: list[int], states: list[int]) -> bool:
+    def __call__(self, states: list[int], actions: list[int]) -> bool:
         """Whether nothing can save it."""
-        chance = self.best.layer(len(actions)).chance
-        assert chance is not None
-        return bool(chance[self._node(actions, states)] == 0.0)
+        return bool(self.best.layer(len(actions)).chance[self._node(states, actions)] == 0.0)
 
-    def sure(self, actions: list[int], states: list[int]) -> bool:
+    def sure(self, states: list[int], actions: list[int]) -> bool:
         """Whether it can still be kept surely."""
         safe = Behaviour.unrewarded(self.game, SURE)
-        return bool(np.isfinite(safe.layer(len(actions)).value[self._node(actions, states)]))
+        return bool(np.isfinite(safe.layer(len(actions)).value[self._node(states, actions)]))
 
-    def _node(self, actions: list[int], states: list[int]) -> int:
+    def _node(self, states: list[int], actions: list[int]) -> int:
         product = self.game.product
         node = int(product.starts[np.flatnonzero(product.state[product.starts] == states[0])[0]])
         for action, state in zip(actions, states[1:], strict=True):
@@ -257,27 +241,20 @@ class _LostAlone:
 
 
 def why_unsafe(
-    game: Game, actions: list[int], states: list[int], max_nodes: int | None = None
+    game: Game, states: list[int], actions: list[int], max_nodes: int | None = None
 ) -> tuple[str | None, str]:
     """Which rule a history may cost, as (its name, a clause): broken already, or no longer sure to be kept."""
     world, rules = game.product.world, rules_of(game.product.compiled.constraint)
     alone = {label: _LostAlone(world, rule, max_nodes) for label, rule in rules.items()}
-    broken = [label for label, rule in alone.items() if rule(actions, states)]
+    broken = [label for label, lost in alone.items() if lost(states, actions)]
     if broken:
         return broken[0], f"which breaks {' and '.join(map(repr, broken))}"
-    if _LostAlone(world, None, max_nodes)(actions, states):
+    if _LostAlone(world, None, max_nodes)(states, actions):
         return None, "from where it cannot arrive in time"
-    unsure = [label for label, rule in alone.items() if not rule.sure(actions, states)]
+    unsure = [label for label, rule in alone.items() if not rule.sure(states, actions)]
     if unsure:
         return unsure[0], f"after which {' and '.join(map(repr, unsure))} can no longer be kept surely"
     return None, "after which the rules can no longer be kept surely together"
-
-
-def _reason(lost: dict[str, bool]) -> str:
-    if lost["arriving in time"]:
-        return "cannot arrive in time"
-    broken = [label for label, gone in lost.items() if gone]
-    return f"breaks {' and '.join(map(repr, broken))}" if broken else "leaves no way to keep all rules and arrive"
 
 
 def _blame(world: MDP, rules: dict[str, Constraint], max_nodes: int | None) -> tuple[tuple[str, ...], tuple[str, ...]]:

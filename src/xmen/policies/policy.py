@@ -42,6 +42,8 @@ from xmen.worlds.from_gymnasium import GymnasiumWorld
 class Tracker:
     """Follows one episode through a game, and checks that the environment does what the world says."""
 
+    _kind, _asked = "policy", "probabilities"
+
     def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour = behaviour
         self._game, self._product = behaviour.game, behaviour.game.product
@@ -49,9 +51,8 @@ class Tracker:
         # Gymnasium shows the same observation for a state and its terminal twin.
         world = self.world
         self._shown = world.observations if isinstance(world, GymnasiumWorld) else np.arange(world.n_states)
-        self._node: int | None = None
-        self._taken: int | None = None  # the last choice, until the next observation
-        self._time = 0
+        # The node, the choice made there until the next observation, and the number of actions before it.
+        self._memory: tuple[int, int | None, int] | None = None
 
     @property
     def _task(self) -> str:
@@ -62,7 +63,7 @@ class Tracker:
     @property
     def time(self) -> int:
         """The number of actions taken since `reset`."""
-        return self._time + (self._taken is not None)
+        return 0 if self._memory is None else self._memory[2] + (self._memory[1] is not None)
 
     @property
     def done(self) -> bool:
@@ -74,8 +75,7 @@ class Tracker:
 
     def observe(self, observation: Any) -> None:
         """Note where the last action led: for asking `done` when there may be nothing left to do."""
-        node, time = self._find(observation), self.time
-        self._node, self._taken, self._time = node, None, time
+        self._memory = self._find(observation), None, self.time
 
     def reset(self, observation: Any) -> None:
         """Begin an episode in this state; an error when it is no start, or nothing can be promised from there."""
@@ -87,7 +87,31 @@ class Tracker:
             possible = known and world.start[state] > 0
             why = "no trajectory from there keeps the constraint" if possible else "the world never starts there"
             raise InfeasibleError(f"an episode cannot begin in {where}: {why}.")
-        self._node, self._taken, self._time = int(product.starts[found[0]]), None, 0
+        self._memory = int(product.starts[found[0]]), None, 0
+
+    def step(self, action: Any, observation: Any) -> None:
+        """Note an action that somebody took (instead of `act`), and what the environment showed then; or neither."""
+        before, node = self._memory, self._due()
+        choices = self._open(node)
+        taken = choices[self._game.action[choices] == action]
+        if not len(taken):
+            where = self.world.describe_state(int(self._product.state[node]))
+            names = ", ".join(self.world.describe_action(int(a)) for a in self._game.action[choices])
+            raise EngineError(
+                f"action {action!r} is not allowed in {where} by this {self._kind}; allowed: {names}. Ask "
+                f"{self._asked}(observation) before every action."
+            )
+        self._memory = node, int(taken[0]), self.time
+        try:
+            self.observe(observation)
+        except BaseException:
+            self._memory = before
+            raise
+
+    def _open(self, node: int) -> NDArray[np.int64]:
+        """The choices of a node that may be made."""
+        choices = self._game.choices_of(node)
+        return np.arange(choices.start, choices.stop)
 
     def _due(self) -> int:
         """The node in which somebody has to act now."""
@@ -103,27 +127,18 @@ class Tracker:
             "reset(observation) to begin another one."
         )
 
-    def _follow(self, choice: int, observation: Any) -> None:
-        """Note a choice that was made, and what the environment showed then; neither where that cannot be."""
-        memory = self._node, self._taken, self._time
-        try:
-            self._node, self._taken, self._time = self._due(), choice, self.time
-            self.observe(observation)
-        except BaseException:
-            self._node, self._taken, self._time = memory
-            raise
-
     def _ended(self, node: int) -> bool:
         return self.time == self._game.horizon or not self._game.choices_of(node)
 
     def _possible(self) -> list[int]:
         """The nodes in which the episode may be, if the environment did what the world says."""
-        if self._node is None:
-            raise EngineError("the policy does not know where it is: call reset(observation) first.")
-        if self._taken is None:
-            return [self._node]
-        begin, end = self._game.first_edge[[self._taken, self._taken + 1]].tolist()
-        return [int(node) for node in self._product.target[begin:end]]
+        if self._memory is None:
+            raise EngineError(f"the {self._kind} does not know where it is: call reset(observation) first.")
+        node, taken, _ = self._memory
+        if taken is None:
+            return [node]
+        outcomes: list[int] = self._product.target[slice(*self._game.first_edge[[taken, taken + 1]])].tolist()
+        return outcomes
 
     def _find(self, observation: Any) -> int:
         """The node in which the episode is, now that the environment shows `observation`."""
@@ -280,15 +295,15 @@ class Policy(Tracker):
 
     def probabilities(self, observation: Any) -> Floats:
         """pi(a | history) of each action, now that the environment shows `observation`; shape (n_actions,)."""
-        choices, shares = self._choices(self._arrive(observation), self.time)
+        choices, shares = self._choices(self._arrive(observation))
         out = np.zeros(self.world.n_actions)
         out[self._game.action[choices]] = shares
         return out
 
     def act(self, observation: Any) -> int:
         """The next action, now that the environment shows `observation`; an error once the episode is `done`."""
-        node, time = self._arrive(observation), self.time
-        choices, shares = self._choices(node, time)
+        node = self._arrive(observation)
+        choices, shares = self._choices(node)
         if self.greedy:
             chosen = int(np.argmax(shares))
         else:
@@ -296,17 +311,8 @@ class Policy(Tracker):
             able = np.flatnonzero(shares)
             place = np.searchsorted(np.cumsum(shares[able]), self._rng.random() * shares.sum(), side="right")
             chosen = int(able[min(int(place), len(able) - 1)])
-        self._node, self._time, self._taken = node, time, int(choices[chosen])
-        return int(self._game.action[self._taken])
-
-    def step(self, action: Any, observation: Any) -> None:
-        """Note an action that somebody took instead of `act`, and what the environment showed then."""
-        node = self._due()
-        taken = [choice for choice in self._game.choices_of(node) if self._game.action[choice] == action]
-        if not taken:
-            where = self.world.describe_state(int(self._product.state[node]))
-            raise EngineError(f"action {action!r} is not available in {where}.")
-        self._follow(taken[0], observation)
+        self._memory = node, int(choices[chosen]), self.time
+        return int(self._game.action[choices[chosen]])
 
     def chance(self, observation: Any) -> float:
         """The exact probability of keeping every rule if the policy acts from here on; `observation` is shown now.
@@ -324,10 +330,10 @@ class Policy(Tracker):
             raise self._over()
         return node
 
-    def _choices(self, node: int, time: int) -> tuple[NDArray[np.int64], Floats]:
+    def _choices(self, node: int) -> tuple[NDArray[np.int64], Floats]:
         """The choices of a node, and their probabilities."""
-        choices = self._game.choices_of(node)
-        return np.arange(choices.start, choices.stop), self.behaviour.layer(time).shares[choices.start : choices.stop]
+        choices = self._open(node)
+        return choices, self.behaviour.layer(self.time).shares[choices]
 
 
 @restores("Policy")

@@ -7,6 +7,7 @@ from typing import Any, SupportsFloat
 
 import gymnasium
 import numpy as np
+from numpy.typing import NDArray
 
 from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Seed, generator
@@ -25,6 +26,8 @@ class Shield(Tracker):
     action has the largest chance of keeping the rules that there is (all of them, once nothing can be saved).
     """
 
+    _kind, _asked = "shield", "mask"
+
     def __repr__(self) -> str:
         return f"<Shield ({self.behaviour.aim.kind}) for {self._task}>"
 
@@ -36,31 +39,11 @@ class Shield(Tracker):
         node = self._find(observation)
         out = np.zeros(self.world.n_actions, dtype=np.bool_)
         if not self._ended(node):
-            choices = self._game.choices_of(node)
-            out[self._game.action[choices.start : choices.stop]] = self._allowed(node)
+            out[self._game.action[self._open(node)]] = True
         return out
 
-    def step(self, action: Any, observation: Any) -> None:
-        """Note the action that the agent took, and what the environment showed then."""
-        node = self._due()
-        choices = self._game.choices_of(node)
-        allowed = self._allowed(node)
-        taken = next(
-            (c for c, may in zip(choices, allowed, strict=True) if may and self._game.action[c] == action), None
-        )
-        if taken is None:
-            may = [
-                self.world.describe_action(int(a)) for a in self._game.action[choices.start :][: len(allowed)][allowed]
-            ]
-            raise EngineError(
-                f"action {action!r} is not allowed in {self.world.describe_state(int(self._product.state[node]))} by "
-                f"this shield; allowed: {', '.join(may)}. Ask mask(observation) before every action."
-            )
-        self._follow(taken, observation)
-
-    def _allowed(self, node: int) -> Bools:
-        """Which choices of the node may be made."""
-        return self.behaviour.allowed(self.time, node)
+    def _open(self, node: int) -> NDArray[np.int64]:
+        return super()._open(node)[self.behaviour.allowed(self.time, node)]
 
     def wrap(self, env: Any, seed: Seed = None) -> ShieldedEnv:
         """The Gymnasium environment in which only allowed actions happen.

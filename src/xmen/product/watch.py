@@ -107,8 +107,8 @@ class Machine:
     last: NDArray[np.int64]
 
 
-def join(compiled: CompiledConstraint, longest: int) -> Machine | None:
-    """The constraint as one machine for up to `longest` actions; None where that is too large.
+def join(compiled: CompiledConstraint, longest: int, most: int = MAX_ENTRIES) -> Machine | None:
+    """The constraint as one machine for up to `longest` actions; None where that has more than `most` entries.
 
     The leaves' tables are joined: a row stands for the rows of all leaves, settled by the tree above them.
     """
@@ -138,7 +138,7 @@ def join(compiled: CompiledConstraint, longest: int) -> Machine | None:
         end = rows.n
         if begin == end:
             break
-        if end > MAX_ROWS or end * n_letters > MAX_ENTRIES:
+        if end > MAX_ROWS or end * n_letters > most:
             return None
         after = np.zeros(((end - begin) * n_moving, 1 + len(tables)), dtype=np.int32)
         try:
