@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing
 from typing import Any
 
 import numpy as np
 
-from xmen.oracles.formula import Answer, Bits, Stopwatch
+from xmen.oracles.formula import Bits, Stopwatch
 from xmen.oracles.gf2 import Reduced, parity_clauses
 from xmen.oracles.solver import SolverOracle
 
@@ -26,46 +24,27 @@ class CadicalOracle(SolverOracle):
     name = "cadical"
     module = "pysat.solvers"
 
-    def _solve(self, assumptions: list[int], watch: Stopwatch) -> Answer:
-        with closing(self._loaded([])) as solver:
-            model = solver.ask(assumptions, watch)
-            if model is None:
-                return Answer(None, solver.core())
-            return Answer(np.array([model[v - 1] > 0 for v in self.formula.hash_variables], dtype=np.bool_))
-
-    def _models(self, parities: Reduced, watch: Stopwatch) -> Iterator[Bits]:
-        hashed = np.array(self.formula.hash_variables, dtype=np.int64)
-        variables, free = hashed.tolist(), hashed[parities.free].tolist()
-        with closing(self._loaded(parity_clauses(parities, hashed, self.formula.n_variables))) as solver:
-            while (model := solver.ask([], watch)) is not None:
-                yield np.array([model[v - 1] > 0 for v in variables], dtype=np.bool_)
-                if not free:
-                    return
-                solver.add([-model[v - 1] for v in free])
-
-    def _loaded(self, further: list[list[int]]) -> _Solver:
-        n = self.formula.n_variables
+    def _open(self, parities: Reduced | None) -> Any:
+        n, solver = self.formula.n_variables, getattr(self._backend(), SOLVER)()
         # Models end with the last variable that some clause has; this clause says nothing but has the last one.
-        known = [[n, -n]] if n else []
-        return _Solver(self._backend(), known + self.formula.clause_list() + further)
+        clauses = ([[n, -n]] if n else []) + self.formula.clause_list()
+        for clause in clauses + ([] if parities is None else parity_clauses(parities, self.formula.hashed, n)):
+            solver.add_clause(clause)
+        return solver
 
-
-class _Solver:
-    """One CaDiCaL, closed by hand because its memory is not Python's."""
-
-    def __init__(self, pysat: Any, clauses: list[list[int]]) -> None:
-        self._cadical = getattr(pysat, SOLVER)()
-        self.add, self.close = self._cadical.add_clause, self._cadical.delete
-        for clause in clauses:
-            self.add(clause)
-
-    def ask(self, assumptions: list[int], watch: Stopwatch) -> Sequence[int] | None:
+    def _ask(self, solver: Any, assumptions: list[int], watch: Stopwatch) -> Bits | None:
         found = None
         while found is None:
             _ = watch.left
-            self._cadical.conf_budget(CONFLICTS_PER_SLICE)
-            found = self._cadical.solve_limited(assumptions)
-        return self._cadical.get_model() if found else None
+            solver.conf_budget(CONFLICTS_PER_SLICE)
+            found = solver.solve_limited(assumptions)
+        if not found:
+            return None
+        model = solver.get_model()
+        return np.array([model[v - 1] > 0 for v in self.formula.hash_variables], dtype=np.bool_)
 
-    def core(self) -> tuple[int, ...]:
-        return tuple(self._cadical.get_core() or ())
+    def _core(self, solver: Any, assumptions: list[int]) -> tuple[int, ...]:
+        return tuple(solver.get_core() or ())
+
+    def _forbid(self, solver: Any, clause: list[int]) -> None:
+        solver.add_clause(clause)

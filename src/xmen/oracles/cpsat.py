@@ -36,15 +36,14 @@ class CpSatOracle(SolverOracle):
         status = solver.solve(model)
         if _found(cp_model, status, watch):
             values = np.array(solver.response_proto.solution, dtype=np.bool_)
-            return Answer(values[np.array(self.formula.hash_variables, dtype=np.int64) - 1])
+            return Answer(values[self.formula.hashed - 1])
         core = solver.response_proto.sufficient_assumptions_for_infeasibility
         literals = tuple(index + 1 if index >= 0 else index for index in core)
         return Answer(None, literals if set(literals) <= set(assumptions) else tuple(assumptions))
 
     def _models(self, parities: Reduced, watch: Stopwatch) -> Iterator[Bits]:
         cp_model = self._backend()
-        model, batch = self._model(cp_model), FIRST_BATCH
-        hashed = np.array(self.formula.hash_variables, dtype=np.int64) - 1
+        model, batch, hashed = self._model(cp_model), FIRST_BATCH, self.formula.hashed - 1
         true = len(model.proto.variables)
         model.proto.variables.add().domain.extend([1, 1])
         for row, odd in zip(parities.matrix, parities.rhs, strict=True):

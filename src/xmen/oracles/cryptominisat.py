@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from xmen.oracles.formula import Answer, Bits, Stopwatch
+from xmen.oracles.formula import Bits, Stopwatch
 from xmen.oracles.gf2 import Reduced
 from xmen.oracles.solver import SolverOracle
 
@@ -43,40 +42,28 @@ class CryptoMiniSatOracle(SolverOracle):
     name = "cryptominisat"
     module = "pycryptosat"
 
-    def _solve(self, assumptions: list[int], watch: Stopwatch) -> Answer:
-        solver = self._loaded()
-        model = _ask(solver, assumptions, watch)
-        if model is None:
-            # The conflict is a clause: it negates the assumptions to blame.
-            return Answer(None, tuple(-literal for literal in solver.get_conflict()))
-        return Answer(np.array([model[v] for v in self.formula.hash_variables], dtype=np.bool_))
-
-    def _models(self, parities: Reduced, watch: Stopwatch) -> Iterator[Bits]:
-        solver = self._loaded()
-        hashed = np.array(self.formula.hash_variables, dtype=np.int64)
-        for row, odd in zip(parities.matrix, parities.rhs, strict=True):
-            solver.add_xor_clause(hashed[row].tolist(), bool(odd))
-        variables, free = hashed.tolist(), hashed[parities.free].tolist()
-        while (model := _ask(solver, [], watch)) is not None:
-            yield np.array([model[v] for v in variables], dtype=np.bool_)
-            if not free:
-                return
-            solver.add_clause([-v if model[v] else v for v in free])
-
-    def _loaded(self) -> Any:
-        """A solver with the formula in it."""
+    def _open(self, parities: Reduced | None) -> Any:
         solver, n = self._backend().Solver(threads=1, options=OPTIONS), self.formula.n_variables
         if n:
             # The solver knows no variable that no clause has; this clause says nothing but makes them all known.
             solver.add_clause([n, -n])
         solver.add_clauses(self.formula.clauses)
+        if parities is not None:
+            for row, odd in zip(parities.matrix, parities.rhs, strict=True):
+                solver.add_xor_clause(self.formula.hashed[row].tolist(), bool(odd))
         return solver
 
+    def _ask(self, solver: Any, assumptions: list[int], watch: Stopwatch) -> Bits | None:
+        found = None
+        while found is None:
+            left = watch.left
+            limits = {"confl_limit": CONFLICTS_PER_SLICE} | ({} if left is None else {"time_limit": left})
+            found, model = solver.solve(assumptions, **limits)
+        return np.array([model[v] for v in self.formula.hash_variables], dtype=np.bool_) if found else None
 
-def _ask(solver: Any, assumptions: list[int], watch: Stopwatch) -> Sequence[bool | None] | None:
-    while True:
-        left = watch.left
-        limits = {"confl_limit": CONFLICTS_PER_SLICE} | ({} if left is None else {"time_limit": left})
-        found, model = solver.solve(assumptions, **limits)
-        if found is not None:
-            return model if found else None
+    def _core(self, solver: Any, assumptions: list[int]) -> tuple[int, ...]:
+        # The conflict is a clause: it negates the assumptions to blame.
+        return tuple(-literal for literal in solver.get_conflict())
+
+    def _forbid(self, solver: Any, clause: list[int]) -> None:
+        solver.add_clause(clause)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
@@ -31,14 +32,17 @@ class Formula:
     clauses: NDArray[np.int32]  # flat, each clause closed by a 0
     hash_variables: tuple[int, ...]
 
+    @cached_property
+    def hashed(self) -> NDArray[np.int64]:
+        """The hash variables as an array."""
+        return np.array(self.hash_variables, dtype=np.int64)
+
     @property
     def n_hash(self) -> int:
-        """The number of hash variables."""
         return len(self.hash_variables)
 
     @property
     def n_clauses(self) -> int:
-        """The number of clauses."""
         return int(np.count_nonzero(self.clauses == 0))
 
     def clause_list(self) -> list[list[int]]:
@@ -57,7 +61,6 @@ class Parities:
 
     @property
     def m(self) -> int:
-        """The number of parities."""
         return len(self.rhs)
 
     @classmethod

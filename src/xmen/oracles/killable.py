@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from xmen.errors import OracleDiedError, OracleError
-from xmen.oracles.formula import Answer, Bits, Formula, Parities, Stopwatch
-from xmen.oracles.solver import SolverOracle, check_assumptions, check_parities
+from xmen.oracles.formula import Answer, Bits, Parities, Stopwatch
+from xmen.oracles.solver import SolverOracle, read_assumptions, read_parities
 from xmen.processes import Child, listening
 
 LARGEST_BATCH = 64  # models in one message
@@ -26,19 +26,15 @@ class KillableOracle:
     """
 
     def __init__(self, oracle: SolverOracle) -> None:
-        self.oracle = oracle
-        self.name: str = oracle.name
-        self.formula: Formula = oracle.formula
-        self.time_limit = oracle.time_limit
-        self.n_queries = 0
+        self.oracle, self.name, self.formula = oracle, oracle.name, oracle.formula
+        self.time_limit, self.n_queries = oracle.time_limit, 0
 
     def __repr__(self) -> str:
         return f"KillableOracle({self.oracle!r})"
 
     def solve(self, assumptions: Sequence[int] = ()) -> Answer:
         """A model under assumed literals, or a core of them."""
-        literals = [int(literal) for literal in assumptions]
-        check_assumptions(literals, self.formula)
+        literals = read_assumptions(assumptions, self.formula)
         self.n_queries += 1
         with self._child() as child:
             answer: Answer = self._ask(child, ("solve", self.oracle, literals), Stopwatch(self.name, self.time_limit))
@@ -46,17 +42,17 @@ class KillableOracle:
 
     def solutions(self, parities: Parities | None = None) -> Iterator[Bits]:
         """All models that satisfy the parities, each once; wrong parities are refused at the call."""
-        if parities is not None:
-            check_parities(parities, self.formula.n_hash)
-        return self._solutions(parities)
+        return self._solutions(read_parities(parities, self.formula.n_hash))
 
-    def _solutions(self, parities: Parities | None) -> Iterator[Bits]:
+    def _solutions(self, parities: Parities) -> Iterator[Bits]:
         watch, most = Stopwatch(self.name, self.time_limit), 1
         question: tuple[Any, ...] = ("solutions", self.oracle, parities)
         with self._child() as child:
             while True:
                 models, ended = self._ask(child, question, watch)
                 for bits in models:
+                    if isinstance(bits, Exception):
+                        raise bits
                     self.n_queries += 1
                     yield bits
                 if ended:
@@ -110,7 +106,7 @@ _idle: list[Child] = []
 
 def serve() -> None:
     """The child: answer questions until the parent is gone."""
-    models = _Batches(iter(()))
+    models: Iterator[Bits] = iter(())
     with listening() as (questions, say):
         for oracle in itertools.islice(questions, 1):
             answer: Any = None
@@ -126,36 +122,27 @@ def serve() -> None:
                 if kind == "solve":
                     answer = oracle.solve(content)
                 elif kind == "solutions":
-                    models = _Batches(oracle.solutions(content))
-                    answer = models.take(1)
+                    models = oracle.solutions(content)
+                    answer = _batch(models, 1)
                 else:
-                    answer = models.take(content)
+                    answer = _batch(models, content)
             except Exception as error:
                 answer = error
             say(answer)
 
 
-class _Batches:
-    """Models several at a time, since a message takes as long as many an easy one."""
+def _batch(models: Iterator[Bits], most: int) -> tuple[list[Bits | Exception], bool]:
+    """At most so many further models, fewer where they take their time; and whether these are the last.
 
-    def __init__(self, models: Iterator[Bits]) -> None:
-        self._models = models
-        self._error: Exception | None = None  # to be raised after the models before it
-
-    def take(self, most: int) -> tuple[list[Bits], bool]:
-        """At most so many further models, fewer where they take their time; and whether these are the last."""
-        if self._error is not None:
-            raise self._error
-        found: list[Bits] = []
-        began = time.perf_counter()
-        try:
-            for bits in itertools.islice(self._models, most):
-                found.append(bits)
-                if time.perf_counter() - began > LONGEST_BATCH:
-                    return found, False
-        except Exception as error:
-            if not found:
-                raise
-            self._error = error
-            return found, False
-        return found, len(found) < most
+    Several at a time, since a message takes as long as many an easy model; an error comes after the models before it.
+    """
+    found: list[Bits | Exception] = []
+    began = time.perf_counter()
+    try:
+        for bits in itertools.islice(models, most):
+            found.append(bits)
+            if time.perf_counter() - began > LONGEST_BATCH:
+                return found, False
+    except Exception as error:
+        return [*found, error], False
+    return found, len(found) < most

@@ -25,7 +25,7 @@ from xmen.errors import OracleError
 from xmen.oracles.cryptominisat import CryptoMiniSatOracle
 from xmen.oracles.formula import Answer, Bits, Formula, Parities, Stopwatch
 from xmen.oracles.gf2 import Indices, Words, eliminate, odd, pack, popcount, unpack
-from xmen.oracles.solver import check_assumptions, check_formula, check_parities, check_time_limit
+from xmen.oracles.solver import check_formula, check_time_limit, read_assumptions, read_parities
 
 LevelsOfRows: TypeAlias = tuple[NDArray[np.integer], int, int]  # bucket of each row, n_levels, bits per level
 MAX_LISTED = 200_000  # models of a formula
@@ -64,10 +64,8 @@ class ListedOracle:
             raise OracleError(f"a list of models is a matrix of bool, not {bits.ndim}-dimensional {bits.dtype}")
         check_time_limit(time_limit)
         self.n_models, self.width = bits.shape
-        self.base = Formula(self.width, np.zeros(0, np.int32), tuple(range(1, self.width + 1)))
-        if formula is not None:
-            check_formula(formula)
-            self.base = formula
+        self.base = formula or Formula(self.width, np.zeros(0, np.int32), tuple(range(1, self.width + 1)))
+        check_formula(self.base)
         if self.base.n_hash != self.width:
             raise OracleError(f"rows of {self.width} bits for a formula with {self.base.n_hash} hash variables")
         self._words = pack(bits)
@@ -75,8 +73,7 @@ class ListedOracle:
         self._all = np.arange(self.n_models)
         if _repeats(self._words):
             raise OracleError("the list holds a model twice")
-        self.time_limit = time_limit
-        self.n_queries = 0
+        self.time_limit, self.n_queries = time_limit, 0
         self._set_levels(levels)
 
     @classmethod
@@ -85,9 +82,8 @@ class ListedOracle:
         found = list(islice(CryptoMiniSatOracle(formula, time_limit).solutions(), limit + 1))
         if len(found) > limit:
             raise OracleError(f"the formula has more than {limit:,} models: too many to list. Use another oracle.")
-        return cls(
-            np.array(found, dtype=np.bool_).reshape(len(found), formula.n_hash), formula=formula, time_limit=time_limit
-        )
+        rows = np.array(found, dtype=np.bool_).reshape(len(found), formula.n_hash)
+        return cls(rows, formula=formula, time_limit=time_limit)
 
     def with_levels(self, levels: LevelsOfRows | None) -> Self:
         """The list with other copies; shares the memory."""
@@ -120,8 +116,7 @@ class ListedOracle:
 
     def solve(self, assumptions: Sequence[int] = ()) -> Answer:
         """A model under assumed literals of *hash variables*, or a minimal core of them."""
-        literals = [int(literal) for literal in assumptions]
-        check_assumptions(literals, self.formula)
+        literals = read_assumptions(assumptions, self.formula)
         self.n_queries += 1
         watch = Stopwatch(self.name, self.time_limit)
         bits = next(self._read(self._fixing(literals), watch), None)
@@ -136,14 +131,11 @@ class ListedOracle:
 
     def solutions(self, parities: Parities | None = None) -> Iterator[Bits]:
         """All models (all copies) that satisfy the parities, each once; wrong parities are refused at the call."""
-        if parities is None:
-            parities = self._fixing([])
-        check_parities(parities, self.formula.n_hash)
-        return self._counted(parities)
+        return self._counted(read_parities(parities, self.formula.n_hash))
 
     def cell(self, parities: Parities, limit: int | None = None) -> Bits:
         """The models (copies) in a cell as one matrix (k, n_hash); up to `limit`, so only fewer are a complete cell."""
-        check_parities(parities, self.formula.n_hash)
+        read_parities(parities, self.formula.n_hash)
         if self._levels is None:
             found = unpack(self._words[self.members(parities)[:limit]], self.width)
         else:
@@ -159,7 +151,7 @@ class ListedOracle:
 
     def members(self, parities: Parities) -> Indices:
         """The numbers of the listed rows that satisfy parities over the rows themselves, ascending."""
-        check_parities(parities, self.width)
+        read_parities(parities, self.width)
         by_column = min(parities.m, PARITIES_BY_COLUMN)
         found = survivors(self._columns, self.n_models, parities.matrix[:by_column], parities.rhs[:by_column])
         return refine(self._words, found, pack(parities.matrix[by_column:]), parities.rhs[by_column:])

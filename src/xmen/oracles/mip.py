@@ -68,25 +68,22 @@ class MipOracle(SolverOracle):
             program.upper[abs(literal) - 1] = min(program.upper[abs(literal) - 1], float(literal > 0))
         # Assumptions that contradict each other directly are bounds that cross, which solvers call an error.
         if np.all(program.lower <= program.upper):
-            values = type(self).session(self._backend(), program).run(watch)
-            if values is not None:
-                return Answer(self._bits(values))
+            bits = self._ask(type(self).session(self._backend(), program), [], watch)
+            if bits is not None:
+                return Answer(bits)
         return Answer(None, tuple(assumptions))
 
-    def _models(self, parities: Reduced, watch: Stopwatch) -> Iterator[Bits]:
-        session = type(self).session(self._backend(), build_program(self.formula, parities))
-        free = parities.free
-        columns = (np.array(self.formula.hash_variables, dtype=np.int64)[free] - 1).astype(np.int32)
-        while (values := session.run(watch)) is not None:
-            bits = self._bits(values)
-            yield bits
-            if not len(free):
-                return
-            signs = np.where(bits[free], -1.0, 1.0)
-            session.cut(columns, signs, 1.0 - float(np.count_nonzero(bits[free])))
+    def _open(self, parities: Reduced | None) -> Session:
+        return type(self).session(self._backend(), build_program(self.formula, parities))
 
-    def _bits(self, values: Floats) -> Bits:
-        return values[np.array(self.formula.hash_variables, dtype=np.int64) - 1] > 0.5
+    def _ask(self, solver: Session, assumptions: list[int], watch: Stopwatch) -> Bits | None:
+        values = solver.run(watch)
+        return None if values is None else values[self.formula.hashed - 1] > 0.5
+
+    def _forbid(self, solver: Session, clause: list[int]) -> None:
+        literals = np.array(clause)
+        signs = np.sign(literals).astype(np.float64)
+        solver.cut((np.abs(literals) - 1).astype(np.int32), signs, 1.0 - float(np.count_nonzero(literals < 0)))
 
 
 @contextmanager
@@ -105,11 +102,7 @@ def build_program(formula: Formula, parities: Reduced | None = None) -> Program:
     >>> p.matrix.toarray(), p.rhs
     (array([[ 1., -1.]]), array([0.]))
     """
-    n, hashed = formula.n_variables, np.array(formula.hash_variables, dtype=np.int64)
-    rows: list[int] = []
-    columns: list[int] = []
-    values: list[float] = []
-    rhs: list[float] = []
+    n, rows, columns, values, rhs = formula.n_variables, list[int](), list[int](), list[float](), list[float]()
     for clause in map(set, formula.clause_list()):
         if any(-literal in clause for literal in clause):
             continue
@@ -121,7 +114,7 @@ def build_program(formula: Formula, parities: Reduced | None = None) -> Program:
     n_equal = 0 if parities is None else len(parities.rhs)
     for i in range(n_equal):
         assert parities is not None
-        chosen = (hashed[parities.matrix[i]] - 1).tolist()
+        chosen = (formula.hashed[parities.matrix[i]] - 1).tolist()
         columns += [*chosen, n + i]
         values += [1.0] * len(chosen) + [-2.0]
         rows += [len(rhs)] * (len(chosen) + 1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from xmen.oracles.gf2 import Reduced, reduced
 
 def check_formula(formula: Formula) -> None:
     """Raise OracleError for clauses or hash variables that solvers would read wrongly, or not at all."""
-    n, clauses, hashed = formula.n_variables, formula.clauses, np.asarray(formula.hash_variables, dtype=np.int64)
+    n, clauses, hashed = formula.n_variables, formula.clauses, formula.hashed
     if clauses.dtype != np.int32 or clauses.ndim != 1 or not clauses.flags.c_contiguous:
         raise OracleError(f"clauses are one flat int32 array, not {clauses.ndim}-dimensional {clauses.dtype}")
     if len(clauses) and clauses[-1] != 0:
@@ -35,20 +34,25 @@ def check_formula(formula: Formula) -> None:
         raise OracleError("a hash variable is given twice")
 
 
-def check_parities(parities: Parities, n_hash: int) -> None:
-    """Raise OracleError unless the parities are over n_hash variables, with one right-hand side each."""
+def read_parities(parities: Parities | None, n_hash: int) -> Parities:
+    """None as no parities; raise OracleError unless they are over n_hash variables, with one right-hand side each."""
+    if parities is None:
+        return Parities(np.zeros((0, n_hash), dtype=np.bool_), np.zeros(0, dtype=np.bool_))
     shape = parities.matrix.shape
     if len(shape) != 2 or shape[1] != n_hash:
         raise OracleError(f"parities over {shape[-1]} variables, but the formula has {n_hash} hash variables")
     if parities.rhs.shape != shape[:1]:
         raise OracleError(f"{shape[0]} parities with {len(parities.rhs)} right-hand sides")
+    return parities
 
 
-def check_assumptions(assumptions: Sequence[int], formula: Formula) -> None:
-    """Raise OracleError unless all assumptions are literals of the formula."""
-    for literal in assumptions:
+def read_assumptions(assumptions: Sequence[int], formula: Formula) -> list[int]:
+    """The assumptions as whole numbers; raise OracleError unless all are literals of the formula."""
+    literals = [int(literal) for literal in assumptions]
+    for literal in literals:
         if not 1 <= abs(literal) <= formula.n_variables:
             raise OracleError(f"the assumption {literal} is no literal of the variables 1 to {formula.n_variables}")
+    return literals
 
 
 def check_time_limit(time_limit: float | None) -> None:
@@ -57,7 +61,7 @@ def check_time_limit(time_limit: float | None) -> None:
         raise EngineError(f"time_limit is {time_limit!r}: give seconds above 0, or None for no limit")
 
 
-class SolverOracle(ABC):
+class SolverOracle:
     """An oracle whose subclass loads a solver and asks it; see `Oracle` for the contract.
 
     The time limit holds for one `solve`, and for one enumeration as a whole. `n_queries` counts answers, as if each
@@ -70,9 +74,7 @@ class SolverOracle(ABC):
     def __init__(self, formula: Formula, time_limit: float | None = None) -> None:
         check_formula(formula)
         check_time_limit(time_limit)
-        self.formula = formula
-        self.time_limit = time_limit
-        self.n_queries = 0
+        self.formula, self.time_limit, self.n_queries = formula, time_limit, 0
         package = self.module.partition(".")[0]
         try:  # it is not loaded: some solvers do not go together
             found = importlib.util.find_spec(package) is not None
@@ -87,8 +89,7 @@ class SolverOracle(ABC):
 
     def solve(self, assumptions: Sequence[int] = ()) -> Answer:
         """A model under assumed literals, or a core of them."""
-        literals = [int(literal) for literal in assumptions]
-        check_assumptions(literals, self.formula)
+        literals = read_assumptions(assumptions, self.formula)
         self.n_queries += 1
         if self._has_empty_clause():
             return Answer(None)
@@ -97,11 +98,7 @@ class SolverOracle(ABC):
 
     def solutions(self, parities: Parities | None = None) -> Iterator[Bits]:
         """All models that satisfy the parities, each once; wrong parities are refused at the call."""
-        n_hash = self.formula.n_hash
-        if parities is None:
-            parities = Parities(np.zeros((0, n_hash), dtype=np.bool_), np.zeros(0, dtype=np.bool_))
-        check_parities(parities, n_hash)
-        return self._checked(parities)
+        return self._checked(read_parities(parities, self.formula.n_hash))
 
     def warm_up(self) -> None:
         """Load and compile what the first question would have to wait for."""
@@ -138,10 +135,34 @@ class SolverOracle(ABC):
         except ImportError as error:
             raise OracleError(f"{self.module} is installed but cannot be loaded: {error}") from error
 
-    @abstractmethod
     def _solve(self, assumptions: list[int], watch: Stopwatch) -> Answer:
         """The answer of a fresh solver."""
+        solver = self._open(None)
+        bits = self._ask(solver, assumptions, watch)
+        return Answer(None, self._core(solver, assumptions)) if bits is None else Answer(bits)
 
-    @abstractmethod
     def _models(self, parities: Reduced, watch: Stopwatch) -> Iterator[Bits]:
         """The models of a fresh solver as hash bits. The watch runs while this generator does."""
+        solver, free = self._open(parities), parities.free
+        variables = self.formula.hashed[free]
+        while (bits := self._ask(solver, [], watch)) is not None:
+            yield bits
+            if not len(free):
+                return
+            self._forbid(solver, np.where(bits[free], -variables, variables).tolist())
+
+    def _open(self, parities: Reduced | None) -> Any:
+        """A fresh solver with the formula, and the parities, in it."""
+        raise NotImplementedError
+
+    def _ask(self, solver: Any, assumptions: list[int], watch: Stopwatch) -> Bits | None:
+        """The hash bits of a model, None when there is none; raises OracleTimeoutError."""
+        raise NotImplementedError
+
+    def _core(self, solver: Any, assumptions: list[int]) -> tuple[int, ...]:
+        """Assumptions that cannot hold together, after a question that had no answer: all, where nothing is known."""
+        return tuple(assumptions)
+
+    def _forbid(self, solver: Any, clause: list[int]) -> None:
+        """Add a clause."""
+        raise NotImplementedError
