@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import xmen as xm
-from xmen.rules.search import Search, SearchSettings, Shared, fit_model
+from xmen.rules.search import Search, Shared, fit_model
 from xmen.rules.templates import View, batch_of, candidates, words
 
 N_DEMOS = 100
@@ -41,7 +41,7 @@ def measure(side: int, horizon: int, n_events: int, n_jobs: int, every: bool = F
     gradient = time.perf_counter() - begun
 
     weights = np.full(N_DEMOS, 1.0 / N_DEMOS)
-    setting = SearchSettings(world, np.zeros((world.n_states, world.n_actions, 1)), 1.0, 0.0, None, seed)
+    setting = xm.RuleInference(world, events, np.zeros((world.n_states, world.n_actions, 1)), n_jobs=n_jobs, seed=seed)
     batch = batch_of(world, demos)
     begun = time.perf_counter()
     tried = candidates(words(events, world), View(batch, weights, 0.0))
@@ -49,9 +49,8 @@ def measure(side: int, horizon: int, n_events: int, n_jobs: int, every: bool = F
     checked = time.perf_counter() - begun
     if every:
         keeps[:] = True
-    search = Search(setting, [], demos, weights, tried, keeps, 0.0, 0.01, 0.02, 8, n_jobs)
+    search = Search(setting, [], demos, weights, tried, keeps)
     model = fit_model(setting, [], demos, weights, Shared(world))
-    model.prepare()
     model.keeps(tried[0].tabled)  # compile
     begun = time.perf_counter()
     ranked = search._rank(model, weights > 0)

@@ -12,7 +12,7 @@ import xmen as xm
 from rules.spelled import description
 from strategies import FormulaRules, NumpyChoices, build_event, cases, random_world
 from xmen.machines.tables import CompiledConstraint
-from xmen.rules.search import Level, SearchSettings, Shared, effective_number, fit_model, gain_of
+from xmen.rules.search import Level, Shared, effective_number, fit_model, gain_of
 from xmen.rules.templates import TEMPLATES, View, batch_of, candidates, words
 
 
@@ -43,7 +43,7 @@ def test_probabilities_equal_the_enumerated_ones(seed):
     rng, world, events, demos = random_task(seed)
     features = rng.normal(size=(world.n_states, world.n_actions, 2))
     discount = [1.0, 0.9][seed % 2]
-    setting = SearchSettings(world, features, discount, 0.1, None, 0)
+    setting = xm.RuleInference(world, features=features, discount=discount, l2=0.1)
     model = fit_model(setting, [], demos, np.full(len(demos), 1 / len(demos)), Shared(world))
     truth = reference.exact_distribution(world, None, model.fitted.reward_.table(), discount)
     batch, found = tried(world, events, demos)
@@ -77,7 +77,8 @@ def test_under_rules_by_product_and_by_draws(seed):
     demos = [tau for tau in demos if rule.accepts(tau)]
     if not demos:
         pytest.skip("no demonstration keeps the rule")
-    setting = SearchSettings(world, rng.normal(size=(world.n_states, world.n_actions, 1)), 1.0, 0.1, None, seed)
+    features = rng.normal(size=(world.n_states, world.n_actions, 1))
+    setting = xm.RuleInference(world, features=features, l2=0.1, seed=seed)
     model = fit_model(setting, [rule], demos, np.full(len(demos), 1 / len(demos)), Shared(world))
     _, found = tried(world, events, demos)
     for one in found[:: max(1, len(found) // 12)]:

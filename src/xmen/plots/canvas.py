@@ -48,9 +48,7 @@ def require_grid(grid: Any) -> None:
 
 def axes(ax: Axes | None, width: float, height: float) -> Axes:
     """The Axes to draw on: those given, or those of a new figure of this size in inches."""
-    if ax is not None:
-        return ax
-    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+    return ax or plt.subplots(figsize=(width, height), layout="constrained")[1]
 
 
 def canvas(grid: GridWorld, ax: Axes | None, *, outlined: bool = False) -> Axes:
@@ -74,7 +72,6 @@ def symbol(
     ax: Axes, grid: GridWorld, cell: Cell, marker: str, colour: str, *, rim: str = "black", zorder: float = 3
 ) -> None:
     """A marker that fills most of a cell."""
-
     style = MarkerStyle(marker)
     path = style.get_path().transformed(style.get_transform())
     size = max(_SYMBOL_SIZE, _SMALLEST_SYMBOL * max(grid.width, grid.height))
@@ -151,7 +148,6 @@ def _draw_grid(ax: Axes, grid: GridWorld, outlined: bool) -> None:
 
 # ---- Numbers with names as horizontal bars: for worlds that have no map, and for weights of features
 
-
 MOST_BARS = 25
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
 _HATCHES = ("", "///", "...", "xxx")
@@ -198,11 +194,10 @@ def plot_bars(
         style = k % len(_COLOURS)
         look: dict[str, Any] = {"color": _COLOURS[style], "hatch": _HATCHES[style], "edgecolor": "white"}
         ax.barh(where, numbers[kept], height=thick, label=name, **look)
-    left_out = len(names) - len(kept)
     ax.set_yticks(np.arange(len(kept)), [short(names[k], 30) for k in kept])
     ax.set_ylim(len(kept) - 0.4, -0.6)  # the first on top
     ax.axvline(0.0, color="black", linewidth=0.8)
-    ax.set_xlabel(label + (f"   (the largest {len(kept)} of {len(names)})" if left_out else ""))
+    ax.set_xlabel(label + (f"   (the largest {len(kept)} of {len(names)})" if len(kept) < len(names) else ""))
     ax.spines[["top", "right"]].set_visible(False)
     if len(series) > 1:
         ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=len(series))
@@ -210,7 +205,6 @@ def plot_bars(
 
 
 # ---- How learning went: the loss and the norm of its gradient, iteration by iteration
-
 
 LOSS_COLOUR, VALIDATION_COLOUR, GRADIENT_COLOUR = "#0072B2", "#009E73", "#D55E00"
 
@@ -242,16 +236,12 @@ def plot_history(history: Sequence[Record], ax: Axes | None = None) -> Axes:
     if not history:
         raise WorldError("there is no history to draw: this model was fitted without a single iteration")
     ax = axes(ax, 7.0, 4.0)
-    columns = {
-        name: np.array([getattr(record, name) for record in history])
-        for name in ("iteration", "loss", "loss_std", "gradient_norm", "gradient_std")
-    }
+    names = ("iteration", "loss", "loss_std", "gradient_norm", "gradient_std")
+    x, loss, error, norm, norm_error = np.array([[getattr(one, name) for name in names] for one in history]).T
     held_out = np.array([record.details.get("validation_loss", np.nan) for record in history])
-    right: Any = ax.twinx() if np.isfinite([columns["loss"], held_out]).any() else ax
-    x, marker = columns["iteration"], "." if len(history) <= 60 else None
-    handles: list[Any] = []
+    right: Any = ax.twinx() if np.isfinite([loss, held_out]).any() else ax
+    handles, marker = list[Any](), "." if len(history) <= 60 else None
     if right is not ax:
-        loss, error = columns["loss"], columns["loss_std"]
         if (error > 0).any():
             ax.fill_between(x, loss - 2 * error, loss + 2 * error, color=LOSS_COLOUR, alpha=0.2, linewidth=0)
         if np.isfinite(loss).any():
@@ -262,11 +252,11 @@ def plot_history(history: Sequence[Record], ax: Axes | None = None) -> Axes:
             ring: dict[str, Any] = {"color": VALIDATION_COLOUR, "fillstyle": "none", "markersize": 11}
             handles += ax.plot(x[best], held_out[best], "o", label="its least", **ring)
         ax.set_ylabel("loss (nats per demonstration)", color=LOSS_COLOUR)
-    for name, line, label in (("gradient_norm", "--", "gradient norm"), ("gradient_std", ":", "its standard error")):
-        values = np.where(columns[name] > 0, columns[name], np.nan)  # zero has no place on a logarithmic scale
+    for given, line, label in ((norm, "--", "gradient norm"), (norm_error, ":", "its standard error")):
+        values = np.where(given > 0, given, np.nan)  # zero has no place on a logarithmic scale
         if np.isfinite(values).any():
             right.set_yscale("log")
-        elif name == "gradient_std":
+        elif given is norm_error:
             continue
         handles += right.plot(x, values, line, color=GRADIENT_COLOUR, marker=marker, label=label)
     right.set_ylabel("norm of the gradient", color=GRADIENT_COLOUR)

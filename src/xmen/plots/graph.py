@@ -69,11 +69,16 @@ def plot_graph(
     if points.shape != (world.n_states, 2) or not np.isfinite(points).all():
         raise WorldError(f"places must be finite and of shape ({world.n_states}, 2), got {points.shape}")
     ax = axes(ax, 7.5, 5.5)
-    roads = np.unique(np.sort(np.stack([world.source, world.target], axis=1), axis=1), axis=0)
+    ends = np.sort(np.stack([world.source, world.target], axis=1), axis=1)
+    roads, road = np.unique(ends, axis=0, return_inverse=True)
     lines = points[roads]
     ax.add_collection(LineCollection(list(lines), colors="#c8c8c8", linewidths=1.5, zorder=1))
     if uses is not None:
-        amount = _by_road(world, roads, np.asarray(uses, dtype=np.float64))
+        used = np.asarray(uses, dtype=np.float64)
+        if used.shape != (world.n_states, world.n_actions):
+            raise WorldError(f"uses must have shape ({world.n_states}, {world.n_actions}), got {used.shape}")
+        # Of each road in both directions; an action's uses are split by the chances of its outcomes.
+        amount: Any = np.bincount(road.reshape(-1), weights=used[world.source, world.action] * world.probability)
         blues = LinearSegmentedColormap.from_list("roads", _ROADS)
         _colour(ax, list(lines), amount, blues, (1.5, 7.0), label).set_clim(vmin=0.0)
     ax.plot(*points.T, "o", color="white", markeredgecolor="#606060", markersize=7, zorder=3)
@@ -118,18 +123,7 @@ def _colour(
     return coloured
 
 
-def _by_road(world: MDP, roads: Any, uses: Any) -> Any:
-    """How often each road is used, in both directions; an action's uses are split by the chances of its outcomes."""
-    if uses.shape != (world.n_states, world.n_actions):
-        raise WorldError(f"uses must have shape ({world.n_states}, {world.n_actions}), got {uses.shape}")
-    ends = np.sort(np.stack([world.source, world.target], axis=1), axis=1).astype(np.int64)
-    key = ends @ [world.n_states, 1]
-    index = np.searchsorted(roads.astype(np.int64) @ [world.n_states, 1], key)
-    return np.bincount(index, weights=uses[world.source, world.action] * world.probability, minlength=len(roads))
-
-
 # ---- Road networks: links as lines, as thick as they are used, and routes on top
-
 
 SIDE = 0.0035  # of the map's width: how far a link is drawn from its middle line, so that two ways are seen
 
@@ -222,7 +216,6 @@ def _beside(shape: NDArray[np.float64], side: float) -> NDArray[np.float64]:
 
 
 # ---- Rules that were found: what each gained, and whether demonstrations that were held out keep them
-
 
 GAIN_COLOUR, HELD_OUT_COLOUR = "#0072B2", "#D55E00"
 LONGEST_TEXT = 44

@@ -128,15 +128,6 @@ def plot_visits(grid: GridWorld, values: ArrayLike, ax: Axes | None = None, *, l
         When the world is not a grid, or the shape does not fit.
     """
     canvas.require_grid(grid)
-    numbers = _read_values(grid, values)
-    ax = canvas.canvas(grid, ax, outlined=True)
-    free = np.array([grid.cell(state) not in grid.walls for state in range(grid.n_states)])
-    lowest = float(numbers[free & np.isfinite(numbers)].min(initial=0.0))
-    canvas.heat(ax, grid, numbers, cmap="YlGnBu", limits=(lowest, None), label=label)
-    return ax
-
-
-def _read_values(grid: GridWorld, values: ArrayLike) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     try:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -144,11 +135,15 @@ def _read_values(grid: GridWorld, values: ArrayLike) -> np.ndarray[tuple[int, ..
     expected = ((grid.n_states,), (grid.n_states, grid.n_actions))
     if numbers.shape not in expected:
         raise WorldError(f"values must have shape {expected[0]} or {expected[1]}, got {numbers.shape}")
-    return numbers.sum(axis=1) if numbers.ndim == 2 else numbers
+    numbers = numbers.reshape(grid.n_states, -1).sum(axis=1)
+    ax = canvas.canvas(grid, ax, outlined=True)
+    free = np.array([grid.cell(state) not in grid.walls for state in range(grid.n_states)])
+    lowest = float(numbers[free & np.isfinite(numbers)].min(initial=0.0))
+    canvas.heat(ax, grid, numbers, cmap="YlGnBu", limits=(lowest, None), label=label)
+    return ax
 
 
 # ---- Trajectories as lines over a grid
-
 
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#000000", "#D55E00")
 _WIDEST_SHIFT = 0.3  # of a cell, so that no line leaves the cells it visits
@@ -189,7 +184,11 @@ def plot_trajectories(grid: GridWorld, trajectories: Trajectory | Iterable[Traje
     few = len(lines) <= len(_COLOURS)
     colours = [_COLOURS[index if few else 0] for index in range(len(lines))]
     alpha = 0.9 if few else max(0.12, min(0.6, 6.0 / len(lines)))
-    lines = [line + shift for line, shift in zip(lines, _shifts(len(lines)), strict=True)]
+    # Spread evenly over a small disc (a sunflower's seeds), the first in its middle.
+    angle = _GOLDEN_ANGLE * np.arange(len(lines))
+    radius = _WIDEST_SHIFT * np.sqrt(np.arange(len(lines)) / max(len(lines), 4))
+    shifts = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
+    lines = [line + shift for line, shift in zip(lines, shifts, strict=True)]
     look: dict[str, Any] = {"colors": colours, "alpha": alpha, "linewidths": 2.0 if few else 1.4, "capstyle": "round"}
     ax.add_collection(LineCollection(lines, zorder=5, **look), autolim=False)
     for line, colour in zip(lines, colours, strict=True):
@@ -205,20 +204,12 @@ def plot_trajectories(grid: GridWorld, trajectories: Trajectory | Iterable[Traje
 
 def _arrows(ax: Axes, origins: NDArray[np.float64], steps: NDArray[np.float64], colour: str) -> None:
     """Arrow heads a little past the middle of each step, in the units of the cells."""
-
     direction = steps / np.linalg.norm(steps, axis=1, keepdims=True)
     across = direction[:, ::-1] * (-1.0, 1.0)
     tip = origins + 0.5 * steps + 0.11 * direction
     back = tip - 0.22 * direction
     heads = np.stack([tip, back + 0.09 * across, back - 0.09 * across], axis=1)
     ax.add_collection(PolyCollection(list(heads), facecolors=colour, linewidths=0, zorder=5.1), autolim=False)
-
-
-def _shifts(n: int) -> NDArray[np.float64]:
-    """n points spread evenly over a small disc (a sunflower's seeds), the first in its middle; (n, 2)."""
-    index = np.arange(n)
-    radius = _WIDEST_SHIFT * np.sqrt(index / max(n, 4))
-    return np.column_stack([radius * np.cos(index * _GOLDEN_ANGLE), radius * np.sin(index * _GOLDEN_ANGLE)])
 
 
 def _points(grid: GridWorld, index: int, trajectory: Any) -> NDArray[np.float64]:
@@ -231,9 +222,6 @@ def _points(grid: GridWorld, index: int, trajectory: Any) -> NDArray[np.float64]
         )
     states = np.array(trajectory.states)
     return np.column_stack([states % grid.width, states // grid.width]).astype(np.float64)
-
-
-# ---- Rewards as colours over a grid
 
 
 def plot_reward(

@@ -23,7 +23,7 @@ from xmen.options import require_number, require_whole
 from xmen.rewards import Floats
 from xmen.rewards.linear import read_features
 from xmen.rules.report import STATUSES, Contender, Decision, Report, Verdict, decisions, report_of, table_text
-from xmen.rules.search import Level, Search, SearchSettings
+from xmen.rules.search import Level, Search
 from xmen.rules.templates import Candidate, View, batch_of, candidates, chosen_templates, words
 from xmen.storage.codec import saveable
 from xmen.storage.models import content, make, restores, write_model
@@ -172,19 +172,8 @@ class RuleInference(Estimator):
         batch = batch_of(world, demos)
         tried = candidates(words(self.events, world), View(batch, weights, self.tolerance), self.templates)
         keeps = np.array([batch.keeps(one.tabled) for one in tried], dtype=np.bool_).reshape(len(tried), len(demos))
-        return Search(
-            setting=SearchSettings(self.world, self.features, self.discount, self.l2, self.max_nodes, self.seed or 0),
-            known=[] if known is None else [known],
-            demos=demos,
-            weights=weights,
-            candidates=tried,
-            keeps=keeps,
-            tolerance=self.tolerance,
-            level=self.level,
-            min_gain=self.min_gain,
-            max_rules=self.max_rules,
-            n_jobs=self.n_jobs,
-        )
+        setting = RuleInference(**self.get_params(deep=False))  # as they are now, whatever is set later
+        return Search(setting, [] if known is None else [known], demos, weights, tried, keeps)
 
     def _learned(
         self, rules: list[Constraint], texts: list[str], gains: list[float], level: Level, model: XMEN
@@ -257,7 +246,7 @@ class RuleInference(Estimator):
         search, rules = self._search, [one.candidate for one in self._found.taken]
         make = partial(self._prepare, search.demos, known=conjunction(search.known))
         # A seed for each sample: the answer does not depend on the number of processes.
-        seeds = np.random.SeedSequence(search.setting.seed).spawn(n_samples)
+        seeds = np.random.SeedSequence(search.setting.seed or 0).spawn(n_samples)
         again = joblib.delayed(_found_again)
         found = joblib.Parallel(n_jobs=self.n_jobs)(again(make, rules, search.weights, seed) for seed in seeds)
         shares: Floats = np.mean(np.array(found, dtype=np.float64).reshape(n_samples, len(rules)), axis=0)

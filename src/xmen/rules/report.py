@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,6 @@ from xmen.worlds.network import NetworkTask
 
 MOST_PAIRS = 20  # of a network, among which an example is looked for
 
-STATUSES = ("found", "equivalent", "implied", "not significant", "certain", "broken")
 TITLES = {
     "equivalent": "the same as a rule found, in this world",
     "implied": "implied by the rules found",
@@ -26,6 +26,7 @@ TITLES = {
     "certain": "kept by every trajectory that keeps the known rules",
     "broken": "broken",
 }
+STATUSES = ("found", *TITLES)
 
 
 @dataclass(frozen=True)
@@ -75,16 +76,13 @@ class Report:
 
 def report_of(search: Search, found: Found) -> Report:
     """What became of every candidate, and who is next in line."""
-    least = max(EQUAL, search.min_gain)
+    least = max(EQUAL, search.setting.min_gain)
     next_ones = [one for one in found.last if one.gain > least and one.share == 1.0]
     contenders = [Contender(one.candidate.text, one.gain, one.candidate.rule) for one in next_ones]
-    pairs = [(tau.states[0], tau.states[-1]) for tau in search.demos[:MOST_PAIRS]]
-    on_network = isinstance(search.setting.world, Network)
-    return Report(_verdicts(search, found), found.level, contenders, pairs if on_network else [])
+    some = search.demos[:MOST_PAIRS] if isinstance(search.setting.world, Network) else []
+    pairs = [(tau.states[0], tau.states[-1]) for tau in some]
 
-
-def _verdicts(search: Search, found: Found) -> list[Verdict]:
-    """Every candidate that was tried: found ones in their order, then by status and falling gain."""
+    # Found ones in their order, then by status and falling gain.
     at_first = {one.candidate.text: one for one in found.first}
     out = []
     for one in found.taken:
@@ -104,7 +102,8 @@ def _verdicts(search: Search, found: Found) -> list[Verdict]:
         out.append(_verdict(last, status, found.level, note))
     ranked = taken | {one.candidate.text for one in found.last}
     out += [_broken(search, i) for i, one in enumerate(search.candidates) if one.text not in ranked]
-    return sorted(out, key=lambda one: STATUSES.index(one.status))
+    verdicts = sorted(out, key=lambda one: STATUSES.index(one.status))
+    return Report(verdicts, found.level, contenders, pairs)
 
 
 def _verdict(one: Scored, status: str, level: Level, note: str) -> Verdict:
@@ -170,12 +169,9 @@ def _example(report: Report, model: XMEN, constraint: Constraint | None) -> Traj
     world = model.world
     worlds: list[MDP] = [world] if isinstance(world, MDP) else [NetworkTask(world, *pair) for pair in report.pairs]
     for one in worlds:
-        try:
+        with suppress(ProductTooLargeError, InfeasibleError):
             budget = model.get_params()["max_nodes"]
-            d = distribution(one, constraint, model.reward_, model.discount, "exact", max_nodes=budget)
-        except (ProductTooLargeError, InfeasibleError):
-            continue
-        return d.mode()
+            return distribution(one, constraint, model.reward_, model.discount, "exact", max_nodes=budget).mode()
     return None
 
 
@@ -197,8 +193,7 @@ def table_text(report: Report, undecided: list[Decision], stability: list[float]
         more = f" ({len(some)}, of which {most} are shown)" if len(some) > most else ""
         lines += ["", f"{TITLES[status]}{more}:"]
         for one in some[:most]:
-            gain = "" if status != "not significant" else _gain(one)
-            chance = "" if status != "not significant" else f"{one.chance:.1e}"
+            gain, chance = (_gain(one), f"{one.chance:.1e}") if status == "not significant" else ("", "")
             lines.append(f"{gain:>8}  {chance:>8}  {one.kept:>6.0%}  {'':>6}  {_rule(one)}")
     if undecided:
         lines += ["", "what more demonstrations could decide:", *(f"  {one}" for one in undecided)]

@@ -18,7 +18,7 @@ from typing import Any
 
 import joblib
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.exact import ExactDistribution
@@ -43,7 +43,6 @@ Bools = NDArray[np.bool_]
 #
 # Were the model true, the rule would be kept that often with probability at most exp(-n gain) (P^n where all keep it).
 # The smallest of m such numbers is below level / m with probability at most `level`: that is the correction.
-
 
 EQUAL = 1e-9  # gains that differ by less are the same
 
@@ -100,7 +99,6 @@ class Level:
 
 # ---- The model under the rules so far, and how likely it keeps a candidate: exactly where that fits, else estimated
 
-
 N_DRAWS = 20_000  # trajectories behind an estimate
 FEWEST_DRAWS = 200  # accepted ones without which nothing is estimated
 KEPT_BYTES = 200_000_000  # of joined machines that are kept between rounds
@@ -123,18 +121,6 @@ class Kept:
     def certain(self) -> bool:
         """Whether every trajectory is known to keep it."""
         return self.exact and self.broken == 0.0
-
-
-@dataclass(frozen=True)
-class SearchSettings:
-    """What all models of one search share."""
-
-    world: MDP | Network
-    features: ArrayLike | None
-    discount: float
-    l2: float
-    max_nodes: int | None
-    seed: int
 
 
 class Shared:
@@ -166,7 +152,7 @@ class Shared:
 class Model(ABC):
     """A reward fitted under `multiplied`; the rules in `rejecting` did not fit the product, and reject its draws."""
 
-    setting: SearchSettings
+    setting: Any  # a RuleInference
     fitted: XMEN
     multiplied: list[Constraint]
     rejecting: list[Constraint]
@@ -181,28 +167,13 @@ class Model(ABC):
         exact = None if self.rejecting or constraint in self.shared.too_large else self._exactly(constraint)
         return self._by_draws(constraint) if exact is None else exact
 
+    @abstractmethod
     def implies(self, strong: Constraint, weak: Constraint) -> bool:
         """Whether every trajectory of the model that keeps the one keeps the other, as far as that is known."""
-        return not self.rejecting and self._implies(strong, weak)
-
-    def prepare(self) -> None:
-        """Compile what all candidates share, before they are tried side by side."""
-        if self.rejecting:
-            _ = self._accepted
-        else:
-            self._compile()
-
-    @abstractmethod
-    def _compile(self) -> None:
-        """Make what `_exactly` needs."""
 
     @abstractmethod
     def _exactly(self, constraint: Constraint) -> Kept | None:
         """The answer of an exact engine; None, and a note in `shared`, where there is no room for it."""
-
-    @abstractmethod
-    def _implies(self, strong: Constraint, weak: Constraint) -> bool:
-        """`implies`, where all rules so far fit."""
 
     @abstractmethod
     def _draw(self) -> Positions:
@@ -227,7 +198,6 @@ class Model(ABC):
 
 # ---- The model on one world: candidates by the chain, by a product of their own, or by draws
 
-
 CANDIDATE_NODES = 50_000  # of a product that is built for one candidate alone
 ROUNDING = 1e-12  # of a difference of two log Z
 
@@ -241,11 +211,8 @@ class WorldModel(Model):
         assert isinstance(d, ExactDistribution)
         return d
 
-    def _compile(self) -> None:
-        _ = None if self._exact.world.unbounded else self._exact.chain
-
     def _draw(self) -> Positions:
-        return batch_of(self.setting.world.any_task, self._exact.sample(N_DRAWS, seed=self.setting.seed))
+        return batch_of(self.setting.world, self._exact.sample(N_DRAWS, seed=self.setting.seed or 0))
 
     def _exactly(self, constraint: Constraint) -> Kept | None:
         mass = self._exact.mass(self.shared.machine(constraint))
@@ -254,22 +221,19 @@ class WorldModel(Model):
         # No room, too unlikely for ordinary numbers, or impossible: the product's log space can tell.
         most = CANDIDATE_NODES if self.setting.max_nodes is None else min(CANDIDATE_NODES, self.setting.max_nodes)
         try:
-            further = CompiledConstraint(constraint, self.setting.world.any_task)
-            log_kept = self._exact.log_probability(further, most)
+            log_kept = self._exact.log_probability(CompiledConstraint(constraint, self.setting.world), most)
         except ProductTooLargeError:
             self.shared.too_large.add(constraint)
             return None if mass is None else Kept(-math.inf, 1.0)
         return Kept(0.0, 0.0) if log_kept >= -ROUNDING else Kept(log_kept, -math.expm1(log_kept))
 
-    def _implies(self, strong: Constraint, weak: Constraint) -> bool:
-        kept = self.keeps(strong & ~weak)
-        return kept.exact and kept.log_kept == -math.inf
+    def implies(self, strong: Constraint, weak: Constraint) -> bool:
+        return not self.rejecting and self.keeps(strong & ~weak) == Kept(-math.inf, 1.0)
 
 
 # ---- The model on a network: every demonstration is a trip, and P(c) is that of trips with its start and goal.
 #
 # The gain is the mean over demonstrations of log Z - log Z_c of their pairs, by one factorisation for all goals.
-
 
 CERTAIN = 1e-10  # log Z of all pairs closer than this: no trip makes a difference
 MOST_PAIRS = 200  # that trips are drawn for
@@ -282,35 +246,20 @@ class TripModel(Model):
     trips: Walks
     weights: Floats
 
-    def _compile(self) -> None:
-        _ = self._log_z
-
     @cached_property
     def _log_z(self) -> Floats:
         return self._partitions([])
 
     def _partitions(self, more: list[Constraint]) -> Floats:
         """log Z of each demonstration's pair, under further rules; InfeasibleError where a pair has no trip left."""
-        network = self.setting.world
-        assert isinstance(network, Network)
+        network, budget = self.setting.world, EngineSettings(max_nodes=self.setting.max_nodes).node_budget
+        if more:  # a machine without an end, such as a share, would go on for ever
+            budget = min(budget, max(CANDIDATE_NODES, 2 * network.n_states * max(1, len(self.multiplied))))
+        rules, (starts, goals) = conjunction([*self.multiplied, *more]), (self.trips.starts, self.trips.last_states)
+        engine = TripEngine(network, rules, starts, goals, self.weights, budget, self.setting.discount)
         reward = self.fitted.reward_.table()[network.source, network.action]
-        engine = TripEngine(
-            network,
-            conjunction([*self.multiplied, *more]),
-            self.trips.starts,
-            self.trips.last_states,
-            self.weights,
-            self._budget if more else EngineSettings(max_nodes=self.setting.max_nodes).node_budget,
-            self.setting.discount,
-        )
         partitions: Floats = engine.value(reward, with_visits=False).log_z[engine.pair_of]
         return partitions
-
-    @property
-    def _budget(self) -> int:
-        """Nodes of a product for one candidate: a machine without an end, such as a share, would go on for ever."""
-        least = 2 * self.setting.world.any_task.n_states * max(1, len(self.multiplied))
-        return min(EngineSettings(max_nodes=self.setting.max_nodes).node_budget, max(CANDIDATE_NODES, least))
 
     def _exactly(self, constraint: Constraint) -> Kept | None:
         try:
@@ -325,7 +274,9 @@ class TripModel(Model):
         log_kept = min(0.0, float(self.weights @ difference))
         return Kept(log_kept, -math.expm1(log_kept))
 
-    def _implies(self, strong: Constraint, weak: Constraint) -> bool:
+    def implies(self, strong: Constraint, weak: Constraint) -> bool:
+        if self.rejecting:
+            return False
         try:
             difference = self._partitions([strong & weak]) - self._partitions([strong])
         except (ProductTooLargeError, InfeasibleError):
@@ -334,30 +285,20 @@ class TripModel(Model):
 
     def _draw(self) -> Positions:
         """Trips of the demonstrations' pairs, in their shares: of many pairs, some that stand evenly among them."""
-        pairs, which = np.unique(
-            np.stack([self.trips.starts, self.trips.last_states], axis=1), axis=0, return_inverse=True
-        )
+        network, ends = self.setting.world, np.stack([self.trips.starts, self.trips.last_states], axis=1)
+        pairs, which = np.unique(ends, axis=0, return_inverse=True)
         shares = np.bincount(which.reshape(-1), weights=self.weights)
         chosen = np.unique(np.linspace(0, len(pairs) - 1, min(len(pairs), MOST_PAIRS)).astype(np.int64))
         numbers = np.ceil(N_DRAWS * shares[chosen] / shares[chosen].sum()).astype(np.int64)
-        network = self.setting.world
-        assert isinstance(network, Network)
         drawn: list[Trajectory] = []
         for (start, goal), n in zip(pairs[chosen].tolist(), numbers.tolist(), strict=True):
             pair = {"start": network.name_of(start), "goal": network.name_of(goal)}
-            drawn += self.fitted.sample(n, seed=self.setting.seed, **pair)
-        return batch_of(self.setting.world.any_task, drawn)
-
-
-# ---- Fitting a model under the rules so far, as many of them as fit the product
+            drawn += self.fitted.sample(n, seed=self.setting.seed or 0, **pair)
+        return batch_of(network.any_task, drawn)
 
 
 def fit_model(
-    setting: SearchSettings,
-    rules: Sequence[Constraint],
-    demos: Sequence[Trajectory],
-    weights: Floats,
-    shared: Shared,
+    setting: Any, rules: Sequence[Constraint], demos: Sequence[Trajectory], weights: Floats, shared: Shared
 ) -> Model:
     """The reward fitted under the rules, in their order; what was found last is left out where they do not all fit."""
     multiplied, rejecting = list(rules), list[Constraint]()
@@ -381,7 +322,6 @@ def fit_model(
 
 
 # ---- Greedy search: one rule is added at a time, the reward is refitted, and superfluous rules are dropped again
-
 
 ERRORS = 3.0  # standard errors by which an estimated gain is lowered before it counts
 
@@ -411,7 +351,6 @@ class Taken:
 
     @property
     def candidate(self) -> Candidate:
-        """The rule."""
         return self.scored.candidate
 
 
@@ -425,55 +364,45 @@ class Found:
     first: list[Scored]  # every admissible candidate under the model without rules
     last: list[Scored]  # ... and under all rules found
     level: Level
-    demos: Bools  # the demonstrations that keep all rules
 
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched: candidates with the demonstrations (m, n) that keep each, and when to stop."""
+    """What is searched: candidates with the demonstrations (m, n) that keep each."""
 
-    setting: SearchSettings
+    setting: Any  # a RuleInference: what all models share, and when to stop
     known: list[Constraint]
     demos: Sequence[Trajectory]
     weights: Floats
     candidates: list[Candidate]
     keeps: Bools
-    tolerance: float
-    level: float
-    min_gain: float
-    max_rules: int
-    n_jobs: int | None = None
 
     def run(self) -> Found:
         """Rules until none passes."""
         taken: list[Taken] = []
-        alive = self.weights > 0
-        start = model = self._model(taken, alive)
+        model, alive = start, _ = self._fitted(taken)
         first = ranking = self._rank(model, alive)
-        while len(taken) < self.max_rules:
-            level = self._level(alive)
-            choice = self._choose(model, ranking, level)
+        while len(taken) < self.setting.max_rules:
+            choice = self._choose(model, ranking, self._level(alive))
             if choice is None:
                 break
-            taken.append(choice)
-            taken, alive, model = self._without_superfluous(taken)
+            taken = self._without_superfluous([*taken, choice])
+            model, alive = self._fitted(taken)
             ranking = self._rank(model, alive)
-        return Found(taken, start, model, first, ranking, self._level(alive), alive)
+        return Found(taken, start, model, first, ranking, self._level(alive))
 
     def _level(self, alive: Bools) -> Level:
-        return Level(effective_number(self.weights[alive]), len(self.candidates), self.level, self.min_gain)
+        n = effective_number(self.weights[alive])
+        return Level(n, len(self.candidates), self.setting.level, self.setting.min_gain)
 
-    def _model(self, taken: list[Taken], alive: Bools) -> Model:
-        rules = [*self.known, *(one.candidate.rule for one in taken)]
-        demos = [tau for tau, here in zip(self.demos, alive.tolist(), strict=True) if here]
-        return fit_model(self.setting, rules, demos, self.weights[alive], self._shared)
-
-    def _alive(self, taken: list[Taken]) -> Bools:
-        """The demonstrations that keep these rules."""
+    def _fitted(self, taken: list[Taken]) -> tuple[Model, Bools]:
+        """The model under these rules, and the demonstrations (n,) that keep them, which it is fitted to."""
         alive = self.weights > 0
         for one in taken:
             alive = alive & self.keeps[self._rows[one.candidate.text]]
-        return alive
+        rules = [*self.known, *(one.candidate.rule for one in taken)]
+        demos = [tau for tau, here in zip(self.demos, alive.tolist(), strict=True) if here]
+        return fit_model(self.setting, rules, demos, self.weights[alive], self._shared), alive
 
     @cached_property
     def _shared(self) -> Shared:
@@ -484,21 +413,28 @@ class Search:
         """Where each candidate stands, by its text."""
         return {one.text: row for row, one in enumerate(self.candidates)}
 
-    def _rank(self, model: Model, alive: Bools) -> list[Scored]:
-        """All candidates that enough demonstrations keep, by falling gain, the simplest of equals first."""
+    def _rank(self, model: Model, alive: Bools, only: int | None = None) -> list[Scored]:
+        """All candidates that enough demonstrations keep, by falling gain, the simplest of equals first; or one."""
         weights = self.weights * alive
         shares = self.keeps @ weights / weights.sum()
         shares[np.all(self.keeps[:, alive], axis=1)] = 1.0  # not 1 - 1e-16
-        admitted = [i for i, share in enumerate(shares.tolist()) if share >= 1.0 - self.tolerance - 1e-12]
-        model.prepare()
-        kept = joblib.Parallel(n_jobs=self.n_jobs, prefer="threads")(
-            joblib.delayed(model.keeps)(self.candidates[i].tabled) for i in admitted
+        rows = [only] if only is not None else np.flatnonzero(shares >= 1.0 - self.setting.tolerance - 1e-12).tolist()
+        asked = [self.candidates[row].tabled for row in rows]
+        kept = list(map(model.keeps, asked[:1]))  # by itself: it compiles what the others share
+        kept += joblib.Parallel(n_jobs=self.setting.n_jobs, prefer="threads")(
+            joblib.delayed(model.keeps)(one) for one in asked[1:]
         )
-        scored = [
-            Scored(self.candidates[i], float(shares[i]), one, gain_of(one.log_kept, one.broken, float(shares[i])))
-            for i, one in zip(admitted, kept, strict=True)
-        ]
-        return by_gain(scored)
+        rest = []
+        for row, one in zip(rows, kept, strict=True):
+            share = float(shares[row])
+            rest.append(Scored(self.candidates[row], share, one, gain_of(one.log_kept, one.broken, share)))
+        rest.sort(key=lambda one: -one.sure)
+        ranking: list[Scored] = []
+        while rest:
+            same = [one for one in rest if one.sure >= rest[0].sure - EQUAL]
+            ranking += sorted(same, key=lambda one: one.candidate.simplicity)
+            rest = rest[len(same) :]
+        return ranking
 
     def _choose(self, model: Model, ranking: list[Scored], level: Level) -> Taken | None:
         """The best candidate, or a simpler one that it implies and is hardly better than; None if none passes."""
@@ -508,40 +444,21 @@ class Search:
         near = [one for one in ranking[1:] if level.passes(one.sure) and not level.decides(best.sure - one.sure)]
         pool = [best, *(one for one in near if model.implies(best.candidate.tabled, one.candidate.tabled))]
         choice = min(pool, key=lambda one: one.candidate.simplicity)
-        stronger = best if best.sure > choice.sure + EQUAL else None
-        return Taken(choice, level, stronger)
+        return Taken(choice, level, best if best.sure > choice.sure + EQUAL else None)
 
-    def _without_superfluous(self, taken: list[Taken]) -> tuple[list[Taken], Bools, Model]:
+    def _without_superfluous(self, taken: list[Taken]) -> list[Taken]:
         """Drop, one after the other, the rule that is worth the least next to the others, if it no longer passes."""
-        while True:
-            alive = self._alive(taken)
-            model = self._model(taken, alive)
+        while len(taken) > 1:
             worth = [self._worth(taken, i) for i in range(len(taken) - 1)]
-            if not worth:
-                return taken, alive, model
             least = min(range(len(worth)), key=lambda i: worth[i].sure)
             if taken[least].level.passes(worth[least].sure):
-                return taken, alive, model
+                break
             del taken[least]
             # What came after it was gained next to it, and is now gained without it.
             taken = [replace(one, scored=self._worth(taken[: i + 1], i)) for i, one in enumerate(taken)]
+        return taken
 
     def _worth(self, taken: list[Taken], which: int) -> Scored:
         """One of the rules as if it were the last to be taken."""
-        others = [one for i, one in enumerate(taken) if i != which]
-        alive = self._alive(others)
-        candidate = taken[which].candidate
-        row = self.keeps[self._rows[candidate.text]]
-        alone = replace(self, candidates=[candidate], keeps=row[None], tolerance=1.0)
-        return alone._rank(self._model(others, alive), alive)[0]  # the model, and what it shares, are this search's
-
-
-def by_gain(scored: list[Scored]) -> list[Scored]:
-    """By falling gain; among gains that are equal up to rounding, the simplest first."""
-    rest = sorted(scored, key=lambda one: -one.sure)
-    out: list[Scored] = []
-    while rest:
-        same = [one for one in rest if one.sure >= rest[0].sure - EQUAL]
-        out += sorted(same, key=lambda one: one.candidate.simplicity)
-        rest = rest[len(same) :]
-    return out
+        model, alive = self._fitted(taken[:which] + taken[which + 1 :])
+        return self._rank(model, alive, only=self._rows[taken[which].candidate.text])[0]

@@ -30,8 +30,6 @@ from xmen.machines.tables import CompiledConstraint
 from xmen.rewards import Floats
 from xmen.worlds import MDP, Trajectory, Walks
 
-# ---- The user's events as words: looked up in a table instead of evaluated again, and spelled by their names
-
 
 @dataclass(frozen=True, repr=False)
 class Word(Event):
@@ -75,9 +73,6 @@ def words(events: Mapping[str, Event] | None, world: MDP) -> list[Word]:
     return out
 
 
-# ---- A batch of trajectories position by position: what candidates are read off, and what they are checked on
-
-
 UNANSWERED = np.iinfo(np.int64).max  # longer than any wait
 
 
@@ -96,13 +91,11 @@ class Positions:
 
     @cached_property
     def inside(self) -> Bools:
-        """Which positions (n, T + 1) there are."""
         positions: Bools = np.arange(self._moves.shape[1]) <= self.walks.lengths[:, None]
         return positions
 
     @cached_property
     def _states(self) -> Ints:
-        """The state at each position (n, T + 1)."""
         states = np.zeros(self._moves.shape, dtype=np.int64)
         states[self.inside] = self.walks.states()
         return states
@@ -131,22 +124,12 @@ class Positions:
 
     def longest_runs(self, word: Word) -> Ints:
         """The longest stretch of the event in each (n,)."""
-        happens = self.happens(word)
-        run, longest = np.zeros((2, len(self)), dtype=np.int64)
-        for t in range(happens.shape[1]):
-            run = (run + 1) * happens[:, t]
-            longest = np.maximum(longest, run)
-        return longest
+        return _longest(self.happens(word))
 
     def longest_repeats(self) -> Ints:
         """The longest stretch of the same action in each (n,)."""
-        run, longest = np.zeros((2, len(self)), dtype=np.int64)
-        before = np.full(len(self), NO_ACTION)
-        for t in range(self._moves.shape[1] - 1):
-            action = self._moves[:, t]
-            run = np.where(action == NO_ACTION, 0, np.where(action == before, run + 1, 1))
-            longest, before = np.maximum(longest, run), action
-        return longest
+        after = self._moves[:, 1:]
+        return _longest((after == self._moves[:, :-1]) & (after != NO_ACTION)) + (self.walks.lengths > 0)
 
     def waits(self, trigger: Word, answer: Word) -> Ints:
         """The longest wait (n,) from a trigger to the next answer, `UNANSWERED` where one never comes."""
@@ -158,12 +141,18 @@ class Positions:
         return longest
 
 
+def _longest(flags: Bools) -> Ints:
+    """The longest stretch of True in each row (n,)."""
+    run, longest = np.zeros((2, len(flags)), dtype=np.int64)
+    for column in flags.T:
+        run = (run + 1) * column
+        longest = np.maximum(longest, run)
+    return longest
+
+
 def batch_of(world: MDP, trajectories: Sequence[Trajectory]) -> Positions:
     """Complete trajectories of the world as one batch."""
     return Positions(Walks.of(world, trajectories))
-
-
-# ---- Templates: from events to candidate rules, with thresholds read off the demonstrations
 
 
 Maker: TypeAlias = Callable[..., Constraint]
@@ -225,13 +214,8 @@ class Candidate:
         return self.order, len(self.text), self.text
 
 
-def nothing(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
-    """No events: rules about the world itself."""
-    yield ()
-
-
 def tuples(n: int, most: int | None = None) -> Choices:
-    """All ordered choices of n different events, as long as there are no more than `most`."""
+    """All ordered choices of n different events, as long as there are no more than `most`; one of no events."""
     return lambda words: permutations(words, n) if most is None or len(words) <= most else iter(())
 
 
@@ -250,11 +234,7 @@ def pairs_and_all(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
 
 def plain(maker: Maker) -> Callable[..., Iterator[Maker]]:
     """A template without thresholds."""
-
-    def makers(view: View, *chosen: Word) -> Iterator[Maker]:
-        yield maker
-
-    return makers
+    return lambda view, *chosen: iter([maker])
 
 
 def bounded(
@@ -313,13 +293,13 @@ TEMPLATES: tuple[Template, ...] = (
     Template("sequence", tuples(2), plain(sequence)),
     Template("response", tuples(2), plain(response)),
     Template("response within", tuples(2), _response_within),
-    Template("longest repeat", nothing, bounded(Positions.longest_repeats, longest_repeat, le, View.at_most)),
+    Template("longest repeat", tuples(0), bounded(Positions.longest_repeats, longest_repeat, le, View.at_most)),
     Template("longest run", tuples(1), bounded(Positions.longest_runs, longest_run, le, View.at_most)),
-    Template("no revisit", nothing, _no_revisit),
+    Template("no revisit", tuples(0), _no_revisit),
     Template("no revisit of", tuples(1), _no_revisit),
-    Template("length at most", nothing, bounded(Positions.sizes, length, le, View.at_most)),
-    Template("length at least", nothing, bounded(Positions.sizes, length, ge, View.at_least)),
-    Template("length equal", nothing, bounded(Positions.sizes, length, eq, View.most_common)),
+    Template("length at most", tuples(0), bounded(Positions.sizes, length, le, View.at_most)),
+    Template("length at least", tuples(0), bounded(Positions.sizes, length, ge, View.at_least)),
+    Template("length equal", tuples(0), bounded(Positions.sizes, length, eq, View.most_common)),
     Template("share at least", tuples(1), _share(lower=True)),
     Template("share at most", tuples(1), _share(lower=False)),
     Template("exactly one of", pairs_and_all, plain(lambda *events: exactly(1, *map(visit, events)))),
