@@ -176,12 +176,12 @@ def converging(images: Path, n_iter: int, n_seeds: int) -> None:
     curves = [*plain.values(), *weighted.values()]
     print(f"  all under Theorem 3 alone after every iteration: {alone(curves)}")
     print("  gaps at the end: " + ", ".join(f"{one.name} {one.mean[-1]:.4f}" for one in curves))
-    for columns, table in (convergence.summary_table(curves), convergence.work_table(curves)):
+    for columns, table in reversed(convergence.tables(curves)):
         print("  | " + " | ".join(columns) + " |")
         for line in Table("", columns, table).cells():
             print("  | " + " | ".join(line) + " |")
-    save(convergence.draw_gaps([[plain[one] for one in row] for row in rows]), images / "theory_convergence.png")
-    save(convergence.draw_gaps([[weighted[one] for one in row] for row in below]), images / "theory_weighted.png")
+    save(convergence.draw_gaps(plain, rows), images / "theory_convergence.png")
+    save(convergence.draw_gaps(weighted, below), images / "theory_weighted.png")
     save(convergence.draw_work(curves), images / "theory_queries.png")
 
 

@@ -9,10 +9,21 @@ import pytest
 
 import xmen as xm
 from xmen.experiments import figure1, reproduce
-from xmen.experiments.figure1 import CELLS, CLOSED, DEMONSTRATION, FREE, HEIGHT, HORIZON, MIDDLE, SHADE, SHADED, WIDTH
-
-GRID = figure1.world()
-RULES = figure1.rules(GRID)
+from xmen.experiments.figure1 import (
+    CELLS,
+    CLOSED,
+    DEMONSTRATION,
+    FREE,
+    GRID,
+    HEIGHT,
+    HORIZON,
+    MIDDLE,
+    REWARD,
+    RULES,
+    SHADE,
+    SHADED,
+    WIDTH,
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +49,7 @@ def count(forbidden=(), share=None):
 
 
 def modes():
-    reward = figure1.reward_of(GRID)
-    return {name: xm.distribution(GRID, rule, reward).mode() for name, rule in RULES.items()}
+    return {name: xm.distribution(GRID, rule, REWARD).mode() for name, rule in RULES.items()}
 
 
 def test_table(record):
@@ -58,8 +68,8 @@ def test_table(record):
 def test_the_best_trajectories_are_those_of_the_papers_panels():
     cells = {name: [GRID.cell(state) for state in mode.states] for name, mode in modes().items()}
     assert cells[FREE] == [(MIDDLE, y) for y in range(HEIGHT)]
-    first, second, third = xm.distribution(GRID, RULES[CELLS], figure1.reward_of(GRID)).best(3)
-    d = xm.distribution(GRID, RULES[CELLS], figure1.reward_of(GRID))
+    first, second, third = xm.distribution(GRID, RULES[CELLS], REWARD).best(3)
+    d = xm.distribution(GRID, RULES[CELLS], REWARD)
     assert d.log_prob(first) == pytest.approx(d.log_prob(second), abs=1e-9)
     assert d.log_prob(third) < d.log_prob(second) - 1e-3
     mirrored = [(2 * MIDDLE - x, y) for x, y in (GRID.cell(state) for state in first.states)]
@@ -68,9 +78,8 @@ def test_the_best_trajectories_are_those_of_the_papers_panels():
 
 
 def test_forbidding_cells_is_not_enough():
-    reward = figure1.reward_of(GRID)
-    d = xm.distribution(GRID, RULES[SHADED], reward)
-    cells, n_left, share = figure1.strictest_cell_rule(d, reward)
+    d = xm.distribution(GRID, RULES[SHADED], REWARD)
+    cells, n_left, share = figure1.strictest_cell_rule(d)
     assert all(cells.log_prob(tau) > -float("inf") for tau in d.sample(200, seed=0))
     assert n_left > count(frozenset(CLOSED), Fraction(1, 2))
     assert share < 0.5
@@ -79,7 +88,7 @@ def test_forbidding_cells_is_not_enough():
 
 def test_exchanged_tails_break_the_rule():
     rule = RULES[SHADED]
-    one, two, step, mixed = figure1.swapped_tails(xm.distribution(GRID, rule, figure1.reward_of(GRID)), seed=0)
+    one, two, step, mixed = figure1.swapped_tails(xm.distribution(GRID, rule, REWARD), seed=0)
     assert one.states[step] == two.states[step]
     assert rule.accepts(one)
     assert rule.accepts(two)

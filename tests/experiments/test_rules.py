@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import xmen as xm
+from experiments.test_roads import write_city
 from xmen.experiments import rules
 from xmen.experiments.notebook import Notebook
-from xmen.experiments.rules import find_folder, read_taxis
+from xmen.experiments.rules import find_folder
+from xmen.experiments.taxis import read_city
 
 
 def test_constraint_inference_is_the_same_search_over_never(tmp_path):
@@ -32,20 +33,16 @@ def test_all_four_rules_are_found_from_thirty_demonstrations(tmp_path, monkeypat
     assert all(row[4] == pytest.approx(0.0, abs=1e-9) and row[5] == pytest.approx(0.0, abs=1e-9) for row in rows)
 
 
-def test_trips_are_read(tmp_path):
-    folder = tmp_path / "taxis"
-    folder.mkdir()
-    np.save(folder / "transit.npy", [(0, 0, 1), (1, 2, 2), (2, 4, 1), (1, 0, 0)])
-    header = "u,v,highway,length,n_id"
-    lines = ["0,1,primary,500,0", "1,2,secondary,250,1", "2,1,primary,100,2"]
-    (folder / "edge.txt").write_text("\n".join([header, *lines]))
-    (folder / "path.csv").write_text("ori,des,path,len\n0,2,0_1_2,3\n2,0,2_1_0,3\n")
-    taxis = read_taxis(find_folder(tmp_path, "transit.npy"), 1)
-    assert taxis.trips == [xm.Trajectory([0, 1, 2], [0, 2])]
-    assert taxis.network.problem(taxis.trips[0]) is None
-    assert str(taxis.events["primary"]) == "at(0, 2)"
-    assert taxis.features[2, 4].tolist() == [0.1, 1.0, 1.0, 1.0]
+def test_trips_are_described(tmp_path):
+    folder = write_city(tmp_path / "taxis", 6, [(0, 1, 2), (1, 3, 5)])
+    city = read_city(find_folder(tmp_path, "transit.npy"))
+    events, features = rules.describe(city)
+    assert city.trips("train_CV0_size10000", 1) == [xm.Trajectory([0, 1, 2], [0, 0])]
+    assert (str(events["primary"]), sorted(events)) == ("at(0, 3)", ["primary", "secondary", "turn", "u_turn"])
+    assert features[2, 4].tolist() == [0.102, 1.0, 1.0, 1.0]
+    assert features[2, 0].tolist() == [0.102, 0.0, 0.0, 1.0]
     assert find_folder(folder, "transit.npy") == folder
-    (folder / "edge.txt").write_text("\n".join([header, *lines[:2]]))
-    with pytest.raises(xm.FileFormatError, match="2 links"):
-        read_taxis(folder, 1)
+    edges = (folder / "edge.txt").read_text().splitlines()
+    (folder / "edge.txt").write_text("\n".join(edges[:-1]))
+    with pytest.raises(xm.FileFormatError, match="5 links"):
+        read_city(folder)

@@ -10,14 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
+
 import xmen as xm
 from xmen.experiments.notebook import Findings, Notebook
 
 EXPERIMENTS = ("figure1", "grid", "human", "convergence", "rules")
-"""In the order of the paper, and what goes beyond it."""
-
-WITH_DATA = ("roads",)
-"""Experiments on data that the user brings: not part of `all`."""
+"""In the order of the paper, and what goes beyond it; `roads` needs data that the user brings, and is not in `all`."""
 
 
 def reproduce(name: str, folder: Path, **settings: Any) -> Findings:
@@ -26,16 +25,16 @@ def reproduce(name: str, folder: Path, **settings: Any) -> Findings:
     Settings are those of `Notebook`. Ctrl-C ends it without a record, also in the middle of a fit; `resume` goes on
     after the last long stage that such a run has finished.
     """
-    if name not in (*EXPERIMENTS, *WITH_DATA):
-        known = ", ".join((*EXPERIMENTS, *WITH_DATA))
-        raise xm.XmenError(f"there is no experiment {name!r}: choose one of {known}, or all.")
+    known = (*EXPERIMENTS, "roads")
+    if name not in known:
+        raise xm.XmenError(f"there is no experiment {name!r}: choose one of {', '.join(known)}, or all.")
     folder.mkdir(parents=True, exist_ok=True)
-    book = Notebook(name, folder, **settings)
-    with warnings.catch_warnings():
+    book, module = Notebook(name, folder, **settings), import_module(f"xmen.experiments.{name}")
+    with warnings.catch_warnings(), plt.rc_context(getattr(module, "FONT", {})):
         # A fit would keep what it has on Ctrl-C: half of one is no part of a result.
         warnings.simplefilter("error", xm.InterruptedWarning)
         try:
-            import_module(f"xmen.experiments.{name}").run(book)
+            module.run(book)
         except xm.InterruptedWarning:
             raise KeyboardInterrupt from None
     return book.finish()

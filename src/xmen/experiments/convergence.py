@@ -8,9 +8,10 @@ under these parities. Features are in the units of Algorithm 1: each spans 1 ove
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
@@ -41,6 +42,14 @@ WORK = {  # of these in the figure, in Tol's muted colours: none of them is the 
     "drawn": ("cells that gave a draw", "#44AA99", "^"),
 }
 FONT: Any = {"font.size": 9.0, "axes.titlesize": 9.0, "legend.fontsize": 8.0}
+NAMES_NOTE = """Common: the 5x5 grid with delta 1.18, M1 16 and 2 M2 8, from which other rows differ as they say. Slip:
+the slippery grid with delta 1.1, M1 16 and so many draws 2 M2; sn: self-normalised."""
+WORK_NOTE = f"""A cell is one question to the oracle, as Theorem 5 (Th. 5) counts them: are there P solutions under
+these parities? Read: solutions read from all cells. Calls: of a solver that finds one solution at a time.
+{NAMES_NOTE}"""
+SUMMARY_NOTE = f"""Mean and worst gap over seeds, Theorem 3's bound (Th. 3), and that bound with the bias term, in nats;
+under: whether the mean gap is under the latter after every iteration. Solver calls, Theorem 5's cells (Th. 5) and
+solutions read, per iteration. {NAMES_NOTE}"""
 
 
 class Setting(NamedTuple):
@@ -57,9 +66,6 @@ class Setting(NamedTuple):
 
 
 COMMON = Setting(delta=1.18, m1=16, n_draws=8)
-"""What other settings of a deterministic world vary around."""
-
-
 SETTINGS = [
     [COMMON._replace(delta=delta) for delta in (1.05, 1.18, 1.35)],
     [COMMON._replace(m1=m1) for m1 in (1, 4, 16)],
@@ -74,52 +80,39 @@ def run(book: Notebook) -> None:
     book.title("Convergence of Algorithm 1, and what it asks of the oracle")
     n_iter, n_seeds = book.pick(16, 120), book.pick(3, 6)
     book.set(iterations=n_iter, seeds=n_seeds, burn_in=0.0, failure=0.05, oracle="listed")
-    book.say(
-        f"""L(mean of the first k iterates) - L*, in nats, for {n_seeds} runs of {n_iter} iterations with the largest
-        step that Theorem 4 allows. Theorem 3 is drawn as printed, with delta^2 and M2, and in the form that is used
-        here, c |theta*|^2 / (2 eta K) + eta (sigma1^2 / M1 + sigma2^2 / M2) / c, with features in units of their span.
-        This experiment is ours."""
-    )
+    book.say(f"""L(mean of the first k iterates) - L*, in nats, for {n_seeds} runs of {n_iter} iterations with the
+        largest step that Theorem 4 allows. Theorem 3 is drawn as printed, with delta^2 and M2, and in the form that is
+        used here, c |theta*|^2 / (2 eta K) + eta (sigma1^2 / M1 + sigma2^2 / M2) / c, with features in units of their
+        span. This experiment is ours.""")
 
     with book.stage("the deterministic 5x5 grid") as done:
-        problem, rows = straight(book.seed), SETTINGS
-        plain = compare(problem, [one for row in rows for one in row], n_iter, n_seeds, book.seed, done)
-    book.say(
-        f"""The 5x5 grid has {len(problem.rows)} valid trajectories, L(0) - L* = {problem.gap(np.zeros(2)):.3f} nats and
-        |theta*|^2 = {problem.best @ problem.best:.2f}. Its dynamics are deterministic: no importance weights,
-        c = delta, and all 2 M2 draws enter one mean."""
-    )
-    book.figure(
-        draw_gaps([[plain[one] for one in row] for row in rows]),
-        "convergence_curves",
-        f"""Loss above the optimum on the 5x5 grid: mean over {n_seeds} seeds, from the best to the worst seed shaded,
-        with Theorem 3's bound and the bias term that it leaves out. One of delta, M1 and 2 M2 varies in each row.""",
-    )
+        problem = straight(book.seed)
+        curves = compare(problem, chain(*SETTINGS), n_iter, n_seeds, book.seed, done)
+    book.say(f"""The 5x5 grid has {len(problem.rows)} valid trajectories, L(0) - L* = {problem.gap(np.zeros(2)):.3f}
+        nats and |theta*|^2 = {problem.best @ problem.best:.2f}. Its dynamics are deterministic: no importance weights,
+        c = delta, and all 2 M2 draws enter one mean.""")
+    caption = f"""Loss above the optimum on the 5x5 grid: mean over {n_seeds} seeds, from the best to the worst seed
+        shaded, with Theorem 3's bound and the bias term that it leaves out. One of delta, M1 and 2 M2 varies in each
+        row."""
+    book.figure(draw_gaps(curves, SETTINGS), "convergence_curves", caption)
 
     with book.stage("the slippery 3x3 grid") as done:
         problem, rows = slippery(book.seed), [row[: book.pick(2, 3)] for row in WEIGHTED]
-        weighted = compare(problem, [one for row in rows for one in row], n_iter, n_seeds, book.seed, done)
-    book.say(
-        f"""The 3x3 grid where one move in five slips has {len(problem.rows)} valid trajectories. Draws from Q
-        need importance weights here, c = delta^2, and E_P[f] is a ratio of two means: neither bound covers its bias,
-        which falls as 1 / M2 and is far smaller for a self-normalised mean."""
-    )
-    book.figure(
-        draw_gaps([[weighted[one] for one in row] for row in rows]),
-        "convergence_weighted",
-        """The same on the slippery 3x3 grid: above with the paper's split sample, below with one self-normalised mean
-        of all draws.""",
-    )
+        weighted = compare(problem, chain(*rows), n_iter, n_seeds, book.seed, done)
+    book.say(f"""The 3x3 grid where one move in five slips has {len(problem.rows)} valid trajectories. Draws from Q need
+        importance weights here, c = delta^2, and E_P[f] is a ratio of two means: neither bound covers its bias, which
+        falls as 1 / M2 and is far smaller for a self-normalised mean.""")
+    caption = """The same on the slippery 3x3 grid: above with the paper's split sample, below with one self-normalised
+        mean of all draws."""
+    book.figure(draw_gaps(weighted, rows), "convergence_weighted", caption)
 
-    curves = [*plain.values(), *weighted.values()]
-    book.figure(
-        draw_work(curves),
-        "convergence_queries",
-        """What one iteration asks of the oracle, mean over all iterations and seeds. Theorem 5 counts n' levels of
-        24 ln(n' / failure) cells for the search and one for each draw; n' is the number of hash bits plus 1.""",
-    )
-    book.table("The oracle's work per iteration", *work_table(curves), note=WORK_NOTE)
-    book.table(f"Gap to L* after {n_iter} iterations, {n_seeds} seeds", *summary_table(curves), note=SUMMARY_NOTE)
+    both = [*curves.values(), *weighted.values()]
+    caption = """What one iteration asks of the oracle, mean over all iterations and seeds. Theorem 5 counts n' levels
+        of 24 ln(n' / failure) cells for the search and one for each draw; n' is the number of hash bits plus 1."""
+    book.figure(draw_work(both), "convergence_queries", caption)
+    work, summary = tables(both)
+    book.table("The oracle's work per iteration", *work, note=WORK_NOTE)
+    book.table(f"Gap to L* after {n_iter} iterations, {n_seeds} seeds", *summary, note=SUMMARY_NOTE)
 
 
 @dataclass(frozen=True)
@@ -127,7 +120,8 @@ class ListedProblem:
     """A small problem with the truth: all N valid trajectories are listed, and f is in units of its spans over them.
 
     `rows` (N, d) and `demo_rows` (n, d) are f of all trajectories and of the demonstrations, `log_dynamics` (N,) is
-    log D. With `weighted`, where D differs, draws carry importance weights. Parities range over `hash_bits`.
+    log D. With `weighted`, where D differs, draws carry importance weights. Parities range over `hash_bits`. The loss
+    L(theta) = log Z - theta . mean f of the demonstrations, and its gap L(theta) - L*, are in nats; theta* is `best`.
     """
 
     name: str
@@ -139,27 +133,29 @@ class ListedProblem:
     span: Floats
     rows: Floats
     demo_rows: Floats
-    demo_mean: Floats  # (d,)
     log_dynamics: Floats
-    weighted: bool
     hash_bits: int
 
+    @property
+    def weighted(self) -> bool:
+        return bool(np.ptp(self.log_dynamics) > 1e-9)
+
+    @cached_property
+    def demo_mean(self) -> Any:
+        return self.demo_rows.mean(axis=0)
+
     def loss(self, theta: Floats) -> float:
-        """L(theta) = log Z - theta . mean f of the demonstrations, in nats."""
         return float(logsumexp(self.rows @ theta + self.log_dynamics) - theta @ self.demo_mean)
 
     def probabilities(self, theta: Floats) -> Any:
-        """P(tau) of every valid trajectory (N,)."""
         return softmax(self.rows @ theta + self.log_dynamics)
 
     @cached_property
     def best(self) -> Any:
-        """theta*, where L is smallest (d,)."""
         slope = lambda theta: self.probabilities(theta) @ self.rows - self.demo_mean  # noqa: E731
         return minimize(self.loss, np.zeros(self.rows.shape[1]), jac=slope, tol=1e-12).x
 
     def gap(self, theta: Floats) -> float:
-        """L(theta) - L*, in nats."""
         return self.loss(theta) - self.loss(self.best)
 
     def absolute_features(self, theta: Floats) -> Any:
@@ -179,24 +175,20 @@ def list_problem(
         np.array([features[list(tau.states[:-1]), list(tau.actions)].sum(axis=0) for tau in some])
         for some in (taus, demos)
     )
-    span, weighted = np.ptp(rows, axis=0), bool(np.ptp(log_dynamics) > 1e-9)
+    span = np.ptp(rows, axis=0)
     bits = int(xm.distribution(world, rule, None, engine="xor", oracle="listed").sizes()["hash variables"])
-    means = demo_rows / span, demo_rows.mean(axis=0) / span
-    truth = (taus, span, rows / span, *means, log_dynamics, weighted, bits)
+    truth = (taus, span, rows / span, demo_rows / span, log_dynamics, bits)
     return ListedProblem(name, world, rule, features, demos, *truth)
 
 
 def straight(seed: int = 0) -> ListedProblem:
-    """A deterministic 5x5 grid: exactly one of two keys, at most three equal moves in a row.
-
-    The features are whether the upper key is taken, and the number of diagonal moves.
-    """
+    """A deterministic 5x5 grid: exactly one of two keys, at most three equal moves in a row."""
     grid = xm.GridWorld(5, 5, start=(0, 0), goal=(4, 4), moves=("up", "right", "up-right"))
     upper, lower = (1, 3), (3, 1)
     keys = xm.exactly(1, xm.visit(grid.at(upper)), xm.visit(grid.at(lower)))
     features = np.zeros((grid.n_states, grid.n_actions, 2))
-    features[grid.state(upper), :, 0] = 1.0
-    features[:, grid.moves.index("up-right"), 1] = 1.0
+    features[grid.state(upper), :, 0] = 1.0  # whether the upper key is taken
+    features[:, grid.moves.index("up-right"), 1] = 1.0  # the number of diagonal moves
     rule = keys & (xm.longest_repeat() <= 3)
     return list_problem("5x5 grid", grid, rule, features, (2.0, -0.5), seed)
 
@@ -233,14 +225,13 @@ def theorem3(problem: ListedProblem, setting: Setting, n_iter: int, m2: int, fac
 
 def theorem5_cells(problem: ListedProblem, theta: Floats, setting: Setting, failure: float) -> int:
     """Cells of one iteration in Theorem 5's count, with the published constants of PAWS."""
-    chosen = _published(setting.delta, failure, float(np.ptp(problem.rows @ problem.best)), problem.hash_bits)
+    span, n_hash = float(np.ptp(problem.rows @ problem.best)), problem.hash_bits
+    chosen = planned(setting.delta, failure, log_span=span, n_hash=n_hash, faithful=True)
     plan = replace(chosen, log_span=SPAN_STEP * math.ceil(float(np.ptp(problem.rows @ theta)) / SPAN_STEP))
-    return (problem.hash_bits + plan.bits_per_level * plan.n_levels + 1) * plan.n_repeats + setting.n_draws
+    return (n_hash + plan.bits_per_level * plan.n_levels + 1) * plan.n_repeats + setting.n_draws
 
 
-@lru_cache(maxsize=256)
-def _published(delta: float, failure: float, log_span: float, width: int) -> PawsPlan:
-    return PawsPlan.solve(delta, failure, log_span=log_span, n_hash=width, faithful=True)
+planned = lru_cache(maxsize=256)(PawsPlan.solve)
 
 
 @dataclass(frozen=True)
@@ -265,7 +256,6 @@ class Curve:
 
     @property
     def mean(self) -> Any:
-        """The mean gap over seeds after each iteration."""
         return self.gaps.mean(axis=0)
 
     @property
@@ -298,98 +288,74 @@ def compare(
         # Without importance weights every draw enters the mean; with them, half the draws are in each of the two means.
         bound = theorem3(problem, setting, n_iter, half if problem.weighted else setting.n_draws, factor)
         printed = theorem3(problem, setting, n_iter, half, setting.delta**2)
-        bias, mean = (factor - 1.0) * max(sizes) * max(distances), np.mean(counts, axis=0).tolist()
-        work = dict(zip(COUNTED, mean, strict=True))
-        curves[setting] = Curve(problem.name, setting, np.array(gaps), bound, printed, bias, work)
+        bias, work = (factor - 1.0) * max(sizes) * max(distances), np.mean(counts, axis=0).tolist()
+        found = np.array(gaps), bound, printed, bias, dict(zip(COUNTED, work, strict=True))
+        curves[setting] = Curve(problem.name, setting, *found)
     return curves
 
 
 def watched_run(problem: ListedProblem, setting: Setting, n_iter: int, seed: Any) -> tuple[Floats, list[Any]]:
     """Algorithm 1 to the letter: the mean of the iterates after each iteration (K, d), and what each asked for."""
     records: list[Any] = []
-    draws: Any = {
-        "n_samples": setting.n_draws,
-        "n_demonstrations": setting.m1,
-        "self_normalised": setting.self_normalised,
-    }
-    method = xm.Paper(delta=setting.delta, failure=FAILURE, burn_in=0.0, **draws)
+    draws: Any = {"n_samples": setting.n_draws, "n_demonstrations": setting.m1}
+    draws |= {"self_normalised": setting.self_normalised, "burn_in": 0.0}
+    method = xm.Paper(delta=setting.delta, failure=FAILURE, **draws)
     watched: Any = {"oracle": "listed", "max_iter": n_iter, "seed": seed, "callback": records.append}
     with noticed():
         xm.XMEN(problem.world, problem.rule, problem.features, method=method, **watched).fit(problem.demos)
     return np.array([one.weights for one in records]) * problem.span, [one.details for one in records]
 
 
-def draw_gaps(rows: Sequence[Sequence[Curve]]) -> Figure:
-    """One panel for each curve, all on the same axes."""
+def draw_gaps(curves: dict[Setting, Curve], rows: Sequence[Sequence[Setting]]) -> Figure:
+    """One panel for each setting, all on the same axes."""
     n_columns = max(len(row) for row in rows)
-    with plt.rc_context(FONT):
-        size = 2.7 * n_columns + 0.4, 2.1 * len(rows) + 0.6
-        figure = plt.figure(figsize=size, layout="constrained")
-        panels = figure.subplots(len(rows), n_columns, sharex=True, sharey=True, squeeze=False)
-        for axes, row in zip(panels, rows, strict=True):
-            for ax, curve in zip(axes, row, strict=True):
-                delta, m1, n_draws, one_ratio = curve.setting
-                title = rf"$\delta={delta:g},\ M_1={m1},\ 2M_2={n_draws}$" + "\nself-normalised" * one_ratio
-                k = np.arange(1, len(curve.mean) + 1)
-                ax.fill_between(k, curve.gaps.min(axis=0), curve.gaps.max(axis=0), color=MEASURED, alpha=0.25, lw=0)
-                ax.plot(k, curve.mean, color=MEASURED, lw=1.8, label="measured: mean, best to worst seed")
-                # Broad, because with importance weights our form is the printed one and lies on it.
-                ax.plot(k, curve.printed, color="#c4c4c4", lw=3.6, label="Theorem 3 as printed")
-                ax.plot(k, curve.theorem3, color=BOUND, lw=1.2, label="Theorem 3")
-                ax.plot(k, curve.theorem3 + curve.bias, color=BOUND, lw=1.2, ls="--", label="Theorem 3 + bias term")
-                ax.set_title(title)
-                ax.set(xscale="log", yscale="log", xlim=(1, len(curve.mean)))
-                ax.spines[["top", "right"]].set_visible(False)
-        bottom, top = panels[0, 0].get_ylim()
-        panels[0, 0].set_ylim(max(bottom, LOWEST_GAP), top)
-        figure.supxlabel("iterations K", fontsize=9)
-        figure.supylabel("L(mean iterate) - L*  (nats)", fontsize=9)
-        figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
+    figure = plt.figure(figsize=(2.7 * n_columns + 0.4, 2.1 * len(rows) + 0.6), layout="constrained")
+    panels = figure.subplots(len(rows), n_columns, sharex=True, sharey=True, squeeze=False)
+    for ax, curve in zip(panels.flat, map(curves.__getitem__, chain(*rows)), strict=True):
+        delta, m1, n_draws, one_ratio = curve.setting
+        k = np.arange(1, len(curve.mean) + 1)
+        ax.fill_between(k, curve.gaps.min(axis=0), curve.gaps.max(axis=0), color=MEASURED, alpha=0.25, lw=0)
+        ax.plot(k, curve.mean, color=MEASURED, lw=1.8, label="measured: mean, best to worst seed")
+        # Broad, because with importance weights our form is the printed one and lies on it.
+        ax.plot(k, curve.printed, color="#c4c4c4", lw=3.6, label="Theorem 3 as printed")
+        ax.plot(k, curve.theorem3, color=BOUND, lw=1.2, label="Theorem 3")
+        ax.plot(k, curve.theorem3 + curve.bias, color=BOUND, lw=1.2, ls="--", label="Theorem 3 + bias term")
+        ax.set_title(rf"$\delta={delta:g},\ M_1={m1},\ 2M_2={n_draws}$" + "\nself-normalised" * one_ratio)
+        ax.set(xscale="log", yscale="log", xlim=(1, len(curve.mean)))
+        ax.spines[["top", "right"]].set_visible(False)
+    bottom, top = panels[0, 0].get_ylim()
+    panels[0, 0].set_ylim(max(bottom, LOWEST_GAP), top)
+    figure.supxlabel("iterations K", fontsize=9)
+    figure.supylabel("L(mean iterate) - L*  (nats)", fontsize=9)
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
     return figure
 
 
 def draw_work(curves: Sequence[Curve]) -> Figure:
     """One line for each setting: the parts of the oracle's work per iteration, and Theorem 5's count."""
-    with plt.rc_context(FONT):
-        figure, ax = plt.subplots(figsize=(7.2, 0.3 * len(curves) + 1.3), layout="constrained")
-        heights = range(len(curves))
-        for name, (label, colour, marker) in WORK.items():
-            values = [curve.counts[name] for curve in curves]
-            size = 14 if marker == "|" else 7
-            ax.plot(values, heights, marker, color=colour, ms=size, mew=2 if marker == "|" else 0, label=label)
-        ax.set_yticks(heights, [f"{curve.problem.split()[0]} {curve.setting}" for curve in curves])
-        ax.set(xscale="log", xlabel="cells, or solutions, per iteration")
-        ax.invert_yaxis()
-        ax.grid(axis="x", color="#dddddd", lw=0.6)
-        ax.set_axisbelow(True)
-        ax.spines[["top", "right"]].set_visible(False)
-        figure.legend(loc="outside upper center", ncols=3, frameon=False, handletextpad=0.2)
+    figure, ax = plt.subplots(figsize=(7.2, 0.3 * len(curves) + 1.3), layout="constrained")
+    for name, (label, colour, marker) in WORK.items():
+        size, edge = (14, 2) if marker == "|" else (7, 0)
+        values = [curve.counts[name] for curve in curves]
+        ax.plot(values, range(len(curves)), marker, color=colour, ms=size, mew=edge, label=label)
+    ax.set_yticks(range(len(curves)), [f"{curve.problem.split()[0]} {curve.setting}" for curve in curves])
+    ax.set(xscale="log", xlabel="cells, or solutions, per iteration")
+    ax.invert_yaxis()
+    ax.grid(axis="x", color="#dddddd", lw=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside upper center", ncols=3, frameon=False, handletextpad=0.2)
     return figure
 
 
-NAMES_NOTE = """Common: the 5x5 grid with delta 1.18, M1 16 and 2 M2 8, from which other rows differ as they say. Slip:
-the slippery grid with delta 1.1, M1 16 and so many draws 2 M2; sn: self-normalised."""
-WORK_NOTE = f"""A cell is one question to the oracle, as Theorem 5 (Th. 5) counts them: are there P solutions under
-these parities? Read: solutions read from all cells. Calls: of a solver that finds one solution at a time.
-{NAMES_NOTE}"""
-SUMMARY_NOTE = f"""Mean and worst gap over seeds, Theorem 3's bound (Th. 3), and that bound with the bias term, in nats;
-under: whether the mean gap is under the latter after every iteration. Solver calls, Theorem 5's cells (Th. 5) and
-solutions read, per iteration. {NAMES_NOTE}"""
-
-
-def work_table(curves: Iterable[Curve]) -> tuple[dict[str, str], list[list[Any]]]:
-    """Columns and rows: where the cells and solver calls of one iteration go."""
+def tables(curves: Sequence[Curve]) -> list[tuple[dict[str, str], list[list[Any]]]]:
+    """Columns and rows: where the cells and solver calls of one iteration go; gaps at the end against the bounds."""
     names = ("search cells", "draws", "failed draws", "all cells", "Th. 5", "read", "calls")
-    return {"setting": "", **dict.fromkeys(names, ",.0f")}, [[one.name, *one.counts.values()] for one in curves]
-
-
-def summary_table(curves: Iterable[Curve]) -> tuple[dict[str, str], list[list[Any]]]:
-    """Columns and rows: the gap at the end against the bounds, and the cost against Theorem 5."""
-    nats = dict.fromkeys(("mean", "worst", "Th. 3", "+bias"), ".3f")
-    columns = {"setting": "", **nats, "under": "", **dict.fromkeys(("calls", "Th. 5", "read"), ",.0f")}
+    work = {"setting": "", **dict.fromkeys(names, ",.0f")}, [[one.name, *one.counts.values()] for one in curves]
+    columns = {"setting": "", **dict.fromkeys(("mean", "worst", "Th. 3", "+bias"), ".3f"), "under": ""}
     rows = []
     for one in curves:
         end, bound = one.gaps[:, -1], one.theorem3[-1]
-        work = [one.counts[name] for name in ("queries", "theorem5", "points")]
-        rows.append([one.name, end.mean(), end.max(), bound, bound + one.bias, one.under_bound, *work])
-    return columns, rows
+        asked = [one.counts[name] for name in ("queries", "theorem5", "points")]
+        rows.append([one.name, end.mean(), end.max(), bound, bound + one.bias, one.under_bound, *asked])
+    return [work, (columns | dict.fromkeys(("calls", "Th. 5", "read"), ",.0f"), rows)]

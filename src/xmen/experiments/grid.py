@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from scipy.special import rel_entr
 
 import xmen as xm
 from xmen.experiments.grid_maps import MARKOV, MEMORY, ONE_TRIANGLE, GridMap
 from xmen.experiments.looks import LOOKS, draw_panels
-from xmen.experiments.methods import ALL, Effort, fit_noted, fit_one, fit_within, generate, noticed
+from xmen.experiments.methods import ALL, Effort, fit_noted, fit_one, fit_within, generate, n_trajectories, noticed
 from xmen.experiments.notebook import Floats, Notebook
 
 PRIOR_VARIANCE = 10.0  # of the weights, for X-MEN and MaxEnt alike
@@ -34,22 +34,14 @@ SYMBOLS = {"triangle": ("^", "must be the first symbol"), "cross": ("X", "never"
 SYMBOLS |= {"square": ("s", "exactly one"), "circle": ("o", "exactly one")}
 
 
-@dataclass(frozen=True)
 class Case:
     """One map with demonstrations to learn from, 1,000 others of the same demonstrator, and all valid paths."""
 
-    map: GridMap
-    demos: list[xm.Trajectory]
-    held_out: list[xm.Trajectory]
-    paths: list[xm.Trajectory]
-    demonstrated: Floats  # the share of each path type among the demonstrations, and of invalid ones: none
-
-    @classmethod
-    def of(cls, grid_map: GridMap, seed: int) -> Self:
-        """The case of a map."""
-        demos, held_out = grid_map.demonstrations(N_DEMOS, seed), grid_map.demonstrations(1000, seed + 10_000)
-        paths = xm.distribution(grid_map.world, grid_map.rules, None, engine="exact").best(MOST_PATHS)
-        return cls(grid_map, demos, held_out, paths, np.append(grid_map.of_type(demos).mean(axis=1), 0.0))
+    def __init__(self, grid_map: GridMap, seed: int) -> None:
+        self.map = grid_map
+        self.demos, self.held_out = grid_map.demonstrations(N_DEMOS, seed), grid_map.demonstrations(1000, seed + 10_000)
+        self.paths = xm.distribution(grid_map.world, grid_map.rules, None, engine="exact").best(MOST_PATHS)
+        self.demonstrated = np.append(grid_map.of_type(self.demos).mean(axis=1), 0.0)  # by path type; 0 are invalid
 
     def types_of(self, model: Any) -> Floats:
         """The probability of each path type under a model, and of paths that are not valid: exact, by listing."""
@@ -64,15 +56,12 @@ class Case:
         triangle = xm.visit(self.map.world.at(*self.map.symbols["triangle"]))
         exact = d.probability(self.map.rules), d.probability(triangle)
         scores = [model.score(demos) for demos in (self.demos, self.held_out)]
-        valid = np.mean([all(rule.accepts(tau) for rule in self.map.rules) for tau in taus])
-        return (LOOKS[key].label, valid, oracle, *exact, *kl, *scores)
+        return (LOOKS[key].label, np.mean(self.map.valid(taus)), oracle, *exact, *kl, *scores)
 
 
 def divergence(p: Floats, q: Floats) -> float:
     """KL(p || q) in nats; inf where q has no mass and p has. Over types with "not valid" among them it is our KL+."""
-    some = p > 0
-    with np.errstate(divide="ignore"):
-        return float(np.sum(p[some] * (np.log(p[some]) - np.log(q[some]))))
+    return float(rel_entr(p, q).sum())
 
 
 def kl_among_valid(p: Floats, q: Floats) -> float:
@@ -95,19 +84,15 @@ def effort_for(n_demos: int, **settings: Any) -> Effort:
 def run(book: Notebook) -> None:
     """Demonstrations, fits, figures and tables on all maps."""
     book.title("The 9x9 grid world: 70 % of the demonstrations on upper paths, 30 % on lower paths")
-    book.say(
-        """A path is valid when the triangle is the first symbol it meets, it meets no cross, and it meets exactly one
-        square and exactly one circle. The true reward is 0 everywhere and 1 at the goal. All maps are ours: the first
-        was made so that the rules truly need memory; on the second, rewards of states can say nearly all of it; on a
-        third, every valid path passes one triangle, as on the paper's map."""
-    )
-    book.say(
-        """Rewards that are learned have one weight per state; the paper's distance feature alone cannot tell the two
-        arms of a mirror-symmetric map apart (see the table of features). X-MEN is given the rules; its rivals are given
-        what they can use. Rollouts of relative entropy IRL follow what MaxEnt has learned, mixed with uniform choices,
-        and its thresholds are nearly 0: that favours this baseline."""
-    )
-    cases = {one.name: Case.of(one, book.seed) for one in (MEMORY, MARKOV, ONE_TRIANGLE)}
+    book.say("""A path is valid when the triangle is the first symbol it meets, it meets no cross, and it meets exactly
+        one square and exactly one circle. The true reward is 0 everywhere and 1 at the goal. All maps are ours: the
+        first was made so that the rules truly need memory; on the second, rewards of states can say nearly all of it;
+        on a third, every valid path passes one triangle, as on the paper's map.""")
+    book.say("""Rewards that are learned have one weight per state; the paper's distance feature alone cannot tell the
+        two arms of a mirror-symmetric map apart (see the table of features). X-MEN is given the rules; its rivals are
+        given what they can use. Rollouts of relative entropy IRL follow what MaxEnt has learned, mixed with uniform
+        choices, and its thresholds are nearly 0: that favours this baseline.""")
+    cases = {one.name: Case(one, book.seed) for one in (MEMORY, MARKOV, ONE_TRIANGLE)}
     both = [cases[MEMORY.name], cases[MARKOV.name]]
     effort = effort_for(N_DEMOS, paper_iter=book.pick(40, 1000), paper_samples=16, rollouts=book.pick(20_000, 100_000))
     book.set(demonstrations=N_DEMOS, upper_share=0.7, generated=N_DRAWN, features="one weight per state")
@@ -123,7 +108,7 @@ def run(book: Notebook) -> None:
     by_solver = replace(effort, oracle=SOLVER, cell_size=64.0, cells_tol=0.01, paper_iter=min(effort.paper_iter, 200))
     rows: dict[str, list[tuple[Any, ...]]] = {}
     for name, case in cases.items():
-        rules, task = case.map.rules, (case.map.world, case.map.rules, None, case.demos)
+        task = (case.map.world, case.map.rules, None, case.demos)
         models = {key: fit_noted(book, key, task, effort) for key in (*ALL, "constraint-inference")}
         with book.stage("what the models say"):
             drawn = {key: generate(key, model, N_DRAWN, book.seed) for key, model in models.items()}
@@ -134,53 +119,65 @@ def run(book: Notebook) -> None:
             with book.stage(f"fit {LOOKS[key].label} with {SOLVER}"), noticed():
                 model = fit_one(key, task, by_solver, book.seed)
                 rows[name].append(case.row(key, SOLVER, model, generate(key, model, N_DRAWN, book.seed)))
-        if case.map is ONE_TRIANGLE:  # its table says what there is to say
-            continue
-        taus = {"demonstrations": case.demos[:: N_DEMOS // N_SHOWN]}
-        taus |= {key: some[:N_SHOWN] for key, some in drawn.items()}
-        marks = {f"{one}: {rule}": (case.map.symbols[one], marker) for one, (marker, rule) in SYMBOLS.items()}
-        lines, passed = {}, {}
-        for key, some in taus.items():
-            exact = "" if key not in models else f", P(valid) = {models[key].distribution().probability(rules):.1%}"
-            valid = [all(rule.accepts(tau) for rule in rules) for tau in some]
-            if key in ("demonstrations", "exact", "maxent"):
-                lines[key] = f"{sum(valid[::5])} of {len(valid[::5])} valid{exact}", some[::5], valid[::5]
-            counts = np.bincount([s for tau in some for s in set(tau.states)], minlength=case.map.world.n_states)
-            passed[key] = f"{sum(valid)} of {len(valid)} valid{exact}", counts / len(some)
-        slug = name.lower().replace("-", "_")
-        caption = f"The {name} map: demonstrations, and trajectories generated by X-MEN and by MaxEnt."
-        book.figure(draw_panels(case.map.world, lines, marks, n_columns=3), f"grid_generated_{slug}", caption)
-        caption = f"The {name} map: how often {N_SHOWN} trajectories of each method pass each cell."
-        book.figure(draw_panels(case.map.world, passed, marks, n_columns=4), f"grid_marginals_{slug}", caption)
-        inferred = len(models["constraint-inference-maxent"].constraints_)
-        book.say(f"On the {name} map MLCI on MaxEnt's reward adds {inferred} rules of its own.")
-        types = {"demonstrations": case.demonstrated} | {key: case.types_of(model) for key, model in models.items()}
-        book.figure(
-            draw_path_types(case.map, types),
-            f"grid_path_types_{slug}",
-            f"""The {name} map: the exact probability of each path type, which is the arm with the one square and the
-            one circle that the path meets. Demonstrations: the share of them.""",
-        )
+        if case.map is not ONE_TRIANGLE:  # its table says what there is to say
+            draw_case(book, case, models, drawn)
 
     sweep_demonstrations(book, both)
     sweep_time(book, cases[MEMORY.name], effort)
-    columns = {"map": "", "features": "", "method": "", "P(valid)": ".1%", "upper": ".1%"}
     with book.stage("compare features"):
         compared = [row for case in both for row in feature_rows(case, effort.l2)]
-    book.table(
-        "what features can say",
-        {**columns, "KL, arms": ".4f", "KL+, arms": ".4f"},
-        compared,
-        note="""Upper: the share of the upper arm among valid paths; 70 % in the demonstrations. MaxEnt with one weight
-        per state and move is the likeliest of all Markov policies. MLCI on the true reward: as its authors use it.""",
-    )
+    columns = {"map": "", "features": "", "method": "", "P(valid)": ".1%", "upper": ".1%"}
+    note = """Upper: the share of the upper arm among valid paths; 70 % in the demonstrations. MaxEnt with one weight
+        per state and move is the likeliest of all Markov policies. MLCI on the true reward: as its authors use it."""
+    book.table("what features can say", {**columns, "KL, arms": ".4f", "KL+, arms": ".4f"}, compared, note)
     columns = {"method": "", "valid": ".1%", "oracle": "", "P(valid)": ".1%", "P(triangle)": ".1%"}
     columns |= dict.fromkeys(("KL, arms", "KL, types", "KL+, arms", "KL+, types"), ".4f")
     columns |= {"log-lik.": ".3f", "held out": ".3f"}
-    n_paths = round(np.exp(xm.distribution(MEMORY.world, None, None).log_partition()))
+    n_paths = round(n_trajectories(MEMORY.world, None))
     for name, case in reversed(cases.items()):
         title = "one triangle for both arms" if case.map is ONE_TRIANGLE else f"the {name} map"
-        book.table(f"{title}: {len(case.paths):,} of {n_paths:,} paths are valid", columns, rows[name], note=NOTE)
+        book.table(f"{title}: {len(case.paths):,} of {n_paths:,} paths are valid", columns, rows[name], NOTE)
+
+
+def draw_case(book: Notebook, case: Case, models: Mapping[str, Any], drawn: Mapping[str, Any]) -> None:
+    """A map's trajectories, cells that are passed, and path types, method by method."""
+    name, slug = case.map.name, case.map.name.lower().replace("-", "_")
+    taus = {"demonstrations": case.demos[:: N_DEMOS // N_SHOWN]}
+    taus |= {key: some[:N_SHOWN] for key, some in drawn.items()}
+    marks = {f"{one}: {rule}": (case.map.symbols[one], marker) for one, (marker, rule) in SYMBOLS.items()}
+    lines, passed = {}, {}
+    for key, some in taus.items():
+        model, valid = models.get(key), case.map.valid(some)
+        exact = "" if model is None else f", P(valid) = {model.distribution().probability(case.map.rules):.1%}"
+        if key in ("demonstrations", "exact", "maxent"):
+            lines[key] = f"{sum(valid[::5])} of {len(valid[::5])} valid{exact}", some[::5], valid[::5]
+        counts = np.bincount([s for tau in some for s in set(tau.states)], minlength=case.map.world.n_states)
+        passed[key] = f"{sum(valid)} of {len(valid)} valid{exact}", counts / len(some)
+    caption = f"The {name} map: demonstrations, and trajectories generated by X-MEN and by MaxEnt."
+    book.figure(draw_panels(case.map.world, lines, marks, n_columns=3), f"grid_generated_{slug}", caption)
+    caption = f"The {name} map: how often {N_SHOWN} trajectories of each method pass each cell."
+    book.figure(draw_panels(case.map.world, passed, marks, n_columns=4), f"grid_marginals_{slug}", caption)
+    inferred = len(models["constraint-inference-maxent"].constraints_)
+    book.say(f"On the {name} map MLCI on MaxEnt's reward adds {inferred} rules of its own.")
+
+    types = {"demonstrations": case.demonstrated} | {key: case.types_of(model) for key, model in models.items()}
+    names = [f"{arm}\n□{square}\n○{circle}" for arm, square, circle in case.map.path_types()]
+    values = np.array(list(types.values()))
+    some_have = np.append(values[:, :-1].max(axis=0) > 0, True)
+    labels, values = list(np.array([*names, "not\nvalid"])[some_have]), values[:, some_have]
+    figure, ax = plt.subplots(figsize=(max(7.0, 0.8 * len(labels) + 1.5), 3.8), layout="constrained")
+    width = 0.86 / len(types)
+    for i, key in enumerate(types):
+        x = np.arange(len(labels)) + (i - (len(types) - 1) / 2) * width
+        ax.bar(x, values[i], width, label=LOOKS[key].label, color=LOOKS[key].colour)
+    ax.set_xticks(range(len(labels)), labels, fontsize=8)
+    ax.set(ylabel="probability", xlim=(-0.6, len(labels) - 0.4))
+    ax.axvline(len(labels) - 1.5, color="#999999", lw=0.8, ls=":")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    caption = f"""The {name} map: the exact probability of each path type, which is the arm with the one square and the
+        one circle that the path meets. Demonstrations: the share of them."""
+    book.figure(figure, f"grid_path_types_{slug}", caption)
 
 
 def feature_rows(case: Case, l2: float) -> list[tuple[Any, ...]]:
@@ -232,7 +229,7 @@ def sweep_demonstrations(book: Notebook, cases: Sequence[Case]) -> None:
     for c, case in enumerate(cases):
         for m, key in enumerate(SWEPT):
             for ax, values in zip(axes[:, c], points[:, c, m], strict=True):
-                ax.plot(SIZES, values.mean(axis=1), ms=5, **_style(key))
+                ax.plot(SIZES, values.mean(axis=1), ms=5, **LOOKS[key].style)
                 low, high = values.min(axis=1), values.max(axis=1)
                 ax.fill_between(SIZES, low, high, color=LOOKS[key].colour, alpha=0.18, lw=0)
                 ax.spines[["top", "right"]].set_visible(False)
@@ -244,13 +241,10 @@ def sweep_demonstrations(book: Notebook, cases: Sequence[Case]) -> None:
     handles = axes[0, 0].get_legend_handles_labels()[0]
     handles.append(Patch(color="#888888", alpha=0.3, lw=0, label=f"least to most of {repeats} draws"))
     figure.legend(handles=handles, frameon=False, ncols=5, loc="outside upper center")
-    book.figure(
-        figure,
-        "grid_by_demonstrations",
-        f"""Against the number of demonstrations, {repeats} draws of them: the mean, and a band from the least to the
-        most. Above: the exact probability that a generated trajectory is valid. Below: the log-likelihood of 1,000
-        other demonstrations; curves leave at the bottom where it is lower still.""",
-    )
+    caption = f"""Against the number of demonstrations, {repeats} draws of them: the mean, and a band from the least to
+        the most. Above: the exact probability that a generated trajectory is valid. Below: the log-likelihood of 1,000
+        other demonstrations; curves leave at the bottom where it is lower still."""
+    book.figure(figure, "grid_by_demonstrations", caption)
 
 
 def sweep_time(book: Notebook, case: Case, effort: Effort) -> None:
@@ -269,7 +263,7 @@ def sweep_time(book: Notebook, case: Case, effort: Effort) -> None:
                     break
             seconds, *values = np.array(sorted(points)).T
             for ax, one in zip(axes, values, strict=True):
-                ax.plot(seconds, one, ms=6, **_style(key))
+                ax.plot(seconds, one, ms=6, **LOOKS[key].style)
             done((i + 1) / len(ALL))
     axes[0].set(ylabel="valid trajectories (%), exact", ylim=(-3, 104))
     axes[1].set(ylabel="held-out log-likelihood (nats)")
@@ -280,27 +274,3 @@ def sweep_time(book: Notebook, case: Case, effort: Effort) -> None:
     figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, ncols=6, loc="outside upper center")
     caption = "The memory map: fits stopped after equal training times. A curve ends where its method is done."
     book.figure(figure, "grid_by_time", caption, timed=True)
-
-
-def _style(key: str) -> dict[str, Any]:
-    look = LOOKS[key]
-    return {"color": look.colour, "marker": look.marker, "ls": look.line, "label": look.label}
-
-
-def draw_path_types(grid_map: GridMap, types: Mapping[str, Floats]) -> Figure:
-    """Probabilities of arm, square and circle, and of paths that are not valid."""
-    names = [f"{arm}\n□{square}\n○{circle}" for arm, square, circle in grid_map.path_types()]
-    values = np.array(list(types.values()))
-    some = np.append(values[:, :-1].max(axis=0) > 0, True)
-    labels, values = list(np.array([*names, "not\nvalid"])[some]), values[:, some]
-    figure, ax = plt.subplots(figsize=(max(7.0, 0.8 * len(labels) + 1.5), 3.8), layout="constrained")
-    width = 0.86 / len(types)
-    for i, key in enumerate(types):
-        x = np.arange(len(labels)) + (i - (len(types) - 1) / 2) * width
-        ax.bar(x, values[i], width, label=LOOKS[key].label, color=LOOKS[key].colour)
-    ax.set_xticks(range(len(labels)), labels, fontsize=8)
-    ax.set(ylabel="probability", xlim=(-0.6, len(labels) - 0.4))
-    ax.axvline(len(labels) - 1.5, color="#999999", lw=0.8, ls=":")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
-    return figure

@@ -32,7 +32,6 @@ class GridMap:
 
     @cached_property
     def world(self) -> xm.GridWorld:
-        """The 9x9 grid."""
         return xm.GridWorld(9, 9, start=(0, 0), goal=(8, 8), moves=("up", "right", "up-right"))
 
     @cached_property
@@ -47,7 +46,6 @@ class GridMap:
 
     @cached_property
     def rules(self) -> list[xm.Constraint]:
-        """The rules of the paper."""
         triangle, cross, square, circle = (self.world.at(*cells) for cells in self.symbols.values())
         return [
             xm.first(triangle, among=triangle | cross | square | circle).named("triangle first"),
@@ -55,6 +53,10 @@ class GridMap:
             (xm.count(square) == 1).named("exactly one square"),
             (xm.count(circle) == 1).named("exactly one circle"),
         ]
+
+    def valid(self, taus: Sequence[xm.Trajectory]) -> list[bool]:
+        """Which of these keep all rules."""
+        return [all(rule.accepts(tau) for rule in self.rules) for tau in taus]
 
     @property
     def upper(self) -> xm.Constraint:

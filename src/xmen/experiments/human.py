@@ -18,7 +18,7 @@ import xmen as xm
 from xmen.experiments import human_tasks as tasks
 from xmen.experiments.human_tasks import HumanTask, choke_task, drawn_task
 from xmen.experiments.looks import LOOKS, draw_panels
-from xmen.experiments.methods import ALL, Effort, fit_noted, fit_within, generate
+from xmen.experiments.methods import ALL, Effort, fit_noted, fit_within, generate, n_trajectories
 from xmen.experiments.notebook import Done, Floats, Notebook
 
 N_DRAWN = 1000  # trajectories of each method that are checked
@@ -31,27 +31,24 @@ LONGEST = 24  # the horizon where moves back are possible; the shortest way has 
 FOUR_MOVES_L2, GAP_L2 = 0.03, 0.1
 LONG = 100_000  # iterations: time runs out first
 BUDGET = 2.0, 60.0  # seconds of training that every method gets where time is equal: quick, full
+COLUMNS = {"method": "", "setting": "", "valid": ".1%", "P(valid)": ".1%", "log-lik.": ".2f", "held out": ".2f"}
 
 
 def run(book: Notebook) -> None:
     """The choke point; then the drawings, if there are any."""
     book.title("Obstacle avoidance")
-    book.say(
-        """Ten volunteers of the paper walked around obstacles, through a choke point, with at most three equal moves in
-        a row. The data is not public: ten demonstrations are drawn at random among the valid paths of a map of ours, by
-        demonstrators who like room to the obstacles and the right-hand side."""
-    )
+    book.say("""Ten volunteers of the paper walked around obstacles, through a choke point, with at most three equal
+        moves in a row. The data is not public: ten demonstrations are drawn at random among the valid paths of a map of
+        ours, by demonstrators who like room to the obstacles and the right-hand side.""")
     four_moves(book)
     gap(book)
     choke_point(book)
-    if book.data is None:
-        book.say(
-            """Real paths can be given: `xmen reproduce human --data FOLDER` takes a folder of text files, one per path,
-            with one point x,y of the unit square per line, drawn from (0.5, 0) to (0.5, 1) around a disc of radius 0.15
-            in the middle."""
-        )
-    else:
+    if book.data is not None:
         drawings(book)
+    else:
+        book.say("""Real paths can be given: `xmen reproduce human --data FOLDER` takes a folder of text files, one per
+            path, with one point x,y of the unit square per line, drawn from (0.5, 0) to (0.5, 1) around a disc of
+            radius 0.15 in the middle.""")
 
 
 def four_moves(book: Notebook) -> None:
@@ -65,14 +62,11 @@ def four_moves(book: Notebook) -> None:
         rows.append((LOOKS[name].label, *kept, float(d.state_visits().sum()) - 1.0))
     both = fitted["exact"].sample(N_DRAWN, also=shortest, seed=book.seed)
     n_moves = float(np.mean([len(tau) for tau in both]))
-    rows.append((f"{LOOKS['exact'].label}; shortest as a rule", task.n_kept(both) / N_DRAWN, 1.0, n_moves))
-    book.table(
-        "choke point with four moves",
-        {"method": "", "P(valid)": ".1%", "P(shortest)": ".1%", "mean length": ".2f"},
-        rows,
-        note=f"""The same demonstrations when down and left are possible too, in at most {LONGEST} moves, l2 =
-        {FOUR_MOVES_L2:g}. That ways are short is learned; as one more rule, `sample(also=...)`, it is certain.""",
-    )
+    rows.append((f"{LOOKS['exact'].label}; shortest as a rule", task.share_kept(both), 1.0, n_moves))
+    columns = {"method": "", "P(valid)": ".1%", "P(shortest)": ".1%", "mean length": ".2f"}
+    note = f"""The same demonstrations when down and left are possible too, in at most {LONGEST} moves, l2 =
+        {FOUR_MOVES_L2:g}. That ways are short is learned; as one more rule, `sample(also=...)`, it is certain."""
+    book.table("choke point with four moves", columns, rows, note)
 
 
 def shortest_length(task: HumanTask) -> int:
@@ -95,49 +89,34 @@ def gap(book: Notebook) -> None:
     found["X-MEN's reward without the run rule"] = without
     rows = [(label, d.probability(task.rules), d.probability(up_first)) for label, d in found.items()]
     drawn = {name: model.sample(N_SHOWN, seed=book.seed) for name, model in fitted.items()}
-    book.figure(
-        draw_trajectories(task, {"demonstrations": task.demos, **drawn}, n_columns=3),
-        "human_gap",
-        f"""The gap takes three moves to the right, as many as the rule on repetition allows: X-MEN always goes up
-        first, from {tasks.BEFORE_GAP} to the gap's height, and up again behind it.""",
-    )
-    book.table(
-        "up first, before the gap",
-        {"method": "", "P(valid)": ".1%", "P(up first)": ".1%"},
-        rows,
-        note=f"Exact; l2 = {GAP_L2:g} for all. P(up first): of moving up from {tasks.BEFORE_GAP} before the gap.",
-    )
+    caption = f"""The gap takes three moves to the right, as many as the rule on repetition allows: X-MEN always goes up
+        first, from {tasks.BEFORE_GAP} to the gap's height, and up again behind it."""
+    book.figure(draw_trajectories(task, {"demonstrations": task.demos, **drawn}, n_columns=3), "human_gap", caption)
+    note = f"Exact; l2 = {GAP_L2:g} for all. P(up first): of moving up from {tasks.BEFORE_GAP} before the gap."
+    book.table("up first, before the gap", {"method": "", "P(valid)": ".1%", "P(up first)": ".1%"}, rows, note)
 
 
 def choke_point(book: Notebook) -> None:
     """Ten demonstrations, seven methods: who keeps the rules?"""
     task = choke_task(book.seed)
-    count, every = (np.exp(xm.distribution(task.grid, rule, None).log_partition()) for rule in (task.rules, None))
-    shortest = shortest_length(task)
-    rules = [str(part.name) for part in task.parts]
+    shortest, rules = shortest_length(task), [str(part.name) for part in task.parts]
     book.set(rules=rules, features=task.feature_names, shortest_valid_length=shortest)
-    book.say(
-        f"""Of the {every:,.0f} ways from corner to corner by the moves up and right, all of {shortest} moves,
-        {count:,.0f} keep all rules: {"; ".join(rules)}. All methods that learn a reward see the same features:
-        {task.feature_names}. Only X-MEN knows the rules. How strongly weights are held back is chosen for every such
-        method by leave-one-out likelihood."""
-    )
+    book.say(f"""Of the {n_trajectories(task.grid, None):,.0f} ways from corner to corner by the moves up and right, all
+        of {shortest} moves, {n_trajectories(task.grid, task.rules):,.0f} keep all rules: {"; ".join(rules)}. All
+        methods that learn a reward see the same features: {task.feature_names}. Only X-MEN knows the rules. How
+        strongly weights are held back is chosen for every such method by leave-one-out likelihood.""")
     held_out = held_out_scores(book, task, "choke point")
     chosen = {name: held_out.get(name, held_out["exact"]).best for name in NAMES}  # the exact one's where it has none
     equal_time(book, task, chosen)
     fitted = {name: fit_noted(book, name, task.given, chosen[name]) for name in NAMES}
     drawn = {name: generate(name, model, N_DRAWN, book.seed) for name, model in fitted.items()}
     panels = {"demonstrations": task.demos, **{name: drawn[name][:N_SHOWN] for name in ("exact", "maxent")}}
-    book.figure(
-        draw_trajectories(task, panels, n_columns=3),
-        "human_trajectories",
-        "The ten demonstrations, and the first ten trajectories that X-MEN and MaxEnt generate, moved apart a little.",
+    caption = (
+        "The ten demonstrations, and the first ten trajectories that X-MEN and MaxEnt generate, moved apart a little."
     )
-    book.figure(
-        draw_marginals(task, fitted, "all valid", n_columns=4),
-        "human_marginals",
-        "How often each cell is passed, by the demonstrations and by each method; all expectations are exact.",
-    )
+    book.figure(draw_trajectories(task, panels, n_columns=3), "human_trajectories", caption)
+    caption = "How often each cell is passed, by the demonstrations and by each method; all expectations are exact."
+    book.figure(draw_marginals(task, fitted, "all valid", n_columns=4), "human_marginals", caption)
 
     def lengths(taus: Sequence[xm.Trajectory]) -> tuple[float, float]:
         n_moves = np.array([len(tau) for tau in taus])
@@ -147,28 +126,14 @@ def choke_point(book: Notebook) -> None:
     likelihood = float(np.mean([source.log_prob(tau) for tau in task.demos]))
     rows: list[tuple[Any, ...]] = [("their source", "", 1.0, 1.0, likelihood, "", "", *lengths(task.demos))]
     for name, model in fitted.items():
-        kept = task.n_kept(drawn[name]) / N_DRAWN, model.distribution().probability(task.rules)
         scores = mean_and_error(held_out[name].log_likelihood) if name in held_out else ("", "")
-        rows.append(
-            (
-                LOOKS[name].label,
-                words(name, chosen[name]),
-                *kept,
-                model.score(task.demos),
-                *scores,
-                *lengths(drawn[name]),
-            )
-        )
-    columns = {"method": "", "setting": "", "valid": ".1%", "P(valid)": ".1%", "log-lik.": ".2f", "held out": ".2f"}
-    book.table(
-        "choke point: all methods",
-        {**columns, "se": ".2f", "length": ".1f", "shortest": ".1%"},
-        rows,
-        note=f"""Valid: of {N_DRAWN:,d} generated. Log-likelihoods are means over the ten demonstrations, in nats; held
+        rows.append((*summary(task, name, chosen[name], model, drawn[name]), *scores, *lengths(drawn[name])))
+    note = f"""Valid: of {N_DRAWN:,d} generated. Log-likelihoods are means over the ten demonstrations, in nats; held
         out: each under a model that learned from the other nine. X-MEN by cells and by the paper's algorithm take the
         setting of the exact method. "MLCI on MaxEnt" starts from the reward that MaxEnt learned, MLCI from 0. The first
-        row has the demonstrations, and their likelihood under the reward they were drawn with.""",
-    )
+        row has the demonstrations, and their likelihood under the reward they were drawn with."""
+    columns = {**COLUMNS, "se": ".2f", "length": ".1f", "shortest": ".1%"}
+    book.table("choke point: all methods", columns, rows, note)
 
 
 def equal_time(book: Notebook, task: HumanTask, chosen: Mapping[str, Effort]) -> None:
@@ -180,14 +145,10 @@ def equal_time(book: Notebook, task: HumanTask, chosen: Mapping[str, Effort]) ->
             scores = model.distribution().probability(task.rules), model.score(task.demos)
             rows.append((LOOKS[name].label, seconds, "yes" if seconds < budget else "no", *scores))
             done((i + 1) / len(NAMES))
-    book.table(
-        "choke point: equal time",
-        {"method": "", "seconds": ".1f", "done before": "", "P(valid)": ".1%", "log-lik.": ".2f"},
-        rows,
-        note=f"""Every method had {budget:g} seconds (4 hours in the paper, on 24 cores), and ends with the iteration in
-        which they run out. Done before: it had converged earlier.""",
-        timed=True,
-    )
+    columns = {"method": "", "seconds": ".1f", "done before": "", "P(valid)": ".1%", "log-lik.": ".2f"}
+    note = f"""Every method had {budget:g} seconds (4 hours in the paper, on 24 cores), and ends with the iteration in
+        which they run out. Done before: it had converged earlier."""
+    book.table("choke point: equal time", columns, rows, note, timed=True)
 
 
 def drawings(book: Notebook) -> None:
@@ -197,48 +158,36 @@ def drawings(book: Notebook) -> None:
         task = drawn_task(book.data)
     n, rules, moves = len(task.demos), [str(part.name) for part in task.parts], task.grid.moves
     longest = max(len(list(run)) for tau in task.demos for _, run in groupby(tau.actions))
-    valid, every = (xm.distribution(task.grid, rule, None).log_partition() / np.log(10) for rule in (task.rules, None))
+    valid, every = (np.log10(n_trajectories(task.grid, rule)) for rule in (task.rules, None))
     book.set(drawn_rules=rules, drawn_features=task.feature_names, drawn_paths=n)
-    book.say(
-        f"""The drawings: {n} paths around a disc. Their points are joined by straight lines, from (0.5, 0) to (0.5, 1),
-        and cut along a grid; a cell with less than half a cell's width of path in it gives way to a diagonal move. The
-        moves are {", ".join(moves)}. Features, for all methods: {task.feature_names}; of four sets these did best on
-        the held-out drawings. All {n} drawings keep the rules: {"; ".join(rules)}, and about 10^{valid:.1f} of
-        10^{every:.1f} possible ways do. (Their longest run of equal moves is {longest}.)"""
-    )
+    book.say(f"""The drawings: {n} paths around a disc. Their points are joined by straight lines, from (0.5, 0) to
+        (0.5, 1), and cut along a grid; a cell with less than half a cell's width of path in it gives way to a diagonal
+        move. The moves are {", ".join(moves)}. Features, for all methods: {task.feature_names}; of four sets these did
+        best on the held-out drawings. All {n} drawings keep the rules: {"; ".join(rules)}, and about 10^{valid:.1f} of
+        10^{every:.1f} possible ways do. (Their longest run of equal moves is {longest}.)""")
     held_out = held_out_scores(book, task, "drawings")
     fitted = {name: fit_noted(book, name, task.given, held_out[name].best) for name in HELD_OUT}
     drawn = {name: model.sample(N_DRAWN, seed=book.seed) for name, model in fitted.items()}
-    book.figure(
-        draw_trajectories(task, {name: taus[:N_SHOWN] for name, taus in drawn.items()}, n_columns=4),
-        "human_generated",
-        "Ten trajectories from each method, learned from all drawings; dashed ones break a rule.",
-    )
-    book.figure(
-        draw_marginals(task, fitted, f"{n} drawings", n_columns=5, most=0.5),
-        "human_drawn_marginals",
-        "How often each cell is passed, by the drawings and by each method; all expectations are exact.",
-    )
+    caption = "Ten trajectories from each method, learned from all drawings; dashed ones break a rule."
+    shown = {name: taus[:N_SHOWN] for name, taus in drawn.items()}
+    book.figure(draw_trajectories(task, shown, n_columns=4), "human_generated", caption)
+    caption = "How often each cell is passed, by the drawings and by each method; all expectations are exact."
+    marginals = draw_marginals(task, fitted, f"{n} drawings", n_columns=5, most=0.5)
+    book.figure(marginals, "human_drawn_marginals", caption)
     rows, best = list[tuple[Any, ...]](), held_out["exact"]
     for name, model in fitted.items():
-        scores, setting = held_out[name], words(name, held_out[name].best)
-        kept = task.n_kept(drawn[name]) / N_DRAWN, model.distribution().probability(task.rules)
+        scores = held_out[name]
         means = mean_and_error(scores.log_likelihood)[0], mean_and_error(scores.nested)[0]
         less = mean_and_error(scores.log_likelihood - best.log_likelihood)
         less += mean_and_error(scores.given_rules - best.given_rules)
         against = ("",) * 4 if name == "exact" else less
-        rows.append((LOOKS[name].label, setting, *kept, model.score(task.demos), *means, *against))
-    columns = {"method": "", "setting": "", "valid": ".1%", "P(valid)": ".1%", "log-lik.": ".2f", "held out": ".2f"}
-    columns |= {"nested": ".2f", "less X-MEN": "+.2f", "se": ".2f", "given the rules": "+.2f", "se ": ".2f"}
-    book.table(
-        "drawings: all methods",
-        columns,
-        rows,
-        note=f"""Valid: of {N_DRAWN:,d} generated. Means over the drawings in nats; held out: each under a model that
+        rows.append((*summary(task, name, scores.best, model, drawn[name]), *means, *against))
+    columns = {**COLUMNS, "nested": ".2f", "less X-MEN": "+.2f", "se": ".2f", "given the rules": "+.2f", "se ": ".2f"}
+    note = f"""Valid: of {N_DRAWN:,d} generated. Means over the drawings in nats; held out: each under a model that
         learned from all others, in the setting that does best on all; nested: in the one that does best on the others.
         Differences from X-MEN are paired drawing by drawing; "given the rules": after renormalising to valid ways.
-        Standard errors take the folds as independent.""",
-    )
+        Standard errors take the folds as independent."""
+    book.table("drawings: all methods", columns, rows, note)
 
 
 class HeldOut(NamedTuple):
@@ -304,22 +253,25 @@ def leave_one_out(name: str, task: HumanTask, efforts: Sequence[Effort], seed: i
     scores, log_valid = np.zeros((2, len(efforts), n))
     for e, effort in enumerate(efforts):
         for i, demo in enumerate(task.demos):
-            others = task.demos[:i] + task.demos[i + 1 :]
-            model = task.fit(name, effort, seed, others)
+            model = task.fit(name, effort, seed, task.demos[:i] + task.demos[i + 1 :])
             scores[e, i] = model.score([demo])
             log_valid[e, i] = np.log(max(model.distribution().probability(task.rules), 1e-300))
             done((e * n + i + 1) / (len(efforts) * n))
     return HeldOut(tuple(efforts), scores, log_valid)
 
 
-def words(name: str, effort: Effort) -> str:
-    """A setting, for a table."""
-    if name == "relative-entropy":
-        return f"eps {effort.epsilon:g}"
-    if name == "constraint-inference":
-        return "KL > 0.1"
-    threshold = f", KL > {effort.kl_threshold:g}" if name == "constraint-inference-maxent" else ""
-    return f"l2 {effort.l2:g}{threshold}"
+def summary(task: HumanTask, name: str, effort: Effort, model: Any, drawn: Sequence[Any]) -> tuple[Any, ...]:
+    """The first columns of a table: the method, its setting, the share of valid draws, P(valid), the likelihood."""
+    setting = f"l2 {effort.l2:g}"
+    match name:
+        case "relative-entropy":
+            setting = f"eps {effort.epsilon:g}"
+        case "constraint-inference":
+            setting = "KL > 0.1"
+        case "constraint-inference-maxent":
+            setting += f", KL > {effort.kl_threshold:g}"
+    exact = model.distribution().probability(task.rules), model.score(task.demos)
+    return (LOOKS[name].label, setting, task.share_kept(drawn), *exact)
 
 
 def mean_and_error(values: Floats) -> tuple[float | None, ...]:
@@ -331,10 +283,8 @@ def mean_and_error(values: Floats) -> tuple[float | None, ...]:
 
 def draw_trajectories(task: HumanTask, shown: Mapping[str, Sequence[xm.Trajectory]], n_columns: int) -> Figure:
     """A panel per method with its trajectories."""
-    panels = {}
-    for name, taus in shown.items():
-        kept = [task.rules.accepts(tau) for tau in taus]
-        panels[name] = f"{sum(kept)} of {len(kept)} valid", taus, kept
+    kept = {name: [task.rules.accepts(tau) for tau in taus] for name, taus in shown.items()}
+    panels = {name: (f"{sum(kept[name])} of {len(taus)} valid", taus, kept[name]) for name, taus in shown.items()}
     return draw_panels(task.grid, panels, task.marks, n_columns)
 
 

@@ -59,18 +59,16 @@ class HumanTask:
 
     @cached_property
     def rules(self) -> xm.Constraint:
-        """All of them together."""
         return reduce(and_, self.parts)
 
     @property
     def marks(self) -> dict[str, Any]:
-        """What `xm.plot_world` shows of it."""
+        """What `xm.plot_world` shows of the task."""
         marks: dict[str, Any] = {"obstacle": (self.obstacles, "#4d4d4d")}
         return marks if self.choke is None else {**marks, "choke point": ([self.choke], "#E69F00")}
 
     @property
     def given(self) -> Task:
-        """What a method is fitted to."""
         return self.grid, self.rules, self.features, self.demos
 
     def fit(self, name: str, effort: Effort, seed: int, demos: Sequence[xm.Trajectory] | None = None) -> Any:
@@ -78,9 +76,9 @@ class HumanTask:
         with noticed():
             return fit_one(name, (*self.given[:3], demos or self.demos), effort, seed)
 
-    def n_kept(self, taus: Sequence[xm.Trajectory]) -> int:
-        """How many of these keep all rules."""
-        return sum(map(self.rules.accepts, taus))
+    def share_kept(self, taus: Sequence[xm.Trajectory]) -> float:
+        """The share of these that keeps all rules."""
+        return sum(map(self.rules.accepts, taus)) / len(taus)
 
 
 def choke_task(
@@ -115,8 +113,7 @@ def choke_task(
 
 def drawn_task(folder: Path) -> HumanTask:
     """People's paths around a round obstacle on a grid; the rules are checked against every one of them."""
-    drawings = read_drawings(folder)
-    n, middle = RESOLUTION, RESOLUTION // 2
+    drawings, n, middle = read_drawings(folder), RESOLUTION, RESOLUTION // 2
     grid = xm.GridWorld(n, n, start=(middle, 0), goal=(middle, n - 1), moves=tuple(DRAWN_MOVES), horizon=2 * n)
     centres = (np.arange(n) + 0.5) / n
     distance = np.hypot(centres[None, :] - 0.5, centres[:, None] - 0.5)  # [y, x]
@@ -147,22 +144,19 @@ def drawn_task(folder: Path) -> HumanTask:
         columns += [here * outwards, here * (sideways * side < 0), here * away * flat, here * away**2 * flat]
     columns += [((distance.ravel() > low) & (distance.ravel() <= high))[:, None] * flat for low, high in CLEARANCES]
     columns += [state[:, None] * flat for state in np.eye(grid.n_states)]
-    names = (
-        f"one per move ({grid.n_actions}); moves outwards and inwards, distance from the middle line and its square, "
-    )
+    names = f"one per move ({grid.n_actions}); moves outwards and inwards, distance from the middle line and its square"
     names += (
-        f"for each third of the height ({4 * N_BANDS}); rings around the obstacle ({len(CLEARANCES)}); one per cell"
+        f", for each third of the height ({4 * N_BANDS}); rings around the obstacle ({len(CLEARANCES)}); one per cell"
     )
-    features = np.stack(columns, axis=2).astype(float)
-    return HumanTask(grid, rules, features, names, demos, obstacles)
+    return HumanTask(grid, rules, np.stack(columns, axis=2).astype(float), names, demos, obstacles)
 
 
 def read_drawings(folder: Path) -> dict[str, Floats]:
     """The points of all `*.txt` in the folder by their names, t2 before t10; errors name the file and the line."""
     if not folder.is_dir():
         raise xm.FileFormatError(f"{folder} is not a folder: give one with a file of points for each drawn path.")
-    files = sorted(folder.glob("*.txt"), key=lambda file: [int(part) for part in re.findall(r"\d+", file.stem)])
-    files.sort(key=lambda file: re.sub(r"\d+", "", file.stem))
+    parted = {file: re.split(r"(\d+)", file.stem) for file in folder.glob("*.txt")}
+    files = sorted(parted, key=lambda file: (parted[file][::2], [int(number) for number in parted[file][1::2]]))
     if len(files) < LEAST_PATHS:
         asked = f"at least {LEAST_PATHS} paths are needed: one text file each, with one point x,y per line"
         raise xm.FileFormatError(f"{folder} has {len(files)} files *.txt, but {asked}.")
@@ -176,16 +170,15 @@ def _read_points(file: Path) -> Floats:
         raise xm.FileFormatError(f"{file} cannot be read: {error}") from None
     points = []
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            x, y = (float(value) for value in line.split(","))
-        except ValueError:
-            raise xm.FileFormatError(f"{file}, line {number}: expected a point x,y, got {line!r:.60}") from None
-        if not (0.0 <= x <= 1.0 and 0.0 <= y <= 1.0):
-            what = f"the point ({x:g}, {y:g}) is outside the unit square; both numbers must be from 0 to 1"
-            raise xm.FileFormatError(f"{file}, line {number}: {what}.")
-        points.append((x, y))
+        if line.strip():
+            try:
+                x, y = (float(value) for value in line.split(","))
+            except ValueError:
+                raise xm.FileFormatError(f"{file}, line {number}: expected a point x,y, got {line!r:.60}") from None
+            if not (0.0 <= x <= 1.0 and 0.0 <= y <= 1.0):
+                what = f"the point ({x:g}, {y:g}) is outside the unit square; both numbers must be from 0 to 1"
+                raise xm.FileFormatError(f"{file}, line {number}: {what}.")
+            points.append((x, y))
     if len(points) < 2:
         raise xm.FileFormatError(f"{file}: a path needs at least 2 points, got {len(points)}.")
     for what, (x, y), place in (("start", points[0], START), ("end", points[-1], END)):
@@ -202,20 +195,16 @@ def path_cells(points: Floats, n: int) -> list[Cell]:
     when the cells before and after it are neighbours or the same: it is left out, the shortest first.
     """
     whole = np.vstack([START, points, END]) * n
-    passed = _joined([part for begin, end in pairwise(whole) for part in _cut(begin, end, n)])
+    parts = [part for begin, end in pairwise(whole) for part in _cut(begin, end, n)]
     while True:
+        runs = groupby(parts, key=lambda part: part[0])
+        passed = [(cell, sum(length for _, length in run)) for cell, run in runs]
         between = [(i, passed[i - 1][0], passed[i + 1][0]) for i in range(1, len(passed) - 1)]
         corners = [i for i, one, other in between if max(abs(one[0] - other[0]), abs(one[1] - other[1])) <= 1]
         shortest = min(corners, key=lambda i: passed[i][1], default=None)
         if shortest is None or passed[shortest][1] >= CLIPPED:
             return [cell for cell, _ in passed]
-        passed = _joined(passed[:shortest] + passed[shortest + 1 :])
-
-
-def _joined(parts: list[tuple[Cell, float]]) -> list[tuple[Cell, float]]:
-    """Cells with the length of path in each, the same cell in a row added up."""
-    runs = ((cell, [length for _, length in run]) for cell, run in groupby(parts, key=lambda part: part[0]))
-    return [(cell, sum(lengths)) for cell, lengths in runs]
+        parts = passed[:shortest] + passed[shortest + 1 :]
 
 
 def _cut(begin: Floats, end: Floats, n: int) -> list[tuple[Cell, float]]:

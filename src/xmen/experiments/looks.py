@@ -6,7 +6,7 @@ lines and markers differ too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
@@ -23,12 +23,15 @@ Marks = Mapping[str, Any] | None  # of `xm.plot_world`
 
 
 class Look(NamedTuple):
-    """How a method is called and drawn."""
-
     label: str
     colour: str
     marker: str
     line: str = "-"
+
+    @property
+    def style(self) -> dict[str, Any]:
+        """For a curve."""
+        return {"color": self.colour, "marker": self.marker, "ls": self.line, "label": self.label}
 
 
 LOOKS = {
@@ -41,7 +44,7 @@ LOOKS = {
     "constraint-inference": Look("MLCI", "#CC79A7", "P", "-."),  # maximum likelihood constraint inference
     "constraint-inference-maxent": Look("MLCI on MaxEnt", "#882255", "p", ":"),  # not as its authors use it
 }
-BROKEN, DASHED = "#000000", (0, (3, 1.5))  # no learner has this colour
+BROKEN: Any = {"color": "#000000", "ls": (0, (3, 1.5))}  # no learner has this colour
 SPREAD = 0.26  # of a cell: lines of different trajectories are moved apart by at most this
 
 
@@ -52,23 +55,16 @@ def draw_world(ax: Axes, grid: xm.GridWorld, marks: Marks = None, outlined: bool
     """
     legend: Any = xm.plot_world(grid, marks, ax=ax).get_legend()
     legend.remove()
-    for patch in ax.patches if outlined else ():
-        colour = patch.get_facecolor()[:3]  # white ones are start and goal
-        if patch.get_fill() and colour != (1.0, 1.0, 1.0):
-            rim = "black" if isinstance(patch, PathPatch) else colour
-            patch.set(facecolor="none", edgecolor=rim, alpha=None, zorder=3, linewidth=1.2)
+    for mark in (*ax.patches, *legend.legend_handles) if outlined else ():
+        if isinstance(mark, Line2D):
+            if mark in legend.legend_handles[:2]:  # start and goal, white on the dark cells that they are passed at
+                mark.set(markeredgecolor="#081d58", markeredgewidth=3)
+            else:
+                mark.set_fillstyle("none")
+        elif mark.get_fill() and (colour := mark.get_facecolor()[:3]) != (1.0, 1.0, 1.0):  # start and goal are white
+            rim = "black" if isinstance(mark, PathPatch) else colour
+            mark.set(facecolor="none", edgecolor=rim, alpha=None, zorder=3, linewidth=1.2)
     return list(legend.legend_handles)
-
-
-def draw_lines(ax: Axes, grid: xm.GridWorld, taus: Sequence[xm.Trajectory], kept: Sequence[bool], colour: str) -> None:
-    """One line per trajectory, dashed and black where it breaks a rule (not `kept`); equal ones lie side by side."""
-    offsets = np.linspace(-SPREAD, SPREAD, len(taus)) if len(taus) > 1 else np.zeros(len(taus))
-    for tau, shift, fine in zip(taus, offsets, kept, strict=True):
-        x, y = np.array([grid.cell(state) for state in tau.states]).T + np.array([[shift], [-shift]])
-        if not fine:  # a rim, to be seen on obstacles
-            ax.plot(x, y, color="white", linewidth=3.2, alpha=0.8, zorder=4.4)
-        style: Any = {"color": colour, "zorder": 4} if fine else {"color": BROKEN, "ls": DASHED, "zorder": 4.5}
-        ax.plot(x, y, lw=1.5, alpha=0.75, solid_capstyle="round", **style)
 
 
 def draw_panels(
@@ -76,24 +72,30 @@ def draw_panels(
 ) -> Figure:
     """A panel per method by its key: (title, trajectories, which of them are valid), or (title, numbers by state).
 
-    Trajectories are lines, those that break a rule dashed; numbers are colours, on one scale that ends at `most`.
+    Trajectories are lines side by side, dashed and black where they break a rule; numbers are colours, on one scale
+    that ends at `most`.
     """
     n_rows, heat = -(-len(panels) // n_columns), any(len(panel) == 2 for panel in panels.values())
     figure = plt.figure(figsize=(4.0 * n_columns, (3.4 if heat else 4.5) * n_rows + 0.9), layout="constrained")
     axes = figure.subplots(n_rows, n_columns, sharex=True, sharey=True, squeeze=False)
-    lines: list[Any] = []
     for ax, (key, (title, shown, *kept)) in zip(axes.flat, panels.items(), strict=False):
-        if kept:
-            draw_lines(ax, grid, shown, kept[0], LOOKS[key].colour)
-            lines = [Line2D([], [], color="#404040", lw=1.8, label="valid")]
-            lines += [Line2D([], [], color=BROKEN, ls=DASHED, lw=1.8, label="breaks a rule")]
-        else:
+        if not kept:
             xm.plot_visits(grid, shown, ax=ax)
             ax.images[0].set_clim(0.0, most)
         handles = draw_world(ax, grid, marks, outlined=not kept)
+        offsets = np.linspace(-SPREAD, SPREAD, len(shown)) if len(shown) > 1 else np.zeros(1)
+        for tau, shift, valid in zip(shown, offsets, kept[0], strict=True) if kept else ():
+            x, y = np.array([grid.cell(state) for state in tau.states]).T + np.array([[shift], [-shift]])
+            if not valid:  # a rim, to be seen on obstacles
+                ax.plot(x, y, color="white", linewidth=3.2, alpha=0.8, zorder=4.4)
+            style = {"color": LOOKS[key].colour, "zorder": 4} if valid else {**BROKEN, "zorder": 4.5}
+            ax.plot(x, y, lw=1.5, alpha=0.75, solid_capstyle="round", **style)
         ax.set_title(f"{LOOKS[key].label}\n{title}", fontsize=11)
         ax.label_outer()
     for ax in axes.flat[len(panels) :]:
         ax.set_axis_off()
-    figure.legend(handles=[*handles, *lines], loc="outside lower center", ncols=6, frameon=False)
+    if not heat:
+        handles += [Line2D([], [], color="#404040", lw=1.8, label="valid")]
+        handles += [Line2D([], [], lw=1.8, label="breaks a rule", **BROKEN)]
+    figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False)
     return figure

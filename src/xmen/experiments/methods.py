@@ -24,10 +24,7 @@ ICLR 2020): the reward is known, and rules are added while each gains more than 
 
 Task = tuple[xm.MDP, Any, Any, Any]  # the world, its rules, features (None: one weight per state), demonstrations
 CELLS_ITER = 20
-PROPOSAL_L2, PROPOSAL_TOL = 0.1, 1e-3  # of the MaxEnt model whose policy the rollouts of relative entropy IRL follow
-PROPOSAL_UNIFORM = 0.1  # the share of uniform choices in that policy
-LEAST_DUAL_TOL = 1e-6  # of relative entropy IRL, whose dual is estimated from rollouts anyway
-DELTA, FAILURE = 1.03, 0.05  # of the paper's draws, as its fit has them
+UNIFORM = 0.1  # the share of uniform choices in the policy that rollouts follow
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ def fit_one(name: str, task: Task, effort: Effort, seed: int, callback: Any = No
             model = xm.MaxEntIRL(world, features, **penalised, **common)
         case "relative-entropy":
             common |= {"sampling_policy": sampling_policy(world, features, demos), "n_samples": effort.rollouts}
-            tol = max(effort.tol, LEAST_DUAL_TOL)
+            tol = max(effort.tol, 1e-6)  # the dual is estimated from rollouts anyway
             model = xm.RelativeEntropyIRL(world, features, epsilon=effort.epsilon, tol=tol, **common)
         case "constraint-inference":
             model = xm.ConstraintInference(world, **common)
@@ -106,12 +103,16 @@ def fit_within(seconds: float, name: str, task: Task, effort: Effort, seed: int)
 
 def sampling_policy(world: xm.MDP, features: Any, demos: Any) -> Any:
     """A policy that rollouts are worth following: MaxEnt's expected choices, and some uniform ones; (S, A)."""
-    maxent = xm.MaxEntIRL(world, features, l2=PROPOSAL_L2, tol=PROPOSAL_TOL, engine="exact").fit(demos)
-    visits = maxent.distribution().visits()
+    visits = xm.MaxEntIRL(world, features, l2=0.1, tol=1e-3, engine="exact").fit(demos).distribution().visits()
     uniform = world.available / np.maximum(1, world.available.sum(axis=1, keepdims=True))
     passed = visits.sum(axis=1, keepdims=True)
     policy: Floats = np.where(passed > 0, visits / np.where(passed > 0, passed, 1.0), uniform)
-    return (1.0 - PROPOSAL_UNIFORM) * policy + PROPOSAL_UNIFORM * uniform
+    return (1.0 - UNIFORM) * policy + UNIFORM * uniform
+
+
+def n_trajectories(world: xm.MDP, rules: Any) -> float:
+    """How many keep the rules: Z without a reward, where chance plays no part."""
+    return float(np.exp(xm.distribution(world, rules, None).log_partition()))
 
 
 def generate(name: str, model: Any, n: int, seed: int) -> list[xm.Trajectory]:
@@ -121,7 +122,12 @@ def generate(name: str, model: Any, n: int, seed: int) -> list[xm.Trajectory]:
     """
     if name != "paper":
         return list(model.sample(n, seed=seed))
-    asked: Any = {"engine": "xor", "oracle": model.oracle, "delta": DELTA, "failure": FAILURE}
+    asked: Any = {
+        "engine": "xor",
+        "oracle": model.oracle,
+        "delta": 1.03,
+        "failure": 0.05,
+    }  # as the paper's fit has them
     d: Any = xm.distribution(model.world, model.constraint, model.reward_, **asked)
     pool = d.sample_paws(n, seed=seed, thinned=True)[0]
     return [pool[i] for i in np.random.default_rng(seed).integers(n, size=n)]

@@ -58,7 +58,12 @@ class Table:
 
     def cells(self) -> list[list[str]]:
         """The rows as text; None is missing, and other values without a format are as they are."""
-        return [[_text(*pair) for pair in zip(row, self.columns.values(), strict=True)] for row in self.rows]
+
+        def text(value: Any, spec: str) -> str:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            return "n/a" if value is None else format(value, spec) if number else str(value)
+
+        return [[text(*pair) for pair in zip(row, self.columns.values(), strict=True)] for row in self.rows]
 
 
 @dataclass
@@ -77,7 +82,6 @@ class Findings:
     times: dict[str, float] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
-        """As JSON."""
         write_whole(path, json.dumps({"format": FORMAT, **asdict(self)}, indent=1).encode())
 
     @classmethod
@@ -122,19 +126,15 @@ class Notebook:
             self._kept = dict(document["found"]) if document["asked"] == self._asked else {}
 
     def title(self, text: str) -> None:
-        """The headline."""
         self.record.title = text
 
     def say(self, text: str) -> None:
-        """A paragraph of the report."""
         self.record.paragraphs.append(_joined(text))
 
     def set(self, **settings: Any) -> None:
-        """Settings that the report lists."""
         self.record.settings |= {name: _plain(value) for name, value in settings.items()}
 
     def pick(self, quick: Any, full: Any) -> Any:
-        """The first in quick mode, the second otherwise."""
         return quick if self.quick else full
 
     @contextmanager
@@ -187,11 +187,6 @@ def _plain(value: Any) -> Any:
 
 def _joined(text: str) -> str:
     return " ".join(text.split())
-
-
-def _text(value: Any, spec: str) -> str:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return "n/a" if value is None else format(value, spec) if number else str(value)
 
 
 def html(records: Sequence[Findings], folder: Path) -> str:

@@ -45,7 +45,7 @@ def clock() -> Floats:
 
 
 class Result(NamedTuple):
-    """One row of the tables, with what the figures need of it."""
+    """One row of the tables, with what the figures need of it; seconds are those of training."""
 
     name: str
     rule: str
@@ -54,8 +54,8 @@ class Result(NamedTuple):
     bleu: float
     exact: float
     acceptance: float
-    seconds: float  # of training, on the clock
-    processor: float  # the same, of the processor
+    seconds: float
+    processor: float
     flows: Sequence[float] = ()
 
 
@@ -66,18 +66,14 @@ def run(book: Notebook) -> None:
     study = Study(city, train, city.trips("test_CV0", book.pick(400, None)), book.seed)
     book.title("Route choice of taxis in Shanghai")
     book.set(training_trips=len(train), test_trips=len(study.test), links=city.network.n_states)
-    book.say(
-        f"""{len(train):,} training trips and {len(study.test):,} test trips of the authors' first split, over
+    book.say(f"""{len(train):,} training trips and {len(study.test):,} test trips of the authors' first split, over
         {city.network.n_states} links and {len(city.network.source):,} transitions. The likelihood is that of each trip
         given its start and its goal, over trips of any length. Penalties of single weights are chosen by {FOLDS}-fold
-        cross-validation inside the training trips, without rules; nothing is chosen on the test trips."""
-    )
-    book.say(
-        f"""Edit distance and BLEU are those of the authors' published code: the predicted route is greedy, the
+        cross-validation inside the training trips, without rules; nothing is chosen on the test trips.""")
+    book.say(f"""Edit distance and BLEU are those of the authors' published code: the predicted route is greedy, the
         likeliest move at every link, {MOST} moves at most, and is compared with every different route that test trips
         of its pair took. Exact: the trip's own route. Where no link may come twice, the likeliest move is that of most
-        of {GREEDY_DRAWS} exact draws of the pair."""
-    )
+        of {GREEDY_DRAWS} exact draws of the pair.""")
     penalties = {PLAIN: SMALL}
     for name in (PER_LINK, RICHEST):
         penalties[name] = book.kept(f"penalty: {name}", partial(study.choose_penalty, name))
@@ -108,25 +104,14 @@ def run(book: Notebook) -> None:
     book.figure(figure, "roads_curve", caption)
     columns = {"model": "", "rule": "", "log-probability": ".3f", "edit distance": ".3f", "BLEU": ".3f", "exact": ".1%"}
     columns |= {"acceptance": ".2f"}
-    book.table(
-        "Apart: by knowledge of how the file was made",
-        columns,
-        [one[:7] for one in apart],
-        note="All trips of the data set have at least 15 links, because it was selected so: no property of drivers.",
-    )
-    book.table(
-        "Training times",
-        {"model": "", "rule": "", "seconds": ".1f", "of the processor": ".1f"},
-        [(one.name, one.rule, one.seconds, one.processor) for one in [*results, *apart]],
-        timed=True,
-    )
-    book.table(
-        "Held-out trips",
-        columns,
-        [one[:7] for one in results],
-        note="Log-probability in nats per test trip, given its start and goal. Acceptance: of draws without the rule, "
-        "the mean over pairs.",
-    )
+    note = "All trips of the data set have at least 15 links, because it was selected so: no property of drivers."
+    book.table("Apart: by knowledge of how the file was made", columns, [one[:7] for one in apart], note)
+    times = [(one.name, one.rule, one.seconds, one.processor) for one in [*results, *apart]]
+    timed = {"model": "", "rule": "", "seconds": ".1f", "of the processor": ".1f"}
+    book.table("Training times", timed, times, timed=True)
+    note = """Log-probability in nats per test trip, given its start and goal. Acceptance: of draws without the rule,
+        the mean over pairs."""
+    book.table("Held-out trips", columns, [one[:7] for one in results], note)
 
 
 @dataclass(frozen=True)
@@ -144,8 +129,9 @@ class Study:
         models = [xm.XMEN(self.city.network, features=features, tol=COARSE, warm_start=True) for _ in range(FOLDS)]
         scores: dict[float, float] = {}
         for value in PENALTIES:
-            # Fewer trips need more penalty for the same shrinkage.
-            penalty = penalties_of(features, value * FOLDS / (FOLDS - 1))
+            penalty = penalties_of(
+                features, value * FOLDS / (FOLDS - 1)
+            )  # fewer trips need more for the same shrinkage
             scores[value] = 0.0
             for k, model in enumerate(models):
                 model.set_params(l2=penalty).fit([tau for i, tau in enumerate(train) if i % FOLDS != k])
@@ -170,24 +156,20 @@ class Study:
         return Result(name, label, model.score(self.test), *routes, acceptance, seconds, processor, flows)
 
     def score(self, routes: Sequence[Sequence[int]]) -> tuple[float, float, float]:
-        """Edit distance, BLEU and exact routes of one predicted route per test trip."""
         return score_routes([tau.states for tau in self.test], routes)
 
     def clone(self, epochs: int, done: Done) -> Result:
         """Behaviour cloning; a twentieth of the training trips chooses the epoch."""
         began, held = clock(), max(1, len(self.train) // 20)
-        cloning = Cloning(self.city, epochs, self.seed).fit(self.train[held:], self.train[:held], done)
+        cloning = Cloning(self.city, self.seed).fit(self.train[held:], self.train[:held], epochs, done)
         times, after = clock() - began, {goal: [cloning.after(goal)] for goal in {tau.states[-1] for tau in self.test}}
         routes = [follow(after[tau.states[-1]], tau.states[0], tau.states[-1]) for tau in self.test]
-        score = float(cloning.score_samples(self.test).mean())
-        return Result("behaviour cloning", "", score, *self.score(routes), 1.0, *times)
+        return Result("behaviour cloning", "", cloning.score(self.test), *self.score(routes), 1.0, *times)
 
     def shortest(self) -> Result:
         """The shortest way by length, which has no probability."""
-        network, began, routes = self.city.network, clock(), []
-        places = (network.source, network.target)
-        graph = csr_matrix((self.city.lengths[network.target], places), shape=(network.n_states,) * 2)
-        before = dijkstra(graph, return_predecessors=True)[1]
+        began, routes = clock(), []
+        before = dijkstra(self.city.graph(), return_predecessors=True)[1]
         for tau in self.test:
             route = [tau.states[-1]]
             while route[-1] != tau.states[0]:
@@ -196,7 +178,6 @@ class Study:
         return Result("shortest path", "", np.nan, *self.score(routes), np.nan, *(clock() - began))
 
     def curve(self, name: str, penalty: float, sizes: Sequence[int], done: Done) -> list[float]:
-        """Held-out log-probability by the number of training trips."""
         features, scores = self.city.features(KINDS[name]), list[float]()
         for n in sizes:
             l2 = penalties_of(features, penalty * len(self.train) / n)
@@ -230,9 +211,7 @@ def greedy_routes(network: xm.Network, reward: Floats, rule: Any, ends: Sequence
         for _ in range(LEAST - 1 if rule is LONG else 0):
             worth.insert(0, w @ worth[0])
             worth[0][goal] = 0.0
-        values = [
-            steps * one[targets] for one in worth
-        ]  # of each move from each link, by what the next link's place is
+        values = [steps * one[targets] for one in worth]  # of each move from each link, by the place of the next link
         if rule is TWICE:
             drawn = draw_routes(values[0], targets, starts, goal, rng)
             routes |= {(start, goal): most_taken(walks, goal) for start, walks in drawn.items()}
@@ -268,14 +247,13 @@ def most_taken(walks: Any, goal: int) -> list[int]:
     """At every link what most walks do that have come the same way."""
     route = walks[0, :1].tolist() if len(walks) else []
     while len(walks) and route[-1] != goal and len(route) <= MOST:
-        links, counts = np.unique(walks[:, len(route)], return_counts=True)
-        walks = walks[walks[:, len(route)] == links[np.argmax(counts)]]
-        route.append(int(links[np.argmax(counts)]))
+        taken = walks[:, len(route)]
+        route.append(int(np.bincount(taken).argmax()))
+        walks = walks[taken == route[-1]]
     return route
 
 
 def draw_flows(book: Notebook, study: Study, expected: Floats) -> None:
-    """Two maps, and one number against the other for every link."""
     lines = study.city.lines
     observed = np.bincount([s for tau in study.test for s in tau.states], minlength=len(lines)).astype(np.float64)
     used = lines[observed + expected > 0].reshape(-1, 2)  # a few links lie far away, and nobody goes there

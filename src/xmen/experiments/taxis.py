@@ -10,7 +10,9 @@ import io
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain
+from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from xmen.experiments.notebook import Done, Floats
 from xmen.files import read_text
 
 Route = tuple[int, ...]
+Trips = Sequence[xm.Trajectory]
 
 N_DIRECTIONS = 8  # an eighth of a circle each, from straight ahead
 TRIPS = ("path", "train_CV0_size1000", "train_CV0_size10000", "test_CV0")
@@ -40,49 +43,31 @@ DROPPED, FORGOTTEN, SHRINKING = 0.3, 0.2, 1e-2  # of hidden units, of embeddings
 FARTHEST = 10.0  # median links: a longer detour is as bad as any
 
 
-def read_rows(file: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file by the names in its first line."""
-    return list(csv.DictReader(io.StringIO(read_text(file), newline="")))
-
-
-def read_routes(file: Path) -> list[Route]:
-    """The links of each trip."""
-    with foreign_errors(str(file)):
-        return [tuple(int(link) for link in row["path"].split("_")) for row in read_rows(file)]
-
-
-def read_network(folder: Path) -> xm.Network:
-    """Links as states, relative directions as actions."""
-    file = folder / "transit.npy"
-    with foreign_errors(str(file)):
-        moves = np.load(file).astype(np.int64)
-        if moves.ndim != 2 or moves.shape[1] != 3 or not len(moves):
-            raise xm.FileFormatError(f"{file} has shape {moves.shape}: expected moves of shape (n, 3)")
-        n_links = int(moves[:, [0, 2]].max()) + 1
-        return xm.Network(n_links, N_DIRECTIONS, np.column_stack([moves, np.ones(len(moves))]))
-
-
 @dataclass(frozen=True)
 class City:
-    """The network with links as states, what is known of each link, and trips by the name of their file."""
+    """The network with links as states and relative directions as actions, what is known of links, and the trips."""
 
     network: xm.Network
-    lengths: Floats  # (n_states,) in units of 100 m
+    lengths: Floats  # (n_states,) in metres
     classes: list[str]
     lines: Floats  # (n_states, 2, 2)
     folder: Path
 
+    def routes(self, name: str) -> list[Route]:
+        file = self.folder / f"{name}.csv"
+        with foreign_errors(str(file)):
+            return [tuple(map(int, row["path"].split("_"))) for row in _rows(file)]
+
     def trips(self, name: str, most: int | None = None) -> list[xm.Trajectory]:
         """The trips of one file, the first `most` of them."""
-        routes = read_routes(self.folder / f"{name}.csv")[:most]
+        routes = self.routes(name)[:most]
         with foreign_errors(f"{self.folder / name}.csv"):
             return [self.network.along(list(route)) for route in routes]
 
     def all_training_trips(self) -> list[xm.Trajectory]:
         """All trips that are not among the test trips, in the order of the file; equal trips count one by one."""
-        tested = Counter(read_routes(self.folder / "test_CV0.csv"))
-        training = []
-        for route in read_routes(self.folder / "path.csv"):
+        tested, training = Counter(self.routes("test_CV0")), []
+        for route in self.routes("path"):
             if tested[route] > 0:
                 tested[route] -= 1
             else:
@@ -93,17 +78,26 @@ class City:
         """Length, number and class of the link that is entered, the turn; a column per `single` link or transition."""
         network = self.network
         target, n = network.target, len(network.source)
-        columns = [self.lengths[target], np.ones(n)]
+        columns = [self.lengths[target] / 100.0, np.ones(n)]
         columns += [(network.action == action).astype(float) for action in range(1, N_DIRECTIONS)]
         columns += [np.array([self.classes[link].startswith(kind) for link in target], dtype=float) for kind in CLASSES]
         blocks = [csr_matrix(np.stack(columns, axis=1))]
         if single:
-            own = target if single == "link" else np.arange(n)
-            size = network.n_states if single == "link" else n
+            own, size = (target, network.n_states) if single == "link" else (np.arange(n), n)
             blocks.append(csr_matrix((np.ones(n), (np.arange(n), own)), shape=(n, size)))
         rows = network.source.astype(np.int64) * network.n_actions + network.action
         place = csr_matrix((np.ones(n), (rows, np.arange(n))), shape=(network.n_states * network.n_actions, n))
         return csr_matrix(place @ hstack(blocks, format="csr"))
+
+    def graph(self) -> csr_matrix:
+        """The length of the link that is entered, in metres, by link and next link."""
+        network = self.network
+        entering = np.maximum(self.lengths[network.target], 1e-6)  # an entry of 0 would be no edge
+        return csr_matrix((entering, (network.source, network.target)), shape=(network.n_states,) * 2)
+
+
+def _rows(file: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(read_text(file), newline="")))
 
 
 def read_city(folder: Path | None) -> City:
@@ -114,16 +108,20 @@ def read_city(folder: Path | None) -> City:
     if missing:
         raise xm.FileFormatError(f"{folder} has no {missing[0]}: the Shanghai taxi trips have {', '.join(FILES)}.")
     with foreign_errors(f"{folder} does not hold the Shanghai taxi trips"):
-        network = read_network(folder)
-        places = {row["osmid"]: (float(row["x"]), float(row["y"])) for row in read_rows(folder / "node.txt")}
-        n_links = network.n_states
-        lengths, classes, lines = np.zeros(n_links), [""] * n_links, np.zeros((n_links, 2, 2))
-        for row in read_rows(folder / "edge.txt"):
-            link = int(row["n_id"])
-            lengths[link] = float(row["length"]) / 100.0
-            classes[link] = row["highway"].strip("[]' ")
-            lines[link] = places[row["u"]], places[row["v"]]
-        return City(network, lengths, classes, lines, folder)
+        moves = np.load(folder / "transit.npy").astype(np.int64)
+        if moves.ndim != 2 or moves.shape[1] != 3 or not len(moves):
+            raise xm.FileFormatError(
+                f"{folder / 'transit.npy'} has shape {moves.shape}: expected moves of shape (n, 3)"
+            )
+        n_links = int(moves[:, [0, 2]].max()) + 1
+        network = xm.Network(n_links, N_DIRECTIONS, np.column_stack([moves, np.ones(len(moves))]))
+        links = sorted(_rows(folder / "edge.txt"), key=lambda row: int(row["n_id"]))
+        if [int(row["n_id"]) for row in links] != list(range(n_links)):
+            raise xm.FileFormatError(f"{folder}: edge.txt has {len(links)} links, and transit.npy has {n_links}")
+        places = {row["osmid"]: (float(row["x"]), float(row["y"])) for row in _rows(folder / "node.txt")}
+        lines = np.array([(places[row["u"]], places[row["v"]]) for row in links])
+        classes = [row["highway"].strip("[]' ") for row in links]
+        return City(network, np.array([float(row["length"]) for row in links]), classes, lines, folder)
 
 
 def score_routes(observed: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]]) -> tuple[float, float, float]:
@@ -161,17 +159,11 @@ def bleu(references: Sequence[Sequence[int]], candidate: Sequence[int]) -> float
         return 0.0
     logs = []
     for n in range(1, GRAMS + 1):
-        grams, known = _grams(candidate, n), Counter[Route]()
-        for reference in references:
-            known |= _grams(reference, n)
-        logs.append(np.log(((grams & known).total() or SMOOTHED) / max(1, grams.total())))
+        grams, *others = (Counter(zip(*(one[i:] for i in range(n)), strict=False)) for one in (candidate, *references))
+        logs.append(np.log(((grams & reduce(or_, others)).total() or SMOOTHED) / max(1, grams.total())))
     length = len(candidate)
     nearest = min((abs(len(reference) - length), len(reference)) for reference in references)[1]
     return float(np.exp(min(0.0, 1.0 - nearest / length) + np.mean(logs)))
-
-
-def _grams(route: Sequence[int], n: int) -> Counter[Route]:
-    return Counter(tuple(route[i : i + n]) for i in range(len(route) - n + 1))
 
 
 class Cloning:
@@ -182,24 +174,20 @@ class Cloning:
     too), the places of both and the direction between them, an embedding of each; and a weight per transition.
     """
 
-    def __init__(self, city: City, epochs: int, seed: int) -> None:
+    def __init__(self, city: City, seed: int) -> None:
         torch: Any = extra_module("torch", "the behaviour-cloning baseline", "neural")
         network, n_links = city.network, city.network.n_states
-        self.epochs, self._torch, self._rng = epochs, torch, np.random.default_rng(seed)
+        self._torch, self._rng = torch, np.random.default_rng(seed)
         torch.manual_seed(seed)
         moves, self._slot = leaving(network)
         self._moves, self._none = torch.from_numpy(np.maximum(moves, 0)), torch.from_numpy(moves < 0)
         self._target = torch.from_numpy(network.target.astype(np.int64))
+        rows = network.source.astype(np.int64) * network.n_actions + network.action
+        left = np.minimum(dijkstra(city.graph()) / (float(np.median(city.lengths)) or 1.0), FARTHEST**2)  # median links
         middle = city.lines.mean(axis=1)
         centre, spread = middle.mean(axis=0), float(middle.std())
-
-        def numbers(values: Any) -> Any:
-            return torch.from_numpy(np.asarray(values, dtype=np.float32))
-
-        rows = network.source.astype(np.int64) * network.n_actions + network.action
-        self._known = numbers(city.features()[rows].toarray())
-        self._left = numbers(_distances(network, city.lengths))
-        self._middle, self._end = numbers((middle - centre) / spread), numbers((city.lines[:, 1] - centre) / spread)
+        numbers = (city.features()[rows].toarray(), left, *((p - centre) / spread for p in (middle, city.lines[:, 1])))
+        self._known, self._left, self._middle, self._end = (torch.from_numpy(n.astype(np.float32)) for n in numbers)
         self._heading = torch.nn.functional.normalize(self._end - self._middle, dim=1)
         self._links, self._goals = torch.nn.Embedding(n_links, WIDTH), torch.nn.Embedding(n_links, WIDTH)
         self._own = torch.nn.Embedding(len(network.source), 1)
@@ -211,18 +199,16 @@ class Cloning:
         self._layers = torch.nn.Sequential(*layers, torch.nn.Linear(HIDDEN, 1))
         self._modules = torch.nn.ModuleList([self._links, self._goals, self._own, self._forget, self._layers])
 
-    def fit(
-        self, demos: Sequence[xm.Trajectory], validation: Sequence[xm.Trajectory], done: Done = lambda share: None
-    ) -> Cloning:
+    def fit(self, demos: Trips, validation: Trips, epochs: int, done: Done = lambda share: None) -> Cloning:
         """Adam with a rate that rises and falls; keeps the epoch that predicts the validation trips best."""
         torch = self._torch
         optimiser = torch.optim.AdamW(self._modules.parameters(), lr=RATE, weight_decay=SHRINKING)
         states, goals, taken = self._steps(demos)
         n_batches = max(1, len(states) // BATCH)
-        n_steps = self.epochs * n_batches + 1
+        n_steps = epochs * n_batches + 1
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=n_steps, pct_start=WARMING)
         best, kept = -np.inf, self._modules.state_dict()
-        for epoch in range(self.epochs):
+        for epoch in range(epochs):
             self._modules.train()
             for rows in np.array_split(self._rng.permutation(len(states)), n_batches):
                 chosen = torch.from_numpy(rows)
@@ -231,10 +217,10 @@ class Cloning:
                 torch.nn.functional.cross_entropy(scores, taken[chosen]).backward()
                 optimiser.step()
                 schedule.step()
-            score = float(self.score_samples(validation).mean())
+            score = self.score(validation)
             if score > best:
                 best, kept = score, {name: value.clone() for name, value in self._modules.state_dict().items()}
-            done((epoch + 1) / self.epochs)
+            done((epoch + 1) / epochs)
         self._modules.load_state_dict(kept)
         return self
 
@@ -253,23 +239,20 @@ class Cloning:
         scores = (self._layers(self._torch.cat(seen, dim=2)) + self._own(moves))[..., 0]
         return scores.masked_fill(self._none[states], -1e9)
 
-    def _steps(self, demos: Sequence[xm.Trajectory]) -> tuple[Any, Any, Any]:
+    def _steps(self, demos: Trips) -> tuple[Any, Any, Any]:
         """The link, the goal and the move taken, as a number among those of its link, of every step of every trip."""
         states = np.array([s for tau in demos for s in tau.states[:-1]], dtype=np.int64)
         goals = np.array([tau.states[-1] for tau in demos for _ in tau.actions], dtype=np.int64)
         taken = self._slot[states, [a for tau in demos for a in tau.actions]]
         return tuple(map(self._torch.from_numpy, (states, goals, taken)))
 
-    def score_samples(self, demos: Sequence[xm.Trajectory]) -> Floats:
-        """log P(tau | start, goal) = sum of log pi of each trip."""
-        torch = self._torch
+    def score(self, demos: Trips) -> float:
+        """The mean over trips of log P(tau | start, goal), the sum of log pi."""
         self._modules.eval()
         states, goals, taken = self._steps(demos)
-        with torch.no_grad():
-            steps = torch.log_softmax(self._scores(states, goals), dim=1)
-            logs = steps[torch.arange(len(taken)), taken].numpy().astype(np.float64)
-        owner = np.repeat(np.arange(len(demos)), [len(tau) for tau in demos])
-        return np.bincount(owner, weights=logs, minlength=len(demos)).astype(np.float64)
+        with self._torch.no_grad():
+            logs = self._torch.log_softmax(self._scores(states, goals), dim=1)[np.arange(len(taken)), taken]
+        return float(logs.numpy().astype(np.float64).sum() / len(demos))
 
     def after(self, goal: int) -> list[int]:
         """The likeliest next link from each link towards a goal."""
@@ -283,19 +266,9 @@ class Cloning:
 def leaving(network: xm.Network) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The transitions from each link (n_states, most of a link), -1 where there are no more; the place of each action
     among them (n_states, n_actions)."""
+    source, edges = network.source, np.arange(len(network.source))  # sorted by source
+    place = edges - np.searchsorted(source, source)
+    moves = np.full((network.n_states, place.max() + 1), -1)
     slot = np.zeros((network.n_states, network.n_actions), dtype=np.int64)
-    moves = np.full_like(slot, -1)
-    degree = np.zeros(network.n_states, dtype=np.int64)
-    for edge, (source, action) in enumerate(zip(network.source, network.action, strict=True)):
-        slot[source, action], moves[source, degree[source]] = degree[source], edge
-        degree[source] += 1
-    return moves[:, : degree.max()], slot
-
-
-def _distances(network: xm.Network, lengths: Floats) -> Floats:
-    """The length of the shortest way from each link to each, in median links; 100 at most."""
-    unit = float(np.median(lengths)) or 1.0
-    entering = np.maximum(lengths[network.target] / unit, 1e-6)  # an entry of 0 would be no edge
-    graph = csr_matrix((entering, (network.source, network.target)), shape=(network.n_states,) * 2)
-    found: Floats = np.minimum(dijkstra(graph), FARTHEST**2)
-    return found
+    moves[source, place], slot[source, network.action] = edges, place
+    return moves, slot
