@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from xmen.studio.document import Document
-from xmen.studio.live import check
+from xmen.studio.worker import check
 
 ROOT = Path(__file__).parents[1]
 sys.path[0] = str(ROOT / "tests")  # in place of this folder, in which `studio` would be this file

@@ -27,8 +27,7 @@ from xmen.problem import Problem, read_problem
 from xmen.problem import write_problem as write_problem_file
 from xmen.registry import load_with_problem
 from xmen.storage.sealing import sha256
-from xmen.studio.desk import Desk
-from xmen.studio.document import Document
+from xmen.studio.document import Desk, Document
 
 
 class Killed(BaseException):

@@ -15,10 +15,9 @@ import pytest
 from studio.problems import write_problem
 from waiting import wait_for
 from xmen.studio.app import make_app
-from xmen.studio.desk import Desk
-from xmen.studio.jobs import Worker
+from xmen.studio.document import Desk
 from xmen.studio.serve import Guard
-from xmen.studio.session import Session
+from xmen.studio.session import Session, Worker
 
 TOKEN, PORT = "t0ken", 8765
 ADDRESS = f"http://127.0.0.1:{PORT}/{TOKEN}/"

@@ -14,7 +14,7 @@ from studio.conftest import window_of
 from studio.problems import changed, on_disk, write_problem
 from xmen.cli.studio import open_desk
 from xmen.problem import demo_weights, read_problem
-from xmen.studio.desk import Desk
+from xmen.studio.document import Desk
 
 
 def test_the_document_is_the_problem_file_and_its_demonstrations(window, tmp_path):

@@ -19,7 +19,6 @@ import pytest
 from cli.commands import run
 from studio.browser.server import Server
 from waiting import DEADLINE
-from xmen.studio.extra import require_extra
 
 
 def events(server: Server) -> Iterator[tuple[str, Any]]:
@@ -165,5 +164,6 @@ def test_what_cannot_be_opened_is_said_before_anything_is_served(tmp_path, monke
 @pytest.mark.parametrize("module", ["fastapi", "uvicorn"])
 def test_a_missing_extra_is_named(monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=r'pip install "xmen-irl\[studio\]"'):
-        require_extra()
+    answer = run("studio --no-browser")
+    assert answer.exit_code == 2
+    assert 'pip install "xmen-irl[studio]"' in answer.stderr

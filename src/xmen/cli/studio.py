@@ -12,9 +12,7 @@ from xmen.cli.new import write_starter
 from xmen.errors import FileFormatError, extra_module, foreign_errors
 from xmen.experiments.grid_maps import MEMORY
 from xmen.problem import toml_text
-from xmen.studio.desk import Desk
-from xmen.studio.document import Document, open_document
-from xmen.studio.extra import require_extra
+from xmen.studio.document import Desk, Document, open_document
 from xmen.worlds import write_demos
 from xmen.worlds.from_networkx import read_graph
 
@@ -31,17 +29,13 @@ RULES = {
 
 def run_studio(path: Path | None, port: int, browser: bool, demo: bool) -> int:
     """Serve until Ctrl-C; the exit code says how it ended."""
-    require_extra()
+    for module in ("fastapi", "uvicorn"):
+        extra_module(module, "xmen studio", "studio")
     from xmen.studio.serve import serve
 
     desk = open_desk(path, demo)
-
-    def announce(address: str) -> None:
-        typer.echo(f"Studio: {address}")
-        typer.echo(f"It saves to {desk.path}. Ctrl-C ends it.")
-
     try:
-        serve(desk, port, browser, announce)
+        serve(desk, port, browser, lambda at: typer.echo(f"Studio: {at}\nIt saves to {desk.path}. Ctrl-C ends it."))
     except KeyboardInterrupt:
         typer.echo("\nStudio has ended; what was saved is saved.", err=True)
         return STOPPED
@@ -67,9 +61,8 @@ def open_desk(path: Path | None, demo: bool) -> Desk:
 
 def _write_demo(path: Path) -> None:
     """The paper's world on the memory map, with demonstrations of which seven in ten take the upper arm."""
-    world = MEMORY.world
-    demos = f"{path.stem}_demos.csv"
-    grid = {"kind": "grid", "width": 9, "height": 9, "start": [0, 0], "goal": [8, 8], "moves": list(world.moves)}
+    demos, moves = f"{path.stem}_demos.csv", list(MEMORY.world.moves)
+    grid = {"kind": "grid", "width": 9, "height": 9, "start": [0, 0], "goal": [8, 8], "moves": moves}
     problem = {
         "format": 1,
         "demonstrations": demos,

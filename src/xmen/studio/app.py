@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.staticfiles import StaticFiles
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from xmen.answers import node_places
@@ -22,62 +22,131 @@ from xmen.problem import Problem
 from xmen.registry import LEARNERS
 from xmen.rewards import Floats
 from xmen.studio import document as limits
-from xmen.studio.bodies import AnyJob, Demonstrations, PutDocument, Save, Text
-from xmen.studio.desk import Conflict, csv_text
-from xmen.studio.document import described, read_all, received, state_word
-from xmen.studio.jobs import Busy, Job
-from xmen.studio.learning import python_text
-from xmen.studio.live import judge
-from xmen.studio.session import Session, TooManyWindows
-from xmen.studio.settings import read_settings
+from xmen.studio.document import Refusal, csv_text, described, received, state_word
+from xmen.studio.session import Job, Session
+from xmen.studio.worker import Question, python_text
 from xmen.worlds import MDP, MOVES, GridWorld, read_demos
 
 PAGE = Path(__file__).parent / "page"
 
-Record = dict[str, Any]
+# ---- The bodies of requests, checked by pydantic
+
+
+class Body(BaseModel):
+    """What a request may hold, and nothing else."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Demonstrations(Body):
+    """Demonstrations to be written as text."""
+
+    demonstrations: list[Any]
+
+
+class PutDocument(Demonstrations):
+    """A whole document, and the version that it replaces."""
+
+    base: int
+    window: str = Field(max_length=100)
+    problem: dict[str, Any]
+
+
+class Save(Body):
+    """Write the files; `force` also over what another program wrote."""
+
+    force: bool = False
+
+
+class Text(Body):
+    """The text of a .csv file."""
+
+    text: str
+
+
+class Ask(Body):
+    """A job; `wait` is for how long the request waits for its end."""
+
+    wait: float = Field(0.0, ge=0.0, le=limits.WAIT)
+
+
+class Learn(Ask):
+    """Learn a reward."""
+
+    kind: Literal["learn"]
+    compare: bool = False
+
+
+class Find(Ask):
+    """Find rules."""
+
+    kind: Literal["find"]
+    max_rules: int = Field(8, ge=0, le=50)
+    level: float = Field(0.01, gt=0.0, lt=1.0)
+
+
+class Acting(Ask):
+    """Something that a model, or the problem as it is, does under further rules."""
+
+    source: Literal["model", "compare", "uniform"] = Field("uniform", alias="from")
+    also: list[str] = Field(default_factory=list, max_length=limits.RULES)
+
+
+class Generate(Acting):
+    """Samples, or the most likely trajectories."""
+
+    kind: Literal["generate"]
+    n: int = Field(20, ge=1, le=limits.SAMPLES)
+    best: int = Field(0, ge=0, le=limits.BEST)
+    seed: int | None = Field(None, ge=0)
+
+
+class Promises(Acting):
+    """What policies can promise."""
+
+    kind: Literal["policy"]
+    p: float | None = Field(None, ge=0.0, le=1.0)
+
+
+class Step(Acting):
+    """What may come next in an episode."""
+
+    kind: Literal["step"]
+    promise: Literal["sure", "best"] | float = "best"
+    states: list[Any] = Field(max_length=limits.HORIZON)
+    actions: list[Any] = Field(max_length=limits.HORIZON)
+
+
+AnyJob = Annotated[Learn | Find | Generate | Promises | Step, Field(discriminator="kind")]
+
+
+# ---- The requests
 
 
 def make_app(session: Session) -> FastAPI:
     """The application; the guard stands before it."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    desk, hub, jobs = session.desk, session.hub, session.jobs
 
-    def answers(kind: type[Exception], record: Callable[[Any], Record], status: int | None) -> None:
-        """Let an error be answered by this record."""
+    @app.exception_handler(XmenError)
+    @app.exception_handler(OSError)
+    @app.exception_handler(RecursionError)
+    def failed(request: Request, error: Exception) -> Response:
+        return _json(error_record(error), 422)
 
-        @app.exception_handler(kind)
-        def refused(request: Request, error: Any) -> Response:
-            return _json(record(error), status or error.status_code)
+    @app.exception_handler(RequestValidationError)
+    def malformed(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if part != "body")
+        return _json({"error": f"{where}: {first['msg']}", "kind": "Malformed"}, 422)
 
-    for kind in (XmenError, OSError, RecursionError):
-        answers(kind, error_record, 422)
-    answers(RequestValidationError, _malformed, 422)
-    answers(HTTPException, lambda error: {"error": error.detail, "kind": "Refused"}, None)
-    answers(Conflict, lambda error: _record(error) | {"version": error.version, "on_disk": error.on_disk}, 409)
-    answers(Busy, lambda error: _record(error) | error.job.summary(), 409)
-    answers(TooManyWindows, _record, 503)
-    _add_document(app, session)
-    _add_jobs(app, session)
-    _add_texts(app, session)
-    app.mount("/", StaticFiles(directory=PAGE, html=True, check_dir=False))
-    return app
+    @app.exception_handler(HTTPException)
+    def unknown(request: Request, error: HTTPException) -> Response:
+        return _json({"error": error.detail, "kind": "Refused"}, error.status_code)
 
-
-def _record(error: Exception) -> Record:
-    return {"error": str(error), "kind": type(error).__name__}
-
-
-def _malformed(error: RequestValidationError) -> Record:
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body")
-    return {"error": f"{where}: {first['msg']}", "kind": "Malformed"}
-
-
-def _json(content: Any, status: int = 200) -> JSONResponse:
-    return JSONResponse(plain(content), status)
-
-
-def _add_document(app: FastAPI, session: Session) -> None:
-    desk, hub = session.desk, session.hub
+    @app.exception_handler(Refusal)
+    def refused(request: Request, error: Refusal) -> Response:
+        return _json({"error": str(error), **error.facts}, error.status)
 
     @app.get("/api/document")
     def get_document() -> Response:
@@ -115,13 +184,18 @@ def _add_document(app: FastAPI, session: Session) -> None:
         stream = await hub.listen({**desk.versions, "window": None})
         return StreamingResponse(stream, media_type="text/event-stream")
 
-
-def _add_jobs(app: FastAPI, session: Session) -> None:
-    jobs = session.jobs
-
     @app.post("/api/jobs")
     def start(body: AnyJob) -> Response:
-        job = jobs.start(*session.question(body))
+        version, document = desk.look()
+        model = None
+        if isinstance(body, Acting) and body.source != "uniform":
+            if body.source not in jobs.models:
+                raise FileFormatError("nothing has been learned yet: learn first")
+            learned_for, model = jobs.models[body.source]
+            if document.problem["world"] != learned_for.problem["world"]:
+                document = learned_for  # the model knows that world, and no other
+        arguments = body.model_dump(exclude={"wait", "kind", "source"})
+        job = jobs.start(version, Question(body.kind, document, desk.path, arguments, model))
         job.ended.wait(body.wait)
         return _json(job.report() if job.state != "running" else job.summary(), 202 if job.state == "running" else 200)
 
@@ -140,17 +214,13 @@ def _add_jobs(app: FastAPI, session: Session) -> None:
     def found(job: Job | None) -> Response:
         return _json({"error": "there is no such job", "kind": "NoJob"}, 404) if job is None else _json(job.report())
 
-
-def _add_texts(app: FastAPI, session: Session) -> None:
-    desk = session.desk
-
     @app.get("/api/vocabulary")
     def words() -> Response:
         return _json(vocabulary())
 
     @app.post("/api/csv/read")
     def read_csv(body: Text) -> Response:
-        world = desk.look()[1].world_at(desk.path)
+        world = desk.look()[1].problem_at(desk.path, world_only=True).world
         with TemporaryDirectory() as folder:
             file = Path(folder) / "demonstrations.csv"
             file.write_text(body.text, encoding="utf-8", errors="replace")
@@ -163,17 +233,21 @@ def _add_texts(app: FastAPI, session: Session) -> None:
     def write_csv(body: Demonstrations) -> Response:
         before = desk.look()[1]
         document = received(before.problem, body.demonstrations, before)
-        return _json({"text": csv_text(document.demonstrations, document.world_at(desk.path))})
+        world = document.problem_at(desk.path, world_only=True).world
+        return _json({"text": csv_text(document.demonstrations, world)})
 
     @app.get("/api/python")
     def python() -> Response:
         version, document = desk.look()
-        problem = document.problem_at(desk.path)
-        settings = read_settings(document.problem.get("studio", {}))
-        verdicts = judge(problem, read_all(problem.world, document.demonstrations))
-        n_valid = sum(one["valid"] for one in verdicts)
-        text = python_text(problem, settings, desk.path, len(verdicts), n_valid)
+        text = python_text(document.problem_at(desk.path), document, desk.path)
         return _json({"text": text, "saved": desk.versions["saved_version"] == version})
+
+    app.mount("/", StaticFiles(directory=PAGE, html=True, check_dir=False))
+    return app
+
+
+def _json(content: Any, status: int = 200) -> JSONResponse:
+    return JSONResponse(plain(content), status)
 
 
 # ---- Where the states of a graph or a table are drawn
@@ -188,7 +262,7 @@ def layout(problem: Problem) -> dict[str, Any] | None:
     if isinstance(world, GridWorld):
         return None
     given = node_places(problem)
-    places: Floats = _computed(world) if given is None else given
+    places: Floats = _places(world) if given is None else given
     places = (places - places.min(axis=0)) / (float(np.ptp(places, axis=0).max()) or 1.0)  # in the unit square
     columns = (world.source, world.action, world.target, world.probability)
     return {
@@ -202,7 +276,7 @@ def layout(problem: Problem) -> dict[str, Any] | None:
     }
 
 
-def _computed(world: MDP) -> Floats:
+def _places(world: MDP) -> Floats:
     """Springs between neighbours where that is quick, else a circle."""
     angles = np.linspace(0.0, 2.0 * np.pi, world.n_states, endpoint=False)
     circle = np.column_stack([np.cos(angles), np.sin(angles)])

@@ -1,19 +1,30 @@
-"""The document: the problem file as it is, and the demonstrations; measured before it is read."""
+"""The document on which all windows work: problem file and demonstrations, their size, their versions, their files."""
 
 from __future__ import annotations
 
 import math
+import re
+import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from xmen.answers import Choice
 from xmen.errors import FileFormatError, TrajectoryError, XmenError
-from xmen.problem import Mistake, Problem, demo_weights, problem_or_mistakes, read_problem, read_values
-from xmen.problem.document import fenced
+from xmen.files import write_together
+from xmen.methods.table import parse_method
+from xmen.problem import Mistake, Problem, demo_weights, problem_or_mistakes, read_problem, read_values, toml_text
+from xmen.problem.document import Kind, fenced, within_fence
+from xmen.registry import LEARNERS
 from xmen.worlds import MDP, GridWorld, Trajectory
+from xmen.worlds.demos import demos_csv
 from xmen.worlds.from_networkx import GraphWorld
 from xmen.worlds.names import Names
+from xmen.worlds.tables import RecordedDemos
+
+Record = dict[str, Any]
 
 # ---- How much Studio takes on: what is larger is for the command line and for Python
 
@@ -49,7 +60,7 @@ def action_word(world: MDP, action: int) -> Any:
     return world.moves[action] if isinstance(world, GridWorld) else int(action)
 
 
-def in_words_of(world: MDP, trajectory: Trajectory) -> dict[str, Any]:
+def in_words_of(world: MDP, trajectory: Trajectory) -> Record:
     """{"states": [...], "actions": [...]}; a state that the world does not have stays a number."""
     known = max(trajectory.states) < world.n_states
     return {
@@ -61,48 +72,28 @@ def in_words_of(world: MDP, trajectory: Trajectory) -> dict[str, Any]:
 class Unreadable(TrajectoryError):
     """A trajectory in words that this world does not have, and the position of the first of them."""
 
-    def __init__(self, message: str, position: int = 0) -> None:
+    def __init__(self, message: str, position: int) -> None:
         super().__init__(message)
         self.position = position
 
 
-class Reader:
-    """Reads trajectories in the words of one world; each word is understood once."""
-
-    def __init__(self, world: MDP) -> None:
-        self._names = Names(world)
-
-    def read(self, record: dict[str, Any]) -> Trajectory:
-        """The trajectory that a record spells; Unreadable where the world has no such state or action."""
-        states, actions = [], []
-        for position, state in enumerate(record["states"]):
-            try:
-                states.append(self._names.state(state, named=True))
-                if position < len(record["actions"]):
-                    actions.append(self._names.action(record["actions"][position]))
-            except XmenError as error:
-                raise Unreadable(str(error), position) from None
-        try:
-            return Trajectory(states, actions)
-        except XmenError as error:
-            raise Unreadable(str(error)) from None
-
-
-def read_all(world: MDP, records: Iterable[dict[str, Any]]) -> list[Trajectory | Unreadable]:
-    """Every record as a trajectory, or why it is none."""
-    reader, found = Reader(world), list[Trajectory | Unreadable]()
+def read_all(world: MDP, records: Iterable[Record]) -> list[Trajectory | Unreadable]:
+    """Every record as a trajectory, or why it is none: the world has no such state or action."""
+    names, found = Names(world), list[Trajectory | Unreadable]()  # each word is understood once
     for record in records:
+        states, actions, position = list[int](), list[int](), 0
         try:
-            found.append(reader.read(record))
-        except Unreadable as error:
-            found.append(error)
+            for position, state in enumerate(record["states"]):
+                states.append(names.state(state, named=True))
+                actions += map(names.action, record["actions"][position : position + 1])
+            found.append(Trajectory(states, actions))
+        except XmenError as error:
+            found.append(Unreadable(str(error), position))
     return found
 
 
 # ---- The document: the problem file as it is, and the demonstrations; measured before it is read
 
-
-Record = dict[str, Any]
 
 FILES = (("demonstrations",), ("validation",), ("world", "file"), ("world", "transitions"), ("reward", "table"))
 """The keys of a problem file that name other files: a browser has no say in them."""
@@ -123,40 +114,82 @@ class Document:
         with fenced(path.parent):
             return problem_or_mistakes(self.problem, path)
 
-    def problem_at(self, path: Path) -> Problem:
-        """The problem, if there is no mistake in it."""
+    def problem_at(self, path: Path, world_only: bool = False) -> Problem:
+        """The problem, if there is no mistake in it, or with `world_only` none in its world."""
         problem, mistakes = self.read(path)
-        if problem is None or mistakes:
-            raise self._refusal(mistakes[0])
-        return problem
-
-    def world_at(self, path: Path) -> MDP:
-        """The world, whatever is wrong elsewhere."""
-        problem, mistakes = self.read(path)
-        if problem is None:
-            raise self._refusal(mistakes[0])
-        return problem.world
-
-    def _refusal(self, mistake: Mistake) -> FileFormatError:
-        tab, name, advice = TABS.get(mistake.part), mistake.name or mistake.key, "Correct it first."
+        if problem is not None and (world_only or not mistakes):
+            return problem
+        mistake, advice = mistakes[0], "Correct it first."
+        name = mistake.name or mistake.key
         if mistake.index is not None:
             name, advice = self.problem["constraints"][mistake.index].get("name"), "Correct it, or switch it off."
-        where = ", ".join(part for part in (tab or mistake.part, name) if part)
-        return FileFormatError(f"{where}: {mistake.message}. {advice}")
+        where = ", ".join(part for part in (TABS.get(mistake.part, mistake.part), name) if part)
+        raise FileFormatError(f"{where}: {mistake.message}. {advice}")
+
+    @property
+    def settings(self) -> StudioSettings:
+        """The [studio] table, or a FileFormatError that names the key."""
+        table = self.problem.get("studio", {})
+        for key, value in table.items():
+            if key not in _SETTINGS:
+                raise FileFormatError(f"[studio]: unknown key {key!r}; known: {', '.join(_SETTINGS)}")
+            if not _SETTINGS[key].fits(value):
+                raise FileFormatError(f"[studio], {key}: expected {_SETTINGS[key].expected}, got {value!r:.60}")
+        if "method" in table:
+            parse_method(table["method"])
+        return StudioSettings(**table)
+
+
+@dataclass(frozen=True)
+class StudioSettings:
+    """What the page asks of a fit, and how it shows events."""
+
+    colours: Mapping[str, str] = field(default_factory=dict)
+    learner: str = "xmen"
+    method: str = "auto"
+    l2: float = 0.0
+    max_iter: int | None = None
+    held_out: float = 0.0  # the share of the demonstrations on which a fit is judged
+
+    def choice(self, problem: Problem, learner: str | None = None) -> Choice:
+        """What is asked of a fit; a learner takes those settings that it has."""
+        asked = {"method": self.method, "l2": self.l2, "max_iter": self.max_iter, "seed": problem.settings.seed}
+        return Choice(learner or self.learner, {**asked, "validity": problem.settings.validity})
+
+
+def _is_weight(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
+def _are_colours(value: object) -> bool:
+    return isinstance(value, Mapping) and all(re.fullmatch("#[0-9a-fA-F]{6}", str(one)) for one in value.values())
+
+
+_SETTINGS = {
+    "colours": Kind('colours by the name of an event, such as { key = "#E69F00" }', _are_colours),
+    "learner": Kind(f"one of {', '.join(LEARNERS)}", lambda value: value in tuple(LEARNERS)),
+    "method": Kind("the name of a method", lambda value: isinstance(value, str)),
+    "l2": Kind("a number, 0 or more", _is_weight),
+    "max_iter": Kind("a whole number, 1 or more", lambda value: type(value) is int and value > 0),
+    "held_out": Kind("a share from 0 up to 1", lambda value: _is_weight(value) and value < 1),
+}
 
 
 def open_document(path: Path) -> Document:
     """What a problem file and its demonstrations say; all files have to lie in its folder.
 
-    Rules that cannot be read are no reason to refuse it: the page shows what is wrong in them, and they can be mended
-    there.
+    Rules of which only the name or the text is wrong are no reason to refuse it: the page has a field to mend them.
     """
     values = read_values(path)
     check_size(values, [])
+    kinds = {"name": str, "rule": str, "off": bool}
     with fenced(path.parent):
         problem, mistakes = problem_or_mistakes(values, path)
-        if problem is None or not all(_can_be_mended(one, values) for one in mistakes):
-            problem = read_problem(path)  # with its own words for what is wrong
+        for one in mistakes:
+            rule = {} if one.part != "rule" or one.index is None else values["constraints"][one.index]
+            if not {*rule} >= {"name", "rule"} or any(type(value) is not kinds.get(key) for key, value in rule.items()):
+                problem = None
+        problem = problem or read_problem(path)  # with its own words for what is wrong
         if problem.world.n_states > STATES:
             raise FileFormatError(
                 f"Studio draws worlds of up to {STATES:,} states, and this one has {problem.world.n_states:,}: use the "
@@ -164,15 +197,6 @@ def open_document(path: Path) -> Document:
             )
         named = problem.demonstrations is not None and problem.demonstrations.exists()
         return Document(values, described(problem.demos(), problem.world) if named else [])
-
-
-def _can_be_mended(mistake: Mistake, values: Mapping[str, Any]) -> bool:
-    """Whether the page has a field for it: a rule of which only the name or the text is wrong."""
-    if mistake.part != "rule" or mistake.index is None:
-        return False
-    rule = values["constraints"][mistake.index]
-    kinds = {"name": str, "rule": str, "off": bool}
-    return {*rule} >= {"name", "rule"} and all(type(value) is kinds.get(key) for key, value in rule.items())
 
 
 def described(demos: list[Trajectory], world: MDP) -> list[Record]:
@@ -186,27 +210,20 @@ def described(demos: list[Trajectory], world: MDP) -> list[Record]:
     ]
 
 
-def received(problem: object, demonstrations: object, before: Document) -> Document:
+def received(problem: Record, demonstrations: list[Any], before: Document) -> Document:
     """The document that a browser sent, if its size is right and it names no other files than before."""
-    if not isinstance(problem, Mapping) or not isinstance(demonstrations, list):
-        raise FileFormatError("a document has a problem (an object) and demonstrations (a list)")
-    values: Record = _without_null(dict(problem))
+    values: Record = _without_null(problem)
     check_size(values, demonstrations)
-    for keys in FILES:
-        name = _at(values, keys)
-        if name is not None and name != _at(before.problem, keys):
-            raise FileFormatError(f"{'.'.join(keys)}: names of files cannot be changed in Studio; got {name!r:.60}")
-    if _at(values, ("world", "kind")) != _at(before.problem, ("world", "kind")):
-        raise FileFormatError("the kind of the world cannot be changed in Studio: open another problem")
-    records = [_record(record, index) for index, record in enumerate(demonstrations)]
-    return Document(values, records)
-
-
-def _at(values: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
-    found: Any = values
-    for key in keys:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found
+    for keys in (*FILES, ("world", "kind")):
+        found: list[Any] = [values, before.problem]
+        for key in keys:
+            found = [one.get(key) if isinstance(one, Mapping) else None for one in found]
+        now, then = found
+        if keys[-1] == "kind" and now != then:
+            raise FileFormatError("the kind of the world cannot be changed in Studio: open another problem")
+        if now is not None and now != then:
+            raise FileFormatError(f"{'.'.join(keys)}: names of files cannot be changed in Studio; got {now!r:.60}")
+    return Document(values, [_record(record, index) for index, record in enumerate(demonstrations)])
 
 
 def _without_null(value: Any) -> Any:
@@ -223,7 +240,7 @@ def _record(record: object, index: int) -> Record:
     states, actions, weight = record.get("states"), record.get("actions"), record.get("weight", 1.0)
     if not isinstance(states, list) or not isinstance(actions, list) or len(states) != len(actions) + 1:
         raise FileFormatError(f"{where}: expected states and actions, one state more than actions")
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
+    if not _is_weight(weight):
         raise FileFormatError(f"{where}: a weight is a number, 0 or more, got {weight!r:.60}")
     about = {"about": record["about"]} if isinstance(record.get("about"), dict) and record["about"] else {}
     return {"states": states, "actions": actions, "weight": float(weight), **about}
@@ -231,34 +248,129 @@ def _record(record: object, index: int) -> Record:
 
 def check_size(values: Mapping[str, Any], demonstrations: list[Any]) -> None:
     """Refuse what is too large for a page that answers at once, by its numbers alone: nothing is built for that."""
+
+    def limit(number: int, most: int, what: str) -> None:
+        if number > most:
+            raise FileFormatError(
+                f"Studio takes up to {most:,} {what.partition(' (')[0]}, and here are {number:,} {what}: use the "
+                "command line or Python for more"
+            )
+
+    def limit_texts(value: object) -> None:
+        if isinstance(value, str):
+            limit(len(value), TEXT, "characters in one text")
+        elif isinstance(value, Mapping | list):
+            for item in [*value, *(value.values() if isinstance(value, Mapping) else ())]:
+                limit_texts(item)
+
     world = values.get("world")
     if isinstance(world, Mapping):
         width, height, horizon = world.get("width"), world.get("height"), world.get("horizon")
         if world.get("kind") == "grid" and type(width) is type(height) is int:
-            _limit(abs(width * height), CELLS, f"cells ({width} x {height})")
+            limit(abs(width * height), CELLS, f"cells ({width} x {height})")
         if type(horizon) is int:
-            _limit(horizon, HORIZON, "moves as a horizon")
+            limit(horizon, HORIZON, "moves as a horizon")
     for key, most, what in (("events", EVENTS, "events"), ("constraints", RULES, "rules")):
         if isinstance(values.get(key), Mapping | list):
-            _limit(len(values[key]), most, what)
-    _limit(len(demonstrations), DEMONSTRATIONS, "demonstrations")
+            limit(len(values[key]), most, what)
+    limit(len(demonstrations), DEMONSTRATIONS, "demonstrations")
     found = [one.get("states") for one in demonstrations if isinstance(one, dict)]
-    n_positions = sum(len(states) for states in found if isinstance(states, list))
-    _limit(n_positions, POSITIONS, "positions of demonstrations")
-    _limit_texts(values)
+    limit(sum(len(one) for one in found if isinstance(one, list)), POSITIONS, "positions of demonstrations")
+    limit_texts(values)
 
 
-def _limit_texts(value: object) -> None:
-    if isinstance(value, str):
-        _limit(len(value), TEXT, "characters in one text")
-    elif isinstance(value, Mapping | list):
-        for item in [*value, *(value.values() if isinstance(value, Mapping) else ())]:
-            _limit_texts(item)
+# ---- The desk: one document for all windows, its versions, and its files
 
 
-def _limit(number: int, most: int, what: str) -> None:
-    if number > most:
-        raise FileFormatError(
-            f"Studio takes up to {most:,} {what.partition(' (')[0]}, and here are {number:,} {what}: use the command "
-            "line or Python for more"
-        )
+class Refusal(Exception):
+    """What cannot be done now, as HTTP says it: a status, and the facts that a window may want to know."""
+
+    def __init__(self, message: str, status: int = 409, **facts: Any) -> None:
+        super().__init__(message)
+        self.status, self.facts = status, facts
+
+
+class Desk:
+    """One document, counted up with every change, and where it is saved."""
+
+    def __init__(self, path: Path, document: Document, saved: bool) -> None:
+        self.path = path.resolve()
+        self._lock = threading.Lock()
+        self._document, self._version = document, 1
+        self._saved_version = 1 if saved else None
+        names = [self.path.name, document.problem.get("demonstrations")] if saved else []
+        self._seen = {name: self._read(name) for name in names if name is not None}
+
+    @classmethod
+    def opened(cls, path: Path) -> Desk:
+        """The desk of a problem file."""
+        return cls(path, open_document(path), saved=True)
+
+    def _read(self, name: str) -> bytes | None:
+        """What is on disk under this name; None if nothing is."""
+        try:
+            return (self.path.parent / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    @property
+    def versions(self) -> dict[str, int | None]:
+        """The version on the desk, and the one on disk."""
+        with self._lock:
+            return {"version": self._version, "saved_version": self._saved_version}
+
+    def look(self) -> tuple[int, Document]:
+        """The document and its version."""
+        with self._lock:
+            return self._version, self._document
+
+    def put(self, base: int, document: Document) -> int:
+        """Replace version `base`; raises Conflict where that is no longer what lies here."""
+        with self._lock:
+            if base != self._version:
+                message = "another window has changed the problem in the meantime"
+                raise Refusal(message, kind="Conflict", version=self._version, on_disk=False)
+            self._document, self._version = document, self._version + 1
+            return self._version
+
+    def save(self, force: bool = False) -> list[str]:
+        """Write problem file and demonstrations, the old or the new at every moment; returns the names of the files."""
+        with self._lock:
+            files_at = cache(self._files_at)
+            files = {file.name: data for file, data in files_at(self.path).items()}
+            changed = [name for name in files if self._read(name) != self._seen.get(name)]
+            if changed and not force:
+                words = f"{changed[0]} was written by another program since the problem was opened here"
+                raise Refusal(words, kind="Conflict", version=self._version, on_disk=True)
+            write_together(self.path, files_at)
+            self._seen |= files
+            self._saved_version = self._version
+            return [*files]
+
+    def _files_at(self, path: Path) -> dict[Path, bytes]:
+        """The files of the document, if nothing is wrong in it; demonstrations are called after a `path` elsewhere."""
+        document = self._document
+        world, _ = document.problem_at(path).world, document.settings
+        values = {key: value for key, value in document.problem.items() if value not in (None, {}, [])}
+        named, files = values.pop("demonstrations", ""), dict[Path, bytes]()
+        if document.demonstrations:
+            own = path == self.path and named.lower().endswith(".csv")
+            values["demonstrations"] = name = named if own else f"{path.stem}_demos.csv"
+            with fenced(path.parent):
+                files[within_fence(path.parent / name)] = csv_text(document.demonstrations, world).encode()
+        before = (self._read(self.path.name) or b"").decode("utf-8-sig", "replace")
+        return {**files, path: toml_text(values, before).encode()}
+
+
+def csv_text(demonstrations: list[Record], world: MDP) -> str:
+    """Demonstrations as the text of a .csv file: numbers, or the world's words where there is more to say."""
+    trajectories, about = [], []
+    for index, (record, one) in enumerate(zip(demonstrations, read_all(world, demonstrations), strict=True)):
+        if isinstance(one, Unreadable):
+            raise FileFormatError(f"demonstration {index + 1} cannot be written: {one}")
+        trajectories.append(one)
+        weight = record.get("weight", 1.0)
+        about.append({**record.get("about", {}), **({"sample_weight": weight} if weight != 1.0 else {})})
+    if any(about):
+        return demos_csv(RecordedDemos(trajectories, about), world)
+    return demos_csv(trajectories)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import socket
 import threading
@@ -16,11 +15,12 @@ from typing import Any
 
 import uvicorn
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 
 from xmen.errors import FileFormatError
 from xmen.studio import document as limits
 from xmen.studio.app import make_app
-from xmen.studio.desk import Desk
+from xmen.studio.document import Desk
 from xmen.studio.session import Session
 
 # ---- What stands before every request: the right host, the right origin, the token, and a body of reasonable size
@@ -47,6 +47,9 @@ HEADERS = {
 }
 
 
+TOO_LARGE = f"a request has at most {limits.BODY:,} bytes"
+
+
 class Guard:
     """Wraps the application, which then lives under /TOKEN/ and nowhere else."""
 
@@ -60,18 +63,36 @@ class Guard:
             return await self._app(scope, receive, send)
         if scope["type"] != "http":
             raise RuntimeError(f"Studio speaks HTTP only, not {scope['type']}")
-        protected = _with_headers(send)
+        read = 0
+
+        async def counted() -> Message:
+            """Read on only while the body is not too large, whatever its header says."""
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > limits.BODY:
+                raise HTTPException(413, TOO_LARGE)
+            return message
+
+        async def protected(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message = {**message, "headers": [*message.get("headers", []), *own]}
+            await send(message)
+
         refusal = self._refusal(scope)
-        if refusal is not None:
-            return await _answer(protected, *refusal)
-        await self._app({**scope, "root_path": f"/{self._token}"}, _counted(receive), protected)
+        if refusal is None:
+            return await self._app({**scope, "root_path": f"/{self._token}"}, counted, protected)
+        status, words = refusal
+        # What was not read of a body that is too large is not read.
+        headers = {"connection": "close"} if status == 413 else {}
+        await JSONResponse({"error": words, "kind": "Refused"}, status, headers)(scope, receive, protected)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if headers.get("host") not in self._hosts:
             return 421, "this is not the address at which Studio answers"
-        origin = headers.get("origin")
-        if origin is not None and origin not in [f"http://{host}" for host in self._hosts]:
+        if headers.get("origin") not in [None, *(f"http://{host}" for host in self._hosts)]:
             return 403, "a page from elsewhere has no business here"
         first, slash, _ = scope["path"].removeprefix("/").partition("/")
         if not slash or not secrets.compare_digest(first.encode("utf-8", "replace"), self._token.encode()):
@@ -82,43 +103,6 @@ class Guard:
         if scope["method"] in ("POST", "PUT") and headers.get("content-type", "").split(";")[0] != "application/json":
             return 415, "requests are JSON: content-type application/json"
         return None
-
-
-TOO_LARGE = f"a request has at most {limits.BODY:,} bytes"
-
-
-def _counted(receive: Receive) -> Receive:
-    """Reads on only while the body is not too large, whatever its header says."""
-    read = 0
-
-    async def counted() -> Message:
-        nonlocal read
-        message = await receive()
-        read += len(message.get("body", b""))
-        if read > limits.BODY:
-            raise HTTPException(413, TOO_LARGE)
-        return message
-
-    return counted
-
-
-def _with_headers(send: Send) -> Send:
-    async def protected(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-            message = {**message, "headers": [*message.get("headers", []), *own]}
-        await send(message)
-
-    return protected
-
-
-async def _answer(send: Send, status: int, message: str) -> None:
-    body = json.dumps({"error": message, "kind": "Refused"}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 413:
-        headers.append((b"connection", b"close"))  # what was not read is not read
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 # ---- The server: one address on this machine, which is printed before anything else happens
@@ -134,21 +118,21 @@ def serve(desk: Desk, port: int, browser: bool, announce: Callable[[str], None])
         address = f"http://{HERE}:{number}/{token}/"
         announce(address)
         session = Session(desk)
+
+        class Server(uvicorn.Server):
+            def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+                session.hub.close()  # streams of events would never end by themselves
+                super().handle_exit(sig, frame)
+
         app: Any = Guard(make_app(session), token, number)
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=2,
-        )
+        quiet: Any = {"log_level": "warning", "access_log": False, "server_header": False, "proxy_headers": False}
+        server = Server(uvicorn.Config(app, timeout_graceful_shutdown=2, **quiet))
         session.warm()
         try:
             with leading_to(address) if browser else nullcontext() as file:
                 if file is not None:
                     threading.Thread(target=webbrowser.open, args=(file,), daemon=True).start()
-                _Server(config, session).run(sockets=[bound])
+                server.run(sockets=[bound])
         finally:
             session.close()
 
@@ -164,18 +148,6 @@ def leading_to(address: str) -> Iterator[str]:
         file.touch(0o600)
         file.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={address}">', encoding="utf-8")
         yield file.as_uri()
-
-
-class _Server(uvicorn.Server):
-    """Ends its streams of events first: they would never end by themselves."""
-
-    def __init__(self, config: uvicorn.Config, session: Session) -> None:
-        super().__init__(config)
-        self._session = session
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._session.hub.close()
-        super().handle_exit(sig, frame)
 
 
 def _bound(port: int) -> socket.socket:

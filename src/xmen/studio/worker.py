@@ -2,35 +2,291 @@
 
 from __future__ import annotations
 
+import math
 import pickle
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from xmen.answers import rule_search
+from xmen.answers import (
+    Choice,
+    check_demonstrations,
+    check_promise,
+    check_rules,
+    count_text,
+    learning_notes,
+    make_learner,
+    mean_reward,
+    named_features,
+    rule_notes,
+    rule_search,
+    share_text,
+    with_names,
+)
 from xmen.constraints.constraint import Constraint, conjunction
-from xmen.engines.distribution import Distribution
-from xmen.errors import EngineError, InfeasibleError, XmenError, error_record, in_words
+from xmen.engines.choose import distribution
+from xmen.errors import EngineError, InfeasibleError, TrajectoryError, XmenError, error_record, in_words
 from xmen.learners.base import Learner
 from xmen.learners.causal import CausalXMEN
+from xmen.methods.demonstrations import normalised_weights
 from xmen.policies.policy import Policy, plan
-from xmen.problem import Problem
+from xmen.problem import Mistake, Problem, known_features
 from xmen.problem.document import fenced
 from xmen.processes import listening
-from xmen.studio.document import Document, Reader, action_word, in_words_of, state_word
-from xmen.studio.learning import learn
-from xmen.studio.live import check, judge, valid_ones
-from xmen.studio.settings import read_settings
+from xmen.registry import LEARNERS
+from xmen.rewards import LinearReward
+from xmen.studio.document import Document, Unreadable, action_word, in_words_of, read_all, state_word
+from xmen.worlds import Trajectory, Walks
+
+Record = dict[str, Any]
+Say = Callable[[Record], None]
+
+# ---- The live status of a document: what is wrong in it, what is still possible, and what demonstrations break
+
+
+MOST_NOTED = 2_000  # demonstrations up to which a live check looks at what can be learned from them
+
+
+def empty_report() -> Record:
+    """A report that says nothing yet."""
+    lists: Record = {name: [] for name in ("errors", "conflict", "demonstrations", "features", "notes")}
+    return lists | dict.fromkeys(("feasible", "engine", "trajectories", "product", "policy")) | {"message": ""}
+
+
+def check(document: Document, path: Path) -> Iterator[Record]:
+    """What is known of a document, in parts: the quick ones first, and they stay if the rest takes too long."""
+    problem, mistakes = document.read(path)
+    try:
+        _ = document.settings
+    except XmenError as error:
+        mistakes.append(Mistake("studio", str(error)))
+    facts = [asdict(one).items() for one in mistakes]
+    yield {"errors": [{key: fact for key, fact in one if fact is not None or key == "offset"} for one in facts]}
+    if problem is None:
+        unknown: list[Record] = [{"valid": None, "broken": []} for _ in document.demonstrations]
+        yield {"message": "the world is not complete yet", "demonstrations": unknown}
+        return
+    known = known_features(problem.world, problem.events)
+    yield {"features": [{"name": name, "sentence": sentence} for name, sentence in known.items()]}
+    trajectories = read_all(problem.world, document.demonstrations)
+    verdicts = judge(problem, trajectories)
+    yield {"demonstrations": verdicts}
+    found, d = check_rules(problem)
+    if found["feasible"] is None and any(one["valid"] for one in verdicts):
+        found |= {"feasible": True, "message": "a demonstration keeps all rules"}
+    sizes, remarks = found.get("sizes", {}), rule_notes(problem, problem.rules)
+    part: Record = {name: found.get(name) for name in ("feasible", "message", "engine")}
+    part |= {"conflict": found.get("conflict") or [], "notes": remarks}
+    if "product nodes" in sizes:
+        part["product"] = {"nodes": sizes["product nodes"], "edges": sizes.get("product edges")}
+    counted = found.get("trajectories") or {}
+    if counted.get("valid") is not None:
+        valid, possible = counted["valid"], counted.get("possible")
+        part["trajectories"] = {
+            "valid": valid,
+            "possible": possible,
+            "text": count_text(counted, "valid") + (f" of {count_text(counted, 'possible')}" if possible else ""),
+            "share": valid / possible if possible and "log10" not in counted else None,
+            "share_text": share_text(counted) if possible else None,
+            "log10": counted.get("log10"),
+        }
+    yield part
+    if not problem.world.deterministic or np.count_nonzero(problem.world.start) > 1:
+        yield {"policy": {"best": None, "message": "", **check_promise(problem, found["feasible"])}}
+    if d is not None and len(verdicts) <= MOST_NOTED:
+        kept = [demo for _, demo in _kept(trajectories, verdicts)]
+        yield {"notes": remarks + learning_notes(problem, d, kept)}
+
+
+def judge(problem: Problem, trajectories: Sequence[Trajectory | Unreadable]) -> list[Record]:
+    """For each trajectory whether it is valid, and everything that it breaks."""
+    broken: list[list[Record]] = [
+        [{"rule": None, "position": one.position, "message": str(one)}] if isinstance(one, Unreadable) else []
+        for one in trajectories
+    ]
+    readable = {index: one for index, one in enumerate(trajectories) if isinstance(one, Trajectory)}
+    if readable:
+        numbers = list(readable)
+        for found in check_demonstrations(problem, list(readable.values()))["violations"]:
+            place = {"rule": found["constraint"], "position": found["position"], "message": found["message"]}
+            broken[numbers[found["demonstration"]]].append(place)
+    return [{"valid": not one, "broken": one} for one in broken]
+
+
+def valid_ones(problem: Problem, document: Document) -> tuple[list[Trajectory], list[float], list[int]]:
+    """The demonstrations that can be learned from, their weights, and the numbers of the others."""
+    read = read_all(problem.world, document.demonstrations)
+    verdicts = judge(problem, read)
+    kept = _kept(read, verdicts)
+    if not kept:
+        raise TrajectoryError("there is no demonstration that keeps all rules: draw one, or switch a rule off")
+    weights = [document.demonstrations[index]["weight"] for index, _ in kept]
+    left_out = [index for index, one in enumerate(verdicts) if not one["valid"]]
+    return [demo for _, demo in kept], weights, left_out
+
+
+def _kept(read: Sequence[Trajectory | Unreadable], verdicts: Sequence[Record]) -> list[tuple[int, Trajectory]]:
+    """The valid ones, with their numbers."""
+    found = enumerate(zip(read, verdicts, strict=True))
+    return [(index, one) for index, (one, verdict) in found if verdict["valid"] and isinstance(one, Trajectory)]
+
+
+# ---- The job `learn`: fit the learner that the page chose, and MaxEnt beside it
+
+
+Part = tuple[list[Trajectory], list[float]]
+
+
+def learn(problem: Problem, document: Document, compare: bool, say: Say) -> tuple[Record, dict[str, Learner]]:
+    """The result, and the models by name: "model" and, if asked for, "compare"."""
+    settings, (demos, weights, left_out) = document.settings, valid_ones(problem, document)
+    n_out, drawn_by = hold_out(len(demos), problem, document)
+    out = sorted(np.random.default_rng(drawn_by).permutation(len(demos))[:n_out].tolist())
+    kept = np.setdiff1d(np.arange(len(demos)), out).tolist()
+    learned, held = (([demos[i] for i in part], [weights[i] for i in part]) for part in (kept, out))
+    asked = {"model": settings.choice(problem)}
+    if compare and settings.learner != "maxent":
+        asked["compare"] = settings.choice(problem, "maxent")
+    models = {}
+    result: Record = {"compare": None, "left_out": left_out}
+    for name, choice in asked.items():
+        models[name], result[name] = _fit(problem, choice, learned, held, say)
+    return result, models
+
+
+def hold_out(n_demos: int, problem: Problem, document: Document) -> tuple[int, int]:
+    """How many demonstrations are held out, not all, the first ones of a permutation by this seed."""
+    return max(0, min(round(document.settings.held_out * n_demos), n_demos - 1)), problem.settings.seed or 0
+
+
+def _fit(problem: Problem, choice: Choice, learned: Part, held: Part, say: Say) -> tuple[Learner, Record]:
+    (demos, weights), world = learned, problem.world
+
+    def numbers(record: Any) -> Record:
+        names = ("iteration", "loss", "gradient_norm", "seconds")
+        return {"model": choice.learner, **{name: getattr(record, name) for name in names}}
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = make_learner(choice, problem, callback=lambda record: say(numbers(record)))
+        model.fit(demos, sample_weight=weights)
+        if hasattr(model, "callback"):
+            model.set_params(callback=None)
+        try:
+            errors: list[float | None] | None = model.standard_errors_.tolist()
+        except (XmenError, np.linalg.LinAlgError):
+            errors = None  # not linear, or out of reach of exact inference
+    try:  # expected positions at each state; of a policy, the times that something was done there
+        causal = isinstance(model, CausalXMEN)
+        visits = model.policy().visits().sum(axis=1) if causal else model.distribution().state_visits()
+    except EngineError:
+        visits = None
+    names = named_features(problem)[1]
+    found = np.asarray(getattr(model, "weights_", np.zeros(0))).tolist()
+    means, acts = mean_reward(model.reward_, world).tolist(), np.any(world.available, axis=1).tolist()
+    told = dict.fromkeys(with_names(str(warning.message), names) for warning in caught)
+    return model, {
+        "learner": choice.learner,
+        "label": LEARNERS[choice.learner].label,
+        "method": getattr(model, "method_", None),
+        "converged": bool(model.converged_),
+        "iterations": model.n_iter_,
+        "seconds": model.history_[-1].seconds if model.history_ else 0.0,
+        "demonstrations": len(demos),
+        "log_likelihood": model.score(demos, weights),
+        "held_out": {"demonstrations": len(held[0]), "log_likelihood": model.score(*held)} if held[0] else None,
+        "weights": [
+            {"feature": name, "weight": weight, "error": error}
+            for name, weight, error in zip(names, found, errors or [None] * len(found), strict=False)
+        ],
+        # Nothing is earned where there is no action, as at the goal.
+        "reward": [mean if some else None for mean, some in zip(means, acts, strict=True)],
+        "visits": None if visits is None else visits.tolist(),
+        "demo_visits": (Walks.of(world, demos).state_rows().T @ normalised_weights(weights, len(demos))).tolist(),
+        "valid": _validity(model, problem),
+        "records": [numbers(record) for record in model.history_],
+        "notes": list(told),
+    }
+
+
+def _validity(model: Learner, problem: Problem) -> float | None:
+    """The exact probability that what the model does keeps all rules of the problem."""
+    rule: Constraint | None = problem.constraint
+    if isinstance(model, CausalXMEN):
+        return model.policy().validity
+    if rule is None or model.constraint is not None:
+        return 1.0
+    settings: Record = {"discount": model.discount, "engine": "exact", "max_nodes": problem.settings.max_nodes}
+    try:
+        free, kept = (distribution(problem.world, part, model.reward_, **settings) for part in (None, rule))
+        return math.exp(min(0.0, kept.log_partition() - free.log_partition()))
+    except InfeasibleError:
+        return 0.0
+    except EngineError:
+        return None
+
+
+def python_text(problem: Problem, document: Document, path: Path) -> str:
+    """Show me the Python: ten lines that do the same as the page, with the files that it saves, in their folder.
+
+    There are some more where not all demonstrations are learned from: the valid ones that are not held out.
+    """
+    verdicts = judge(problem, read_all(problem.world, document.demonstrations))
+    n_valid = sum(one["valid"] for one in verdicts)
+    choosing = ["kept = list(range(len(demos)))"]
+    if n_valid < len(verdicts):
+        rule = "" if problem.constraint is None else " and problem.constraint.accepts(demo)"
+        choosing = [f"kept = [i for i, demo in enumerate(demos) if problem.world.problem(demo) is None{rule}]"]
+    n_out, seed = hold_out(n_valid, problem, document)
+    if n_out:
+        order = f"np.random.default_rng({seed}).permutation(len(kept))[{n_out}:]"
+        choosing.append(f"kept = [kept[i] for i in sorted({order})]  # {n_out} are held out")
+    weights = "demo_weights(demos)"
+    lines = [
+        *(["import numpy as np"] if n_out else []),
+        "import xmen as xm",
+        "from xmen.problem import demo_weights, read_problem",
+        "",
+        f"problem = read_problem({path.name!r})",
+        "demos = problem.demos()",
+    ]
+    if n_valid < len(verdicts) or n_out:
+        lines += [f"weights = {weights} or [1.0] * len(demos)", *choosing]
+        lines.append("demos, weights = [demos[i] for i in kept], [weights[i] for i in kept]")
+        weights = "weights"
+    choice, settings = document.settings.choice(problem), problem.settings
+    learner, chosen = LEARNERS[choice.learner], choice.settings
+    features = "problem.reward.features" if isinstance(problem.reward, LinearReward) else "None"
+    parts = {"constraint": "problem.constraint", "features": features}
+    asked = {
+        **chosen,
+        "method": None if chosen["method"] == "auto" else chosen["method"],
+        "l2": chosen["l2"] or None,
+        "discount": None if settings.discount == 1.0 else settings.discount,
+        "engine": None if settings.engine == "auto" else settings.engine,
+        "max_nodes": settings.max_nodes,
+    }
+    known = learner.kind.setting_names()
+    arguments = ["problem.world", *(f"{name}={parts[name]}" for name in learner.takes)]
+    arguments += [f"{name}={value!r}" for name, value in asked.items() if value is not None and name in known]
+    lines += [
+        f"model = xm.{learner.kind.__name__}({', '.join(arguments)})",
+        f"model.fit(demos, sample_weight={weights})",
+        "print(model.weights_.round(3), model.score(demos))",
+        "for trajectory in model.sample(5, seed=0):",
+        "    print(trajectory)",
+    ]
+    return "\n".join(lines) + "\n"
+
 
 # ---- The job `find`: which rules the demonstrations keep, over the marks of the problem
 
 
-Record = dict[str, Any]
-
-MOST_OTHERS = 50
+MOST_OTHERS = 50  # candidates that are no rules, as the page lists them
 
 
 def find_rules(problem: Problem, document: Document, max_rules: int, level: float) -> Record:
@@ -59,10 +315,6 @@ class Actor:
     model: Learner | None
     also: Constraint | None
 
-    def distribution(self) -> Distribution:
-        """Over trajectories."""
-        return self.problem.distribution(self.also) if self.model is None else self.model.distribution(self.also)
-
     def policy(self, promise: str | float) -> Policy:
         """That keeps this promise."""
         if self.model is None:
@@ -71,80 +323,79 @@ class Actor:
         discount, nodes = self.model.discount, self.problem.settings.max_nodes
         return plan(self.problem.world, rules, self.model.reward_, promise, discount, max_nodes=nodes)
 
+    def generate(self, n: int, best: int, seed: int | None) -> Record:
+        """n samples, or the `best` most likely trajectories."""
+        logs: Sequence[float | None] = [None] * (best or n)
+        if isinstance(self.model, CausalXMEN) and not self.problem.world.deterministic:
+            if best:
+                raise EngineError(
+                    "the most likely trajectories are those of a distribution; this model acts by a policy"
+                )
+            policy = self.model.policy(self.also, seed=seed)
+            drawn = policy.rollout(n)
+            engine, message = "policy", f"every episode keeps the rules with probability {policy.validity:.4g}"
+        else:
+            d = (self.problem if self.model is None else self.model).distribution(self.also)
+            drawn = d.best(best) if best else d.sample(n, seed=seed)
+            try:
+                log_z = d.log_partition()
+                logs = [d.score(trajectory) - log_z for trajectory in drawn]
+            except EngineError:  # not of this engine: they stay unknown
+                pass
+            engine, message = d.engine, d.reason
+        words = [in_words_of(self.problem.world, trajectory) for trajectory in drawn]
+        found = zip(words, judge(self.problem, drawn), logs, strict=False)
+        trajectories = [{**record, **verdict, "log_prob": log} for record, verdict, log in found]
+        return {"trajectories": trajectories, "best": bool(best), "engine": engine, "message": message}
 
-def generate(actor: Actor, n: int, best: int, seed: int | None) -> Record:
-    """n samples, or the `best` most likely trajectories."""
-    if isinstance(actor.model, CausalXMEN) and not actor.problem.world.deterministic:
-        if best:
-            raise EngineError("the most likely trajectories are those of a distribution; this model acts by a policy")
-        policy = actor.model.policy(actor.also, seed=seed)
-        drawn = policy.rollout(n)
-        logs: Sequence[float | None] = [None] * len(drawn)
-        engine, message = "policy", f"every episode keeps the rules with probability {policy.validity:.4g}"
-    else:
-        d = actor.distribution()
-        drawn = d.best(best) if best else d.sample(n, seed=seed)
-        try:
-            log_z = d.log_partition()
-            logs = [d.score(trajectory) - log_z for trajectory in drawn]
-        except EngineError:
-            logs = [None] * len(drawn)
-        engine, message = d.engine, d.reason
-    words = [in_words_of(actor.problem.world, trajectory) for trajectory in drawn]
-    found = zip(words, judge(actor.problem, drawn), logs, strict=True)
-    trajectories = [{**record, **verdict, "log_prob": log} for record, verdict, log in found]
-    return {"trajectories": trajectories, "best": bool(best), "engine": engine, "message": message}
+    def promises(self, p: float | None) -> Record:
+        """What can be promised, whatever chance does."""
+        asked: list[str | float] = ["sure", "best", *([] if p is None else [p])]
+        found: list[Record] = []
+        for promise in asked:
+            try:
+                policy = self.policy(promise)
+                known: Record = {"validity": policy.validity, "reward": policy.expected_reward(), "message": ""}
+            except InfeasibleError as error:
+                known = {"validity": None, "reward": None, "message": str(error), "best": error.best}
+            found.append({"promise": promise, **known})
+        return {"policies": found}
+
+    def step(self, policy: Policy, states: list[Any], actions: list[Any]) -> Record:
+        """What may come next in an episode: what the policy would do, and what chance may make of it."""
+        world = self.problem.world
+        found: Record = {"ended": False, "kept": None, "broken": [], "chance": policy.validity, "choices": []}
+        if not states:
+            starts = [
+                {"state": state_word(world, state), "probability": float(world.start[state])}
+                for state in np.flatnonzero(world.start).tolist()
+            ]
+            return found | {"starts": starts}
+        episode = read_all(world, [{"states": states, "actions": actions}])[0]
+        if isinstance(episode, Unreadable):
+            raise episode
+        policy.reset(episode.states[0])
+        for action, state in zip(episode.actions, episode.states[1:], strict=True):
+            policy.step(action, state)
+        here = episode.states[-1]
+        found |= {"ended": policy.done, "chance": policy.chance(here)}
+        if policy.done:
+            verdict = judge(self.problem, [episode])[0]
+            extra = None if self.also is None else self.also.explain(episode)
+            broken = [] if extra is None else [{"rule": extra.name, "position": extra.position, "message": str(extra)}]
+            return found | {"kept": verdict["valid"] and not broken, "broken": verdict["broken"] + broken}
+        shares = policy.probabilities(here)
+        for action in np.flatnonzero(world.available[here]).tolist():
+            outcomes = [
+                {"state": state_word(world, int(world.target[edge])), "probability": float(world.probability[edge])}
+                for edge in np.flatnonzero((world.source == here) & (world.action == action))
+            ]
+            choice = {"action": action_word(world, action), "probability": float(shares[action]), "outcomes": outcomes}
+            found["choices"].append(choice)
+        return found
 
 
-def promises(actor: Actor, p: float | None) -> Record:
-    """What can be promised, whatever chance does."""
-    asked: list[str | float] = ["sure", "best", *([] if p is None else [p])]
-    found: list[Record] = []
-    for promise in asked:
-        try:
-            policy = actor.policy(promise)
-            known: Record = {"validity": policy.validity, "reward": policy.expected_reward(), "message": ""}
-        except InfeasibleError as error:
-            known = {"validity": None, "reward": None, "message": str(error), "best": error.best}
-        found.append({"promise": promise, **known})
-    return {"policies": found}
-
-
-def step(actor: Actor, policy: Policy, states: list[Any], actions: list[Any]) -> Record:
-    """What may come next in an episode: what the policy would do, and what chance may make of it."""
-    world = actor.problem.world
-    if not states:
-        starts = [
-            {"state": state_word(world, state), "probability": float(world.start[state])}
-            for state in np.flatnonzero(world.start).tolist()
-        ]
-        return {"ended": False, "kept": None, "broken": [], "chance": policy.validity, "starts": starts, "choices": []}
-    episode = Reader(world).read({"states": states, "actions": actions})
-    policy.reset(episode.states[0])
-    for action, state in zip(episode.actions, episode.states[1:], strict=True):
-        policy.step(action, state)
-    here = episode.states[-1]
-    found: Record = {"ended": policy.done, "kept": None, "broken": [], "chance": policy.chance(here), "choices": []}
-    if policy.done:
-        verdict = judge(actor.problem, [episode])[0]
-        extra = None if actor.also is None else actor.also.explain(episode)
-        broken = [{"rule": extra.name, "position": extra.position, "message": str(extra)}] if extra is not None else []
-        return found | {"kept": verdict["valid"] and not broken, "broken": verdict["broken"] + broken}
-    shares = policy.probabilities(here)
-    for action in np.flatnonzero(world.available[here]).tolist():
-        rows = slice(int(world.row_start[here]), int(world.row_start[here + 1]))
-        fits = np.flatnonzero(world.action[rows] == action) + rows.start
-        outcomes = [
-            {"state": state_word(world, int(world.target[edge])), "probability": float(world.probability[edge])}
-            for edge in fits
-        ]
-        found["choices"].append(
-            {"action": action_word(world, action), "probability": float(shares[action]), "outcomes": outcomes}
-        )
-    return found
-
-
-# ---- The process that does the work: it answers one question after the other, and can be ended in the middle of one
+# ---- The process
 
 
 @dataclass(frozen=True)
@@ -163,13 +414,13 @@ def serve() -> None:
 
     That is ("done", result, models), or ("failed", error).
     """
-    worker = _Worker()
+    acting: list[Any] = []  # what was asked, the actor and the policy of the last episode
     with listening() as (questions, say):
         _warm_up()
         for question in questions:
             say(("begun",))
             try:
-                result, models = worker.answer(question, lambda part: say(("part", part)))
+                result, models = _answer(question, acting, lambda part: say(("part", part)))
                 say(("done", result, {name: pickle.dumps(model) for name, model in models.items()}))
             except (XmenError, OSError) as error:
                 say(("failed", error_record(error)))
@@ -189,34 +440,27 @@ def _warm_up() -> None:
         pass
 
 
-class _Worker:
-    """What is kept from one question to the next."""
-
-    def __init__(self) -> None:
-        self._acting: tuple[Any, Actor, Policy] | None = None
-
-    def answer(self, question: Question, say: Callable[[Record], None]) -> tuple[Record, Record]:
-        """The result, and models to be kept by whoever asked."""
-        document, arguments = question.document, dict(question.arguments)
-        with fenced(question.path.parent):
-            if question.kind == "check":
-                for part in check(document, question.path):
-                    say(part)
-                return {}, {}
-            problem = document.problem_at(question.path)
-            if question.kind == "learn":
-                settings = read_settings(document.problem.get("studio", {}))
-                return learn(problem, document, settings, arguments["compare"], say)
-            if question.kind == "find":
-                return find_rules(problem, document, **arguments), {}
-            also, promise = arguments.pop("also"), arguments.pop("promise", None)
-            asked = (question.kind, document, question.model, also, promise)
-            if self._acting is None or self._acting[0] != asked:
-                model = None if question.model is None else pickle.loads(question.model)
-                actor = Actor(problem, model, conjunction([problem.further(text) for text in also]))
-                if question.kind == "generate":
-                    return generate(actor, **arguments), {}
-                if question.kind == "policy":
-                    return promises(actor, **arguments), {}
-                self._acting = (asked, actor, actor.policy(promise))  # made for the first step of an episode only
-            return step(*self._acting[1:], **arguments), {}
+def _answer(question: Question, acting: list[Any], say: Say) -> tuple[Record, Record]:
+    """The result, and models to be kept by whoever asked; `acting` remembers the policy of the last episode."""
+    document, arguments = question.document, dict(question.arguments)
+    with fenced(question.path.parent):
+        if question.kind == "check":
+            for part in check(document, question.path):
+                say(part)
+            return {}, {}
+        problem = document.problem_at(question.path)
+        if question.kind == "learn":
+            return learn(problem, document, arguments["compare"], say)
+        if question.kind == "find":
+            return find_rules(problem, document, **arguments), {}
+        also, promise = arguments.pop("also"), arguments.pop("promise", None)
+        asked = (document, question.model, also, promise)
+        if question.kind != "step" or acting[:1] != [asked]:
+            model = None if question.model is None else pickle.loads(question.model)
+            actor = Actor(problem, model, conjunction([problem.further(text) for text in also]))
+            if question.kind == "generate":
+                return actor.generate(**arguments), {}
+            if question.kind == "policy":
+                return actor.promises(**arguments), {}
+            acting[:] = [asked, actor, actor.policy(promise)]  # made for the first step of an episode only
+        return acting[1].step(acting[2], **arguments), {}
