@@ -11,7 +11,7 @@ import xmen as xm
 from cli.commands import report, run
 from xmen.answers import event_states, grid_marks, node_places
 from xmen.cli._subject import open_subject
-from xmen.cli.plot import pictures_of
+from xmen.cli.plot import Pictures
 from xmen.problem import read_problem
 from xmen.worlds.walks import Walks
 
@@ -69,7 +69,7 @@ def test_extra_rules_and_seeds_decide_what_is_drawn(folder):
     world = source.problem.world
     mud = {world.state(cell) for cell in [(1, 2), (2, 1), (2, 0)]}
     never = xm.never(xm.at(*mud)).named("never(mud)")
-    assert not any(mud & set(tau.states) for tau in pictures_of(source, never, 50, 0).samples)
+    assert not any(mud & set(tau.states) for tau in Pictures(source, never, 50, 0).samples)
 
 
 def test_events_that_are_places_are_marked(folder):
@@ -159,7 +159,7 @@ def test_a_reward_of_moves_does_not_make_borders_look_better(folder):
     def drawn(reward: str) -> tuple[str, set[float]]:
         head, tail = text.split("[reward]")
         (folder / "q.toml").write_text(f"{head}[reward]\n{reward}\n[settings]" + tail.split("[settings]")[1])
-        panel = pictures_of(open_subject(Path("q.toml")), None, 1, 0).reward()
+        panel = Pictures(open_subject(Path("q.toml")), None, 1, 0).rewards()[0]
         picture = panel.draw(Figure().subplots()).images[0].get_array()
         return panel.title, set(picture.compressed().round(9).tolist())
 
@@ -174,7 +174,7 @@ def test_a_reward_of_moves_does_not_make_borders_look_better(folder):
 
 def test_events_are_drawn_under_demonstrations_and_samples(folder):
     run("new p.toml")
-    pictures = pictures_of(open_subject(Path("p.toml")), None, 3, 0)
-    for panel in (pictures.demos(), pictures.sample_panel()):
+    pictures = Pictures(open_subject(Path("p.toml")), None, 3, 0)
+    for panel in pictures.demos() + pictures.sample_panel():
         legend = panel.draw(Figure().subplots()).get_legend()
         assert {"start", "goal", "key", "mud", "lava", "shade"} <= {text.get_text() for text in legend.get_texts()}

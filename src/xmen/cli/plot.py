@@ -28,7 +28,8 @@ from xmen.worlds import GridWorld, Trajectory, Walks, check_demos
 WIDE = 2.0  # grids this much wider than high fill a row of the figure
 MOST_DRAWN = 200  # trajectories as lines
 N_EPISODES = 2000  # of a policy, in which visits are counted
-WHAT = ("overview", "world", "demos", "samples", "visits", "reward", "history")
+SUFFIXES = (".png", ".pdf", ".svg")
+DPI = 120
 
 
 class Panel(NamedTuple):
@@ -39,26 +40,26 @@ class Panel(NamedTuple):
 
 
 class Pictures:
-    """What can be drawn of any world, as bars; subclasses draw it on their maps."""
-
-    mapped = False
-    size = (7.2, 5.2)  # inches of one panel
-    columns = 2  # in a figure of four panels; three, five and six stand in rows of three
+    """What can be drawn of a world: on the cells of a grid, on a map of nodes that have places, else as bars."""
 
     def __init__(self, subject: Subject, also: Constraint | None, n: int, seed: int) -> None:
-        self.subject, self.problem, self.world = subject, subject.problem, subject.problem.world
-        self.also, self.n, self.seed = also, n, seed
+        self.problem, self.model, self.also, self.n, self.seed = subject.problem, subject.model, also, n, seed
+        self.world, self._subject = subject.problem.world, subject
+        self.grid = self.world if isinstance(self.world, GridWorld) else None
+        self.places = node_places(self.problem) if self.grid is None else None
+        self.reward = self.problem.reward if self.model is None else self.model.reward_
+        self.has_reward = bool(reward_table(self.reward, self.world).any())
+        self.learned = "learned " if self.model is not None else ""
         self.missing: InfeasibleError | None = None  # why an overview is not complete
 
     @cached_property
     def distribution(self) -> Distribution:
-        return self.subject.distribution(self.also)
+        return self._subject.distribution(self.also)
 
     @cached_property
     def policy(self) -> Policy | None:
         """What a causal model does; other models and problems are distributions."""
-        model = self.subject.model
-        return model.policy(self.also) if isinstance(model, CausalXMEN) else None
+        return self.model.policy(self.also) if isinstance(self.model, CausalXMEN) else None
 
     @cached_property
     def demonstrations(self) -> list[Trajectory]:
@@ -69,211 +70,177 @@ class Pictures:
         draw = self.distribution.sample if self.policy is None else self.policy.rollout
         return draw(self.n, seed=self.seed)
 
-    def _visits(self, with_actions: bool = False) -> Floats:
-        """Expected visits of states, or of states with actions; those of a causal model are counted in episodes."""
-        if self.policy is None:
-            return self.distribution.visits() if with_actions else self.distribution.state_visits()
-        episodes = Walks.of(self.world, self.policy.rollout(N_EPISODES, seed=self.seed))
-        return episodes.mean_visits() if with_actions else episodes.mean_state_visits()
+    @cached_property
+    def feature_names(self) -> list[str]:
+        """The names that the user gave to features; none without a linear reward or without names."""
+        named = isinstance(self.reward, LinearReward) and self.problem.spelling.features
+        return named_features(self.problem)[1] if named else []
+
+    @cached_property
+    def _state_names(self) -> list[str]:
+        names = map(self.world.describe_state, range(self.world.n_states))
+        return [name.replace("node ", "").strip("'") for name in names]
 
     @property
     def _under(self) -> str:
         """What the trajectories in a picture depend on: the model, or rules and reward; for its title."""
-        if self.subject.model is not None:
+        if self.model is not None:
             known = "the model" if self.policy is None else "the model's policy"
         else:
-            known = "rules and reward" if self._has_reward else "the rules"
+            known = "rules and reward" if self.has_reward else "the rules"
         return known if self.also is None else f"{known}, also {self.also.label}"
 
     def overview(self) -> list[Panel]:
         """The panels that say something, of those that this world has; `missing` says why one could not be drawn."""
         panels = []  # those that need no distribution can be drawn where the rules contradict each other
-        if self.mapped:
-            panels = [self.world_panel(), *([self.demos()] if self.problem.demonstrations is not None else [])]
+        if self.grid is not None or self.places is not None:
+            panels = self.world_panel() + (self.demos() if self.problem.demonstrations is not None else [])
         try:
-            panels.append(self.visits())
+            panels += self.visits()
         except InfeasibleError as error:  # the rest can be looked at, perhaps to see why
             if not panels:
                 raise
             self.missing = error
-        if self._has_reward:
+        if self.has_reward:
             panels += self.rewards()
-        if self.subject.model is not None and self.subject.model.history_:
-            panels.append(self.history())
-        return panels
+        return panels + (self.history() if self.model is not None and self.model.history_ else [])
 
-    def rewards(self) -> list[Panel]:
-        """The reward, on as many panels as it needs."""
-        return [self.reward()]
+    def world_panel(self) -> list[Panel]:
+        """The world and its events, of a world that has a map."""
+        title = "the world and its events"
+        if self.grid is not None:
+            return [self._on_grid(title, plot_world, grid_marks(self.problem, self.grid))]
+        if self.places is None:
+            raise EngineError(
+                "--what world: a world without a map cannot be drawn; grids can, and GraphML graphs whose nodes have x "
+                "and y. Try --what visits."
+            )
+        return [self._on_map(title, None)]
 
-    @property
-    def _has_reward(self) -> bool:
-        return bool(reward_table(self._reward, self.world).any())
+    def demos(self) -> list[Panel]:
+        """The demonstrations."""
+        return [self._walks(f"{len(self.demonstrations)} demonstrations", self.demonstrations)]
 
-    @property
-    def _reward(self) -> Any:
-        return self.problem.reward if self.subject.model is None else self.subject.model.reward_
-
-    def world_panel(self) -> Panel:
-        raise EngineError(
-            "--what world: a world without a map cannot be drawn; grids can, and GraphML graphs whose nodes have x "
-            "and y. Try --what visits."
-        )
-
-    def demos(self) -> Panel:
-        return self._walks(f"{len(self.demonstrations)} demonstrations", self.demonstrations)
-
-    def sample_panel(self) -> Panel:
-        return self._walks(f"{self.n} samples under {self._under}", self.samples)
+    def sample_panel(self) -> list[Panel]:
+        """The samples."""
+        return [self._walks(f"{self.n} samples under {self._under}", self.samples)]
 
     def _walks(self, title: str, trajectories: Sequence[Trajectory]) -> Panel:
-        return self._bars(title, {title: Walks.of(self.world, trajectories).mean_state_visits()})
+        grid = self.grid
+        if grid is None:
+            walks = Walks.of(self.world, trajectories)
+            if self.places is not None:
+                return self._on_map(title, walks.mean_visits())
+            return self._bars(title, {title: walks.mean_state_visits()})
+        shown, marks = trajectories[:MOST_DRAWN], grid_marks(self.problem, grid)
 
-    def visits(self) -> Panel:
-        series = {self._under: self._visits()}
+        def draw(ax: Any) -> Any:
+            plot_world(grid, marks, ax)
+            return plot_trajectories(grid, shown, ax)
+
+        return Panel(title + (f" (the first {MOST_DRAWN})" if len(trajectories) > MOST_DRAWN else ""), draw)
+
+    def visits(self) -> list[Panel]:
+        """Expected visits of states, or uses of the roads of a map; those of a causal model are counted in episodes."""
+        if self.policy is None:
+            of_roads, of_states = self.distribution.visits, self.distribution.state_visits
+        else:
+            episodes = Walks.of(self.world, self.policy.rollout(N_EPISODES, seed=self.seed))
+            of_roads, of_states = episodes.mean_visits, episodes.mean_state_visits
+        if self.places is not None:
+            return [self._on_map(f"expected uses under {self._under}", of_roads())]
+        visits = of_states()
+        if self.grid is not None:
+            title = f"expected visits under {self._under}"
+            return [self._on_grid(title, plot_visits, visits, label="visits per trajectory")]
+        series = {self._under: visits}
         if self.problem.demonstrations is not None:
             series = {"demonstrations": Walks.of(self.world, self.demonstrations).mean_state_visits(), **series}
-        return self._bars("expected visits", series)
-
-    def reward(self) -> Panel:
-        """Weights by name where features have names, else the mean reward of each state's actions."""
-        reward, names = self._reward, self._feature_names
-        if names:
-            series, label = {"weight": reward.weights.tolist()}, "weight of the feature"
-            return Panel(f"the {self._learned}weights", lambda ax: plot_bars(names, series, ax, label=label))
-        means, label = {"reward": mean_reward(reward, self.world).tolist()}, "reward of one action (mean)"
-        return Panel(f"the {self._learned}reward", lambda ax: plot_bars(self._state_names, means, ax, label=label))
-
-    @property
-    def _feature_names(self) -> list[str]:
-        """The names that the user gave to features; none without a linear reward or without names."""
-        named = isinstance(self._reward, LinearReward) and self.problem.spelling.features
-        return named_features(self.problem)[1] if named else []
-
-    @property
-    def _learned(self) -> str:
-        return "learned " if self.subject.model is not None else ""
-
-    def history(self) -> Panel:
-        if self.subject.model is None:
-            raise EngineError("--what history: this is a problem; give the folder of a model, written by `xmen fit`.")
-        records = self.subject.model.history_
-        return Panel("how learning went", lambda ax: plot_history(records, ax))
-
-    @property
-    def _state_names(self) -> list[str]:
-        names = map(self.world.describe_state, range(self.world.n_states))
-        return [name.replace("node ", "").strip("'") for name in names]
-
-    def _bars(self, title: str, series: dict[str, Floats]) -> Panel:
-        numbers = {name: values.tolist() for name, values in series.items()}
-        label = "visits per trajectory"
-        return Panel(title, lambda ax: plot_bars(self._state_names, numbers, ax, label=label))
-
-
-class GridPictures(Pictures):
-    """Pictures on the cells of a grid."""
-
-    mapped = True
-
-    def __init__(self, subject: Subject, also: Constraint | None, n: int, seed: int) -> None:
-        super().__init__(subject, also, n, seed)
-        assert isinstance(self.world, GridWorld)
-        self.grid: GridWorld = self.world
-        aspect = self.grid.width / self.grid.height
-        if aspect > WIDE:
-            self.size, self.columns = (11.0, max(2.2, 8.0 / aspect + 1.2)), 1
-        elif aspect < 1 / WIDE:
-            self.size, self.columns = (max(3.6, 7.0 * aspect + 2.4), 9.0), 4
-
-    def world_panel(self) -> Panel:
-        return Panel("the world and its events", lambda ax: plot_world(self.grid, self._marks, ax))
-
-    @cached_property
-    def _marks(self) -> dict[str, Any]:
-        return grid_marks(self.problem, self.grid)
-
-    def visits(self) -> Panel:
-        visits, title = self._visits(), f"expected visits under {self._under}"
-        return Panel(title, lambda ax: plot_visits(self.grid, visits, ax, label="visits per trajectory"))
+        return [self._bars("expected visits", series)]
 
     def rewards(self) -> list[Panel]:
-        return [self.reward(), *([super().reward()] if self._feature_names else [])]
+        """The reward of cells, and weights by name where features have names; without either, means of states."""
+        panels = [self._cells(self.grid)] if self.grid is not None else []
+        if self.feature_names:
+            panels.append(self._bars(f"the {self.learned}weights", {"weight": self.reward.weights}, True))
+        elif not panels:
+            means = mean_reward(self.reward, self.world)
+            label = "reward of one action (mean)"
+            panels.append(self._bars(f"the {self.learned}reward", {"reward": means}, label=label))
+        return panels
 
-    def reward(self) -> Panel:
+    def _cells(self, grid: GridWorld) -> Panel:
         """What a move earns in each cell, without features of moves: where one is missing, a mean would mislead."""
-        reward, names = self._reward, self._feature_names
-        title, label = f"the {self._learned}reward", "reward of one move"
-        table = reward_table(reward, self.grid)
-        if names:
+        reward: Any = self.reward
+        title, label = f"the {self.learned}reward", "reward of one move"
+        table = reward_table(reward, grid)
+        if self.feature_names:
             of_cells = ~np.ptp(reward.features, axis=1).any(axis=0)
-            moving = [name for name, whole in zip(names, of_cells, strict=True) if not whole]
+            moving = [name for name, whole in zip(self.feature_names, of_cells, strict=True) if not whole]
             if moving and np.ptp(reward.features[:, :, of_cells], axis=0).any():
                 table = reward.features[:, :, of_cells] @ reward.weights[of_cells]
                 title += f" of cells, without {', '.join(map(repr, moving))}"
-        least, most = (np.where(self.grid.available, table, end) for end in (np.inf, -np.inf))
+        least, most = (np.where(grid.available, table, end) for end in (np.inf, -np.inf))
         if (least.min(axis=1) < most.max(axis=1)).any():
             title, label = f"{title} (mean over available moves)", "reward of one move (mean)"
-        return Panel(title, lambda ax: plot_reward(self.grid, table, ax, label=label))
+        return self._on_grid(title, plot_reward, table, label=label)
 
-    def _walks(self, title: str, trajectories: Sequence[Trajectory]) -> Panel:
-        shown = trajectories[:MOST_DRAWN]
-        more = f" (the first {MOST_DRAWN})" if len(trajectories) > MOST_DRAWN else ""
+    def history(self) -> list[Panel]:
+        """How learning went."""
+        if self.model is None:
+            raise EngineError("--what history: this is a problem; give the folder of a model, written by `xmen fit`.")
+        records = self.model.history_
+        return [Panel("how learning went", lambda ax: plot_history(records, ax))]
 
-        def draw(ax: Any) -> Any:
-            plot_world(self.grid, self._marks, ax)
-            return plot_trajectories(self.grid, shown, ax)
+    def _bars(self, title: str, series: dict[str, Floats], features: bool = False, label: str = "") -> Panel:
+        names = self.feature_names if features else self._state_names
+        label = label or ("weight of the feature" if features else "visits per trajectory")
+        numbers = {name: values.tolist() for name, values in series.items()}
+        return Panel(title, lambda ax: plot_bars(names, numbers, ax, label=label))
 
-        return Panel(title + more, draw)
+    def _on_grid(self, title: str, plot: Callable[..., Any], values: Any, **more: Any) -> Panel:
+        return Panel(title, lambda ax: plot(self.grid, values, ax, **more))
 
+    def _on_map(self, title: str, uses: Floats | None) -> Panel:
+        label: Any = {"names": self._state_names, "label": "uses of the road per trajectory"}
+        marks, places = event_states(self.problem), self.places
+        return Panel(title, lambda ax: plot_graph(self.world, places, ax, marks=marks, uses=uses, **label))
 
-class MapPictures(Pictures):
-    """Pictures on a map of a graph, whose nodes have places."""
-
-    mapped = True
-
-    def __init__(self, subject: Subject, also: Constraint | None, n: int, seed: int, places: Floats) -> None:
-        super().__init__(subject, also, n, seed)
-        self.places = places
-
-    def world_panel(self) -> Panel:
-        return self._map("the world and its events", None)
-
-    def _walks(self, title: str, trajectories: Sequence[Trajectory]) -> Panel:
-        return self._map(title, Walks.of(self.world, trajectories).mean_visits())
-
-    def visits(self) -> Panel:
-        return self._map(f"expected uses under {self._under}", self._visits(with_actions=True))
-
-    def _map(self, title: str, uses: Floats | None) -> Panel:
-        names, label = self._state_names, "uses of the road per trajectory"
-        marks = event_states(self.problem)
-        return Panel(
-            title, lambda ax: plot_graph(self.world, self.places, ax, names=names, marks=marks, uses=uses, label=label)
-        )
-
-
-def pictures_of(subject: Subject, also: Constraint | None, n: int, seed: int) -> Pictures:
-    """The pictures that fit the world."""
-    if isinstance(subject.problem.world, GridWorld):
-        return GridPictures(subject, also, n, seed)
-    places = node_places(subject.problem)
-    return Pictures(subject, also, n, seed) if places is None else MapPictures(subject, also, n, seed, places)
+    def write(self, panels: Sequence[Panel], target: Path) -> None:
+        """All panels in one figure, without a window, whatever the user's display is."""
+        size, columns = (7.2, 5.2), 2  # inches of a panel; three, five and six panels stand in rows of three
+        aspect = 1.0 if self.grid is None else self.grid.width / self.grid.height
+        if aspect > WIDE:
+            size, columns = (11.0, max(2.2, 8.0 / aspect + 1.2)), 1
+        elif aspect < 1 / WIDE:
+            size, columns = (max(3.6, 7.0 * aspect + 2.4), 9.0), 4
+        columns = min(len(panels), columns + (columns == 2 and len(panels) not in (1, 2, 4)))
+        rows = -(-len(panels) // columns)
+        figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+        axes: Any = figure.subplots(rows, columns, squeeze=False)
+        for ax, panel in zip(axes.flat, panels, strict=False):
+            panel.draw(ax)
+            ax.set_title(panel.title)
+        for ax in axes.flat[len(panels) :]:
+            ax.set_axis_off()
+        picture = io.BytesIO()
+        figure.savefig(picture, dpi=DPI, format=target.suffix.lower().removeprefix("."))
+        write_whole(target, picture.getvalue())
 
 
-SUFFIXES = (".png", ".pdf", ".svg")
-DPI = 120
+WHAT: dict[str, Callable[[Pictures], list[Panel]]] = {
+    "overview": Pictures.overview,
+    "world": Pictures.world_panel,
+    "demos": Pictures.demos,
+    "samples": Pictures.sample_panel,
+    "visits": Pictures.visits,
+    "reward": Pictures.rewards,
+    "history": Pictures.history,
+}
 
 
 def run_plot(
-    path: Path,
-    demos: Path | None,
-    out: Path | None,
-    what: str,
-    also: Sequence[str],
-    n: int,
-    seed: int,
-    as_json: bool,
+    path: Path, demos: Path | None, out: Path | None, what: str, also: Sequence[str], n: int, seed: int, as_json: bool
 ) -> int:
     """Draw the figure and say where it is; the exit code says whether the rules allow anything to be drawn."""
     require_choice("--what", what, WHAT)
@@ -283,21 +250,13 @@ def run_plot(
     target = out or Path(f"{subject.name}.png")
     check_target(target, SUFFIXES, "pictures")
     with working("drawing"):
-        pictures = pictures_of(subject, extra_rules(also, subject.problem), n, seed)
+        pictures = Pictures(subject, extra_rules(also, subject.problem), n, seed)
         # A causal model may have learned from episodes that chance cut short: they are drawn as far as they went.
         drawn = what in ("overview", "demos", "visits") and pictures.policy is None
         if drawn and subject.problem.demonstrations is not None:
             check_demos(subject.problem.world, pictures.demonstrations)
-        single = {
-            "world": pictures.world_panel,
-            "demos": pictures.demos,
-            "samples": pictures.sample_panel,
-            "visits": pictures.visits,
-            "history": pictures.history,
-        }
-        several = {"overview": pictures.overview, "reward": pictures.rewards}
-        panels = several[what]() if what in several else [single[what]()]
-        _draw(panels, target, pictures)
+        panels = WHAT[what](pictures)
+        pictures.write(panels, target)
     missing = [] if pictures.missing is None else [f"expected visits are not drawn: {pictures.missing}"]
     titles = [panel.title for panel in panels]
     if as_json:
@@ -306,19 +265,3 @@ def run_plot(
         print_facts({"picture": str(target), "shows": "; ".join(titles)})
         print_notes(missing)
     return NO if missing else YES
-
-
-def _draw(panels: Sequence[Panel], target: Path, pictures: Pictures) -> None:
-    """All panels in one figure, without a window, whatever the user's display is."""
-    columns = min(len(panels), pictures.columns + (pictures.columns == 2 and len(panels) not in (1, 2, 4)))
-    rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(pictures.size[0] * columns, pictures.size[1] * rows), layout="constrained")
-    axes: Any = figure.subplots(rows, columns, squeeze=False)
-    for ax, panel in zip(axes.flat, panels, strict=False):
-        panel.draw(ax)
-        ax.set_title(panel.title)
-    for ax in axes.flat[len(panels) :]:
-        ax.set_axis_off()
-    picture = io.BytesIO()
-    figure.savefig(picture, dpi=DPI, format=target.suffix.lower().removeprefix("."))
-    write_whole(target, picture.getvalue())
