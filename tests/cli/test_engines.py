@@ -10,7 +10,7 @@ import pytest
 import xmen as xm
 from cli.commands import report, run
 from cli.problems import PROBLEM, RULES
-from xmen.cli import engines
+from xmen.cli import check
 from xmen.engines.exact import ExactDistribution
 from xmen.problem import read_problem
 from xmen.progress import tell
@@ -50,7 +50,7 @@ def test_a_stage_that_takes_too_long_does_not_hide_the_next(monkeypatch):
         found = report("engines grid.toml --limit 50")
     assert found["seconds"]["gradient"] is None
     assert found["seconds"]["build"] > 0 < found["seconds"]["100 samples"]
-    monkeypatch.setattr(engines.time, "perf_counter", count(step=10).__next__)
+    monkeypatch.setattr(check.time, "perf_counter", count(step=10).__next__)
     hasty = run("engines grid.toml --limit 9")
     assert hasty.exit_code == 0
     assert "build more than 9 s (--limit gives more time)" in hasty.output
@@ -58,7 +58,7 @@ def test_a_stage_that_takes_too_long_does_not_hide_the_next(monkeypatch):
 
 
 def test_a_stage_ends_when_its_work_says_how_far_it_is(monkeypatch):
-    monkeypatch.setattr(engines.time, "perf_counter", count(step=3).__next__)
+    monkeypatch.setattr(check.time, "perf_counter", count(step=3).__next__)
     heard = []
 
     def work():
@@ -66,7 +66,7 @@ def test_a_stage_ends_when_its_work_says_how_far_it_is(monkeypatch):
             heard.append(line)
             tell(str(line))
 
-    assert engines._timed(work, 5.0) == (None, None)
+    assert check._timed(work, 5.0) == (None, None)
     assert heard == [0, 1]
 
 

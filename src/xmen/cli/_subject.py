@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, NoReturn
 
 from xmen.answers import named_features, rule_notes
 from xmen.cli._output import print_notes
@@ -24,10 +22,10 @@ from xmen.problem import Problem, problem_files, problem_parts, read_problem, wr
 from xmen.problem.document import fenced
 from xmen.registry import load_with_problem
 from xmen.rules.inference import RuleInference
-from xmen.storage.checkpoint import read_checkpoint
+from xmen.storage.checkpoint import digest
 from xmen.storage.models import MODEL, PROBLEM, class_of, has_model, model_files, remove_files, save_with_problem
 from xmen.storage.sealing import sha256
-from xmen.worlds import GridWorld, Network, Trajectory
+from xmen.worlds import Network
 
 # ---- The folder that `xmen fit` writes. `xm.load(folder)` reads the model and the problem:
 #
@@ -48,29 +46,28 @@ def claim(folder: Path, path: Path, problem: Problem, kind: str, force: bool = F
     The folder is new or empty, or holds a checkpoint of xmen or a model of the same problem and the same class (the
     name `kind`), any model if `force`; other files in it are left alone.
     """
+
+    def refuse(why: str) -> NoReturn:
+        raise StorageError(f"--out {folder}: {why}")
+
     if folder.exists() and not folder.is_dir():
-        raise StorageError(f"--out {folder}: this is a file; a model is a folder. Choose another name.")
+        refuse("this is a file; a model is a folder. Choose another name.")
     if not folder.exists():
         if not folder.parent.is_dir():
-            raise StorageError(f"--out {folder}: there is no folder {str(folder.parent)!r}; make it first")
+            refuse(f"there is no folder {str(folder.parent)!r}; make it first")
         folder.mkdir()
-    for entry in folder.iterdir():
-        if entry.name in (MODEL, CHECKPOINT, LAST_STATE) or entry.name.startswith("problem"):
-            not_a_link(entry)
-    # What a killed run of xmen may have left is nothing: halves of files, and copies.
     entries = [entry.name for entry in folder.iterdir()]
+    for name in entries:
+        if name in (MODEL, CHECKPOINT, LAST_STATE) or name.startswith("problem"):
+            not_a_link(folder / name)
+    # What a killed run of xmen may have left is nothing: halves of files, and copies.
     free = all(half_written(name) or re.match(r"problem-\d+[._]", name) for name in entries)
-    if not (free or has_model(folder) or _has_checkpoint(folder)):
-        raise StorageError(
-            f"--out {folder}: this folder holds other things and no xmen model: nothing is written there. "
-            "Choose another folder."
-        )
+    if not (free or has_model(folder) or CHECKPOINT in entries):
+        refuse("this folder holds other things and no xmen model: nothing is written there. Choose another folder.")
     if not force and has_model(folder) and (reason := _why_another(folder, path, problem, kind)):
-        raise StorageError(
-            f"--out {folder}: {reason}. Choose another folder with --out, or replace the model with --force."
-        )
+        refuse(f"{reason}. Choose another folder with --out, or replace the model with --force.")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise StorageError(f"--out {folder}: this folder cannot be written to")
+        refuse("this folder cannot be written to")
     return folder / CHECKPOINT
 
 
@@ -84,47 +81,16 @@ def _why_another(folder: Path, path: Path, problem: Problem, kind: str) -> str:
             other = read_problem(stored)
     except (OSError, XmenError) as error:
         return f"whether the model there answers {path} cannot be told ({error})"
-    if which := differences(problem, other):
+
+    def parts(one: Problem) -> dict[str, str]:  # learned weights, demonstrations and settings make no difference
+        known: dict[str, Any] = {"the world": one.world, "the events": dict(one.events), "the rules": dict(one.rules)}
+        return {name: digest(part, name) for name, part in (known | {"the features": named_features(one)[0]}).items()}
+
+    theirs = parts(other)
+    if which := [name for name, part in parts(problem).items() if part != theirs[name]]:
         return f"the model there answers another problem: {path} and {stored} differ in {' and '.join(which)}"
     found = class_of(folder)
     return "" if found == kind else f"the model there is of {found}, and this fit would put {kind} in its place"
-
-
-def differences(one: Problem, other: Problem) -> list[str]:
-    """What makes two problems different, in words; learned weights, demonstrations and settings do not."""
-    features, other_features = named_features(one)[0], named_features(other)[0]
-    names = ["n_states", "n_actions", "source", "action", "target", "probability", "start", "terminal", "horizon"]
-    names += ["width", "moves", "walls"] if isinstance(one.world, GridWorld) else []
-    alike = {
-        "the world": type(one.world) is type(other.world)
-        and all(np.array_equal(getattr(one.world, name), getattr(other.world, name)) for name in names),
-        "the events": dict(one.events) == dict(other.events),
-        "the rules": dict(one.rules) == dict(other.rules),
-        "the features": features is other_features is None
-        or (features is not None and other_features is not None and np.array_equal(features, other_features)),
-    }
-    return [part for part, same in alike.items() if not same]
-
-
-def continued(checkpoint: Path) -> Path:
-    """Where `--resume` goes on: the checkpoint of an unfinished run, else the state in which the last one ended."""
-    last = checkpoint.with_name(LAST_STATE)
-    return last if last.exists() and not checkpoint.exists() else checkpoint
-
-
-def put_away(checkpoint: Path, converged: bool) -> None:
-    """After a fit that came to its end: keep its state only where more iterations could go on from it."""
-    last = checkpoint.with_name(LAST_STATE)
-    if checkpoint.exists():
-        checkpoint.replace(last)
-    if converged:
-        last.unlink(missing_ok=True)
-
-
-def release(folder: Path) -> None:
-    """Leave no empty folder behind when nothing came of it."""
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
 
 
 def save_model(model: Learner, problem: Problem, folder: Path) -> None:
@@ -147,14 +113,6 @@ def save_model(model: Learner, problem: Problem, folder: Path) -> None:
             named = (folder / PROBLEM).read_text(encoding="utf-8")
             unused |= {name: checksum for name, checksum in before.items() if name not in named}
         remove_files(folder, {name: checksum for name, checksum in unused.items() if name not in now})
-
-
-def _has_checkpoint(folder: Path) -> bool:
-    try:
-        read_checkpoint(folder / CHECKPOINT, whole=False)
-    except StorageError:
-        return False
-    return True
 
 
 # ---- What the user points at: a problem file, or the folder of a model together with the problem it was learned for
@@ -197,23 +155,11 @@ class Subject:
         self, also: Constraint | None = None, engine: str | None = None, seed: int | None = None
     ) -> Distribution:
         """The trajectories of the problem or of the model, under extra rules and changed settings."""
-        asked: dict[str, Any] = {"engine": engine, "seed": seed}
-        changes = {name: value for name, value in asked.items() if value is not None}
+        changes = {name: value for name, value in (("engine", engine), ("seed", seed)) if value is not None}
         if self.model is None:
             return self.problem.distribution(also, **changes)
         with self.problem.speaking():
             return self.model.set_params(**changes).distribution(also)
-
-    @property
-    def seed(self) -> int | None:
-        """The seed that is used when none is given."""
-        seed = self.problem.settings.seed if self.model is None else self.model.seed
-        return seed if isinstance(seed, int) else None
-
-    def n_valid(self, trajectories: Sequence[Trajectory]) -> int:
-        """How many keep the rules of the problem: a learner that knows no rules may break them."""
-        rule = self.problem.constraint
-        return len(trajectories) if rule is None else sum(map(rule.accepts, trajectories))
 
 
 def open_subject(path: Path, demos: Path | None = None) -> Subject:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 from typer.core import TyperGroup
 
 from xmen import __version__, cli
@@ -70,29 +71,19 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-ProblemFile = Annotated[Path, typer.Argument(metavar="PROBLEM", help="The problem file (TOML).")]
-ProblemOrModel = Annotated[
-    Path, typer.Argument(metavar="PROBLEM_OR_MODEL", help="A problem file (TOML), or the folder of a model.")
-]
-Demos = Annotated[
-    Path | None,
-    typer.Argument(metavar="DEMOS", help="Demonstrations (.csv, .jsonl, .json) instead of the problem's own."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")]
-Engine = Annotated[str | None, typer.Option(help="exact, reject, xor or auto, instead of the problem's own setting.")]
-Device = Annotated[
-    str | None,
-    typer.Option(help="cuda, cpu or auto: where exact answers are computed; the problem's own if not given."),
-]
-Also = Annotated[
-    list[str] | None,
-    typer.Option(help='An extra rule, such as "never(lava)", with the events of the problem; may be repeated.'),
-]
+# ---- Arguments and options that several commands take
 
-Validity = Annotated[
-    str | None,
-    typer.Option(help="What a policy promises: sure, best, or a probability; the problem's own if not given."),
+
+ProblemFile = Annotated[Path, Argument(metavar="PROBLEM", help="The problem file (TOML).")]
+ModelToo = Annotated[
+    Path, Argument(metavar="PROBLEM_OR_MODEL", help="A problem file (TOML), or the folder of a model.")
 ]
+DEMOS = Argument(None, metavar="DEMOS", help="Demonstrations (.csv, .jsonl, .json) instead of the problem's own.")
+JSON = Option(False, "--json", help="Print one JSON object, for scripts.")
+ENGINE = Option(None, help="exact, reject, xor or auto, instead of the problem's own setting.")
+DEVICE = Option(None, help="cuda, cpu or auto: where exact answers are computed; the problem's own if not given.")
+ALSO = Option([], help='An extra rule, such as "never(lava)", with the events of the problem; may be repeated.')
+VALIDITY = Option(None, help="What a policy promises: sure, best, or a probability; the problem's own if not given.")
 
 
 def _print_version(wanted: bool) -> None:
@@ -103,9 +94,9 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def xmen(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
+    version: bool = Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+    ),
 ) -> None:
     """Learn what a demonstrator values, under rules that must never be broken.
 
@@ -117,10 +108,10 @@ def xmen(
 
 @app.command()
 def new(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The problem file to write, such as grid.toml.")],
-    world: Annotated[str, typer.Option(help="grid, table (a CSV of transitions) or graph (GraphML).")] = "grid",
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
-    as_json: AsJson = False,
+    path: Path = Argument(metavar="PATH", help="The problem file to write, such as grid.toml."),
+    world: str = Option("grid", help="grid, table (a CSV of transitions) or graph (GraphML)."),
+    force: bool = Option(False, "--force", help="Replace files that are there."),
+    as_json: bool = JSON,
 ) -> None:
     """Write a commented problem file to start from, and demonstrations next to it.
 
@@ -130,7 +121,7 @@ def new(
 
 
 @app.command()
-def check(problem: ProblemFile, demos: Demos = None, as_json: AsJson = False) -> None:
+def check(problem: ProblemFile, demos: Path | None = DEMOS, as_json: bool = JSON) -> None:
     """Can the rules hold together, how large is the product, and which rules do demonstrations break, and where.
 
     Exit code 1 when rules contradict each other or a demonstration breaks one, 2 when the demonstrations that the
@@ -143,10 +134,10 @@ def check(problem: ProblemFile, demos: Demos = None, as_json: AsJson = False) ->
 
 @app.command()
 def engines(
-    problem: Annotated[Path | None, typer.Argument(metavar="PROBLEM", help="The problem file (TOML).")] = None,
-    engine: Annotated[str, typer.Option(help="exact, reject, xor, or auto: the first that fits.")] = "auto",
-    limit: Annotated[float, typer.Option(metavar="SECONDS", help="The most that each timing may take.")] = 20.0,
-    as_json: AsJson = False,
+    problem: Path | None = Argument(None, metavar="PROBLEM", help="The problem file (TOML)."),
+    engine: str = Option("auto", help="exact, reject, xor, or auto: the first that fits."),
+    limit: float = Option(20.0, metavar="SECONDS", help="The most that each timing may take."),
+    as_json: bool = JSON,
 ) -> None:
     """Which engine answers a problem, why, and at what cost; without a problem, what is installed.
 
@@ -161,47 +152,37 @@ def engines(
 @app.command()
 def fit(
     problem: ProblemFile,
-    demos: Demos = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where the model goes; PROBLEM_model if not given.")
-    ] = None,
-    learner: Annotated[
-        str,
-        typer.Option(
-            help="xmen; causal, for worlds with chance; or a baseline, such as maxent (`xmen engines` lists all)."
-        ),
-    ] = "xmen",
-    method: Annotated[
-        str | None, typer.Option(help="How xmen finds its gradient: auto, exact, cells, or 'paper(n_samples=32)'.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="The same seed, the same model.")] = None,
-    max_iter: Annotated[int | None, typer.Option(min=1, help="The largest number of iterations.")] = None,
-    l2: Annotated[float | None, typer.Option(min=0.0, help="A penalty on large weights: l2/2 |weights|^2.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where a stopped or killed run was.")] = False,
-    validity: Validity = None,
-    outcomes: Annotated[
-        str | None,
-        typer.Option(help="Of causal: demonstrated, or expected, which takes only choices from the demonstrations."),
-    ] = None,
-    validation: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Demonstrations to watch; the model is the one that is best on them."),
-    ] = None,
-    patience: Annotated[
-        int | None, typer.Option(min=1, help="Iterations without a better validation that end the fit; 10 by default.")
-    ] = None,
-    device: Device = None,
-    others: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the learner, such as tol=1e-9."),
-    ] = None,
-    drop_invalid: Annotated[
-        bool, typer.Option("--drop-invalid", help="Learn from the valid demonstrations and list the others.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the model of another problem or of another learner.")
-    ] = False,
-    as_json: AsJson = False,
+    demos: Path | None = DEMOS,
+    out: Path | None = Option(None, metavar="FOLDER", help="Where the model goes; PROBLEM_model if not given."),
+    learner: str = Option(
+        "xmen", help="xmen; causal, for worlds with chance; or a baseline, such as maxent (`xmen engines` lists all)."
+    ),
+    method: str | None = Option(
+        None, help="How xmen finds its gradient: auto, exact, cells, or 'paper(n_samples=32)'."
+    ),
+    seed: int | None = Option(None, min=0, help="The same seed, the same model."),
+    max_iter: int | None = Option(None, min=1, help="The largest number of iterations."),
+    l2: float | None = Option(None, min=0.0, help="A penalty on large weights: l2/2 |weights|^2."),
+    resume: bool = Option(False, "--resume", help="Go on where a stopped or killed run was."),
+    validity: str | None = VALIDITY,
+    outcomes: str | None = Option(
+        None, help="Of causal: demonstrated, or expected, which takes only choices from the demonstrations."
+    ),
+    validation: Path | None = Option(
+        None, metavar="FILE", help="Demonstrations to watch; the model is the one that is best on them."
+    ),
+    patience: int | None = Option(
+        None, min=1, help="Iterations without a better validation that end the fit; 10 by default."
+    ),
+    device: str | None = DEVICE,
+    others: list[str] = Option(
+        [], "--set", metavar="NAME=VALUE", help="Any other setting of the learner, such as tol=1e-9."
+    ),
+    drop_invalid: bool = Option(
+        False, "--drop-invalid", help="Learn from the valid demonstrations and list the others."
+    ),
+    force: bool = Option(False, "--force", help="Replace the model of another problem or of another learner."),
+    as_json: bool = JSON,
 ) -> None:
     """Learn a reward from demonstrations, under the rules of the problem.
 
@@ -213,32 +194,26 @@ def fit(
     asked: dict[str, Any] = {
         **{"method": method, "seed": seed, "max_iter": max_iter, "l2": l2, "resume": resume, "outcomes": outcomes},
         **{"validity": cli.read_promise(validity), "validation": validation, "patience": patience, "device": device},
-        **cli.read_others(others or ()),
+        **cli.read_others(others),
     }
     raise typer.Exit(cli.run_fit(problem, demos, out, learner, asked, as_json, force, drop_invalid))
 
 
 @app.command()
 def sample(
-    problem: ProblemOrModel,
-    n: Annotated[int, typer.Option("--number", "-n", min=1, help="How many trajectories.")] = 10,
-    best: Annotated[
-        int | None, typer.Option(metavar="K", min=1, help="Instead, the K most likely trajectories, exactly.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="The same seed, the same trajectories.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write them to a .csv or .jsonl file; - prints CSV.")
-    ] = None,
-    names: Annotated[
-        bool, typer.Option("--names", help="In a .csv file: cells, moves and nodes instead of numbers.")
-    ] = False,
-    also: Also = None,
-    allow_invalid: Annotated[
-        bool, typer.Option("--allow-invalid", help="Of a model without rules: also trajectories that break the file's.")
-    ] = False,
-    engine: Engine = None,
-    device: Device = None,
-    as_json: AsJson = False,
+    problem: ModelToo,
+    n: int = Option(10, "--number", "-n", min=1, help="How many trajectories."),
+    best: int | None = Option(None, metavar="K", min=1, help="Instead, the K most likely trajectories, exactly."),
+    seed: int | None = Option(None, min=0, help="The same seed, the same trajectories."),
+    out: Path | None = Option(None, metavar="FILE", help="Write them to a .csv or .jsonl file; - prints CSV."),
+    names: bool = Option(False, "--names", help="In a .csv file: cells, moves and nodes instead of numbers."),
+    also: list[str] = ALSO,
+    allow_invalid: bool = Option(
+        False, "--allow-invalid", help="Of a model without rules: also trajectories that break the file's."
+    ),
+    engine: str | None = ENGINE,
+    device: str | None = DEVICE,
+    as_json: bool = JSON,
 ) -> None:
     """Draw independent trajectories that keep every rule, from a problem or from what was learned.
 
@@ -247,25 +222,22 @@ def sample(
 
     Example:  xmen sample grid_model -n 100 --also "never(mud)" --out samples.csv
     """
-    cli.run_sample(problem, n, seed, out, also or (), engine, device, as_json, best, names, allow_invalid)
+    cli.run_sample(problem, n, seed, out, also, engine, device, as_json, best, names, allow_invalid)
 
 
 @app.command()
 def plan(
-    problem: ProblemOrModel,
-    validity: Validity = None,
-    rollouts: Annotated[
-        int,
-        typer.Option(metavar="N", min=0, max=10**9, help="Also play N episodes, and count those that keep the rules."),
-    ] = 0,
-    episodes: Annotated[
-        int, typer.Option(metavar="N", min=0, max=10**5, help="Also show N episodes, as they may happen.")
-    ] = 0,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of the episodes.")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Save the policy there, for xm.load.")] = None,
-    also: Also = None,
-    device: Device = None,
-    as_json: AsJson = False,
+    problem: ModelToo,
+    validity: str | None = VALIDITY,
+    rollouts: int = Option(
+        0, metavar="N", min=0, max=10**9, help="Also play N episodes, and count those that keep the rules."
+    ),
+    episodes: int = Option(0, metavar="N", min=0, max=10**5, help="Also show N episodes, as they may happen."),
+    seed: int | None = Option(None, min=0, help="Of the episodes."),
+    out: Path | None = Option(None, metavar="FOLDER", help="Save the policy there, for xm.load."),
+    also: list[str] = ALSO,
+    device: str | None = DEVICE,
+    as_json: bool = JSON,
 ) -> None:
     """The policy that keeps the rules surely, as likely as can be, or with a probability, whatever chance does.
 
@@ -274,23 +246,19 @@ def plan(
 
     Example:  xmen plan grid.toml --validity 0.95 --episodes 3 --rollouts 10000
     """
-    cli.run_plan(problem, validity, rollouts, seed, out, also or (), device, as_json, episodes)
+    cli.run_plan(problem, validity, rollouts, seed, out, also, device, as_json, episodes)
 
 
 @app.command()
 def plot(
-    problem: ProblemOrModel,
-    demos: Demos = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The picture (.png, .pdf or .svg); NAME.png if not given.")
-    ] = None,
-    what: Annotated[
-        str, typer.Option(help="overview, world, demos, samples, visits, reward, or (of a model) history.")
-    ] = "overview",
-    also: Also = None,
-    n: Annotated[int, typer.Option("--number", "-n", min=1, help="How many samples to draw.")] = 30,
-    seed: Annotated[int, typer.Option(min=0, help="Of the samples.")] = 0,
-    as_json: AsJson = False,
+    problem: ModelToo,
+    demos: Path | None = DEMOS,
+    out: Path | None = Option(None, metavar="FILE", help="The picture (.png, .pdf or .svg); NAME.png if not given."),
+    what: str = Option("overview", help="overview, world, demos, samples, visits, reward, or (of a model) history."),
+    also: list[str] = ALSO,
+    n: int = Option(30, "--number", "-n", min=1, help="How many samples to draw."),
+    seed: int = Option(0, min=0, help="Of the samples."),
+    as_json: bool = JSON,
 ) -> None:
     """Draw a problem or a model: its world, demonstrations, expected visits, reward, and how learning went.
 
@@ -298,33 +266,26 @@ def plot(
 
     Example:  xmen plot grid_model --what samples --also "never(mud)" --out samples.png
     """
-    raise typer.Exit(cli.run_plot(problem, demos, out, what, also or (), n, seed, as_json))
+    raise typer.Exit(cli.run_plot(problem, demos, out, what, also, n, seed, as_json))
 
 
 @app.command()
 def rules(
     problem: ProblemFile,
-    demos: Demos = None,
-    write: Annotated[
-        bool, typer.Option("--write", help="Add the rules to the problem file, with their evidence as comments.")
-    ] = False,
-    max_rules: Annotated[int, typer.Option(min=0, help="The largest number of rules.")] = 8,
-    min_gain: Annotated[
-        float, typer.Option(min=0.0, help="The least gain of a rule, in nats per demonstration.")
-    ] = 0.02,
-    tolerance: Annotated[float, typer.Option(min=0.0, help="The share of demonstrations that may break a rule.")] = 0.0,
-    level: Annotated[float, typer.Option(help="The probability of finding any rule where there is none.")] = 0.01,
-    bootstrap: Annotated[
-        int,
-        typer.Option(min=0, max=10**5, metavar="N", help="Search again on N bootstrap samples: is a rule found again?"),
-    ] = 0,
-    held_out: Annotated[
-        Path | None, typer.Option(metavar="DEMOS", help="Further demonstrations: how many of them keep the rules?")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A picture of the gains (.png, .pdf or .svg).")
-    ] = None,
-    as_json: AsJson = False,
+    demos: Path | None = DEMOS,
+    write: bool = Option(False, "--write", help="Add the rules to the problem file, with their evidence as comments."),
+    max_rules: int = Option(8, min=0, help="The largest number of rules."),
+    min_gain: float = Option(0.02, min=0.0, help="The least gain of a rule, in nats per demonstration."),
+    tolerance: float = Option(0.0, min=0.0, help="The share of demonstrations that may break a rule."),
+    level: float = Option(0.01, help="The probability of finding any rule where there is none."),
+    bootstrap: int = Option(
+        0, min=0, max=10**5, metavar="N", help="Search again on N bootstrap samples: is a rule found again?"
+    ),
+    held_out: Path | None = Option(
+        None, metavar="DEMOS", help="Further demonstrations: how many of them keep the rules?"
+    ),
+    out: Path | None = Option(None, metavar="FILE", help="A picture of the gains (.png, .pdf or .svg)."),
+    as_json: bool = JSON,
 ) -> None:
     """Which rules do the demonstrations keep, over the events of the problem, and how sure is that?
 
@@ -339,13 +300,12 @@ def rules(
 
 @app.command()
 def studio(
-    problem: Annotated[
-        Path | None,
-        typer.Argument(metavar="PROBLEM", help="A problem file (TOML) or a graph (GraphML); grid.toml if not given."),
-    ] = None,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the default browser.")] = True,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the address; 0 is any that is free.")] = 0,
-    demo: Annotated[bool, typer.Option("--demo", help="Open the paper's map with demonstrations.")] = False,
+    problem: Path | None = Argument(
+        None, metavar="PROBLEM", help="A problem file (TOML) or a graph (GraphML); grid.toml if not given."
+    ),
+    browser: bool = Option(True, "--browser/--no-browser", help="Open the default browser."),
+    port: int = Option(0, min=0, max=65535, help="Of the address; 0 is any that is free."),
+    demo: bool = Option(False, "--demo", help="Open the paper's map with demonstrations."),
 ) -> None:
     """Draw worlds, rules and demonstrations on a page in the browser, learn from them, and generate.
 
@@ -359,24 +319,19 @@ def studio(
 
 @app.command()
 def reproduce(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="The paper's figure1, grid, human; ours: convergence, rules, roads. all: these but roads.",
-        ),
-    ],
-    quick: Annotated[bool, typer.Option("--quick", help="The same code on less of everything.")] = False,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where figures and tables go.")] = Path("reproduction"),
-    seed: Annotated[int, typer.Option(min=0, help="The same seed, the same figures and tables.")] = 0,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="For human and rules: drawn paths, a file of x,y lines each; for roads: taxi trips."
-        ),
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Keep what an earlier run has finished.")] = False,
-    as_json: AsJson = False,
+    name: str = Argument(
+        metavar="NAME", help="The paper's figure1, grid, human; ours: convergence, rules, roads. all: these but roads."
+    ),
+    quick: bool = Option(False, "--quick", help="The same code on less of everything."),
+    out: Path = Option(Path("reproduction"), metavar="FOLDER", help="Where figures and tables go."),
+    seed: int = Option(0, min=0, help="The same seed, the same figures and tables."),
+    data: Path | None = Option(
+        None,
+        metavar="FOLDER",
+        help="For human and rules: drawn paths, a file of x,y lines each; for roads: taxi trips.",
+    ),
+    resume: bool = Option(False, "--resume", help="Keep what an earlier run has finished."),
+    as_json: bool = JSON,
 ) -> None:
     """Make the paper's figures and tables again, and ours beside them; `all` also writes report.html.
 

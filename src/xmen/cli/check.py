@@ -1,9 +1,12 @@
-"""`xmen check`: can the rules hold together, do demonstrations keep them, and can weights be learned from them."""
+"""`xmen check` and `xmen engines`: do rules and demonstrations hold together, what answers, at what cost."""
 
 from __future__ import annotations
 
+import time
+import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from xmen.answers import (
     check_demonstrations,
@@ -19,7 +22,13 @@ from xmen.answers import (
 )
 from xmen.cli._output import MISTAKE, NO, YES, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._subject import open_problem
+from xmen.engines.choose import ENGINES
+from xmen.errors import EngineError, OracleTimeoutError
+from xmen.oracles import installed_oracles
+from xmen.progress import listening
+from xmen.registry import LEARNERS
 
+Result = TypeVar("Result")
 MOST_SHOWN = 5  # demonstrations in detail; --json has all of them
 
 
@@ -46,7 +55,7 @@ def run_check(path: Path, demos: Path | None, as_json: bool) -> int:
     report["notes"] += rule_notes(problem, problem.rules) + never_notes(problem) + cost_notes(problem)
     if broken:
         report["notes"] += failure_notes(problem, report["demonstrations"])
-    print_json(report) if as_json else _print(report)
+    print_json(report) if as_json else _print_check(report)
     if missing:
         print_notes([f"the demonstrations that {path} names are missing: {problem.demonstrations}"])
     if report["feasible"] is False or broken:
@@ -54,7 +63,7 @@ def run_check(path: Path, demos: Path | None, as_json: bool) -> int:
     return MISTAKE if report["feasible"] is None or missing else YES
 
 
-def _print(report: dict[str, Any]) -> None:
+def _print_check(report: dict[str, Any]) -> None:
     facts = {"rules": "; ".join(report["rules"]) or "none"}
     if report["feasible"]:
         facts["feasible"] = "yes" if report.get("engine") == "exact" else f"yes: {report['message']}"
@@ -78,35 +87,141 @@ def _print(report: dict[str, Any]) -> None:
         facts["trajectories"] = f"{count_text(counted, 'valid')} are valid"
         if counted.get("possible"):
             facts["trajectories"] += f", {share_text(counted)} of {count_text(counted, 'possible')} possible ones"
-    demos = report.get("demonstrations")
-    if demos and "missing" in demos:
+    demos = report.get("demonstrations", {})
+    if "missing" in demos:
         facts["demonstrations"] = f"not checked: {demos['file']} is missing"
     elif demos:
         facts["demonstrations"] = f"{demos['valid']} of {demos['number']} in {demos['file']} keep all rules"
     print_facts(facts)
-    if demos and demos.get("violations"):
+    if demos.get("violations"):
         _print_violations(demos)
     print_notes(report["notes"])
 
 
 def _print_violations(demos: dict[str, Any]) -> None:
     """A row per rule; then the first demonstrations one by one, where that says more."""
-    broken, violations = demos["broken"], demos["violations"]
-    of = demos["number"]
-    counts = [
-        (_what(one), f"{one['demonstrations']} of {of}", f"{one['first']}, at position {one['position']}")
-        for one in broken
-    ]
-    print_table("what they break", ["rule", "broken by", "first by demonstration"], counts)
-    if len(violations) == len(broken) and all(one["constraint"] for one in broken):
-        return
+
+    def what(broken: dict[str, Any]) -> str:
+        return broken["constraint"] or ("arriving in time" if broken.get("unfinished") else "the world")
+
     rows = [
-        (one["demonstration"], one["constraint"] or f"{_what(one)}: {one['message']}", one["position"])
-        for one in violations
+        (what(one), f"{one['demonstrations']} of {demos['number']}", f"{one['first']}, at position {one['position']}")
+        for one in demos["broken"]
     ]
-    print_table("one by one", ["demonstration", "rule", "lost at position"], rows, most=MOST_SHOWN)
+    print_table("what they break", ["rule", "broken by", "first by demonstration"], rows)
+    if len(demos["violations"]) > len(demos["broken"]) or not all(one["constraint"] for one in demos["broken"]):
+        rows = [
+            (one["demonstration"], one["constraint"] or f"{what(one)}: {one['message']}", one["position"])
+            for one in demos["violations"]
+        ]
+        print_table("one by one", ["demonstration", "rule", "lost at position"], rows, most=MOST_SHOWN)
 
 
-def _what(broken: dict[str, Any]) -> str:
-    """What a demonstration breaks: a rule by its name, or what the world asks of it."""
-    return broken["constraint"] or ("arriving in time" if broken.get("unfinished") else "the world")
+# ---- `xmen engines`
+
+
+N_SAMPLES = 100  # drawn to see how long it takes
+REPEAT_BELOW = 2.0  # seconds; what is quicker is timed again, without compilation on first use
+
+
+def show_installed(as_json: bool) -> None:
+    """The engines, the oracles of the XOR engine with the versions of their solvers, and the learners."""
+    engines = {name: text for name, (_, text) in ENGINES.items()}
+    learners = {name: learner.description for name, learner in LEARNERS.items()}
+    oracles = installed_oracles()  # a version, True where nothing has to be installed, False where something has
+    versions = {name: version if isinstance(version, str) else None for name, version in oracles.items()}
+    if as_json:
+        found = {name: {"installed": bool(oracles[name]), "version": version} for name, version in versions.items()}
+        print_json({"engines": engines, "oracles": found, "learners": learners})
+        return
+    print_table("engines", ["engine", "what it does"], engines.items())
+    rows = [(one, version or ("built in" if oracles[one] else "not installed")) for one, version in versions.items()]
+    print_table("oracles of the xor engine", ["oracle", "version"], rows)
+    print_table("learners", ["learner", "what it learns"], learners.items())
+
+
+def show_engine(path: Path, engine: str, limit: float, as_json: bool) -> None:
+    """Which engine answers this problem, its sizes, and the time of a gradient and of some samples.
+
+    Each stage has the limit for itself, and so has each call of a solver; the time of what took longer is None.
+    """
+    if not 0 < limit < float("inf"):
+        raise EngineError(f"--limit {limit:g}: give seconds above 0")
+    problem = open_problem(path)
+    seconds: dict[str, float | None] = dict.fromkeys(("build", "gradient", f"{N_SAMPLES} samples"))
+    with working(f"building and timing, at most {limit:g} s each"):
+        seconds["build"], d = _timed(lambda: problem.distribution(engine=engine, time_limit=limit), limit)
+        if d is not None and seconds["build"] is not None:
+            stages: dict[str, Callable[[], object]] = {
+                "gradient": lambda: d.with_reward(problem.reward).visits(),
+                f"{N_SAMPLES} samples": lambda: d.sample(N_SAMPLES, seed=0),
+            }
+            for stage, work in stages.items():
+                first = _timed(work, limit)[0]
+                seconds[stage] = first if first is None or first >= REPEAT_BELOW else _timed(work, limit)[0]
+    world = problem.world
+    sizes = {"states": world.n_states, "actions": world.n_actions, "transitions": len(world.source)}
+    report: dict[str, Any] = {
+        "problem": str(path),
+        "engine": engine if d is None else d.engine,
+        "reason": f"asked for, and not built within {limit:g} s" if d is None else d.reason,
+        "setting": problem.settings.engine,
+        "world": {**sizes, "longest": world.max_length},
+        "rules": list(problem.rules),
+        "sizes": {} if d is None else d.sizes(),
+        "guarantee": None if d is None else d.guarantee._asdict(),
+        "seconds": seconds,
+        "limit": limit,
+    }
+    print_json(report) if as_json else _print_engine(report)
+
+
+def _timed(work: Callable[[], Result], limit: float) -> tuple[float | None, Result | None]:
+    """Seconds and the result: None above the limit, which is looked at whenever the work says how far it is."""
+    began = time.perf_counter()
+
+    def look(line: str) -> None:
+        if time.perf_counter() - began > limit:
+            raise TimeoutError
+
+    with warnings.catch_warnings(action="ignore"), listening(look):  # of tasks that were cancelled, say
+        try:
+            result = work()
+        except (TimeoutError, OracleTimeoutError):
+            return None, None
+    taken = time.perf_counter() - began
+    return taken if taken <= limit else None, result
+
+
+def _print_engine(report: dict[str, Any]) -> None:
+    def shown(value: object) -> str:
+        match value:
+            case int():
+                return f"{value:,}"
+            case float():
+                return f"{value:.3g}"
+            case list():
+                return "; ".join(map(str, value)) or "nothing"
+        return str(value)
+
+    world, guarantee, seconds = report["world"], report["guarantee"], report["seconds"]
+    chosen = report["engine"]
+    if report["setting"] not in ("auto", chosen):
+        chosen += f' (the problem file asks for "{report["setting"]}")'
+    facts = {
+        "engine": chosen,
+        "why": report["reason"],
+        "world": f"{world['states']:,} states, {world['actions']:,} actions, {world['transitions']:,} transitions, "
+        f"trajectories of at most {world['longest']:,} actions",
+        "rules": "; ".join(report["rules"]) or "none",
+        **{label: shown(value) for label, value in report["sizes"].items()},
+    }
+    if guarantee is not None:
+        bound = f"within a factor {guarantee['delta']:g}, except with probability {guarantee['failure']:g}"
+        facts["samples"] = "exact" if guarantee["delta"] == 1.0 else bound
+    if seconds["build"] is None:  # what would have come after it is not mentioned
+        seconds = {"build": None}
+    late = f"more than {report['limit']:g} s"
+    spelled = [f"{label} {late if value is None else f'{value:.3g} s'}" for label, value in seconds.items()]
+    facts["cost"] = ", ".join(spelled) + ("" if all(seconds.values()) else " (--limit gives more time)")
+    print_facts(facts)

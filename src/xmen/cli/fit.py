@@ -14,7 +14,7 @@ import numpy as np
 from xmen.answers import Choice, check_demonstrations, make_learner, named_features, with_names
 from xmen.baselines.constraint_inference import ConstraintInference
 from xmen.cli._output import STOPPED, YES, fit_progress, print_facts, print_json, print_notes, print_table, working
-from xmen.cli._subject import LAST_STATE, claim, continued, open_problem, put_away, release, save_model
+from xmen.cli._subject import LAST_STATE, claim, open_problem, save_model
 from xmen.errors import ConvergenceWarning, EngineError, InterruptedWarning, InvalidDemonstrationError, UnboundedWarning
 from xmen.learners.base import VALIDATION, Learner
 from xmen.methods.table import parse_method, read_method
@@ -35,8 +35,8 @@ def run_fit(
     learner: str,
     asked: dict[str, Any],
     as_json: bool,
-    force: bool = False,
-    drop_invalid: bool = False,
+    force: bool,
+    drop_invalid: bool,
 ) -> int:
     """Learn, save, and report; `asked` are settings of the learner, None where they were not given.
 
@@ -51,19 +51,31 @@ def run_fit(
         raise EngineError("--patience is for validation: give --validation FILE, or name it in the problem file.")
     trajectories = problem.demos()
     weights = demo_weights(trajectories)
-    dropped: list[dict[str, Any]] = []
     promise = problem.settings.validity if asked["validity"] is None else asked["validity"]
+    # Episodes that failed are what a promise of some probability is learned from.
     failures_belong = learner == "causal" and promise != "sure"
+    dropped: list[dict[str, Any]] = []
     if drop_invalid:
-        trajectories, weights, dropped = keep_valid(problem, trajectories, weights, failures_belong)
+        dropped = _broken(problem, trajectories, failures_belong)
+        kept = sorted({*range(len(trajectories))} - {one["demonstration"] for one in dropped})
+        if not kept:
+            message = (
+                f"none of the {len(trajectories)} demonstrations is valid; demonstration 0: {dropped[0]['message']}"
+            )
+            known = {key: dropped[0][key] for key in ("constraint", "position")}
+            raise InvalidDemonstrationError(message, index=0, **known)
+        trajectories = [trajectories[index] for index in kept]
+        weights = None if weights is None else [weights[index] for index in kept]
     folder = Path(f"{path.stem}_model") if out is None else out
     checkpoint = claim(folder, path, problem, LEARNERS[learner].kind.__name__, force)
-    if asked["resume"]:
-        checkpoint = continued(checkpoint)
+    last_state = folder / LAST_STATE
+    if asked["resume"] and last_state.exists() and not checkpoint.exists():
+        checkpoint = last_state  # in which the last run ended
     try:
         model, notes, told = _learn(problem, trajectories, weights, choice, checkpoint)
     except BaseException as error:
-        release(folder)
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
         if isinstance(error, InvalidDemonstrationError):
             held_out = str(error).startswith(VALIDATION)
             lucky = "" if problem.world.deterministic else ", the lucky ones"
@@ -77,9 +89,14 @@ def run_fit(
     inferred = isinstance(model, ConstraintInference)  # its reward was given, not learned
     save_model(model, problem if inferred else replace(problem, reward=model.reward_), folder)
     interrupted = InterruptedWarning in told
-    endless = UnboundedWarning in told and ConvergenceWarning not in told  # more iterations would find no optimum
     if not interrupted:
-        put_away(checkpoint, bool(model.converged_) or endless or not goes_on(model))
+        if checkpoint.exists():
+            checkpoint.replace(last_state)
+        endless = UnboundedWarning in told and ConvergenceWarning not in told  # more iterations would find no optimum
+        method = read_method(getattr(model, "method_", "auto"))
+        planned = method is not None and method.plans_with_max_iter
+        if model.converged_ or endless or planned or not hasattr(model, "checkpoint"):
+            last_state.unlink(missing_ok=True)  # nothing can go on from there
     last = model.history_[-1] if model.history_ else None
     report: dict[str, Any] = {
         "problem": str(path),
@@ -99,7 +116,13 @@ def run_fit(
     if "best_iteration_" in vars(model):
         curve = [record.details[VALIDATION_LOSS] for record in model.history_]
         report |= {"best_iteration": model.best_iteration_, "validation_loss": curve}
-    report |= _learned(model, problem)
+    if isinstance(model, ConstraintInference):
+        report["constraints"] = [
+            {"name": one.name, "rule": rule_text(one._text(), model.world), "eliminated": share}
+            for one, share in zip(model.constraints_, model.eliminated_.tolist(), strict=True)
+        ]
+    else:
+        report["weights"] = dict(zip(named_features(problem)[1], np.asarray(model.weights_).tolist(), strict=True))
     report["notes"] = notes
     if as_json:
         print_json(report)
@@ -107,7 +130,7 @@ def run_fit(
         _print(report)
         print_notes([*([_dropped_text(dropped)] if dropped else []), *notes])
     if not interrupted:
-        if (folder / LAST_STATE).exists() and not as_json:
+        if last_state.exists() and not as_json:
             more = "--patience" if report.get("best_iteration", model.n_iter_) < model.n_iter_ else "--max-iter"
             print_notes([f"the same command with --resume and a larger {more} goes on from here"])
         return YES
@@ -140,8 +163,8 @@ def check_asked(learner: str, asked: Mapping[str, Any]) -> None:
         parse_method(asked["method"] or "auto")
     except EngineError as error:
         raise EngineError(f"--method {asked['method']}: {error}") from None
+    takes = {other: {*known.kind.setting_names()} - {"world", *known.takes} for other, known in LEARNERS.items()}
     for name, value in asked.items():
-        takes = {other: {*known.kind.setting_names()} - {"world", *known.takes} for other, known in LEARNERS.items()}
         if value not in (None, False, "auto") and name not in takes[learner]:
             having = ", ".join(other for other, names in takes.items() if name in names) or "none"
             raise EngineError(
@@ -150,18 +173,9 @@ def check_asked(learner: str, asked: Mapping[str, Any]) -> None:
 
 
 def _broken(problem: Problem, demos: list[Trajectory], failures_belong: bool) -> list[dict[str, Any]]:
-    """What is wrong with demonstrations; with `failures_belong` only that they cannot happen.
-
-    Episodes that failed are what a promise of some probability is learned from.
-    """
+    """What is wrong with demonstrations; with `failures_belong` only that they cannot happen."""
     found: list[dict[str, Any]] = check_demonstrations(problem, demos)["violations"]
     return [one for one in found if not failures_belong or (one["constraint"] is None and not one.get("unfinished"))]
-
-
-def goes_on(model: Learner) -> bool:
-    """Whether more iterations can follow those of a finished fit."""
-    method = read_method(getattr(model, "method_", "auto"))
-    return hasattr(model, "checkpoint") and not (method is not None and method.plans_with_max_iter)
 
 
 def _learn(
@@ -173,7 +187,6 @@ def _learn(
         print_notes([f"an unfinished run in {folder} is replaced; --resume would have gone on"])
     if resume and not checkpoint.exists():
         print_notes([f"there is no unfinished run in {folder}: starting from the beginning"])
-    _, names = named_features(problem)
     # The number of iterations to come, where that is known: other methods stop at their optimum, whenever that is.
     method = read_method(parse_method(choice.settings["method"] or "auto"))
     counted = method is not None and method.takes_every_step
@@ -186,27 +199,8 @@ def _learn(
     of_this_run = {"checkpoint": None, "resume": False, "callback": None, "validation": None}
     model.set_params(**{name: value for name, value in of_this_run.items() if name in model.setting_names()})
     told = [str(warning.message) for warning in caught if not issubclass(warning.category, InterruptedWarning)]
-    notes = [problem.in_words(with_names(text, names)) for text in dict.fromkeys(told)]
+    notes = [problem.in_words(with_names(text, named_features(problem)[1])) for text in dict.fromkeys(told)]
     return model, notes, {warning.category for warning in caught}
-
-
-def keep_valid(
-    problem: Problem, demos: list[Trajectory], weights: list[float] | None, failures_belong: bool = False
-) -> tuple[list[Trajectory], list[float] | None, list[dict[str, Any]]]:
-    """The demonstrations that may be learned from, their weights if there are any, and what the others break."""
-    violations = _broken(problem, demos, failures_belong)
-    broken = {violation["demonstration"] for violation in violations}
-    which = [index for index in range(len(demos)) if index not in broken]
-    kept = [demos[index] for index in which]
-    if not kept:
-        first = violations[0]
-        raise InvalidDemonstrationError(
-            f"none of the {len(demos)} demonstrations is valid; demonstration 0: {first['message']}",
-            index=0,
-            constraint=first["constraint"],
-            position=first["position"],
-        )
-    return kept, None if weights is None else [weights[index] for index in which], violations
 
 
 def _dropped_text(violations: list[dict[str, Any]]) -> str:
@@ -221,15 +215,6 @@ def _dropped_text(violations: list[dict[str, Any]]) -> str:
         more = f", ... ({len(which)} in all: see --json)" if len(which) > MOST_SHOWN else ""
         lines.append(f"  {', '.join(which[:MOST_SHOWN])}{more}: {reason}")
     return "\n".join(lines)
-
-
-def _learned(model: Learner, problem: Problem) -> dict[str, Any]:
-    """Weights by the names of their features, or the rules that were inferred."""
-    if not isinstance(model, ConstraintInference):
-        return {"weights": dict(zip(named_features(problem)[1], np.asarray(model.weights_).tolist(), strict=True))}
-    found = [(one.name, rule_text(one._text(), model.world)) for one in model.constraints_]
-    rows = zip(found, model.eliminated_.tolist(), strict=True)
-    return {"constraints": [{"name": name, "rule": rule, "eliminated": p} for (name, rule), p in rows]}
 
 
 def _print(report: dict[str, Any]) -> None:

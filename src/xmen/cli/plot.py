@@ -47,7 +47,7 @@ class Pictures:
         self.world, self._subject = subject.problem.world, subject
         self.grid = self.world if isinstance(self.world, GridWorld) else None
         self.places = node_places(self.problem) if self.grid is None else None
-        self.reward = self.problem.reward if self.model is None else self.model.reward_
+        self.reward: Any = self.problem.reward if self.model is None else self.model.reward_
         self.has_reward = bool(reward_table(self.reward, self.world).any())
         self.learned = "learned " if self.model is not None else ""
         self.missing: InfeasibleError | None = None  # why an overview is not complete
@@ -142,14 +142,11 @@ class Pictures:
 
     def visits(self) -> list[Panel]:
         """Expected visits of states, or uses of the roads of a map; those of a causal model are counted in episodes."""
-        if self.policy is None:
-            of_roads, of_states = self.distribution.visits, self.distribution.state_visits
-        else:
-            episodes = Walks.of(self.world, self.policy.rollout(N_EPISODES, seed=self.seed))
-            of_roads, of_states = episodes.mean_visits, episodes.mean_state_visits
+        walks = None if self.policy is None else Walks.of(self.world, self.policy.rollout(N_EPISODES, seed=self.seed))
         if self.places is not None:
-            return [self._on_map(f"expected uses under {self._under}", of_roads())]
-        visits = of_states()
+            uses = self.distribution.visits() if walks is None else walks.mean_visits()
+            return [self._on_map(f"expected uses under {self._under}", uses)]
+        visits = self.distribution.state_visits() if walks is None else walks.mean_state_visits()
         if self.grid is not None:
             title = f"expected visits under {self._under}"
             return [self._on_grid(title, plot_visits, visits, label="visits per trajectory")]
@@ -164,15 +161,13 @@ class Pictures:
         if self.feature_names:
             panels.append(self._bars(f"the {self.learned}weights", {"weight": self.reward.weights}, True))
         elif not panels:
-            means = mean_reward(self.reward, self.world)
-            label = "reward of one action (mean)"
-            panels.append(self._bars(f"the {self.learned}reward", {"reward": means}, label=label))
+            means = {"reward": mean_reward(self.reward, self.world)}
+            panels.append(self._bars(f"the {self.learned}reward", means, label="reward of one action (mean)"))
         return panels
 
     def _cells(self, grid: GridWorld) -> Panel:
         """What a move earns in each cell, without features of moves: where one is missing, a mean would mislead."""
-        reward: Any = self.reward
-        title, label = f"the {self.learned}reward", "reward of one move"
+        reward, title, label = self.reward, f"the {self.learned}reward", "reward of one move"
         table = reward_table(reward, grid)
         if self.feature_names:
             of_cells = ~np.ptp(reward.features, axis=1).any(axis=0)
@@ -203,7 +198,7 @@ class Pictures:
 
     def _on_map(self, title: str, uses: Floats | None) -> Panel:
         label: Any = {"names": self._state_names, "label": "uses of the road per trajectory"}
-        marks, places = event_states(self.problem), self.places
+        marks, places = event_states(self.problem), np.asarray(self.places)
         return Panel(title, lambda ax: plot_graph(self.world, places, ax, marks=marks, uses=uses, **label))
 
     def write(self, panels: Sequence[Panel], target: Path) -> None:

@@ -1,23 +1,25 @@
-"""`xmen sample`: trajectories of a problem or of a model, printed or written to a file."""
+"""`xmen sample` and `xmen plan`: trajectories of a problem or of a model, and the policy that keeps its promise."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 import typer
 
-from xmen.cli._output import NO, check_target, fail, print_json, working
-from xmen.cli._subject import Subject, extra_rules, open_subject
-from xmen.constraints.constraint import Constraint
+from xmen.answers import LEGEND, arrows
+from xmen.cli._output import NO, check_target, fail, print_facts, print_json, print_lines, print_table, working
+from xmen.cli._subject import extra_rules, open_subject
 from xmen.errors import EngineError, FileFormatError
 from xmen.learners.causal import CausalXMEN
-from xmen.worlds import MDP, Trajectory, write_demos
+from xmen.policies.behaviour import likeliest_episode, play_many, read_validity
+from xmen.policies.explanation import rules_of
+from xmen.policies.policy import Policy
+from xmen.worlds import MDP, GridWorld, Trajectory, write_demos
 from xmen.worlds.demos import demos_csv
-
-PRINTED = Path("-")  # --out -
 
 
 def run_sample(
@@ -29,52 +31,64 @@ def run_sample(
     engine: str | None,
     device: str | None,
     as_json: bool,
-    best: int | None = None,
-    names: bool = False,
-    allow_invalid: bool = False,
+    best: int | None,
+    names: bool,
+    allow_invalid: bool,
 ) -> None:
     """Draw n trajectories, or find the `best` most likely ones, and say which engine did it."""
-    printed = out == PRINTED
+    printed = out == Path("-")
     if printed and as_json:
         raise FileFormatError("--out - prints CSV and --json prints JSON: leave one of them out")
     if out is not None and not printed:
         check_target(out, (".csv", ".jsonl"), "trajectories")  # before the work, not after it
     subject = open_subject(path).on(device)
-    problem = subject.problem
+    problem, model, more = subject.problem, subject.model, dict[str, Any]()
     extra = extra_rules(also, problem)
     with working(f"sampling {n:,} trajectories" if best is None else "searching"):
-        drawn = _draw(subject, n, best, extra, engine, seed)
-    trajectories = drawn.trajectories
-    n_valid = subject.n_valid(trajectories)
-    if n_valid < len(trajectories) and drawn.by != "policy" and not allow_invalid:
-        message = (
-            f"{len(trajectories) - n_valid} of {len(trajectories)} trajectories break a rule: "
-            f"{type(subject.model).__name__} knows no rules of the problem. Give them with --also, or take such "
-            "trajectories with --allow-invalid."
-        )
-        fail(EngineError(message), message, NO, as_json)
+        if isinstance(model, CausalXMEN):
+            acts = "and a causal model acts by its policy"
+            if best is not None:
+                raise EngineError(f"--best ranks the trajectories of a distribution, {acts}.")
+            if engine is not None:
+                raise EngineError(f"--engine is for distributions, {acts}: leave it out.")
+            policy = model.policy(extra, seed=seed)
+            trajectories, by, guarantee = policy.rollout(n), "policy", {"validity": policy.validity}
+        else:
+            d = subject.distribution(extra, engine, None if best is not None else seed)
+            by, guarantee = d.engine, d.guarantee._asdict()
+            trajectories = d.sample(n) if best is None else d.best(best)
+            more = {} if best is None else {"log_prob": list(map(d.log_prob, trajectories))}
+    rule, how = problem.constraint, "all valid"  # which a model that knows no rules may break
+    n_valid = len(trajectories) if rule is None else sum(map(rule.accepts, trajectories))
+    if n_valid < len(trajectories):
+        kind = type(model).__name__
+        if by != "policy" and not allow_invalid:
+            message = (
+                f"{len(trajectories) - n_valid} of {len(trajectories)} trajectories break a rule: {kind} knows no "
+                "rules of the problem. Give them with --also, or take such trajectories with --allow-invalid."
+            )
+            fail(EngineError(message), message, NO, as_json)
+        why = "promises no more" if by == "policy" else "knows no rules of the problem"
+        how = f"{n_valid} of them valid ({kind} {why})"
     if out is not None and not printed:
         write_demos(trajectories, out, problem.world if names else None)
     if as_json:
+        own = problem.settings.seed if model is None else model.seed
         report: dict[str, Any] = {
-            "problem" if subject.model is None else "model": str(path),
-            "engine": drawn.by,
-            "guarantee": drawn.guarantee,
-            "seed": subject.seed if seed is None else seed,
+            "problem" if model is None else "model": str(path),
+            "engine": by,
+            "guarantee": guarantee,
+            "seed": seed if seed is not None else own if isinstance(own, int) else None,
             "also": list(also),
             "number": len(trajectories),
             "valid": n_valid,
-            **({} if best is None else {"log_prob": drawn.log_prob}),
+            **more,
         }
         listed = [{"states": tau.states, "actions": tau.actions} for tau in trajectories]
         print_json(report | ({"trajectories": listed} if out is None else {"file": str(out)}))
         return
-    how = "all valid"
-    if n_valid < len(trajectories):
-        why = "promises no more" if drawn.by == "policy" else "knows no rules of the problem"
-        how = f"{n_valid} of them valid ({type(subject.model).__name__} {why})"
     if out is not None and not printed:
-        by = "policy" if drawn.by == "policy" else f"{drawn.by} engine"
+        by = "policy" if by == "policy" else f"{by} engine"
         typer.echo(f"{len(trajectories)} trajectories by the {by}, {how}: {out}")
         return
     if printed:
@@ -82,35 +96,10 @@ def run_sample(
     else:
         for trajectory in trajectories:  # line by line: a reader may leave before the last
             typer.echo(walk_text(problem.world, trajectory))
-    if drawn.by != "policy" and not problem.world.deterministic:
+    if by != "policy" and not problem.world.deterministic:
         typer.echo("note: with chance these are lucky outcomes; what can be promised is in xmen plan", err=True)
     if n_valid < len(trajectories):
         typer.echo(f"note: {len(trajectories)} trajectories, {how}", err=True)
-
-
-class Drawn(NamedTuple):
-    """Trajectories, what drew them (an engine, or the policy of a causal model), and its guarantee."""
-
-    trajectories: list[Trajectory]
-    by: str
-    guarantee: dict[str, float]
-    log_prob: list[float] | None = None  # of the most likely ones
-
-
-def _draw(
-    subject: Subject, n: int, best: int | None, also: Constraint | None, engine: str | None, seed: int | None
-) -> Drawn:
-    """n draws, or the `best` most likely trajectories, most likely first."""
-    if isinstance(subject.model, CausalXMEN):
-        if best is not None:
-            raise EngineError("--best ranks the trajectories of a distribution, and a causal model acts by its policy.")
-        if engine is not None:
-            raise EngineError("--engine is for distributions, and a causal model acts by its policy: leave it out.")
-        policy = subject.model.policy(also, seed=seed)
-        return Drawn(policy.rollout(n), "policy", {"validity": policy.validity})
-    d = subject.distribution(also, engine, None if best is not None else seed)
-    found = d.sample(n) if best is None else d.best(best)
-    return Drawn(found, d.engine, d.guarantee._asdict(), None if best is None else list(map(d.log_prob, found)))
 
 
 def walk_text(world: MDP, trajectory: Trajectory) -> str:
@@ -124,3 +113,106 @@ def walk_text(world: MDP, trajectory: Trajectory) -> str:
     states = [world.state_name(state).strip("'") for state in trajectory.states]
     arrows = map(world.step_text, trajectory.states, trajectory.actions)
     return " ".join([*chain.from_iterable(zip(states, arrows, strict=False)), states[-1]])
+
+
+def read_promise(text: str | None) -> str | float | None:
+    """What `--validity` says: "sure", "best" or a probability; None where it was not given."""
+    if text is None:
+        return None
+    try:
+        return read_validity(float(text))
+    except ValueError:  # an EngineError is one, too
+        if text not in ("sure", "best"):
+            raise EngineError(f"--validity takes sure, best, or a probability from 0 to 1; got {text!r}.") from None
+        return text
+
+
+def run_plan(
+    path: Path,
+    validity: str | None,
+    rollouts: int,
+    seed: int | None,
+    out: Path | None,
+    also: Sequence[str],
+    device: str | None,
+    as_json: bool,
+    episodes: int,
+) -> None:
+    """Print what the policy promises and what it does; with `rollouts`, also what was counted."""
+    promise = read_promise(validity)
+    subject = open_subject(path).on(device)
+    model, problem = subject.model, subject.problem
+    own = model.validity if isinstance(model, CausalXMEN) else problem.settings.validity
+    asked = own if promise is None else promise
+    with working("planning"):
+        changes: dict[str, Any] = {"validity": asked, **({} if seed is None else {"seed": seed})}
+        extra = extra_rules(also, problem)
+        policy = problem.plan(extra, **changes) if model is None else model.policy(extra, **changes)
+        report: dict[str, Any] = {
+            "problem" if model is None else "model": str(path),
+            "asked": asked,
+            "also": list(also),
+            "validity": policy.validity,
+            "expected_reward": policy.expected_reward(),
+            "entropy": policy.entropy(),
+            "breaks": policy.breaks(),
+        }
+        likeliest, log_prob = likeliest_episode(policy.behaviour)
+        report["likeliest"] = _episode(policy, likeliest) | {"probability": float(np.exp(log_prob))}
+    if rollouts:
+        with working(f"playing {rollouts:,} episodes"):
+            played = play_many(policy.behaviour, rollouts, np.random.default_rng(seed))
+            kept = sum(int(valid.sum()) for _, valid in played)
+        share = kept / rollouts
+        std = (share * (1.0 - share) / rollouts) ** 0.5
+        report["rollouts"] = {"number": rollouts, "kept": kept, "share": share, "std": std}
+    if episodes:
+        report["episodes"] = [_episode(policy, tau) for tau in policy.rollout(episodes, seed=seed)]
+    if out is not None:
+        policy.save(out)
+        report["policy"] = str(out)
+    print_json(report) if as_json else _print_plan(report, policy)
+
+
+def _episode(policy: Policy, tau: Trajectory) -> dict[str, Any]:
+    """One episode, and how it ends: the rules that it breaks, and whether it arrives."""
+    broken = [name for name, rule in rules_of(policy.constraint).items() if not rule.accepts(tau)]
+    return {"states": tau.states, "actions": tau.actions, "arrives": not policy.world.unfinished(tau), "breaks": broken}
+
+
+def _episode_text(world: MDP, episode: dict[str, Any]) -> str:
+    fate = [] if episode["arrives"] else ["does not arrive in time"]
+    if episode["breaks"]:
+        fate.append(f"breaks {', '.join(map(repr, episode['breaks']))}")
+    walk = walk_text(world, Trajectory(episode["states"], episode["actions"]))
+    return f"{walk} ({' and '.join(fate) or 'keeps all rules'})"
+
+
+def _print_plan(report: dict[str, Any], policy: Policy) -> None:
+    facts = {
+        "asked for": str(report["asked"]),
+        "validity": f"{report['validity']:.6g} (the exact probability of keeping all rules and arriving in time)",
+        "reward": f"{report['expected_reward']:.6g} expected",
+        "entropy": f"{report['entropy']:.6g} nats, of the policy's own choices",
+    }
+    if "rollouts" in report:
+        counted = report["rollouts"]
+        facts["counted"] = (
+            f"{counted['kept']:,} of {counted['number']:,} episodes kept all rules: {counted['share']:.6g} "
+            f"± {counted['std']:.2g}"
+        )
+    if "policy" in report:
+        facts["saved"] = report["policy"]
+    print_facts(facts)
+    if report["breaks"]:
+        rows = [(name, f"{probability:.6g}") for name, probability in report["breaks"].items()]
+        print_table("what may be broken", ["rule", "probability"], rows)
+    world = policy.world
+    drawn = arrows(world, policy.behaviour.hopeful_visits()) if isinstance(world, GridWorld) else []
+    if drawn:
+        print_lines("the move it makes most often in each cell while the rules can be kept", [*drawn, f"   {LEGEND}"])
+    likeliest = report["likeliest"]
+    title = f"the likeliest episode, of probability {likeliest['probability']:.3g}"
+    print_lines(title, [_episode_text(world, likeliest)])
+    if "episodes" in report:
+        print_lines("episodes, as they may happen", [_episode_text(world, one) for one in report["episodes"]])
