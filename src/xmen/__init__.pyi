@@ -5,8 +5,8 @@ from .baselines.constraint_inference import ConstraintInference as ConstraintInf
 from .baselines.maxent import MaxEntIRL as MaxEntIRL
 from .baselines.relative_entropy import RelativeEntropyIRL as RelativeEntropyIRL
 from .constraints.arithmetic import count as count, length as length, total as total
-from .constraints.cardinality import at_least as at_least, at_most as at_most, exactly as exactly
-from .constraints.constraint import Constraint as Constraint
+from .constraints.constraint import at_least as at_least, at_most as at_most, exactly as exactly
+from .constraints.constraint import Constraint as Constraint, Violation as Violation
 from .constraints.ltlf import ltlf as ltlf
 from .constraints.monitor import monitor as monitor
 from .constraints.occurrence import (
@@ -25,7 +25,6 @@ from .constraints.repetition import (
 )
 from .constraints.arithmetic import share as share
 from .constraints.text import parse_constraint as parse_constraint
-from .constraints.constraint import Violation as Violation
 from .engines.choose import distribution as distribution
 from .engines.distribution import Distribution as Distribution, Guarantee as Guarantee
 from .errors import (

@@ -7,8 +7,9 @@ position there is no action (`NO_ACTION` in arrays, None for a user's function).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeAlias
 
 import numpy as np
@@ -17,34 +18,6 @@ from numpy.typing import NDArray
 from xmen.errors import ConstraintError, MisuseError
 from xmen.options import require_whole
 
-# ---- What events and constraints share as trees: how deep they may be, and rows of operands as text
-
-
-LONGEST_ROW = 800  # operands without brackets
-
-
-def join_texts(texts: Sequence[str], operator: str) -> str:
-    """Operands in a row; many of them in groups, because Python reads a row of thousands as a tree as deep."""
-    while len(texts) > LONGEST_ROW:
-        groups = [texts[i : i + LONGEST_ROW] for i in range(0, len(texts), LONGEST_ROW)]
-        texts = [f"({f' {operator} '.join(group)})" if len(group) > 1 else group[0] for group in groups]
-    return f" {operator} ".join(texts)
-
-
-def levels_above(parts: Sequence[Any], most: int, what: str, measure: str = "levels") -> int:
-    """How many operators are inside one another above these parts; refused where nothing could be done with it."""
-    levels: int = 1 + max((getattr(part, measure) for part in parts), default=0)
-    if levels > most:
-        raise ConstraintError(
-            f"more than {most} operators are inside one another in this {what}: no text could spell it. Join parts "
-            "side by side, as in a & b & c, or at_least(1, a, b, c), instead of one around the other."
-        )
-    return levels
-
-
-# ---- Events: what can be true at one position of a trajectory
-
-
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 
@@ -52,6 +25,7 @@ NO_ACTION = -1
 LARGEST = 2**62  # numbers up to here, and one sum of them, fit the arrays that machines read
 FEW = 200  # numbers
 MOST_LEVELS = 60  # operators inside one another in an event; far below what Python reads
+LONGEST_ROW = 800  # operands without brackets
 
 EVENT_IS_NO_CONSTRAINT = (
     "an event is true or false at one position; a constraint judges a whole trajectory. "
@@ -67,6 +41,55 @@ PRECEDENCE = (
 )
 
 
+class Operand:
+    """What operators join: events, constraints, and numbers that depend on the trajectory."""
+
+    levels = 0  # operators inside one another
+    __array_ufunc__ = None  # numpy's numbers leave operators to the methods of operands
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self  # nothing in it ever changes
+
+    def _checked(self, other: object, operator: str) -> Any:
+        """The other operand, if it is of the same kind; otherwise MisuseError."""
+        raise NotImplementedError
+
+    def __rand__(self, other: object) -> NoReturn:
+        self._checked(other, "&")
+        raise MisuseError(PRECEDENCE)
+
+    def __ror__(self, other: object) -> NoReturn:
+        self._checked(other, "|")
+        raise MisuseError(PRECEDENCE)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    @classmethod
+    def side_by_side(cls, *parts: Any) -> tuple[Any, ...]:
+        """Operands of this kind of operator, where those of one that has it too, and no name, stand in its place."""
+        opened = (part.parts if type(part) is cls and not getattr(part, "name", None) else (part,) for part in parts)
+        return tuple(chain.from_iterable(opened))
+
+    @staticmethod
+    def in_a_row(texts: Sequence[str], operator: str) -> str:
+        """Texts with the operator between them; many of them in groups, because Python reads a row as a tree."""
+        while len(texts) > LONGEST_ROW:
+            groups = [texts[i : i + LONGEST_ROW] for i in range(0, len(texts), LONGEST_ROW)]
+            texts = [f"({f' {operator} '.join(group)})" if len(group) > 1 else group[0] for group in groups]
+        return f" {operator} ".join(texts)
+
+    def _set_levels(self, parts: Sequence[Any], most: int, what: str, measure: str = "levels") -> None:
+        """Note how many operators are inside one another; refused where nothing could be done with it."""
+        levels: int = 1 + max((getattr(part, measure) for part in parts), default=0)
+        if levels > most:
+            raise ConstraintError(
+                f"more than {most} operators are inside one another in this {what}: no text could spell it. Join parts "
+                "side by side, as in a & b & c, or at_least(1, a, b, c), instead of one around the other."
+            )
+        object.__setattr__(self, measure, levels)
+
+
 class Numbered(Protocol):
     """What an event has to know of a world: how many states and actions there are."""
 
@@ -77,45 +100,40 @@ class Numbered(Protocol):
     def n_actions(self) -> int: ...
 
 
-class Event(ABC):
+class Event(Operand, ABC):
     """Something that holds or does not hold at one position (s_t, a_t) of a trajectory.
 
     Made by `at`, `doing`, `when` and `anytime`, and combined with & | ~. Constraints such as `visit` and `count` are
     made from events.
     """
 
-    levels = 0  # operators inside one another
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self  # nothing in it ever changes
-
     @abstractmethod
     def holds(self, states: Ints, actions: Ints) -> Bools:
         """Whether the event holds at each pair of two arrays of one shape; `NO_ACTION` at the end."""
 
-    @abstractmethod
     def holds_without_action(self) -> bool | None:
         """True or False when that is sure at the last position, whatever the state; None when it depends."""
+        return None
 
     def check_world(self, world: Numbered) -> None:
         """Raise ConstraintError when the event mentions states or actions that the world does not have."""
 
     def __and__(self, other: object) -> Event:
-        return AllOf(_flat(AllOf, (self, _event(other, "&"))))
+        return AllOf(AllOf.side_by_side(self, self._checked(other, "&")))
 
     def __or__(self, other: object) -> Event:
-        return AnyOf(_flat(AnyOf, (self, _event(other, "|"))))
+        return AnyOf(AnyOf.side_by_side(self, self._checked(other, "|")))
 
     def __invert__(self) -> Event:
         return self.part if isinstance(self, Otherwise) else Otherwise(self)
 
-    def __rand__(self, other: object) -> NoReturn:
-        _event(other, "&")
-        raise MisuseError(PRECEDENCE)
-
-    def __ror__(self, other: object) -> NoReturn:
-        _event(other, "|")
-        raise MisuseError(PRECEDENCE)
+    def _checked(self, other: object, operator: str) -> Event:
+        if isinstance(other, Event):
+            return other
+        if isinstance(other, int | float | np.number):
+            raise MisuseError(f"cannot apply {operator} to an event and {other!r}: {PRECEDENCE}.")
+        kind = type(other).__name__
+        raise MisuseError(f"cannot apply {operator} to an event and {other} ({kind}): {EVENT_IS_NO_CONSTRAINT}.")
 
     def __rshift__(self, other: object) -> NoReturn:
         raise MisuseError(f"`{self} >> ...`: >> joins constraints; {EVENT_IS_NO_CONSTRAINT}.")
@@ -126,26 +144,12 @@ class Event(ABC):
         raise MisuseError(NO_NUMBER.format(event=self))
 
     __le__ = __gt__ = __ge__ = __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __lt__
-    __array_ufunc__ = None  # numpy's numbers leave operators to the methods above
 
     def __bool__(self) -> NoReturn:
         raise MisuseError(
             f"the event `{self}` has no truth value of its own: combine events with & | ~ "
             "(not with `and`, `or`, `not`)."
         )
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def _event(value: object, operator: str) -> Event:
-    if isinstance(value, Event):
-        return value
-    if isinstance(value, int | float | np.number):
-        raise MisuseError(f"cannot apply {operator} to an event and {value!r}: {PRECEDENCE}.")
-    raise MisuseError(
-        f"cannot apply {operator} to an event and {value} ({type(value).__name__}): {EVENT_IS_NO_CONSTRAINT}."
-    )
 
 
 def require_event(value: object, where: str) -> Event:
@@ -155,10 +159,6 @@ def require_event(value: object, where: str) -> Event:
     raise ConstraintError(
         f"{where} takes an event such as at(3), doing(0) or anytime; got {value!r} ({type(value).__name__})."
     )
-
-
-def _flat(kind: type[AllOf] | type[AnyOf], parts: Iterable[Event]) -> tuple[Event, ...]:
-    return tuple(p for part in parts for p in (part.parts if isinstance(part, kind) else (part,)))
 
 
 def _numbers(values: tuple[object, ...], function: str, what: str) -> tuple[int, ...]:
@@ -195,9 +195,6 @@ class At(Event):
     def holds(self, states: Ints, actions: Ints) -> Bools:
         return _among(states, self.states)
 
-    def holds_without_action(self) -> bool | None:
-        return None
-
     def check_world(self, world: Numbered) -> None:
         _check_range(self.states, world.n_states, self, "state")
 
@@ -232,21 +229,17 @@ class When(Event):
     name: str
 
     def holds(self, states: Ints, actions: Ints) -> Bools:
-        pairs = zip(states.ravel().tolist(), actions.ravel().tolist(), strict=True)
-        answers = [self._ask(s, None if a == NO_ACTION else a) for s, a in pairs]
+        answers = []
+        for state, number in zip(states.ravel().tolist(), actions.ravel().tolist(), strict=True):
+            action = None if number == NO_ACTION else number
+            try:
+                answers.append(bool(self.function(state, action)))
+            except Exception as error:
+                hint = " (at the last position the action is None)" if action is None else ""
+                raise ConstraintError(
+                    f"`{self}` failed for state {state} and action {action}{hint}: {type(error).__name__}: {error}"
+                ) from error
         return np.array(answers, dtype=bool).reshape(states.shape)
-
-    def _ask(self, state: int, action: int | None) -> bool:
-        try:
-            return bool(self.function(state, action))
-        except Exception as error:
-            hint = " (at the last position the action is None)" if action is None else ""
-            raise ConstraintError(
-                f"`{self}` failed for state {state} and action {action}{hint}: {type(error).__name__}: {error}"
-            ) from error
-
-    def holds_without_action(self) -> bool | None:
-        return None
 
     def __str__(self) -> str:
         return f"when({self.name!r})"
@@ -274,7 +267,7 @@ class _Joined(Event):
     decisive: ClassVar[bool]  # what one part that is so makes of the whole
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "levels", levels_above(self.parts, MOST_LEVELS, "event"))
+        self._set_levels(self.parts, MOST_LEVELS, "event")
 
     def check_world(self, world: Numbered) -> None:
         for part in self.parts:
@@ -290,7 +283,7 @@ class _Joined(Event):
         return self.decisive if self.decisive in sure else None if None in sure else not self.decisive
 
     def __str__(self) -> str:
-        return join_texts([f"({p})" if isinstance(p, _Joined) else str(p) for p in self.parts], self.operator)
+        return self.in_a_row([f"({p})" if isinstance(p, _Joined) else str(p) for p in self.parts], self.operator)
 
 
 @dataclass(frozen=True, repr=False)
@@ -314,7 +307,7 @@ class Otherwise(Event):
     part: Event
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "levels", levels_above([self.part], MOST_LEVELS, "event"))
+        self._set_levels([self.part], MOST_LEVELS, "event")
 
     def holds(self, states: Ints, actions: Ints) -> Bools:
         return ~self.part.holds(states, actions)

@@ -2,10 +2,9 @@
 
 # Every kind of constraint is loaded with the first, so that text knows them all.
 from xmen.constraints import arithmetic
-from xmen.constraints import cardinality
 from xmen.constraints import ltlf
 from xmen.constraints import monitor
 from xmen.constraints import occurrence
 from xmen.constraints import repetition
 
-__all__ = ["arithmetic", "cardinality", "ltlf", "monitor", "occurrence", "repetition", "shares"]
+__all__ = ["arithmetic", "ltlf", "monitor", "occurrence", "repetition"]

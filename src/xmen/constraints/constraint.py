@@ -18,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import ConstraintError, MisuseError, TrajectoryError
-from xmen.events import EVENT_IS_NO_CONSTRAINT, NO_ACTION, PRECEDENCE, Bools, Event, Ints, join_texts, levels_above
+from xmen.events import EVENT_IS_NO_CONSTRAINT, LARGEST, NO_ACTION, PRECEDENCE, Bools, Event, Ints, Operand
+from xmen.options import require_whole
 from xmen.worlds import MDP, Trajectory
 
-# ---- What can be said of a constraint while a trajectory is still under way: it fails, it holds, or it is open
+LONGEST_LABEL = 200  # characters of a rule that a message can hold
+MOST_LEVELS, MOST_BRACKETS = 204, 150  # inside one another: Python reads 200 brackets, and 1,000 calls
 
 
 class Sure(Enum):
@@ -43,9 +45,6 @@ def combine(n_holding: Any, n_open: Any, least: Any, most: Any) -> Any:
     holds = (n_holding >= least) & (n_possible <= most)
     fails = (n_possible < least) | (n_holding > most)
     return 1 + holds - fails
-
-
-# ---- Why a trajectory is not valid, as a record that reads as a sentence
 
 
 class Violation(NamedTuple):
@@ -73,13 +72,10 @@ class Violation(NamedTuple):
         return f"{text} ({self.note})" if self.note else text
 
 
-# ---- The functions that constraint text may use: whoever writes one says beside it how it is written
-
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 FUNCTIONS: dict[str, tuple[Callable[..., Any], str]] = {}
-"""By name: the function, and how it is written."""
+"""The functions that constraint text may use, by name, each with how it is written."""
 
 
 def word(usage: str) -> Callable[[Function], Function]:
@@ -92,15 +88,8 @@ def word(usage: str) -> Callable[[Function], Function]:
     return remember
 
 
-# ---- Constraints: a tree over small machines that watch a trajectory
-
-
-LONGEST_LABEL = 200
-MOST_LEVELS, MOST_BRACKETS = 204, 150  # inside one another: Python reads 200 brackets, and 1,000 calls
-
-
 @dataclass(frozen=True, repr=False)
-class Constraint(ABC):
+class Constraint(Operand, ABC):
     """A rule that a whole trajectory keeps or breaks.
 
     Made by functions such as `visit`, `count` and `ltlf`. Combine constraints with & (and), | (or), ~ (not), or let one
@@ -116,17 +105,13 @@ class Constraint(ABC):
     """
 
     name: str | None = field(default=None, kw_only=True)
-    levels = 0  # operators inside one another
-    brackets = 0  # those of them that take brackets
+    brackets = 0  # operators inside one another that take brackets
     _is_operator = False  # whether the bare text needs brackets inside another expression
 
-    def __deepcopy__(self, memo: object) -> Self:
-        return self  # nothing in it ever changes
-
     @property
-    @abstractmethod
     def children(self) -> tuple[Constraint, ...]:
         """The parts below this node; empty for a leaf."""
+        return ()
 
     @abstractmethod
     def _text(self) -> str:
@@ -234,30 +219,26 @@ class Constraint(ABC):
         return ()
 
     def __and__(self, other: object) -> Constraint:
-        parts = (self, _constraint(other, "&"))
-        return And(tuple(p for part in parts for p in _same_operator(part, And)))
+        return And(And.side_by_side(self, self._checked(other, "&")))
 
     def __or__(self, other: object) -> Constraint:
-        parts = (self, _constraint(other, "|"))
-        return Or(tuple(p for part in parts for p in _same_operator(part, Or)))
+        return Or(Or.side_by_side(self, self._checked(other, "|")))
 
     def __invert__(self) -> Constraint:
         return Not((self,))
 
     def __rshift__(self, other: object) -> Constraint:
-        return ~self | _constraint(other, ">>")
+        return ~self | self._checked(other, ">>")
 
     def __rrshift__(self, other: object) -> NoReturn:
-        _constraint(other, ">>")
+        self._checked(other, ">>")
         raise MisuseError(PRECEDENCE)
 
-    def __rand__(self, other: object) -> NoReturn:
-        _constraint(other, "&")
-        raise MisuseError(PRECEDENCE)
-
-    def __ror__(self, other: object) -> NoReturn:
-        _constraint(other, "|")
-        raise MisuseError(PRECEDENCE)
+    def _checked(self, other: object, operator: str) -> Constraint:
+        if isinstance(other, Constraint):
+            return other
+        reason = EVENT_IS_NO_CONSTRAINT if isinstance(other, Event) else PRECEDENCE
+        raise MisuseError(f"cannot apply {operator} to a constraint and {other} ({type(other).__name__}): {reason}.")
 
     def __bool__(self) -> NoReturn:
         raise MisuseError(
@@ -270,7 +251,6 @@ class Constraint(ABC):
         raise MisuseError(f"`{self}` is a constraint, not a number: it cannot be compared. {PRECEDENCE}.")
 
     __le__ = __gt__ = __ge__ = __lt__
-    __array_ufunc__ = None  # numpy's numbers leave operators to the methods above
 
     def __str__(self) -> str:
         # From the leaves upwards, each part once: in a deep tree every level would take several nested calls.
@@ -282,32 +262,17 @@ class Constraint(ABC):
                 order.append(node)
                 waiting += node.children
         for node in reversed(order):
-            object.__setattr__(node, "_spelled", node._spell())
+            text = f"({node._text()})" if node._is_operator and node.name is not None else node._text()
+            object.__setattr__(node, "_spelled", text if node.name is None else f"{text}.named({node.name!r})")
         spelled: str = vars(self)["_spelled"]
         return spelled
-
-    def _spell(self) -> str:
-        if self.name is None:
-            return self._text()
-        text = self._text()
-        return f"({text}).named({self.name!r})" if self._is_operator else f"{text}.named({self.name!r})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in vars(self).items() if key != "_spelled"}
 
-    def __repr__(self) -> str:
-        return str(self)
-
     def bracketed(self) -> str:
         """The text, in brackets where an operator around it would tear it apart."""
         return f"({self})" if self._is_operator and self.name is None else str(self)
-
-
-def _constraint(value: object, operator: str) -> Constraint:
-    if isinstance(value, Constraint):
-        return value
-    reason = EVENT_IS_NO_CONSTRAINT if isinstance(value, Event) else PRECEDENCE
-    raise MisuseError(f"cannot apply {operator} to a constraint and {value} ({type(value).__name__}): {reason}.")
 
 
 def require_constraint(value: object, where: str) -> Constraint:
@@ -316,10 +281,6 @@ def require_constraint(value: object, where: str) -> Constraint:
         return value
     hint = f": {EVENT_IS_NO_CONSTRAINT}" if isinstance(value, Event) else ""
     raise ConstraintError(f"{where} takes constraints; got {value} ({type(value).__name__}){hint}.")
-
-
-def _same_operator(part: Constraint, kind: type[HowMany]) -> tuple[Constraint, ...]:
-    return part.children if isinstance(part, kind) and part.name is None else (part,)
 
 
 class History(NamedTuple):
@@ -349,11 +310,11 @@ class HowMany(Constraint):
     """Between `least` and `most` of the children hold: the one inner node."""
 
     parts: tuple[Constraint, ...]
-    _is_operator = True
+    _is_operator, _operator = True, "&"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "levels", levels_above(self.parts, MOST_LEVELS, "constraint"))
-        object.__setattr__(self, "brackets", levels_above(self.parts, MOST_BRACKETS, "constraint", "brackets"))
+        self._set_levels(self.parts, MOST_LEVELS, "constraint")
+        self._set_levels(self.parts, MOST_BRACKETS, "constraint", "brackets")
 
     @property
     def children(self) -> tuple[Constraint, ...]:
@@ -376,11 +337,8 @@ class HowMany(Constraint):
         n_open = np.count_nonzero(verdicts == OPEN, axis=0)
         return History(self, combine(n_holding, n_open, self.least, self.most), parts)
 
-    def _joined(self, operator: str) -> str:
-        return join_texts([part.bracketed() for part in self.parts], operator)
-
     def _text(self) -> str:
-        return self._joined("&")
+        return self.in_a_row([part.bracketed() for part in self.parts], self._operator)
 
 
 @dataclass(frozen=True, repr=False)
@@ -392,12 +350,11 @@ class And(HowMany):
 class Or(HowMany):
     """At least one part holds."""
 
+    _operator = "|"
+
     @property
     def least(self) -> int:
         return 1
-
-    def _text(self) -> str:
-        return self._joined("|")
 
 
 @dataclass(frozen=True, repr=False)
@@ -423,6 +380,107 @@ class Not(HowMany):
         return str(self)  # ~ binds tighter than everything around it, except .named
 
 
+@dataclass(frozen=True, repr=False)
+class Cardinality(HowMany):
+    """`exactly`, `at_least` or `at_most` k of the parts hold."""
+
+    word: str
+    k: int
+    _is_operator = False
+
+    @property
+    def least(self) -> int:
+        return 0 if self.word == "at_most" else self.k
+
+    @property
+    def most(self) -> int:
+        return len(self.parts) if self.word == "at_least" else self.k
+
+    def _text(self) -> str:
+        return f"{self.word}({', '.join([str(self.k), *map(str, self.parts)])})"
+
+    def impossible(self) -> str:
+        if self.least > len(self.parts):
+            return f"it asks for {self.least} of only {len(self.parts)} constraints"
+        return ""
+
+
+def _cardinality(word: str, k: int, constraints: tuple[Constraint, ...]) -> Constraint:
+    where = f"{word}(k, *constraints)"
+    number = require_whole(f"{where}: k", k, least=0, most=LARGEST, refusal=ConstraintError)
+    if not constraints:
+        raise ConstraintError(f"{where} needs at least one constraint after k = {number}.")
+    return Cardinality(tuple(require_constraint(c, where) for c in constraints), word, number)
+
+
+@word("exactly(k, constraint, ...)")
+def exactly(k: int, *constraints: Constraint) -> Constraint:
+    """Exactly k of these constraints hold.
+
+    Parameters
+    ----------
+    k
+        How many.
+    *constraints
+        The constraints that are counted.
+
+    Returns
+    -------
+    Constraint
+        Kept when k of them are kept and the others are broken.
+
+    Raises
+    ------
+    ConstraintError
+        When k is not a whole number from 0, or no constraint is given.
+
+    Examples
+    --------
+    >>> from xmen import at, exactly, visit
+    >>> exactly(1, visit(at(1)), visit(at(2)))
+    exactly(1, visit(at(1)), visit(at(2)))
+    """
+    return _cardinality("exactly", k, constraints)
+
+
+@word("at_least(k, constraint, ...)")
+def at_least(k: int, *constraints: Constraint) -> Constraint:
+    """k or more of these constraints hold.
+
+    Parameters
+    ----------
+    k
+        How many at least.
+    *constraints
+        The constraints that are counted.
+
+    Returns
+    -------
+    Constraint
+        Kept when k or more of them are kept.
+    """
+    return _cardinality("at_least", k, constraints)
+
+
+@word("at_most(k, constraint, ...)")
+def at_most(k: int, *constraints: Constraint) -> Constraint:
+    """k or fewer of these constraints hold.
+
+    Parameters
+    ----------
+    k
+        How many at most.
+    *constraints
+        The constraints that are counted.
+
+    Returns
+    -------
+    Constraint
+        Kept when k or fewer of them are kept.
+    """
+    return _cardinality("at_most", k, constraints)
+
+
 def conjunction(constraints: Sequence[Constraint]) -> Constraint | None:
     """All of these; None when there are none."""
     return None if not constraints else constraints[0] if len(constraints) == 1 else And(tuple(constraints))
@@ -433,22 +491,16 @@ def units(constraint: Constraint | None, above: str | None = None) -> list[tuple
 
     Conjunctions are opened, except one that carries a name while nothing inside it does.
     """
+
+    def names_inside(node: Constraint) -> bool:
+        return any(child.name is not None or names_inside(child) for child in node.children)
+
     if constraint is None:
         return []
-    named_inside = any(_has_name(child) for child in constraint.children)
-    if isinstance(constraint, And) and (constraint.name is None or named_inside):
-        inner = constraint.name or above
-        return [unit for child in constraint.children for unit in units(child, inner)]
-    if constraint.name is None and above is not None:
-        return [(f"{above}: {constraint.label}", constraint)]
-    return [(constraint.label, constraint)]
-
-
-def _has_name(constraint: Constraint) -> bool:
-    return constraint.name is not None or any(_has_name(child) for child in constraint.children)
-
-
-# ---- Leaves of the constraint tree: one deterministic machine each
+    if isinstance(constraint, And) and (constraint.name is None or names_inside(constraint)):
+        return [unit for child in constraint.children for unit in units(child, constraint.name or above)]
+    prefix = f"{above}: " if constraint.name is None and above is not None else ""
+    return [(prefix + constraint.label, constraint)]
 
 
 class Leaf(Constraint):
@@ -457,10 +509,6 @@ class Leaf(Constraint):
     States are any hashable values. A step returns `Sure.FAILS` or `Sure.HOLDS` as soon as no continuation can
     change the answer; these two absorb everything and are never stepped again.
     """
-
-    @property
-    def children(self) -> tuple[Constraint, ...]:
-        return ()
 
     def leaves(self) -> Iterator[Leaf]:
         yield self

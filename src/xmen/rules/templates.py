@@ -20,8 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from xmen.constraints.arithmetic import count, length, share
-from xmen.constraints.cardinality import exactly
-from xmen.constraints.constraint import Constraint, require_constraint
+from xmen.constraints.constraint import Constraint, exactly, require_constraint
 from xmen.constraints.occurrence import always, before, first, never, response, sequence, visit
 from xmen.constraints.repetition import longest_repeat, longest_run, no_revisit
 from xmen.errors import ConstraintError
