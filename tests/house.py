@@ -123,15 +123,15 @@ def doors(use: str) -> list[str]:
 
 
 BARS = {
-    "lines": 44_300,
-    "modules": 187,
-    "imports, % of code": 8.9,
-    "modules with one importer": 30,
+    "lines": 41_600,
+    "modules": 176,
+    "imports, % of code": 9.1,
+    "modules with one importer": 35,
     "lines of the longest module": 900,
-    "exact fit": 30,
-    "sample(also=)": 18,
-    "fit by cells": 46,
-    "xmen fit": 54,
+    "exact fit": 32,
+    "sample(also=)": 24,
+    "fit by cells": 48,
+    "xmen fit": 58,
 }
 """The most there may be of each."""
 

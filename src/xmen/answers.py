@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from xmen.engines.diagnosis import remark, why_never
 from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
 from xmen.errors import EngineError, InfeasibleError, InvalidDemonstrationError, ProductTooLargeError
-from xmen.events import NO_ACTION, At
+from xmen.events import NO_ACTION, At, Bools, Event
 from xmen.learners.base import Learner
 from xmen.methods import identify
 from xmen.methods.demonstrations import gather
@@ -26,49 +25,14 @@ from xmen.policies.explanation import explain
 from xmen.problem import Problem
 from xmen.product.messages import pass_messages
 from xmen.registry import LEARNERS
-from xmen.rewards import Floats, LinearReward, reward_table
+from xmen.rewards import Floats, reward_table
 from xmen.rewards.linear import read_features
 from xmen.rules.inference import RuleInference
-from xmen.worlds import EdgeWeights, GridWorld, Trajectory
+from xmen.worlds import MDP, MOVES, EdgeWeights, GridWorld, Trajectory
 from xmen.worlds.costs import cost_note, unnamed_note
 from xmen.worlds.from_networkx import read_graph
 
-# ---- The names that a user gave to features, instead of the numbers that learners know
-
-
-_NUMBERED = re.compile(r"\bfeatures? (\d+(?:, \d+)*(?: and \d+)?)(?! more)\b")
-
-
-def named_features(problem: Problem) -> tuple[Floats | None, list[str]]:
-    """The features that a fit uses, (n_states, n_actions, d), and their names; None is one weight per state."""
-    if isinstance(problem.reward, LinearReward):
-        names = list(problem.spelling.features)
-        if len(names) != len(problem.reward.weights):
-            names = [f"feature {k}" for k in range(len(problem.reward.weights))]
-        return problem.reward.features, names
-    return None, [problem.world.describe_state(state) for state in range(problem.world.n_states)]
-
-
-def with_names(message: str, names: Sequence[str]) -> str:
-    """The message with 'feature 2' and 'features 0, 1 and 2' spelled as the user spells them.
-
-    >>> with_names("so is 1 * feature 0 -2 * feature 1; features 0 and 1 are", ["steps", "mud"])
-    "so is 1 * 'steps' -2 * 'mud'; 'steps' and 'mud' are"
-    >>> with_names("features 0, 1 and 12 more never vary", ["steps", "mud"])
-    "'steps', 'mud' and 12 more never vary"
-    """
-
-    def quoted(number: re.Match[str]) -> str:
-        index = int(number[0])
-        return repr(names[index]) if index < len(names) else f"feature {index}"
-
-    return _NUMBERED.sub(lambda match: re.sub(r"\d+", quoted, match[1]), message)
-
-
 # ---- What a user asked of a fit, and the learner that it makes
-
-
-STORED_EVERY = 1  # iterations between checkpoints: a slow one is worth keeping, a quick one is cheap to write
 
 
 class Choice(NamedTuple):
@@ -81,36 +45,20 @@ class Choice(NamedTuple):
 def make_learner(choice: Choice, problem: Problem, **more: Any) -> Learner:
     """The learner, not fitted yet: made from the parts of the problem it takes, with those settings that it has."""
     learner = LEARNERS[choice.learner]
-    offered = {
-        "constraint": problem.constraint,
-        "features": named_features(problem)[0],
-        "reward": problem.reward,
-        "events": dict(problem.events),
-    }
-    asked = {"validation": problem.validation_demos(), "checkpoint_every": STORED_EVERY, **choice.settings, **more}
+    # Each iteration is stored: a slow one is worth keeping, a quick one is cheap to write.
+    asked = {"validation": problem.validation_demos(), "checkpoint_every": 1, **choice.settings, **more}
     asked["method"] = parse_method(asked.get("method") or "auto")
     chosen = {**problem.settings.chosen(), **{name: value for name, value in asked.items() if value is not None}}
     settings = {k: v for k, v in chosen.items() if v is not None or k == "time_limit"}  # whose None is no limit
-    made = {"world": problem.world} | {name: offered[name] for name in learner.takes}
+    made = {name: getattr(problem, name) for name in ("world", *learner.takes)}
     return learner.kind(**made, **{k: v for k, v in settings.items() if k in learner.kind.setting_names()})
-
-
-# ---- The search for rules that a problem's demonstrations keep
 
 
 def rule_search(problem: Problem, **wanted: Any) -> RuleInference:
     """A search over the events of a problem, beyond its rules and what a reward of its features explains."""
-    settings = problem.settings
-    return RuleInference(
-        problem.world,
-        dict(problem.events),
-        named_features(problem)[0],
-        known=problem.constraint,
-        discount=settings.discount,
-        max_nodes=settings.max_nodes,
-        seed=settings.seed,
-        **wanted,
-    )
+    settings = {name: getattr(problem.settings, name) for name in ("discount", "max_nodes", "seed")}
+    events, features = dict(problem.events), problem.features
+    return RuleInference(problem.world, events, features, known=problem.constraint, **settings, **wanted)
 
 
 # ---- What of a problem can be put on a map: events that are places, rewards of states, coordinates of nodes
@@ -118,20 +66,23 @@ def rule_search(problem: Problem, **wanted: Any) -> RuleInference:
 
 MOST_SYMBOLS = 6  # cells; larger events are shaded as areas
 AREA_COLOURS = ("#DDCC77", "#88CCEE", "#CC6677", "#999933", "#AA4499")
-COORDINATES = (("x", "y"), ("lon", "lat"), ("longitude", "latitude"))
 
 
 def event_states(problem: Problem) -> dict[str, list[int]]:
     """The states of every event that is a place: it depends on the state alone, and is not almost everywhere."""
-    world = problem.world
-    states = np.arange(world.n_states)
     found = {}
     for name, event in problem.events.items():
-        columns = [event.holds(states, np.full_like(states, a)) for a in (NO_ACTION, *range(world.n_actions))]
-        everywhere = not isinstance(event, At) and 2 * int(columns[0].sum()) > world.n_states
+        columns = _columns(event, problem.world)
+        everywhere = not isinstance(event, At) and 2 * int(columns[0].sum()) > problem.world.n_states
         if columns[0].any() and not everywhere and all(np.array_equal(columns[0], other) for other in columns):
             found[name] = np.flatnonzero(columns[0]).tolist()
     return found
+
+
+def _columns(event: Event, world: MDP) -> list[Bools]:
+    """Whether the event holds in each state, at the end of a trajectory and with each action."""
+    states = np.arange(world.n_states)
+    return [event.holds(states, np.full_like(states, action)) for action in (NO_ACTION, *range(world.n_actions))]
 
 
 def grid_marks(problem: Problem, grid: GridWorld) -> dict[str, Any]:
@@ -149,7 +100,7 @@ def node_places(problem: Problem) -> Floats | None:
     if graph is None or graph.world is not problem.world:
         return None
     nodes = [data for _, data in read_graph(graph.path).nodes(data=True)]
-    for keys in COORDINATES:
+    for keys in (("x", "y"), ("lon", "lat"), ("longitude", "latitude")):
         try:
             places = np.array([[float(data[key]) for key in keys] for data in nodes])
         except (KeyError, TypeError, ValueError):
@@ -169,17 +120,7 @@ def mean_reward(reward: Any, world: Any) -> Floats:
 # ---- What a policy does on a grid, as text: an arrow in every cell for the move that it makes most often there
 
 
-ARROWS = {
-    "up": "↑",
-    "down": "↓",
-    "left": "←",
-    "right": "→",
-    "up-right": "↗",
-    "up-left": "↖",
-    "down-right": "↘",
-    "down-left": "↙",
-    "stay": "o",
-}
+ARROWS = dict(zip(MOVES, "↑↓←→↗↖↘↙o", strict=True))
 WALL, GOAL, SELDOM = "#", "*", "."
 LEGEND = f"{GOAL} goal, {WALL} wall, {SELDOM} hardly ever entered"
 LEAST_VISITS = 1e-3  # an episode, on average; cells with fewer say more about chance than about the policy
@@ -213,9 +154,6 @@ def arrows(grid: GridWorld, visits: Floats) -> list[str]:
 # ---- Can the rules hold together, do demonstrations keep them, and can weights be learned from them
 
 
-MOST_COUNTED = 2.0**53  # above this a float no longer holds every whole number
-
-
 def check_rules(problem: Problem) -> tuple[dict[str, Any], Distribution | None]:
     """Whether some trajectory keeps all rules: True, False with the conflict, or None when no engine could tell."""
     try:
@@ -245,17 +183,14 @@ def check_promise(problem: Problem, feasible: bool | None) -> dict[str, Any]:
     try:
         why = explain(make_game(problem.world, problem.constraint, problem.settings.max_nodes))
     except EngineError as error:
-        return {"sure": None, "message": problem.in_words(str(error))}
+        return {"sure": None, "message": problem.words.say(error)}
     if why is None:
         return {"sure": True, "best": 1.0}
-    return {"sure": False, "best": why.best, "message": problem.in_words(str(why)), "dropping": list(why.dropping)}
+    return {"sure": False, "best": why.best, "message": problem.words.say(why), "dropping": list(why.dropping)}
 
 
 def log_count(d: Distribution) -> float | None:
-    """The log of the number of valid trajectories, None where the engine cannot count.
-
-    The same dynamic program as log Z, with weight 1 for every edge whatever its probability.
-    """
+    """The log of the number of valid trajectories, None where the engine cannot count."""
     if not isinstance(d, ExactDistribution):
         return None
     return float(pass_messages(d.product, EdgeWeights.counting(d.world)).log_partition)
@@ -265,32 +200,24 @@ def _whole(log: float | None) -> float | None:
     """The number whose log is given: whole up to 2^53, a float above, inf where that is too small for it."""
     if log is None:
         return None
-    if log < math.log(MOST_COUNTED):
+    if log < math.log(2.0**53):
         return round(math.exp(log))
     return math.exp(log) if log < math.log(sys.float_info.max) else math.inf
 
 
 def learning_notes(problem: Problem, d: Distribution, demos: list[Trajectory]) -> list[str]:
     """Weights that no demonstrations could tell, and weights that these demonstrations leave without an optimum."""
-    array, names = named_features(problem)
+    array = problem.features
     if array is None or not isinstance(d, ExactDistribution) or array.shape[2] > identify.MOST_FEATURES:
         return []
     features = read_features(array, problem.world)
-    notes = []
     basis = identify.unidentified(d, features)
-    if len(basis):
-        text = identify.describe_unidentified(basis)
-        notes.append(f"no demonstrations could tell these weights: {text}. Drop features, or fit with --l2.")
+    notes = [identify.of_unidentified(basis)] if len(basis) else []
     if demos:
         gathered = gather(problem.world, problem.constraint, demos)
         which = identify.unbounded(d, features, gathered, problem.settings.discount)
-        if which:
-            text = identify.name_features(which)
-            notes.append(
-                f"every demonstration has the least or the most possible of {text}: the best weight is infinite. "
-                "Fit with --l2, or add demonstrations."
-            )
-    return [with_names(note, names) for note in notes]
+        notes += [identify.of_unbounded(which)] if which else []
+    return [problem.words.say(note) for note in notes]
 
 
 def failure_notes(problem: Problem, checked: dict[str, Any]) -> list[str]:
@@ -314,20 +241,15 @@ def never_notes(problem: Problem) -> list[str]:
 def rule_notes(problem: Problem, rules: Mapping[str, Constraint]) -> list[str]:
     """Rules that no trajectory of the problem's world can break, or that every one breaks."""
     found = (remark(name, rule, problem.world) for name, rule in rules.items())
-    return [problem.in_words(note) for note in found if note]
+    return [problem.words.say(note) for note in found if note]
 
 
 def cost_notes(problem: Problem) -> list[str]:
     """Costs that leave out some of the places where trajectories can be: they are 0 there, meant or not."""
-    world = problem.world
-    open_states = np.flatnonzero(world.available.any(axis=1) | world.terminal)
-    notes = []
+    world, notes = problem.world, []
     for name, costs in problem.costs.items():
         if isinstance(costs, Mapping):
-            actions = (NO_ACTION, *range(world.n_actions))
-            found = [event.holds(open_states, np.full_like(open_states, a)) for event in costs for a in actions]
-            named = np.zeros(world.n_states, dtype=np.bool_)
-            named[open_states] = np.any(found, axis=0)
+            named = np.any([column for event in costs for column in _columns(event, world)], axis=0)
             notes.append(unnamed_note(name, named, world))
         else:
             notes.append(cost_note(name, costs, world))
@@ -337,10 +259,10 @@ def cost_notes(problem: Problem) -> list[str]:
 def check_demonstrations(problem: Problem, demos: list[Trajectory]) -> dict[str, Any]:
     """Every rule that a demonstration breaks, and the position from which on nothing could save it."""
     try:  # compiled machines find the demonstrations that are not valid; the words for it are looked for one by one
-        suspects = ~gather(problem.world, problem.constraint, demos, refuse_invalid=False).valid
+        suspects = np.flatnonzero(~gather(problem.world, problem.constraint, demos, refuse_invalid=False).valid)
     except InvalidDemonstrationError:  # a state too large for any world
-        suspects = np.ones(len(demos), dtype=np.bool_)
-    found = [one for index in np.flatnonzero(suspects).tolist() for one in _violations(problem, index, demos[index])]
+        suspects = np.arange(len(demos))
+    found = [one for index in suspects.tolist() for one in _violations(problem, index, demos[index])]
     valid = len(demos) - len({violation["demonstration"] for violation in found})
     return {
         "file": str(problem.demonstrations),
@@ -358,14 +280,9 @@ def count_broken(violations: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for violation in violations:
         grouped.setdefault((violation["constraint"], violation.get("unfinished", False)), []).append(violation)
     return [
-        {
-            "constraint": name,
-            **({"unfinished": True} if unfinished else {}),
-            "demonstrations": len(found),
-            "first": found[0]["demonstration"],
-            "position": found[0]["position"],
-        }
-        for (name, unfinished), found in sorted(grouped.items(), key=lambda item: -len(item[1]))
+        {key: found[0][key] for key in ("constraint", "unfinished", "position") if key in found[0]}
+        | {"demonstrations": len(found), "first": found[0]["demonstration"]}
+        for found in sorted(grouped.values(), key=len, reverse=True)
     ]
 
 
@@ -377,7 +294,7 @@ def _violations(problem: Problem, index: int, demo: Trajectory) -> list[dict[str
     if impossible is not None:
         return [broken(None, *impossible) | ({"unfinished": True} if problem.world.unfinished(demo) else {})]
     found = [(name, rule.explain(demo)) for name, rule in problem.rules.items()]
-    return [broken(name, why.position, problem.in_words(str(why))) for name, why in found if why is not None]
+    return [broken(name, why.position, problem.words.say(why)) for name, why in found if why is not None]
 
 
 def count_text(counted: dict[str, Any], name: str) -> str:

@@ -22,11 +22,13 @@
     ├── NotFittedError (ValueError)                 a learner that has not learned anything yet
     └── MissingExtraError (ImportError)             an optional dependency is not installed
 
-Messages name what the user named, print both sides of a mismatch, and say what to do.
+Messages name what the user named, print both sides of a mismatch, and say what to do. Those with facts are a
+`Message`: a sentence with places, rendered in the words of whoever reads it.
 """
 
 from __future__ import annotations
 
+import copyreg
 import errno
 import math
 import os
@@ -35,12 +37,145 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, NamedTuple
+
+# ---- Messages: sentences with places for facts, which are rendered in the words of whoever reads them
+
+
+class Words(NamedTuple):
+    """What readers call things: states and actions of a world, events and features of a problem, settings."""
+
+    world: Any = None
+    events: Mapping[Any, str] = MappingProxyType({})
+    features: Sequence[str] = ()
+    options: bool = False  # settings as the command line spells them
+    most: int | None = 6  # states or actions shown of one event; None: all, spelled as text for the world reads them
+
+    def say(self, thing: object) -> str:
+        """The text of an error, a warning, a rule or a message in these words."""
+        with speaking(self):
+            return str(thing)
+
+
+_PYTHON = Words()
+_SPOKEN: ContextVar[Words] = ContextVar("_SPOKEN", default=_PYTHON)
+words_here = _SPOKEN.get
+
+
+@contextmanager
+def speaking(words: Words) -> Iterator[None]:
+    """Inside, everything that is printed is in these words; options of the command line stay options."""
+    token = _SPOKEN.set(words._replace(options=words.options or _SPOKEN.get().options))
+    try:
+        yield
+    finally:
+        _SPOKEN.reset(token)
+
+
+class Message(str):
+    """A sentence with places, and facts that are printed there in the words of whoever reads it.
+
+    Facts are numbers, texts, events, rules, `Feature`, `Setting` and other messages. As a bare str the message is in
+    the words of the world that it is about.
+
+    >>> told = Message("{} is unbounded: set {l2} > 0", Feature(1), l2=Setting("l2"))
+    >>> print(told, Words(features=["steps", "mud"], options=True).say(told), sep=chr(10))
+    feature 1 is unbounded: set l2 > 0
+    'mud' is unbounded: set --l2 > 0
+    """
+
+    sentence: str
+    parts: tuple[object, ...]
+    facts: dict[str, Any]
+    world: Any
+
+    def __new__(cls, sentence: str, *parts: object, world: Any = None, **facts: object) -> Message:
+        with speaking(Words(world)):
+            message = super().__new__(cls, sentence.format(*parts, **facts))
+        message.sentence, message.parts, message.facts, message.world = sentence, parts, facts, world
+        return message
+
+    def __str__(self) -> str:
+        words = words_here()
+        with speaking(words if self.world is None else words._replace(world=self.world)):
+            return self.sentence.format(*self.parts, **self.facts)
+
+    def __repr__(self) -> str:
+        return repr(str(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return str, (str(self),)  # facts may hold functions, which no other process could read
+
+
+def listing(parts: Sequence[object], most: int) -> Message:
+    """'a', 'a, b and c', or 'a, b and 12 more' where there are more parts than shown."""
+    shown = [*parts[:most], f"{len(parts) - most} more"] if len(parts) > most else parts
+    return Message(", ".join(["{}"] * len(shown[:-1])) + " and {}" if len(shown) > 1 else "{}", *shown)
+
+
+def joined(parts: Sequence[object], by: str = "", place: str = "{}") -> Message:
+    """All parts, with `by` between them."""
+    return Message(by.join([place] * len(parts)), *parts)
+
+
+class Feature(NamedTuple):
+    """A feature: its name in quotes, or its number."""
+
+    number: int
+
+    def __str__(self) -> str:
+        names = words_here().features
+        return repr(names[self.number]) if self.number < len(names) else f"feature {self.number}"
+
+
+class Setting(NamedTuple):
+    """A setting, and a value that it may have: validity='best' in Python, --validity best on the command line."""
+
+    name: str
+    value: object = None
+
+    def __str__(self) -> str:
+        if words_here().options:
+            return f"--{self.name}" if self.value is None else f"--{self.name} {self.value}"
+        return self.name if self.value is None else f"{self.name}={self.value!r}"
+
+
+# ---- Errors
 
 
 class XmenError(Exception):
-    """The root of the tree: `except xmen.XmenError` catches everything xmen raises on purpose."""
+    """The root of the tree: `except xmen.XmenError` catches everything xmen raises on purpose.
+
+    `reason` is the sentence. Printed, it stands after the `place` that it is about (in a file, say) and before
+    `details` (a table, a line of text with a caret under the spot).
+    """
+
+    place = ""
+    details: str = ""
+    words: Words | None = None  # of the world or the problem that was asked, where the reader has none
+
+    @property
+    def reason(self) -> str:
+        """The sentence alone."""
+        return self._said(self.args[0] if self.args else "")
+
+    def _said(self, thing: object) -> str:
+        here = words_here()
+        return (here if here.world is not None or self.words is None else self.words).say(thing)
+
+    def __str__(self) -> str:
+        return f"{self.place and f'{self.place}: '}{self.reason}{self._said(self.details)}"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        facts = {name: value for name, value in vars(self).items() if name != "words"}
+        # Without __init__, which may ask for more than the sentence.
+        return copyreg.__newobj__, (type(self), self.reason), facts  # type: ignore[attr-defined]
 
 
 class WorldError(XmenError, ValueError):
@@ -54,18 +189,13 @@ class TrajectoryError(XmenError, ValueError):
 class InvalidDemonstrationError(TrajectoryError):
     """A demonstration that the world makes impossible or a constraint forbids.
 
-    `index` counts demonstrations from 0; `constraint` is the name of the broken constraint, None
-    when the world itself is the reason; `position` is the first position t at which it is lost.
+    `index` counts demonstrations from 0; `constraint` is the name of the broken constraint, None when the world itself
+    is the reason; `position` is the first position t at which it is lost.
     """
 
     def __init__(self, message: str, *, index: int, constraint: str | None = None, position: int | None = None) -> None:
         super().__init__(message)
-        self.index = index
-        self.constraint = constraint
-        self.position = position
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), str(self), self.__dict__.copy())
+        self.index, self.constraint, self.position = index, constraint, position
 
 
 class ConstraintError(XmenError, ValueError):
@@ -73,34 +203,23 @@ class ConstraintError(XmenError, ValueError):
 
 
 class ConstraintSyntaxError(ConstraintError):
-    """Text that is not a constraint; `text` and `offset` (from 0) say where reading stopped."""
+    """Text that is not a constraint; `text` and `offset` (from 0) say where reading stopped.
+
+    >>> print(ConstraintSyntaxError("expected an operand", "F(a) & & b", 7))
+    expected an operand
+        F(a) & & b
+               ^
+    """
 
     def __init__(self, message: str, text: str | None = None, offset: int | None = None) -> None:
         super().__init__(message)
-        self.text = text
-        self.offset = offset
-
-    @classmethod
-    def at(cls, message: str, text: str, offset: int) -> ConstraintSyntaxError:
-        """An error that shows the offending line with a caret under the spot.
-
-        >>> print(ConstraintSyntaxError.at("expected an operand", "F(a) & & b", 7))
-        expected an operand
-            F(a) & & b
-                   ^
-        """
-        return cls(f"{message}\n{caret_lines(text, offset)}", text, offset)
-
-
-def caret_lines(text: str, offset: int) -> str:
-    """The line of `text` that holds `offset`, indented, and a caret line under it."""
-    offset = min(max(offset, 0), len(text))
-    line_start = text.rfind("\n", 0, offset) + 1
-    line_end = text.find("\n", offset)
-    line = text[line_start : len(text) if line_end < 0 else line_end]
-    # Tabs are kept in the padding so that the caret lines up whatever their width.
-    padding = "".join("\t" if character == "\t" else " " for character in text[line_start:offset])
-    return f"    {line}\n    {padding}^"
+        self.text, self.offset = text, offset
+        if text is not None and offset is not None:
+            spot, shown = min(max(offset, 0), len(text)), 60  # characters on either side of the caret
+            start = max(text.rfind("\n", 0, spot) + 1, spot - shown)
+            line = text[start : spot + shown].split("\n")[0]
+            padding = re.sub(r"[^\t]", " ", text[start:spot])  # with its tabs: the caret lines up whatever their width
+            self.details = f"\n    {line}\n    {padding}^"
 
 
 class MisuseError(ConstraintError, TypeError):
@@ -116,7 +235,11 @@ class EngineError(XmenError, ValueError):
 
 
 class ProductTooLargeError(EngineError):
-    """The product of world and machines went over the node budget."""
+    """The product of world and machines went over the node budget; `details` say what multiplies it."""
+
+    def __init__(self, message: str, details: str = "", world: Any = None) -> None:
+        super().__init__(message)
+        self.details, self.words = details, None if world is None else Words(world)
 
 
 class DivergenceError(EngineError):
@@ -128,9 +251,8 @@ class DivergenceError(EngineError):
 class InfeasibleError(XmenError, ValueError):
     """No trajectory satisfies everything, or no policy can promise it.
 
-    `conflict` holds the names of a minimal set of constraints that contradict each other in this
-    world: without any one of them the rest can be satisfied. It is empty when the world alone has
-    no complete trajectory.
+    `conflict` holds the names of a minimal set of constraints that contradict each other in this world: without any one
+    of them the rest can be satisfied. It is empty when the world alone has no complete trajectory.
 
     Where chance is the obstacle, `best` is the largest probability with which a policy can keep the rules (None
     elsewhere) and `dropping` holds the names of those rules without any one of which all others can be kept surely.
@@ -140,9 +262,7 @@ class InfeasibleError(XmenError, ValueError):
         self, message: str, conflict: Sequence[str] = (), best: float | None = None, dropping: Sequence[str] = ()
     ) -> None:
         super().__init__(message)
-        self.conflict: tuple[str, ...] = tuple(conflict)
-        self.best = best
-        self.dropping: tuple[str, ...] = tuple(dropping)
+        self.conflict, self.best, self.dropping = tuple(conflict), best, tuple(dropping)
 
 
 class OracleError(XmenError, RuntimeError):
@@ -169,10 +289,7 @@ class MissingFileError(FileFormatError, FileNotFoundError):
         where = "" if os.path.isabs(file) else f" in {os.getcwd()}"
         super().__init__(f"{file}: {self.strerror}{where}{role and f', asked for as {role}'}")
 
-    def __str__(self) -> str:
-        return str(self.args[0])  # errors of the system put their number in front
-
-    def __reduce__(self) -> tuple[object, ...]:
+    def __reduce__(self) -> str | tuple[Any, ...]:
         return type(self), (self.filename, self.role)
 
 
@@ -199,11 +316,7 @@ class MissingExtraError(XmenError, ImportError):
         super().__init__(
             f'{needed_for} needs {module}, which is not installed: pip install "xmen-irl[{extra}]"', name=module
         )
-        self.extra = extra
-        self.needed_for = needed_for
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), str(self), self.__dict__.copy())
+        self.extra, self.needed_for = extra, needed_for
 
 
 def extra_module(module: str, needed_for: str, extra: str | None = None) -> Any:
@@ -213,14 +326,6 @@ def extra_module(module: str, needed_for: str, extra: str | None = None) -> Any:
     except ImportError:
         package = module.partition(".")[0]
         raise MissingExtraError(package, extra=extra or package, needed_for=needed_for) from None
-
-
-def _rebuild(cls: type[Exception], message: str, attributes: dict[str, object]) -> Exception:
-    # Errors travel between processes; pickle's default would call __init__ without its keywords.
-    error = cls.__new__(cls, message)
-    error.args = (message,)
-    error.__dict__.update(attributes)
-    return error
 
 
 @contextmanager
@@ -266,16 +371,7 @@ _WORDS: dict[type[BaseException], str] = {
 }
 
 
-# ---- Warnings: what was asked for was done, and something about it is worth knowing.
-#
-# CostsWarning (UserWarning)      a file of costs does not name all states RuleWarning (UserWarning)       no
-# trajectory can break a rule LearningWarning (UserWarning)   the fit went through ├── IdentifiabilityWarning
-# weights that no set of demonstrations can tell apart ├── UnboundedWarning            the best weights are infinitely
-# large ├── StartsWarning               demonstrations start elsewhere than the joint model does ├── LuckWarning
-# the world has chance, and the model takes its outcomes for choices ├── PromiseWarning              the learned
-# policy keeps the rules more or less often than the demonstrations ├── ConvergenceWarning          stopped before the
-# optimum ├── GuaranteeWarning            settings for which the theorems of method="paper" promise nothing └──
-# InterruptedWarning          stopped by Ctrl-C; what was learned so far is kept
+# ---- Warnings: what was asked for was done, and something about it is worth knowing
 
 
 class CostsWarning(UserWarning):

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.errors import ConstraintError, MisuseError
+from xmen.errors import ConstraintError, MisuseError, words_here
 from xmen.options import require_whole
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -45,6 +45,7 @@ class Operand:
     """What operators join: events, constraints, and numbers that depend on the trajectory."""
 
     levels = 0  # operators inside one another
+    parts: tuple[Any, ...]  # of an operator
     __array_ufunc__ = None  # numpy's numbers leave operators to the methods of operands
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -151,6 +152,14 @@ class Event(Operand, ABC):
             "(not with `and`, `or`, `not`)."
         )
 
+    @abstractmethod
+    def _text(self) -> str:
+        """The Python spelling, in the words of whoever reads it."""
+
+    def __str__(self) -> str:
+        names = words_here().events
+        return (names and names.get(self)) or self._text()
+
 
 def require_event(value: object, where: str) -> Event:
     """The value, if it is an event; otherwise an error that says where an event was expected."""
@@ -186,6 +195,18 @@ def _among(values: Ints, members: tuple[int, ...]) -> Bools:
     return np.array([value in wanted for value in values.ravel().tolist()], dtype=bool).reshape(values.shape)
 
 
+def _names(numbers: tuple[int, ...], what: str) -> str:
+    """States or actions by number, or as the world calls them in whose words an event is printed."""
+    world, most = (words := words_here()).world, words.most
+    if world is None or max(numbers) >= getattr(world, f"n_{what}s"):
+        return ", ".join(map(str, numbers))
+    names = [getattr(world, f"{what}_name")(number) for number in numbers[:most]]
+    if most is None:
+        return ", ".join(names)
+    more = [f"... {len(numbers)} in all"] if len(numbers) > most else []
+    return ", ".join([*(name.strip("'") for name in names), *more])  # messages have rules in quotes
+
+
 @dataclass(frozen=True, repr=False)
 class At(Event):
     """The state at this position is one of these."""
@@ -198,8 +219,8 @@ class At(Event):
     def check_world(self, world: Numbered) -> None:
         _check_range(self.states, world.n_states, self, "state")
 
-    def __str__(self) -> str:
-        return f"at({', '.join(map(str, self.states))})"
+    def _text(self) -> str:
+        return f"at({_names(self.states, 'state')})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -217,8 +238,8 @@ class Doing(Event):
     def check_world(self, world: Numbered) -> None:
         _check_range(self.actions, world.n_actions, self, "action")
 
-    def __str__(self) -> str:
-        return f"doing({', '.join(map(str, self.actions))})"
+    def _text(self) -> str:
+        return f"doing({_names(self.actions, 'action')})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -241,7 +262,7 @@ class When(Event):
                 ) from error
         return np.array(answers, dtype=bool).reshape(states.shape)
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"when({self.name!r})"
 
 
@@ -255,7 +276,7 @@ class Anytime(Event):
     def holds_without_action(self) -> bool | None:
         return True
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return "anytime"
 
 
@@ -282,7 +303,7 @@ class _Joined(Event):
         sure = [part.holds_without_action() for part in self.parts]
         return self.decisive if self.decisive in sure else None if None in sure else not self.decisive
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return self.in_a_row([f"({p})" if isinstance(p, _Joined) else str(p) for p in self.parts], self.operator)
 
 
@@ -319,7 +340,7 @@ class Otherwise(Event):
     def check_world(self, world: Numbered) -> None:
         self.part.check_world(world)
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"~({self.part})" if isinstance(self.part, _Joined) else f"~{self.part}"
 
 

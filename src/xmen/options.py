@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import operator
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
+from math import inf
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -60,34 +61,21 @@ def listed(names: Iterable[str]) -> str:
 
 
 def require_number(
-    name: str,
-    value: Any,
-    *,
-    least: float = -math.inf,
-    above: float = -math.inf,
-    below: float = math.inf,
-    optional: bool = False,
+    name: str, value: Any, *, least: float = -inf, above: float = -inf, below: float = inf, optional: bool = False
 ) -> None:
-    """Refuse a setting that is no finite number, or not `least` or more, above `above` and below `below`.
-
-    None passes if `optional`.
-    """
+    """Refuse what is no finite number from `least` on, above `above` and below `below`; None passes if `optional`."""
     if value is None and optional:
         return
     if not (is_number(value) and value >= least and above < value < below):
-        low = f", above {above:g}" if above > -math.inf else f", {least:g} or more" if least > -math.inf else ""
-        high = f" and below {below:g}" if below < math.inf else ""
+        low = f", above {above:g}" if above > -inf else f", {least:g} or more" if least > -inf else ""
+        high = f" and below {below:g}" if below < inf else ""
         raise EngineError(f"{name} is a finite number{low}{high}; got {value!r:.60}.")
 
 
 def is_number(value: Any) -> bool:
     """Whether a value is one finite number that a float can hold."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return number and abs(value) <= sys.float_info.max
 
 
 def as_int(value: Any) -> int | None:
@@ -105,20 +93,18 @@ def require_whole(
     value: Any,
     *,
     least: int,
-    most: int | None = None,
+    most: float = inf,
     optional: bool = False,
     refusal: type[XmenError] = EngineError,
     hint: str = "",
 ) -> Any:
     """The value as a Python int from `least` to `most`, or a refusal with a hint; None passes if `optional`."""
-    if value is None and optional:
-        return None
     number = as_int(value)
-    if number is not None and most is not None and number > most:
-        raise refusal(f"{name} is a whole number, {least} or more and at most {most}; got a larger one.")
-    if number is None or number < least:
-        shown = f"{value!r:.60}" if number is not None else f"{value!r:.60} ({type(value).__name__})"
-        raise refusal(f"{name} is a whole number, {least} or more; got {shown}.{hint}")
+    if number is None and not (value is None and optional):
+        raise refusal(f"{name} is a whole number, {least} or more; got {value!r:.60} ({type(value).__name__}).{hint}")
+    if number is not None and not least <= number <= most:
+        shown = f"; got {number!r:.60}." if number < least else f" and at most {most}; got a larger one."
+        raise refusal(f"{name} is a whole number, {least} or more{shown}{hint}")
     return number
 
 

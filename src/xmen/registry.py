@@ -32,27 +32,18 @@ class LearnerKind(NamedTuple):
 
 
 LEARNERS: dict[str, LearnerKind] = {
-    "xmen": LearnerKind(
-        XMEN,
-        "a reward under rules, by maximum entropy over the trajectories that keep them",
-        "X-MEN",
-    ),
+    "xmen": LearnerKind(XMEN, "a reward under rules, by maximum entropy over the trajectories that keep them", "X-MEN"),
     "causal": LearnerKind(
-        CausalXMEN,
-        "a reward under rules, by maximum causal entropy: behaviour that can be executed",
-        "Causal X-MEN",
+        CausalXMEN, "a reward under rules, by maximum causal entropy: behaviour that can be executed", "Causal X-MEN"
     ),
     "maxent": LearnerKind(MaxEntIRL, "a baseline: maximum entropy, no rules", "MaxEnt", ("features",)),
-    "relative-entropy": LearnerKind(
-        RelativeEntropyIRL,
-        "a baseline: relative entropy to a base policy, from rollouts",
-        "RE-IRL",  # relative entropy inverse reinforcement learning
-        ("features",),
+    "relative-entropy": LearnerKind(  # relative entropy inverse reinforcement learning
+        RelativeEntropyIRL, "a baseline: relative entropy to a base policy, from rollouts", "RE-IRL", ("features",)
     ),
-    "constraint-inference": LearnerKind(
+    "constraint-inference": LearnerKind(  # maximum likelihood constraint inference
         ConstraintInference,
         "a baseline: what must have been forbidden, given the reward",
-        "MLCI",  # maximum likelihood constraint inference
+        "MLCI",
         ("reward", "events"),
     ),
 }

@@ -150,7 +150,7 @@ def test_failed_episodes_belong_to_a_causal_fit(slippery: Path) -> None:
 
 def test_settings_are_spelled_as_options(slippery: Path) -> None:
     refused = run("fit p.toml --learner causal --validity best")
-    assert "--validity p" in refused.stderr
+    assert "--validity 0.9" in refused.stderr
     assert "validity=" not in refused.stderr
     noted = run("fit p.toml --learner causal --validity 0.9 --l2 0.01 --out m")
     assert "(--validity 0.9)" in " ".join(noted.stderr.split())

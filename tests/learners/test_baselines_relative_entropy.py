@@ -203,7 +203,7 @@ def test_collapse_is_reported():
 
 def test_features_that_no_rollout_has_are_reported():
     base = [[1e-9, 1 - 1e-9], [0, 0], [0, 0]]
-    with pytest.warns(UnboundedWarning, match=r"features 0: .*sampling_policy"):
+    with pytest.warns(UnboundedWarning, match=r"feature 0: .*sampling_policy"):
         RelativeEntropyIRL(FORK, GOES_LEFT, 1.0, base, n_samples=50, epsilon=0.1, seed=0).fit([LEFT])
 
 

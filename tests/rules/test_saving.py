@@ -10,7 +10,6 @@ import pytest
 import xmen as xm
 from cli.commands import run
 from storage.resealed import edit
-from storage.test_checksums import every_flip_is_found
 
 GRID = xm.GridWorld(5, 5, start=(0, 0), goal=(4, 4), moves=("up", "right"))
 EVENTS = {"lamp": GRID.at((0, 2), (1, 1), (2, 3), (1, 4)), "a puddle": GRID.at((3, 3), (2, 0))}
@@ -121,11 +120,6 @@ def test_neither_class_takes_the_place_of_the_other(found, tmp_path):
         found.model_.save(tmp_path / "rules")
     with pytest.raises(xm.StorageError, match="holds a XMEN, and this is a RuleInference"):
         found.save(tmp_path / "model")
-
-
-def test_any_flipped_bit_is_found(found, tmp_path):
-    found.save(tmp_path / "rules")
-    every_flip_is_found(tmp_path / "rules")
 
 
 def test_newer_versions_and_wrong_values_are_refused(found, tmp_path):

@@ -28,9 +28,12 @@ from xmen.engines.distribution import Law, Seed
 from xmen.errors import (
     ConvergenceWarning,
     EngineError,
+    Feature,
     InvalidDemonstrationError,
     LearningWarning,
+    Message,
     UnboundedWarning,
+    listing,
     notify,
     require_horizon,
 )
@@ -372,11 +375,8 @@ class RelativeEntropyIRL(Learner):
         away = dual.uncovered()
         advice = "Draw more (n_samples), give a sampling_policy nearer to the demonstrations, or a larger epsilon."
         if len(away):
-            shown = ", ".join(map(str, away[:8].tolist())) + (", ..." if len(away) > 8 else "")
-            notify(
-                f"no mixture of the {n} rollouts matches the demonstrations in features {shown}: {advice}",
-                UnboundedWarning,
-            )
+            sentence = "no mixture of the {} rollouts matches the demonstrations in {}: {}"
+            notify(Message(sentence, n, listing([Feature(k) for k in away.tolist()], 8), advice), UnboundedWarning)
         elif self.effective_sample_size_ < LEAST_EFFECTIVE:
             notify(
                 f"the importance weights have collapsed: {n} rollouts are worth {self.effective_sample_size_:.1f}, "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -79,7 +78,7 @@ def print_lines(title: str, lines: Iterable[str]) -> None:
 def print_notes(notes: Iterable[str]) -> None:
     """Things worth knowing, on stderr, so that they are seen wherever the answer goes."""
     for note in notes:
-        Console(stderr=True, highlight=False).print(Text(f"note: {in_options(note)}"))
+        Console(stderr=True, highlight=False).print(Text(f"note: {note}"))
 
 
 @contextmanager
@@ -107,18 +106,9 @@ def check_target(out: Path, suffixes: Sequence[str], what: str) -> None:
         raise FileFormatError(f"--out {out}: this place cannot be written to")
 
 
-def in_options(message: str) -> str:
-    """The message with settings spelled as options of the command line.
-
-    >>> in_options("Ask for a probability, validity=p, or validity='best'; or set l2 > 0, or outcomes='expected'.")
-    'Ask for a probability, --validity p, or --validity best; or set --l2 > 0, or --outcomes expected.'
-    """
-    return re.sub(r"\bl2 > 0", "--l2 > 0", re.sub(r"\b(validity|outcomes)=(['\"]?)([\w.]*\w)\2", r"--\1 \3", message))
-
-
-def fail(error: BaseException, message: str, code: int, as_json: bool) -> NoReturn:
-    """Print the error and leave; with `as_json` also as one JSON object, on stdout like every answer."""
-    message = in_options(message)
+def fail(error: BaseException, code: int, as_json: bool, message: str = "") -> NoReturn:
+    """Print the error (its own message, if none is given) and leave; with `as_json` also on stdout, like any answer."""
+    message = message or str(error)
     if as_json:
         print_json(error_record(error, message))
     typer.echo(f"error: {message}", err=True)

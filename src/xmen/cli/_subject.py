@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from xmen.answers import named_features, rule_notes
+from xmen.answers import rule_notes
 from xmen.cli._output import print_notes
 from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.distribution import Distribution
@@ -84,7 +84,7 @@ def _why_another(folder: Path, path: Path, problem: Problem, kind: str) -> str:
 
     def parts(one: Problem) -> dict[str, str]:  # learned weights, demonstrations and settings make no difference
         known: dict[str, Any] = {"the world": one.world, "the events": dict(one.events), "the rules": dict(one.rules)}
-        return {name: digest(part, name) for name, part in (known | {"the features": named_features(one)[0]}).items()}
+        return {name: digest(part, name) for name, part in (known | {"the features": one.features}).items()}
 
     theirs = parts(other)
     if which := [name for name, part in parts(problem).items() if part != theirs[name]]:
@@ -201,7 +201,8 @@ def extra_rules(texts: Sequence[str], problem: Problem) -> Constraint | None:
         try:
             rules.append(problem.further(text))
         except ConstraintSyntaxError as error:
-            raise ConstraintSyntaxError(f"--also: {error}", error.text, error.offset) from None
+            error.place = "--also"
+            raise
         except ConstraintError as error:
             raise ConstraintError(f"--also {text}: {error}") from None
     print_notes(rule_notes(problem, {rule.label: rule for rule in rules}))

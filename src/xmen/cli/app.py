@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from xmen import __version__, cli
 from xmen.cli._output import MISTAKE, NO, STOPPED, fail, leave_unread, print_json
-from xmen.errors import InfeasibleError, InvalidDemonstrationError, XmenError, error_record, in_words
+from xmen.errors import InfeasibleError, InvalidDemonstrationError, Words, XmenError, error_record, in_words, speaking
 
 PLEASE_REPORT = "Please report it, with the command and its files; XMEN_TRACEBACK=1 shows where it happened."
 UsageError: Any = typer.BadParameter.__base__  # of the click that typer brings along
@@ -28,7 +28,8 @@ class _Commands(TyperGroup):
     def main(self, args: Any = None, *positional: Any, **named: Any) -> Any:
         given = sys.argv[1:] if args is None else list(args)
         self._as_json = "--json" in given[: given.index("--")] if "--" in given else "--json" in given
-        return super().main(args, *positional, **named)
+        with speaking(Words(options=True)):
+            return super().main(args, *positional, **named)
 
     def invoke(self, ctx: Any) -> Any:
         as_json = self._as_json
@@ -36,19 +37,18 @@ class _Commands(TyperGroup):
             cli.end_loading()
             return super().invoke(ctx)
         except (InfeasibleError, InvalidDemonstrationError) as error:
-            fail(error, str(error), NO, as_json)
+            fail(error, NO, as_json)
         except XmenError as error:
-            fail(error, str(error), MISTAKE, as_json)
+            fail(error, MISTAKE, as_json)
         except KeyboardInterrupt as error:
-            fail(error, str(error) or cli.NOTHING_KEPT, STOPPED, as_json)
+            fail(error, STOPPED, as_json, str(error) or cli.NOTHING_KEPT)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 leave_unread()
-            message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-            fail(error, message, MISTAKE, as_json)
+            fail(error, MISTAKE, as_json, f"{error.filename}: {error.strerror}" if error.filename else "")
         except UnicodeEncodeError as error:  # a name as the terminal gave it, byte for byte
             piece = ascii(error.object[error.start : error.end])
-            fail(error, f"{piece} in a name is no character and cannot be written: rename it.", MISTAKE, as_json)
+            fail(error, MISTAKE, as_json, f"{piece} in a name is no character and cannot be written: rename it.")
         except UsageError as error:
             if as_json:
                 print_json(error_record(error, error.format_message()))
@@ -59,7 +59,7 @@ class _Commands(TyperGroup):
             if os.environ.get("XMEN_TRACEBACK"):
                 raise
             advice = "" if isinstance(error, MemoryError) else f" ({type(error).__name__}). {PLEASE_REPORT}"
-            fail(error, f"xmen did not expect this: {in_words(error)}{advice}", MISTAKE, as_json)
+            fail(error, MISTAKE, as_json, f"xmen did not expect this: {in_words(error)}{advice}")
 
 
 app = typer.Typer(

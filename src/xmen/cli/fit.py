@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xmen.answers import Choice, check_demonstrations, make_learner, named_features, with_names
+from xmen.answers import Choice, check_demonstrations, make_learner
 from xmen.baselines.constraint_inference import ConstraintInference
 from xmen.cli._output import STOPPED, YES, fit_progress, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._subject import LAST_STATE, claim, open_problem, save_model
@@ -77,14 +77,14 @@ def run_fit(
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
         if isinstance(error, InvalidDemonstrationError):
-            held_out = str(error).startswith(VALIDATION)
+            held_out = error.place == VALIDATION
             lucky = "" if problem.world.deterministic else ", the lucky ones"
             drop = "" if held_out else f"; --drop-invalid learns from the others{lucky}"
             file = problem.validation if held_out else demos
             # Steps that a promise forbids may break nothing: then there is nothing to be shown, or left out.
             if held_out or _broken(problem, trajectories, failures_belong):
                 shown = path if file is None else f"{path} {file}"
-                error.args = (f"{error}\nxmen check {shown} shows everything that demonstrations break{drop}",)
+                error.details += f"\nxmen check {shown} shows everything that demonstrations break{drop}"
         raise
     inferred = isinstance(model, ConstraintInference)  # its reward was given, not learned
     save_model(model, problem if inferred else replace(problem, reward=model.reward_), folder)
@@ -118,11 +118,11 @@ def run_fit(
         report |= {"best_iteration": model.best_iteration_, "validation_loss": curve}
     if isinstance(model, ConstraintInference):
         report["constraints"] = [
-            {"name": one.name, "rule": rule_text(one._text(), model.world), "eliminated": share}
+            {"name": one.name, "rule": rule_text(one, model.world), "eliminated": share}
             for one, share in zip(model.constraints_, model.eliminated_.tolist(), strict=True)
         ]
     else:
-        report["weights"] = dict(zip(named_features(problem)[1], np.asarray(model.weights_).tolist(), strict=True))
+        report["weights"] = dict(zip(problem.feature_names, np.asarray(model.weights_).tolist(), strict=True))
     report["notes"] = notes
     if as_json:
         print_json(report)
@@ -198,8 +198,8 @@ def _learn(
             model.fit(demos, sample_weight=weights)
     of_this_run = {"checkpoint": None, "resume": False, "callback": None, "validation": None}
     model.set_params(**{name: value for name, value in of_this_run.items() if name in model.setting_names()})
-    told = [str(warning.message) for warning in caught if not issubclass(warning.category, InterruptedWarning)]
-    notes = [problem.in_words(with_names(text, named_features(problem)[1])) for text in dict.fromkeys(told)]
+    told = [one.message for one in caught if not issubclass(one.category, InterruptedWarning)]
+    notes = list(dict.fromkeys(map(problem.words.say, told)))
     return model, notes, {warning.category for warning in caught}
 
 

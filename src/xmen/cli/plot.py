@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
-from xmen.answers import event_states, grid_marks, mean_reward, named_features, node_places
+from xmen.answers import event_states, grid_marks, mean_reward, node_places
 from xmen.cli._output import NO, YES, check_target, print_facts, print_json, print_notes, working
 from xmen.cli._subject import Subject, extra_rules, open_subject
 from xmen.constraints.constraint import Constraint
@@ -74,7 +74,7 @@ class Pictures:
     def feature_names(self) -> list[str]:
         """The names that the user gave to features; none without a linear reward or without names."""
         named = isinstance(self.reward, LinearReward) and self.problem.spelling.features
-        return named_features(self.problem)[1] if named else []
+        return self.problem.feature_names if named else []
 
     @cached_property
     def _state_names(self) -> list[str]:

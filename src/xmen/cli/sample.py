@@ -67,7 +67,7 @@ def run_sample(
                 f"{len(trajectories) - n_valid} of {len(trajectories)} trajectories break a rule: {kind} knows no "
                 "rules of the problem. Give them with --also, or take such trajectories with --allow-invalid."
             )
-            fail(EngineError(message), message, NO, as_json)
+            fail(EngineError(message), NO, as_json)
         why = "promises no more" if by == "policy" else "knows no rules of the problem"
         how = f"{n_valid} of them valid ({kind} {why})"
     if out is not None and not printed:

@@ -6,15 +6,12 @@ import ast
 import re
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable
 from itertools import accumulate
 from typing import NoReturn
 
-from xmen.errors import ConstraintSyntaxError, caret_lines
+from xmen.errors import ConstraintSyntaxError
 
 TOO_DEEP = "the text is nested too deeply; give parts a name in `names` and use the names"
-
-SHOWN = 60  # characters of a line shown on either side of the caret
 
 _CLOSING = {")": "(", "]": "[", "}": "{"}
 _STRING = re.compile(
@@ -22,18 +19,10 @@ _STRING = re.compile(
 )
 
 
-def syntax_error(message: str, text: str, offset: int) -> ConstraintSyntaxError:
-    """An error with a caret at the spot, and of a long line only what is around it."""
-    shown = max(text.rfind("\n", 0, offset) + 1, offset - SHOWN)
-    carets = caret_lines(text[shown : offset + SHOWN], offset - shown)
-    return ConstraintSyntaxError(f"{message}\n{carets}", text, offset)
-
-
 class SourceText:
     """The text, its tree, and errors that put a caret under a spot of it."""
 
-    def __init__(self, text: str, in_words: Callable[[str], str] = str) -> None:
-        self._in_words = in_words  # of the world for which the text is written
+    def __init__(self, text: str) -> None:
         self.text = text.replace("\r\n", "\n").replace("\r", "\n")
         self._lines = self.text.split("\n")
         self._ends: dict[int, list[int]] = {}  # of lines with more than ASCII, the byte at which each character ends
@@ -43,7 +32,7 @@ class SourceText:
 
     def fail(self, message: str, offset: int) -> NoReturn:
         """Raise a ConstraintSyntaxError that shows the spot."""
-        raise syntax_error(self._in_words(message), self.text, offset) from None
+        raise ConstraintSyntaxError(message, self.text, offset) from None
 
     def parse(self) -> ast.expr:
         """The tree of the one expression that the text consists of."""

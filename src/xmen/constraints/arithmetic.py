@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint, Leaf, Sure, word
-from xmen.errors import ConstraintError, CostsWarning, MisuseError, TrajectoryError, notify
-from xmen.events import LARGEST, NO_ACTION, PRECEDENCE, Event, Ints, require_event
+from xmen.errors import ConstraintError, CostsWarning, Message, MisuseError, TrajectoryError, notify
+from xmen.events import LARGEST, NO_ACTION, PRECEDENCE, Event, Ints, doing, require_event
 from xmen.options import as_int
 from xmen.worlds.costs import read_costs
 from xmen.worlds.grid import GridWorld
@@ -127,7 +127,7 @@ class TotalTerm(Term):
         """A form that says what weights of another shape were probably meant to say; '' where nothing is likely."""
         table = self._table
         if table.shape == (world.n_actions,):
-            return _sum([(int(weight), f"count(doing({action}))") for action, weight in enumerate(table)])
+            return _sum([(int(weight), f"count({doing(action)})") for action, weight in enumerate(table)])
         return ""
 
     def __str__(self) -> str:
@@ -302,7 +302,7 @@ class LinearComparison(Leaf):
     terms: tuple[tuple[int, Term], ...]
     op: str
     bound: int
-    spelling: str | None = field(default=None, compare=False, kw_only=True)
+    spelling: Message | None = field(default=None, compare=False, kw_only=True)  # of a share
     _is_operator = True
 
     def __post_init__(self) -> None:
@@ -355,10 +355,10 @@ class LinearComparison(Leaf):
         below = too_large and self.op in ("<=", "<", "==")
         if not (above or below):
             return ""
-        if self.spelling is not None and self.spelling.startswith("share("):
+        if self.spelling is not None:
             return "it can never hold: a share lies between 0 and 1, so that 15 % is 0.15"
-        form = _form_text(self.terms, 0)
-        return f"it can never hold: {form} is {f'at most {most}' if above else f'at least {least}'}"
+        bound = f"at most {most}" if above else f"at least {least}"
+        return Message("it can never hold: {} is {}", LinearForm(self.terms, 0), bound)
 
     def _settled(self, total: int) -> Hashable:
         """The sum, or the answer once no further position can change it."""
@@ -373,7 +373,7 @@ class LinearComparison(Leaf):
         return total
 
     def _text(self) -> str:
-        return self.spelling or f"{_form_text(self.terms, 0)} {self.op} {self.bound}"
+        return str(self.spelling or f"{_form_text(self.terms, 0)} {self.op} {self.bound}")
 
 
 @word("count(event)")
@@ -512,12 +512,8 @@ class Share(Comparable):
                 f"`{self} {op} ...`: as a fraction, the threshold needs numbers above {LARGEST}; round it."
             )
         terms = ((threshold.denominator, CountTerm(self.event)), (-threshold.numerator, LengthTerm()))
-        return LinearComparison(
-            tuple((c, term) for c, term in terms if c),
-            op,
-            0,
-            spelling=f"{self} {op} {_fraction_text(threshold)}",
-        )
+        spelling = Message("{} {} {}", self, op, _fraction_text(threshold))
+        return LinearComparison(tuple((c, term) for c, term in terms if c), op, 0, spelling=spelling)
 
     def __str__(self) -> str:
         return f"share({self.event})"

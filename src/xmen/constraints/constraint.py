@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.errors import ConstraintError, MisuseError, TrajectoryError
+from xmen.errors import ConstraintError, Message, MisuseError, TrajectoryError, words_here
 from xmen.events import EVENT_IS_NO_CONSTRAINT, LARGEST, NO_ACTION, PRECEDENCE, Bools, Event, Ints, Operand
 from xmen.options import require_whole
 from xmen.worlds import MDP, Trajectory
@@ -142,6 +142,10 @@ class Constraint(Operand, ABC):
     @property
     def label(self) -> str:
         """The name, or the text of a constraint without one, shortened to what a message can hold."""
+        return Message("{0._shown}", self)
+
+    @property
+    def _shown(self) -> str:
         text = self.name or self._text()
         return text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 4]} ..."
 
@@ -256,15 +260,17 @@ class Constraint(Operand, ABC):
         # From the leaves upwards, each part once: in a deep tree every level would take several nested calls.
         waiting: list[Constraint] = [self]
         order: list[Constraint] = []
+        words = words_here()
         while waiting:
             node = waiting.pop()
-            if "_spelled" not in vars(node):
+            if vars(node).get("_spelled", ("", None))[1] is not words:
                 order.append(node)
                 waiting += node.children
         for node in reversed(order):
             text = f"({node._text()})" if node._is_operator and node.name is not None else node._text()
-            object.__setattr__(node, "_spelled", text if node.name is None else f"{text}.named({node.name!r})")
-        spelled: str = vars(self)["_spelled"]
+            text = text if node.name is None else f"{text}.named({node.name!r})"
+            object.__setattr__(node, "_spelled", (text, words))
+        spelled: str = vars(self)["_spelled"][0]
         return spelled
 
     def __getstate__(self) -> dict[str, Any]:
@@ -499,8 +505,8 @@ def units(constraint: Constraint | None, above: str | None = None) -> list[tuple
         return []
     if isinstance(constraint, And) and (constraint.name is None or names_inside(constraint)):
         return [unit for child in constraint.children for unit in units(child, constraint.name or above)]
-    prefix = f"{above}: " if constraint.name is None and above is not None else ""
-    return [(prefix + constraint.label, constraint)]
+    label = constraint.label
+    return [(label if constraint.name or above is None else Message("{}: {}", above, label), constraint)]
 
 
 class Leaf(Constraint):

@@ -20,10 +20,9 @@ from functools import cached_property, lru_cache
 from keyword import iskeyword
 from typing import NamedTuple, NoReturn, TypeAlias
 
-from xmen.constraints._source import syntax_error
 from xmen.constraints.constraint import Constraint, Sure, word
 from xmen.constraints.monitor import RowLeaf, RowMachine, settle
-from xmen.errors import COMPARISONS, ConstraintError
+from xmen.errors import COMPARISONS, ConstraintError, ConstraintSyntaxError
 from xmen.events import Event, require_event
 
 # ---- Reading the text of a temporal formula: tokens, then a tree by recursive descent.
@@ -105,7 +104,7 @@ class _Reader:
         return tokens
 
     def _fail(self, message: str, offset: int) -> NoReturn:
-        raise syntax_error(f"ltlf(formula, ...): {message}", self.text, offset)
+        raise ConstraintSyntaxError(f"ltlf(formula, ...): {message}", self.text, offset)
 
     @property
     def token(self) -> _Token:

@@ -23,10 +23,9 @@ from xmen.constraints._source import TOO_DEEP, SourceText
 from xmen.constraints.arithmetic import COMPARE, Comparable, LinearForm, total
 from xmen.constraints.constraint import FUNCTIONS, Constraint
 from xmen.constraints.ltlf import ltlf
-from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError, WorldError
+from xmen.errors import ConstraintError, ConstraintSyntaxError, FileFormatError, Words, WorldError, speaking
 from xmen.events import EVENT_IS_NO_CONSTRAINT, LARGEST, NO_NUMBER, PRECEDENCE, Event, anytime, at, doing
 from xmen.worlds.mdp import MDP
-from xmen.worlds.names import in_world_words
 
 # ---- What constraint text may consist of: functions (`words`), and how they are joined and compared
 
@@ -153,10 +152,11 @@ def parse_constraint(
     visit(at(7, 8)) & (count(at(3)) <= 2)
     """
     source, reader = _open(text, names, "parse_constraint(text, names)", tables, world)
-    try:
-        return reader.constraint(source.parse())
-    except RecursionError:
-        source.fail(TOO_DEEP, 0)
+    with speaking(Words(world)):
+        try:
+            return reader.constraint(source.parse())
+        except RecursionError:
+            source.fail(TOO_DEEP, 0)
 
 
 def parse_event(text: str, names: Mapping[str, Event] | None = None, world: MDP | None = None) -> Event:
@@ -169,10 +169,11 @@ def parse_event(text: str, names: Mapping[str, Event] | None = None, world: MDP 
     source, reader = _open(text, names, "parse_event(text, names)", world=world)
     if not source.text.strip():
         source.fail("the text is empty; write an event such as at(3)", 0)
-    try:
-        return reader.event(source.parse())
-    except RecursionError:
-        source.fail(TOO_DEEP, 0)
+    with speaking(Words(world)):
+        try:
+            return reader.event(source.parse())
+        except RecursionError:
+            source.fail(TOO_DEEP, 0)
 
 
 def _open(
@@ -184,7 +185,7 @@ def _open(
 ) -> tuple[SourceText, _Reader]:
     if not isinstance(text, str):
         raise ConstraintSyntaxError(f"{where} reads text; got {text!r} ({type(text).__name__}).")
-    source = SourceText(text) if world is None else SourceText(text, lambda message: in_world_words(message, world))
+    source = SourceText(text)
     return source, _Reader(source, check_names({} if names is None else names, where), tables, world)
 
 
@@ -275,7 +276,7 @@ class _Reader:
         try:
             return function(*args, **keywords)
         except (ConstraintError, WorldError) as error:
-            self.source.fail(str(error), offset)
+            self.source.fail(error.reason, offset)
 
     def _constant(self, node: ast.Constant) -> object:
         value = node.value
@@ -318,7 +319,7 @@ class _Reader:
         except OSError as error:
             self.source.fail(f"{name!r} cannot be read: {error.strerror}", self.source.start(node))
         except FileFormatError as error:
-            self.source.fail(str(error), self.source.start(node))
+            self.source.fail(error.reason, self.source.start(node))
 
     def _name(self, node: ast.Name) -> object:
         name, offset = node.id, self.source.start(node)
@@ -435,12 +436,11 @@ class _Reader:
         except ConstraintSyntaxError as error:
             literal = self.source.start(node.args[0])
             quoted = self.source.text[literal : self.source.end(node.args[0])]
-            message = str(error).split("\n", 1)[0]
             if error.offset is not None and quoted[1:-1] == arguments[0]:  # plain quotes, no escapes
                 literal += 1 + error.offset
-            self.source.fail(message, literal)
+            self.source.fail(error.reason, literal)
         except ConstraintError as error:
-            self.source.fail(str(error), self.source.start(node))
+            self.source.fail(error.reason, self.source.start(node))
 
     def _chain(self, node: ast.BinOp) -> object:
         """Operators from left to right, in a loop: a long conjunction is a deep tree."""

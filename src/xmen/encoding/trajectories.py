@@ -16,7 +16,7 @@ from xmen.constraints.constraint import And, Constraint, HowMany, Leaf, units
 from xmen.constraints.repetition import NoRevisit
 from xmen.encoding.builder import ClauseBuilder
 from xmen.encoding.walks import Places, WalkLiterals, encode_walks, find_places
-from xmen.errors import READINGS, ProductTooLargeError
+from xmen.errors import READINGS, Message, ProductTooLargeError
 from xmen.events import NO_ACTION
 from xmen.machines.tables import Index, MachineTable
 from xmen.oracles.formula import Bits, Formula
@@ -156,10 +156,11 @@ def encode_leaf(builder: ClauseBuilder, walk: WalkLiterals, leaf: Leaf, required
     if machine is None:
         if compact is not None:
             return compact(builder, walk, leaf)
-        raise ProductTooLargeError(
-            f"{leaf.label!r} has more than {MAX_LISTED:,} machine states over the stations of this world, too many to "
-            "list in clauses, and no compact encoding. Loosen it, or shorten the horizon."
+        sentence = (
+            "{!r} has more than {:,} machine states over the stations of this world, too many to list in clauses, and "
+            "no compact encoding. Loosen it, or shorten the horizon."
         )
+        raise ProductTooLargeError(Message(sentence, leaf.label, MAX_LISTED))
     in_state: dict[tuple[int, int], int] = {}
     for station, rows in machine.arriving.items():
         active = walk.active(builder, station)

@@ -25,7 +25,7 @@ from xmen.engines.exact import AtHand, ExactDistribution
 from xmen.engines.reject import RejectDistribution, Relaxation, relax
 from xmen.engines.settings import DEFAULT_TIME_LIMIT, EngineSettings, find_device, place_product
 from xmen.engines.xor import HashedWorld, XorDistribution
-from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
+from xmen.errors import EngineError, InfeasibleError, Message, ProductTooLargeError
 from xmen.options import require_choice
 from xmen.rewards import Floats, Reward
 from xmen.worlds.mdp import MDP
@@ -200,7 +200,7 @@ class Chooser:
         try:
             return self.exact()
         except ProductTooLargeError as error:
-            too_large = str(error).split("\n")[0]
+            exact, too_large = error.args[0], error.reason
         reject = self.reject()
         try:
             rate = reject.acceptance_or_less(LEAST_ACCEPTANCE)  # type: ignore[attr-defined]
@@ -218,9 +218,8 @@ class Chooser:
             if rate > 0.0:  # slow, and still the one that answers
                 reject.reason = f"{too_large} Rejection accepts {share} of relaxed draws. Xor: {error}"
                 return reject
-            raise ProductTooLargeError(
-                f"no engine answers here. Exact: {too_large} Reject: it accepts {share} of relaxed draws. Xor: {error}"
-            ) from None
+            sentence = "no engine answers here. Exact: {} Reject: it accepts {} of relaxed draws. Xor: {}"
+            raise ProductTooLargeError(Message(sentence, exact, share, error, world=self.law.world)) from None
         xor.reason = f"{too_large} Rejection accepts {share} of relaxed draws. The oracle is {xor.oracle}."  # type: ignore[attr-defined]
         return xor
 

@@ -14,7 +14,7 @@ from xmen.constraints.arithmetic import LinearComparison
 from xmen.constraints.constraint import Constraint, conjunction, units
 from xmen.constraints.monitor import MonitorLeaf
 from xmen.engines.exact import AtHand
-from xmen.errors import InfeasibleError, OracleTimeoutError, ProductTooLargeError, RuleWarning, notify
+from xmen.errors import InfeasibleError, Message, OracleTimeoutError, ProductTooLargeError, RuleWarning, joined, notify
 from xmen.events import NO_ACTION, Event
 from xmen.machines.tables import CompiledConstraint, MachineTable
 from xmen.product.best import best_walk
@@ -24,7 +24,6 @@ from xmen.progress import tell
 from xmen.worlds import EdgeWeights, GridWorld
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.mdp import MDP
-from xmen.worlds.names import in_world_words
 
 # ---- Events that no trajectory of a world can ever have, and rules that none can break, or that all break; and why
 
@@ -88,14 +87,14 @@ def remark(label: str, rule: Constraint, world: MDP) -> str:
     if always is None:
         return ""
     events = ((event, why_never(event, world)) for event in events_in(rule))
-    reasons = [f"`{event}` can never happen: {why}" for event, why in events if why]
+    reasons: list[str] = [Message("`{}` can never happen: {}", event, why) for event, why in events if why]
     sums = [leaf for leaf in rule.leaves() if isinstance(leaf, LinearComparison)]
-    if any((leaf.spelling or "").startswith("share(") for leaf in sums):
+    if any(leaf.spelling for leaf in sums):
         reasons.append("a share lies between 0 and 1, so that 15 % is 0.15")
     elif not reasons and sums and not world.unbounded:
         reasons.append(f"a trajectory visits at most {world.max_length + 1:,} states")
     told = "no trajectory of this world can break it" if always else "every trajectory of this world breaks it"
-    return in_world_words(". ".join([f"the rule {label!r}: {told}", *reasons]), world)
+    return Message("the rule {!r}: {}", label, joined([told, *reasons], ". "), world=world)
 
 
 def warn_of_idle(rule: Constraint | None, world: MDP, known: Iterable[MachineTable] = ()) -> None:
@@ -103,7 +102,7 @@ def warn_of_idle(rule: Constraint | None, world: MDP, known: Iterable[MachineTab
     tables = iter(CompiledConstraint(rule, world, known=known).tables)
     for label, part in units(rule):
         if same_answer(part, world, [next(tables) for _ in part.leaves()]):
-            notify(f"{remark(label, part, world)}.", RuleWarning)
+            notify(Message("{}.", remark(label, part, world)), RuleWarning)
 
 
 def same_answer(rule: Constraint, world: MDP, known: Iterable[MachineTable] = ()) -> bool | None:
@@ -167,8 +166,8 @@ def reachable_bound(world: MDP, rule: Constraint, others: Constraint | None) -> 
 MOST_RULES = 100  # multiplied without a horizon, for a better message
 MOST_BOUNDS = 3  # moved one by one, for a better message
 
-# For each world, constraints with the largest budget that their product is known to pass, and the words for it.
-_TOO_LARGE: WeakKeyDictionary[MDP, dict[Constraint | None, tuple[int, str]]] = WeakKeyDictionary()
+# For each world, constraints with the largest budget that their product is known to pass, and the error.
+_TOO_LARGE: WeakKeyDictionary[MDP, dict[Constraint | None, tuple[int, Message, str]]] = WeakKeyDictionary()
 
 
 def feasible_product(compiled: CompiledConstraint, max_nodes: int, at_hand: AtHand | None = None) -> Product:
@@ -203,11 +202,9 @@ def require_every_start(product: Product, max_nodes: int) -> None:
 
 def from_start(world: MDP, start: int, error: InfeasibleError) -> InfeasibleError:
     """The error of one start's own distribution, with that start named."""
-    return InfeasibleError(
-        f"with given='start' every start needs a valid trajectory, and {world.describe_state(start)} (d0 = "
-        f"{world.start[start]:.3g}) has none: {error} Or take it out of the world's start.",
-        conflict=error.conflict,
-    )
+    sentence = "with given='start' every start needs a valid trajectory, and {} has none: {} Or leave out that start."
+    where = f"{world.describe_state(start)} (d0 = {world.start[start]:.3g})"
+    return InfeasibleError(Message(sentence, where, error), conflict=error.conflict)
 
 
 def multiply(
@@ -222,9 +219,10 @@ def multiply(
     That a product is too large is remembered as long as the world lives, and not found out twice.
     """
     refused = _TOO_LARGE.setdefault(world, {})
-    budget, message = refused.get(constraint, (0, ""))
+    budget, told, details = refused.get(constraint, (0, Message(""), ""))
     if max_nodes <= budget:
-        raise ProductTooLargeError(message.replace(f"max_nodes = {budget:,}", f"max_nodes = {max_nodes:,}"))
+        message = Message(told.sentence, *told.parts, **{**told.facts, "max_nodes": max_nodes})
+        raise ProductTooLargeError(message, details, world)
     try:
         if at_hand is not None:
             further = CompiledConstraint(at_hand.further, world, known=known)
@@ -232,7 +230,7 @@ def multiply(
                 return build_product(further, max_nodes, at_hand.product)
         return build_product(CompiledConstraint(constraint, world, known=known), max_nodes)
     except ProductTooLargeError as error:
-        refused[constraint] = max_nodes, str(error)
+        refused[constraint] = max_nodes, error.args[0], error.details
         raise
 
 
@@ -251,40 +249,41 @@ def explain_infeasible(
         return InfeasibleError(_world_alone(world), conflict=())
     kept, minimal = smallest_conflict(list(range(len(parts))) if suspects is None else list(suspects), can_hold)
     names = tuple(parts[i][0] for i in kept)
-    notes = [f" {parts[i][0]!r}: {note}." for i in kept if (note := parts[i][1].impossible())]
+    notes: list[str] = [Message(" {!r}: {}.", parts[i][0], note) for i in kept if (note := parts[i][1].impossible())]
     if world.terminal[world.start > 0].all():
         notes.append(" Every start is a terminal state, so that all trajectories end before the first action.")
     never = dict.fromkeys(event for i in kept for event in events_in(parts[i][1]))
-    notes += [f" `{event}` can never happen: {why}." for event in never if (why := why_never(event, world))]
-    raising = _rebounding(world, parts, kept) + _raising(world, [part for _, part in parts])
-    if len(names) == 1:
-        text = f"no trajectory of this world satisfies {names[0]!r}, even by itself."
-        advice = f" Loosen it{raising.replace(', or', ' or', 1)}."
-    else:
-        text = f"no trajectory satisfies these {len(names)} constraints together: {', '.join(map(repr, names))}."
-        advice = f" Without any one of them the rest of these can be met: drop or loosen one{raising}."
+    notes += [Message(" `{}` can never happen: {}.", event, why) for event in never if (why := why_never(event, world))]
     if not minimal:
-        advice = f" The set may not be minimal: smaller ones could not be tried within max_nodes or time_limit.{advice}"
-    return InfeasibleError(in_world_words(text + "".join(notes) + advice, world), conflict=names)
+        notes.append(" The set may not be minimal: smaller ones could not be tried within max_nodes or time_limit.")
+    ways: list[str] = [*_rebounding(world, parts, kept), *_raising(world, [part for _, part in parts])]
+    if len(names) == 1:
+        sentence = "no trajectory of this world satisfies {names}, even by itself.{notes} {ways}."
+        ways.insert(0, "Loosen it")
+    else:
+        sentence = "no trajectory satisfies these {n} constraints together: {names}.{notes} {ways}."
+        ways.insert(0, "Without any one of them the rest of these can be met: drop or loosen one")
+    facts = {"names": joined(names, ", ", "{!r}"), "notes": joined(notes), "ways": joined(ways, ", or ")}
+    return InfeasibleError(Message(sentence, world=world, n=len(names), **facts), conflict=names)
 
 
-def _raising(world: MDP, parts: list[Constraint]) -> str:
-    """The advice to raise the horizon, with the shortest that would do under all rules; '' where none would."""
+def _raising(world: MDP, parts: list[Constraint]) -> list[str]:
+    """The advice to raise the horizon, with the shortest that would do under all rules; none where none would."""
     if world.horizon is None:
-        return ""
+        return []
     found = UNKNOWN
     with suppress(ProductTooLargeError):
         found = shortest_valid(CompiledConstraint(conjunction(parts), world)) if len(parts) <= MOST_RULES else UNKNOWN
     if found.length is not None and found.length > world.horizon:
-        return f", or raise the horizon from {world.horizon} to {found.length}, the least with which all rules can hold"
+        return [f"raise the horizon from {world.horizon} to {found.length}, the least with which all rules can hold"]
     # Found within the horizon: without terminal states all trajectories have exactly that many actions.
-    return "" if found.complete and found.length is None else ", or raise the horizon"
+    return [] if found.complete and found.length is None else ["raise the horizon"]
 
 
-def _rebounding(world: MDP, parts: list[tuple[str, Constraint]], conflict: list[int]) -> str:
-    """The advice to move one bound of the conflict to where all rules can hold; '' where that alone does not do."""
+def _rebounding(world: MDP, parts: list[tuple[str, Constraint]], conflict: list[int]) -> list[str]:
+    """The advice to move one bound of the conflict to where all rules can hold; none where that alone does not do."""
     if len(parts) > MOST_RULES:
-        return ""
+        return []
     compared = [i for i in conflict if isinstance(parts[i][1], LinearComparison)]
     for i in compared[:MOST_BOUNDS]:
         label, rule = parts[i]
@@ -292,9 +291,10 @@ def _rebounding(world: MDP, parts: list[tuple[str, Constraint]], conflict: list[
         if bound is not None:
             assert isinstance(rule, LinearComparison)
             way, end = ("raise", "least") if rule.op in ("<=", "<") else ("lower", "largest")
-            which = "its bound" if len(conflict) == 1 else f"the bound of {label!r}"
-            return f", or {way} {which} from {rule.bound} to {bound}, the {end} with which all rules can hold"
-    return ""
+            which = "its bound" if len(conflict) == 1 else Message("the bound of {!r}", label)
+            far = f"from {rule.bound} to {bound}, the {end} with which all rules can hold"
+            return [Message("{} {} {}", way, which, far)]
+    return []
 
 
 def smallest_conflict(suspects: list[int], can_hold: Callable[[list[int]], bool]) -> tuple[list[int], bool]:

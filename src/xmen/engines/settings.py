@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from xmen.errors import EngineError
 from xmen.options import Options, require_choice, require_number, require_whole
 from xmen.product.graph import DEFAULT_MAX_NODES, Product
-from xmen.rewards.torch_backend import require_torch
+from xmen.rewards.torch_backend import choose_device, require_torch
 from xmen.sampling.space import require_delta, require_probability
 
 if TYPE_CHECKING:
@@ -39,15 +39,7 @@ def find_device(device: str | None) -> Device | None:
             f"device={device!r} needs a GPU that torch can use, and torch {torch.__version__} finds none here. Leave "
             'device out for compiled loops on the host, or use device="auto", which takes a GPU where there is one.'
         )
-    try:
-        found: Device = torch.device(device)
-        torch.empty(0, device=found)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise EngineError(
-            f"device={device!r} cannot be used: {reason} There are {torch.cuda.device_count()} GPUs."
-        ) from None
-    return found
+    return choose_device(device, EngineError, f"There are {torch.cuda.device_count()} GPUs.")
 
 
 def place_product(product: Product, device: Device, precision: str) -> OnDevice:

@@ -232,7 +232,8 @@ class TripEngine:
             error = explain_conflict(NetworkTask(network, start, goal), units(self.constraint), self.max_nodes)
         except ProductTooLargeError:
             return InfeasibleError(f"{where} there is no valid trip")
-        return InfeasibleError(f"{where}: {error}", conflict=error.conflict)
+        error.place = where
+        return error
 
 
 # ---- All trips of a network with a horizon in one pass: the products of all goals side by side on a device
@@ -264,7 +265,8 @@ def side_by_side(network: Network, by_goal: dict[int, Product]) -> Tasks:
 
     def nodes(of: str) -> NDArray[Any]:
         """The new numbers of nodes that each product has numbered for itself."""
-        return number[np.concatenate([getattr(product, of) + first[k] for k, product in enumerate(products)])]
+        found: NDArray[Any] = number[np.concatenate([getattr(one, of) + first[k] for k, one in enumerate(products)])]
+        return found
 
     def each(of: str) -> NDArray[Any]:
         return np.concatenate([getattr(product, of) for product in products])[order]

@@ -161,7 +161,7 @@ class Estimator:
         )
 
 
-VALIDATION = "validation: "  # what an error about demonstrations to validate with begins with
+VALIDATION = "validation"  # the place of an error about demonstrations to validate with
 TOTAL_ERROR, MEAN_ERROR = 0.1, 0.002  # standard errors in nats of a log-likelihood that takes draws: both at the most
 HELD_OUT_ERROR = 0.005  # of the mean over held-out trips, which are asked at every step
 
@@ -329,7 +329,7 @@ class Learner(Estimator, ABC):
         try:
             found = self._gather(given, None)
         except (InvalidDemonstrationError, TrajectoryError) as error:
-            error.args = (f"{VALIDATION}{error}",)
+            error.place = VALIDATION
             raise
         return Validation(found, self._likelihoods_under(found), self.get_params()["patience"])
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from xmen.compiled import compiled
 from xmen.constraints.constraint import OPEN, And, Constraint, HowMany, Leaf, Sure, combine, conjunction
-from xmen.errors import ProductTooLargeError, XmenError
+from xmen.errors import Message, ProductTooLargeError, XmenError
 from xmen.events import NO_ACTION
 from xmen.sharing import Lock
 from xmen.worlds import MDP, Trajectory, Walks
@@ -190,9 +190,9 @@ class MachineTable:
 
     def _grow(self) -> None:
         if 2 * self.next.size > MAX_TABLE_ENTRIES:
+            sizes = f"{len(self.states):,} machine states over {len(self.symbols):,} letters: too large to list"
             raise ProductTooLargeError(
-                f"{self.leaf.label!r} alone has more than {len(self.states):,} machine states over "
-                f"{len(self.symbols):,} letters: too large to list. Loosen it, or use another engine."
+                Message("{!r} alone has more than {}. Loosen it, or use another engine.", self.leaf.label, sizes)
             )
         self.next = np.concatenate([self.next, np.full_like(self.next, UNKNOWN)])
         self.accepting = np.concatenate([self.accepting, np.zeros_like(self.accepting)])
@@ -336,8 +336,7 @@ class CompiledConstraint:
         ends_anywhere: bool = False,
         known: Iterable[MachineTable] = (),
     ) -> None:
-        self.constraint = constraint
-        self.world = world
+        self.constraint, self.world, self.ends_anywhere = constraint, world, ends_anywhere
         by_leaf = {table.leaf: table for table in known if table.is_of(world, ends_anywhere)}
         self.tables: list[MachineTable] = []
         for leaf in () if constraint is None else constraint.leaves():

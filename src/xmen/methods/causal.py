@@ -16,7 +16,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.errors import InvalidDemonstrationError, PromiseWarning, UnboundedWarning, notify
+from xmen.errors import (
+    Feature,
+    InvalidDemonstrationError,
+    Message,
+    PromiseWarning,
+    Setting,
+    UnboundedWarning,
+    joined,
+    notify,
+)
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.identify import at_an_end, warn_unbounded
 from xmen.methods.information import Information, curvature
@@ -30,6 +39,8 @@ from xmen.rewards import Floats
 from xmen.rewards.linear import Features
 from xmen.worlds import Trajectory
 from xmen.worlds.demos import also_wrong
+
+LESS = Setting("validity", 0.9)  # an example of a promise that is neither sure nor the best
 
 
 def require_episodes(demos: Demonstrations, trajectories: Sequence[Trajectory]) -> None:
@@ -59,7 +70,7 @@ def require_allowed(
         return
     index, position = min(wrong)
     error = _risky(promise, demos, index, position, int(choices[index, position]), max_nodes)
-    error.args = (f"{error}{also_wrong(sorted({number for number, _ in wrong}), 'take such steps')}",)
+    error.details = also_wrong(sorted({number for number, _ in wrong}), "take such steps")
     raise error
 
 
@@ -73,21 +84,20 @@ def _risky(
     doing = f"{world.describe_action(action)} in {world.describe_state(state)}"
     did = f"demonstration {index} does {doing} at position {position}"
     if promise.aim.kind == "best":
-        message = (
-            f"{did}, which has less than the best chance of keeping the rules. Ask for a probability, validity=p, or "
-            "leave it out."
-        )
-        return InvalidDemonstrationError(message, index=index, position=position)
+        sentence = "{}, with less than the best chance of keeping the rules. Ask for less, as in {}, or leave it out."
+        return InvalidDemonstrationError(Message(sentence, did, LESS), index=index, position=position)
     edges_of = slice(int(game.first_edge[choice]), int(game.first_edge[choice + 1]))
     targets = game.product.target[edges_of]
     value = promise.layer(position + 1).value[targets]
     outcome = int(game.product.state[targets[np.flatnonzero(value == -np.inf)[0]]])
     label, reason = why_unsafe(game, [*history[0], outcome], [*history[1], action], max_nodes)
-    message = (
-        f"{did}, which could have gone wrong: it may lead to {world.describe_state(outcome)}, {reason}. A policy that "
-        "is sure never does this. Ask for a probability, validity=p, or leave the demonstration out; validity='best' "
-        "only helps where no sure policy exists, and here one does."
+    sentence = (
+        "{}, which could have gone wrong: it may lead to {}, {}. A policy that is sure never does this. Ask for a "
+        "probability, as in {}, or leave the demonstration out; {} only helps where no sure policy exists, and here "
+        "one does."
     )
+    where, best = world.describe_state(outcome), Setting("validity", "best")
+    message = Message(sentence, did, where, reason, LESS, best, world=world)
     return InvalidDemonstrationError(message, index=index, constraint=label, position=position)
 
 
@@ -176,19 +186,23 @@ class CausalRun(LbfgsRun[LbfgsState]):
         if not self._without_minimum(state):
             return super().conclude(state, monitor)
         gradient = self.coordinates.direction(state.gradient)
-        apart = np.abs(gradient / self.features.scale)
-        worst = [int(k) for k in np.argsort(-apart, kind="stable")[:6] if apart[k] >= SHARE_NAMED * apart.max()]
-        words = ", ".join(f"feature {k} (demonstrated {'more' if gradient[k] < 0 else 'less'})" for k in worst)
-        notify(
-            f"no policy that keeps the promise has the demonstrated features: {words}. Either chance was not with the "
-            "demonstrations what it is in the world, or they promise less than `validity` asks for; the loss has no "
-            "minimum, and the weights run to infinity. Set outcomes='expected', which takes from the demonstrations "
-            "how often each action was chosen, and from the world where it leads; or l2 > 0 for finite weights; or "
-            "give more demonstrations.",
-            UnboundedWarning,
-        )
+        notify(_out_of_reach(gradient, self.features.scale), UnboundedWarning)
         monitor.stopped = True  # what there is to say of its end has been said
         return super().conclude(state, monitor)._replace(converged=False)
+
+
+def _out_of_reach(gradient: Floats, scale: Floats) -> Message:
+    """The sentence about features that no policy has as the demonstrations have them."""
+    apart = np.abs(gradient / scale)
+    worst = [int(k) for k in np.argsort(-apart, kind="stable")[:6] if apart[k] >= SHARE_NAMED * apart.max()]
+    which = [Message("{} (demonstrated {})", Feature(k), "more" if gradient[k] < 0 else "less") for k in worst]
+    sentence = (
+        "no policy that keeps the promise has the demonstrated features: {}. Either chance was not with the "
+        "demonstrations what it is in the world, or they promise less than `validity` asks for; the loss has no "
+        "minimum, and the weights run to infinity. Set {}, which takes from the demonstrations how often each action "
+        "was chosen, and from the world where it leads; or {} > 0 for finite weights; or give more demonstrations."
+    )
+    return Message(sentence, joined(which, ", "), Setting("outcomes", "expected"), Setting("l2"))
 
 
 def causal_information(
@@ -224,17 +238,17 @@ def warn_of_promise(loss: CausalLoss, table: Floats, demos: Demonstrations) -> N
     if abs(learned - kept) <= max(MOST_ERRORS * noise, 1e-6):
         return
     best = best_chance(Behaviour.unrewarded(loss.game, BEST), loss.starts)
-    ask = f"validity={kept:.4g}" if kept < best - MOST_ERRORS * noise else "validity='best'"
-    if kept < learned:
-        why, advice = "no policy with this promise behaves as they do", f"Ask for {ask}"
-    else:
+    ask = Setting("validity", float(f"{kept:.4g}") if kept < best - MOST_ERRORS * noise else "best")
+    why, more = "no policy with this promise behaves as they do", ""
+    if kept >= learned:
         why = "something keeps them to the rules that is neither in the features nor in the promise"
-        advice = f"Ask for {ask} if they were meant to keep the rules, or add features"
-    notify(
-        f"{kept:.4g} of the demonstrations keep the rules, and the learned policy does with probability {learned:.4g} "
-        f"(validity={loss.validity!r}): {why}, and the weights make up for it. {advice}.",
-        PromiseWarning,
+        more = " if they were meant to keep the rules, or add features"
+    sentence = (
+        "{:.4g} of the demonstrations keep the rules, and the learned policy does with probability {:.4g} ({}): {}, "
+        "and the weights make up for it. Ask for {}{}."
     )
+    promised = Setting("validity", loss.validity)
+    notify(Message(sentence, kept, learned, promised, why, ask, more), PromiseWarning)
 
 
 def warn_of_infinity(loss: CausalLoss, features: Features, demos: Demonstrations) -> None:

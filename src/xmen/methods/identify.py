@@ -17,7 +17,17 @@ from xmen.engines.exact import ExactDistribution
 from xmen.engines.reject import RejectDistribution
 from xmen.engines.trips import TripEngine
 from xmen.engines.xor import XorDistribution
-from xmen.errors import IdentifiabilityWarning, ProductTooLargeError, UnboundedWarning, notify
+from xmen.errors import (
+    Feature,
+    IdentifiabilityWarning,
+    Message,
+    ProductTooLargeError,
+    Setting,
+    UnboundedWarning,
+    joined,
+    listing,
+    notify,
+)
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.runs import FitSettings, Task, read_l2
 from xmen.product.best import best_walk
@@ -60,22 +70,22 @@ def warn_undetermined(
 def warn_unbounded(which: list[int], ended: str) -> None:
     """Warn of features whose weights have no finite optimum, if there are any."""
     if which:
-        notify(
-            f"every demonstration has the least or the most possible of {name_features(which)}: the loss falls for "
-            f"ever as these weights grow, and the fit ended {ended}. Set l2 > 0 for finite weights, or add "
-            "demonstrations.",
-            UnboundedWarning,
-        )
+        notify(of_unbounded(which, f", and the fit ended {ended}"), UnboundedWarning)
+
+
+def of_unbounded(which: list[int], ended: str = "") -> Message:
+    """The sentence about features whose weights have no finite optimum."""
+    sentence = (
+        "every demonstration has the least or the most possible of {}: the likelihood rises for ever as these weights "
+        "grow{}. Set {} > 0 for finite weights, or add demonstrations."
+    )
+    return Message(sentence, listing([Feature(k) for k in which], SHOWN), ended, Setting("l2"))
 
 
 def warn_unidentified(basis: Floats) -> None:
     """Warn of combinations of features (k, d) that never vary, if there are any."""
     if len(basis):
-        notify(
-            f"no demonstrations could tell these weights: {describe_unidentified(basis)}. The distribution is the same "
-            "whatever they are; drop features, or set l2 > 0 to prefer small weights.",
-            IdentifiabilityWarning,
-        )
+        notify(of_unidentified(basis), IdentifiabilityWarning)
 
 
 def unidentified(base: ExactDistribution, features: Features) -> Floats:
@@ -100,15 +110,22 @@ def unidentified(base: ExactDistribution, features: Features) -> Floats:
     return echelon(constant / features.scale)
 
 
-def describe_unidentified(basis: Floats) -> str:
-    """The combinations in words: single features first."""
+def of_unidentified(basis: Floats) -> Message:
+    """The sentence about combinations of features (k, d) that never vary: single features first."""
     alone = [int(np.flatnonzero(row)[0]) for row in basis if np.count_nonzero(row) == 1]
     joint = [row for row in basis if np.count_nonzero(row) > 1]
-    shown = "; ".join(map(_sum, joint[:SHOWN])) + (f"; and {len(joint) - SHOWN} more" if len(joint) > SHOWN else "")
-    if not alone:
-        return f"{shown} never varies"
-    single = f"{name_features(alone)} {'is' if len(alone) == 1 else 'are each'} the same on every valid trajectory"
-    return f"{single}; so {'is' if len(joint) == 1 else 'are'} {shown}" if joint else single
+    more = [f"and {len(joint) - SHOWN} more"] if len(joint) > SHOWN else []
+    shown = joined([*map(_sum, joint[:SHOWN]), *more], "; ")
+    single = listing([Feature(k) for k in alone], SHOWN) if alone else ""
+    which = Message("{} {} the same on every valid trajectory", single, "is" if len(alone) == 1 else "are each")
+    if joint:
+        verb = "is" if len(joint) == 1 else "are"
+        which = Message("{}; so {} {}", which, verb, shown) if alone else Message("{} never varies", shown)
+    sentence = (
+        "no demonstrations could tell these weights: {}. The distribution is the same whatever they are; drop "
+        "features, or set {} > 0 to prefer small weights."
+    )
+    return Message(sentence, which, Setting("l2"))
 
 
 def unbounded(base: ExactDistribution, features: Features, demos: Demonstrations, discount: float) -> list[int]:
@@ -197,19 +214,12 @@ def echelon(basis: Floats) -> Floats:
     return rows
 
 
-def _sum(row: Floats) -> str:
-    terms = [f"{row[k]:+.3g} * feature {k}" for k in np.flatnonzero(row).tolist()]
-    more = f" ... ({len(terms)} features)" if len(terms) > SHOWN else ""
-    return " ".join(terms[:SHOWN]).removeprefix("+") + more
-
-
-def name_features(which: list[int]) -> str:
-    """'feature 3', 'features 1, 4 and 9', shortened when there are many."""
-    if len(which) == 1:
-        return f"feature {which[0]}"
-    if len(which) > SHOWN:
-        return f"features {', '.join(map(str, which[:SHOWN]))} and {len(which) - SHOWN} more"
-    return f"features {', '.join(map(str, which[:-1]))} and {which[-1]}"
+def _sum(row: Floats) -> Message:
+    which = np.flatnonzero(row).tolist()
+    signs = [f"{row[k]:+.3g}" if number else f"{row[k]:.3g}" for number, k in enumerate(which)]
+    terms = [Message("{} * {}", sign, Feature(k)) for sign, k in zip(signs, which, strict=True)]
+    more = [f"... ({len(terms)} features)"] if len(terms) > SHOWN else []
+    return joined([*terms[:SHOWN], *more], " ")
 
 
 # ---- What trips cannot tell, where every demonstration has its own start and goal.

@@ -22,8 +22,8 @@ from threadpoolctl import threadpool_limits
 from xmen.engines.choose import Chooser
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.trips import RejectTrips, TripEngine, trip_budget
-from xmen.errors import ConvergenceWarning, DivergenceError, ProductTooLargeError, TrajectoryError, notify
-from xmen.methods.runs import Coordinates, FitSettings, Task, read_l2
+from xmen.errors import DivergenceError, ProductTooLargeError, TrajectoryError
+from xmen.methods.runs import Coordinates, FitSettings, Task, read_l2, warn_of_end
 from xmen.rewards import Floats
 from xmen.rewards.linear import Features
 from xmen.worlds.network import AnyTask, Network
@@ -253,9 +253,6 @@ def _refit(
         log_z[which] = new_log_z[good]
         step[left] = np.where(good, np.minimum(1.0, 2.0 * step[left]), step[left] / 2.0)
     else:
-        notify(
-            f"{len(left)} of {n} fits did not come to an optimum in {MOST_STEPS} steps: their demonstrations may "
-            "have the least or the most of a feature that there is. Set l2 > 0 for finite weights.",
-            ConvergenceWarning,
-        )
+        edge = "their demonstrations may have the least or the most of a feature that there is"
+        warn_of_end(f"{len(left)} of {n} fits did not come to an optimum in {MOST_STEPS} steps: {edge}")
     return np.stack([coordinates.full(moved) for moved in now]), log_z, rows

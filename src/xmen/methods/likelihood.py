@@ -15,8 +15,7 @@ import numpy as np
 from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.xor import WalkFunction, XorDistribution
-from xmen.errors import ConvergenceWarning, notify
-from xmen.methods.runs import Coordinates, FitSettings, Outcome, Run, Value
+from xmen.methods.runs import Coordinates, FitSettings, Outcome, Run, Value, warn_of_end
 from xmen.product.best import score_range
 from xmen.progress import Monitor
 from xmen.rewards import Floats
@@ -300,11 +299,10 @@ class LbfgsRun(Run[Moved]):
 
     def conclude(self, state: Moved, monitor: Monitor) -> Outcome:
         if not (state.finished or monitor.stopped or monitor.interrupted):
-            notify(
+            warn_of_end(
                 f"stopped after max_iter = {self.max_iter} iterations with a gradient norm of "
                 f"{np.linalg.norm(state.gradient):.3g} (tol = {self.optimiser.tol:g} per component). Raise max_iter or "
-                "tol; if weights keep growing the optimum may be infinite, and l2 > 0 makes it finite.",
-                ConvergenceWarning,
+                "tol"
             )
         memory = {"steps": state.steps, "changes": state.changes}
         return Outcome(self.answer(state), state.finished, None, {"optimiser_state_": memory})

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.engines.distribution import Distribution
-from xmen.errors import ConvergenceWarning, EngineError, RewardError, notify
+from xmen.errors import EngineError, RewardError
 from xmen.methods.likelihood import DeviceLikelihood, Likelihood, LossEstimate
-from xmen.methods.runs import FitSettings, Outcome, Run, child_seed, seed_sequence, stored_seed
+from xmen.methods.runs import FitSettings, Outcome, Run, child_seed, seed_sequence, stored_seed, warn_of_end
 from xmen.options import Options, Unsaved, listed, require_number, require_whole
 from xmen.progress import Monitor
 from xmen.rewards.neural import NeuralReward
@@ -304,11 +304,9 @@ class NeuralRun(Run[NeuralState]):
             first, last = history[-1 - max(1, len(history) // 10)], history[-1]
             fell = first.loss - last.loss - 2.0 * float(np.hypot(first.loss_std, last.loss_std))
         if self.advise and not (state.finished or monitor.stopped or monitor.interrupted) and fell > STILL_FALLING:
-            notify(
+            warn_of_end(
                 f"after max_iter = {self.max_iter} steps the loss was still falling, by {fell:.3g} nats over the last "
-                "tenth of them. Raise max_iter or learning_rate; if rewards keep growing the optimum may be infinite, "
-                "and l2 > 0 makes it finite.",
-                ConvergenceWarning,
+                "tenth of them. Raise max_iter or learning_rate"
             )
         memory = {"kind": self.kind, "state": as_arrays(self.optimiser.state_dict()["state"])}
         return Outcome(reward, state.finished, self.base, {"optimiser_state_": memory})

@@ -35,7 +35,7 @@ import numpy as np
 from xmen.engines.choose import Chooser
 from xmen.engines.settings import EngineSettings
 from xmen.engines.xor import XorDistribution
-from xmen.errors import ConvergenceWarning, EngineError, notify
+from xmen.errors import EngineError
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.identify import warn_undetermined
 from xmen.methods.likelihood import Likelihood, LossEstimate
@@ -44,7 +44,7 @@ from xmen.methods.neural import DEFAULT_MAX_ITER as NETWORK_MAX_ITER
 from xmen.methods.neural import NeuralRun, Training, train
 from xmen.methods.paper_bounds import compute_bounds, gradient_factor, largest_step, letter_bounds, warn_outside
 from xmen.methods.proposal import Certificate, Pool, Proposal, self_normalised_shares, split_shares, variance_descent
-from xmen.methods.runs import FitSettings, Outcome, Run, Task, seed_sequence
+from xmen.methods.runs import FitSettings, Outcome, Run, Task, seed_sequence, warn_of_end
 from xmen.options import require_choice, require_number, require_whole
 from xmen.progress import Monitor
 from xmen.rewards import Floats
@@ -320,11 +320,8 @@ class PaperRun(Run[PaperState]):
                 if n >= LEAST_AVERAGED
                 else f"fewer than {LEAST_AVERAGED} iterates cannot tell whether they are still on their way"
             )
-            notify(
-                f"after max_iter = {self.max_iter} iterations, of which the last {n} are averaged, {why}. Raise "
-                "max_iter; if weights keep growing the optimum may be infinite, and l2 > 0 makes it finite.",
-                ConvergenceWarning,
-            )
+            end = f"after max_iter = {self.max_iter} iterations, of which the last {n} are averaged"
+            warn_of_end(f"{end}, {why}. Raise max_iter")
         if not monitor.stopped:  # short of the optimum, weights are finite whatever they are
             warn_undetermined(self.base, self.task, self.settings, "where its steps did")
         return Outcome(self.answer(state), converged, None)

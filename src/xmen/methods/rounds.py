@@ -24,14 +24,14 @@ import numpy as np
 from xmen.engines.choose import Chooser
 from xmen.engines.reject import RejectDistribution
 from xmen.engines.xor import XorDistribution
-from xmen.errors import ConvergenceWarning, GuaranteeWarning, notify
+from xmen.errors import GuaranteeWarning, notify
 from xmen.methods import judge
 from xmen.methods.draws import Draws
 from xmen.methods.identify import warn_undetermined
 from xmen.methods.judge import Estimate, Metric, doubts
 from xmen.methods.likelihood import Lbfgs
 from xmen.methods.loss import ALL, DrawnLoss, Relaxation, Spread
-from xmen.methods.runs import FitSettings, Outcome, Run, Task, child_seed, seed_sequence, stored_seed
+from xmen.methods.runs import FitSettings, Outcome, Run, Task, child_seed, seed_sequence, stored_seed, warn_of_end
 from xmen.progress import Monitor
 from xmen.rewards import Floats
 from xmen.rewards.linear import Features
@@ -339,13 +339,10 @@ class RoundsRun(Run[RoundsState]):
 
     def conclude(self, state: RoundsState, monitor: Monitor) -> Outcome:
         if not (state.converged or monitor.stopped or monitor.interrupted):
-            notify(
+            warn_of_end(
                 f"after {'' if state.finished else 'max_iter = '}{state.iteration} rounds the answer is about "
                 f"{state.distance:.2g} nats from the optimum, and not surely within tol = {self.tol:g}"
-                f"{' (no more draws are made)' if state.finished else ''}. Raise "
-                f"{'' if state.finished else 'max_iter or '}tol; if weights keep growing the optimum may be infinite, "
-                "and l2 > 0 makes it finite.",
-                ConvergenceWarning,
+                f"{' (no more draws are made). Raise tol' if state.finished else '. Raise max_iter or tol'}"
             )
         if state.n_lost:
             notify(

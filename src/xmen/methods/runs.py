@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Distribution, Law, Seed
 from xmen.engines.settings import EngineSettings
-from xmen.errors import DivergenceError, EngineError, XmenError
+from xmen.errors import ConvergenceWarning, DivergenceError, EngineError, Message, Setting, XmenError, notify
 from xmen.methods.demonstrations import Demonstrations
 from xmen.options import Options, require_number, require_whole
 from xmen.progress import VALIDATION_LOSS, Monitor
@@ -24,6 +24,13 @@ from xmen.rewards import Floats, Reward
 from xmen.rewards.linear import Features, LearnedFeatures
 from xmen.storage.checkpoint import Checkpoint, RunState, State
 from xmen.storage.models import FOREIGN
+
+
+def warn_of_end(where: str) -> None:
+    """Warn that a fit stopped before its tolerance was met; `where` says how far it was, and what to raise."""
+    sentence = "{}; if weights keep growing the optimum may be infinite, and {} > 0 makes it finite."
+    notify(Message(sentence, where, Setting("l2")), ConvergenceWarning)
+
 
 # ---- The stream of random numbers that a fit has for itself
 

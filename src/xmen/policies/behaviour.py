@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from xmen.compiled import compiled
 from xmen.constraints.constraint import Constraint
 from xmen.engines.settings import EngineSettings, find_device
-from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError, XmenError, require_horizon
+from xmen.errors import EngineError, InfeasibleError, XmenError, require_horizon
 from xmen.machines.tables import CompiledConstraint
 from xmen.options import is_number
 from xmen.policies.game import Bools, Floats, Game, Index, Numbers, Occupancy, Stretch, counts, game_of
@@ -51,11 +51,7 @@ def make_game(
         raise EngineError(NEEDS_HORIZON)
     settings = EngineSettings(max_nodes=max_nodes, device=device)
     place, compiled = find_device(settings.device), CompiledConstraint(constraint, world, ends_anywhere=True)
-    try:
-        return game_of(build_complete_product(compiled, settings.node_budget, length), place)
-    except ProductTooLargeError as error:
-        # Other engines answer for trajectories; a policy has to know every one of its nodes.
-        raise ProductTooLargeError(str(error).split(", or let it reject")[0].rstrip(".") + ".") from None
+    return game_of(build_complete_product(compiled, settings.node_budget, length), place)
 
 
 def read_validity(validity: Any) -> str | float:

@@ -13,14 +13,13 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from xmen.constraints.constraint import And, Constraint, conjunction, units
-from xmen.errors import InfeasibleError, ProductTooLargeError
+from xmen.errors import InfeasibleError, Message, ProductTooLargeError, Setting, joined
 from xmen.machines.tables import CompiledConstraint
 from xmen.policies.behaviour import BEST, SURE, Behaviour, best_chance, is_sure, make_game
 from xmen.policies.game import Floats, Game, counts
 from xmen.product.graph import DEFAULT_MAX_NODES
 from xmen.product.watch import Chain
 from xmen.worlds.mdp import MDP
-from xmen.worlds.names import in_world_words
 
 # ---- How likely a policy is to break each rule.
 #
@@ -132,8 +131,10 @@ def explain(game: Game, max_nodes: int | None = None) -> Impossible | None:
     alone = {label: _LostAlone(product.world, rule, max_nodes) for label, rule in rules.items()}
     reasons = []
     for end in ends:
-        broken = " and ".join(repr(label) for label, lost in alone.items() if lost(*end))
-        reason = f"breaks {broken}" if broken else "leaves no way to keep all rules and arrive"
+        broken = [label for label, lost in alone.items() if lost(*end)]
+        reason: str = Message("breaks {}", joined(broken, " and ", "{!r}"))
+        if not broken:
+            reason = "leaves no way to keep all rules and arrive"
         reasons.append("cannot arrive in time" if late(*end) else reason)
     conflict, dropping = _blame(product.world, rules, max_nodes)
     found_best = best_chance(best, starts)
@@ -147,24 +148,19 @@ def refuse(game: Game, asked: str | float, max_nodes: int | None = None) -> Infe
     wanted = "surely" if asked == "sure" else f"with probability {asked:g}"
     advice = " No episode at all can keep them: loosen the rules, or raise the horizon."
     if why.best > 0.0:
-        advice = f" Ask for validity='best', or for a probability up to {why.best:.6g}."
-    together = ", ".join(map(repr, why.conflict))
-    hint = f"No policy is sure to keep {together}, and dropping any single rule does not make all the others sure."
+        advice = Message(" Ask for {}, or for a probability up to {:.6g}.", Setting("validity", "best"), why.best)
+    sentence = "No policy is sure to keep {}, and dropping any single rule does not make all the others sure."
+    hint: str = Message(sentence, joined(why.conflict, ", ", "{!r}"))
     if not why.conflict:
         hint = "Even without rules no policy is sure to arrive in time."
     elif len(rules_of(game.product.compiled.constraint)) == 1:
         hint = "Without this rule every episode could arrive in time."
     elif why.dropping:
-        hint = f"Without {' or without '.join(map(repr, why.dropping))} all other rules can be kept surely."
-    return InfeasibleError(
-        in_world_words(
-            f"no policy keeps the rules {wanted}: {why}. The best probability there is: {why.best:.6g}. {hint}{advice}",
-            why.world,
-        ),
-        conflict=why.conflict,
-        best=why.best,
-        dropping=why.dropping,
-    )
+        without = joined(why.dropping, " or without ", "{!r}")
+        hint = Message("Without {} all other rules can be kept surely.", without)
+    sentence = "no policy keeps the rules {}: {}. The best probability there is: {:.6g}. {}{}"
+    message = Message(sentence, wanted, why, why.best, hint, advice, world=why.world)
+    return InfeasibleError(message, why.conflict, why.best, why.dropping)
 
 
 def _story(game: Game, safe: Behaviour, best: Behaviour, only_best: bool) -> tuple[int, list[Move], list[Move]] | None:
@@ -248,12 +244,12 @@ def why_unsafe(
     alone = {label: _LostAlone(world, rule, max_nodes) for label, rule in rules.items()}
     broken = [label for label, lost in alone.items() if lost(states, actions)]
     if broken:
-        return broken[0], f"which breaks {' and '.join(map(repr, broken))}"
+        return broken[0], Message("which breaks {}", joined(broken, " and ", "{!r}"))
     if _LostAlone(world, None, max_nodes)(states, actions):
         return None, "from where it cannot arrive in time"
     unsure = [label for label, rule in alone.items() if not rule.sure(states, actions)]
     if unsure:
-        return unsure[0], f"after which {' and '.join(map(repr, unsure))} can no longer be kept surely"
+        return unsure[0], Message("after which {} can no longer be kept surely", joined(unsure, " and ", "{!r}"))
     return None, "after which the rules can no longer be kept surely together"
 
 

@@ -36,17 +36,11 @@ def read_values(file: Path) -> dict[str, Any]:
 
 
 class PlacedError(FileFormatError):
-    """A mistake of which the key is known; `reason` is the message without the place."""
+    """A mistake of which the key is known."""
 
-    def __init__(self, message: str, key: str = "", reason: str = "") -> None:
+    def __init__(self, message: str, place: str = "", key: str = "") -> None:
         super().__init__(message)
-        self.key, self.reason = key, reason
-
-
-class PlacedSyntaxError(ConstraintSyntaxError):
-    """Text in a file that cannot be read; `reason` is the message without the place."""
-
-    reason: str = ""
+        self.place, self.key = place, key
 
 
 class Kind(NamedTuple):
@@ -84,7 +78,7 @@ class TomlTable:
 
     def fail(self, key: str, message: str) -> NoReturn:
         """Refuse the value of a key."""
-        raise PlacedError(f"{self.where(key)}: {message}", key, message) from None
+        raise PlacedError(message, self.where(key), key) from None
 
     @contextmanager
     def explaining(self, key: str = "") -> Iterator[None]:
@@ -96,9 +90,8 @@ class TomlTable:
         except (MissingExtraError, FileFormatError):
             raise
         except ConstraintSyntaxError as error:
-            placed = PlacedSyntaxError(f"{self.where(key)}: {error}", error.text, error.offset)
-            placed.reason = str(error)
-            raise placed from None
+            error.place = self.where(key)
+            raise
         except XmenError as error:
             self.fail(key, str(error))
 

@@ -138,7 +138,7 @@ def spell_event(name: str, event: Event, world: MDP) -> Any:
         return {"cells": [world.cell(state) for state in event.states]}
     if isinstance(world, GridWorld) and isinstance(event, Doing):
         return {"moves": [world.moves[action] for action in event.actions]}
-    text = rule_text(str(event), world)
+    text = rule_text(event, world)
     try:
         parse_event(text, world=world)
     except ConstraintSyntaxError:

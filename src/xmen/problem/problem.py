@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -26,10 +25,10 @@ from xmen.errors import (
     FileFormatError,
     MissingFileError,
     TrajectoryError,
+    Words,
     XmenError,
-    caret_lines,
 )
-from xmen.events import Event, require_event
+from xmen.events import Event, anytime, require_event
 from xmen.files import as_path, read_text, write_together, write_whole
 from xmen.methods.runs import check_patience
 from xmen.options import require_whole
@@ -37,10 +36,10 @@ from xmen.policies.behaviour import read_validity
 from xmen.policies.policy import Policy, plan
 from xmen.problem import document as toml
 from xmen.problem import parts
-from xmen.problem.document import PlacedError, PlacedSyntaxError, TomlTable, read_values, toml_text, within_fence
+from xmen.problem.document import TomlTable, read_values, toml_text, within_fence
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.worlds import MDP, Trajectory, read_demos
-from xmen.worlds.names import in_world_words, is_missing, rule_text
+from xmen.worlds.names import is_missing, rule_text
 
 WEIGHT = "sample_weight"  # the column; `weight` may be a traveller's, or a van's
 SHORT = {"demonstrations": "demos", "validation": "validation"}  # in names of files
@@ -126,12 +125,8 @@ class _Reader:
         except (XmenError, OSError) as error:
             if self.found is None:
                 raise
-            message, key, offset = str(error), None, None
-            if isinstance(error, PlacedError):
-                message, key = error.reason, error.key or None
-            elif isinstance(error, PlacedSyntaxError) and error.text is not None and error.offset is not None:
-                # The text is shown where it is edited, with the caret in it.
-                message, offset = error.reason.removesuffix("\n" + caret_lines(error.text, error.offset)), error.offset
+            message = error.reason if isinstance(error, XmenError) else str(error)
+            key, offset = getattr(error, "key", None) or None, getattr(error, "offset", None)
             self.found.append(Mistake(part, message, name, index, key, offset))
             return None
 
@@ -217,7 +212,8 @@ _SETTINGS = {
 
 
 def _read_settings(table: TomlTable) -> Settings:
-    kinds = {one.name: _SETTINGS[str(one.type).removesuffix(" | None")] for one in fields(Settings)}
+    types = {one.name: str(getattr(one.type, "__name__", one.type)) for one in fields(Settings)}
+    kinds = {name: _SETTINGS[of.removesuffix(" | None")] for name, of in types.items()}
     found = {name: table.take(name, kind, None) for name, kind in kinds.items()}
     table.finish()
     settings = Settings()
@@ -333,25 +329,32 @@ class Problem:
             raise TrajectoryError(f"{file}: there are no demonstrations in this file")
         return demos
 
-    def in_words(self, message: str) -> str:
-        """A message with the names of this problem's events, and the words of its world, in place of numbers."""
-        texts: dict[str, str] = {}
-        for name, event in self.events.items():
-            text = str(event)
-            texts |= {form: name for form in (text, in_world_words(text, self.world)) if "(" in form}
-        if texts:
-            longest_first = sorted(texts, key=len, reverse=True)
-            pattern = "|".join(re.escape(text) for text in longest_first)
-            message = re.sub(rf"(?<!\w)(?:{pattern})", lambda found: texts[found[0]], message)
-        return in_world_words(message, self.world)
+    @property
+    def features(self) -> Floats | None:
+        """The features that a fit uses, (n_states, n_actions, d); None is one weight per state."""
+        return self.reward.features if isinstance(self.reward, LinearReward) else None
+
+    @cached_property
+    def feature_names(self) -> list[str]:
+        """The names of the features that a fit uses; without any there is one weight per state."""
+        if not isinstance(self.reward, LinearReward):
+            return [self.world.describe_state(state) for state in range(self.world.n_states)]
+        n, names = len(self.reward.weights), list(self.spelling.features)
+        return names if len(names) == n else [f"feature {k}" for k in range(n)]
+
+    @cached_property
+    def words(self) -> Words:
+        """The names that this problem has for events and features, for whoever prints a message about it."""
+        names = {event: name for name, event in self.events.items() if event != anytime}
+        return Words(self.world, names, self.feature_names)
 
     @contextmanager
     def speaking(self) -> Iterator[None]:
-        """Inside, errors of ours speak of events by the names that this problem gives them."""
+        """Inside, errors of ours speak in the words of this problem."""
         try:
             yield
         except XmenError as error:
-            error.args = (self.in_words(str(error)), *error.args[1:])
+            error.words = self.words
             raise
 
     def parse(self, text: str) -> Constraint:
@@ -478,7 +481,7 @@ def _spell_rules(problem: Problem, target: Path) -> list[Mapping[str, Any]]:
 
 def _spell_rule(problem: Problem, name: str, rule: Constraint, target: Path) -> str:
     names = {**problem.events, **problem.costs}
-    for text in (problem.spelling.rules.get(name, {}).get("rule"), rule_text(rule._text(), problem.world)):
+    for text in (problem.spelling.rules.get(name, {}).get("rule"), rule_text(rule, problem.world)):
         try:
             # Files of costs that the text names have to be where it will stand.
             if text is not None and parse_rule(text, problem.world, names, target.parent).named(name) == rule:

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from xmen.compiled import compiled
 from xmen.constraints.constraint import units
-from xmen.errors import ProductTooLargeError, require_horizon
+from xmen.errors import Message, ProductTooLargeError, joined, require_horizon
 from xmen.machines.tables import FAILS, HOLDS, CompiledConstraint, MachineTable
 from xmen.sharing import once
 from xmen.worlds.kernels import UNREACHABLE, distance_to, topological_order
 from xmen.worlds.mdp import MDP
-from xmen.worlds.names import in_world_words
 
 # ---- Compiled loops that build and prune the product graph
 
@@ -430,22 +429,27 @@ def _too_large(
     lines, leaf = [], 1
     for label, unit in units(compiled.constraint):
         width = sum(1 for _ in unit.leaves())
-        lines.append((_distinct(rows[:, leaf : leaf + width]), in_world_words(label, world)))
+        lines.append((_distinct(rows[:, leaf : leaf + width]), label))
         leaf += width
     lines.sort(key=lambda line: -line[0])
-    blame = f"{lines[0][1]!r} multiplies it the most" if lines else "the world alone is that large"
-    limit, budget = allowed_nodes(max_nodes, n_columns), f"max_nodes = {max_nodes:,}"
+    blame = Message("{!r} multiplies it the most", lines[0][1]) if lines else "the world alone is that large"
+    limit = allowed_nodes(max_nodes, n_columns)
     if limit < max_nodes:
-        blame = f"each node has {n_columns - 1:,} machines, so that the budget is {limit:,} nodes here, and {blame}"
-    after = f"after {depth} {'actions' if world.unbounded else f'of {world.max_length} actions'}"
-    found = f"passed {budget} {after}" if not estimate else f"would pass {budget} ({estimate:,} nodes or more)"
-    table = "".join(f"\n  {n:>12,} machine states  {label}" for n, label in lines[:12])
-    more = f"\n  and {len(lines) - 12:,} constraints more" if len(lines) > 12 else ""
+        budget = f"each node has {n_columns - 1:,} machines, so that the budget is {limit:,} nodes here"
+        blame = Message("{}, and {}", budget, blame)
+    found, where = "passed", f"after {depth} {'actions' if world.unbounded else f'of {world.max_length} actions'}"
+    if estimate:
+        found, where = "would pass", f"({estimate:,} nodes or more)"
+    table = [Message("\n  {:>12,} machine states  {}", *line) for line in lines[:12]]
+    more = [f"\n  and {len(lines) - 12:,} constraints more"] if len(lines) > 12 else []
+    advice = "\nRaise max_nodes (about 1 kB of memory per node), loosen that constraint, shorten the horizon"
+    if not compiled.ends_anywhere:  # other engines answer for trajectories; a policy has to know all of its nodes
+        advice += ", or let it reject or hash instead: engine='reject' or engine='xor'"
+    sentence = "the product of world and constraints {found} max_nodes = {max_nodes:,} {where}: {blame}."
     return ProductTooLargeError(
-        f"the product of world and constraints {found}: {blame}.\n"
-        f"  {n_states:>12,} world states{table}{more}\n"
-        "Raise max_nodes (about 1 kB of memory per node), loosen that constraint, shorten the horizon, "
-        "or let it reject or hash instead: engine='reject' or engine='xor'."
+        Message(sentence, found=found, max_nodes=max_nodes, where=where, blame=blame),
+        Message("\n  {:>12,} world states{}{}.", n_states, joined([*table, *more]), advice),
+        world,
     )
 
 

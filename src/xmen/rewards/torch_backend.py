@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.errors import RewardError, extra_module
+from xmen.errors import RewardError, XmenError, extra_module, in_words
 from xmen.rewards import Floats, real_array
 
 if TYPE_CHECKING:
@@ -32,7 +32,11 @@ def require_torch(needed_for: str, extra: str = "neural") -> Any:
     return extra_module("torch", needed_for, extra)
 
 
-def choose_device(device: str | torch.device | None) -> torch.device:
+def choose_device(
+    device: str | torch.device | None,
+    refusal: type[XmenError] = RewardError,
+    advice: str = "Leave it out to get one that can.",
+) -> torch.device:
     """The device asked for; without a wish the GPU if there is one, else the CPU."""
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -40,8 +44,7 @@ def choose_device(device: str | torch.device | None) -> torch.device:
         chosen = torch.device(device)
         torch.empty(0, device=chosen)  # naming a device that is not there fails only when it is used
     except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).splitlines()[0]
-        raise RewardError(f"device={device!r} cannot be used: {reason} Leave it out to get one that can.") from None
+        raise refusal(f"device={device!r} cannot be used ({in_words(error)}). {advice}") from None
     return chosen
 
 

@@ -45,7 +45,7 @@ class Word(Event):
     def holds_without_action(self) -> bool | None:
         return self.event.holds_without_action()
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return self.name
 
 

@@ -97,14 +97,14 @@ def read_sums(
     try:
         return run_jobs(job, spawn(rng, n_cells if m > 0 else 1), waiting=space.waits)
     except UnfinishedError as error:
-        message, sums = str(error), list(error.finished.values())
+        sums = list(error.finished.values())
         if len(sums) >= 2 and any(one.log_total > -math.inf for one in sums):
             so_far = combine(sums, m)
-            message += (
+            error.details = (
                 f" So far: log Z = {so_far.log_partition:.4f} +- {so_far.log_partition_std:.4f} from {len(sums)} cells,"
                 " without the hard ones, so biased."
             )
-        raise UnfinishedError(message, error.finished, error.n_asked) from error
+        raise
 
 
 def combine(sums: Sequence[CellSum], m: int) -> CellEstimate:

@@ -149,10 +149,10 @@ class PawsPlan:
             cls(all_bits[0], pivot, extra, log_span, failure, n_hash, rounding, faithful, thinned)  # refuses void ones
         best: PawsPlan | None = None
         for b in all_bits:
-            enough = np.flatnonzero(uniform >= math.exp(spans[b] - math.log(delta)))
-            if spans[b] >= math.log(delta) or len(enough) == 0:
+            fair = np.flatnonzero(uniform >= math.exp(spans[b] - math.log(delta)))
+            if spans[b] >= math.log(delta) or len(fair) == 0:
                 continue
-            p, a = pairs[enough[np.argmin(cost[enough])]]
+            p, a = pairs[fair[np.argmin(cost[fair])]]
             plan = cls(b, int(p), int(a), log_span, failure, n_hash, rounding, faithful, thinned)
             if best is None or plan.cost < best.cost:
                 best = plan

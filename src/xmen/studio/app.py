@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -25,7 +24,9 @@ from xmen.studio import document as limits
 from xmen.studio.document import Refusal, csv_text, described, received, state_word
 from xmen.studio.session import Job, Session
 from xmen.studio.worker import Question, python_text
-from xmen.worlds import MDP, MOVES, GridWorld, read_demos
+from xmen.worlds import MDP, MOVES, GridWorld
+from xmen.worlds.names import Names
+from xmen.worlds.tables import from_table, read_table
 
 PAGE = Path(__file__).parent / "page"
 
@@ -221,13 +222,8 @@ def make_app(session: Session) -> FastAPI:
     @app.post("/api/csv/read")
     def read_csv(body: Text) -> Response:
         world = desk.look()[1].problem_at(desk.path, world_only=True).world
-        with TemporaryDirectory() as folder:
-            file = Path(folder) / "demonstrations.csv"
-            file.write_text(body.text, encoding="utf-8", errors="replace")
-            try:
-                return _json({"demonstrations": described(read_demos(file, world), world)})
-            except XmenError as error:
-                raise FileFormatError(str(error).replace(str(file), file.name)) from None
+        table = read_table(Path("demonstrations.csv"), body.text.removeprefix("\ufeff"))  # Notepad's byte order mark
+        return _json({"demonstrations": described(from_table(table, Names(world)), world)})
 
     @app.post("/api/csv/write")
     def write_csv(body: Demonstrations) -> Response:

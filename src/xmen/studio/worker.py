@@ -21,11 +21,9 @@ from xmen.answers import (
     learning_notes,
     make_learner,
     mean_reward,
-    named_features,
     rule_notes,
     rule_search,
     share_text,
-    with_names,
 )
 from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.choose import distribution
@@ -173,7 +171,8 @@ def _fit(problem: Problem, choice: Choice, learned: Part, held: Part, say: Say) 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = make_learner(choice, problem, callback=lambda record: say(numbers(record)))
-        model.fit(demos, sample_weight=weights)
+        with problem.speaking():
+            model.fit(demos, sample_weight=weights)
         if hasattr(model, "callback"):
             model.set_params(callback=None)
         try:
@@ -185,10 +184,9 @@ def _fit(problem: Problem, choice: Choice, learned: Part, held: Part, say: Say) 
         visits = model.policy().visits().sum(axis=1) if causal else model.distribution().state_visits()
     except EngineError:
         visits = None
-    names = named_features(problem)[1]
     found = np.asarray(getattr(model, "weights_", np.zeros(0))).tolist()
     means, acts = mean_reward(model.reward_, world).tolist(), np.any(world.available, axis=1).tolist()
-    told = dict.fromkeys(with_names(str(warning.message), names) for warning in caught)
+    told = dict.fromkeys(problem.words.say(warning.message) for warning in caught)
     return model, {
         "learner": choice.learner,
         "label": LEARNERS[choice.learner].label,
@@ -201,7 +199,7 @@ def _fit(problem: Problem, choice: Choice, learned: Part, held: Part, say: Say) 
         "held_out": {"demonstrations": len(held[0]), "log_likelihood": model.score(*held)} if held[0] else None,
         "weights": [
             {"feature": name, "weight": weight, "error": error}
-            for name, weight, error in zip(names, found, errors or [None] * len(found), strict=False)
+            for name, weight, error in zip(problem.feature_names, found, errors or [None] * len(found), strict=False)
         ],
         # Nothing is earned where there is no action, as at the goal.
         "reward": [mean if some else None for mean, some in zip(means, acts, strict=True)],

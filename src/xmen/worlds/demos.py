@@ -21,14 +21,17 @@ from xmen.errors import (
     ConstraintError,
     FileFormatError,
     InvalidDemonstrationError,
+    Message,
     PathError,
+    Setting,
     TrajectoryError,
     XmenError,
     extra_module,
+    joined,
 )
 from xmen.files import as_path, write_whole
 from xmen.worlds.mdp import MDP
-from xmen.worlds.names import Given, Names, in_world_words, some, words
+from xmen.worlds.names import Given, Names, some, words
 from xmen.worlds.network import Network
 from xmen.worlds.tables import RecordedDemos, as_table, demo_columns, from_records, from_table, read_json, read_table
 from xmen.worlds.trajectory import Trajectory
@@ -287,7 +290,7 @@ def refuse(world: MDP, demos: Sequence[Trajectory], constraint: Any, suspects: I
     if found:
         first = found[0]
         raise InvalidDemonstrationError(
-            first.sentence + _others(found, len(demos)) + _advice(world, found),
+            joined([first.sentence, *_others(found, len(demos)), _advice(world, found)]),
             index=first.number,
             constraint=first.constraint,
             position=first.position,
@@ -307,15 +310,15 @@ def _mistake(world: MDP, index: int, demo: Trajectory, rules: Sequence[Any]) -> 
     if not violations:
         return None
     violation = min(violations, key=lambda found: found.position)
-    sentence = in_world_words(f"demonstration {index} breaks a constraint: {violation}", world)
-    reason = in_world_words(f"break {violation.name!r}", world)
+    sentence = Message("demonstration {} breaks a constraint: {}", index, violation, world=world)
+    reason = Message("break {!r}", violation.name, world=world)
     return _Mistake(index, violation.position, violation.name, sentence, reason)
 
 
-def _others(found: Sequence[_Mistake], n_demos: int) -> str:
+def _others(found: Sequence[_Mistake], n_demos: int) -> list[str]:
     """A line for each reason, where more than one demonstration is not valid."""
     if len(found) == 1:
-        return ""
+        return []
     groups: dict[str, list[_Mistake]] = {}
     for mistake in found:
         groups.setdefault(mistake.reason, []).append(mistake)
@@ -325,19 +328,19 @@ def _others(found: Sequence[_Mistake], n_demos: int) -> str:
         numbers = some([mistake.number for mistake in group], MOST_NUMBERS)
         positions = sorted({mistake.position for mistake in group})
         where = f"at position{'s' if len(positions) > 1 else ''} {some(positions, MOST_NUMBERS)}"
-        lines.append(f"\n  {numbers}: {reason}, {where}")
+        lines.append(Message("\n  {}: {}, {}", numbers, reason, where))
     if len(groups) > MOST_GROUPS:
         lines.append(f"\n  and {len(groups) - MOST_GROUPS} reasons more")
-    return "".join(lines)
+    return lines
 
 
 def _advice(world: MDP, found: Sequence[_Mistake]) -> str:
     """Advice on episodes that failed: with chance, leaving them out would teach luck."""
     if not world.deterministic and any(mistake.unfinished or mistake.constraint for mistake in found):
-        return (
+        return Message(
             "\nWith chance, episodes that failed belong to the demonstrations: without them outcomes look luckier than "
-            "they are. CausalXMEN (xmen fit --learner causal) learns from all of them, with validity='best' or a "
-            "probability."
+            "they are. CausalXMEN (xmen fit --learner causal) learns from all of them, with {} or a probability.",
+            Setting("validity", "best"),
         )
     cut_off = any(mistake.unfinished for mistake in found)
     return "\nRaise the horizon if it was cut off, or leave it out." if cut_off else ""

@@ -11,47 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from xmen.errors import TrajectoryError, WorldError
+from xmen.errors import TrajectoryError, Words, WorldError, speaking
 from xmen.worlds.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from xmen.worlds.transitions import Transitions
 
-# ---- Rules in the world's own words, in messages and in files: cells, moves and nodes in place of numbers
 
+def rule_text(rule: Any, world: Transitions) -> str:
+    """A rule or an event, without its name, as `parse_constraint(text, world=world)` reads it.
 
-_EVENT = r"\b(at|doing)\((\d+(?:, \d+)*)\)"
-_QUOTED = r"'(?:\\.|[^\\'])*'|\"(?:\\.|[^\\\"])*\""
-_SHOWN_STATES = 6
-
-
-def in_world_words(text: str, world: Transitions) -> str:
-    """The text with at(27, 39) as at((3, 2), (3, 3)) on a grid, as at(bank) on a graph, and doing(0) by its move.
-
-    >>> from xmen import GridWorld
+    >>> from xmen import GridWorld, doing, visit
     >>> grid = GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))
-    >>> in_world_words("no trajectory satisfies 'visit(at(9) & doing(1))'", grid)
-    "no trajectory satisfies 'visit(at((1, 2)) & doing(right))'"
+    >>> rule_text(visit(grid.at((1, 2)) & doing(1)).named("fetch"), grid)
+    'visit(at((1, 2)) & doing(right))'
     """
-    return re.sub(_EVENT, lambda found: _in_names(found, world, _SHOWN_STATES), text)
-
-
-def rule_text(text: str, world: Transitions) -> str:
-    """The text of a rule or an event as `parse_constraint(text, world=world)` reads it; names in quotes stay."""
-    # Names in quotes are matched first, and have no groups.
-    return re.sub(f"{_QUOTED}|{_EVENT}", lambda found: _in_names(found, world) if found[1] else found[0], text)
-
-
-def _in_names(found: re.Match[str], world: Transitions, most: int | None = None) -> str:
-    numbers = [int(number) for number in found[2].split(", ")]
-    name, known = (world.state_name, world.n_states) if found[1] == "at" else (world.action_name, world.n_actions)
-    if max(numbers) >= known:
-        return found[0]
-    more = f", ... {len(numbers)} in all" if most is not None and len(numbers) > most else ""
-    names = [name(number) for number in numbers[:most]]
-    if most is not None:  # messages have rules in quotes
-        names = [shown.strip("'") for shown in names]
-    return f"{found[1]}({', '.join(names)}{more})"
+    with speaking(Words(world, most=None)):
+        text: str = rule._text()
+    return text
 
 
 # ---- Values as files and frames have them: numbers, cells, fields that are empty

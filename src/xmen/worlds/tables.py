@@ -74,9 +74,9 @@ class Table:
             yield self.where(row), {n: v for n, v in zip(self.columns, values, strict=True) if not is_missing(v)}
 
 
-def read_table(file: Path) -> Table:
-    """The table in a CSV file, whose first line names the columns."""
-    stream = io.StringIO(read_text(file), newline="")
+def read_table(file: Path, text: str | None = None) -> Table:
+    """The table in a CSV file, whose first line names the columns; or in a text that is called so."""
+    stream = io.StringIO(read_text(file) if text is None else text, newline="")
     delimiter = max(",;\t", key=stream.readline().count)  # the first of equals: a comma
     stream.seek(0)
     reader = csv.reader(stream, delimiter=delimiter)
