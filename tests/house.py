@@ -123,9 +123,9 @@ def doors(use: str) -> list[str]:
 
 
 BARS = {
-    "lines": 41_600,
+    "lines": 41_320,
     "modules": 176,
-    "imports, % of code": 9.1,
+    "imports, % of code": 8.7,
     "modules with one importer": 35,
     "lines of the longest module": 900,
     "exact fit": 32,

@@ -1,7 +1,5 @@
 """What can be said about a problem, as plain data: the command line prints it, and Studio shows it."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Mapping

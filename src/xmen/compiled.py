@@ -1,7 +1,5 @@
 """The one way in which loops are compiled: by numba, kept on disk between runs, without Python's lock."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar, cast

@@ -1,7 +1,5 @@
 """What notebooks show: small tables of facts. All text is escaped: names in files are text, never HTML."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 

@@ -26,8 +26,6 @@ Messages name what the user named, print both sides of a mismatch, and say what 
 `Message`: a sentence with places, rendered in the words of whoever reads it.
 """
 
-from __future__ import annotations
-
 import copyreg
 import errno
 import math
@@ -92,7 +90,7 @@ class Message(str):
     facts: dict[str, Any]
     world: Any
 
-    def __new__(cls, sentence: str, *parts: object, world: Any = None, **facts: object) -> Message:
+    def __new__(cls, sentence: str, *parts: object, world: Any = None, **facts: object) -> "Message":
         with speaking(Words(world)):
             message = super().__new__(cls, sentence.format(*parts, **facts))
         message.sentence, message.parts, message.facts, message.world = sentence, parts, facts, world

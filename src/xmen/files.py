@@ -4,8 +4,6 @@ A kill, Ctrl-C or a full disk leaves what was there before, or the new. Whatever
 is never taken for anything else, and never in the way. Reading changes nothing on disk.
 """
 
-from __future__ import annotations
-
 import bz2
 import contextlib
 import errno

@@ -1,7 +1,5 @@
 """Choices as values: frozen records of settings that are checked when they are made."""
 
-from __future__ import annotations
-
 import operator
 import sys
 from collections.abc import Iterable
@@ -23,7 +21,7 @@ class Options:
     what a saved model may hold.
     """
 
-    kinds: ClassVar[dict[str, type[Options]]] = {}
+    kinds: ClassVar[dict[str, "type[Options]"]] = {}
 
     def __init_subclass__(cls) -> None:
         Options.kinds[cls.__name__] = cls

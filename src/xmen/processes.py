@@ -4,8 +4,6 @@ Solvers and kernels may think for minutes inside one call, where no exception re
 does. Plain subprocesses, because multiprocessing would need a guard in the user's script, or a fork under threads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pickle

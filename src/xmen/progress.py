@@ -1,7 +1,5 @@
 """What happens while long work runs: records, callbacks, Ctrl-C, TensorBoard, lines that say how far it is."""
 
-from __future__ import annotations
-
 import math
 import os
 import signal

@@ -1,7 +1,5 @@
 """All learners by name, and the models that they saved."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What lets threads share an object: locks that travel with it, and values that are worked out once."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar, overload
@@ -21,7 +19,7 @@ class Lock:
     def __exit__(self, *error: object) -> None:
         self._lock.release()
 
-    def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
+    def __reduce__(self) -> "tuple[type[Lock], tuple[()]]":
         return Lock, ()
 
 

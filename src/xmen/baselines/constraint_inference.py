@@ -6,8 +6,6 @@ it. Greedily forbid what has the largest p; choosing k rules so is a maximum cov
 at least 1 - 1/e of what the best k rules cover.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

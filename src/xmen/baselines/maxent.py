@@ -1,7 +1,5 @@
 """Maximum entropy inverse reinforcement learning (Ziebart, Maas, Bagnell and Dey, AAAI 2008)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -10,8 +10,6 @@ a base distribution Q, the trajectories of a base policy:
 It needs no model of the world: Z and its gradient are estimated by self-normalised importance sampling.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import reduce

@@ -14,8 +14,6 @@ answer is "no" (rules that cannot hold together, demonstrations that break them)
 file, an unknown name), 130 stopped by Ctrl-C (`fit` has saved its model by then, and says so), 141 nobody reads on.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

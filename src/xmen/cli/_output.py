@@ -1,7 +1,5 @@
 """What commands print: aligned facts, tables, JSON, notes and errors; user's text is never read as markup."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

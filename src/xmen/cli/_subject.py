@@ -1,7 +1,5 @@
 """What the user points at: a problem file, or the folder of a model together with the problem it was learned for."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence
@@ -136,7 +134,7 @@ class Subject:
     problem: Problem
     model: Learner | None = None
 
-    def on(self, device: str | None) -> Subject:
+    def on(self, device: str | None) -> "Subject":
         """Problem and model, answering on a device; as they were for None."""
         if device is None:
             return self

@@ -1,7 +1,5 @@
 """The commands and their arguments. What `cli` has of their work is loaded when it is asked for."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

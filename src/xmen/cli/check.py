@@ -1,7 +1,5 @@
 """`xmen check` and `xmen engines`: do rules and demonstrations hold together, what answers, at what cost."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable

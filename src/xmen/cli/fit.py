@@ -1,7 +1,5 @@
 """`xmen fit`: learn a reward from demonstrations; Ctrl-C keeps what was learned, and a killed run can go on."""
 
-from __future__ import annotations
-
 import ast
 import warnings
 from collections.abc import Iterable, Mapping

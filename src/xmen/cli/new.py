@@ -4,8 +4,6 @@ The texts are in the folder `starters`. The demonstrations are drawn by the libr
 starter, the weights below and a fixed seed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources

@@ -1,7 +1,5 @@
 """`xmen plot`: one figure of a problem or a model."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Sequence
 from functools import cached_property

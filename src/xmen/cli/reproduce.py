@@ -1,7 +1,5 @@
 """`xmen reproduce`: the paper's experiments, their figures and tables, and one report of all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict

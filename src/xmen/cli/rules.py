@@ -1,7 +1,5 @@
 """`xmen rules`: which rules the demonstrations keep, and how sure that is."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`xmen sample` and `xmen plan`: trajectories of a problem or of a model, and the policy that keeps its promise."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path

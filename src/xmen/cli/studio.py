@@ -1,7 +1,5 @@
 """`xmen studio`: the page on which worlds, rules and demonstrations are drawn."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

@@ -1,7 +1,5 @@
 """Constraint text as a syntax tree that knows where each node stands in the text."""
 
-from __future__ import annotations
-
 import ast
 import re
 import warnings

@@ -9,8 +9,6 @@ the next one:
 where X (strong next) asks for a next position and N (weak next) does not.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Collection, Hashable, Iterable
@@ -58,7 +56,7 @@ class TemporalFormula:
     """An operator with its operands; the name of an event where the operator is `NAME`."""
 
     operator: str
-    parts: tuple[TemporalFormula, ...] = ()
+    parts: "tuple[TemporalFormula, ...]" = ()
     name: str = ""
 
     def names(self) -> set[str]:

@@ -1,7 +1,5 @@
 """A machine of the user's own, for rules that no other constraint can say."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Constraints on whether, and in which order, events happen."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Constraints on runs and repetitions: longest stretches, equal moves in a row, states seen twice."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ from xmen.worlds.mdp import MDP
 class LongestStretch(Comparable):
     """The length of the longest stretch that a kind of runs finds."""
 
-    runs: Runs
+    runs: "Runs"
 
     def compare(self, op: str, other: object) -> Constraint:
         k = integer(other, f"`{self} {op} ...`")

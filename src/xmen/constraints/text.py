@@ -4,8 +4,6 @@ The text is Python's spelling. It is read through Python's own syntax tree, of w
 understood, and built by calling the functions of this room: nothing is ever evaluated.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import operator
@@ -182,7 +180,7 @@ def _open(
     where: str,
     tables: Callable[[str], ArrayLike] | None = None,
     world: MDP | None = None,
-) -> tuple[SourceText, _Reader]:
+) -> "tuple[SourceText, _Reader]":
     if not isinstance(text, str):
         raise ConstraintSyntaxError(f"{where} reads text; got {text!r} ({type(text).__name__}).")
     source = SourceText(text)

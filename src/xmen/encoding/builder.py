@@ -4,8 +4,6 @@ Every auxiliary variable is defined in both directions, so that it is a function
 formula then correspond one to one to assignments of the variables that are not auxiliary.
 """
 
-from __future__ import annotations
-
 import copy
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -28,7 +26,7 @@ class ClauseBuilder:
         self._once: dict[Hashable, int] = {}
         self.add([self.TRUE])
 
-    def copy(self) -> ClauseBuilder:
+    def copy(self) -> "ClauseBuilder":
         """An independent builder with the same clauses and definitions."""
         twin = copy.copy(self)
         twin._flat, twin._or, twin._once = self._flat[:], dict(self._or), dict(self._once)

@@ -1,7 +1,5 @@
 """The whole encoding: world and constraint to a formula, and models back to trajectories."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable

@@ -5,8 +5,6 @@ time. Places that exclude each other share a station: a place by itself, or all 
 attached to stations, so that their size is counted per station and not per place.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Which engine answers: exact under a node budget, else rejection where it accepts often enough, else XOR."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -95,7 +93,7 @@ class GivenStart(Distribution):
         part = self.parts[int(np.searchsorted(self._starts, start))]
         return float(part.log_partition())  # a part starts with probability 1, so that log d0 stays in the score
 
-    def with_reward(self, reward: Reward | ArrayLike | None) -> GivenStart:
+    def with_reward(self, reward: Reward | ArrayLike | None) -> "GivenStart":
         return GivenStart(self.law.with_reward(reward), [part.with_reward(reward) for part in self.parts], self._rng)
 
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
@@ -162,7 +160,7 @@ class Chooser:
         """The XOR engine; given the start, one for each start."""
         return self._by_start(Chooser.joint_xor)
 
-    def _by_start(self, make: Callable[[Chooser], Distribution]) -> Distribution:
+    def _by_start(self, make: "Callable[[Chooser], Distribution]") -> Distribution:
         starts = np.flatnonzero(self.law.world.start > 0)
         if self.law.given is None or len(starts) == 1:
             return make(self)

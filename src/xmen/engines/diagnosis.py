@@ -1,7 +1,5 @@
 """Why nothing is valid: the smallest set of the user's constraints that cannot hold together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace

@@ -6,8 +6,6 @@ Given the start, every start has its own Z(s_0) instead: P(tau) = exp(R(tau)) D(
 are drawn from d0, however many valid trajectories begin there. log Z then stands for the d0-mean of log Z(s_0).
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -66,13 +64,13 @@ class Law:
         weights = EdgeWeights.of(world, reward_table(self.reward, world), self.discount, self.given == "start")
         return weights if self.policy is None else weights.under(world, self.policy)
 
-    def under(self, constraint: Constraint | None) -> Law:
+    def under(self, constraint: Constraint | None) -> "Law":
         """This law under another constraint; weights are not worked out again."""
         other = replace(self, constraint=constraint)
         vars(other)["weights"] = self.weights
         return other
 
-    def with_reward(self, reward: Reward | ArrayLike | None) -> Law:
+    def with_reward(self, reward: Reward | ArrayLike | None) -> "Law":
         """This law under another reward; what does not depend on it is not worked out again."""
         other = replace(self, reward=reward)
         weights = self.weights.with_table(self.world, reward_table(reward, self.world))

@@ -4,8 +4,6 @@ A valid trajectory has the same weight in the relaxation and in the truth, so ac
 relaxation cannot carry is only the acceptance rate, which is measured and reported.
 """
 
-from __future__ import annotations
-
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -266,7 +264,7 @@ class RejectDistribution(Estimating):
         walks = best_walks(self.relaxation.product, self.weights, int(k), Watch(self.law.compiled))
         return release(walks, self.law.compiled)
 
-    def with_reward(self, reward: Reward | ArrayLike | None) -> RejectDistribution:
+    def with_reward(self, reward: Reward | ArrayLike | None) -> "RejectDistribution":
         return RejectDistribution(self.relaxation, self.law.with_reward(reward), self._rng, self.time_limit)
 
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:

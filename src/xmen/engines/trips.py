@@ -6,8 +6,6 @@ relative to the best way; so do all goals of a network with a horizon, by the la
 side by side.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -181,7 +179,7 @@ class TripEngine:
         return self._exact(product, reward)
 
     @cached_property
-    def _moved(self) -> tuple[OnDevice, NDArray[np.int64]]:
+    def _moved(self) -> "tuple[OnDevice, NDArray[np.int64]]":
         """The products of all goals side by side on the device, and which of its start nodes is that of each pair."""
         assert self._device is not None
         goals, n = np.unique(self.goal).tolist(), self.network.n_states

@@ -4,8 +4,6 @@ Samples are within a stated factor of their probability; log Z and expectations 
 is never multiplied out: machines stand side by side in one formula.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -299,7 +297,7 @@ class XorDistribution(Estimating):
     def _averages(self) -> tuple[Floats, Floats]:
         return self._estimate.expectation, self._estimate.expectation_std
 
-    def with_reward(self, reward: Reward | ArrayLike | None) -> XorDistribution:
+    def with_reward(self, reward: Reward | ArrayLike | None) -> "XorDistribution":
         return XorDistribution(self.hashed, self.relaxation, self.law.with_reward(reward), self._rng, self.settings)
 
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:

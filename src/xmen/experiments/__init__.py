@@ -3,8 +3,6 @@
 Each experiment is one module with `run(book)`, read from top to bottom. They use the library as anyone would.
 """
 
-from __future__ import annotations
-
 import warnings
 from importlib import import_module
 from pathlib import Path

@@ -5,8 +5,6 @@ gradient), and the oracle's work is set against Theorem 5's count of cells: ques
 under these parities. Features are in the units of Algorithm 1: each spans 1 over the valid trajectories.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ the left and one on the right; the share of shaded states leaves the right. The 
 neither coordinates nor rewards: those are ours.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

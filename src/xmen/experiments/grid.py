@@ -1,7 +1,5 @@
 """The 9x9 grid world: X-MEN by three methods, MaxEnt, relative entropy IRL and constraint inference on three maps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

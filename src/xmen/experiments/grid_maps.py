@@ -5,8 +5,6 @@ is the first symbol it meets, it meets no cross, and it meets exactly one square
 the diagonal part an upper from a lower arm, each behind its own triangle.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

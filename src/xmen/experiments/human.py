@@ -4,8 +4,6 @@ The volunteers' data of the paper is not public. The first task has the paper's 
 second runs the same pipeline on real drawings that anyone can put into a folder.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby

@@ -5,8 +5,6 @@ middle of the upper one. Consecutive points are joined by straight lines, and so
 the drawing was to start and to end.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Colours of methods are Okabe and Ito's, which readers with any colour vision can
 lines and markers differ too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

@@ -3,8 +3,6 @@
 Only X-MEN knows the rules; constraint inference looks for cells and moves that must have been forbidden.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Iterator

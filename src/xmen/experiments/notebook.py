@@ -3,8 +3,6 @@
 Everything but the times depends on the seed alone; what shows times says so with `timed=True`.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -5,8 +5,6 @@ set have at least 15 links; that is how it was selected, so the rule "at least 1
 not about drivers, and stands apart.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

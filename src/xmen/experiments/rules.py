@@ -1,7 +1,5 @@
 """Rules from demonstrations: the paper's maps, constraint inference on Markov rules, drawings, and taxi trips."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

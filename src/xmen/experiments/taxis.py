@@ -3,8 +3,6 @@
 How well routes are predicted is measured as its authors do; behaviour cloning is here for comparison.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections import Counter
@@ -199,7 +197,7 @@ class Cloning:
         self._layers = torch.nn.Sequential(*layers, torch.nn.Linear(HIDDEN, 1))
         self._modules = torch.nn.ModuleList([self._links, self._goals, self._own, self._forget, self._layers])
 
-    def fit(self, demos: Trips, validation: Trips, epochs: int, done: Done = lambda share: None) -> Cloning:
+    def fit(self, demos: Trips, validation: Trips, epochs: int, done: Done = lambda share: None) -> "Cloning":
         """Adam with a rate that rises and falls; keeps the epoch that predicts the validation trips best."""
         torch = self._torch
         optimiser = torch.optim.AdamW(self._modules.parameters(), lr=RATE, weight_decay=SHRINKING)

@@ -1,7 +1,5 @@
 """What all learners share: settings, checks, and the use of what was learned."""
 
-from __future__ import annotations
-
 import inspect
 import os
 from abc import ABC, abstractmethod

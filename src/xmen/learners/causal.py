@@ -1,7 +1,5 @@
 """Learning what can be executed: a reward by the dual of maximum causal entropy, in worlds with chance."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

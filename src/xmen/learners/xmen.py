@@ -1,7 +1,5 @@
 """X-MEN: maximum-entropy inverse reinforcement learning under hard constraints, with three ways to the gradient."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple

@@ -3,8 +3,6 @@
 Independent of the product, as `CompiledConstraint.check` is: only states, edges and the machines' tables are used.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import numpy as np

@@ -4,8 +4,6 @@ Each leaf gets its own small alphabet (the distinct symbols that this world can 
 that is filled on demand, so that the Python step runs once per new (machine state, letter) and never per edge.
 """
 
-from __future__ import annotations
-
 import gc
 import threading
 from collections.abc import Hashable, Iterable
@@ -349,7 +347,7 @@ class CompiledConstraint:
         first = np.cumsum([0, *(sum(1 for _ in part.leaves()) for part in parts)]).tolist()
         self._required = {i for i, part in zip(first, parts, strict=False) if isinstance(part, Leaf)}
 
-    def with_further(self, other: CompiledConstraint) -> CompiledConstraint:
+    def with_further(self, other: "CompiledConstraint") -> "CompiledConstraint":
         """The machines of both constraints, as those of their conjunction."""
         both = conjunction([one.constraint for one in (self, other) if one.constraint is not None])
         return CompiledConstraint(both, self.world, known=[*self.tables, *other.tables])

@@ -8,8 +8,6 @@ Where a policy with the demonstrated visits exists, L is its causal entropy or m
 to V_0 as it takes away. A loss below 0 therefore proves that no policy has these visits, and that L has no minimum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

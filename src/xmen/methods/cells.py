@@ -1,7 +1,5 @@
 """method="cells": rounds of whole hash cells."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

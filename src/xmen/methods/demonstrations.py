@@ -1,7 +1,5 @@
 """Demonstrations as arrays: checked against a world and a constraint all at once, weighted, and summed up."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -48,7 +46,7 @@ class Demonstrations:
             return world
         return world.with_start(np.bincount(self.walks.starts, weights=self.weights, minlength=world.n_states))
 
-    def starting_in(self, start: int) -> Demonstrations:
+    def starting_in(self, start: int) -> "Demonstrations":
         """Those that start in this state, in the world that does."""
         own = (self.walks.starts == start) & (self.weights > 0)
         walks = replace(self.walks[own], world=self.walks.world.with_start(start))

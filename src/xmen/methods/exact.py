@@ -1,7 +1,5 @@
 """method="exact": the exact gradient by dynamic programming, and L-BFGS."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,7 +73,7 @@ class Exact(Method):
                 "engine. Use engine='exact' or 'auto', or method='cells'."
             )
 
-    def run(self, task: Task, settings: FitSettings) -> ExactRun:
+    def run(self, task: Task, settings: FitSettings) -> "ExactRun":
         return ExactRun(task, settings, Chooser(task.law(), settings.engine, settings.seed).exact())
 
     def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:

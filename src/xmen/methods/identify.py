@@ -5,8 +5,6 @@ c can be added to the weights without changing the distribution. A feature is un
 the least (or most) of it that a valid trajectory can have, and others have more (less): its weight has no optimum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -9,8 +9,6 @@ found here by central differences of the exact gradient, 2 d of them. The estima
 where every demonstration is a group of its own, unless groups are given (errors clustered by traveller).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self

@@ -9,8 +9,6 @@ Weights that minimise L-hat over draws with noise V have g of covariance V: they
 average, which is what a fit expects of itself before it is judged.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """A method as a value: how the gradient of a fit is found, with the settings that are its own."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 

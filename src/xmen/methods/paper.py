@@ -22,8 +22,6 @@ What keeps a short run from the optimum is the step, the largest that Theorem 4 
 100 demonstrations some weights of the optimum are above 20, and none are there after 100 iterations.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -167,7 +165,7 @@ class Paper(Method):
             return np.full(len(log_weights), 1.0 / len(log_weights))
         return (self_normalised_shares if self.self_normalised else split_shares)(log_weights)
 
-    def run(self, task: Task, settings: FitSettings) -> PaperRun:
+    def run(self, task: Task, settings: FitSettings) -> "PaperRun":
         return PaperRun(task, self, settings, Chooser(task.joint_law(), settings.engine).joint_xor())
 
     def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:

@@ -11,8 +11,6 @@ Theorem 4 asks for a loss whose gradient is L-smooth, and Theorem 3 gives it sig
 eigenvalue of the Hessian is enough, and much smaller where there are many features.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

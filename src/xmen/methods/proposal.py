@@ -16,8 +16,6 @@ the same failure probability. The drift is paid for in parities, which make draw
 of it a fresh search is cheaper.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cached_property, lru_cache
 from typing import NamedTuple

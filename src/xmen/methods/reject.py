@@ -1,7 +1,5 @@
 """method="reject": learning under rules that do not fit the product, from exact draws of what does."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

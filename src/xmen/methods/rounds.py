@@ -10,8 +10,6 @@ How many draws the next round needs follows from the distance that their number 
 as one over their number. Where they come from, and how, is the business of a `Source`: hash cells or rejection.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence

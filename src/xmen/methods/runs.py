@@ -1,7 +1,5 @@
 """One fit at work: pure steps from state to state, whatever the method, and the loop that drives them."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -153,7 +151,7 @@ class Task:
         """What is fitted as one distribution: without `given`, which is for laws of several starts."""
         return replace(self.law(), given=None)
 
-    def by_start(self) -> list[tuple[float, Task]]:
+    def by_start(self) -> "list[tuple[float, Task]]":
         """This task alone; given the start, one for each start of the demonstrations, with the share that it has."""
         if self.given is None:
             return [(1.0, self)]

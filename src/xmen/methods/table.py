@@ -1,7 +1,5 @@
 """The methods by name, and how a method is read: a name, a record, or a text such as "paper(n_samples=32)"."""
 
-from __future__ import annotations
-
 import ast
 
 from xmen.errors import EngineError

@@ -6,8 +6,6 @@ the fit begins with a constant offset on every move that makes it one, and takes
 Points outside are +inf, and a line search backs off from them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """CaDiCaL through python-sat: the fast plain SAT solver, with parities written out as clauses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

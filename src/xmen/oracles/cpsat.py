@@ -1,7 +1,5 @@
 """CP-SAT through ortools: parities are a constraint of the model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """CryptoMiniSat through pycryptosat: parities are native, kept in a matrix under Gauss-Jordan elimination."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Nothing here knows of worlds or trajectories: a formula is a set of clauses, and
 determine each of its models.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -87,7 +85,7 @@ class Stopwatch:
         self._used = 0.0
         self._began: float | None = None
 
-    def __enter__(self) -> Stopwatch:
+    def __enter__(self) -> "Stopwatch":
         self._began = time.perf_counter()
         return self
 

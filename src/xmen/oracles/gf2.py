@@ -5,8 +5,6 @@ without a query, and each pivot variable is left in one parity only, which halve
 encode parities.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from itertools import product

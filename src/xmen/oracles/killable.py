@@ -1,7 +1,5 @@
 """Oracles that need a process of their own: they do not stop when they should, keep Ctrl-C for themselves, or clash."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import queue

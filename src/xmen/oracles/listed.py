@@ -10,8 +10,6 @@ bit is either free or follows from the free bits before it and the model, and wh
 shows. Parities that are left without extra columns are tested on the models alone.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 from itertools import islice

@@ -6,8 +6,6 @@ times as long.) Values come back within 1e-6 of whole numbers, and no row has so
 to 1/2, so rounding is exact.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

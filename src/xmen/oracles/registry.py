@@ -1,7 +1,5 @@
 """Oracles by name."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 

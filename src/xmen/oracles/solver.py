@@ -4,8 +4,6 @@ An adapter holds the formula and settings only, so that it can be pickled and co
 question. So an answer depends on the question alone, and loading is cheap next to solving.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 from collections.abc import Iterator, Sequence

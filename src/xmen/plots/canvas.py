@@ -4,8 +4,6 @@ Cell (x, y) is the unit square around the point (x, y). Symbols are drawn in the
 cells, so they fit whatever the size of the figure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

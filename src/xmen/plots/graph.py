@@ -1,7 +1,5 @@
 """Graphs whose nodes have a place: roads as lines, as thick as they are used."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The picture of a grid world with its marked cells."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -10,8 +10,6 @@ it is its probability. What an end is worth says what is promised:
 The arithmetic itself is that of the game: compiled loops, or a device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property

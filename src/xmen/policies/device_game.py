@@ -1,7 +1,5 @@
 """A game whose policies are worked out by torch on a device."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cached_property
 from typing import Any

@@ -5,8 +5,6 @@ that is not safe, chance has an answer to every action: an outcome that is not s
 and such outcomes, as few as possible, to a node at which every action has an outcome that is lost at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, cast
 

@@ -4,8 +4,6 @@ A choice is an action at a node; its outcomes are the product edges with that ac
 because world edges are sorted by (source, action, target).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -167,7 +165,7 @@ class Game:
     torch in `DeviceGame`. Nothing is written into once it is given away, so threads can share it.
     """
 
-    device: Device | None = None
+    device: "Device | None" = None
     one_sweep = True  # a game on which time plays no role is done once for all times
 
     def __init__(self, product: Product) -> None:
@@ -321,7 +319,7 @@ def counts(first: Index) -> NDArray[np.int64]:
     return ends[1:] - ends[:-1]
 
 
-def game_of(product: Product, device: Device | None = None) -> Game:
+def game_of(product: Product, device: "Device | None" = None) -> Game:
     """The choices of a product; policies are worked out by compiled loops, or on a device, to which it is moved."""
     if device is None:
         return Game(product)

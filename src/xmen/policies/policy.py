@@ -1,7 +1,5 @@
 """A policy with memory: what to do next, given all that has happened, and exactly what comes of it."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterable
 from functools import cached_property

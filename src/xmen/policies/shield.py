@@ -1,7 +1,5 @@
 """What another agent may do: the actions after which the rules can still be kept surely, or as likely as can be."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, SupportsFloat
 
@@ -45,7 +43,7 @@ class Shield(Tracker):
     def _open(self, node: int) -> NDArray[np.int64]:
         return super()._open(node)[self.behaviour.allowed(self.time, node)]
 
-    def wrap(self, env: Any, seed: Seed = None) -> ShieldedEnv:
+    def wrap(self, env: Any, seed: Seed = None) -> "ShieldedEnv":
         """The Gymnasium environment in which only allowed actions happen.
 
         `info["action_mask"]` says what is allowed. An action that is not is replaced by one of those, at random, and

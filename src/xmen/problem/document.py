@@ -1,7 +1,5 @@
 """TOML files: read strictly, where nobody asked for a key it is refused; written so that comments and order stay."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tomllib
@@ -131,13 +129,13 @@ class TomlTable:
             self.fail(key, f"there is no file {str(found)!r} (names are relative to the problem file)")
         return found
 
-    def table(self, key: str, default: Any = _REQUIRED) -> TomlTable:
+    def table(self, key: str, default: Any = _REQUIRED) -> "TomlTable":
         """A table below this one."""
         return TomlTable(
             self.take(key, one_of(f"a table: write [{key}] on a line of its own", dict), default), self.file, f"[{key}]"
         )
 
-    def tables(self, key: str) -> list[TomlTable]:
+    def tables(self, key: str) -> "list[TomlTable]":
         """An array of tables below this one, each numbered from 1; none when the key is missing."""
         kind = one_of(f"tables: write [[{key}]] with two brackets before each", dict, is_list=True)
         found = enumerate(self.take(key, kind, []), start=1)

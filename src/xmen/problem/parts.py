@@ -1,7 +1,5 @@
 """The tables of a problem file: world, events, costs and reward, and the CSV files that go with them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """A problem: everything that one run needs, as one object and as one file."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -130,7 +128,7 @@ class _Reader:
             self.found.append(Mistake(part, message, name, index, key, offset))
             return None
 
-    def problem(self, document: TomlTable) -> Problem | None:
+    def problem(self, document: TomlTable) -> "Problem | None":
         """The problem in a file, as far as it can be read; without a world there is none."""
         self.part("problem", _require_format, document)
         tables = {key: document.table(key, {}) for key in ("events", "costs", "reward", "settings", "studio")}
@@ -368,7 +366,7 @@ class Problem:
         return rule if rule.name is not None else rule.named(text.strip())
 
     @classmethod
-    def read(cls, path: str | PathLike[str]) -> Problem:
+    def read(cls, path: str | PathLike[str]) -> "Problem":
         """The problem in a file; errors name the file, the table and the key."""
         return read_problem(path)
 

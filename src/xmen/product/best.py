@@ -1,7 +1,5 @@
 """Single trajectories of a product: the most likely one, the k most likely, and all where there are few enough."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 from itertools import count

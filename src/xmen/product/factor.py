@@ -9,8 +9,6 @@ While the spectral radius of M is below 1, I - M is an M-matrix: with diagonal p
 off-diagonals, nothing ever cancels in a substitution, and even entries of 1e-300 have full relative accuracy.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -95,7 +93,7 @@ class _Block:
         some = np.bincount(self._row, minlength=self.end - self.begin)[self._row]
         return np.argsort(self._superlu(-0.5 / some, "COLAMD").perm_c)
 
-    def factorise(self, entries: Floats) -> Level:
+    def factorise(self, entries: Floats) -> "Level":
         """L U = I - M among these rows; LinAlgError where a pivot is 0."""
         found = self._later
         later = (found.indptr, found.indices, entries[self._slots][~self._inside])

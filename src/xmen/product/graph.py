@@ -6,8 +6,6 @@ can have reached after t actions are always a prefix of all nodes. Then everythi
 start to acceptance within the horizon is dropped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -181,7 +179,7 @@ class Nodes:
 
 def expand(
     compiled: CompiledConstraint,
-    machines: Sequence[MachineTable | Generation],
+    machines: "Sequence[MachineTable | Generation]",
     frontier: NDArray[np.int32],
     to_end: NDArray[np.int32] | None,
     left: int,
@@ -251,7 +249,7 @@ class Generation:
                 self._after.append(state)
         return found
 
-    def following(self) -> Generation:
+    def following(self) -> "Generation":
         """The next depth."""
         return Generation(self._table, self._after)
 

@@ -20,8 +20,6 @@ times what it was multiplied by, and was not believed. Weights are finite, so th
 The arithmetic itself is that of `LayerOperations`: compiled loops, or a device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar

@@ -18,8 +18,6 @@ Both are certified goal by goal: a goal that has errors above 1e-9, because M is
 worse, or whose numbers become too small or too large, is left to the caller.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -489,7 +487,7 @@ class ManyGoals:
         self.batches = self._cut(trips.by_goal())
 
     @cached_property
-    def held(self) -> Held[ManyGoals]:
+    def held(self) -> "Held[ManyGoals]":
         """This, as workers hold it."""
         return Held(self)
 

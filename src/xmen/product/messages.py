@@ -4,8 +4,6 @@ One backward pass gives beta(n), the total weight of all ways to complete a traj
 follows from it: log Z, expected uses of every edge, samples, the mode.
 """
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import dataclass
 from typing import Any, Protocol

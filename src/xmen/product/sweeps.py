@@ -4,8 +4,6 @@ Indices that loops read are unsigned 32-bit: numba then needs no wrap-around tes
 three times faster than with signed ones.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -7,8 +7,6 @@ A further rule is joined into one small machine; one forward pass then carries p
 a row of that machine, and what arrives at acceptance is the probability of keeping it. Nothing that matters underflows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Rewards r(s, a): plain tables, and linear rewards r = theta . f(s, a)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias, runtime_checkable

@@ -1,7 +1,5 @@
 """RuleInference: which rules over whole trajectories a demonstrator keeps, and how sure that is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial

@@ -1,7 +1,5 @@
 """What became of every candidate: found, equivalent, implied, not significant, certain, or broken and where."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import suppress

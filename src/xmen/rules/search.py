@@ -6,8 +6,6 @@ superfluous is dropped again. Every change raises the likelihood by more, or low
 worth, so that the search ends.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from abc import ABC, abstractmethod
@@ -131,7 +129,7 @@ class Shared:
         self._machines: dict[Constraint, Machine | None] = {}
         self.too_large: set[Constraint] = set()
 
-    def __reduce__(self) -> tuple[type[Shared], tuple[MDP]]:
+    def __reduce__(self) -> "tuple[type[Shared], tuple[MDP]]":
         return Shared, (self._world,)  # the rest is found again when it is asked for
 
     def machine(self, constraint: Constraint) -> Machine | None:

@@ -5,8 +5,6 @@ events that it takes and yields makers, functions from these events to a constra
 user's own events for the rule itself and with words for its text and its quick check.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

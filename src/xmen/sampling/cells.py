@@ -18,8 +18,6 @@ An empty cell counts as W = 0, F = 0, as it has to for unbiasedness. With every 
 error that says so); with one non-empty cell there is no error bar (it is infinite).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -328,7 +326,7 @@ class CellPlan:
         return 1.0 / (1.0 - self.eta)
 
     @classmethod
-    def solve(cls, delta: float, bound: PartitionBound, *, cell_size: float | None = None) -> CellPlan:
+    def solve(cls, delta: float, bound: PartitionBound, *, cell_size: float | None = None) -> "CellPlan":
         """The cheapest m and cap that guarantee delta; with a cell_size, the m that comes closest to it."""
         require_delta(delta)
         if cell_size is not None:
@@ -340,7 +338,7 @@ class CellPlan:
         return min((cls._at(m, delta, bound) for m in range(first, last + 1)), key=lambda plan: plan.cost)
 
     @classmethod
-    def _at(cls, m: int, delta: float, bound: PartitionBound) -> CellPlan:
+    def _at(cls, m: int, delta: float, bound: PartitionBound) -> "CellPlan":
         """The smallest cap that guarantees delta at this m; the whole space, which never overflows, at m = 0."""
         # mu / w_max = Z / (w_max 2^m), at most and as estimated.
         size, mean = (math.exp(x - bound.log_max - m * math.log(2.0)) for x in (bound.log_upper, bound.log_estimate))

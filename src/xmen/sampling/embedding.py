@@ -14,8 +14,6 @@ exact weight w(x) / copies(x) instead: the same Z, the same expectations, weight
 (below the last threshold they may be smaller, and nothing is dropped), no error.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,7 +40,7 @@ class Levels:
     n_levels: int
 
     @classmethod
-    def covering(cls, log_max: float, log_min: float, bits_per_level: int = 1) -> Levels:
+    def covering(cls, log_max: float, log_min: float, bits_per_level: int = 1) -> "Levels":
         """The fewest levels such that no weight in [exp(log_min), exp(log_max)] lies below the last bucket."""
         # The smallest l with (l + 1) log r > log_max - log_min.
         return cls(log_max, bits_per_level, math.floor((log_max - log_min) / log_ratio(bits_per_level)))

@@ -10,8 +10,6 @@ fresh solver and twice the time; and so is one whose solver dies. A worker that 
 they run once more on a fresh pool.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor

@@ -40,8 +40,6 @@ nor rounding counts, and delta = 1 / c. Thresholds may be a factor 2 apart: in p
 formula there are five, and solutions come five to ten times as fast.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -117,7 +115,7 @@ class PawsPlan:
         extra: int | None = None,
         faithful: bool = False,
         thinned: bool = False,
-    ) -> PawsPlan:
+    ) -> "PawsPlan":
         """The cheapest settings with rho / c <= delta, among those that agree with the settings given.
 
         Thinned ones have rho = 1, and thresholds a factor 2 apart unless bits_per_level says otherwise.

@@ -1,7 +1,5 @@
 """The whole state of a run in one file, written so that a crash leaves the old or the new one, never half of one."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -5,8 +5,6 @@ holds a problem file as well, which says what both have: the world, the rules, t
 names it and the files that it names, with their checksums.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -3,8 +3,6 @@
 The checksum stands in the file itself, under the name sha256, and is taken with zeros in its place.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """The requests that the page makes, each a few lines over the desk, the jobs and the hub."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """The document on which all windows work: problem file and demonstrations, their size, their versions, their files."""
 
-from __future__ import annotations
-
 import math
 import re
 import threading
@@ -127,7 +125,7 @@ class Document:
         raise FileFormatError(f"{where}: {mistake.message}. {advice}")
 
     @property
-    def settings(self) -> StudioSettings:
+    def settings(self) -> "StudioSettings":
         """The [studio] table, or a FileFormatError that names the key."""
         table = self.problem.get("studio", {})
         for key, value in table.items():
@@ -302,7 +300,7 @@ class Desk:
         self._seen = {name: self._read(name) for name in names if name is not None}
 
     @classmethod
-    def opened(cls, path: Path) -> Desk:
+    def opened(cls, path: Path) -> "Desk":
         """The desk of a problem file."""
         return cls(path, open_document(path), saved=True)
 

@@ -1,7 +1,5 @@
 """The server: one address on this machine, which is printed before anything else happens."""
 
-from __future__ import annotations
-
 import secrets
 import socket
 import threading

@@ -1,7 +1,5 @@
 """One running Studio: the desk, the worker processes, their jobs one at a time, and the windows that listen."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

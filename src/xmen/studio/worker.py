@@ -1,7 +1,5 @@
 """The process that does the work: it answers one question after the other, and can be ended in the middle of one."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import warnings

@@ -4,8 +4,6 @@ A table has a column for the state (`state`, `cell`, `node`, `from`, or `x` and 
 (`action`, `move`) or for the next state (`next_state`, `to`), and one for the cost, whatever it is called.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A `.csv` file has one row per position, of which the last has no action; a `.jso
 {"states": [...], "actions": [...]}. Both hold demonstrations of any lengths and round-trip exactly.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

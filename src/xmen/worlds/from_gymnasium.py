@@ -6,8 +6,6 @@ unless a state that an episode can reach is entered both with and without the fl
 split: entering it with the flag leads to an extra terminal state of its own.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

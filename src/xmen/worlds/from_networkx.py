@@ -1,7 +1,5 @@
 """Worlds from NetworkX graphs: walks from one node to another, along edges that carry features."""
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Hashable, Iterable

@@ -4,8 +4,6 @@ Cells are (x, y), x to the right and y up. State y * width + x is the cell (x, y
 their number, as states without actions.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Iterable, Sequence
@@ -34,7 +32,7 @@ GOAL_COLOUR = "#D55E00"
 WALL_COLOUR = "#4d4d4d"
 
 
-def grid_svg(grid: GridWorld) -> str:
+def grid_svg(grid: "GridWorld") -> str:
     """The grid with its walls, the start as a disc and the goal as a star; y points up."""
     size = min(_LARGEST_CELL, _LONGEST_SIDE / max(grid.width, grid.height))
     wide, high = grid.width * size, grid.height * size

@@ -1,7 +1,5 @@
 """Compiled questions about graphs: worlds and products alike."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Names of states and actions: how messages and rules show them, and how files, frames and graphs spell them."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from xmen.worlds.transitions import Transitions
 
 
-def rule_text(rule: Any, world: Transitions) -> str:
+def rule_text(rule: Any, world: "Transitions") -> str:
     """A rule or an event, without its name, as `parse_constraint(text, world=world)` reads it.
 
     >>> from xmen import GridWorld, doing, visit
@@ -115,7 +113,7 @@ class Names:
     numbers. Without a world only those names and numbers are understood.
     """
 
-    def __init__(self, world: Transitions | None = None, states: Given = None, actions: Given = None) -> None:
+    def __init__(self, world: "Transitions | None" = None, states: Given = None, actions: Given = None) -> None:
         self.world = world
         self._states, self._actions = _numbers(states, "states"), _numbers(actions, "actions")
         self._read: dict[tuple[str, str, bool], int] = {}  # every word is understood once

@@ -1,7 +1,5 @@
 """Road networks from NetworkX graphs, as OpenStreetMap tools write them: links or nodes as states."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from numbers import Real
@@ -168,7 +166,7 @@ class RoadNetwork(Network):
     @classmethod
     def restored(
         cls, n_states: int, n_actions: int, rows: NDArray[Any], horizon: int | None, names: Iterable[Any], **known: Any
-    ) -> RoadNetwork:
+    ) -> "RoadNetwork":
         """A network as it was, from what was known of it, without its graph."""
         network = cls.__new__(cls)
         Network.__init__(network, n_states, n_actions, rows, horizon)

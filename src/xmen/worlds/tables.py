@@ -3,8 +3,6 @@
 A CSV has commas, semicolons or tabs between fields. Columns are found by their names, whatever their order and case.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

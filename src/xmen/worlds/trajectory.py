@@ -4,8 +4,6 @@ Everything downstream (demonstrations, samples, checks) is made of these records
 knows no world: whether its states exist and its steps are possible is for `MDP.problem` to say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 
@@ -63,7 +61,7 @@ class Trajectory:
         object.__setattr__(self, "actions", checked_actions)
 
     @classmethod
-    def _trusted(cls, states: tuple[int, ...], actions: tuple[int, ...]) -> Trajectory:
+    def _trusted(cls, states: tuple[int, ...], actions: tuple[int, ...]) -> "Trajectory":
         """A trajectory from tuples of Python ints that are known to fit, without any check."""
         self = object.__new__(cls)
         _set_states(self, states)

@@ -1,7 +1,5 @@
 """The transitions of a world as sorted columns, and how to find a step among them: what worlds and networks share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from itertools import pairwise

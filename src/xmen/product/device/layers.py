@@ -1,7 +1,5 @@
 """The operations of `Layered` by torch on a device: one column per reward, many layers per look at them."""
 
-from __future__ import annotations
-
 import os
 import weakref
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ Arrays have one row per node or edge and one column per reward. Weights w_e are 
 another action differ from them by exp((gamma^t - gamma^t0) * reward): see `Factors`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple, TypeAlias

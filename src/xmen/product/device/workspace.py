@@ -1,7 +1,5 @@
 """Memory on a device that one reward after the other uses, and sequences of kernels recorded over it."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable
 from typing import Any, NamedTuple
