@@ -3,6 +3,8 @@
 dL/dr = expected visits - the demonstrations' visits. A linear reward takes its gradient from there, too.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

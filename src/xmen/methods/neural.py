@@ -1,5 +1,7 @@
 """Training a neural reward: its settings, steps that can be taken back, saved and taken up again, and their run."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial

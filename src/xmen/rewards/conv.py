@@ -1,5 +1,7 @@
 """A fully convolutional reward on the maps of a grid: it sees each cell's neighbourhood, and fits grids of any size."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -140,7 +142,7 @@ class ConvReward(NeuralReward):
         self._available = torch.as_tensor(np.array(grid.available), device=self.device)
         self.table()
 
-    def on(self, grid: GridWorld, maps: ArrayLike | torch.Tensor) -> "ConvReward":
+    def on(self, grid: GridWorld, maps: ArrayLike | torch.Tensor) -> ConvReward:
         """The reward of the network, shared and not copied, on another grid.
 
         Parameters

@@ -4,6 +4,8 @@ d log Z / d r(s, a) is the expected discounted visits of (s, a), whatever the re
 backward pass of the network, fed with visits; the dynamic program is never differentiated.
 """
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Mapping
 from typing import Any, Self

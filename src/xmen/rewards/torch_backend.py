@@ -1,5 +1,7 @@
 """The one place that loads torch, and what everything neural asks of it."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager

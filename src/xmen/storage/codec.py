@@ -4,6 +4,8 @@ Plain values stand for themselves. Everything else is an object {"is": kind, ...
 {"is": "array"} with a key into the safetensors file; or {"is": "problem"}, a part of the problem file beside the model.
 """
 
+from __future__ import annotations
+
 import copy
 import hashlib
 import math
@@ -39,7 +41,7 @@ NEURAL_KINDS: dict[str, type[NeuralReward]] = {
 }
 
 
-def encode_reward(encoder: "Encoder", reward: NeuralReward, name: str) -> dict[str, Any]:
+def encode_reward(encoder: Encoder, reward: NeuralReward, name: str) -> dict[str, Any]:
     """A neural reward as JSON, its arrays in the encoder."""
     kind = type(reward).__name__
     if NEURAL_KINDS.get(kind) is not type(reward):
@@ -86,7 +88,7 @@ def _layers(reward: NeuralReward, given: torch.nn.Module) -> dict[str, Any] | No
     return described if same else None
 
 
-def decode_reward(decoder: "Decoder", fields: dict[str, Any]) -> NeuralReward:
+def decode_reward(decoder: Decoder, fields: dict[str, Any]) -> NeuralReward:
     """The reward, with the module that the decoder was given, or with layers made from settings."""
     require_torch("a model with a neural reward")
     given = decoder.take_module()
