@@ -78,9 +78,7 @@ from .plots.graph import plot_rules as plot_rules
 from .plots.world import plot_trajectories as plot_trajectories
 from .plots.world import plot_visits as plot_visits
 from .plots.world import plot_world as plot_world
-from .policies.policy import plan as plan
-from .policies.policy import Policy as Policy
-from .policies.shield import Shield as Shield, shield as shield
+from .policies.policy import Policy as Policy, Shield as Shield, plan as plan, shield as shield
 from .progress import Callbacks as Callbacks
 from .progress import TensorBoard as TensorBoard
 from .registry import load as load

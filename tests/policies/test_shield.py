@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
@@ -110,3 +113,13 @@ def test_misuse_is_explained() -> None:
         xm.shield(grid, rule, 0.9)
     with pytest.raises(InfeasibleError, match="never starts there"):
         guard.reset(5)
+
+
+def test_a_shield_needs_gymnasium_only_to_wrap() -> None:
+    code = (
+        "import sys, xmen as xm; sys.modules['gymnasium'] = None\n"  # importing it now fails
+        "guard = xm.shield(xm.GridWorld(2, 2, start=(0, 0), goal=(1, 1), moves=('up', 'right')))\n"
+        "try:\n    guard.wrap(None)\nexcept xm.MissingExtraError as error:\n    print(error)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "shield.wrap" in told

@@ -15,7 +15,7 @@ from xmen.engines.distribution import Distribution, Guarantee, Law, Rules, Seed
 from xmen.errors import DivergenceError
 from xmen.machines.tables import CompiledConstraint, as_trajectories, release, require_valid
 from xmen.options import require_whole
-from xmen.product.best import best_walk, best_walks, score_range
+from xmen.product.best import best_walk, best_walks
 from xmen.product.graph import DEFAULT_MAX_NODES, Product, build_product
 from xmen.product.layered import SIDE_BY_SIDE
 from xmen.product.messages import NO_EDGE, Flow, Messages, pass_messages
@@ -175,10 +175,6 @@ class ExactDistribution(Distribution):
         log_start[self.product.state[self.product.starts]] -= self._start_partitions
         return replace(self.weights, log_start=log_start, given_start=False)
 
-    def score_range(self) -> tuple[float, float]:
-        """The least and the largest R + log D of a valid trajectory."""
-        return score_range(self.product, self.weights)
-
     def with_reward(self, reward: Reward | ArrayLike | None) -> ExactDistribution:
         return ExactDistribution(self.product, self.law.with_reward(reward), self._rng, self.place)
 
@@ -216,7 +212,11 @@ class ExactDistribution(Distribution):
 
     def draw(self, n: int, rng: np.random.Generator) -> Walks:
         """n independent walks through the product, not checked yet."""
-        starts, taken = self._messages.walk(n, rng)
-        going = taken != NO_EDGE
-        offsets = np.concatenate([[0], np.cumsum(np.count_nonzero(going, axis=1))])
-        return Walks(self.world, self.product.state[starts], self.product.edge[taken[going]].astype(np.int32), offsets)
+        return as_walks(self.product, *self._messages.walk(n, rng))
+
+
+def as_walks(product: Product, starts: NDArray[np.uint32], taken: NDArray[np.uint32]) -> Walks:
+    """Walks from start nodes along product edges (n, longest), which are `NO_EDGE` after the end, in the world."""
+    going = taken != NO_EDGE
+    offsets = np.concatenate([[0], np.cumsum(np.count_nonzero(going, axis=1))])
+    return Walks(product.world, product.state[starts], product.edge[taken[going]].astype(np.int32), offsets)

@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from xmen.compiled import compiled
 from xmen.constraints.constraint import Constraint
+from xmen.engines.exact import as_walks
 from xmen.engines.settings import EngineSettings, find_device
 from xmen.errors import EngineError, InfeasibleError, XmenError, require_horizon
 from xmen.machines.tables import CompiledConstraint
 from xmen.options import is_number
 from xmen.policies.game import Bools, Floats, Game, Index, Numbers, Occupancy, Stretch, counts, game_of
 from xmen.product.graph import build_complete_product, layer_ends
-from xmen.product.messages import NO_EDGE, as_columns, draw_starts
+from xmen.product.messages import as_columns, draw_starts
 from xmen.worlds import MDP, Trajectory, Walks
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.walks import require_count
@@ -493,10 +494,7 @@ def play(behaviour: Behaviour, n: int, rng: np.random.Generator) -> tuple[Walks,
         if taken is None:
             break
         steps.append(game.on_host(taken).view(np.uint32))
-    columns, node = as_columns(steps, n), game.on_host(players).view(np.uint32)
-    going = columns != NO_EDGE
-    offsets = np.concatenate([[0], np.cumsum(np.count_nonzero(going, axis=1))])
-    walks = Walks(product.world, product.state[starts], product.edge[columns[going]].astype(np.int32), offsets)
+    walks, node = as_walks(product, starts, as_columns(steps, n)), game.on_host(players).view(np.uint32)
     arrived = walks.lengths == product.horizon if product.fixed_length else product.world.terminal[product.state[node]]
     valid: Bools = product.compiled.check(walks) & arrived
     broken = behaviour.aim.kind == "sure" and not valid.all()

@@ -36,6 +36,10 @@ class DeviceGame(Game):
         self._outcomes = Rows(first_outcome, outcome, outcome, 0)
         self._probability = torch.as_tensor(self.probability, device=device)[:, None]
         self._pair = torch.as_tensor(self.pair, device=device)
+        self._ended = (self._first[1:] == self._first[:-1]).double()  # 1 where a node has no choices, 0 elsewhere
+        self._numbers = torch.arange(self.n_choices, dtype=torch.int32, device=device)
+        most = max(2, self.n_choices, product.n_nodes)
+        self._zeros = torch.zeros(most, dtype=torch.float64, device=device)
 
     def _moved(self, values: Index) -> Tensor:
         return torch.as_tensor(values.view(np.int32), device=self.device)
@@ -43,19 +47,6 @@ class DeviceGame(Game):
     @property
     def layer_bytes(self) -> int:
         return int(HEADROOM * free_bytes(self.device)) - 8 * WORKING * self.n_choices
-
-    @cached_property
-    def _ended(self) -> Tensor:
-        """1 where a node has no choices, 0 elsewhere."""
-        return (self._first[1:] == self._first[:-1]).double()
-
-    @cached_property
-    def _numbers(self) -> Tensor:
-        return torch.arange(self.n_choices, dtype=torch.int32, device=self.device)
-
-    @cached_property
-    def _zeros(self) -> Tensor:
-        return torch.zeros(max(2, self.n_choices, self.product.n_nodes), dtype=torch.float64, device=self.device)
 
     @cached_property
     def _entering(self) -> tuple[Tensor, Rows, Tensor]:

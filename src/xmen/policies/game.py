@@ -27,12 +27,11 @@ if TYPE_CHECKING:
 
 
 @compiled
-def add_expected(choices: Any, graph: Any, after: Any, out: Any) -> None:
-    """out += the expectation of `after` over the outcomes of each of these choices, which is -inf if one outcome is."""
-    _, first_edge, target, probability = graph
-    for i in range(len(choices)):
-        c = choices[i]
-        out[i] += row_total(probability, after, target, first_edge[c], first_edge[c + 1])
+def add_rows(rows: Any, first: Any, weights: Any, values: Any, target: Any, out: Any) -> None:
+    """out += the sum of weight * values[target] over the entries of each of these rows; -inf if one value is."""
+    for i in range(len(rows)):
+        row = rows[i]
+        out[i] += row_total(weights, values, target, first[row], first[row + 1])
 
 
 @compiled
@@ -63,19 +62,6 @@ def normalise(first: Any, shares: Any, total: Any) -> None:
         inverse = 1.0 / total[node]
         for c in range(begin, finish):
             shares[c] *= inverse
-
-
-@compiled
-def mean_odds(first: Any, shares: Any, odds: Any, end: Any) -> Any:
-    """The mean of `odds` over each row when choices are made by `shares`; end[n] where there are none."""
-    out = np.empty(len(end))
-    for node in range(len(out)):
-        total = end[node] if first[node] == first[node + 1] else 0.0
-        for c in range(first[node], first[node + 1]):
-            if shares[c] > 0.0:
-                total += shares[c] * odds[c]
-        out[node] = total
-    return out
 
 
 @compiled
@@ -247,7 +233,7 @@ class Game:
     def expected(self, stretch: Stretch, after: Numbers, reward: Numbers | None = None) -> Numbers:
         """The reward of each choice plus the expectation of `after` over its outcomes; -inf if one outcome is."""
         out = np.zeros(len(stretch.choices)) if reward is None else reward.copy()
-        add_expected(stretch.choices, self.graph, after, out)
+        add_rows(stretch.choices, self.first_edge, self.probability, after, self.product.target, out)
         return out
 
     def soften(self, stretch: Stretch, logits: Numbers, end: Numbers) -> tuple[Numbers, Numbers]:
@@ -264,7 +250,9 @@ class Game:
 
     def mixed(self, stretch: Stretch, shares: Numbers, odds: Numbers, end: Numbers) -> Numbers:
         """The mean of `odds` when choices are made by `shares`; end[n] where there are none."""
-        return mean_odds(stretch.first, shares, odds, end)
+        out = np.where(stretch.first[1:] == stretch.first[:-1], end, 0.0)
+        add_rows(np.arange(len(out), dtype=np.uint32), stretch.first, shares, odds, self.numbers, out)
+        return out
 
     def best(self, stretch: Stretch, odds: Numbers, tolerance: float) -> Any:
         """Which choices have the largest odds of their node, or less by at most this part of them."""

@@ -1,10 +1,10 @@
-"""A policy with memory: what to do next, given all that has happened, and exactly what comes of it."""
+"""Agents with memory: a policy says what to do next, given all that has happened, and a shield what another may do."""
 
 import operator
 from collections.abc import Iterable
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,14 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from xmen.constraints.constraint import Constraint
 from xmen.engines.distribution import Distribution, Seed, as_constraint, check_discount, generator
 from xmen.engines.exact import ExactDistribution
-from xmen.errors import EngineError, InfeasibleError, TrajectoryError
+from xmen.errors import EngineError, InfeasibleError, TrajectoryError, extra_module
 from xmen.machines.tables import as_trajectories
 from xmen.policies.behaviour import (
     NEEDS_HORIZON,
     SURE,
     Aim,
     Behaviour,
+    aim_of,
     find_behaviour,
+    is_sure,
     likeliest_episode,
     log_probs,
     make_game,
@@ -27,7 +29,7 @@ from xmen.policies.behaviour import (
     read_validity,
 )
 from xmen.policies.explanation import breaking, refuse
-from xmen.policies.game import Occupancy, game_of
+from xmen.policies.game import Bools, Occupancy, game_of
 from xmen.product.graph import DEFAULT_MAX_NODES
 from xmen.rewards import Floats, Reward, reward_table
 from xmen.storage.models import restores, write_model
@@ -276,32 +278,22 @@ class Policy(Tracker):
 
         World, rules and reward are stored, and the bonus that was found; what follows from them is worked out again.
         """
-        aim = self.behaviour.aim
-        settings = {
-            "world": self.world,
-            "constraint": self.constraint,
-            "table": self.behaviour.table,
-            "discount": self.discount,
-            "kind": aim.kind,
-            "bonus": aim.bonus,
-            "greedy": self.greedy,
-            "n_nodes": self._product.n_nodes,
-        }
-        write_model(path, "Policy", settings, {})
+        task = {"world": self.world, "constraint": self.constraint, "table": self.behaviour.table}
+        settings = {"discount": self.discount, **self.behaviour.aim._asdict(), "greedy": self.greedy}
+        write_model(path, "Policy", {**task, **settings, "n_nodes": self._product.n_nodes}, {})
 
     # --- acting ------------------------------------------------------------------------------------------------
 
     def probabilities(self, observation: Any) -> Floats:
         """pi(a | history) of each action, now that the environment shows `observation`; shape (n_actions,)."""
-        choices, shares = self._choices(self._arrive(observation))
+        _, choices, shares = self._choices(observation)
         out = np.zeros(self.world.n_actions)
         out[self._game.action[choices]] = shares
         return out
 
     def act(self, observation: Any) -> int:
         """The next action, now that the environment shows `observation`; an error once the episode is `done`."""
-        node = self._arrive(observation)
-        choices, shares = self._choices(node)
+        node, choices, shares = self._choices(observation)
         if self.greedy:
             chosen = int(np.argmax(shares))
         else:
@@ -320,18 +312,14 @@ class Policy(Tracker):
         node, layer = self._find(observation), self.behaviour.layer(self.time)
         return float(np.isfinite(layer.value[node]) if layer.chance is None else layer.chance[node])
 
-    def _arrive(self, observation: Any) -> int:
-        """The node in which the policy is, if there is something left to do."""
+    def _choices(self, observation: Any) -> tuple[int, NDArray[np.int64], Floats]:
+        """The node in which the policy is, its choices and their probabilities; an error where none is left."""
         node = self._find(observation)
         if self._ended(node):
             self.observe(observation)
             raise self._over()
-        return node
-
-    def _choices(self, node: int) -> tuple[NDArray[np.int64], Floats]:
-        """The choices of a node, and their probabilities."""
         choices = self._open(node)
-        return choices, self.behaviour.layer(self.time).shares[choices]
+        return node, choices, self.behaviour.layer(self.time).shares[choices]
 
 
 @restores("Policy")
@@ -461,3 +449,122 @@ def plan(
     if behaviour is None:
         raise refuse(game, asked, max_nodes)
     return Policy(behaviour, greedy=greedy, seed=seed)
+
+
+# ---- A shield: the actions after which the rules can still be kept surely, or as likely as can be
+
+
+class Shield(Tracker):
+    """Follows an agent through an episode and says which actions it may take; made by `xm.shield`.
+
+    With validity "sure", an agent that keeps to `mask` keeps every rule, whatever chance does. With "best" each allowed
+    action has the largest chance of keeping the rules that there is (all of them, once nothing can be saved).
+    """
+
+    _kind, _asked = "shield", "mask"
+
+    def __repr__(self) -> str:
+        return f"<Shield ({self.behaviour.aim.kind}) for {self._task}>"
+
+    def mask(self, observation: Any) -> Bools:
+        """Which actions the agent may take, now that the environment shows `observation`; shape (n_actions,).
+
+        None of them once the episode is over.
+        """
+        node = self._find(observation)
+        out = np.zeros(self.world.n_actions, dtype=np.bool_)
+        if not self._ended(node):
+            out[self._game.action[self._open(node)]] = True
+        return out
+
+    def _open(self, node: int) -> NDArray[np.int64]:
+        return super()._open(node)[self.behaviour.allowed(self.time, node)]
+
+    def wrap(self, env: Any, seed: Seed = None) -> Any:
+        """The Gymnasium environment in which only allowed actions happen.
+
+        `info["action_mask"]` says what is allowed (int8, as in Gymnasium's own environments). An action that is not is
+        replaced by one of those, at random, and `info["shielded"]` is then true. Episodes are cut off (`truncated`)
+        where the shield's world ends them.
+        """
+        extra_module("gymnasium", "shield.wrap")
+        import gymnasium  # an extra, which a shield by itself does not need
+
+        class ShieldedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+            def __init__(self, env: Any, shield: Shield, seed: Seed) -> None:
+                super().__init__(env)
+                self.shield, self._draws = shield, generator(seed)
+                self._observation: Any = None
+
+            def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+                if seed is not None:
+                    self._draws = generator(seed)
+                observation, info = self.env.reset(seed=seed, options=options)
+                self.shield.reset(observation)
+                self._observation = observation
+                return observation, {**info, "action_mask": self._mask(), "shielded": False}
+
+            def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+                self.shield._due()
+                allowed = np.flatnonzero(self._mask())
+                done = int(action) if int(action) in allowed else int(self._draws.choice(allowed))
+                observation, reward, terminated, truncated, info = self.env.step(done)
+                self.shield.step(done, observation)
+                self._observation = observation
+                over = truncated or (self.shield.done and not terminated)
+                shown = {**info, "action_mask": self._mask(), "shielded": done != int(action)}
+                return observation, reward, terminated, over, shown
+
+            def _mask(self) -> Any:
+                return self.shield.mask(self._observation).astype(np.int8)
+
+        return ShieldedEnv(env, self, seed)
+
+
+def shield(
+    world: MDP,
+    constraint: Constraint | Iterable[Constraint] | None = None,
+    validity: str = "sure",
+    max_nodes: int | None = None,
+) -> Shield:
+    """What another agent may do so that the rules are kept surely, or as likely as can be.
+
+    Parameters
+    ----------
+    world
+        An MDP or GridWorld.
+    constraint
+        A constraint, a list of them (all), or None.
+    validity
+        "sure" or "best".
+    max_nodes
+        The budget of the product of world and rules.
+
+    Returns
+    -------
+    Shield
+        With `reset(observation)`, `mask(observation)` and `step(action, observation)`.
+
+    Raises
+    ------
+    InfeasibleError
+        Where nothing is sure; it says what chance can do, and the best probability there is.
+
+    Examples
+    --------
+    >>> import xmen as xm
+    >>> grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), moves=("up", "right"))
+    >>> guard = xm.shield(grid, xm.visit(grid.at((1, 1))).named("through the middle"))
+    >>> guard.reset(grid.state((0, 0)))
+    >>> guard.step(0, grid.state((0, 1)))  # up
+    >>> guard.mask(grid.state((0, 1)))  # no further up: the middle would be missed
+    array([False,  True])
+    """
+    rule = read_rule(world, constraint, "shield")
+    if validity not in ("sure", "best"):
+        raise EngineError(f"a shield's validity is 'sure' or 'best'; got {validity!r}.")
+    game = make_game(world, rule, max_nodes)
+    behaviour = Behaviour.unrewarded(game, aim_of(validity))
+    if validity == "sure" and not is_sure(behaviour, game.start_probability):
+        raise refuse(game, "sure", max_nodes)
+    return Shield(behaviour)
