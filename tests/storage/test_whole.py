@@ -195,7 +195,7 @@ def test_a_problem_is_the_old_one_or_the_new_one(tmp_path, monkeypatch, error, h
 
     def save():
         if how == "studio":
-            desk = Desk.opened(file)
+            desk = Desk(file)
             walks = [{"states": [[0, 0], [0, 1], [1, 1]], "actions": ["up", "right"], "weight": 1.0}] * 2
             world = {**desk.look()[1].problem["world"], "width": 2, "height": 2, "goal": [1, 1]}
             desk.put(1, Document({**desk.look()[1].problem, "world": world}, walks))
@@ -214,7 +214,7 @@ def test_a_problem_is_the_old_one_or_the_new_one(tmp_path, monkeypatch, error, h
         left = tree(folder)
         found = state()
         assert found == (4, 2) or (stopped and found == (9, 1))
-        document = Desk.opened(file).look()[1]
+        document = Desk(file).look()[1]
         assert (document.problem["world"]["width"] ** 2, len(document.demonstrations)) == found
         assert tree(folder) == left  # reading writes nothing
         assert (folder / "mine.txt").read_text() == "mine"
@@ -222,7 +222,7 @@ def test_a_problem_is_the_old_one_or_the_new_one(tmp_path, monkeypatch, error, h
             path.write_text(path.read_text() + "\n")
         edited = {path: path.read_text() for path in folder.glob("*.*")}
         assert state() == found
-        desk = Desk.opened(file)
+        desk = Desk(file)
         assert {path: path.read_text() for path in folder.glob("*.*")} == edited
         desk.save()
         assert state() == found
@@ -299,11 +299,11 @@ def test_reading_moves_nothing_through_a_linked_folder(linked):
     xm.load("model")
     assert run("sample model -n 1").exit_code == 0
     read_problem("p.toml")
-    Desk.opened(linked / "p.toml")
-    Desk.opened(linked / "model" / "problem.toml")
+    Desk(linked / "p.toml")
+    Desk(linked / "model" / "problem.toml")
     assert tree(linked) == before
     assert run("fit p.toml --l2 0.3 --out model").exit_code == 0
-    assert Desk.opened(linked / "p.toml").save()
+    assert Desk(linked / "p.toml").save()
     assert (linked / "elsewhere" / "thesis.tex").read_text() == "years of work"
     assert len([*(linked / "elsewhere").iterdir()]) == 4
 

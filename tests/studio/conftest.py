@@ -92,4 +92,4 @@ def window_of(desk: Desk, worker: Worker) -> Window:
 
 @pytest.fixture
 def window(tmp_path: Path, worker: Worker) -> Window:
-    return window_of(Desk.opened(write_problem(tmp_path)), worker)
+    return window_of(Desk(write_problem(tmp_path)), worker)

@@ -46,7 +46,7 @@ def test_what_is_saved_is_what_python_reads(window, tmp_path):
     assert on_disk(tmp_path)["constraints"] == rules
     assert on_disk(tmp_path)["studio"]["colours"] == {"key": "#E69F00"}
     assert demo_weights(read.demos()) == [2.5, 1.0]
-    again = window_of(Desk.opened(tmp_path / "p.toml"), window.session.live_worker).get("document")
+    again = window_of(Desk(tmp_path / "p.toml"), window.session.live_worker).get("document")
     assert again["demonstrations"] == demos
     assert again["problem"]["constraints"] == rules
 
@@ -58,7 +58,7 @@ def test_a_file_with_rules_that_cannot_be_read_is_opened_and_mended(tmp_path, wo
     path.write_text(broken + '\n[[constraints]]\nname = "fetch the key"\nrule = "never("\n')
     with pytest.raises(xm.XmenError, match="mudd"):
         read_problem(path)
-    window = window_of(Desk.opened(path), worker)
+    window = window_of(Desk(path), worker)
     now = window.get("document")
     assert now["problem"]["constraints"][1] == {"name": "hardly any mud", "rule": "count(mudd) <= 1"}
     assert len(now["demonstrations"]) == len(demos)
@@ -89,7 +89,7 @@ def test_what_the_page_has_no_field_for_is_refused_in_the_words_of_the_file(tmp_
     assert before in path.read_text()
     path.write_text(path.read_text().replace(before, after))
     with pytest.raises(xm.XmenError, match=words):
-        Desk.opened(path)
+        Desk(path)
 
 
 def test_comments_and_order_of_a_hand_survive(window, tmp_path):
@@ -206,11 +206,11 @@ def test_files_outside_of_the_folder_are_not_opened(window, tmp_path):
     text = (tmp_path / "p.toml").read_text().replace('"p_demos.csv"', '"../p_demos.csv"')
     (inner / "p.toml").write_text(text)
     with pytest.raises(xm.XmenError, match="outside the folder"):
-        Desk.opened(inner / "p.toml")
+        Desk(inner / "p.toml")
     (inner / "p_demos.csv").symlink_to(tmp_path / "p_demos.csv")
     (inner / "p.toml").write_text((tmp_path / "p.toml").read_text())
     with pytest.raises(xm.XmenError, match="outside the folder"):
-        Desk.opened(inner / "p.toml")
+        Desk(inner / "p.toml")
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_files_outside_of_the_folder_are_not_opened(window, tmp_path):
 def test_rules_read_no_files_outside_of_the_folder(tmp_path, worker, tables):
     inner = tmp_path / "inner"
     inner.mkdir()
-    window = window_of(Desk.opened(write_problem(inner)), worker)
+    window = window_of(Desk(write_problem(inner)), worker)
     costs = "state,cost\n" + "".join(f"{state},7\n" for state in range(16))
     (tmp_path / "secret.csv").write_text(costs)
     tables = json.loads(json.dumps(tables).replace("{folder}", str(tmp_path)))

@@ -48,13 +48,13 @@ def open_desk(path: Path | None, demo: bool) -> Desk:
     if target.suffix.lower() == ".graphml":
         return _from_graph(target)
     if target.exists():
-        return Desk.opened(target)
+        return Desk(target)
     if path is not None:
         raise FileFormatError(f"there is no file {str(path)!r}; xmen studio without a file begins with a new problem")
     with TemporaryDirectory() as folder:
         scratch = Path(folder) / target.name
         _write_demo(scratch) if demo else write_starter(scratch, "grid")
-        return Desk(target, open_document(scratch), saved=False)
+        return Desk(target, open_document(scratch))
 
 
 def _write_demo(path: Path) -> None:
@@ -87,4 +87,4 @@ def _from_graph(path: Path) -> Desk:
         target = max(steps, key=lambda node: steps[node])
     world = {"kind": "graphml", "file": path.name, "source": str(source), "target": str(target)}
     horizon = max(2 * steps[target], steps[target] + 2)
-    return Desk(problem_file, Document({"format": 1, "world": {**world, "horizon": horizon}}, []), saved=False)
+    return Desk(problem_file, Document({"format": 1, "world": {**world, "horizon": horizon}}, []))

@@ -20,7 +20,7 @@ from xmen.registry import LEARNERS
 from xmen.rewards import Floats
 from xmen.studio import document as limits
 from xmen.studio.document import Refusal, csv_text, described, received, state_word
-from xmen.studio.session import Job, Session
+from xmen.studio.session import Session
 from xmen.studio.worker import Question, python_text
 from xmen.worlds import MDP, MOVES, GridWorld
 from xmen.worlds.names import Names
@@ -38,8 +38,6 @@ class Body(BaseModel):
 
 
 class Demonstrations(Body):
-    """Demonstrations to be written as text."""
-
     demonstrations: list[Any]
 
 
@@ -52,33 +50,23 @@ class PutDocument(Demonstrations):
 
 
 class Save(Body):
-    """Write the files; `force` also over what another program wrote."""
-
-    force: bool = False
+    force: bool = False  # also over what another program wrote
 
 
 class Text(Body):
-    """The text of a .csv file."""
-
-    text: str
+    text: str  # of a .csv file
 
 
 class Ask(Body):
-    """A job; `wait` is for how long the request waits for its end."""
-
-    wait: float = Field(0.0, ge=0.0, le=limits.WAIT)
+    wait: float = Field(0.0, ge=0.0, le=limits.WAIT)  # seconds for which the request waits for the job's end
 
 
 class Learn(Ask):
-    """Learn a reward."""
-
     kind: Literal["learn"]
-    compare: bool = False
+    compare: bool = False  # with MaxEnt
 
 
 class Find(Ask):
-    """Find rules."""
-
     kind: Literal["find"]
     max_rules: int = Field(8, ge=0, le=50)
     level: float = Field(0.01, gt=0.0, lt=1.0)
@@ -92,24 +80,18 @@ class Acting(Ask):
 
 
 class Generate(Acting):
-    """Samples, or the most likely trajectories."""
-
     kind: Literal["generate"]
     n: int = Field(20, ge=1, le=limits.SAMPLES)
-    best: int = Field(0, ge=0, le=limits.BEST)
+    best: int = Field(0, ge=0, le=limits.BEST)  # so many of the most likely trajectories, in place of samples
     seed: int | None = Field(None, ge=0)
 
 
 class Promises(Acting):
-    """What policies can promise."""
-
     kind: Literal["policy"]
     p: float | None = Field(None, ge=0.0, le=1.0)
 
 
 class Step(Acting):
-    """What may come next in an episode."""
-
     kind: Literal["step"]
     promise: Literal["sure", "best"] | float = "best"
     states: list[Any] = Field(max_length=limits.HORIZON)
@@ -151,16 +133,9 @@ def make_app(session: Session) -> FastAPI:
     def get_document() -> Response:
         version, document = desk.look()
         problem, _ = document.read(desk.path)
-        record = {
-            **desk.versions,
-            "version": version,
-            "file": desk.path.name,
-            "folder": str(desk.path.parent),
-            "problem": document.problem,
-            "demonstrations": document.demonstrations,
-            "layout": None if problem is None else layout(problem),
-        }
-        return _json(record)
+        drawn = None if problem is None else layout(problem)
+        place = {"file": desk.path.name, "folder": str(desk.path.parent)}
+        return _json({**desk.versions, "version": version, **place, **vars(document), "layout": drawn})
 
     @app.put("/api/document")
     def put_document(body: PutDocument) -> Response:
@@ -202,15 +177,9 @@ def make_app(session: Session) -> FastAPI:
     def listed() -> Response:
         return _json({"jobs": [job.summary() for job in jobs.last()]})
 
-    @app.get("/api/jobs/{name}")
-    def get_job(name: str) -> Response:
-        return found(jobs.get(name))
-
-    @app.delete("/api/jobs/{name}")
-    def cancel(name: str) -> Response:
-        return found(jobs.cancel(name))
-
-    def found(job: Job | None) -> Response:
+    @app.api_route("/api/jobs/{name}", methods=["GET", "DELETE"])
+    def get_or_cancel(name: str, request: Request) -> Response:
+        job = jobs.cancel(name) if request.method == "DELETE" else jobs.get(name)
         return _json({"error": "there is no such job", "kind": "NoJob"}, 404) if job is None else _json(job.report())
 
     @app.get("/api/vocabulary")
@@ -246,7 +215,6 @@ def _json(content: Any, status: int = 200) -> JSONResponse:
 
 # ---- Where the states of a graph or a table are drawn
 
-
 MOST_SPRUNG = 300  # states up to which springs find places
 
 
@@ -258,16 +226,12 @@ def layout(problem: Problem) -> dict[str, Any] | None:
     given = node_places(problem)
     places: Floats = _places(world) if given is None else given
     places = (places - places.min(axis=0)) / (float(np.ptp(places, axis=0).max()) or 1.0)  # in the unit square
+    names = [str(state_word(world, state)) for state in range(world.n_states)]
+    states = [{"name": name, "x": x, "y": y} for name, (x, y) in zip(names, places.tolist(), strict=True)]
     columns = (world.source, world.action, world.target, world.probability)
-    return {
-        "states": [
-            {"name": str(state_word(world, state)), "x": x, "y": y} for state, (x, y) in enumerate(places.tolist())
-        ],
-        "edges": [list(row) for row in zip(*(column.tolist() for column in columns), strict=True)],
-        "start": np.flatnonzero(world.start).tolist(),
-        "goal": np.flatnonzero(world.terminal).tolist(),
-        "computed": given is None,
-    }
+    edges = [list(row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    ends = {"start": np.flatnonzero(world.start).tolist(), "goal": np.flatnonzero(world.terminal).tolist()}
+    return {"states": states, "edges": edges, **ends, "computed": given is None}
 
 
 def _places(world: MDP) -> Floats:
@@ -288,17 +252,8 @@ def _places(world: MDP) -> Floats:
 
 # ---- What rules can be made of, with a sentence for each: for completion, and for the palette
 
-
-OPERATORS = {
-    "&": "both hold",
-    "|": "at least one of them holds",
-    "~": "it does not hold",
-    ">>": "if the first holds, the second does",
-    "<=": "at most",
-    ">=": "at least",
-    "==": "exactly",
-}
-
+OPERATORS = {"&": "both hold", "|": "at least one of them holds", "~": "it does not hold"}
+OPERATORS |= {">>": "if the first holds, the second does", "<=": "at most", ">=": "at least", "==": "exactly"}
 TEMPLATES = (
     ("Never", "never({a})", "No position of the trajectory is at {a}."),
     ("Visit", "visit({a})", "Some position of the trajectory is at {a}."),
@@ -318,7 +273,6 @@ TEMPLATES = (
     ("One of two", "exactly(1, visit({a}), visit({b}))", "Exactly one of {a} and {b} is visited."),
     ("Temporal logic", "ltlf('G(!a | F(b))', a={a}, b={b})", "After every {a} there is {b}, sooner or later."),
 )
-
 METHOD_SENTENCES = {
     "auto": "exact where the product of world and rules fits, else by hash cells",
     "exact": "dynamic programming, to the optimum",
@@ -329,28 +283,24 @@ METHOD_SENTENCES = {
 
 def vocabulary() -> dict[str, Any]:
     """Everything that does not depend on the document."""
+
+    def rows(keys: str, *lines: Any) -> list[dict[str, Any]]:
+        return [dict(zip(keys.split(), line, strict=True)) for line in lines]
+
+    usages = [
+        (name, usage, (function.__doc__ or "").strip().partition("\n")[0])
+        for name, (function, usage) in FUNCTIONS.items()
+    ]
+    marks = [(*template, sum(f"{{{mark}}}" in template[1] for mark in "abc")) for template in TEMPLATES]
+    learners = [(name, one.label, one.description) for name, one in LEARNERS.items() if "features" in one.takes]
+    methods = [(name, METHOD_SENTENCES.get(name, "")) for name in ("auto", *METHODS) if name != "reject"]  # of trips
+    shown = ("cells", "demonstrations", "samples", "best", "body")
     return {
-        "primitives": [
-            {"name": name, "usage": usage, "sentence": (function.__doc__ or "").strip().partition("\n")[0]}
-            for name, (function, usage) in FUNCTIONS.items()
-        ],
-        "templates": [
-            {"title": title, "rule": rule, "sentence": sentence, "marks": sum(f"{{{m}}}" in rule for m in "abc")}
-            for title, rule, sentence in TEMPLATES
-        ],
-        "operators": [{"name": name, "sentence": sentence} for name, sentence in OPERATORS.items()],
+        "primitives": rows("name usage sentence", *usages),
+        "templates": rows("title rule sentence marks", *marks),
+        "operators": rows("name sentence", *OPERATORS.items()),
         "moves": list(MOVES),
-        "learners": [
-            {"name": name, "label": learner.label, "sentence": learner.description}
-            for name, learner in LEARNERS.items()
-            if "features" in learner.takes
-        ],
-        "methods": [
-            {"name": name, "sentence": METHOD_SENTENCES.get(name, "")}
-            for name in ("auto", *METHODS)
-            if name != "reject"  # of trips through networks
-        ],
-        "limits": {
-            name: getattr(limits, name.upper()) for name in ("cells", "demonstrations", "samples", "best", "body")
-        },
+        "learners": rows("name label sentence", *learners),
+        "methods": rows("name sentence", *methods),
+        "limits": {name: getattr(limits, name.upper()) for name in shown},
     }

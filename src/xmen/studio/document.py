@@ -26,7 +26,6 @@ Record = dict[str, Any]
 
 # ---- How much Studio takes on: what is larger is for the command line and for Python
 
-
 BODY = 8 * 1024 * 1024  # bytes of one request
 CELLS = 40_000
 HORIZON = 10_000
@@ -61,10 +60,9 @@ def action_word(world: MDP, action: int) -> Any:
 def in_words_of(world: MDP, trajectory: Trajectory) -> Record:
     """{"states": [...], "actions": [...]}; a state that the world does not have stays a number."""
     known = max(trajectory.states) < world.n_states
-    return {
-        "states": [state_word(world, state) if known else int(state) for state in trajectory.states],
-        "actions": [action_word(world, a) if a < world.n_actions else int(a) for a in trajectory.actions],
-    }
+    states = [state_word(world, state) if known else int(state) for state in trajectory.states]
+    actions = [action_word(world, action) if action < world.n_actions else action for action in trajectory.actions]
+    return {"states": states, "actions": actions}
 
 
 class Unreadable(TrajectoryError):
@@ -91,7 +89,6 @@ def read_all(world: MDP, records: Iterable[Record]) -> list[Trajectory | Unreada
 
 
 # ---- The document: the problem file as it is, and the demonstrations; measured before it is read
-
 
 FILES = (("demonstrations",), ("validation",), ("world", "file"), ("world", "transitions"), ("reward", "table"))
 """The keys of a problem file that name other files: a browser has no say in them."""
@@ -189,10 +186,8 @@ def open_document(path: Path) -> Document:
                 problem = None
         problem = problem or read_problem(path)  # with its own words for what is wrong
         if problem.world.n_states > STATES:
-            raise FileFormatError(
-                f"Studio draws worlds of up to {STATES:,} states, and this one has {problem.world.n_states:,}: use the "
-                "command line or Python"
-            )
+            here = f"Studio draws worlds of up to {STATES:,} states, and this one has {problem.world.n_states:,}"
+            raise FileFormatError(f"{here}: use the command line or Python")
         named = problem.demonstrations is not None and problem.demonstrations.exists()
         return Document(values, described(problem.demos(), problem.world) if named else [])
 
@@ -249,10 +244,8 @@ def check_size(values: Mapping[str, Any], demonstrations: list[Any]) -> None:
 
     def limit(number: int, most: int, what: str) -> None:
         if number > most:
-            raise FileFormatError(
-                f"Studio takes up to {most:,} {what.partition(' (')[0]}, and here are {number:,} {what}: use the "
-                "command line or Python for more"
-            )
+            here = f"Studio takes up to {most:,} {what.partition(' (')[0]}, and here are {number:,} {what}"
+            raise FileFormatError(f"{here}: use the command line or Python for more")
 
     def limit_texts(value: object) -> None:
         if isinstance(value, str):
@@ -289,20 +282,13 @@ class Refusal(Exception):
 
 
 class Desk:
-    """One document, counted up with every change, and where it is saved."""
+    """One document, counted up with every change, and where it is saved: that of a file, or one that has none yet."""
 
-    def __init__(self, path: Path, document: Document, saved: bool) -> None:
-        self.path = path.resolve()
-        self._lock = threading.Lock()
-        self._document, self._version = document, 1
-        self._saved_version = 1 if saved else None
-        names = [self.path.name, document.problem.get("demonstrations")] if saved else []
+    def __init__(self, path: Path, document: Document | None = None) -> None:
+        self.path, self._lock, self._version = path.resolve(), threading.Lock(), 1
+        self._document, self._saved_version = document or open_document(path), 1 if document is None else None
+        names = [self.path.name, self._document.problem.get("demonstrations")] if document is None else []
         self._seen = {name: self._read(name) for name in names if name is not None}
-
-    @classmethod
-    def opened(cls, path: Path) -> "Desk":
-        """The desk of a problem file."""
-        return cls(path, open_document(path), saved=True)
 
     def _read(self, name: str) -> bytes | None:
         """What is on disk under this name; None if nothing is."""
@@ -323,7 +309,7 @@ class Desk:
             return self._version, self._document
 
     def put(self, base: int, document: Document) -> int:
-        """Replace version `base`; raises Conflict where that is no longer what lies here."""
+        """Replace version `base`; refuses where that is no longer what lies here."""
         with self._lock:
             if base != self._version:
                 message = "another window has changed the problem in the meantime"
@@ -369,6 +355,4 @@ def csv_text(demonstrations: list[Record], world: MDP) -> str:
         trajectories.append(one)
         weight = record.get("weight", 1.0)
         about.append({**record.get("about", {}), **({"sample_weight": weight} if weight != 1.0 else {})})
-    if any(about):
-        return demos_csv(RecordedDemos(trajectories, about), world)
-    return demos_csv(trajectories)
+    return demos_csv(RecordedDemos(trajectories, about), world) if any(about) else demos_csv(trajectories)

@@ -1,10 +1,10 @@
-"""The server: one address on this machine, which is printed before anything else happens."""
+"""The server, and the guard before it: one address on this machine, with a random token in it."""
 
 import secrets
 import socket
 import threading
 import webbrowser
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +14,7 @@ from typing import Any
 import uvicorn
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from xmen.errors import FileFormatError
 from xmen.studio import document as limits
@@ -22,13 +23,6 @@ from xmen.studio.document import Desk
 from xmen.studio.session import Session
 
 # ---- What stands before every request: the right host, the right origin, the token, and a body of reasonable size
-
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -43,15 +37,13 @@ HEADERS = {
     "x-frame-options": "DENY",
     "cache-control": "no-store",
 }
-
-
 TOO_LARGE = f"a request has at most {limits.BODY:,} bytes"
 
 
 class Guard:
     """Wraps the application, which then lives under /TOKEN/ and nowhere else."""
 
-    def __init__(self, app: App, token: str, port: int) -> None:
+    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
         self._app, self._token = app, token
         self._hosts = [f"{name}:{port}" for name in ("127.0.0.1", "localhost")]
 
@@ -82,8 +74,7 @@ class Guard:
         if refusal is None:
             return await self._app({**scope, "root_path": f"/{self._token}"}, counted, protected)
         status, words = refusal
-        # What was not read of a body that is too large is not read.
-        headers = {"connection": "close"} if status == 413 else {}
+        headers = {"connection": "close"} if status == 413 else {}  # what is left of a large body is not read
         await JSONResponse({"error": words, "kind": "Refused"}, status, headers)(scope, receive, protected)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
@@ -104,7 +95,6 @@ class Guard:
 
 
 # ---- The server: one address on this machine, which is printed before anything else happens
-
 
 HERE = "127.0.0.1"
 

@@ -21,7 +21,6 @@ Record = dict[str, Any]
 
 # ---- The processes that do the work
 
-
 START = 120.0  # seconds in which a process has to be ready
 
 
@@ -63,7 +62,6 @@ def work(child: Child, question: Question, heard: Callable[[Record], None], seco
 
 
 # ---- Jobs, one at a time, and what came of them
-
 
 MOST_RECORDS = 5_000  # iterations that are remembered while a job runs
 BETWEEN = 0.05  # seconds between two iterations that windows are told of
@@ -109,8 +107,7 @@ class Jobs:
         with self._lock:
             running = next((job for job in self._jobs.values() if job.state == "running"), None)
             if running is not None:
-                message = f"a job ({running.kind}) is running: wait for it, or cancel it"
-                raise Refusal(message, **running.summary())
+                raise Refusal(f"a job ({running.kind}) is running: wait for it, or cancel it", **running.summary())
             job = Job(f"j{next(self._numbers)}", question.kind, version, question.document)
             for name in [*self._jobs][:-MOST_FINISHED]:
                 del self._jobs[name]
@@ -169,7 +166,6 @@ class Jobs:
 
 
 # ---- Server-sent events: every window hears what any of them, or the worker, has done
-
 
 MOST_WAITING = 1_000  # events for a window that does not read
 BEAT = 15.0  # seconds of silence after which something is sent, to find out who is gone
@@ -262,7 +258,6 @@ class Session:
             except (queue.Empty, EOFError):
                 self.live_worker.stop()
                 self.live_worker.warm()
-                # What was found by then stays; the rest is said to take its time.
                 late = f"this takes longer than {limits.CHECK:g} s, so that it is not counted while you draw"
                 if report["feasible"] is not None:
                     report["notes"] = [*report["notes"], "what more there is to say takes too long while you draw"]

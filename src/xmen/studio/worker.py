@@ -10,19 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from xmen.answers import (
-    Choice,
-    check_demonstrations,
-    check_promise,
-    check_rules,
-    count_text,
-    learning_notes,
-    make_learner,
-    mean_reward,
-    rule_notes,
-    rule_search,
-    share_text,
-)
+from xmen import answers
 from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.choose import distribution
 from xmen.errors import EngineError, InfeasibleError, TrajectoryError, XmenError, error_record, in_words
@@ -42,7 +30,6 @@ Record = dict[str, Any]
 Say = Callable[[Record], None]
 
 # ---- The live status of a document: what is wrong in it, what is still possible, and what demonstrations break
-
 
 MOST_NOTED = 2_000  # demonstrations up to which a live check looks at what can be learned from them
 
@@ -71,31 +58,34 @@ def check(document: Document, path: Path) -> Iterator[Record]:
     trajectories = read_all(problem.world, document.demonstrations)
     verdicts = judge(problem, trajectories)
     yield {"demonstrations": verdicts}
-    found, d = check_rules(problem)
+    found, d = answers.check_rules(problem)
     if found["feasible"] is None and any(one["valid"] for one in verdicts):
         found |= {"feasible": True, "message": "a demonstration keeps all rules"}
-    sizes, remarks = found.get("sizes", {}), rule_notes(problem, problem.rules)
+    sizes, remarks = found.get("sizes", {}), answers.rule_notes(problem, problem.rules)
     part: Record = {name: found.get(name) for name in ("feasible", "message", "engine")}
     part |= {"conflict": found.get("conflict") or [], "notes": remarks}
     if "product nodes" in sizes:
         part["product"] = {"nodes": sizes["product nodes"], "edges": sizes.get("product edges")}
     counted = found.get("trajectories") or {}
     if counted.get("valid") is not None:
-        valid, possible = counted["valid"], counted.get("possible")
+        valid, possible, log10 = (counted.get(name) for name in ("valid", "possible", "log10"))
+        said = [answers.count_text(counted, name) for name in ("valid", "possible")[: 2 if possible else 1]]
+        share = valid / possible if possible and "log10" not in counted else None
+        shares = {"share": share, "share_text": answers.share_text(counted) if possible else None}
         part["trajectories"] = {
             "valid": valid,
             "possible": possible,
-            "text": count_text(counted, "valid") + (f" of {count_text(counted, 'possible')}" if possible else ""),
-            "share": valid / possible if possible and "log10" not in counted else None,
-            "share_text": share_text(counted) if possible else None,
-            "log10": counted.get("log10"),
+            "log10": log10,
+            "text": " of ".join(said),
+            **shares,
         }
     yield part
     if not problem.world.deterministic or np.count_nonzero(problem.world.start) > 1:
-        yield {"policy": {"best": None, "message": "", **check_promise(problem, found["feasible"])}}
+        yield {"policy": {"best": None, "message": "", **answers.check_promise(problem, found["feasible"])}}
     if d is not None and len(verdicts) <= MOST_NOTED:
-        kept = [demo for _, demo in _kept(trajectories, verdicts)]
-        yield {"notes": remarks + learning_notes(problem, d, kept)}
+        judged = zip(trajectories, verdicts, strict=True)
+        kept = [one for one, verdict in judged if verdict["valid"] and isinstance(one, Trajectory)]
+        yield {"notes": remarks + answers.learning_notes(problem, d, kept)}
 
 
 def judge(problem: Problem, trajectories: Sequence[Trajectory | Unreadable]) -> list[Record]:
@@ -107,7 +97,7 @@ def judge(problem: Problem, trajectories: Sequence[Trajectory | Unreadable]) -> 
     readable = {index: one for index, one in enumerate(trajectories) if isinstance(one, Trajectory)}
     if readable:
         numbers = list(readable)
-        for found in check_demonstrations(problem, list(readable.values()))["violations"]:
+        for found in answers.check_demonstrations(problem, list(readable.values()))["violations"]:
             place = {"rule": found["constraint"], "position": found["position"], "message": found["message"]}
             broken[numbers[found["demonstration"]]].append(place)
     return [{"valid": not one, "broken": one} for one in broken]
@@ -115,24 +105,19 @@ def judge(problem: Problem, trajectories: Sequence[Trajectory | Unreadable]) -> 
 
 def valid_ones(problem: Problem, document: Document) -> tuple[list[Trajectory], list[float], list[int]]:
     """The demonstrations that can be learned from, their weights, and the numbers of the others."""
-    read = read_all(problem.world, document.demonstrations)
-    verdicts = judge(problem, read)
-    kept = _kept(read, verdicts)
-    if not kept:
+    read, demos, weights, left_out = read_all(problem.world, document.demonstrations), [], [], []
+    for index, (one, verdict) in enumerate(zip(read, judge(problem, read), strict=True)):
+        if verdict["valid"] and isinstance(one, Trajectory):
+            demos.append(one)
+            weights.append(document.demonstrations[index]["weight"])
+        else:
+            left_out.append(index)
+    if not demos:
         raise TrajectoryError("there is no demonstration that keeps all rules: draw one, or switch a rule off")
-    weights = [document.demonstrations[index]["weight"] for index, _ in kept]
-    left_out = [index for index, one in enumerate(verdicts) if not one["valid"]]
-    return [demo for _, demo in kept], weights, left_out
-
-
-def _kept(read: Sequence[Trajectory | Unreadable], verdicts: Sequence[Record]) -> list[tuple[int, Trajectory]]:
-    """The valid ones, with their numbers."""
-    found = enumerate(zip(read, verdicts, strict=True))
-    return [(index, one) for index, (one, verdict) in found if verdict["valid"] and isinstance(one, Trajectory)]
+    return demos, weights, left_out
 
 
 # ---- The job `learn`: fit the learner that the page chose, and MaxEnt beside it
-
 
 Part = tuple[list[Trajectory], list[float]]
 
@@ -159,7 +144,7 @@ def hold_out(n_demos: int, problem: Problem, document: Document) -> tuple[int, i
     return max(0, min(round(document.settings.held_out * n_demos), n_demos - 1)), problem.settings.seed or 0
 
 
-def _fit(problem: Problem, choice: Choice, learned: Part, held: Part, say: Say) -> tuple[Learner, Record]:
+def _fit(problem: Problem, choice: answers.Choice, learned: Part, held: Part, say: Say) -> tuple[Learner, Record]:
     (demos, weights), world = learned, problem.world
 
     def numbers(record: Any) -> Record:
@@ -168,7 +153,7 @@ def _fit(problem: Problem, choice: Choice, learned: Part, held: Part, say: Say) 
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = make_learner(choice, problem, callback=lambda record: say(numbers(record)))
+        model = answers.make_learner(choice, problem, callback=lambda record: say(numbers(record)))
         with problem.speaking():
             model.fit(demos, sample_weight=weights)
         if hasattr(model, "callback"):
@@ -183,7 +168,8 @@ def _fit(problem: Problem, choice: Choice, learned: Part, held: Part, say: Say) 
     except EngineError:
         visits = None
     found = np.asarray(getattr(model, "weights_", np.zeros(0))).tolist()
-    means, acts = mean_reward(model.reward_, world).tolist(), np.any(world.available, axis=1).tolist()
+    means, acts = answers.mean_reward(model.reward_, world).tolist(), np.any(world.available, axis=1).tolist()
+    table = zip(problem.feature_names, found, errors or [None] * len(found), strict=False)
     told = dict.fromkeys(problem.words.say(warning.message) for warning in caught)
     return model, {
         "learner": choice.learner,
@@ -195,10 +181,7 @@ def _fit(problem: Problem, choice: Choice, learned: Part, held: Part, say: Say) 
         "demonstrations": len(demos),
         "log_likelihood": model.score(demos, weights),
         "held_out": {"demonstrations": len(held[0]), "log_likelihood": model.score(*held)} if held[0] else None,
-        "weights": [
-            {"feature": name, "weight": weight, "error": error}
-            for name, weight, error in zip(problem.feature_names, found, errors or [None] * len(found), strict=False)
-        ],
+        "weights": [dict(zip(("feature", "weight", "error"), row, strict=True)) for row in table],
         # Nothing is earned where there is no action, as at the goal.
         "reward": [mean if some else None for mean, some in zip(means, acts, strict=True)],
         "visits": None if visits is None else visits.tolist(),
@@ -241,15 +224,9 @@ def python_text(problem: Problem, document: Document, path: Path) -> str:
     if n_out:
         order = f"np.random.default_rng({seed}).permutation(len(kept))[{n_out}:]"
         choosing.append(f"kept = [kept[i] for i in sorted({order})]  # {n_out} are held out")
-    weights = "demo_weights(demos)"
-    lines = [
-        *(["import numpy as np"] if n_out else []),
-        "import xmen as xm",
-        "from xmen.problem import demo_weights, read_problem",
-        "",
-        f"problem = read_problem({path.name!r})",
-        "demos = problem.demos()",
-    ]
+    weights, lines = "demo_weights(demos)", ["import numpy as np"] if n_out else []
+    lines += ["import xmen as xm", "from xmen.problem import demo_weights, read_problem", ""]
+    lines += [f"problem = read_problem({path.name!r})", "demos = problem.demos()"]
     if n_valid < len(verdicts) or n_out:
         lines += [f"weights = {weights} or [1.0] * len(demos)", *choosing]
         lines.append("demos, weights = [demos[i] for i in kept], [weights[i] for i in kept]")
@@ -258,29 +235,18 @@ def python_text(problem: Problem, document: Document, path: Path) -> str:
     learner, chosen = LEARNERS[choice.learner], choice.settings
     features = "problem.reward.features" if isinstance(problem.reward, LinearReward) else "None"
     parts = {"constraint": "problem.constraint", "features": features}
-    asked = {
-        **chosen,
-        "method": None if chosen["method"] == "auto" else chosen["method"],
-        "l2": chosen["l2"] or None,
-        "discount": None if settings.discount == 1.0 else settings.discount,
-        "engine": None if settings.engine == "auto" else settings.engine,
-        "max_nodes": settings.max_nodes,
-    }
+    asked = {**chosen, **{name: getattr(settings, name) for name in ("discount", "engine", "max_nodes")}}
+    usual: Record = {"method": "auto", "l2": 0.0, "discount": 1.0, "engine": "auto"}
     known = learner.kind.setting_names()
+    said = [name for name, value in asked.items() if value not in (None, usual.get(name)) and name in known]
     arguments = ["problem.world", *(f"{name}={parts[name]}" for name in learner.takes)]
-    arguments += [f"{name}={value!r}" for name, value in asked.items() if value is not None and name in known]
-    lines += [
-        f"model = xm.{learner.kind.__name__}({', '.join(arguments)})",
-        f"model.fit(demos, sample_weight={weights})",
-        "print(model.weights_.round(3), model.score(demos))",
-        "for trajectory in model.sample(5, seed=0):",
-        "    print(trajectory)",
-    ]
-    return "\n".join(lines) + "\n"
+    arguments += [f"{name}={asked[name]!r}" for name in said]
+    lines += [f"model = xm.{learner.kind.__name__}({', '.join(arguments)})"]
+    lines += [f"model.fit(demos, sample_weight={weights})", "print(model.weights_.round(3), model.score(demos))"]
+    return "\n".join([*lines, "for trajectory in model.sample(5, seed=0):", "    print(trajectory)", ""])
 
 
 # ---- The job `find`: which rules the demonstrations keep, over the marks of the problem
-
 
 MOST_OTHERS = 50  # candidates that are no rules, as the page lists them
 
@@ -288,7 +254,7 @@ MOST_OTHERS = 50  # candidates that are no rules, as the page lists them
 def find_rules(problem: Problem, document: Document, max_rules: int, level: float) -> Record:
     """Rules with their gains, what became of the other candidates, and what would decide."""
     demos, weights, _ = valid_ones(problem, document)
-    model = rule_search(problem, max_rules=max_rules, level=level).fit(demos, sample_weight=weights)
+    model = answers.rule_search(problem, max_rules=max_rules, level=level).fit(demos, sample_weight=weights)
     names = ("rule", "status", "gain", "chance", "kept", "note")
     rows = [{name: getattr(one, name) for name in names} for one in model.verdicts()]
     return {
@@ -361,12 +327,14 @@ class Actor:
         """What may come next in an episode: what the policy would do, and what chance may make of it."""
         world = self.problem.world
         found: Record = {"ended": False, "kept": None, "broken": [], "chance": policy.validity, "choices": []}
+
+        def outcomes(states: Any, probabilities: Any) -> list[Record]:
+            pairs = zip(states.tolist(), probabilities.tolist(), strict=True)
+            return [{"state": state_word(world, state), "probability": chance} for state, chance in pairs]
+
         if not states:
-            starts = [
-                {"state": state_word(world, state), "probability": float(world.start[state])}
-                for state in np.flatnonzero(world.start).tolist()
-            ]
-            return found | {"starts": starts}
+            starts = np.flatnonzero(world.start)
+            return found | {"starts": outcomes(starts, world.start[starts])}
         episode = read_all(world, [{"states": states, "actions": actions}])[0]
         if isinstance(episode, Unreadable):
             raise episode
@@ -382,12 +350,9 @@ class Actor:
             return found | {"kept": verdict["valid"] and not broken, "broken": verdict["broken"] + broken}
         shares = policy.probabilities(here)
         for action in np.flatnonzero(world.available[here]).tolist():
-            outcomes = [
-                {"state": state_word(world, int(world.target[edge])), "probability": float(world.probability[edge])}
-                for edge in np.flatnonzero((world.source == here) & (world.action == action))
-            ]
-            choice = {"action": action_word(world, action), "probability": float(shares[action]), "outcomes": outcomes}
-            found["choices"].append(choice)
+            edges = (world.source == here) & (world.action == action)
+            choice = {"action": action_word(world, action), "probability": float(shares[action])}
+            found["choices"].append({**choice, "outcomes": outcomes(world.target[edges], world.probability[edges])})
         return found
 
 
