@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
+import numpy as np
 from numba import njit
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -17,17 +18,19 @@ def compiled(function: Function, any_order: bool = False) -> Function:
     Python, whose lines can be counted and changed.
     """
     freedom = {"reassoc"} if any_order else False
+    kept: Any
     try:
-        kept: Any = njit(cache=True, nogil=True, fastmath=freedom)(function)
+        kept = njit(cache=True, nogil=True, fastmath=freedom)(function)
     except RuntimeError:  # numba has no place for it
-        return cast(Function, njit(nogil=True, fastmath=freedom)(function))
-    if kept is function:
-        return function
-    save = kept._cache.save_overload
+        kept = njit(nogil=True, fastmath=freedom)(function)
+    else:
+        if kept is function:
+            return np.errstate(all="ignore")(function)  # machine code does not warn where numbers wrap round
+        save = kept._cache.save_overload
 
-    def save_if_there_is_room(*code: object) -> None:
-        with suppress(OSError):
-            save(*code)
+        def save_if_there_is_room(*code: object) -> None:
+            with suppress(OSError):
+                save(*code)
 
-    kept._cache.save_overload = save_if_there_is_room
+        kept._cache.save_overload = save_if_there_is_room
     return cast(Function, kept)
