@@ -12,7 +12,7 @@ from strategies import EVENT_NAMES, FormulaRules, NumpyChoices, cases, random_tr
 from xmen import anytime, at, ltlf, visit
 from xmen.constraints.constraint import Sure
 from xmen.constraints.ltlf import Progression, read_formula
-from xmen.constraints.monitor import SettledMachine, settle
+from xmen.constraints.monitor import settle
 from xmen.errors import ConstraintError, ConstraintSyntaxError
 from xmen.worlds import Trajectory
 
@@ -77,7 +77,7 @@ def words(rng, n_rows, n):
 
 def run(machine, word):
     """(answer, position at which it was sure or None)"""
-    state = machine.start()
+    state = machine.start
     for position, row in enumerate(word):
         if isinstance(state, Sure):
             return state is Sure.HOLDS, position - 1
@@ -92,9 +92,9 @@ def test_machines_too_large_to_list_answer_the_same_but_later():
     n_earlier = 0
     for _ in range(cases(300)):
         temporal = FormulaRules(NumpyChoices(rng), 3, 2).temporal(EVENT_NAMES, 4)
-        plain = Progression(read_formula(spell(temporal), EVENTS), EVENT_NAMES)
+        plain = Progression(read_formula(spell(temporal), EVENTS), EVENT_NAMES).machine
         listed = settle(plain, 3)
-        assert isinstance(listed, SettledMachine)
+        assert listed is not plain
         assert settle(plain, 3, max_steps=0) is plain
         for word in words(rng, 8, 10):
             answer, sure = run(plain, word)
@@ -110,22 +110,22 @@ def test_plain_states_keep_only_the_smallest_alternatives():
     n_choices = 0
     for _ in range(cases(200)):
         temporal = FormulaRules(NumpyChoices(rng), 3, 2).temporal(EVENT_NAMES, 4)
-        plain = Progression(read_formula(spell(temporal), EVENTS), EVENT_NAMES)
+        plain = Progression(read_formula(spell(temporal), EVENTS), EVENT_NAMES).machine
         for _, clauses in open_states(plain, 8):
             assert not any(one < other for one in clauses for other in clauses)
             n_choices += len(clauses) > 1
     assert n_choices > 50
-    assert len(open_states(Progression(read_formula("G(F a | F b) & G F c", EVENTS), EVENT_NAMES), 8)) <= 12
+    assert len(open_states(Progression(read_formula("G(F a | F b) & G F c", EVENTS), EVENT_NAMES).machine, 8)) <= 12
 
 
-def open_states(constraint, n_rows):
+def open_states(machine, n_rows):
     """The states that can be reached in which nothing is decided."""
-    found, queue = set(), [constraint.start()]
+    found, queue = set(), [machine.start]
     while queue:
         state = queue.pop()
         if state not in found and not isinstance(state, Sure):
             found.add(state)
-            queue += [constraint.step(state, row) for row in range(n_rows)]
+            queue += [machine.step(state, row) for row in range(n_rows)]
     return found
 
 
@@ -154,7 +154,7 @@ def open_states(constraint, n_rows):
 )
 def test_machines_are_as_small_as_they_can_be(text, n_open):
     constraint = ltlf(text, **EVENTS)
-    assert len(open_states(constraint, 2 ** len(constraint.events))) == n_open
+    assert len(open_states(constraint.machine, 2 ** len(constraint.events))) == n_open
 
 
 def test_tautologies_and_contradictions_are_sure_from_the_start():

@@ -274,7 +274,8 @@ class Constraint(Operand, ABC):
         return spelled
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if key != "_spelled"}
+        # Without texts in somebody's words, and machines: they hold functions that pickle cannot send.
+        return {key: value for key, value in vars(self).items() if key not in ("_spelled", "machine")}
 
     def bracketed(self) -> str:
         """The text, in brackets where an operator around it would tear it apart."""

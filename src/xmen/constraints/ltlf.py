@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from keyword import iskeyword
+from operator import itemgetter
 from typing import NamedTuple, NoReturn, TypeAlias
 
 from xmen.constraints.constraint import Constraint, Sure, word
@@ -213,10 +214,8 @@ class Progression:
         self._read: dict[tuple[int, int], Pending] = {}
         self._steps: dict[tuple[Pending, int], Hashable] = {}
         self._compared = 0
-        self._start: Pending = (False, frozenset([frozenset([self._normal(formula, True)])]))
-
-    def start(self) -> Hashable:
-        return self._start
+        start: Pending = (False, frozenset([frozenset([self._normal(formula, True)])]))
+        self.machine = RowMachine(start, self.step, accepting=itemgetter(0))
 
     def step(self, state: Pending, row: int) -> Hashable:
         key = (state, row)
@@ -224,9 +223,6 @@ class Progression:
             after = self._any_of(self._all_of(self._progress(number, row) for number in clause) for clause in state[1])
             self._steps[key] = Sure.HOLDS if after == TRUE else Sure.FAILS if after == FALSE else after
         return self._steps[key]
-
-    def accepting(self, state: Pending) -> bool:
-        return state[0]
 
     def _node(self, operator: str, *operands: int) -> int:
         key = (operator, operands)
@@ -328,9 +324,9 @@ class Progression:
 @lru_cache(maxsize=256)
 def _machine(formula: TemporalFormula, names: tuple[str, ...]) -> RowMachine:
     try:
-        return settle(Progression(formula, names), len(names))
+        return settle(Progression(formula, names).machine, len(names))
     except ConstraintError:  # too large to list whole; the steps of one trajectory may still be few
-        return Progression(formula, names)
+        return Progression(formula, names).machine
 
 
 @dataclass(frozen=True, repr=False)

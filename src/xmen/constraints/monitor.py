@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,17 +24,15 @@ from xmen.events import Event, require_event
 MAX_STEPS = 4_096  # (state, row) pairs tried before a machine counts as too large to list
 
 
-class RowMachine(Protocol):
-    """A deterministic machine that reads one row of events, an integer below 2**n_events, per position."""
+class RowMachine(NamedTuple):
+    """A deterministic machine that reads one row of events, an integer below 2**n_events, per position.
 
-    def start(self) -> Hashable:
-        """The state before position 0."""
+    `start` is its state before position 0; `step(state, row)` and `accepting(state)` are never asked of a `Sure` one.
+    """
 
-    def step(self, state: Any, row: int) -> Hashable:
-        """The state after one more position; `state` is never a `Sure` one."""
-
-    def accepting(self, state: Any) -> bool:
-        """Whether the trajectory may end here; `state` is never a `Sure` one."""
+    start: Hashable
+    step: Callable[[Any, int], Hashable]
+    accepting: Callable[[Any], bool]
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,7 +51,7 @@ class RowLeaf(EventLeaf):
         """The machine, settled where that can be done."""
 
     def start(self) -> Hashable:
-        return self.machine.start()
+        return self.machine.start
 
     def step(self, state: Hashable, symbol: int) -> Hashable:
         return self.machine.step(state, symbol)
@@ -62,63 +60,36 @@ class RowLeaf(EventLeaf):
         return self.machine.accepting(state)
 
 
-class SettledMachine:
-    """The smallest machine with the same answers: its states are numbers, and `Sure` where nothing is open.
-
-    Any row counts as possible at any position, and a trajectory may end after any of them.
-    """
-
-    def __init__(self, start: Hashable, table: list[list[Hashable]], accepting: list[bool]) -> None:
-        self._start = start
-        self._table = table
-        self._accepting = accepting
-
-    def start(self) -> Hashable:
-        return self._start
-
-    def step(self, state: int, row: int) -> Hashable:
-        return self._table[state][row]
-
-    def accepting(self, state: int) -> bool:
-        return self._accepting[state]
-
-
 def settle(machine: RowMachine, n_events: int, max_steps: int = MAX_STEPS) -> RowMachine:
-    """The listed machine, or the machine itself where listing takes more than `max_steps` steps.
+    """The smallest machine with the same answers, or the machine itself where listing it takes too many steps.
 
-    The machine itself answers the same; it may only be sure of its answer later. Costs at most `max_steps`
+    States of the smallest are numbers, and `Sure` where nothing is open; the machine itself may be sure only later.
+    Any row counts as possible at any position, and a trajectory may end after any of them. Costs at most `max_steps`
     steps, and as many table entries times the number of rounds in which states are told apart.
     """
-    listed = _list(machine, n_events, max_steps)
-    return machine if listed is None else _smallest(*listed)
-
-
-def _list(machine: RowMachine, n_events: int, max_steps: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]] | None:
-    """Successors (n, 2**n_events) and acceptance (n,) of all states; state 0 is the start."""
     if n_events > max_steps.bit_length():
-        return None
-    rows = range(2**n_events)
-    states: list[Hashable] = [machine.start()]
-    index: dict[Hashable, int] = {states[0]: 0}
+        return machine
+    n_rows, states = 2**n_events, [machine.start]
+    index: dict[Hashable, int] = {machine.start: 0}
     table: list[list[int]] = []
-    while len(table) < len(states):
-        if len(states) * len(rows) > max_steps:
-            return None
-        state = states[len(table)]
-        successors: list[int] = []
-        for row in rows:
-            after = state if isinstance(state, Sure) else machine.step(state, row)
+    for state in states:  # which grow on the way
+        if len(states) * n_rows > max_steps:
+            return machine
+        successors = [state if isinstance(state, Sure) else machine.step(state, row) for row in range(n_rows)]
+        for after in successors:
             if after not in index:
                 index[after] = len(states)
                 states.append(after)
-            successors.append(index[after])
-        table.append(successors)
+        table.append([index[after] for after in successors])
     accepting = [s is Sure.HOLDS if isinstance(s, Sure) else machine.accepting(s) for s in states]
-    return np.array(table), np.array(accepting)
+    return _smallest(np.array(table), np.array(accepting))
 
 
-def _smallest(table: NDArray[np.int64], accepting: NDArray[np.bool_]) -> SettledMachine:
-    """Moore's algorithm: split the states by acceptance, then by the classes of their successors."""
+def _smallest(table: NDArray[np.int64], accepting: NDArray[np.bool_]) -> RowMachine:
+    """Moore's algorithm: split the states by acceptance, then by the classes of their successors.
+
+    `table` has the successors (n, 2**n_events) of all states, and `accepting` (n,) their answers; state 0 is the start.
+    """
     n_classes, classes = 0, accepting.astype(np.int64)
     while True:
         futures = np.column_stack([classes, classes[table]])
@@ -136,7 +107,8 @@ def _smallest(table: NDArray[np.int64], accepting: NDArray[np.bool_]) -> Settled
     # than the given start is better: that one may be needed for nothing else.
     same_future = np.flatnonzero(np.all(successors == successors[classes[0]], axis=1)).tolist()
     start = min(same_future, key=lambda state: (not isinstance(states[state], Sure), state == classes[0]))
-    return SettledMachine(states[start], [[states[s] for s in row] for row in successors.tolist()], accepts)
+    steps = [[states[s] for s in row] for row in successors.tolist()]
+    return RowMachine(states[start], lambda state, row: steps[state][row], accepts.__getitem__)
 
 
 # ---- A machine of the user's own, for rules that no other constraint can say
@@ -148,36 +120,14 @@ Accepts: TypeAlias = Callable[[Any], object]
 WHERE = "monitor(start, step, accepts, events)"
 
 
-@dataclass(frozen=True)
-class _Given:
-    """The machine as the user wrote it."""
-
-    first: Hashable
-    function: StepFunction
-    accepts: Accepts
-    n_events: int
-
-    def start(self) -> Hashable:
-        return self.first
-
-    def step(self, state: Any, row: int) -> Hashable:
-        bits = tuple(bool(row >> bit & 1) for bit in range(self.n_events))
-        after = self.function(state, bits)
-        try:
-            hash(after)
-        except TypeError:
-            raise _unhashable(f"the state that step({state!r}, {bits}) returned", after) from None
-        return after
-
-    def accepting(self, state: Any) -> bool:
-        return bool(self.accepts(state))
-
-
-def _unhashable(what: str, value: object) -> ConstraintError:
-    return ConstraintError(
-        f"{WHERE}: {what} is {value!r} ({type(value).__name__}), which is not hashable. States are compared "
-        "and stored: use numbers, strings, tuples or frozensets (a tuple instead of a list)."
-    )
+def _require_hashable(value: object, what: str) -> None:
+    try:
+        hash(value)
+    except TypeError:
+        raise ConstraintError(
+            f"{WHERE}: {what} is {value!r} ({type(value).__name__}), which is not hashable. States are compared "
+            "and stored: use numbers, strings, tuples or frozensets (a tuple instead of a list)."
+        ) from None
 
 
 @dataclass(frozen=True, repr=False)
@@ -188,27 +138,31 @@ class MonitorLeaf(RowLeaf):
     function: StepFunction
     accepts_state: Accepts
 
+    def given_step(self, state: Any, row: int) -> Hashable:
+        """The step as the user wrote it, on a row as numbers."""
+        bits = tuple(bool(row >> bit & 1) for bit in range(len(self.watched)))
+        after = self.function(state, bits)
+        _require_hashable(after, f"the state that step({state!r}, {bits}) returned")
+        return after
+
     @cached_property
     def machine(self) -> RowMachine:
-        given = _Given(self.first, self.function, self.accepts_state, len(self.watched))
+        given = RowMachine(self.first, self.given_step, lambda state: bool(self.accepts_state(state)))
         try:
-            return settle(given, given.n_events)
+            return settle(given, len(self.watched))
         except Exception:
             # Listing tries every row in every state. A user's function may refuse rows that never occur; if
             # it also refuses one that does, its own error is raised there.
             return given
 
     def _text(self) -> str:
-        function = getattr(self.function, "__name__", "<lambda>")
-        title = _start_text(self.first) if function == "<lambda>" else str(function)
-        return f"monitor({title!r}, events=[{', '.join(map(str, self.watched))}])"
-
-
-def _start_text(state: object) -> str:
-    try:
-        return f"from {state!r:.40}"
-    except Exception:  # a user's repr; messages must not fail because of it
-        return f"from a {type(state).__name__}"
+        title = getattr(self.function, "__name__", "<lambda>")
+        if title == "<lambda>":
+            try:
+                title = f"from {self.first!r:.40}"
+            except Exception:  # a user's repr; messages must not fail because of it
+                title = f"from a {type(self.first).__name__}"
+        return f"monitor({str(title)!r}, events=[{', '.join(map(str, self.watched))}])"
 
 
 def monitor(start: Hashable, step: StepFunction, accepts: Accepts, events: Iterable[Event]) -> Constraint:
@@ -248,10 +202,7 @@ def monitor(start: Hashable, step: StepFunction, accepts: Accepts, events: Itera
                 f"{WHERE}: {role} is a function {usage}; got {function!r} ({type(function).__name__})."
             )
     for role, value in (("the start", start), ("step", step), ("accepts", accepts)):
-        try:
-            hash(value)
-        except TypeError:
-            raise _unhashable(role, value) from None
+        _require_hashable(value, role)
     if isinstance(events, Event) or not isinstance(events, Iterable):
         raise ConstraintError(f"{WHERE}: events is a list of events, such as [at(3)]; got {events!r}.")
     watched = tuple(require_event(event, WHERE) for event in events)

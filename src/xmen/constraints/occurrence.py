@@ -3,6 +3,7 @@
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,12 +20,13 @@ class EventLeaf(Leaf):
     """A machine that reads a row of events at each position: bit i of the symbol is event i."""
 
     MAX_EVENTS = 62  # bits that a symbol has room for
+    may_end: ClassVar = True  # whether a trajectory is accepted that ends while nothing is sure
 
     def __post_init__(self) -> None:
-        if len(self.events) > self.MAX_EVENTS:
+        if (n_events := len(self.events)) > self.MAX_EVENTS:
+            advice = "Join several constraints instead."
             raise ConstraintError(
-                f"one constraint can watch at most {self.MAX_EVENTS} events; got {len(self.events)}. "
-                "Join several constraints instead."
+                f"one constraint can watch at most {self.MAX_EVENTS} events; got {n_events}. {advice}"
             )
 
     @cached_property
@@ -35,6 +37,12 @@ class EventLeaf(Leaf):
 
     def start(self) -> Hashable:
         return WAITING
+
+    def accepting(self, state: Any) -> bool:
+        return self.may_end
+
+    def _text(self) -> str:
+        return f"{type(self).__name__.lower()}({', '.join(map(str, self.events))})"
 
     def symbols(self, states: Ints, actions: Ints) -> Ints:
         rows = np.zeros(states.shape, dtype=np.int64)
@@ -52,15 +60,10 @@ class Visit(EventLeaf):
     """The event happens at some position."""
 
     event: Event
+    may_end = False
 
     def step(self, state: int, symbol: int) -> Hashable:
         return Sure.HOLDS if symbol else WAITING
-
-    def accepting(self, state: int) -> bool:
-        return False
-
-    def _text(self) -> str:
-        return f"visit({self.event})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,12 +75,6 @@ class Never(EventLeaf):
     def step(self, state: int, symbol: int) -> Hashable:
         return Sure.FAILS if symbol else WAITING
 
-    def accepting(self, state: int) -> bool:
-        return True
-
-    def _text(self) -> str:
-        return f"never({self.event})"
-
 
 @dataclass(frozen=True, repr=False)
 class Always(EventLeaf):
@@ -88,9 +85,6 @@ class Always(EventLeaf):
     def step(self, state: int, symbol: int) -> Hashable:
         return WAITING if symbol else Sure.FAILS
 
-    def accepting(self, state: int) -> bool:
-        return True
-
     def impossible(self) -> str:
         if self.event.holds_without_action() is False:
             return (
@@ -98,9 +92,6 @@ class Always(EventLeaf):
                 f"for all positions but the last write ltlf('G(N(false) | e)', e={self.event})"
             )
         return ""
-
-    def _text(self) -> str:
-        return f"always({self.event})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,18 +105,13 @@ class Before(EventLeaf):
         early, late = symbol & 1, symbol & 2
         return Sure.HOLDS if early else Sure.FAILS if late else WAITING
 
-    def accepting(self, state: int) -> bool:
-        return True
-
-    def _text(self) -> str:
-        return f"before({self.early}, {self.late})"
-
 
 @dataclass(frozen=True, repr=False)
 class Sequence(EventLeaf):
     """The events happen at strictly increasing positions; the state is how many have happened."""
 
     steps: tuple[Event, ...]
+    may_end = False
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -134,12 +120,6 @@ class Sequence(EventLeaf):
     def step(self, state: int, symbol: int) -> Hashable:
         done = state + (symbol >> state & 1)
         return Sure.HOLDS if done == len(self.steps) else done
-
-    def accepting(self, state: int) -> bool:
-        return False
-
-    def _text(self) -> str:
-        return f"sequence({', '.join(map(str, self.steps))})"
 
 
 @dataclass(frozen=True, repr=False)
