@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from fractions import Fraction
 from keyword import iskeyword
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,14 +43,9 @@ ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[[Any, Any], object]]] =
     ast.Sub: ("-", operator.sub),
     ast.Mult: ("*", operator.mul),
 }
-COMPARISONS: dict[type[ast.cmpop], str] = {
-    ast.LtE: "<=",
-    ast.Lt: "<",
-    ast.GtE: ">=",
-    ast.Gt: ">",
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-}
+COMPARISONS: dict[type[ast.cmpop], str] = dict(
+    zip((ast.LtE, ast.Lt, ast.GtE, ast.Gt, ast.Eq, ast.NotEq), COMPARE, strict=True)
+)
 
 
 # ---- What names of the user's own may stand for in constraint text
@@ -108,6 +103,8 @@ def kind_of(value: object) -> str:
 # ---- Reading constraints and events from text: the inverse of `str(constraint)`
 
 
+Read = TypeVar("Read", Event, Constraint)
+
 MAX_DEPTH = 260  # nodes inside one another; far below Python's own limit on nested calls
 
 
@@ -149,12 +146,7 @@ def parse_constraint(
     >>> parse_constraint("visit(shop) & (count(at(3)) <= 2)", {"shop": at(7, 8)})
     visit(at(7, 8)) & (count(at(3)) <= 2)
     """
-    source, reader = _open(text, names, "parse_constraint(text, names)", tables, world)
-    with speaking(Words(world)):
-        try:
-            return reader.constraint(source.parse())
-        except RecursionError:
-            source.fail(TOO_DEEP, 0)
+    return _read(_Reader.constraint, text, names, tables, world)
 
 
 def parse_event(text: str, names: Mapping[str, Event] | None = None, world: MDP | None = None) -> Event:
@@ -164,38 +156,36 @@ def parse_event(text: str, names: Mapping[str, Event] | None = None, world: MDP 
     >>> parse_event("~shop & doing(0)", {"shop": at(7, 8)})
     ~at(7, 8) & doing(0)
     """
-    source, reader = _open(text, names, "parse_event(text, names)", world=world)
-    if not source.text.strip():
-        source.fail("the text is empty; write an event such as at(3)", 0)
-    with speaking(Words(world)):
-        try:
-            return reader.event(source.parse())
-        except RecursionError:
-            source.fail(TOO_DEEP, 0)
+    return _read(_Reader.event, text, names, None, world)
 
 
-def _open(
+def _read(
+    read: "Callable[[_Reader, ast.expr], Read]",
     text: object,
     names: Mapping[str, Name] | None,
-    where: str,
-    tables: Callable[[str], ArrayLike] | None = None,
-    world: MDP | None = None,
-) -> "tuple[SourceText, _Reader]":
+    tables: Callable[[str], ArrayLike] | None,
+    world: MDP | None,
+) -> "Read":
+    """The constraint or the event that the text spells."""
+    where = f"parse_{read.__name__}(text, names)"
     if not isinstance(text, str):
         raise ConstraintSyntaxError(f"{where} reads text; got {text!r} ({type(text).__name__}).")
     source = SourceText(text)
-    return source, _Reader(source, check_names({} if names is None else names, where), tables, world)
+    reader = _Reader(source, check_names({} if names is None else names, where), tables, world)
+    if read is _Reader.event and not source.text.strip():
+        source.fail("the text is empty; write an event such as at(3)", 0)
+    with speaking(Words(world)):
+        try:
+            return read(reader, source.parse())
+        except RecursionError:
+            source.fail(TOO_DEEP, 0)
 
 
 class _Reader:
     """Builds the value of each node; one method per kind of node."""
 
     def __init__(
-        self,
-        source: SourceText,
-        names: dict[str, Name],
-        tables: Callable[[str], ArrayLike] | None,
-        world: MDP | None,
+        self, source: SourceText, names: dict[str, Name], tables: Callable[[str], ArrayLike] | None, world: MDP | None
     ) -> None:
         self.source, self.names, self.tables, self.world = source, names, tables, world
         self.depth = 0
