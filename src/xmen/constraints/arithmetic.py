@@ -152,7 +152,7 @@ def _sum(parts: list[tuple[int, str]]) -> str:
     """The text of a sum, without what is 0."""
     kept = [(weight, part if abs(weight) == 1 else f"{abs(weight)}*{part}") for weight, part in parts if weight]
     text = " ".join(f"{'-' if weight < 0 else '+'} {part}" for weight, part in kept)
-    return text.removeprefix("+ ")
+    return "-" + text[2:] if text.startswith("- ") else text[2:]
 
 
 # ---- Constraints on numbers: counts, lengths, shares and totals, as comparisons of integer linear forms
@@ -286,13 +286,9 @@ def _form(value: object, op: str) -> LinearForm:
 
 
 def _form_text(terms: Sequence[tuple[int, Term]], constant: int) -> str:
-    pieces = [(c, str(t) if abs(c) == 1 else f"{abs(c)}*{t}") for c, t in terms]
-    if not pieces:  # a comparison of bare numbers would not be a constraint in Python
-        pieces.append((1, "0*length()"))
-    if constant:
-        pieces.append((constant, str(abs(constant))))
-    text = " ".join(f"{'-' if c < 0 else '+'} {piece}" for c, piece in pieces)
-    return "-" + text[2:] if text.startswith("- ") else text[2:]
+    parts = [(c, str(term)) for c, term in terms]
+    nothing = [(1, "0*length()")]  # a comparison of bare numbers would not be a constraint in Python
+    return _sum([*(parts or nothing), (int(np.sign(constant)), str(abs(constant)))])
 
 
 @dataclass(frozen=True, repr=False)
