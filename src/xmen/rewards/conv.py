@@ -163,7 +163,7 @@ class ConvReward(NeuralReward):
         height, width = self.grid.height, self.grid.width
         wanted: list[tuple[int, ...]] = [(1, self.n_actions, height, width), (1, 1, height, width)]
         if not isinstance(output, torch.Tensor) or tuple(output.shape) not in wanted:
-            raise self._misfit(output, list(map(str, wanted)))
+            raise self._misfit(output, *wanted)
         # State y * width + x is the cell (x, y), so that a map [y, x] read row by row is in the order of states.
         return output[0].permute(1, 2, 0).reshape(self.n_states, -1).expand(self.n_states, self.n_actions)
 

@@ -67,8 +67,8 @@ class LinearReward:
         return self.features @ self.weights
 
     def __repr__(self) -> str:
-        states, actions, d = self.features.shape
-        return f"LinearReward({states} states, {actions} actions, {d} features)"
+        states, actions = self.table().shape
+        return f"{type(self).__name__}({states} states, {actions} actions, {len(self.weights)} features)"
 
 
 def reward_table(reward: Reward | ArrayLike | None, world: MDP) -> Floats:
@@ -143,10 +143,6 @@ class SparseReward(LinearReward):
     def table(self) -> Floats:
         table: Floats = (self.matrix @ self.weights).reshape(-1, self.n_actions)
         return table
-
-    def __repr__(self) -> str:
-        states = self.matrix.shape[0] // self.n_actions
-        return f"{type(self).__name__}({states} states, {self.n_actions} actions, {len(self.weights)} features)"
 
 
 class StateReward(SparseReward):

@@ -15,17 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from xmen.errors import RewardError
 from xmen.rewards import Floats, LinearReward, real_array
-from xmen.rewards.torch_backend import (
-    as_array,
-    as_floats,
-    as_tensor,
-    choose_device,
-    quiet_on_gpus,
-    repeatable,
-    require_torch,
-    seeded,
-    torch,
-)
+from xmen.rewards.torch_backend import as_array, as_floats, choose_device, repeatable, require_torch, seeded, torch
 
 
 class NeuralReward:
@@ -101,7 +91,11 @@ class NeuralReward:
         self.device = choose_device(device)
         self.module = module.to(self.device)
         dtypes = [p.dtype for p in module.parameters() if p.is_floating_point()]
-        self.inputs = as_tensor(inputs, "inputs", dtypes[0] if dtypes else torch.get_default_dtype(), self.device)
+        dtype = dtypes[0] if dtypes else torch.get_default_dtype()
+        given = real_array(as_floats(inputs) if isinstance(inputs, torch.Tensor) else inputs, "inputs")
+        if isinstance(inputs, torch.Tensor) and not inputs.is_floating_point():
+            dtype = inputs.dtype  # whole numbers stay whole, for embeddings
+        self.inputs = torch.as_tensor(given, dtype=dtype, device=self.device)
 
     def table(self) -> Floats:
         """The reward of every state and action.
@@ -122,7 +116,7 @@ class NeuralReward:
         torch.Tensor
             Shape (n_states, n_actions).
         """
-        with repeatable():
+        with repeatable(self.device):
             table = self._arrange(self._read(self.module))
         wrong = ~torch.isfinite(table.detach())
         if wrong.any():
@@ -174,7 +168,7 @@ class NeuralReward:
         """`backward` through a table that `forward` gave, with dL/dr as a tensor, wherever it is."""
         if not table.requires_grad:
             raise RewardError(f"the network {self._name} has no parameter that can be trained.")
-        with repeatable(), quiet_on_gpus(self.device):
+        with repeatable(self.device):
             table.backward(difference.to(device=table.device, dtype=table.dtype))  # type: ignore[no-untyped-call,unused-ignore]
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -222,13 +216,13 @@ class NeuralReward:
             if per_state and shape in (column, (self.n_states,)):
                 return output.reshape(column).expand(whole)
         wanted = [whole, (*whole, 1), *([column, (self.n_states,)] if per_state else [])]
-        raise self._misfit(output, list(map(str, wanted)))
+        raise self._misfit(output, *wanted)
 
-    def _misfit(self, output: Any, wanted: list[str]) -> RewardError:
+    def _misfit(self, output: Any, *wanted: object) -> RewardError:
         got = f"shape {tuple(output.shape)}" if isinstance(output, torch.Tensor) else f"a {type(output).__name__}"
         return RewardError(
             f"the network {self._name} turns inputs of shape {tuple(self.inputs.shape)} into {got}; "
-            f"wanted {' or '.join(wanted)}."
+            f"wanted {' or '.join(map(str, wanted))}."
         )
 
     def __repr__(self) -> str:
@@ -264,13 +258,11 @@ class FeatureReward(NeuralReward):
         seed: int | None = None,
         device: str | torch.device | None = None,
     ) -> None:
-        require_torch("FeatureReward")
         self._hold(body, inputs, device)
         with torch.no_grad():
             features = self._read(body)
         if not isinstance(features, torch.Tensor) or features.shape[:-1] != self.inputs.shape[:-1]:
-            shape = tuple(self.inputs.shape)
-            raise self._misfit(features, [f"({', '.join(map(str, shape[:-1]))}, k)"])
+            raise self._misfit(features, f"({', '.join(map(str, self.inputs.shape[:-1]))}, k)")
         with seeded(seed):
             head = torch.nn.Linear(features.shape[-1], 1, bias=False, dtype=features.dtype)
         self.body, self.head = body, head

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import RewardError, XmenError, extra_module, in_words
-from xmen.rewards import Floats, real_array
+from xmen.rewards import Floats
 
 if TYPE_CHECKING:
     import torch as torch
@@ -48,14 +48,6 @@ def choose_device(
     return chosen
 
 
-def as_tensor(values: Any, what: str, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Finite numbers as a tensor of this type; a tensor of whole numbers keeps its own, for embeddings."""
-    if isinstance(values, torch.Tensor):
-        real_array(values.detach().cpu().to(torch.float64).numpy(), what)
-        return values.detach().to(device=device, dtype=dtype if values.is_floating_point() else values.dtype)
-    return torch.as_tensor(real_array(values, what), dtype=dtype, device=device)
-
-
 def as_floats(tensor: torch.Tensor) -> Floats:
     """A copy of the numbers of a tensor, wherever it lives."""
     return as_array(tensor.detach().cpu().to(torch.float64))
@@ -70,20 +62,16 @@ def as_array(tensor: torch.Tensor) -> NDArray[Any]:
 
 
 @contextmanager
-def repeatable() -> Iterator[None]:
-    """Convolutions on a GPU take the same way every time, so that equal seeds give equal results."""
-    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
-        yield
+def repeatable(device: torch.device) -> Iterator[None]:
+    """Convolutions on a GPU take the same way every time, so that equal seeds give equal results.
 
-
-@contextmanager
-def quiet_on_gpus(device: torch.device) -> Iterator[None]:
-    """Without torch's remark on the first backward pass, whose thread has no CUDA context yet and then gets one."""
-    if device.type != "cuda":
-        yield
-        return
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Attempting to run cuBLAS, but there was no current CUDA context")
+    Torch's remark on the first backward pass, whose thread has no CUDA context yet and then gets one, is left out.
+    """
+    on_gpu = device.type == "cuda"
+    same = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
+    with same, warnings.catch_warnings() if on_gpu else nullcontext():
+        if on_gpu:
+            warnings.filterwarnings("ignore", message="Attempting to run cuBLAS, but there was no current CUDA context")
         yield
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from xmen.errors import WorldError, extra_module, foreign_errors
 from xmen.files import XML, unpack_whole
 from xmen.worlds.mdp import MDP
-from xmen.worlds.names import Places, some, unknown
+from xmen.worlds.names import Places, some
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.transitions import require_index
 
@@ -102,10 +102,7 @@ class GraphWorld(MDP):
 
     def node(self, state: int) -> Any:
         """The node of a state."""
-        number = require_index("state", state, least=0)
-        if number >= self.n_states:
-            raise WorldError(unknown("state", number, self.n_states))
-        return self._nodes[number]
+        return self._nodes[self.require_state(state)]
 
     def state(self, node: Hashable) -> int:
         """The state of a node."""

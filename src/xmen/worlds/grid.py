@@ -1,8 +1,4 @@
-"""Grid worlds: cells, walls and nine moves, as an MDP that speaks in cells.
-
-Cells are (x, y), x to the right and y up. State y * width + x is the cell (x, y); walls keep
-their number, as states without actions.
-"""
+"""Grid worlds: cells, walls and nine moves, as an MDP that speaks in cells."""
 
 import math
 import operator
@@ -15,21 +11,18 @@ from numpy.typing import ArrayLike
 from xmen.errors import MEMORY, WorldError
 from xmen.events import Event, at, doing
 from xmen.worlds.mdp import MDP
-from xmen.worlds.names import read_cell, unknown
+from xmen.worlds.names import read_cell
 from xmen.worlds.transitions import Columns, require_index
 
 # ---- The picture of a grid in notebooks: SVG as plain text, which needs no drawing library
 
 
-_LONGEST_SIDE = 480.0  # pixels
-_LARGEST_CELL = 40.0
+_LONGEST_SIDE, _LARGEST_CELL = 480.0, 40.0  # pixels
 _MARGIN = 18.0  # room for the coordinates
 _LABELLED_CELL = 9.0  # coordinates are left out when cells are smaller than this
 
 # Okabe and Ito's colours stay apart for colour-blind readers.
-START_COLOUR = "#0072B2"
-GOAL_COLOUR = "#D55E00"
-WALL_COLOUR = "#4d4d4d"
+START_COLOUR, GOAL_COLOUR, WALL_COLOUR = "#0072B2", "#D55E00", "#4d4d4d"
 
 
 def grid_svg(grid: "GridWorld") -> str:
@@ -56,32 +49,21 @@ def grid_svg(grid: "GridWorld") -> str:
     parts.append(f'<path d="{"".join(lines)}" stroke="#b0b0b0" stroke-width="1" fill="none"/>')
 
     for cell in grid.start_cells:
-        centre_x, centre_y = corner(cell[0] + 0.5, cell[1] + 0.5)
-        disc = f'<circle class="start" cx="{centre_x:g}" cy="{centre_y:g}" r="{size * 0.3:g}" fill="{START_COLOUR}">'
+        across, down = corner(cell[0] + 0.5, cell[1] + 0.5)
+        disc = f'<circle class="start" cx="{across:g}" cy="{down:g}" r="{size * 0.3:g}" fill="{START_COLOUR}">'
         parts.append(f"{disc}<title>start {cell}</title></circle>")
     for cell in grid.goal_cells:
-        star = f'<path class="goal" d="{_star(*corner(cell[0] + 0.5, cell[1] + 0.5), size * 0.4)}"'
-        parts.append(f'{star} fill="{GOAL_COLOUR}"><title>goal {cell}</title></path>')
+        across, down = corner(cell[0] + 0.5, cell[1] + 0.5)
+        tips = [(size * (0.168 if tip % 2 else 0.4), math.pi * tip / 5) for tip in range(10)]
+        points = [f"{across + r * math.sin(turn):.2f} {down - r * math.cos(turn):.2f}" for r, turn in tips]
+        star = f'<path class="goal" d="M{"L".join(points)}Z" fill="{GOAL_COLOUR}">'
+        parts.append(f"{star}<title>goal {cell}</title></path>")
     if size >= _LABELLED_CELL:
         step, style = 1 if size >= 16 else 5, 'fill="#606060" text-anchor'
-        parts += [
-            f'<text x="{left + (x + 0.5) * size:g}" y="{top + high + 13:g}" {style}="middle">{x}</text>'
-            for x in range(0, grid.width, step)
-        ]
-        parts += [
-            f'<text x="{left - 4:g}" y="{top + high - (y + 0.5) * size + 4:g}" {style}="end">{y}</text>'
-            for y in range(0, grid.height, step)
-        ]
+        places = [(left + (x + 0.5) * size, top + high + 13, "middle", x) for x in range(0, grid.width, step)]
+        places += [(left - 4, top + high - (y + 0.5) * size + 4, "end", y) for y in range(0, grid.height, step)]
+        parts += [f'<text x="{x:g}" y="{y:g}" {style}="{anchor}">{text}</text>' for x, y, anchor, text in places]
     return "".join([*parts, "</svg>"])
-
-
-def _star(x: float, y: float, radius: float) -> str:
-    points = []
-    for corner in range(10):
-        reach = radius if corner % 2 == 0 else radius * 0.42
-        angle = math.pi * corner / 5
-        points.append(f"{x + reach * math.sin(angle):.2f} {y - reach * math.cos(angle):.2f}")
-    return f"M{'L'.join(points)}Z"
 
 
 Cell: TypeAlias = tuple[int, int]
@@ -164,7 +146,11 @@ class GridWorld(MDP):
         self.width: int = require_index("width", width, least=1)
         self.height: int = require_index("height", height, least=1)
         self.moves: tuple[str, ...] = _read_moves(moves)
-        self.slip = _read_slip(slip)
+        if isinstance(slip, bool | np.bool_) or not isinstance(slip, int | float | np.number):
+            raise WorldError(f"slip must be a probability, got {type(slip).__name__} {slip!r:.60}")
+        if not 0.0 <= slip < 1.0:
+            raise WorldError(f"slip must be at least 0 and below 1, got {slip}")
+        self.slip = float(slip)
         cells: Any = walls
         if isinstance(cells, str | bytes) or not isinstance(cells, Iterable):
             raise WorldError(f"walls must be cells (x, y), got {cells!r:.60}")
@@ -186,13 +172,11 @@ class GridWorld(MDP):
         self._build(n_states, len(self.moves), self._columns(), start_vector, terminal, horizon)
 
     def __repr__(self) -> str:
-        extras = [f"walls={len(self.walls)}"] if self.walls else []
-        extras += [f"slip={self.slip:g}"] if self.slip else []
-        extras += ["bump=True"] if self.bump else []
-        return (
-            f"GridWorld({self.width}, {self.height}, start={self.given_start}, goal={self.given_goal}, "
-            f"moves={self.moves}, horizon={self.horizon}{''.join(f', {extra}' for extra in extras)})"
-        )
+        extras = f", walls={len(self.walls)}" if self.walls else ""
+        extras += f", slip={self.slip:g}" if self.slip else ""
+        extras += ", bump=True" if self.bump else ""
+        ends = f"start={self.given_start}, goal={self.given_goal}"
+        return f"GridWorld({self.width}, {self.height}, {ends}, moves={self.moves}, horizon={self.horizon}{extras})"
 
     def with_start(self, start: int | ArrayLike) -> Self:
         """This grid with another start: a state, or a probability vector of shape (n_states,)."""
@@ -259,10 +243,8 @@ class GridWorld(MDP):
         WorldError
             When there is no such state.
         """
-        number: int = require_index("state", state, least=0)
-        if number >= self.n_states:
-            raise WorldError(unknown("state", number, self.n_states))
-        return number % self.width, number // self.width
+        y, x = divmod(self.require_state(state), self.width)
+        return x, y
 
     def at(self, *cells: Cell) -> Event:
         """The event of being in one of these cells.
@@ -403,11 +385,3 @@ def _read_moves(moves: Any) -> tuple[str, ...]:
         if name in names[:index]:
             raise WorldError(f"move {name!r} is given twice in {names}; {known}")
     return tuple(str(name) for name in names)
-
-
-def _read_slip(slip: Any) -> float:
-    if isinstance(slip, bool | np.bool_) or not isinstance(slip, int | float | np.number):
-        raise WorldError(f"slip must be a probability, got {type(slip).__name__} {slip!r:.60}")
-    if not 0.0 <= slip < 1.0:
-        raise WorldError(f"slip must be at least 0 and below 1, got {slip}")
-    return float(slip)

@@ -1,12 +1,7 @@
-"""Tabular Markov decision processes: the worlds in which trajectories live.
-
-An `MDP` is checked completely when it is built and never changes afterwards. Engines read its
-transitions as sorted columns; people read its errors, which name states and actions.
-"""
+"""Tabular Markov decision processes, checked completely when they are built and never changed afterwards."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from copy import copy
 from functools import cached_property
@@ -20,16 +15,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 from xmen.errors import WorldError
 from xmen.worlds.names import some, unknown
 from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.transitions import (
-    FIELDS,
-    Columns,
-    Transitions,
-    read_rows,
-    read_sizes,
-    read_start,
-    read_terminal,
-    require_index,
-)
+from xmen.worlds.transitions import Columns, Transitions, read_rows, read_sizes, read_start, read_terminal
 
 if TYPE_CHECKING:
     from xmen.worlds.from_gymnasium import GymnasiumWorld
@@ -41,45 +27,33 @@ if TYPE_CHECKING:
 
 def reachable(source: NDArray[np.int32], target: NDArray[np.int32], roots: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Mask of the states that can be reached from `roots`, roots included. O(S + E)."""
-    n_states = len(roots)
-    starts = np.flatnonzero(roots)
+    n_states, starts = len(roots), np.flatnonzero(roots)
     # One extra node points at all roots, so that a single breadth-first search serves them all.
-    outside = np.full(len(starts), n_states)
-    graph = _graph(np.concatenate([source, outside]), np.concatenate([target, starts]), n_states + 1)
+    sources, targets = np.concatenate([source, np.full(len(starts), n_states)]), np.concatenate([target, starts])
     found = np.zeros(n_states + 1, dtype=np.bool_)
+    graph = _graph(sources, targets, np.ones_like(found))
     found[breadth_first_order(graph, n_states, return_predecessors=False)] = True
     return found[:n_states]
 
 
 def find_cycle(source: NDArray[np.int32], target: NDArray[np.int32], among: NDArray[np.bool_]) -> list[int] | None:
     """A cycle among the given states as [s, ..., s], or None. O(S + E)."""
-    inside = among[source] & among[target]
-    source, target = source[inside], target[inside]
-    loops = source[source == target]
+    graph = _graph(source, target, among)
+    loops = np.flatnonzero(graph.diagonal())
     if len(loops):
-        return [int(loops[0]), int(loops[0])]
-    graph = _graph(source, target, len(among))
+        return [int(loops[0])] * 2
     _, component = connected_components(graph, directed=True, connection="strong")
-    sizes = np.bincount(component)
-    if sizes.max(initial=0) < 2:
+    members = np.flatnonzero(np.bincount(component)[component] > 1)
+    if not len(members):
         return None
     # In a strongly connected component the shortest way back to any state closes a cycle.
-    members = np.flatnonzero(sizes[component] > 1)
-    origin = int(members[0])
-    parents: dict[int, int] = {}
-    queue = deque([origin])
-    while True:
-        state = queue.popleft()
-        for successor in graph.indices[graph.indptr[state] : graph.indptr[state + 1]].tolist():
-            if successor == origin:
-                cycle = [origin]
-                while state != origin:
-                    cycle.append(state)
-                    state = parents[state]
-                return [origin, *reversed(cycle)]
-            if component[successor] == component[origin] and successor not in parents:
-                parents[successor] = state
-                queue.append(successor)
+    cycle = [int(members[0])]
+    order, before = breadth_first_order(graph, cycle[0])
+    state = order[np.isin(order, graph[:, [cycle[0]]].nonzero()[0])][0]
+    while state != cycle[0]:
+        cycle.append(int(state))
+        state = before[state]
+    return [cycle[0], *reversed(cycle)]
 
 
 def longest_trajectory(source: NDArray[np.int32], target: NDArray[np.int32], among: NDArray[np.bool_]) -> int:
@@ -87,9 +61,7 @@ def longest_trajectory(source: NDArray[np.int32], target: NDArray[np.int32], amo
 
     Peels off states without predecessors layer by layer: O(S + E), one numpy pass per layer.
     """
-    inside = among[source] & among[target]
-    source, target = source[inside], target[inside]
-    graph = _graph(source, target, len(among))
+    graph = _graph(source, target, among)
     incoming = np.bincount(graph.indices, minlength=len(among))
     layer = np.flatnonzero(among & (incoming == 0))
     length = 0
@@ -106,9 +78,11 @@ def longest_trajectory(source: NDArray[np.int32], target: NDArray[np.int32], amo
         length += 1
 
 
-def _graph(source: NDArray[np.integer], target: NDArray[np.integer], n_states: int) -> csr_matrix:
-    """Successors as a CSR matrix; parallel edges are merged."""
-    graph = csr_matrix((np.ones(len(source), dtype=np.int8), (source, target)), shape=(n_states, n_states))
+def _graph(source: NDArray[np.integer], target: NDArray[np.integer], among: NDArray[np.bool_]) -> csr_matrix:
+    """The successors of the states `among` that are among them too, as a CSR matrix; parallel edges are merged."""
+    inside = among[source] & among[target]
+    places = source[inside], target[inside]
+    graph = csr_matrix((np.ones(len(places[0]), dtype=np.int8), places), shape=(len(among), len(among)))
     graph.data[:] = 1  # merging adds, and hundreds of parallel edges would wrap a small integer to 0
     return graph
 
@@ -205,7 +179,9 @@ class MDP(Transitions):
         start_vector = read_start(start, n_states)
         terminal_mask = read_terminal(terminal, n_states)
         if not len(columns.source) and np.any(start_vector[~terminal_mask] > 0):
-            raise WorldError(f"transitions is empty, so nothing can happen: give rows {FIELDS}")
+            raise WorldError(
+                "transitions is empty, so nothing can happen: give (state, action, next_state, probability)"
+            )
         self._build(n_states, n_actions, columns, start_vector, terminal_mask, horizon)
 
     def _build(
@@ -218,10 +194,8 @@ class MDP(Transitions):
         horizon: int | None,
     ) -> None:
         """Everything after the arguments have been read; subclasses with checked columns enter here."""
-        self.horizon = require_index("horizon", horizon, least=0, optional=True)
         self.start = start
-        self._build_table(n_states, n_actions, columns, terminal)
-        self._freeze()
+        self._build_table(n_states, n_actions, columns, terminal, horizon)
         self._measure()
 
     def _measure(self) -> None:
@@ -242,11 +216,13 @@ class MDP(Transitions):
                 "trajectory could last for ever: give a horizon (the largest number of actions)"
             )
         if cycle is None and self.has_terminal:
-            completing = reached & reachable(self.target, self.source, self.terminal)
-            longest = longest_trajectory(self.source, self.target, completing)
-            self.max_length = longest if self.horizon is None else min(longest, self.horizon)
+            self.max_length = self._longest(reached & reachable(self.target, self.source, self.terminal))
         else:
             self.max_length = UNBOUNDED if self.horizon is None else self.horizon
+
+    def _longest(self, among: NDArray[np.bool_]) -> int:
+        longest = longest_trajectory(self.source, self.target, among)
+        return longest if self.horizon is None else min(longest, self.horizon)
 
     def with_start(self, start: int | ArrayLike) -> Self:
         """This world with another start; both share their arrays.
@@ -280,9 +256,7 @@ class MDP(Transitions):
         """
         if not (self.acyclic and self.has_terminal):
             return self.horizon
-        reached = reachable(self.source, self.target, self.start > 0)
-        longest = longest_trajectory(self.source, self.target, reached)
-        return longest if self.horizon is None else min(longest, self.horizon)
+        return self._longest(reachable(self.source, self.target, self.start > 0))
 
     def log_dynamics(self, trajectory: Trajectory) -> float:
         """The log-probability that chance plays along: log D(tau) = log d0(s_0) + sum_t log T(s_{t+1} | s_t, a_t).

@@ -13,7 +13,7 @@ from xmen.errors import WorldError
 from xmen.worlds.mdp import MDP, UNBOUNDED
 from xmen.worlds.names import unknown
 from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.transitions import Columns, Transitions, read_rows, read_sizes, read_start, require_index
+from xmen.worlds.transitions import Columns, Transitions, read_rows, read_sizes, read_start, read_terminal
 
 if TYPE_CHECKING:
     from xmen.worlds.roads import RoadNetwork
@@ -56,23 +56,17 @@ class Network(Transitions):
     ) -> None:
         n_states, n_actions = read_sizes(n_states, n_actions)
         columns = read_rows(transitions, n_states, n_actions)
-        self._refuse_repeated(columns, n_states, n_actions)
-        self.horizon = require_index("horizon", horizon, least=0, optional=True)
-        self._build_table(n_states, n_actions, columns, np.zeros(n_states, dtype=np.bool_))
-        self._freeze()
-
-    def _refuse_repeated(self, columns: Columns, n_states: int, n_actions: int) -> None:
-        source, action, target, _ = columns
-        keys = (source.astype(np.int64) * n_actions + action) * n_states + target
-        order = np.argsort(keys, kind="stable")
-        twice = np.flatnonzero(keys[order][1:] == keys[order][:-1])
+        order = np.lexsort(columns[2::-1])
+        twice = np.flatnonzero(np.logical_and.reduce([np.diff(column[order]) == 0 for column in columns[:3]]))
         if len(twice):
-            first, second = (int(order[twice[0] + i]) for i in (0, 1))
+            first, second = order[twice[0] : twice[0] + 2]
+            source, action, target = (int(column[first]) for column in columns[:3])
             raise WorldError(
-                f"transition rows {first} and {second} are the same: {self.describe_action(int(action[first]))} leads "
-                f"from {self.describe_state(int(source[first]))} to {self.describe_state(int(target[first]))} twice. "
+                f"transition rows {first} and {second} are the same: {self.describe_action(action)} leads from "
+                f"{self.describe_state(source)} to {self.describe_state(target)} twice. "
                 "Two parallel links are two states, or two actions; drop the row that is there by mistake."
             )
+        self._build_table(n_states, n_actions, columns, np.zeros(n_states, dtype=np.bool_), horizon)
 
     def name_of(self, state: int) -> Any:
         """The name of a state in a network made from a graph, else its number; `read_state` reads both."""
@@ -180,18 +174,11 @@ class NetworkTask(_Trips):
 
     def __init__(self, network: Network, start: int, goal: int, horizon: int | None = None) -> None:
         self.network = network
-        self.origin = require_index("start", start, least=0)
-        self.goal = require_index("goal", goal, least=0)
-        terminal = np.zeros(network.n_states, dtype=np.bool_)
-        for name, state in (("start", self.origin), ("goal", self.goal)):
-            if state >= network.n_states:
-                raise WorldError(unknown(f"{name} state", state, network.n_states))
-        terminal[self.goal] = True
+        self.origin, self.goal = (network.require_state(s, f"{n} state") for n, s in (("start", start), ("goal", goal)))
+        begin, end = read_start(self.origin, network.n_states), read_terminal(self.goal, network.n_states)
         columns = Columns(network.source, network.action, network.target, network.probability)
         limit = network.horizon if horizon is None else horizon
-        self._build(
-            network.n_states, network.n_actions, columns, read_start(self.origin, network.n_states), terminal, limit
-        )
+        self._build(network.n_states, network.n_actions, columns, begin, end, limit)
 
     def __repr__(self) -> str:
         return (

@@ -1,10 +1,7 @@
-"""One walk through a world: the states it visits and the actions it takes.
-
-Everything downstream (demonstrations, samples, checks) is made of these records. A trajectory
-knows no world: whether its states exist and its steps are possible is for `MDP.problem` to say.
-"""
+"""Trajectories: the states that are visited and the actions taken, as demonstrations and samples have them."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +13,7 @@ from xmen.options import as_int
 _SHOWN = 12  # states and actions printed before repr abbreviates
 
 
+@dataclass(init=False, repr=False, unsafe_hash=True, slots=True)
 class Trajectory:
     """One trajectory: states s_0 .. s_L and actions a_0 .. a_{L-1}, where a_t leads from s_t to s_{t+1}.
 
@@ -43,22 +41,17 @@ class Trajectory:
     True
     """
 
-    __slots__ = ("actions", "states")
-    __match_args__ = ("states", "actions")
-
     states: tuple[int, ...]
     actions: tuple[int, ...]
 
     def __init__(self, states: Iterable[int], actions: Iterable[int]) -> None:
-        checked_states = _indices(states, "state")
-        checked_actions = _indices(actions, "action")
-        if len(checked_states) != len(checked_actions) + 1:
+        _set_states(self, _indices(states, "state"))
+        _set_actions(self, _indices(actions, "action"))
+        if len(self.states) != len(self.actions) + 1:
             raise TrajectoryError(
                 "a trajectory has one state more than actions (the last state has no action): "
-                f"got {len(checked_states)} states and {len(checked_actions)} actions"
+                f"got {len(self.states)} states and {len(self.actions)} actions"
             )
-        object.__setattr__(self, "states", checked_states)
-        object.__setattr__(self, "actions", checked_actions)
 
     @classmethod
     def _trusted(cls, states: tuple[int, ...], actions: tuple[int, ...]) -> "Trajectory":
@@ -81,21 +74,12 @@ class Trajectory:
         # Without this, a trajectory that starts in a terminal state (no actions) would be false.
         return True
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Trajectory):
-            return NotImplemented
-        return self.states == other.states and self.actions == other.actions
-
-    def __hash__(self) -> int:
-        return hash((self.states, self.actions))
-
     def __repr__(self) -> str:
         return f"Trajectory(states={_short(self.states)}, actions={_short(self.actions)})"
 
     def _repr_html_(self) -> str:
         """A row per position; of long trajectories the first and the last."""
-        shown = range(len(self.states))
-        rows: list[tuple[object, ...]] = [(t, self.states[t], self.actions[t] if t < len(self) else "") for t in shown]
+        rows: list[tuple[object, ...]] = [*zip(range(len(self) + 1), self.states, (*self.actions, ""), strict=True)]
         if len(rows) > 2 * _SHOWN:
             rows = [*rows[:_SHOWN], ("...", "...", "..."), *rows[-_SHOWN:]]
         return table_html(f"Trajectory of {len(self)} actions", ("t", "state", "action"), rows)
@@ -123,14 +107,13 @@ def _indices(values: Iterable[int], kind: str) -> tuple[int, ...]:
         raise TrajectoryError(f"{kind}s must be a sequence of integers, got {type(values).__name__} {values!r:.60}")
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise TrajectoryError(f"{kind}s must be one-dimensional, got an array of shape {values.shape}")
-    return tuple(_index(value, kind, position) for position, value in enumerate(values))
-
-
-def _index(value: Any, kind: str, position: int) -> int:
-    number = as_int(value)
-    if number is None and isinstance(value, float | np.floating) and float(value).is_integer():
-        number = int(value)
-    if number is None or number < 0:
-        what = "the truth value " if isinstance(value, bool | np.bool_) else ""
-        raise TrajectoryError(f"{kind} at position {position} is {what}{value!r}; {kind}s are integers 0, 1, 2, ...")
-    return number
+    numbers = []
+    for position, value in enumerate(values):
+        number = as_int(value)
+        if number is None and isinstance(value, float | np.floating) and float(value).is_integer():
+            number = int(value)
+        if number is None or number < 0:
+            shown = f"{'the truth value ' if isinstance(value, bool | np.bool_) else ''}{value!r}"
+            raise TrajectoryError(f"{kind} at position {position} is {shown}; {kind}s are integers 0, 1, 2, ...")
+        numbers.append(number)
+    return tuple(numbers)

@@ -1,6 +1,7 @@
 """The transitions of a world as sorted columns, and how to find a step among them: what worlds and networks share."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -31,16 +32,16 @@ def read_start(start: Any, n_states: int) -> NDArray[np.float64]:
         vector = np.zeros(n_states)
         vector[state] = 1.0
         return vector
-    expected = f"start must be one state (an integer) or a probability vector of length {n_states}"
     try:
-        vector = np.array(start if isinstance(start, np.ndarray) else list(start))
+        given = np.array(start if isinstance(start, np.ndarray) else list(start))
     except (TypeError, ValueError):
-        raise WorldError(f"{expected}, got {_shown(start)}") from None
-    if vector.ndim != 1 or (vector.size and vector.dtype.kind not in "iuf"):
-        raise WorldError(f"{expected}, got {_shown(start)}")
-    if len(vector) != n_states:
-        raise WorldError(f"{expected}, got a vector of length {len(vector)}")
-    vector = vector.astype(np.float64)
+        given = np.array(None)
+    if given.ndim != 1 or len(given) != n_states or given.dtype.kind not in "iuf":
+        plain = given.ndim == 1 and (not given.size or given.dtype.kind in "iuf")
+        shown = f"a vector of length {len(given)}" if plain else _shown(start)
+        expected = f"start must be one state (an integer) or a probability vector of length {n_states}"
+        raise WorldError(f"{expected}, got {shown}")
+    vector = given.astype(np.float64)
     wrong = np.flatnonzero(~(np.isfinite(vector) & (vector >= 0)))
     if wrong.size:
         raise WorldError(f"start: the probability of state {wrong[0]} is {vector[wrong[0]]}")
@@ -54,10 +55,8 @@ def read_terminal(terminal: Any, n_states: int) -> NDArray[np.bool_]:
     """One state, several states, or a boolean array over states, as a mask of shape (n_states,)."""
     if isinstance(terminal, np.ndarray) and terminal.dtype == np.bool_:
         if terminal.shape != (n_states,):
-            raise WorldError(
-                f"terminal: a boolean mask must have shape ({n_states},), got {terminal.shape}; "
-                "or give the terminal states as integers"
-            )
+            wanted = f"a boolean mask must have shape ({n_states},), got {terminal.shape}"
+            raise WorldError(f"terminal: {wanted}; or give the terminal states as integers")
         return terminal.copy()
     mask = np.zeros(n_states, dtype=np.bool_)
     single = as_int(terminal)
@@ -100,25 +99,19 @@ class Columns(NamedTuple):
 def read_rows(transitions: Any, n_states: int, n_actions: int) -> Columns:
     """Rows (state, action, next_state, probability), checked one by one; errors name the row."""
     table = _as_table(transitions)
-    for column, limit in ((0, n_states), (1, n_actions), (2, n_states)):
+    for column, limit in enumerate((n_states, n_actions, n_states, np.inf)):
         values = table[:, column]
         # NaN compares false with everything, so it is caught here as well.
-        wrong = np.flatnonzero(~((values >= 0) & (values < limit) & (values == np.floor(values))))
+        wrong = np.flatnonzero(~((values >= 0) & (values < limit) & ((column == 3) | (values == np.floor(values)))))
         if wrong.size:
-            kind = "action" if column == 1 else "state"
-            raise WorldError(
-                f"transition row {wrong[0]} {_row(table[wrong[0]])}: {_NAMES[column]} is "
-                f"{values[wrong[0]]:.12g}, but {kind}s are the integers 0 to {limit - 1}"
-            )
-    probability = table[:, 3]
-    wrong = np.flatnonzero(~((probability >= 0) & (probability < np.inf)))
-    if wrong.size:
-        raise WorldError(
-            f"transition row {wrong[0]} {_row(table[wrong[0]])}: the probability is "
-            f"{probability[wrong[0]]:.12g}, it must be between 0 and 1"
-        )
+            name, expected = "the probability", "it must be between 0 and 1"
+            if column < 3:
+                kind = "action" if column == 1 else "state"
+                name, expected = _NAMES[column], f"but {kind}s are the integers 0 to {limit - 1}"
+            shown = ", ".join(f"{value:.12g}" for value in table[wrong[0]])
+            raise WorldError(f"transition row {wrong[0]} ({shown}): {name} is {values[wrong[0]]:.12g}, {expected}")
     source, action, target = (table[:, column].astype(np.int32) for column in range(3))
-    return Columns(source, action, target, probability)
+    return Columns(source, action, target, table[:, 3])
 
 
 def normalise(
@@ -162,26 +155,16 @@ def normalise(
 
 def _as_table(transitions: Any) -> NDArray[np.float64]:
     """Anything made of rows as a float array of shape (n, 4)."""
-    if isinstance(transitions, np.ndarray):
-        rows: Any = transitions
-    elif isinstance(transitions, Iterable) and not isinstance(transitions, str | bytes | dict):
-        rows = list(transitions)
-    else:
+    if isinstance(transitions, str | bytes | dict) or not isinstance(transitions, Iterable):
         raise WorldError(f"transitions must be rows {FIELDS}, got {_shown(transitions)}")
+    rows: Any = transitions if isinstance(transitions, np.ndarray) else list(transitions)
     if not len(rows):
         return np.empty((0, 4))
-    try:
+    with suppress(TypeError, ValueError):
         table = np.asarray(rows)
-    except (TypeError, ValueError):
-        table = np.empty(0)
-    if table.ndim != 2 or table.shape[1] != 4 or table.dtype.kind not in "iuf":
-        table = _row_by_row(rows)
-    return table.astype(np.float64)
-
-
-def _row_by_row(rows: Sequence[Any]) -> NDArray[np.float64]:
-    """The slow way, for exact fractions and the like, and to say which row is wrong."""
-    table = np.empty((len(rows), 4))
+        if table.ndim == 2 and table.shape[1] == 4 and table.dtype.kind in "iuf":
+            return table.astype(np.float64)
+    table = np.empty((len(rows), 4))  # the slow way, for exact fractions and the like, and to say which row is wrong
     for index, row in enumerate(rows):
         try:
             fields = list(row)
@@ -198,10 +181,6 @@ def _row_by_row(rows: Sequence[Any]) -> NDArray[np.float64]:
                 message = f"transition row {index}: {_NAMES[column]} must be a number, got {_shown(field)}"
                 raise WorldError(message) from None
     return table
-
-
-def _row(values: NDArray[np.float64]) -> str:
-    return f"({', '.join(f'{value:.12g}' for value in values)})"
 
 
 # ---- What worlds and networks share
@@ -227,11 +206,13 @@ class Transitions:
     deterministic: bool
     step_word = "action"  # what messages call one step
 
-    def _build_table(self, n_states: int, n_actions: int, columns: Columns, terminal: NDArray[np.bool_]) -> None:
+    def _build_table(
+        self, n_states: int, n_actions: int, columns: Columns, terminal: NDArray[np.bool_], horizon: int | None
+    ) -> None:
         """Set all arrays from checked columns; rows that leave a terminal state are dropped."""
+        self.horizon = require_index("horizon", horizon, least=0, optional=True)
         self.n_states, self.n_actions = read_sizes(n_states, n_actions)
-        self.terminal = terminal
-        self.has_terminal = bool(terminal.any())
+        self.terminal, self.has_terminal = terminal, bool(terminal.any())
         self.source, self.action, self.target, self.probability = normalise(
             columns, terminal, n_actions, lambda s, a: f"{self.describe_action(a)} in {self.describe_state(s)}"
         )
@@ -239,6 +220,7 @@ class Transitions:
         self.available = np.zeros((n_states, n_actions), dtype=np.bool_)
         self.available[self.source, self.action] = True
         self.deterministic = bool(np.all(self.probability == 1.0))
+        self._freeze()
 
     def __repr__(self) -> str:
         return (
@@ -297,6 +279,12 @@ class Transitions:
     def step_text(self, state: int, action: int) -> str:
         """The action as a line of text has it between two states."""
         return f"-{action}->"
+
+    def require_state(self, state: Any, what: str = "state") -> int:
+        """The number of a state as a Python int; WorldError for what is none of this world."""
+        number: int = require_index(what, state, least=0)
+        _in_range(number, self.n_states, what)
+        return number
 
     def _number(self, name: Any, what: str, expected: str) -> int:
         number = whole(name)
@@ -373,11 +361,8 @@ def read_sizes(n_states: Any, n_actions: Any) -> tuple[int, int]:
     """
     n_states = require_index("n_states", n_states, least=1)
     n_actions = require_index("n_actions", n_actions, least=1)
-    if n_states * n_states * n_actions >= 2**63:
-        raise WorldError(
-            f"a table of {n_states} states and {n_actions} actions is too large: "
-            "n_states * n_states * n_actions must stay below 2**63"
-        )
     what = f"a table of {n_states:,} states and {n_actions:,} actions"
+    if n_states * n_states * n_actions >= 2**63:
+        raise WorldError(f"{what} is too large: n_states * n_states * n_actions must stay below 2**63")
     MEMORY.require(STATE_BYTES * n_states + PAIR_BYTES * n_states * n_actions, what, WorldError)
     return n_states, n_actions
