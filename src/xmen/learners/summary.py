@@ -17,8 +17,7 @@ from xmen.errors import EngineError, NotFittedError
 from xmen.methods.demonstrations import Demonstrations
 from xmen.rewards import Floats
 from xmen.rewards.linear import Features, StateFeatures, read_features
-from xmen.worlds.from_networkx import GraphWorld
-from xmen.worlds.roads import RoadNetwork
+from xmen.worlds.from_networkx import GraphWorld, RoadNetwork
 from xmen.worlds.trajectory import Trajectory
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from xmen.rewards.neural import FeatureReward, NeuralReward
 from xmen.rewards.torch_backend import as_array, require_torch, seeded, torch
 from xmen.storage.sealing import Arrays
 from xmen.worlds import MDP, GridWorld, Network, Trajectory
-from xmen.worlds.roads import RoadNetwork
+from xmen.worlds.from_networkx import RoadNetwork
 
 # ---- Neural rewards: their numbers as arrays, their layers as settings where they are torch's. The code of a module of
 # one's own is not saved: `xm.load(path, module=module)` gives it again.

@@ -6,6 +6,7 @@ unless a state that an episode can reach is entered both with and without the fl
 split: entering it with the flag leads to an extra terminal state of its own.
 """
 
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,16 +18,9 @@ from xmen.worlds.transitions import read_start, require_index
 
 
 class GymnasiumWorld(MDP):
-    """The world of a Gymnasium environment, state by state and action by action.
+    """The world of a Gymnasium environment, state by state and action by action; made by `MDP.from_gymnasium`.
 
     Episodes that are cut off by a limit on the number of steps are not complete trajectories: see `MDP`.
-
-    Parameters
-    ----------
-    env
-        An environment with a transition table (`env.unwrapped.P`), as `gymnasium.make` gives it.
-    horizon
-        The largest number of actions. None: the environment's own limit on the number of steps, where it has one.
 
     Attributes
     ----------
@@ -43,31 +37,47 @@ class GymnasiumWorld(MDP):
     observations: NDArray[np.int64]
 
     def __init__(self, env: Any, *, horizon: int | None = None) -> None:
-        inner = _with_table(env)
-        n_observations = _size(inner, "observation_space")
-        n_actions = _size(inner, "action_space")
+        if isinstance(env, str):
+            raise WorldError(f"from_gymnasium takes an environment, got a name: pass gymnasium.make({env!r})")
+        inner = getattr(env, "unwrapped", env)
+        name = type(inner).__name__
+        if getattr(inner, "P", None) is None:
+            raise WorldError(
+                f"{name} has no transition table: from_gymnasium reads env.unwrapped.P, which toy-text environments "
+                "such as FrozenLake, CliffWalking and Taxi have; write other worlds as xmen.MDP(...)"
+            )
+        if getattr(inner, "fickle_passenger", False):
+            raise WorldError(
+                f"{name} with fickle_passenger=True changes the destination outside its transition table, so the table "
+                "does not describe its episodes: use fickle_passenger=False"
+            )
+        n_observations, n_actions = _size(inner, "observation_space"), _size(inner, "action_space")
         rows = _read_table(inner.P, n_observations, n_actions)
-        start = _initial_distribution(inner, n_observations)
-        ended, extra = _terminal_states(rows, start)
+        if getattr(inner, "initial_state_distrib", None) is None:
+            raise WorldError(
+                f"{name} has no initial_state_distrib, so nothing says where episodes start: set it to a probability "
+                "vector over states"
+            )
+        start = read_start(np.asarray(inner.initial_state_distrib), n_observations)
 
-        # A transition with the flag into a state that is not terminal goes to that state's terminal twin.
+        # A state needs a terminal twin when an episode can start in it, or enter it without the flag, and can also end
+        # in it. What happens in states that no episode reaches does not count: in Taxi, the state after a drop-off is
+        # entered without the flag only from states where the passenger never is.
+        steps = np.array([(row.state, row.target) for row in rows if not row.ends], dtype=np.int32).reshape(-1, 2)
+        alive = reachable(steps[:, 0], steps[:, 1], start > 0)
+        endings = sorted({row.target for row in rows if row.ends})
+        ended, extra = [s for s in endings if not alive[s]], [s for s in endings if alive[s]]
         twin = {observation: n_observations + index for index, observation in enumerate(extra)}
         self.observations = np.array([*range(n_observations), *extra], dtype=np.int64)
-        n_states = len(self.observations)
-        self.rewards = np.zeros((n_states, n_actions))
+        self.rewards = np.zeros((len(self.observations), n_actions))
         for row in rows:
             self.rewards[row.state, row.action] += row.probability * row.reward
         self.rewards[ended] = 0.0
         if horizon is None:
             horizon = getattr(getattr(env, "spec", None), "max_episode_steps", None)
-        super().__init__(
-            n_states,
-            n_actions,
-            [(r.state, r.action, twin.get(r.target, r.target) if r.ends else r.target, r.probability) for r in rows],
-            np.concatenate([start, np.zeros(len(extra))]),
-            [*ended, *twin.values()],
-            horizon,
-        )
+        moves = [(r.state, r.action, twin.get(r.target, r.target) if r.ends else r.target, r.probability) for r in rows]
+        start = np.concatenate([start, np.zeros(len(extra))])
+        super().__init__(len(self.observations), n_actions, moves, start, [*ended, *twin.values()], horizon)
 
 
 class _Row(NamedTuple):
@@ -77,24 +87,6 @@ class _Row(NamedTuple):
     probability: float
     reward: float
     ends: bool
-
-
-def _with_table(env: Any) -> Any:
-    if isinstance(env, str):
-        raise WorldError(f"from_gymnasium takes an environment, got a name: pass gymnasium.make({env!r})")
-    inner = getattr(env, "unwrapped", env)
-    name = type(inner).__name__
-    if getattr(inner, "P", None) is None:
-        raise WorldError(
-            f"{name} has no transition table: from_gymnasium reads env.unwrapped.P, which toy-text "
-            "environments such as FrozenLake, CliffWalking and Taxi have; write other worlds as xmen.MDP(...)"
-        )
-    if getattr(inner, "fickle_passenger", False):
-        raise WorldError(
-            f"{name} with fickle_passenger=True changes the destination outside its transition table, "
-            "so the table does not describe its episodes: use fickle_passenger=False"
-        )
-    return inner
 
 
 def _size(inner: Any, which: str) -> int:
@@ -108,51 +100,20 @@ def _size(inner: Any, which: str) -> int:
 
 def _read_table(table: Any, n_observations: int, n_actions: int) -> list[_Row]:
     rows = []
-    for state in range(n_observations):
-        for action in range(n_actions):
-            try:
-                outcomes = table[state][action]
-            except (KeyError, IndexError):
-                continue  # not listed: not available
-            try:
-                found = [_Row(state, action, int(t), float(p), float(r), bool(end)) for p, t, r, end in outcomes]
-            except (TypeError, ValueError):
-                raise WorldError(
-                    f"P[{state}][{action}] must list (probability, next_state, reward, terminated), "
-                    f"got {outcomes!r:.80}"
-                ) from None
-            for row in found:
-                if not 0 <= row.target < n_observations:
-                    raise WorldError(
-                        f"P[{state}][{action}] leads to state {row.target}, "
-                        f"but the observations are 0 to {n_observations - 1}"
-                    )
-            rows += [row for row in found if row.probability != 0.0]
+    for state, action in product(range(n_observations), range(n_actions)):
+        try:
+            outcomes = table[state][action]
+        except (KeyError, IndexError):
+            continue  # not listed: not available
+        where = f"P[{state}][{action}]"
+        try:
+            found = [_Row(state, action, int(t), float(p), float(r), bool(end)) for p, t, r, end in outcomes]
+        except (TypeError, ValueError):
+            expected = "must list (probability, next_state, reward, terminated)"
+            raise WorldError(f"{where} {expected}, got {outcomes!r:.80}") from None
+        for row in found:
+            if not 0 <= row.target < n_observations:
+                known = f"the observations are 0 to {n_observations - 1}"
+                raise WorldError(f"{where} leads to state {row.target}, but {known}")
+        rows += [row for row in found if row.probability != 0.0]
     return rows
-
-
-def _initial_distribution(inner: Any, n_observations: int) -> NDArray[np.float64]:
-    start = getattr(inner, "initial_state_distrib", None)
-    if start is None:
-        raise WorldError(
-            f"{type(inner).__name__} has no initial_state_distrib, so nothing says where episodes start: "
-            "set it to a probability vector over states"
-        )
-    return read_start(np.asarray(start), n_observations)
-
-
-def _terminal_states(rows: list[_Row], start: NDArray[np.float64]) -> tuple[list[int], list[int]]:
-    """States to mark terminal, and states that need a terminal twin.
-
-    A state needs a twin when an episode can start in it, or enter it without the flag, and can also
-    end in it. What happens in states that no episode reaches does not count: in Taxi, the state after
-    a drop-off is entered without the flag only from states where the passenger never is.
-    """
-    going_on = [row for row in rows if not row.ends]
-    alive = reachable(
-        np.array([row.state for row in going_on], dtype=np.int32),
-        np.array([row.target for row in going_on], dtype=np.int32),
-        start > 0,
-    )
-    endings = sorted({row.target for row in rows if row.ends})
-    return [s for s in endings if not alive[s]], [s for s in endings if alive[s]]

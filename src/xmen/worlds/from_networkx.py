@@ -1,19 +1,25 @@
-"""Worlds from NetworkX graphs: walks from one node to another, along edges that carry features."""
+"""Worlds from NetworkX graphs: walks from one node to another, and road networks as OpenStreetMap tools write them."""
 
 import io
 import math
-from collections.abc import Hashable, Iterable
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from functools import cached_property, reduce
 from numbers import Real
+from operator import or_
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from xmen.errors import WorldError, extra_module, foreign_errors
+from xmen.events import Event, at, doing
 from xmen.files import XML, unpack_whole
 from xmen.worlds.mdp import MDP
-from xmen.worlds.names import Places, some
+from xmen.worlds.names import Places, hashable, some
+from xmen.worlds.network import Network
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.transitions import require_index
 
@@ -162,3 +168,261 @@ def _number(data: dict[str, Any], name: str, edge: tuple[Any, ...]) -> float:
     if not isinstance(data[name], Real | np.bool_) or not math.isfinite(data[name]):
         raise WorldError(f"edge {edge}: attribute {name!r} must be a finite number, got {data[name]!r:.60}")
     return float(data[name])
+
+
+# ---- Road networks: attributes of links, as maps have them, as columns of numbers
+
+
+MOST_CLASSES = 12  # different texts of an attribute that become one column each; names of streets have more
+UNUSED = {"osmid": "not used", "id": "not used", "name": "not used", "geometry": "the shape of a link, for plots"}
+
+
+def read_attributes(data: Sequence[dict[str, Any]]) -> tuple[dict[str, NDArray[np.float64]], dict[str, str]]:
+    """Columns by name (n,), and what was done with each attribute, in words.
+
+    Numbers and truth values are columns; so is text that reads as numbers. Other text is one column of 0 and 1 per
+    class. Of a list the first entry counts. Where a number is missing its column is 0, and a column of its own is 1:
+    a weight on both treats such links as a kind of their own, and not as links of length 0.
+    """
+    columns: dict[str, NDArray[np.float64]] = {}
+    notes: dict[str, str] = {}
+    for name in dict.fromkeys(name for row in data for name in row):
+        if name in UNUSED:
+            notes[name] = UNUSED[name]
+            continue
+        given = [row.get(name) for row in data]
+        lists = sum(isinstance(value, list | tuple) and len(value) > 1 for value in given)
+        values = [value[0] if isinstance(value, list | tuple) and value else value for value in given]
+        said = f"; of {lists} lists the first entry" if lists else ""
+        missing = sum(value is None for value in values)
+        numbers = [0.0 if value is None else _as_number(value) for value in values]
+        if None not in numbers:
+            columns[name] = np.array(numbers, dtype=np.float64)
+            for wrong in np.flatnonzero(~np.isfinite(columns[name])):
+                shown = f"{values[wrong]!r:.40}"
+                raise WorldError(f"link {wrong}: attribute {name!r} must be a finite number, got {shown}")
+            notes[name] = f"a number{said}"
+            if missing:
+                columns[absent(name)] = np.array([float(value is None) for value in values])
+                notes[name] += f"; 0 for {missing} links without one, for which {absent(name)!r} is 1"
+            continue
+        counts = Counter(str(value) for value in values if value is not None)
+        if len(counts) > MOST_CLASSES:
+            notes[name] = f"not used: {len(counts)} different texts"
+            continue
+        for text in sorted(counts):
+            columns[f"{name}={text}"] = np.array([float(str(value) == text) for value in values])
+        notes[name] = f"one column for each of {len(counts)} classes{said}"
+        notes[name] += f"; none for {missing} links without one" if missing else ""
+    return columns, notes
+
+
+def absent(name: str) -> str:
+    """The column that says where a number is missing."""
+    return f"{name} missing"
+
+
+def shape_of(data: dict[str, Any], ends: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The points of a link (k, 2) from where it begins to where it ends, by its geometry if that can be read."""
+    geometry = data.get("geometry")
+    try:
+        points = np.array(getattr(geometry, "coords", geometry), dtype=np.float64)
+    except (TypeError, ValueError, NotImplementedError):
+        return ends
+    if points.ndim != 2 or len(points) < 2 or points.shape[1] < 2 or not np.isfinite(points).all():
+        return ends
+    points = points[:, :2]
+    # A street that goes both ways may have one geometry for both of its links.
+    there, back = (float(np.abs(points[[0, -1]] - order).sum()) for order in (ends, ends[::-1]))
+    return points[::-1] if back < there else points
+
+
+def _as_number(value: Any) -> float | None:
+    """A number, a truth value, or a text that reads as a number; None for anything else."""
+    try:
+        return float(value) if isinstance(value, Real | np.bool_ | str) else None
+    except ValueError:
+        return None
+
+
+# ---- Road networks: links or nodes as states
+
+
+TURNS = ("straight", "left", "right", "u-turn")
+STRAIGHT, AROUND = 45.0, 160.0  # degrees: up to the one a move goes straight on, from the other on it turns round
+
+
+class RoadNetwork(Network):
+    """A network made from a graph by `Network.from_networkx`.
+
+    Attributes
+    ----------
+    names
+        The link (u, v) or (u, v, key), or the node, of each state; `state(name)` is the inverse.
+    features, feature_names
+        Of what is entered by each move, scipy.sparse (n_states * n_actions, d); `select("length", "u-turn")` has some.
+    attributes
+        What was done with each attribute of the graph, in words.
+    lines
+        Where each link begins and ends, or where each node is, (n_states, 2, 2); None without places.
+    shapes
+        The points of each link (k, 2), as its "geometry" has them, else its ends; None without places.
+    turn_class
+        The class of each transition among "straight", "left", "right", "u-turn", (E,); None without places.
+    """
+
+    names: tuple[Hashable, ...]
+    features: csr_matrix
+    feature_names: tuple[str, ...]
+    attributes: dict[str, str]
+    lines: NDArray[np.float64] | None
+    shapes: tuple[NDArray[np.float64], ...] | None
+    turn_class: NDArray[np.int8] | None
+
+    def __init__(self, graph: Any, states: str = "links", horizon: int | None = None) -> None:
+        require_graph(graph, "Network.from_networkx")
+        if states not in ("links", "nodes"):
+            raise WorldError(f'states is "links" or "nodes"; got {states!r}.')
+        nodes = list(graph.nodes)
+        links = list(graph.edges(keys=True) if graph.is_multigraph() else graph.edges())
+        data = [graph.edges[link] for link in links]
+        if not graph.is_directed():
+            links += [(link[1], link[0], *link[2:]) for link in links]
+            data += data
+        if not links:
+            raise WorldError("the graph has no edges, so nobody can go anywhere")
+        self.names = tuple(links) if states == "links" else tuple(nodes)
+        place = _places(graph, nodes)
+        leaving: dict[Hashable, list[int]] = {node: [] for node in nodes}
+        for number, link in enumerate(links):
+            leaving[link[0]].append(number)
+        rows, entered = [], []
+        for number, name in enumerate(self.names):
+            for action, link in enumerate(leaving[name[1] if states == "links" else name]):  # type: ignore[index]
+                rows.append((number, action, link if states == "links" else self._places.state(links[link][1]), 1.0))
+                entered.append(link)
+        if not rows:
+            raise WorldError("no edge of the graph leads to another one, so no trip has more than one link")
+        super().__init__(len(self.names), max(row[1] for row in rows) + 1, rows, horizon)
+        self.lines = self.shapes = self.turn_class = None
+        if place is not None and states == "nodes":
+            self.lines = np.array([[place[node], place[node]] for node in nodes])
+            self.shapes = tuple(self.lines)
+        elif place is not None:
+            self.lines = np.array([[place[link[0]], place[link[1]]] for link in links])
+            self.shapes = tuple(map(shape_of, data, self.lines))
+            self.turn_class = _turns(self, self.lines, links)
+        columns, self.attributes = read_attributes(data)
+        names, values = list(columns), [column[entered] for column in columns.values()]
+        if self.turn_class is not None:
+            names += TURNS[1:]
+            values += [(self.turn_class == number).astype(np.float64) for number in range(1, len(TURNS))]
+        self.feature_names = (*names, "moves")
+        table = np.stack([*values, np.ones(len(entered))], axis=1)
+        where, column = np.nonzero(table)
+        pair = self.source[where].astype(np.int64) * self.n_actions + self.action[where]
+        shape = (self.n_states * self.n_actions, len(self.feature_names))
+        self.features = csr_matrix((table[where, column], (pair, column)), shape=shape)
+        self._freeze()
+
+    @classmethod
+    def restored(
+        cls, n_states: int, n_actions: int, rows: NDArray[Any], horizon: int | None, names: Iterable[Any], **known: Any
+    ) -> "RoadNetwork":
+        """A network as it was, from what was known of it, without its graph."""
+        network = cls.__new__(cls)
+        vars(network).update(names=tuple(map(hashable, names)), **known)
+        Network.__init__(network, n_states, n_actions, rows, horizon)
+        return network
+
+    @cached_property
+    def _places(self) -> Places:
+        return Places(self.names)
+
+    def state(self, name: Any) -> int:
+        """The state of a link (u, v, key), or (u, v) where only one leads so, or of a node.
+
+        A number is the state of this number only where no name is an integer.
+        """
+        return self._places.state(name)
+
+    read_state = state
+
+    def state_name(self, state: int) -> str:
+        """The link or node, in quotes where it is a text."""
+        return repr(self.names[state])
+
+    def name_of(self, state: int) -> Hashable:
+        """The link or the node of a state."""
+        return self.names[state]
+
+    def trip(self, names: Iterable[Hashable]) -> Trajectory:
+        """The trajectory along links or nodes, by name."""
+        return self.along([self.state(name) for name in names])
+
+    def select(self, *names: str) -> csr_matrix:
+        """Some of the features, in this order; a number that some links lack only together with where it is missing."""
+        unknown = [name for name in names if name not in self.feature_names]
+        if unknown:
+            raise WorldError(f"there is no feature {unknown[0]!r}; there are {', '.join(self.feature_names)}.")
+        for name in names:
+            if absent(name) in self.feature_names and absent(name) not in names:
+                raise WorldError(
+                    f"{name!r} is missing on some links ({self.attributes[name]}), and would be 0 there: give it to "
+                    f"every edge of the graph, or select {absent(name)!r} as well."
+                )
+        return self.features[:, [self.feature_names.index(name) for name in names]]
+
+    def turning(self, turn: str) -> Event:
+        """The event that the move taken here turns "left", "right", goes "straight", or is a "u-turn"."""
+        if self.turn_class is None:
+            raise WorldError('turns are known where links are states and the graph\'s nodes have places "x" and "y".')
+        if turn not in TURNS:
+            raise WorldError(f"a turn is one of {', '.join(map(repr, TURNS))}; got {turn!r}.")
+        return self._moves(self.turn_class == TURNS.index(turn), f"{turn} turns")
+
+    def moving(self, before: Hashable, after: Hashable) -> Event:
+        """The event that the move taken here leads from one state to another, both by name."""
+        chosen = (self.source == self.state(before)) & (self.target == self.state(after))
+        return self._moves(chosen, f"moves from {before!r} to {after!r}")
+
+    def _moves(self, chosen: NDArray[np.bool_], what: str) -> Event:
+        parts = [
+            at(*self.source[chosen & (self.action == action)].tolist()) & doing(action)
+            for action in np.unique(self.action[chosen]).tolist()
+        ]
+        if not parts:
+            raise WorldError(f"this network has no {what}.")
+        return reduce(or_, parts)
+
+    def describe_state(self, state: int) -> str:
+        """The link or node as the graph calls it."""
+        return f"{self.names[state]!r}" if 0 <= state < len(self.names) else f"state {state}"
+
+    def describe_action(self, action: int) -> str:
+        """The action as messages call it."""
+        return f"out-link {action}"
+
+
+def _places(graph: Any, nodes: Sequence[Hashable]) -> dict[Hashable, tuple[float, float]] | None:
+    """Where each node is, from "x" and "y" or "pos"; None unless all have one."""
+    out = {}
+    for node in nodes:
+        data = graph.nodes[node]
+        place = (data["x"], data["y"]) if "x" in data and "y" in data else data.get("pos")
+        if place is None:
+            return None
+        out[node] = (float(place[0]), float(place[1]))
+    return out
+
+
+def _turns(network: Network, ends: NDArray[np.float64], links: Sequence[tuple[Any, ...]]) -> NDArray[np.int8]:
+    """The class of each transition between links, by the angle between their directions."""
+    heading = ends[:, 1] - ends[:, 0]
+    degrees = np.degrees(np.arctan2(heading[:, 1], heading[:, 0]))
+    angle = (degrees[network.target] - degrees[network.source] + 180.0) % 360.0 - 180.0
+    turn = np.where(angle > 0, 1, 2).astype(np.int8)
+    turn[np.abs(angle) <= STRAIGHT] = 0
+    back = np.array([links[j][1] == links[i][0] for i, j in zip(network.source, network.target, strict=True)])
+    turn[(np.abs(angle) >= AROUND) | back] = 3
+    return turn

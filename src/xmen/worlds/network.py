@@ -16,7 +16,7 @@ from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.transitions import Columns, Transitions, read_rows, read_sizes, read_start, read_terminal
 
 if TYPE_CHECKING:
-    from xmen.worlds.roads import RoadNetwork
+    from xmen.worlds.from_networkx import RoadNetwork
 
 
 class Network(Transitions):
@@ -123,7 +123,7 @@ class Network(Transitions):
         >>> network.attributes["highway"]
         'one column for each of 2 classes; of 1 lists the first entry'
         """
-        from xmen.worlds.roads import RoadNetwork
+        from xmen.worlds.from_networkx import RoadNetwork
 
         return RoadNetwork(graph, states, horizon)
 
