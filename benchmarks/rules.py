@@ -18,8 +18,10 @@ from pathlib import Path
 import numpy as np
 
 import xmen as xm
+from xmen.machines.tables import CompiledConstraint
 from xmen.rules.search import Search, Shared, fit_model
-from xmen.rules.templates import View, batch_of, candidates, words
+from xmen.rules.templates import View, candidates, words
+from xmen.worlds import Walks
 
 N_DEMOS = 100
 
@@ -42,10 +44,10 @@ def measure(side: int, horizon: int, n_events: int, n_jobs: int, every: bool = F
 
     weights = np.full(N_DEMOS, 1.0 / N_DEMOS)
     setting = xm.RuleInference(world, events, np.zeros((world.n_states, world.n_actions, 1)), n_jobs=n_jobs, seed=seed)
-    batch = batch_of(world, demos)
+    walks = Walks.of(world, demos)
     begun = time.perf_counter()
-    tried = candidates(words(events, world), View(batch, weights, 0.0))
-    keeps = np.array([batch.keeps(one.tabled) for one in tried])
+    tried = candidates(words(events, world), View(walks, weights, 0.0))
+    keeps = np.array([CompiledConstraint(one.tabled, world).check(walks) for one in tried])
     checked = time.perf_counter() - begun
     if every:
         keeps[:] = True

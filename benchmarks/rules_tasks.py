@@ -23,8 +23,8 @@ from xmen.product.graph import DEFAULT_MAX_NODES
 from xmen.product.watch import Mass, join
 from xmen.rewards import Floats
 from xmen.rules.inference import RuleInference
-from xmen.rules.templates import Candidate, View, batch_of, candidates, words
-from xmen.worlds import Cell, GridWorld, Trajectory
+from xmen.rules.templates import Candidate, View, candidates, words
+from xmen.worlds import Cell, GridWorld, Trajectory, Walks
 
 N_DEMOS = 100
 MOVES = (("up", "right", "up-right"), ("up", "right", "down", "left"))
@@ -95,9 +95,13 @@ def _draw_rules(
     world: GridWorld, events: dict[str, Event], reward: Floats, n_hidden: int, rng: np.random.Generator
 ) -> Iterator[Candidate]:
     free = _exact(world, None, reward)
-    batch = batch_of(world, free.sample(2, seed=rng))
-    tried = candidates(words(events, world), View(batch, np.full(2, 0.5), 0.0))
-    kept = [one for one in tried if batch.keeps(one.tabled).all() and mass(free, one.tabled).broken > 0.0]
+    walks = Walks.of(world, free.sample(2, seed=rng))
+    tried = candidates(words(events, world), View(walks, np.full(2, 0.5), 0.0))
+    kept = [
+        one
+        for one in tried
+        if CompiledConstraint(one.tabled, world).check(walks).all() and mass(free, one.tabled).broken > 0.0
+    ]
     for _ in range(n_hidden if kept else 0):
         names = sorted({one.template for one in kept})
         name = names[int(rng.integers(len(names)))]

@@ -13,7 +13,8 @@ from rules.spelled import description
 from strategies import FormulaRules, NumpyChoices, build_event, cases, random_world
 from xmen.machines.tables import CompiledConstraint
 from xmen.rules.search import Level, Shared, effective_number, fit_model, gain_of
-from xmen.rules.templates import TEMPLATES, View, batch_of, candidates, words
+from xmen.rules.templates import TEMPLATES, View, candidates, words
+from xmen.worlds import Walks
 
 
 def random_task(seed):
@@ -32,10 +33,10 @@ def random_task(seed):
 
 
 def tried(world, events, demos, weights=None, tolerance=0.0):
-    batch = batch_of(world, demos)
+    walks = Walks.of(world, demos)
     weights = np.full(len(demos), 1 / len(demos)) if weights is None else weights
     vocabulary = words({name: build_event(event) for name, event in events.items()}, world)
-    return batch, candidates(vocabulary, View(batch, weights, tolerance))
+    return walks, candidates(vocabulary, View(walks, weights, tolerance))
 
 
 @pytest.mark.parametrize("seed", range(cases(12)))
@@ -46,7 +47,7 @@ def test_probabilities_equal_the_enumerated_ones(seed):
     setting = xm.RuleInference(world, features=features, discount=discount, l2=0.1)
     model = fit_model(setting, [], demos, np.full(len(demos), 1 / len(demos)), Shared(world))
     truth = reference.exact_distribution(world, None, model.fitted.reward_.table(), discount)
-    batch, found = tried(world, events, demos)
+    walks, found = tried(world, events, demos)
     assert {one.template for one in found} >= {t.name for t in TEMPLATES} - {"response within", "share at least"} - {
         "share at most",
         "count at least",
@@ -64,8 +65,8 @@ def test_probabilities_equal_the_enumerated_ones(seed):
         assert (kept.broken == 0.0) == all(holds.values()), one.text
         if p > 0:
             assert gain_of(kept.log_kept, kept.broken, 1.0) == pytest.approx(-math.log(p), abs=1e-9)
-        # The batch, the rule of the user's own events and the reference agree on the demonstrations.
-        for tau, keeps in zip(demos, batch.keeps(one.tabled), strict=True):
+        # The machines, the rule of the user's own events and the reference agree on the demonstrations.
+        for tau, keeps in zip(demos, CompiledConstraint(one.tabled, world).check(walks), strict=True):
             assert keeps == holds[tau.states, tau.actions] == one.rule.accepts(tau), one.text
 
 

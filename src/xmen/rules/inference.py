@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from os import PathLike
-from typing import Any, Self, TypeVar, get_type_hints
+from typing import Any, ClassVar, Self, TypeVar, get_type_hints
 
 import joblib
 import numpy as np
@@ -16,16 +16,17 @@ from xmen.errors import EngineError, NotFittedError
 from xmen.events import Event
 from xmen.learners.base import Estimator, Rules
 from xmen.learners.xmen import XMEN
+from xmen.machines.tables import CompiledConstraint
 from xmen.methods.demonstrations import gather
 from xmen.options import require_number, require_whole
 from xmen.rewards import Floats
 from xmen.rewards.linear import read_features
 from xmen.rules.report import STATUSES, Contender, Decision, Report, Verdict, decisions, report_of, table_text
 from xmen.rules.search import Level, Search
-from xmen.rules.templates import Candidate, View, batch_of, candidates, chosen_templates, words
+from xmen.rules.templates import Candidate, View, candidates, chosen_templates, words
 from xmen.storage.codec import saveable
 from xmen.storage.models import content, make, restores, write_model
-from xmen.worlds import MDP, Network, Trajectory
+from xmen.worlds import MDP, Network, Trajectory, Walks
 
 OF_BOTH = ("world", "features")  # settings of the search that its model has as well: saved once
 
@@ -118,6 +119,8 @@ class RuleInference(Estimator):
     n_jobs: int | None = None
     seed: int | None = None
 
+    first_learned: ClassVar[str] = "rules_"
+
     def fit(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> Self:
         """Find the rules that the demonstrations keep.
 
@@ -138,13 +141,11 @@ class RuleInference(Estimator):
         known = as_constraint(self.known)
         listed = list(demos) if isinstance(demos, Iterator) else demos
         weights = gather(self.world.any_task, known, listed, sample_weight).weights
-        for earlier in ("stability_", "_report"):
-            self.__dict__.pop(earlier, None)
+        self._forget("stability_", "_report")
         self._search = self._prepare(list(listed), weights, known)
         self._found = found = self._search.run()
-        rules = [one.candidate.rule for one in found.taken]
-        texts = [one.candidate.text for one in found.taken]
-        self._learned(rules, texts, [one.scored.gain for one in found.taken], found.level, found.model.fitted)
+        rules = {one.candidate.text: (one.candidate.rule, one.scored.gain) for one in found.taken}
+        self._learned(rules, found.level, found.model.fitted)
         return self
 
     def _check_settings(self) -> None:
@@ -158,40 +159,27 @@ class RuleInference(Estimator):
         require_number("min_gain", self.min_gain, least=0.0)
         require_number("l2", self.l2, least=0.0)
         require_whole("seed", self.seed, least=0, optional=True)
-        for name in ("tolerance", "level"):
-            require_number(name, getattr(self, name), least=0.0)
-            if getattr(self, name) >= 1.0:
-                raise EngineError(f"{name} is a share, below 1; got {getattr(self, name)!r}.")
-        require_number("level", self.level, above=0.0)
+        require_number("tolerance", self.tolerance, least=0.0, below=1.0)
+        require_number("level", self.level, above=0.0, below=1.0)
 
     def _prepare(self, demos: Sequence[Trajectory], weights: Floats, known: Constraint | None) -> Search:
         """The candidates that these demonstrations suggest, and which of the demonstrations keep each."""
         world = self.world.any_task
-        batch = batch_of(world, demos)
-        tried = candidates(words(self.events, world), View(batch, weights, self.tolerance), self.templates)
-        keeps = np.array([batch.keeps(one.tabled) for one in tried], dtype=np.bool_).reshape(len(tried), len(demos))
+        walks = Walks.of(world, demos)
+        tried = candidates(words(self.events, world), View(walks, weights, self.tolerance), self.templates)
+        rows = [CompiledConstraint(one.tabled, world).check(walks) for one in tried]
+        keeps = np.array(rows, dtype=np.bool_).reshape(len(tried), len(demos))
         setting = RuleInference(**self.get_params(deep=False))  # as they are now, whatever is set later
         return Search(setting, [] if known is None else [known], demos, weights, tried, keeps)
 
-    def _learned(
-        self, rules: list[Constraint], texts: list[str], gains: list[float], level: Level, model: XMEN
-    ) -> None:
+    def _learned(self, found: Mapping[str, tuple[Constraint, float]], level: Level, model: XMEN) -> None:
+        """Keep the rules found, each with its gain and by its text, and the model fitted under them."""
         known = as_constraint(self.known)
-        self.rules_, self.texts_ = rules, texts
-        self.gains_ = np.array(gains, dtype=np.float64)
-        named = [rule.named(text) for rule, text in zip(rules, texts, strict=True)]
+        self.texts_, self.rules_ = list(found), [rule for rule, _ in found.values()]
+        self.gains_ = np.array([gain for _, gain in found.values()], dtype=np.float64)
+        named = [rule.named(text) for text, (rule, _) in found.items()]
         self.constraint_ = conjunction(([] if known is None else [known]) + named)
-        self.model_ = model
-        self.least_gain_, self.n_candidates_ = level.least, level.m
-
-    def _require_fitted(self) -> None:
-        if "rules_" not in vars(self):
-            raise NotFittedError(
-                "this RuleInference has not seen any demonstrations yet: call fit(demos) first, or xm.load(path)."
-            )
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "rules_" in vars(self)
+        self.model_, self.least_gain_, self.n_candidates_ = model, level.least, level.m
 
     def _reported(self) -> Report:
         """What became of every candidate, worked out when it is first asked for."""
@@ -215,8 +203,7 @@ class RuleInference(Estimator):
 
     def undecided(self, most: int = 3) -> list[Decision]:
         """The candidates next in line, how many more demonstrations could decide for them, and one against."""
-        report = self._reported()
-        return list(decisions(report, self.model_, self.constraint_, most))
+        return list(decisions(self._reported(), self.model_, self.constraint_, most))
 
     def table(self, most: int = 10) -> str:
         """All candidates as text, at most so many rows of each kind but the rules found.
@@ -311,8 +298,8 @@ def _restored(found: Mapping[str, Any], **settings: Any) -> RuleInference:
     model = make(packed["class"], of_model, packed["learned"])
     if not isinstance(model, XMEN):
         raise TypeError(f"the model under the rules is a {type(model).__name__}")
-    texts, gains = [one.rule for one in report.found], [one.gain or 0.0 for one in report.found]
-    search._learned(found["rules"], texts, gains, level, model)
+    gained = {one.rule: (rule, one.gain or 0.0) for one, rule in zip(report.found, found["rules"], strict=True)}
+    search._learned(gained, level, model)
     return search
 
 

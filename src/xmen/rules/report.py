@@ -73,51 +73,43 @@ class Report:
 
 
 def report_of(search: Search, found: Found) -> Report:
-    """What became of every candidate, and who is next in line."""
-    least = max(EQUAL, search.setting.min_gain)
-    next_ones = [one for one in found.last if one.gain > least and one.share == 1.0]
-    contenders = [Contender(one.candidate.text, one.gain, one.candidate.rule) for one in next_ones]
-    some = search.demos[:MOST_PAIRS] if isinstance(search.setting.world, Network) else []
-    pairs = [(tau.states[0], tau.states[-1]) for tau in some]
+    """What became of every candidate: rules found in their order, then the others by status and falling gain."""
 
-    # Found ones in their order, then by status and falling gain.
-    at_first = {one.candidate.text: one for one in found.first}
-    out = []
+    def verdict(one: Scored, status: str, level: Level, note: str) -> Verdict:
+        chance = level.chance(one.sure)
+        return Verdict(one.candidate.text, status, one.gain, chance, one.share, not one.kept.exact, note)
+
+    at_first, out = {one.candidate.text: one for one in found.first}, []
     for one in found.taken:
         weaker = "" if one.instead_of is None else f"weaker than {one.instead_of.candidate.text}, which adds too little"
-        out.append(_verdict(one.scored, "found", one.level, weaker))
+        out.append(verdict(one.scored, "found", one.level, weaker))
     taken = {one.rule for one in out}
-    for last in found.last:
-        text = last.candidate.text
-        if text in taken:
-            continue
-        first, status, note = at_first.get(text), "not significant", ""
+    for last in [one for one in found.last if one.candidate.text not in taken]:
+        first, status, note = at_first.get(last.candidate.text), "not significant", ""
         if first is not None and first.kept.certain:
             status = "certain"
         elif last.kept.certain:
             same = _same_rule(found, at_first, first)
             status, note = ("implied", "") if same is None else ("equivalent", f"to {same}")
-        out.append(_verdict(last, status, found.level, note))
-    ranked = taken | {one.candidate.text for one in found.last}
+        out.append(verdict(last, status, found.level, note))
+    ranked = {one.rule for one in out}
     out += [_broken(search, i) for i, one in enumerate(search.candidates) if one.text not in ranked]
     verdicts = sorted(out, key=lambda one: STATUSES.index(one.status))
-    return Report(verdicts, found.level, contenders, pairs)
-
-
-def _verdict(one: Scored, status: str, level: Level, note: str) -> Verdict:
-    chance = level.chance(one.sure)
-    return Verdict(one.candidate.text, status, one.gain, chance, one.share, not one.kept.exact, note)
+    least = max(EQUAL, search.setting.min_gain)
+    next_ones = [(one.candidate, one.gain) for one in found.last if one.gain > least and one.share == 1.0]
+    contenders = [Contender(one.text, gain, one.rule) for one, gain in next_ones]
+    some = search.demos[:MOST_PAIRS] if isinstance(search.setting.world, Network) else []
+    return Report(verdicts, found.level, contenders, [(tau.states[0], tau.states[-1]) for tau in some])
 
 
 def _same_rule(found: Found, at_first: dict[str, Scored], first: Scored | None) -> str | None:
     """The rule found that this candidate is equivalent to: equal gains at first, and neither without the other."""
-    for one in found.taken:
-        rule = at_first.get(one.candidate.text)
-        if first is None or rule is None or abs(rule.gain - first.gain) > EQUAL:
-            continue
-        a, b = rule.candidate.tabled, first.candidate.tabled
-        if found.start.implies(a, b) and found.start.implies(b, a):
-            return one.candidate.text
+    for text in [one.candidate.text for one in found.taken]:
+        rule = at_first.get(text)
+        if first is not None and rule is not None and abs(rule.gain - first.gain) <= EQUAL:
+            a, b = rule.candidate.tabled, first.candidate.tabled
+            if found.start.implies(a, b) and found.start.implies(b, a):
+                return text
     return None
 
 
@@ -166,9 +158,9 @@ def _example(report: Report, model: XMEN, constraint: Constraint | None) -> Traj
     """The likeliest trajectory under a constraint; on a network, that of the first pair that has one."""
     world = model.world
     worlds: list[MDP] = [world] if isinstance(world, MDP) else [NetworkTask(world, *pair) for pair in report.pairs]
+    budget = model.get_params()["max_nodes"]
     for one in worlds:
         with suppress(ProductTooLargeError, InfeasibleError):
-            budget = model.get_params()["max_nodes"]
             return distribution(one, constraint, model.reward_, model.discount, "exact", max_nodes=budget).mode()
     return None
 
@@ -181,26 +173,18 @@ def table_text(report: Report, undecided: list[Decision], stability: list[float]
         f"level {level.level:g}, a gain of {level.least:.4g} nats or more",
         f"{'gain':>8}  {'chance':>8}  {'kept':>6}  {'again':>6}  rule",
     ]
-    for i, one in enumerate(report.found):
-        again = "" if stability is None else f"{stability[i]:.0%}"
-        lines.append(f"{_gain(one):>8}  {one.chance:>8.1e}  {one.kept:>6.0%}  {again:>6}  {_rule(one)}")
-    for status in STATUSES[1:]:
+    for status in STATUSES:
         some = [row for row in report.verdicts if row.status == status]
-        if not some:
-            continue
-        more = f" ({len(some)}, of which {most} are shown)" if len(some) > most else ""
-        lines += ["", f"{TITLES[status]}{more}:"]
-        for one in some[:most]:
-            gain, chance = (_gain(one), f"{one.chance:.1e}") if status == "not significant" else ("", "")
-            lines.append(f"{gain:>8}  {chance:>8}  {one.kept:>6.0%}  {'':>6}  {_rule(one)}")
+        shown = some if status == "found" else some[:most]
+        if some and status != "found":
+            more = f" ({len(some)}, of which {most} are shown)" if len(some) > most else ""
+            lines += ["", f"{TITLES[status]}{more}:"]
+        for i, one in enumerate(shown):
+            gain, chance, note = "", "", f"  ({one.note})" if one.note else ""
+            if status in ("found", "not significant"):
+                gain, chance = f"{'~' if one.estimated else ''}{one.gain:.3f}", f"{one.chance:.1e}"
+            again = f"{stability[i]:.0%}" if status == "found" and stability is not None else ""
+            lines.append(f"{gain:>8}  {chance:>8}  {one.kept:>6.0%}  {again:>6}  {one.rule}{note}")
     if undecided:
         lines += ["", "what more demonstrations could decide:", *(f"  {one}" for one in undecided)]
     return "\n".join(line.rstrip() for line in lines)
-
-
-def _gain(one: Verdict) -> str:
-    return f"~{one.gain:.3f}" if one.estimated else f"{one.gain:.3f}"
-
-
-def _rule(one: Verdict) -> str:
-    return f"{one.rule}  ({one.note})" if one.note else one.rule

@@ -27,7 +27,7 @@ from xmen.learners.xmen import XMEN
 from xmen.machines.tables import CompiledConstraint
 from xmen.product.watch import Machine, join
 from xmen.rewards import Floats
-from xmen.rules.templates import Candidate, Positions, batch_of
+from xmen.rules.templates import Candidate
 from xmen.worlds import MDP, Network, Trajectory, Walks
 
 Bools = NDArray[np.bool_]
@@ -57,8 +57,7 @@ def gain_of(log_kept: float, broken: float, share: float) -> float:
 
 def effective_number(weights: Floats) -> float:
     """Kish's number of demonstrations (sum w)^2 / sum w^2: their number where all weights are equal."""
-    total = float(weights.sum())
-    return total**2 / float(weights @ weights) if total else 0.0
+    return float(weights.sum()) ** 2 / float(weights @ weights)
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class Level:
     @property
     def least(self) -> float:
         """The smallest gain that passes, in nats per demonstration."""
-        return max(self.min_gain, math.log(max(1, self.m) / self.level) / self.n) if self.n else np.inf
+        return max(self.min_gain, self.demonstrations_for(1.0) / self.n)
 
     def passes(self, gain: float) -> bool:
         """Whether a gain passes both the level and `min_gain`."""
@@ -174,22 +173,19 @@ class Model(ABC):
         """The answer of an exact engine; None, and a note in `shared`, where there is no room for it."""
 
     @abstractmethod
-    def _draw(self) -> Positions:
+    def _draw(self) -> Walks:
         """Trajectories of the model under `multiplied`, the same ones whoever asks."""
 
     @cached_property
-    def _accepted(self) -> Positions:
+    def _accepted(self) -> Walks:
         drawn = self._draw()
-        valid = np.ones(len(drawn), dtype=np.bool_)
-        for rule in self.rejecting:
-            valid &= drawn.keeps(rule)
-        return Positions(drawn.walks[valid])
+        return drawn[CompiledConstraint(conjunction(self.rejecting), drawn.world).check(drawn)]
 
     def _by_draws(self, constraint: Constraint) -> Kept:
-        n = len(self._accepted)
+        drawn, n = self._accepted, len(self._accepted)
         if n < FEWEST_DRAWS:
             return Kept(0.0, 0.0, math.inf)
-        share = float(np.mean(self._accepted.keeps(constraint)))
+        share = float(np.mean(CompiledConstraint(constraint, drawn.world).check(drawn)))
         share = max(share, 3.0 / n)  # with none of n, at most 3 / n (19 times of 20): no gain is claimed beyond that
         return Kept(math.log(share), 1.0 - share, math.sqrt(max(1.0 - share, 1.0 / n) / (share * n)))
 
@@ -209,8 +205,8 @@ class WorldModel(Model):
         assert isinstance(d, ExactDistribution)
         return d
 
-    def _draw(self) -> Positions:
-        return batch_of(self.setting.world, self._exact.sample(N_DRAWS, seed=self.setting.seed or 0))
+    def _draw(self) -> Walks:
+        return Walks.of(self.setting.world, self._exact.sample(N_DRAWS, seed=self.setting.seed or 0))
 
     def _exactly(self, constraint: Constraint) -> Kept | None:
         mass = self._exact.mass(self.shared.machine(constraint))
@@ -281,7 +277,7 @@ class TripModel(Model):
             return False
         return bool(np.abs(difference).max() <= CERTAIN)
 
-    def _draw(self) -> Positions:
+    def _draw(self) -> Walks:
         """Trips of the demonstrations' pairs, in their shares: of many pairs, some that stand evenly among them."""
         network, ends = self.setting.world, np.stack([self.trips.starts, self.trips.last_states], axis=1)
         pairs, which = np.unique(ends, axis=0, return_inverse=True)
@@ -292,7 +288,7 @@ class TripModel(Model):
         for (start, goal), n in zip(pairs[chosen].tolist(), numbers.tolist(), strict=True):
             pair = {"start": network.name_of(start), "goal": network.name_of(goal)}
             drawn += self.fitted.sample(n, seed=self.setting.seed or 0, **pair)
-        return batch_of(network.any_task, drawn)
+        return Walks.of(network.any_task, drawn)
 
 
 def fit_model(

@@ -23,9 +23,8 @@ from xmen.constraints.occurrence import always, before, first, never, response, 
 from xmen.constraints.repetition import longest_repeat, longest_run, no_revisit
 from xmen.errors import ConstraintError
 from xmen.events import NO_ACTION, Bools, Event, Ints, require_event
-from xmen.machines.tables import CompiledConstraint
 from xmen.rewards import Floats
-from xmen.worlds import MDP, Trajectory, Walks
+from xmen.worlds import MDP, Walks
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,96 +73,10 @@ UNANSWERED = np.iinfo(np.int64).max  # longer than any wait
 
 
 @dataclass(frozen=True)
-class Positions:
-    """Complete trajectories of one world, position by position: tables (n, T + 1) with one column per position."""
+class View:
+    """Demonstrations as templates see them: walks, weights (n,) that sum to 1, and the share that may break a rule."""
 
     walks: Walks
-
-    def __len__(self) -> int:
-        return len(self.walks)
-
-    def keeps(self, constraint: Constraint) -> Bools:
-        """Which of them keep the constraint (n,), by running its machines."""
-        return CompiledConstraint(constraint, self.walks.world).check(self.walks)
-
-    @cached_property
-    def inside(self) -> Bools:
-        positions: Bools = np.arange(self._moves.shape[1]) <= self.walks.lengths[:, None]
-        return positions
-
-    @cached_property
-    def _states(self) -> Ints:
-        states = np.zeros(self._moves.shape, dtype=np.int64)
-        states[self.inside] = self.walks.states()
-        return states
-
-    @cached_property
-    def _moves(self) -> Ints:
-        """The action at each position (n, T + 1), NO_ACTION from the last one on."""
-        moves = np.full((len(self), int(self.walks.lengths.max(initial=0)) + 1), NO_ACTION, dtype=np.int64)
-        moves[self.walks.owner, self.walks.time] = self.walks.actions()
-        return moves
-
-    def happens(self, word: Word) -> Bools:
-        """At which positions (n, T + 1) the event happens."""
-        happens: Bools = word.table[self._states, self._moves] & self.inside
-        return happens
-
-    def counts(self, word: Word) -> Ints:
-        """How often the event happens in each (n,)."""
-        counts: Ints = np.count_nonzero(self.happens(word), axis=1)
-        return counts
-
-    def sizes(self) -> Ints:
-        """The number of visited states of each (n,)."""
-        sizes: Ints = self.walks.lengths + 1
-        return sizes
-
-    def longest_runs(self, word: Word) -> Ints:
-        """The longest stretch of the event in each (n,)."""
-        return _longest(self.happens(word))
-
-    def longest_repeats(self) -> Ints:
-        """The longest stretch of the same action in each (n,)."""
-        after = self._moves[:, 1:]
-        return _longest((after == self._moves[:, :-1]) & (after != NO_ACTION)) + (self.walks.lengths > 0)
-
-    def waits(self, trigger: Word, answer: Word) -> Ints:
-        """The longest wait (n,) from a trigger to the next answer, `UNANSWERED` where one never comes."""
-        asked, answered = self.happens(trigger), self.happens(answer)
-        wait, longest = np.full(len(self), UNANSWERED), np.zeros(len(self), dtype=np.int64)
-        for t in range(asked.shape[1] - 1, -1, -1):
-            wait = np.where(answered[:, t], 0, np.where(wait == UNANSWERED, UNANSWERED, wait + 1))
-            longest = np.where(asked[:, t], np.maximum(longest, wait), longest)
-        return longest
-
-
-def _longest(flags: Bools) -> Ints:
-    """The longest stretch of True in each row (n,)."""
-    run, longest = np.zeros((2, len(flags)), dtype=np.int64)
-    for column in flags.T:
-        run = (run + 1) * column
-        longest = np.maximum(longest, run)
-    return longest
-
-
-def batch_of(world: MDP, trajectories: Sequence[Trajectory]) -> Positions:
-    """Complete trajectories of the world as one batch."""
-    return Positions(Walks.of(world, trajectories))
-
-
-Maker: TypeAlias = Callable[..., Constraint]
-Choices: TypeAlias = Callable[[Sequence[Word]], Iterator[tuple[Word, ...]]]
-
-ROUND = 20  # a share is also tried at the next looser multiple of 1 / ROUND
-MOST_CHAINED = 12  # events up to which chains of three are tried: their number grows with the third power
-
-
-@dataclass(frozen=True)
-class View:
-    """The demonstrations as templates see them: a batch, its weights (summing to 1), and the share that may differ."""
-
-    batch: Positions
     weights: Floats
     tolerance: float
 
@@ -180,6 +93,61 @@ class View:
         """The one value with the largest weight; the smallest of those that tie."""
         levels, which = np.unique(values, return_inverse=True)
         return [int(levels[np.argmax(np.bincount(which, weights=self.weights).round(12))])]
+
+    @cached_property
+    def _moves(self) -> Ints:
+        """The action at each position (n, T + 1), NO_ACTION from the last one on."""
+        moves = self.walks.as_rows(self.walks.actions(), NO_ACTION)
+        return np.pad(moves, ((0, 0), (0, 1)), constant_values=NO_ACTION)
+
+    def happens(self, word: Word) -> Bools:
+        """At which positions (n, T + 1) the event happens."""
+        happens = np.arange(self._moves.shape[1]) <= self.walks.lengths[:, None]
+        happens[happens] = word.table[self.walks.states(), self._moves[happens]]
+        return happens
+
+    def counts(self, word: Word) -> Ints:
+        """How often the event happens in each (n,)."""
+        counts: Ints = np.count_nonzero(self.happens(word), axis=1)
+        return counts
+
+    def sizes(self) -> Ints:
+        """The number of visited states of each (n,)."""
+        return self.walks.lengths + 1
+
+    def longest_runs(self, word: Word) -> Ints:
+        """The longest stretch of the event in each (n,)."""
+        return _longest(self.happens(word))
+
+    def longest_repeats(self) -> Ints:
+        """The longest stretch of the same action in each (n,)."""
+        after = self._moves[:, 1:]
+        return _longest((after == self._moves[:, :-1]) & (after != NO_ACTION)) + (self.walks.lengths > 0)
+
+    def waits(self, trigger: Word, answer: Word) -> Ints:
+        """The longest wait (n,) from a trigger to the next answer, `UNANSWERED` where one never comes."""
+        asked, answered = self.happens(trigger), self.happens(answer)
+        wait, longest = np.full(len(asked), UNANSWERED), np.zeros(len(asked), dtype=np.int64)
+        for t in range(asked.shape[1] - 1, -1, -1):
+            wait = np.where(answered[:, t], 0, np.where(wait == UNANSWERED, UNANSWERED, wait + 1))
+            longest = np.where(asked[:, t], np.maximum(longest, wait), longest)
+        return longest
+
+
+def _longest(flags: Bools) -> Ints:
+    """The longest stretch of True in each row (n,)."""
+    run, longest = np.zeros((2, len(flags)), dtype=np.int64)
+    for column in flags.T:
+        run = (run + 1) * column
+        longest = np.maximum(longest, run)
+    return longest
+
+
+Maker: TypeAlias = Callable[..., Constraint]
+Choices: TypeAlias = Callable[[Sequence[Word]], Iterator[tuple[Word, ...]]]
+
+ROUND = 20  # a share is also tried at the next looser multiple of 1 / ROUND
+MOST_CHAINED = 12  # events up to which chains of three are tried: their number grows with the third power
 
 
 @dataclass(frozen=True)
@@ -243,7 +211,7 @@ def bounded(
     """A template with one threshold: `form(*events)` compared with each bound that the demonstrations suggest."""
 
     def makers(view: View, *chosen: Word) -> Iterator[Maker]:
-        for k in bounds(view, measure(view.batch, *chosen)):
+        for k in bounds(view, measure(view, *chosen)):
             if k > 0 or compare is not ge:  # everything is 0 or more
                 yield lambda *events, k=k: compare(form(*events), k)
 
@@ -251,12 +219,12 @@ def bounded(
 
 
 def _no_revisit(view: View, *chosen: Word) -> Iterator[Maker]:
-    if not view.batch.walks.world.acyclic:  # otherwise no state is ever met twice
+    if not view.walks.world.acyclic:  # otherwise no state is ever met twice
         yield no_revisit
 
 
 def _response_within(view: View, a: Word, b: Word) -> Iterator[Maker]:
-    for k in view.at_most(view.batch.waits(a, b)):
+    for k in view.at_most(view.waits(a, b)):
         if k != UNANSWERED:
             yield lambda a, b, k=k: response(a, b, within=k)
 
@@ -269,7 +237,7 @@ def _share(lower: bool) -> Callable[..., Iterator[Maker]]:
     bounds, rounded, trivial = (View.at_least, math.floor, 0) if lower else (View.at_most, math.ceil, 1)
 
     def makers(view: View, e: Word) -> Iterator[Maker]:
-        counts, sizes = view.batch.counts(e), view.batch.sizes()
+        counts, sizes = view.counts(e), view.sizes()
         fractions = {c / n: Fraction(c, n) for c, n in zip(counts.tolist(), sizes.tolist(), strict=True)}
         tight = [fractions[k] for k in bounds(view, counts / sizes)]
         for k in sorted({*tight, *(Fraction(rounded(ROUND * k), ROUND) for k in tight)} - {Fraction(trivial)}):
@@ -282,21 +250,21 @@ TEMPLATES: tuple[Template, ...] = (
     Template("never", tuples(1), plain(never)),
     Template("visit", tuples(1), plain(visit)),
     Template("always", tuples(1), plain(always)),
-    Template("count at most", tuples(1), bounded(Positions.counts, count, le, View.at_most)),
-    Template("count at least", tuples(1), bounded(Positions.counts, count, ge, View.at_least)),
-    Template("count equal", tuples(1), bounded(Positions.counts, count, eq, View.most_common)),
+    Template("count at most", tuples(1), bounded(View.counts, count, le, View.at_most)),
+    Template("count at least", tuples(1), bounded(View.counts, count, ge, View.at_least)),
+    Template("count equal", tuples(1), bounded(View.counts, count, eq, View.most_common)),
     Template("before", tuples(2), plain(before)),
     Template("first among", tuples(2), plain(lambda a, b: first(a, among=b))),
     Template("sequence", tuples(2), plain(sequence)),
     Template("response", tuples(2), plain(response)),
     Template("response within", tuples(2), _response_within),
-    Template("longest repeat", tuples(0), bounded(Positions.longest_repeats, longest_repeat, le, View.at_most)),
-    Template("longest run", tuples(1), bounded(Positions.longest_runs, longest_run, le, View.at_most)),
+    Template("longest repeat", tuples(0), bounded(View.longest_repeats, longest_repeat, le, View.at_most)),
+    Template("longest run", tuples(1), bounded(View.longest_runs, longest_run, le, View.at_most)),
     Template("no revisit", tuples(0), _no_revisit),
     Template("no revisit of", tuples(1), _no_revisit),
-    Template("length at most", tuples(0), bounded(Positions.sizes, length, le, View.at_most)),
-    Template("length at least", tuples(0), bounded(Positions.sizes, length, ge, View.at_least)),
-    Template("length equal", tuples(0), bounded(Positions.sizes, length, eq, View.most_common)),
+    Template("length at most", tuples(0), bounded(View.sizes, length, le, View.at_most)),
+    Template("length at least", tuples(0), bounded(View.sizes, length, ge, View.at_least)),
+    Template("length equal", tuples(0), bounded(View.sizes, length, eq, View.most_common)),
     Template("share at least", tuples(1), _share(lower=True)),
     Template("share at most", tuples(1), _share(lower=False)),
     Template("exactly one of", pairs_and_all, plain(lambda *events: exactly(1, *map(visit, events)))),
@@ -313,21 +281,16 @@ def chosen_templates(templates: Sequence[str | Maker] | None) -> list[Template]:
         return list(TEMPLATES)
     if isinstance(templates, str) or not isinstance(templates, Sequence):
         raise ConstraintError(f"templates is a list of names and functions of events; got {templates!r:.80}.")
+    if not templates:
+        raise ConstraintError("templates is empty: there would be nothing to try.")
     known = {one.name: one for one in TEMPLATES}
-    out: list[Template] = []
     for entry in templates:
-        if callable(entry):
-            out.append(_own(entry))
-        elif entry in known:
-            out.append(known[entry])
-        else:
+        if not callable(entry) and entry not in known:
             raise ConstraintError(
                 f"there is no template {entry!r}: choose from {', '.join(map(repr, known))}, or give a function of "
                 "events that returns a constraint."
             )
-    if not out:
-        raise ConstraintError("templates is empty: there would be nothing to try.")
-    return out
+    return [_own(entry) if callable(entry) else known[entry] for entry in templates]
 
 
 def _own(maker: Maker) -> Template:
