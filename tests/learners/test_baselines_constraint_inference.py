@@ -11,7 +11,7 @@ import pytest
 import xmen as xm
 from reference import exact_distribution, happens, positions
 from strategies import FormulaRules, NumpyChoices, build_event, cases, random_world
-from xmen.baselines.constraint_inference import ConstraintInference, meeting_probabilities
+from xmen.baselines.constraint_inference import ConstraintInference, meeting_probability
 from xmen.errors import InterruptedWarning
 
 DIAGONAL = ("up", "right", "down", "left", "up-right", "up-left", "down-right", "down-left")
@@ -39,7 +39,7 @@ def test_meeting_probabilities_by_enumeration():
             for event in events
         ]
         d = xm.distribution(world, xm.never(build_event(forbidden)), reward, discount, engine="exact")
-        found = meeting_probabilities(d, list(map(build_event, events)))
+        found = [meeting_probability(d, build_event(event)) for event in events]
         np.testing.assert_allclose(found, expected, atol=1e-12, err_msg=f"seed {seed}")
     assert compared > cases(40)
 

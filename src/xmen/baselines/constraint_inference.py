@@ -8,9 +8,9 @@ at least 1 - 1/e of what the best k rules cover.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,30 +27,27 @@ from xmen.methods.demonstrations import Demonstrations
 from xmen.options import require_whole
 from xmen.product.watch import FAILS, Machine
 from xmen.progress import Callback, Monitor
-from xmen.rewards import Floats, LinearReward, Reward, reward_table
+from xmen.rewards import LinearReward, Reward, reward_table
 from xmen.storage.models import storable
-from xmen.worlds import MDP, EdgeWeights, Trajectory
+from xmen.worlds import MDP, EdgeWeights
 
 KINDS = ("states", "actions")
 SMALLEST = 1e-12  # probabilities below this are rounding errors
 
 
-def meeting_probabilities(d: ExactDistribution, events: Sequence[Event]) -> Floats:
-    """P(the event happens at some position) under a distribution, one number per event.
+def meeting_probability(d: ExactDistribution, event: Event) -> float:
+    """P(the event happens at some position) under a distribution.
 
     The first-visit accrual of Scobee and Sastry (2020, Algorithm 1), exact: probability that meets the event leaves
-    the distribution's Markov chain there. O(horizon times transitions) per event.
+    the distribution's Markov chain there. O(horizon times transitions).
     """
     world = d.world
     letters, only = np.zeros((world.n_states, world.n_actions + 1), dtype=np.int32), np.zeros(world.max_length + 1, int)
     step, accepts = np.array([[0, FAILS]], dtype=np.int32), np.array([[True, False]])  # one row: not met so far
-    answer = np.empty(len(events))
-    for i, event in enumerate(events):
-        letters[world.source, world.action], letters[:, -1] = happens(world, event)
-        mass = d.chain.mass(Machine(0, letters, step, accepts, only, only))
-        assert mass is not None
-        answer[i] = min(1.0, mass.broken)
-    return answer
+    letters[world.source, world.action], letters[:, -1] = happens(world, event)
+    mass = d.chain.mass(Machine(0, letters, step, accepts, only, only))
+    assert mass is not None
+    return min(1.0, mass.broken)
 
 
 def happens(world: MDP, event: Event) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -119,15 +116,7 @@ class ConstraintInference(Learner):
     callback: Callback | None = None
     given: str | None = None
 
-    def fit(
-        self,
-        demos: Iterable[Trajectory],
-        sample_weight: ArrayLike | None = None,
-        validation: Iterable[Trajectory] | None = None,
-    ) -> Self:
-        """Infer the rules from demonstrations, with one weight each if `sample_weight` is given."""
-        self._forget("reward_", "constraints_")  # what an earlier fit inferred is no rule for these demonstrations
-        return super().fit(demos, sample_weight, validation)
+    forgotten = (*Learner.forgotten, "reward_", "constraints_")  # inferred earlier, no rules for other demonstrations
 
     def _fit(self, demos: Demonstrations) -> None:
         reward = self.reward
@@ -147,13 +136,10 @@ class ConstraintInference(Learner):
         with Monitor(self.callback) as monitor:
             while not explained and len(found) != self.max_constraints and not monitor.stopped:
                 best = _best(d, avoided)
-                if best is None:
-                    explained = True
-                    break
-                smaller = under([*found, best.rule])
+                smaller = d if best is None else under([*found, best.rule])
                 gain = d.log_partition() - smaller.log_partition()
-                explained = gain < self.kl_threshold
-                if not explained:
+                explained = best is None or gain < self.kl_threshold
+                if best is not None and not explained:
                     found, d = [*found, best.rule], smaller
                     kl.append(kl[-1] - gain)
                     monitor.record(kl[-1], 0.0, eliminated=-float(np.expm1(-gain)))
@@ -208,7 +194,7 @@ def _best(d: ExactDistribution, avoided: list[_Candidate]) -> _Candidate | None:
     for i in np.argsort(-bounds, kind="stable").tolist():
         if bounds[i] <= max(SMALLEST, most - SMALLEST):
             break
-        p[i] = meeting_probabilities(d, [avoided[i].event])[0]
+        p[i] = meeting_probability(d, avoided[i].event)
         most = max(most, p[i])
     return avoided[int(np.argmax(p >= most - SMALLEST))] if most > SMALLEST else None
 

@@ -103,41 +103,35 @@ def roll_out(
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = (np.log(base) - np.log(proposal))[world.source, world.action]
-    batches, complete, tried = [], 0, 0
-    while complete < n and tried < ATTEMPTS * n:
-        starts, edges, done = _follow(world, proposal, min(n, ATTEMPTS * n - tried), rng)
-        kept = np.flatnonzero(done)[: n - complete]
-        complete += len(kept)
-        tried += int(kept[-1]) + 1 if complete == n else len(starts)  # the last batch only as far as it was needed
-        walks = Walks.padded(world, starts[kept], edges[kept], np.count_nonzero(edges[kept] >= 0, axis=1))
-        batches.append((features.contract(walks.visit_rows(discount)), walks.totals(ratio), starts[kept]))
-    rows, log_weight, begun = (np.concatenate(parts) for parts in zip(*batches, strict=True))
-    possible = log_weight > -np.inf  # a proposal may also go where the base policy never does
-    return Rollouts(rows[possible], log_weight[possible], begun[possible], tried)
-
-
-def _follow(world: MDP, policy: Floats, n: int, rng: np.random.Generator) -> tuple[NDArray[Any], ...]:
-    """Starts of n attempts, their edges (n, longest), -1 after the end, and which of them are complete."""
-    probability = policy[world.source, world.action] * world.probability
+    probability = proposal[world.source, world.action] * world.probability
     possible = np.flatnonzero(probability > 0)
     source = world.source[possible].astype(np.int64)
     row = np.searchsorted(source, np.arange(world.n_states + 1))
     total = np.concatenate([[0.0], np.cumsum(probability[possible])])
     # Within a row the cumulative probabilities rise from 0 to 1, so that all rows together are one sorted array.
     key = source + np.minimum(total[1:] - total[row[source]], 1.0)
-    starts = rng.choice(world.n_states, size=n, p=world.start)
-    state = starts.copy()
-    require_horizon(world.max_length, 8 * n * world.max_length)
-    edges = np.full((n, world.max_length), -1, dtype=np.int64)
-    for t in range(world.max_length):
-        walking = np.flatnonzero(row[state + 1] > row[state])  # neither at the end nor in a dead end
-        if not len(walking):
-            break
-        here = state[walking]
-        place = np.searchsorted(key, here + rng.random(len(here)), side="right")
-        edges[walking, t] = edge = possible[np.clip(place, row[here], row[here + 1] - 1)]
-        state[walking] = world.target[edge]
-    return starts, edges, world.terminal[state] if world.has_terminal else np.all(edges >= 0, axis=1)
+    batches, complete, tried = [], 0, 0
+    while complete < n and tried < ATTEMPTS * n:
+        starts = rng.choice(world.n_states, size=min(n, ATTEMPTS * n - tried), p=world.start)
+        require_horizon(world.max_length, 8 * len(starts) * world.max_length)
+        state, edges = starts.copy(), np.full((len(starts), world.max_length), -1, dtype=np.int64)
+        for t in range(world.max_length):
+            walking = np.flatnonzero(row[state + 1] > row[state])  # neither at the end nor in a dead end
+            if not len(walking):
+                break
+            here = state[walking]
+            place = np.searchsorted(key, here + rng.random(len(here)), side="right")
+            edges[walking, t] = edge = possible[np.clip(place, row[here], row[here + 1] - 1)]
+            state[walking] = world.target[edge]
+        done = world.terminal[state] if world.has_terminal else np.all(edges >= 0, axis=1)
+        kept = np.flatnonzero(done)[: n - complete]
+        complete += len(kept)
+        tried += int(kept[-1]) + 1 if complete == n else len(starts)  # the last batch only as far as it was needed
+        walks = Walks.padded(world, starts[kept], edges[kept], np.count_nonzero(edges[kept] >= 0, axis=1))
+        batches.append((features.contract(walks.visit_rows(discount)), walks.totals(ratio), starts[kept]))
+    rows, log_weight, begun = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+    weighted = log_weight > -np.inf  # a proposal may also go where the base policy never does
+    return Rollouts(rows[weighted], log_weight[weighted], begun[weighted], tried)
 
 
 class SampledDual:

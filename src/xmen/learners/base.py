@@ -26,20 +26,10 @@ from xmen.engines.trips import TripPartitions
 from xmen.errors import EngineError, InvalidDemonstrationError, NotFittedError, RewardError, TrajectoryError
 from xmen.learners.summary import Summary, summarise
 from xmen.machines.tables import MachineTable
+from xmen.methods import runs
 from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.methods.information import Information, information
 from xmen.methods.neural import Training, check_neural
-from xmen.methods.runs import (
-    DEFAULT_PATIENCE,
-    FitSettings,
-    Outcome,
-    Run,
-    Task,
-    ValidatedRun,
-    Validation,
-    check_patience,
-    drive,
-)
 from xmen.options import Options, Unsaved, listed, require_whole
 from xmen.policies.policy import Policy, plan
 from xmen.progress import VALIDATION_LOSS, Callback, Monitor, Record
@@ -85,6 +75,7 @@ class Estimator:
     """
 
     records: ClassVar[Mapping[str, type[Options]]] = {}
+    first_learned: ClassVar[str] = "reward_"  # what there is once it is fitted
 
     @classmethod
     def _parts(cls) -> dict[str, str]:
@@ -158,6 +149,19 @@ class Estimator:
             input_tags=utils.InputTags(two_d_array=False),
         )
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.first_learned in vars(self)
+
+    def _require_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(
+                f"this {type(self).__name__} has not learned anything yet: call fit(demos) first, or xm.load(path)."
+            )
+
+    def _forget(self, *names: str) -> None:
+        for name in names:
+            vars(self).pop(name, None)
+
 
 VALIDATION = "validation"  # the place of an error about demonstrations to validate with
 TOTAL_ERROR, MEAN_ERROR = 0.1, 0.002  # standard errors in nats of a log-likelihood that takes draws: both at the most
@@ -192,13 +196,13 @@ class Progress(Options):
     checkpoint_every: int = 10
     resume: bool = False
     callback: Callback | None = None
-    patience: int | None = DEFAULT_PATIENCE
+    patience: int | None = runs.DEFAULT_PATIENCE
 
     def __post_init__(self) -> None:
         if not isinstance(self.checkpoint, str | os.PathLike | None):
             raise EngineError(f"checkpoint is the name of a file, or None; got {self.checkpoint!r:.60}.")
         require_whole("checkpoint_every", self.checkpoint_every, least=1)
-        check_patience(self.patience)
+        runs.check_patience(self.patience)
         callback: object = self.callback
         if isinstance(callback, Unsaved):  # of a model that was saved
             object.__setattr__(self, "callback", None)
@@ -236,7 +240,9 @@ class Learner(Estimator, ABC):
     engine: str | EngineSettings = "auto"
     seed: Seed = None
     given: str | None = None
+    validity: str | float | None = None
     takes_networks: ClassVar[bool] = False
+    forgotten: ClassVar[tuple[str, ...]] = ("_answering", "_answering_also", "_features_read", "_validation")  # by fit
 
     reward_: Reward
     weights_: Floats
@@ -277,7 +283,7 @@ class Learner(Estimator, ABC):
         InfeasibleError
             When the constraint forbids them all because its rules contradict each other; it names the contradiction.
         """
-        self._forget("_answering", "_answering_also", "_features_read", "_validation")
+        self._forget(*self.forgotten)
         self._check_settings()
         found = self._gather(demos, sample_weight)
         self._validation = self._read_validation(validation)
@@ -289,18 +295,14 @@ class Learner(Estimator, ABC):
         self._fitted_on = found
         return self
 
-    def _forget(self, *names: str) -> None:
-        for name in names:
-            vars(self).pop(name, None)
-
     def _read_features(self) -> Features:
         """The features of this fit, read once."""
         if "_features_read" not in vars(self):
             self._features_read = read_features(vars(self).get("features"), self.world)
         return self._features_read
 
-    def _task(self, demos: Demonstrations) -> Task:
-        return Task(demos, self._read_features(), self._rule(), self.discount, self.given)
+    def _task(self, demos: Demonstrations) -> runs.Task:
+        return runs.Task(demos, self._read_features(), self._rule(), self.discount, self.given)
 
     def _gather(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None) -> Demonstrations:
         """The demonstrations, checked against world and rules."""
@@ -315,7 +317,7 @@ class Learner(Estimator, ABC):
         tables: Sequence[MachineTable] = () if own is None else own[1].law.compiled.tables
         return tables
 
-    def _read_validation(self, demos: Iterable[Trajectory] | None) -> Validation | None:
+    def _read_validation(self, demos: Iterable[Trajectory] | None) -> runs.Validation | None:
         """The demonstrations that `fit` was given to validate with, or else those of the setting, checked."""
         given = getattr(self, "validation", None) if demos is None else demos
         if given is None:
@@ -329,7 +331,7 @@ class Learner(Estimator, ABC):
         except (InvalidDemonstrationError, TrajectoryError) as error:
             error.place = VALIDATION
             raise
-        return Validation(found, self._likelihoods_under(found), self.get_params()["patience"])
+        return runs.Validation(found, self._likelihoods_under(found), self.get_params()["patience"])
 
     @abstractmethod
     def _fit(self, demos: Demonstrations) -> None:
@@ -358,15 +360,6 @@ class Learner(Estimator, ABC):
         self.history_ = monitor.history
         self.n_iter_ = len(monitor.history)
         self.converged_ = converged
-
-    def _require_fitted(self) -> None:
-        if "reward_" not in vars(self):
-            raise NotFittedError(
-                f"this {type(self).__name__} has not learned anything yet: call fit(demos) first, or xm.load(path)."
-            )
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "reward_" in vars(self)
 
     def _engine_settings(self) -> EngineSettings:
         """The settings of the engine that answers: one record, or those that this learner has, checked."""
@@ -471,13 +464,13 @@ class Learner(Estimator, ABC):
 
         None: as the model was made to promise, or else P(tau) acted out, which needs a deterministic world.
         """
+        validity = self.validity if validity is None else validity
         if validity is None:
             return Policy(self.distribution(also, start, goal), greedy=greedy, seed=seed)
         self._require_fitted()
         world, seed = self._asked_world(start, goal), self.seed if seed is None else seed
-        rule, settings = self._rule(also), self._engine_settings()
-        where = settings.max_nodes, settings.device
-        return plan(world, rule, self.reward_, validity, self.discount, greedy, seed, *where)
+        rule, engine = self._rule(also), self._engine_settings()
+        return plan(world, rule, self.reward_, validity, self.discount, greedy, seed, engine.max_nodes, engine.device)
 
     def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
         """The mean log-likelihood of demonstrations.
@@ -604,8 +597,8 @@ class Learner(Estimator, ABC):
         task = replace(self._task(demos), policy=self._law(self.world.any_task, None).policy)
         return information(task, self._fit_settings(), self.weights_)
 
-    def _fit_settings(self) -> FitSettings:
-        return FitSettings(engine=self._engine_settings())
+    def _fit_settings(self) -> runs.FitSettings:
+        return runs.FitSettings(engine=self._engine_settings())
 
     def _summary_notes(self) -> dict[str, str]:
         """What is to be said below the table: here, which iteration validation has chosen."""
@@ -702,10 +695,10 @@ class GradientLearner(Learner):
                 "training out. A linear reward has its own."
             )
 
-    def _fit_settings(self) -> FitSettings:
-        return FitSettings(self.l2, self.max_iter, self.tol, self.seed, self._engine_settings(), self.fixed)
+    def _fit_settings(self) -> runs.FitSettings:
+        return runs.FitSettings(self.l2, self.max_iter, self.tol, self.seed, self._engine_settings(), self.fixed)
 
-    def _begin(self) -> tuple[FitSettings, NeuralReward | None]:
+    def _begin(self) -> tuple[runs.FitSettings, NeuralReward | None]:
         """The settings that a fit begins with, and its network; a warm start has weights and memory of the last fit."""
         last = vars(self) if self.warm_start else {}
         weights, reward, d = last.get("weights_"), last.get("reward_"), self._read_features().d
@@ -718,7 +711,7 @@ class GradientLearner(Learner):
         settings = self._fit_settings().changed(start=weights, memory=last.get("optimiser_state_"))
         return settings, None if self.reward is None else network
 
-    def _drive(self, run: Run[Any], demos: Demonstrations, apart: tuple[str, ...], **more: Any) -> Outcome:
+    def _drive(self, run: runs.Run[Any], demos: Demonstrations, apart: tuple[str, ...], **more: Any) -> runs.Outcome:
         """Take the run to its end, and keep what was learned.
 
         A checkpoint is of the same run where all settings but those `apart`, `more`, and the demonstrations agree.
@@ -729,8 +722,8 @@ class GradientLearner(Learner):
             same = self._identity(demos, apart) | more
             checkpoint = Checkpoint(asked.checkpoint, asked.checkpoint_every, asked.resume, same)
         if self._validation is not None:
-            run = ValidatedRun(run, features, self._validation)
-        outcome = drive(run, monitor, checkpoint)
+            run = runs.ValidatedRun(run, features, self._validation)
+        outcome = runs.drive(run, monitor, checkpoint)
         answer = outcome.answer
         self._learned(answer if isinstance(answer, Reward) else features.reward(answer), monitor, outcome.converged)
         # The optimiser's state can be as large as the model: it is kept for a warm start only.

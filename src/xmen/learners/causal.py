@@ -10,37 +10,15 @@ from numpy.typing import ArrayLike
 from xmen.engines.distribution import Distribution, Seed
 from xmen.errors import EngineError
 from xmen.learners.base import GradientLearner, Progress, Rules, takes_parts
-from xmen.methods.causal import (
-    CausalLoss,
-    CausalRun,
-    causal_information,
-    expected_visits,
-    require_allowed,
-    require_episodes,
-    warn_of_infinity,
-    warn_of_promise,
-)
+from xmen.methods import causal
 from xmen.methods.demonstrations import Demonstrations, gather, listed
 from xmen.methods.information import Information
 from xmen.methods.likelihood import Objective
 from xmen.methods.neural import Training, train
 from xmen.methods.runs import Run, read_l2
 from xmen.options import require_choice
-from xmen.policies.behaviour import (
-    BEST,
-    Behaviour,
-    aim_of,
-    best_chance,
-    find_behaviour,
-    follow,
-    is_sure,
-    log_probs,
-    make_game,
-    read_validity,
-    restricted,
-)
+from xmen.policies import behaviour
 from xmen.policies.explanation import refuse
-from xmen.policies.policy import Policy
 from xmen.rewards import Floats, reward_table
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
@@ -56,45 +34,30 @@ class CausalXMEN(GradientLearner):
     The policy can be executed: it conditions on what has happened, and not on how chance will turn out. The loss is
     L = mean V_0(start of a demonstration) - mean R + l2/2 |theta|^2, convex in theta; its gradient is E_pi[f] - mean f.
     Starts are nature's: each demonstration counts given where it starts. In a deterministic world with one start it is
-    the same as `XMEN`.
+    the same as `XMEN`. `score` is the mean over demonstrations of sum_t log pi(a_t | history), in nats, whatever the
+    outcomes: -inf with one that the world makes impossible, or with a step that the policy never takes.
 
     Parameters
     ----------
     world
         An MDP or GridWorld.
-    constraint
-        A constraint, a list of them (all), or None.
-    features
-        (n_states, n_actions, d); None is one weight per state, whatever the action.
     validity
         What the policy promises: "sure", "best", or a probability; see `xm.plan`. It should be what the demonstrator
         keeps to: as often as demonstrations keep the rules. With "sure" every step of a demonstration has to be one
         that cannot go wrong. Otherwise demonstrations are whole episodes, and those that failed or did not arrive
         belong to them.
-    discount
-        Rewards of action t count discount**t times.
     outcomes
         "demonstrated": the policy has the demonstrations' features on average. "expected": it has those of a policy
         that chooses as often as the demonstrations did and leaves the outcomes to the world; for demonstrations that
         were luckier than the world is, and for "best", which leaves little choice to make up for that.
-    reward
-        A NeuralReward, ConvReward or FeatureReward to be trained in place of a linear reward; `reward_` has a copy.
-    training
-        How a network is trained, `xm.Training(...)`.
-    l2
-        The penalty sum l2 theta^2 / 2: a number, or one per feature.
-    fixed
-        {feature: weight} of weights that are not learned.
     max_iter, tol
         Iterations at most; the largest component of the gradient, in units of its feature, at which the fit ends.
     max_nodes
         The budget of the product of world and rules.
     device
         Where policies are worked out, as in `xm.plan`.
-    seed
-        For policies and their rollouts, and for networks that draw numbers.
-    warm_start, validation, progress
-        As in `XMEN`; the settings of `xm.Progress` are accepted by their names as well.
+    constraint, features, discount, reward, training, l2, fixed, seed, warm_start, validation, progress
+        As for `XMEN`; the settings of `xm.Progress` are accepted by their names as well.
 
     Raises
     ------
@@ -140,7 +103,7 @@ class CausalXMEN(GradientLearner):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        read_validity(self.validity)
+        behaviour.read_validity(self.validity)
         require_choice("outcomes", self.outcomes, ("demonstrated", "expected"))
 
     def _gather(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None) -> Demonstrations:
@@ -148,7 +111,7 @@ class CausalXMEN(GradientLearner):
             return super()._gather(demos, sample_weight)
         trajectories = listed(demos)
         found = gather(self.world.any_task, self._rule(), trajectories, sample_weight, refuse_invalid=False)
-        require_episodes(found, trajectories)
+        causal.require_episodes(found, trajectories)
         return found
 
     def _fit(self, demos: Demonstrations) -> None:
@@ -156,38 +119,39 @@ class CausalXMEN(GradientLearner):
         settings, reward = self._begin()
         if reward is None:
             features = self._read_features()
-            run: Run[Any] = CausalRun(Objective(loss, features, settings.coordinates(features.d)), settings)
+            run: Run[Any] = causal.CausalRun(Objective(loss, features, settings.coordinates(features.d)), settings)
         else:
             run = train(loss, reward, self.training or Training(), settings, None)
         # More iterations go on where fewer have ended; the device says where numbers are found, and not which.
         outcome = self._drive(run, demos, apart=("max_iter", "device"))
         if loss.validity != "sure":  # of which demonstrations that fail were refused
-            warn_of_promise(loss, reward_table(self.reward_, self.world), demos)
+            causal.warn_of_promise(loss, reward_table(self.reward_, self.world), demos)
         if self.reward is None and outcome.converged and not read_l2(self.l2).any():
-            warn_of_infinity(loss, self._read_features(), demos)
+            causal.warn_of_infinity(loss, self._read_features(), demos)
 
-    def _loss(self, demos: Demonstrations) -> CausalLoss:
+    def _loss(self, demos: Demonstrations) -> causal.CausalLoss:
         """What is to be made least: the game that the promise leaves, and the visits that are wanted."""
-        validity, rule = read_validity(self.validity), self._rule()
-        game = make_game(self.world.any_task, rule, self.max_nodes, self.device)
-        promise = Behaviour.unrewarded(game, aim_of(validity))
-        kept = validity != "sure" or is_sure(promise, game.start_probability)
+        validity, rule = behaviour.read_validity(self.validity), self._rule()
+        game = behaviour.make_game(self.world.any_task, rule, self.max_nodes, self.device)
+        promise = behaviour.Behaviour.unrewarded(game, behaviour.aim_of(validity))
+        kept = validity != "sure" or behaviour.is_sure(promise, game.start_probability)
         if isinstance(validity, float):
-            kept = validity <= best_chance(Behaviour.unrewarded(game, BEST), game.start_probability) + 1e-9
+            best = behaviour.Behaviour.unrewarded(game, behaviour.BEST)
+            kept = validity <= behaviour.best_chance(best, game.start_probability) + 1e-9
         if not kept:
             raise refuse(game, validity, self.max_nodes)
-        choices = follow(game, demos.walks)
-        require_allowed(promise, choices, demos, self.max_nodes)
+        choices = behaviour.follow(game, demos.walks)
+        causal.require_allowed(promise, choices, demos, self.max_nodes)
         counts = np.bincount(demos.walks.starts, weights=demos.weights, minlength=self.world.n_states)
         shares = counts.astype(np.float64)
         starts = shares[game.product.state[game.product.starts]]
         visits = demos.visits(self.discount)
         if self.outcomes == "expected":
-            visits = expected_visits(promise, choices, demos.weights, starts, self.discount)
+            visits = causal.expected_visits(promise, choices, demos.weights, starts, self.discount)
         if validity == "sure":
-            game = restricted(promise)
+            game = behaviour.restricted(promise)
             starts = shares[game.product.state[game.product.starts]]
-        return CausalLoss(game, starts, visits, self.discount, validity)
+        return causal.CausalLoss(game, starts, visits, self.discount, validity)
 
     def _information(self, demos: Demonstrations) -> Information:
         if self.outcomes == "expected":
@@ -197,7 +161,7 @@ class CausalXMEN(GradientLearner):
             )
         features = self._read_features()
         coordinates = self._fit_settings().coordinates(features.d)
-        return causal_information(self._loss(demos), features, coordinates, demos, self.weights_)
+        return causal.causal_information(self._loss(demos), features, coordinates, demos, self.weights_)
 
     def _summary_notes(self) -> dict[str, str]:
         notes = super()._summary_notes()
@@ -208,21 +172,6 @@ class CausalXMEN(GradientLearner):
         }
 
     # --- what was learned --------------------------------------------------------------------------------------
-
-    def policy(
-        self,
-        also: Rules = None,
-        greedy: bool = False,
-        seed: Seed = None,
-        start: int | None = None,
-        goal: int | None = None,
-        validity: str | float | None = None,
-    ) -> Policy:
-        """The policy under the learned reward that keeps the rules, and `also`, as `validity` asks; see `xm.plan`.
-
-        Without one it is the `validity` of the model.
-        """
-        return super().policy(also, greedy, seed, start, goal, self.validity if validity is None else validity)
 
     def sample(
         self, n: int, also: Rules = None, seed: Seed = None, start: int | None = None, goal: int | None = None
@@ -241,24 +190,17 @@ class CausalXMEN(GradientLearner):
             )
         return super().distribution(also, start, goal)
 
-    def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
-        """The mean over demonstrations of sum_t log pi(a_t | history), in nats, whatever the outcomes.
-
-        -inf with one that the world makes impossible, or with a step that the policy never takes.
-        """
-        return super().score(demos, sample_weight)
-
     def _log_likelihoods(self, found: Demonstrations) -> tuple[Floats, Floats]:
-        return log_probs(self.policy().behaviour, found.walks), np.zeros(len(found))
+        return behaviour.log_probs(self.policy().behaviour, found.walks), np.zeros(len(found))
 
     def _likelihoods_under(self, found: Demonstrations) -> Callable[[Floats], Floats]:
-        validity = read_validity(self.validity)
-        game = make_game(self.world.any_task, self._rule(), self.max_nodes, self.device)
+        validity = behaviour.read_validity(self.validity)
+        game = behaviour.make_game(self.world.any_task, self._rule(), self.max_nodes, self.device)
 
         def under(table: Floats) -> Floats:
-            behaviour = find_behaviour(game, table, self.discount, validity, game.start_probability)
-            if behaviour is None:
+            best = behaviour.find_behaviour(game, table, self.discount, validity, game.start_probability)
+            if best is None:
                 raise refuse(game, validity, self.max_nodes)
-            return log_probs(behaviour, found.walks)
+            return behaviour.log_probs(best, found.walks)
 
         return under

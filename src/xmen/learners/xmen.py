@@ -1,6 +1,7 @@
 """X-MEN: maximum-entropy inverse reinforcement learning under hard constraints, with three ways to the gradient."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -329,17 +330,18 @@ class MaximumEntropy(GradientLearner):
         network = self.world if isinstance(self.world, Network) else None
         candidates = [kind() for kind in (AUTO if network is None else AUTO_TRIPS)] if chosen is None else [chosen]
         settings, reward = self._begin()
-        for method in candidates:
-            try:
-                if network is not None:
-                    return method, method.trip_run(task, settings, network)
-                if reward is None:
-                    return method, method.run(task, settings)
-                return method, method.neural_run(task, settings, reward, self.training or Training())
-            except ProductTooLargeError:
-                if method is candidates[-1]:
-                    raise
-        raise AssertionError("no method to try")
+
+        def begun(method: Method) -> Run[Any]:
+            if network is not None:
+                return method.trip_run(task, settings, network)
+            if reward is None:
+                return method.run(task, settings)
+            return method.neural_run(task, settings, reward, self.training or Training())
+
+        for method in candidates[:-1]:
+            with suppress(ProductTooLargeError):
+                return method, begun(method)
+        return candidates[-1], begun(candidates[-1])
 
 
 @storable
@@ -490,45 +492,25 @@ def fit_neural(
 
     Parameters
     ----------
-    world
-        The world of the demonstrations.
-    constraint
-        A constraint, a list of them, or None.
     reward
         The NeuralReward, ConvReward or FeatureReward whose network is trained.
-    demos
-        The demonstrations; all have to be valid.
-    discount
-        gamma, with 0 < gamma <= 1.
-    sample_weight
-        One weight per demonstration.
-    optimiser
-        "adam", "sgd", "lbfgs" (several evaluations per step, with a line search), or a function from parameters to a
-        torch optimiser.
-    learning_rate
-        None is 0.01, and 1 for "lbfgs".
+    demos, sample_weight
+        The demonstrations, all valid, and a weight for each.
+    optimiser, learning_rate, n_threads
+        As for `xm.Training`; None leaves torch its own number of threads.
     n_steps
         The largest number of steps.
-    l2
-        The loss gains l2 / 2 times the sum of squared parameters.
     callback
         Gets a Record after each step, and ends training by returning True.
     seed
         With a seed, two runs from the same parameters give the same result.
-    engine
-        The engine that finds the visits, as for `xm.distribution`.
-    max_nodes
-        The budget of the product of world and constraint.
-    n_threads
-        How many threads torch may use meanwhile; None leaves its own setting.
     validation
         Demonstrations that are watched and not learned from: each record's details have their "validation_loss", minus
         their mean log-likelihood after the step. The network ends as it was where that was least.
     patience
         How many steps without a smaller validation loss end training; None: none do.
-    device, precision
-        Where the exact engine computes, as for `xm.distribution`. On the device of the network, rewards and visits
-        never leave it.
+    world, constraint, discount, l2, engine, max_nodes, device, precision
+        As for `XMEN`. On the device of the network, rewards and visits never leave it.
 
     Returns
     -------
