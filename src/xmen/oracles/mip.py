@@ -6,11 +6,11 @@ times as long.) Values come back within 1e-6 of whole numbers, and no row has so
 to 1/2, so rounding is exact.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -44,20 +44,20 @@ class Program:
         return "G" * (len(self.rhs) - self.n_equal) + "E" * self.n_equal
 
 
-class Session(Protocol):
-    """A solver with a program in it."""
-
-    def run(self, watch: Stopwatch) -> Floats | None:
-        """Values of the columns, None when there are none; raises OracleTimeoutError."""
-
-    def cut(self, columns: Columns, values: Floats, rhs: float) -> None:
-        """Add a row: values . x[columns] >= rhs."""
-
-
 class MipOracle(SolverOracle):
     """An oracle by integer programming. Its cores are all assumptions: MIP solvers do not say which ones they used."""
 
-    session: Callable[[Any, Program], Session]  # from the solver's module: a fresh solver, silent and on one thread
+    def _load(self, program: Program) -> Any:
+        """A fresh solver with the program in it, silent and on one thread."""
+        raise NotImplementedError
+
+    def _run(self, solver: Any, watch: Stopwatch) -> Floats | None:
+        """Values of the columns, None when there are none; raises OracleTimeoutError."""
+        raise NotImplementedError
+
+    def _cut(self, solver: Any, columns: Columns, values: Floats, rhs: float) -> None:
+        """Add a row: values . x[columns] >= rhs."""
+        raise NotImplementedError
 
     def _solve(self, assumptions: list[int], watch: Stopwatch) -> Answer:
         program = build_program(self.formula)
@@ -65,23 +65,21 @@ class MipOracle(SolverOracle):
             program.lower[abs(literal) - 1] = max(program.lower[abs(literal) - 1], float(literal > 0))
             program.upper[abs(literal) - 1] = min(program.upper[abs(literal) - 1], float(literal > 0))
         # Assumptions that contradict each other directly are bounds that cross, which solvers call an error.
-        if np.all(program.lower <= program.upper):
-            bits = self._ask(type(self).session(self._backend(), program), [], watch)
-            if bits is not None:
-                return Answer(bits)
-        return Answer(None, tuple(assumptions))
+        possible = np.all(program.lower <= program.upper)
+        bits = self._ask(self._load(program), [], watch) if possible else None
+        return Answer(None, tuple(assumptions)) if bits is None else Answer(bits)
 
-    def _open(self, parities: Reduced | None) -> Session:
-        return type(self).session(self._backend(), build_program(self.formula, parities))
+    def _open(self, parities: Reduced | None) -> Any:
+        return self._load(build_program(self.formula, parities))
 
-    def _ask(self, solver: Session, assumptions: list[int], watch: Stopwatch) -> Bits | None:
-        values = solver.run(watch)
+    def _ask(self, solver: Any, assumptions: list[int], watch: Stopwatch) -> Bits | None:
+        values = self._run(solver, watch)
         return None if values is None else values[self.formula.hashed - 1] > 0.5
 
-    def _forbid(self, solver: Session, clause: list[int]) -> None:
+    def _forbid(self, solver: Any, clause: list[int]) -> None:
         literals = np.array(clause)
         signs = np.sign(literals).astype(np.float64)
-        solver.cut((np.abs(literals) - 1).astype(np.int32), signs, 1.0 - float(np.count_nonzero(literals < 0)))
+        self._cut(solver, (np.abs(literals) - 1).astype(np.int32), signs, 1.0 - float(np.count_nonzero(literals < 0)))
 
 
 @contextmanager
@@ -122,13 +120,22 @@ def build_program(formula: Formula, parities: Reduced | None = None) -> Program:
     return Program(matrix, np.array(rhs), n_equal, np.zeros(n + n_equal), np.array(upper))
 
 
-class _Highs:
-    def __init__(self, highspy: Any, program: Program) -> None:
-        self._highspy = highspy
-        self._solver = solver = highspy.Highs()
+class HighsOracle(MipOracle):
+    """A hundred to a thousand times as slow as SAT solvers on paths; here to compare with.
+
+    `make_oracle` gives it a process of its own (`KillableOracle`), for two reasons. HiGHS looks at its clock between
+    phases only: on 20x20 with 30 parities a limit of 3 s ends after 6.5 s. And a process that has loaded ortools, which
+    brings a HiGHS of its own, cannot load highspy, nor the other way round.
+    """
+
+    name = "highs"
+    module = "highspy"
+
+    def _load(self, program: Program) -> Any:
+        highspy = self._backend()
+        solver, lp = highspy.Highs(), highspy.HighsLp()
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("threads", 1)
-        lp = highspy.HighsLp()
         n_rows, n_columns = program.matrix.shape
         lp.num_row_, lp.num_col_ = n_rows, n_columns
         lp.col_cost_ = np.zeros(n_columns)
@@ -141,41 +148,33 @@ class _Highs:
         lp.a_matrix_.index_ = program.matrix.indices.astype(np.int32)
         lp.a_matrix_.value_ = program.matrix.data
         solver.passModel(lp)
+        return solver
 
-    def run(self, watch: Stopwatch) -> Floats | None:
+    def _run(self, solver: Any, watch: Stopwatch) -> Floats | None:
         if (left := watch.left) is not None:
-            self._solver.setOptionValue("time_limit", left)
-        self._solver.run()
-        status, kinds = self._solver.getModelStatus(), self._highspy.HighsModelStatus
+            solver.setOptionValue("time_limit", left)
+        solver.run()
+        status, kinds = solver.getModelStatus(), self._backend().HighsModelStatus
         if status == kinds.kOptimal:
-            return np.array(self._solver.getSolution().col_value, dtype=np.float64)
+            return np.array(solver.getSolution().col_value, dtype=np.float64)
         if status == kinds.kInfeasible:
             return None
         if status == kinds.kTimeLimit:
             raise watch.expired()
-        raise OracleError(f"highs stopped without an answer: {self._solver.modelStatusToString(status)}")
+        raise OracleError(f"highs stopped without an answer: {solver.modelStatusToString(status)}")
 
-    def cut(self, columns: Columns, values: Floats, rhs: float) -> None:
-        self._solver.addRow(rhs, self._highspy.kHighsInf, len(columns), columns, values)
-
-
-class HighsOracle(MipOracle):
-    """A hundred to a thousand times as slow as SAT solvers on paths; here to compare with.
-
-    `make_oracle` gives it a process of its own (`KillableOracle`), for two reasons. HiGHS looks at its clock between
-    phases only: on 20x20 with 30 parities a limit of 3 s ends after 6.5 s. And a process that has loaded ortools, which
-    brings a HiGHS of its own, cannot load highspy, nor the other way round.
-    """
-
-    name = "highs"
-    module = "highspy"
-    session = _Highs
+    def _cut(self, solver: Any, columns: Columns, values: Floats, rhs: float) -> None:
+        solver.addRow(rhs, self._backend().kHighsInf, len(columns), columns, values)
 
 
-class _Cplex:
-    def __init__(self, cplex: Any, program: Program) -> None:
-        self._errors = cplex.exceptions.CplexError
-        self._solver = solver = cplex.Cplex()
+class CplexOracle(MipOracle):
+    """The solver the paper used. The free edition stops at 1000 variables or rows."""
+
+    name = "cplex"
+    module = "cplex"
+
+    def _load(self, program: Program) -> Any:
+        solver = self._backend().Cplex()
         for stream in (solver.set_log_stream, solver.set_results_stream, solver.set_warning_stream):
             stream(None)
         solver.parameters.threads.set(1)
@@ -184,63 +183,25 @@ class _Cplex:
         ends, columns, values = program.matrix.indptr, program.matrix.indices.tolist(), program.matrix.data.tolist()
         rows = [[columns[a:b], values[a:b]] for a, b in pairwise(ends.tolist())]
         solver.linear_constraints.add(lin_expr=rows, senses=program.senses, rhs=program.rhs.tolist())
+        return solver
 
-    def run(self, watch: Stopwatch) -> Floats | None:
+    def _run(self, solver: Any, watch: Stopwatch) -> Floats | None:
         if (left := watch.left) is not None:
-            self._solver.parameters.timelimit.set(left)
-        with reported("cplex", self._errors):
-            self._solver.solve()
-        status, kinds = self._solver.solution.get_status(), self._solver.solution.status
+            solver.parameters.timelimit.set(left)
+        with reported("cplex", self._backend().exceptions.CplexError):
+            solver.solve()
+        status, kinds = solver.solution.get_status(), solver.solution.status
         # Without an objective "infeasible or unbounded", which presolve may answer, can only be the former.
         if status in (kinds.MIP_infeasible, kinds.MIP_infeasible_or_unbounded):
             return None
-        if self._solver.solution.is_primal_feasible():
-            return np.array(self._solver.solution.get_values(), dtype=np.float64)
+        if solver.solution.is_primal_feasible():
+            return np.array(solver.solution.get_values(), dtype=np.float64)
         if status == kinds.MIP_time_limit_infeasible:
             raise watch.expired()
-        raise OracleError(f"cplex stopped without an answer: {self._solver.solution.get_status_string()}")
+        raise OracleError(f"cplex stopped without an answer: {solver.solution.get_status_string()}")
 
-    def cut(self, columns: Columns, values: Floats, rhs: float) -> None:
-        row = [columns.tolist(), values.tolist()]
-        self._solver.linear_constraints.add(lin_expr=[row], senses="G", rhs=[rhs])
-
-
-class CplexOracle(MipOracle):
-    """The solver the paper used. The free edition stops at 1000 variables or rows."""
-
-    name = "cplex"
-    module = "cplex"
-    session = _Cplex
-
-
-class _Gurobi:
-    def __init__(self, gurobipy: Any, program: Program) -> None:
-        self._kinds, self._errors = gurobipy.GRB, gurobipy.GurobiError
-        with reported("gurobi", self._errors):
-            environment = gurobipy.Env(params={"OutputFlag": 0})
-        self._model = model = gurobipy.Model(env=environment)
-        model.Params.Threads = 1
-        self._x = model.addMVar(len(program.lower), lb=program.lower, ub=program.upper, vtype=gurobipy.GRB.INTEGER)
-        senses = np.array(list(program.senses.replace("G", ">").replace("E", "=")))
-        model.addMConstr(program.matrix, self._x, senses, program.rhs)
-
-    def run(self, watch: Stopwatch) -> Floats | None:
-        if (left := watch.left) is not None:
-            self._model.Params.TimeLimit = left
-        with reported("gurobi", self._errors):
-            self._model.optimize()
-        status = self._model.Status
-        # Without an objective "infeasible or unbounded", which presolve may answer, can only be the former.
-        if status in (self._kinds.INFEASIBLE, self._kinds.INF_OR_UNBD):
-            return None
-        if self._model.SolCount > 0:
-            return np.array(self._x.X, dtype=np.float64)
-        if status == self._kinds.TIME_LIMIT:
-            raise watch.expired()
-        raise OracleError(f"gurobi stopped without an answer: status {status}")
-
-    def cut(self, columns: Columns, values: Floats, rhs: float) -> None:
-        self._model.addConstr(values @ self._x[columns] >= rhs)
+    def _cut(self, solver: Any, columns: Columns, values: Floats, rhs: float) -> None:
+        solver.linear_constraints.add(lin_expr=[[columns.tolist(), values.tolist()]], senses="G", rhs=[rhs])
 
 
 class GurobiOracle(MipOracle):
@@ -248,4 +209,33 @@ class GurobiOracle(MipOracle):
 
     name = "gurobi"
     module = "gurobipy"
-    session = _Gurobi
+
+    def _load(self, program: Program) -> Any:
+        gurobipy = self._backend()
+        with reported("gurobi", gurobipy.GurobiError):
+            environment = gurobipy.Env(params={"OutputFlag": 0})
+        model = gurobipy.Model(env=environment)
+        model.Params.Threads = 1
+        x = model.addMVar(len(program.lower), lb=program.lower, ub=program.upper, vtype=gurobipy.GRB.INTEGER)
+        senses = np.array(list(program.senses.replace("G", ">").replace("E", "=")))
+        model.addMConstr(program.matrix, x, senses, program.rhs)
+        return model, x
+
+    def _run(self, solver: Any, watch: Stopwatch) -> Floats | None:
+        (model, x), kinds = solver, self._backend().GRB
+        if (left := watch.left) is not None:
+            model.Params.TimeLimit = left
+        with reported("gurobi", self._backend().GurobiError):
+            model.optimize()
+        # Without an objective "infeasible or unbounded", which presolve may answer, can only be the former.
+        if model.Status in (kinds.INFEASIBLE, kinds.INF_OR_UNBD):
+            return None
+        if model.SolCount > 0:
+            return np.array(x.X, dtype=np.float64)
+        if model.Status == kinds.TIME_LIMIT:
+            raise watch.expired()
+        raise OracleError(f"gurobi stopped without an answer: status {model.Status}")
+
+    def _cut(self, solver: Any, columns: Columns, values: Floats, rhs: float) -> None:
+        model, x = solver
+        model.addConstr(values @ x[columns] >= rhs)
