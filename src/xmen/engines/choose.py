@@ -9,16 +9,7 @@ from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint, units
 from xmen.engines.diagnosis import explain_conflict, feasible_product, from_start, require_every_start, warn_of_idle
-from xmen.engines.distribution import (
-    Distribution,
-    Guarantee,
-    Law,
-    Seed,
-    as_constraint,
-    check_discount,
-    check_given,
-    generator,
-)
+from xmen.engines.distribution import Distribution, Guarantee, Law, Seed, as_constraint, generator
 from xmen.engines.exact import AtHand, ExactDistribution
 from xmen.engines.reject import RejectDistribution, Relaxation, relax
 from xmen.engines.settings import DEFAULT_TIME_LIMIT, EngineSettings, find_device, place_product
@@ -40,27 +31,15 @@ class GivenStart(Distribution):
 
     def __init__(self, law: Law, parts: Sequence[Distribution], seed: Seed) -> None:
         super().__init__(law, seed)
-        self.parts = tuple(parts)
-        self.engine, self.reason = parts[0].engine, parts[0].reason
-        self.guarantee = Guarantee(
-            max(part.guarantee.delta for part in parts), sum(part.guarantee.failure for part in parts)
-        )
+        self.parts, first = tuple(parts), parts[0]
+        self.engine, self.reason, self.oracle = first.engine, first.reason, first.oracle
+        deltas, failures = zip(*(part.guarantee for part in parts), strict=True)
+        self.guarantee = Guarantee(max(deltas), sum(failures))
         self._starts = np.flatnonzero(law.world.start > 0)
         self._shares = law.world.start[self._starts]
 
-    @property
-    def acceptance(self) -> float:
-        """The share of relaxed draws that are valid, averaged over starts; for the reject engine."""
-        return float(self._shares @ [part.acceptance for part in self.parts])  # type: ignore[attr-defined]
-
     def acceptance_or_less(self, least: float) -> float:
-        """`acceptance`, with less care where it is below `least`."""
-        return float(self._shares @ [part.acceptance_or_less(least) for part in self.parts])  # type: ignore[attr-defined]
-
-    @property
-    def oracle(self) -> str:
-        """The oracle that answers; for the XOR engine."""
-        return str(self.parts[0].oracle)  # type: ignore[attr-defined]
+        return float(self._shares @ [part.acceptance_or_less(least) for part in self.parts])
 
     @property
     def _log_partition(self) -> tuple[float, float]:
@@ -152,15 +131,8 @@ class Chooser:
         d.reason = f"the product has {sizes}, within max_nodes = {self.max_nodes:,}"
         return d
 
-    def reject(self) -> Distribution:
-        """The reject engine, whatever its acceptance rate; given the start, one for each start."""
-        return self._by_start(Chooser.joint_reject)
-
-    def xor(self) -> Distribution:
-        """The XOR engine; given the start, one for each start."""
-        return self._by_start(Chooser.joint_xor)
-
-    def _by_start(self, make: "Callable[[Chooser], Distribution]") -> Distribution:
+    def by_start(self, make: "Callable[[Chooser], Distribution]") -> Distribution:
+        """An engine that cannot share the work of all starts: given the start, one distribution for each of them."""
         starts = np.flatnonzero(self.law.world.start > 0)
         if self.law.given is None or len(starts) == 1:
             return make(self)
@@ -175,7 +147,7 @@ class Chooser:
         return GivenStart(self.law, parts, rng)
 
     def joint_reject(self) -> RejectDistribution:
-        """The reject engine for all starts together."""
+        """The reject engine for all starts together, whatever its acceptance rate."""
         relaxation = self.relaxation
         if not relaxation.product.feasible():
             parts = units(self.law.constraint)
@@ -199,9 +171,9 @@ class Chooser:
             return self.exact()
         except ProductTooLargeError as error:
             exact, too_large = error.args[0], error.reason
-        reject = self.reject()
+        reject = self.by_start(Chooser.joint_reject)
         try:
-            rate = reject.acceptance_or_less(LEAST_ACCEPTANCE)  # type: ignore[attr-defined]
+            rate = reject.acceptance_or_less(LEAST_ACCEPTANCE)
         except EngineError:
             rate = 0.0
         if rate >= LEAST_ACCEPTANCE:
@@ -211,31 +183,30 @@ class Chooser:
             return reject  # hashing would need a horizon; what hopeless rejection says is the answer
         share = f"only {rate:.1e}" if rate else "none"
         try:
-            xor = self.xor()
+            xor = self.by_start(Chooser.joint_xor)
         except ProductTooLargeError as error:
             if rate > 0.0:  # slow, and still the one that answers
                 reject.reason = f"{too_large} Rejection accepts {share} of relaxed draws. Xor: {error}"
                 return reject
             sentence = "no engine answers here. Exact: {} Reject: it accepts {} of relaxed draws. Xor: {}"
             raise ProductTooLargeError(Message(sentence, exact, share, error, world=self.law.world)) from None
-        xor.reason = f"{too_large} Rejection accepts {share} of relaxed draws. The oracle is {xor.oracle}."  # type: ignore[attr-defined]
+        xor.reason = f"{too_large} Rejection accepts {share} of relaxed draws. The oracle is {xor.oracle}."
         return xor
 
 
 ENGINES: dict[str, tuple[Callable[[Chooser], Distribution], str]] = {
-    "exact": (
-        Chooser.exact,
-        "dynamic programming on the product of world and rules; every answer exact, within max_nodes",
-    ),
+    "exact": (Chooser.exact, "dynamic programming on the product of world and rules; answers exact, within max_nodes"),
     "reject": (
-        Chooser.reject,
+        lambda chooser: chooser.by_start(Chooser.joint_reject),
         "multiplies the rules that fit, rejects with the rest; samples exact, expectations with errors",
     ),
-    "xor": (Chooser.xor, "random parities and an oracle; samples within a stated bound, expectations with errors"),
+    "xor": (
+        lambda chooser: chooser.by_start(Chooser.joint_xor),
+        "random parities and an oracle; samples within a stated bound, expectations with errors",
+    ),
     "auto": (Chooser.auto, "the first of these that fits"),
 }
-"""How each engine is made, and what it does in one line, by name. The command line, problem files and learners know
-what is here, and nothing else."""
+"""How each engine is made, and what it does: all that the command line, problem files and learners know of engines."""
 
 
 def require_engine(name: object) -> None:
@@ -341,18 +312,14 @@ def distribution(
 
 def answering(law: Law, settings: EngineSettings, seed: Seed = None, at_hand: AtHand | None = None) -> Distribution:
     """`distribution` with what P is made of and the engine settings as records."""
-    world, rule = law.world, law.constraint
-    asked: object = world
-    if isinstance(asked, Network):
+    world: object = law.world
+    if isinstance(world, Network):
         raise EngineError(
             "distribution(world, ...) needs a start and a goal, and a network has none: give network.task(start, goal)."
         )
-    if not isinstance(asked, MDP):
+    if not isinstance(world, MDP):
         raise EngineError(f"distribution(world, ...) takes an MDP or GridWorld; got {type(world).__name__}.")
-    if rule is not None:
-        rule.check_world(world)
+    if law.constraint is not None:
+        law.constraint.check_world(world)
     require_engine(settings.engine)
-    law = replace(law, discount=check_discount(law.discount))
-    check_given(law.given)
-    _ = law.weights  # a bad reward is reported before any long work
-    return ENGINES[settings.engine][0](Chooser(law, settings, seed, at_hand))
+    return ENGINES[settings.engine][0](Chooser(law.checked(), settings, seed, at_hand))

@@ -64,6 +64,13 @@ class Law:
         weights = EdgeWeights.of(world, reward_table(self.reward, world), self.discount, self.given == "start")
         return weights if self.policy is None else weights.under(world, self.policy)
 
+    def checked(self) -> "Law":
+        """This law with its discount as a float; an error where discount, `given` or reward make no sense."""
+        check_given(self.given)
+        law = replace(self, discount=check_discount(self.discount))
+        _ = law.weights
+        return law
+
     def under(self, constraint: Constraint | None) -> "Law":
         """This law under another constraint; weights are not worked out again."""
         other = replace(self, constraint=constraint)
@@ -118,7 +125,8 @@ class Distribution(ABC):
 
     engine: str
     guarantee: Guarantee
-    reason: str = ""  # why this engine was chosen
+    reason: str = ""
+    oracle: str = ""  # what solves formulas, for the XOR engine
 
     def __init__(self, law: Law, seed: Seed) -> None:
         self.law = law
@@ -247,6 +255,15 @@ class Distribution(ABC):
 
         What was compiled is shared. RewardError when the shape does not fit the world.
         """
+
+    @property
+    def acceptance(self) -> float:
+        """The share of draws that keep the rules: 1, except where the engine rejects."""
+        return self.acceptance_or_less(0.0)
+
+    def acceptance_or_less(self, least: float) -> float:
+        """`acceptance`, with less care where it is below `least`."""
+        return 1.0
 
     def sizes(self) -> dict[str, Any]:
         """The numbers that decide what this engine costs, by name."""

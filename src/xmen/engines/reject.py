@@ -7,8 +7,7 @@ relaxation cannot carry is only the acceptance rate, which is measured and repor
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,8 +37,7 @@ MOST_STATES = 1_000  # machine states that are listed to order many constraints 
 MOST_NAMED = 8  # constraints that a message lists by name
 
 
-@dataclass(frozen=True)
-class Relaxation:
+class Relaxation(NamedTuple):
     """The product that was affordable, what it carries, and what is left to reject."""
 
     product: Product
@@ -53,16 +51,12 @@ def relax(world: MDP, constraint: Constraint | None, max_nodes: int) -> Relaxati
     A constraint that does not fit leaves behind the strongest of its own relaxations that does. Deciding costs at most
     about 3 `MOST_TRIED` products within the budget, however many constraints there are.
     """
-    product = multiply(world, None, DEFAULT_MAX_NODES)
+    product, n_failures = multiply(world, None, DEFAULT_MAX_NODES), 0
     budget = max(max_nodes, product.n_nodes)
-    chosen: list[Constraint] = []
-    multiplied: list[str] = []
-    rejecting: list[str] = []
-    n_failures = 0
+    chosen, multiplied, rejecting = list[Constraint](), list[str](), list[str]()
     for fits, group in _groups(world, units(constraint), budget):
         whole = conjunction([part for _, part in group])
-        candidates = [whole] if fits and n_failures < MOST_FAILURES else []
-        taken = None
+        taken, candidates = None, [whole] if fits and n_failures < MOST_FAILURES else []
         for candidate in [*candidates, *(group[0][1].relaxations() if len(group) == 1 else ())]:
             assert candidate is not None
             try:
@@ -73,8 +67,7 @@ def relax(world: MDP, constraint: Constraint | None, max_nodes: int) -> Relaxati
             taken = candidate
             chosen.append(candidate)
             break
-        if taken is whole:
-            n_failures = 0
+        n_failures = 0 if taken is whole else n_failures
         (multiplied if taken is whole else rejecting).extend(label for label, _ in group)
     return Relaxation(product, tuple(multiplied), tuple(rejecting))
 
@@ -179,8 +172,8 @@ class RejectDistribution(Estimating):
     def acceptance_or_less(self, least: float) -> float:
         """`acceptance`; or, where a few draws show that it is below `least`, what they show."""
         n_drawn = n_accepted = 0
-        for n, valid in self._accepted(np.random.default_rng(self._estimate_seed)):
-            n_drawn, n_accepted = n_drawn + n, n_accepted + len(valid)
+        for _, valid in self.checked(np.random.default_rng(self._estimate_seed)):
+            n_drawn, n_accepted = n_drawn + len(valid), n_accepted + int(valid.sum())
             if n_accepted >= 10 * least * n_drawn:
                 break
             if n_drawn * least >= FEW_EXPECTED:
@@ -190,17 +183,8 @@ class RejectDistribution(Estimating):
         return self.acceptance
 
     def sizes(self) -> dict[str, Any]:
-        return {
-            "acceptance": self.acceptance,
-            "product nodes": self.relaxation.product.n_nodes,
-            "multiplied": list(self.relaxation.multiplied),
-            "rejecting": list(self.relaxation.rejecting),
-        }
-
-    def _accepted(self, rng: np.random.Generator) -> Iterator[tuple[int, Walks]]:
-        """Batches of relaxed draws without end: how many were drawn, and the valid ones among them."""
-        for walks, valid in self.checked(rng):
-            yield len(walks), walks[valid]
+        rules = {"multiplied": list(self.relaxation.multiplied), "rejecting": list(self.relaxation.rejecting)}
+        return {"acceptance": self.acceptance, "product nodes": self.relaxation.product.n_nodes, **rules}
 
     def checked(self, rng: np.random.Generator) -> Iterator[tuple[Walks, NDArray[np.bool_]]]:
         """Batches of relaxed draws without end, and which of them are valid."""
@@ -226,9 +210,9 @@ class RejectDistribution(Estimating):
         late = self.time_limit is not None and seconds > self.time_limit
         if n_in_vain >= PATIENCE or (n_in_vain and late):
             limit = f" within time_limit = {self.time_limit:g} s" if late else ""
+            carried = listed(self.relaxation.multiplied) or "the world alone"
             raise EngineError(
-                f"rejection is hopeless here{limit}: none of {n_in_vain:,} draws that keep "
-                f"{listed(self.relaxation.multiplied) or 'the world alone'} also kept "
+                f"rejection is hopeless here{limit}: none of {n_in_vain:,} draws that keep {carried} also kept "
                 f"{listed(self.relaxation.rejecting)}, so fewer than about 1 in {max(2, n_in_vain // 3):,} does. "
                 "Use engine='xor', raise max_nodes so that more is multiplied in, or loosen a constraint."
             )
@@ -237,9 +221,9 @@ class RejectDistribution(Estimating):
     def _sums(self) -> tuple[int, int, Floats]:
         """A fixed number of relaxed draws, how many were valid, and the sums of their values and of their squares."""
         n_drawn, n_valid, sums = 0, 0, np.zeros((2, 1))
-        for n, valid in self._accepted(np.random.default_rng(self._estimate_seed)):
-            values = walk_values(valid, self.weights)
-            n_drawn, n_valid = n_drawn + n, n_valid + len(valid)
+        for walks, valid in self.checked(np.random.default_rng(self._estimate_seed)):
+            values = walk_values(walks[valid], self.weights)
+            n_drawn, n_valid = n_drawn + len(walks), n_valid + int(valid.sum())
             sums = sums + np.concatenate([values.sum(axis=0), values.power(2).sum(axis=0)])
             if n_drawn >= ESTIMATE_DRAWS and n_valid:
                 break
@@ -268,18 +252,14 @@ class RejectDistribution(Estimating):
         return RejectDistribution(self.relaxation, self.law.with_reward(reward), self._rng, self.time_limit)
 
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
-        wanted = require_count(n, self.world)
-        out: list[Trajectory] = []
-        for _, valid in self._accepted(self._generator(seed)) if wanted else ():
-            out += release(valid[: wanted - len(out)], self.law.compiled)
+        wanted, out = require_count(n, self.world), list[Trajectory]()
+        for walks, valid in self.checked(self._generator(seed)) if wanted else ():
+            out += release(walks[np.flatnonzero(valid)[: wanted - len(out)]], self.law.compiled)
             if len(out) == wanted:
                 break
         return out
 
     def __repr__(self) -> str:
-        carried = listed(self.relaxation.multiplied) or "nothing"
-        left = listed(self.relaxation.rejecting) or "nothing"
-        return (
-            f"{super().__repr__()[:-1]}; multiplied {carried} ({self.relaxation.product.n_nodes:,} nodes), rejecting "
-            f"with {left}>"
-        )
+        product, *rules = self.relaxation
+        carried, left = (listed(names) or "nothing" for names in rules)
+        return f"{super().__repr__()[:-1]}; multiplied {carried} ({product.n_nodes:,} nodes), rejecting with {left}>"

@@ -75,17 +75,15 @@ T = TypeVar("T")
 
 def relaxed(constraint: Constraint | None, make: Callable[[Constraint | None], T]) -> tuple[T, list[str], list[str]]:
     """What is made of the rules that fit, taken in one by one; and the names of these, and of the others."""
-    made, chosen = make(None), list[Constraint]()
-    names: tuple[list[str], list[str]] = [], []
+    made, chosen, fitting, others = make(None), list[Constraint](), list[str](), list[str]()
     for label, part in units(constraint):
         try:
             made = make(conjunction([*chosen, part]))
-        except ProductTooLargeError:
-            names[1].append(label)
-        else:
             chosen.append(part)
-            names[0].append(label)
-    return made, *names
+            fitting.append(label)
+        except ProductTooLargeError:
+            others.append(label)
+    return made, fitting, others
 
 
 class TripValue(NamedTuple):
@@ -112,17 +110,14 @@ class TripEngine:
         discount: float = 1.0,
         device: str | None = None,
     ) -> None:
-        self.network, self.constraint = network, constraint
-        self.max_nodes, self.discount = max_nodes, discount
+        self.network, self.constraint, self.max_nodes, self.discount = network, constraint, max_nodes, discount
         starts, goals = np.asarray(starts, dtype=np.int64), np.asarray(goals, dtype=np.int64)
         keys, self.pair_of = np.unique(goals * network.n_states + starts, return_inverse=True)
         self.goal, self.start = np.divmod(keys, network.n_states)
         self.weight: Floats = np.bincount(self.pair_of, weights=np.asarray(weights), minlength=len(keys)).astype(float)
-        self._log_dynamics = np.log(network.probability)
+        self.n_pairs, self._log_dynamics, self._device = len(keys), np.log(network.probability), find_device(device)
         self._alone: dict[int, Product] = {}
-        self.n_pairs = len(keys)
         self.shared: ManyGoals | None = None  # the system that all goals share; None with a horizon
-        self._device = find_device(device)
         if network.horizon is None:
             compiled = CompiledConstraint(constraint, network.any_task.starting_in(self.start))
             product = build_open_product(compiled, np.unique(self.goal), max_nodes)
@@ -137,13 +132,12 @@ class TripEngine:
         `reweigh(pairs, log_z)` gives other weights to pairs, once their log Z is known.
         DivergenceError where the weights of some pair's trajectories do not add up.
         """
-        if self.shared is None and self._device is not None:
-            return self._value_on_device(reward, with_visits, reweigh)
-        if self.shared is None:
-            log_z, visits = np.full(self.n_pairs, np.nan), np.zeros(len(reward))
-            left = np.unique(self.goal).tolist()
-        else:
+        if self.shared is not None:
             log_z, visits, left = self.shared.solve(self._log_dynamics + reward, with_visits, reweigh)
+        elif self._device is not None:
+            return self._value_on_device(reward, with_visits, reweigh)
+        else:
+            log_z, visits, left = np.full(self.n_pairs, np.nan), np.zeros(len(reward)), np.unique(self.goal).tolist()
         for goal in left:
             pairs = np.flatnonzero(self.goal == goal)
             d = self._exact(self._product(goal), reward, given="start")
@@ -161,22 +155,18 @@ class TripEngine:
 
     def each(self, reward: Floats, features: csr_matrix) -> Floats:
         """E[f] of every pair's trajectories (P, d), from features of world edges (E, d)."""
-        if self.shared is None:
-            out = np.full((self.n_pairs, features.shape[1]), np.nan)
-            left = np.unique(self.goal).tolist()
-        else:
+        out, left = np.full((self.n_pairs, features.shape[1]), np.nan), np.unique(self.goal).tolist()
+        if self.shared is not None:
             out, left = self.shared.each(self._log_dynamics + reward, features)
         for pair in np.flatnonzero(np.isin(self.goal, left)).tolist():
-            goal = int(self.goal[pair])
-            visits = self.alone(pair, reward).edge_visits()
-            out[pair] = features[np.flatnonzero(self.network.source != goal)].T @ visits
+            its_edges = np.flatnonzero(self.network.source != self.goal[pair])
+            out[pair] = features[its_edges].T @ self.alone(pair, reward).edge_visits()
         return out
 
     def alone(self, pair: int, reward: Floats) -> ExactDistribution:
         """The distribution of one pair, whose world's edges are the network's without those that leave the goal."""
         task = NetworkTask(self.network, int(self.start[pair]), int(self.goal[pair]))
-        product = multiply(task, self.constraint, self.max_nodes)
-        return self._exact(product, reward)
+        return self._exact(multiply(task, self.constraint, self.max_nodes), reward)
 
     @cached_property
     def _moved(self) -> "tuple[OnDevice, NDArray[np.int64]]":
@@ -192,8 +182,7 @@ class TripEngine:
 
     def _value_on_device(self, reward: Floats, with_visits: bool, reweigh: Reweigh | None) -> TripValue:
         place, own = self._moved
-        nowhere = np.zeros(self.network.n_states)
-        law = EdgeWeights(self._log_dynamics, reward, nowhere, self.discount, given_start=True)
+        law = EdgeWeights(self._log_dynamics, reward, np.zeros(self.network.n_states), self.discount, given_start=True)
         run = place.run(law, place.weights([law]))
         log_z = run.log_completions(0, place.product.starts)[own, 0]
         if not with_visits:
@@ -336,12 +325,10 @@ class RejectTrips:
         weights: ArrayLike,
         max_nodes: int,
     ) -> None:
-        def make(rule: Constraint | None) -> TripEngine:
-            return TripEngine(network, rule, starts, goals, weights, max_nodes)
-
-        self.network = network
-        self.compiled = CompiledConstraint(constraint, network.any_task)
-        self.engine, self.multiplied, self.rejecting = relaxed(constraint, make)
+        trips = starts, goals, weights, max_nodes
+        self.network, self.compiled = network, CompiledConstraint(constraint, network.any_task)
+        made = relaxed(constraint, lambda rule: TripEngine(network, rule, *trips))
+        self.engine, self.multiplied, self.rejecting = made
         self._log_dynamics = np.log(network.probability)
 
     def draw(self, reward: Floats, wanted: NDArray[np.int64] | int, rng: np.random.Generator) -> TripDraws:
@@ -422,11 +409,9 @@ class RejectTrips:
         self, reward: Floats, features: csr_matrix, n_draws: int, rng: np.random.Generator
     ) -> tuple[Floats, Floats]:
         """E[f | valid] of every pair (P, d), and the mean of Var[f | valid] over pairs with their weights (d, d)."""
-        engine = self.engine
-        means = np.zeros((engine.n_pairs, features.shape[1]))
-        variance = np.zeros((features.shape[1],) * 2)
-        wanted = np.full(engine.n_pairs, n_draws, dtype=np.int64)
-        for pair, walks, valid in self._checked(reward, wanted, rng):
+        engine, d = self.engine, features.shape[1]
+        means, variance = np.zeros((engine.n_pairs, d)), np.zeros((d, d))
+        for pair, walks, valid in self._checked(reward, np.full(engine.n_pairs, n_draws), rng):
             own, kept = pair[valid], walks[valid]
             shape = (len(kept), len(self.network.source))
             uses = csr_matrix((np.ones(len(kept.edges)), kept.edges, kept.offsets), shape=shape)
@@ -477,38 +462,29 @@ class RejectTrips:
             yield np.full(len(walks), left), own[walks.edges], walks.lengths.astype(np.int64)
 
 
-class TripPartitions:
-    """log Z of each trip's pair under any reward; the product of network and rules is made once."""
+def trip_partitions(
+    network: Network, constraint: Constraint | None, trips: Walks, max_nodes: int | None, discount: float, error: float
+) -> Callable[[Floats], tuple[Floats, Floats]]:
+    """log Z of each trip's pair (n,) under any reward, and its standard error; products are made once.
 
-    def __init__(
-        self,
-        network: Network,
-        constraint: Constraint | None,
-        starts: NDArray[np.int64],
-        goals: NDArray[np.int64],
-        max_nodes: int | None,
-        discount: float,
-        error: float,
-    ) -> None:
-        self._asked = network, constraint, starts, goals, np.ones(len(starts)), trip_budget(max_nodes, network)
-        self._discount, self._error = discount, error
-        self._engine: TripEngine | RejectTrips | None = None
+    The error is 0 where the rules fit the product. Elsewhere draws decide, with a seed of their own, so that the same
+    question has the same answer, and so many that the sum over all trips has a standard error of `error` or so.
+    """
+    asked = network, constraint, trips.starts, trips.last_states, np.ones(len(trips)), trip_budget(max_nodes, network)
+    engine: TripEngine | RejectTrips | None = None
 
-    def __call__(self, reward: Floats) -> tuple[Floats, Floats]:
-        """log Z of each trip (n,) and its standard error: 0 where the rules fit the product, else by rejection.
-
-        Rejection draws with a seed of its own, so that the same question has the same answer, and so often that the
-        sum over all trips has a standard error of `error` or so.
-        """
-        engine = self._engine
+    def under(reward: Floats) -> tuple[Floats, Floats]:
+        nonlocal engine
         if not isinstance(engine, RejectTrips):
             try:
-                engine = self._engine = engine or TripEngine(*self._asked, self._discount)
+                engine = engine or TripEngine(*asked, discount)
                 log_z = engine.value(reward, with_visits=False).log_z[engine.pair_of]
                 return log_z, np.zeros(len(log_z))
             except ProductTooLargeError:  # with a horizon, each goal's product is made when it is asked for
-                if self._discount != 1.0:
+                if discount != 1.0:
                     raise
-            engine = self._engine = RejectTrips(*self._asked)
-        log_z, variance = engine.partitions(reward, self._error, np.random.default_rng(0))
+            engine = RejectTrips(*asked)
+        log_z, variance = engine.partitions(reward, error, np.random.default_rng(0))
         return log_z[engine.engine.pair_of], np.sqrt(variance[engine.engine.pair_of])
+
+    return under

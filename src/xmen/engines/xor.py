@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from xmen import sampling
 from xmen.constraints.constraint import Constraint, units
 from xmen.encoding.trajectories import Encoding, WalkDecoder
 from xmen.engines.diagnosis import explain_infeasible, feasible_product
@@ -23,22 +24,7 @@ from xmen.oracles import ListedOracle, make_oracle
 from xmen.oracles.formula import Bits, Formula, Oracle
 from xmen.product.best import list_walks, score_range
 from xmen.rewards import Floats, Reward
-from xmen.sampling import (
-    CellEstimate,
-    CellPlan,
-    Embedding,
-    Info,
-    Levels,
-    PawsPlan,
-    Space,
-    bound_partition,
-    choose_parities,
-    embed,
-    estimate,
-    find_level,
-    sample_cells,
-    sample_paws,
-)
+from xmen.sampling import CellEstimate, CellPlan, Embedding, Info, Levels, PawsPlan, Space
 from xmen.sharing import lock_of, once
 from xmen.worlds import MDP, EdgeWeights, Walks
 from xmen.worlds.trajectory import Trajectory
@@ -198,7 +184,7 @@ class HashedWorld:
         times = places.station[places.source] if places.timed else np.zeros(len(places.edge), dtype=np.int64)
         at_starts = starts[places.state[places.starts]]
         formula, below = self.encoding.with_thresholds(edges[times, places.edge], at_starts, list(thresholds))
-        oracle = self._solver(embed(formula, below, levels.bits_per_level))
+        oracle = self._solver(sampling.embed(formula, below, levels.bits_per_level))
         return Embedding(space, oracle, levels, RoundedDepth(self.decoder, edges, starts, thresholds), rounding)
 
 
@@ -234,6 +220,7 @@ class XorDistribution(Estimating):
     ) -> None:
         super().__init__(law, seed)
         self.hashed, self.relaxation, self.settings = hashed, relaxation, settings
+        self._cell_size = settings.cell_size or DEFAULT_CELL_SIZE
         self.oracle, self.guarantee = hashed.oracle_name, Guarantee(*settings.guarantee)
         # Estimates and plans have streams of their own: answers do not depend on the order of questions.
         planning, self._estimate_seed = np.random.SeedSequence(int(self._rng.integers(2**63))).spawn(2)
@@ -244,18 +231,10 @@ class XorDistribution(Estimating):
         with lock_of(self):
             self.info += spent
 
-    @property
-    def _cell_size(self) -> float:
-        return self.settings.cell_size or DEFAULT_CELL_SIZE
-
     def sizes(self) -> dict[str, Any]:
-        formula = self.hashed.encoding.formula
-        return {
-            "oracle": self.oracle,
-            "hash variables": self.hashed.decoder.width,
-            "variables": formula.n_variables,
-            "clauses": formula.n_clauses,
-        }
+        formula, width = self.hashed.encoding.formula, self.hashed.decoder.width
+        sizes = {"hash variables": width, "variables": formula.n_variables, "clauses": formula.n_clauses}
+        return {"oracle": self.oracle, **sizes}
 
     @once
     def _log_range(self) -> tuple[float, float]:
@@ -269,23 +248,22 @@ class XorDistribution(Estimating):
     @once
     def n_parities(self) -> int:
         """The number of parities of an estimate's cells."""
-        rng = np.random.default_rng(self._parities_seed)
-        m, spent = choose_parities(self._space, self._cell_size, rng)
+        m, spent = sampling.choose_parities(self._space, self._cell_size, np.random.default_rng(self._parities_seed))
         self._spend(spent)
         return m
 
     @once
     def _plan(self) -> CellPlan:
         rng = np.random.default_rng(self._plan_seed)
-        bound = bound_partition(self._space, self.n_parities, self.guarantee.failure, rng, cell_size=self._cell_size)
+        of_cells = self.n_parities, self.guarantee.failure
+        bound = sampling.bound_partition(self._space, *of_cells, rng, cell_size=self._cell_size)
         self._spend(bound.info)
         return CellPlan.solve(self.guarantee.delta, bound, cell_size=self.settings.cell_size)
 
     @once
     def _estimate(self) -> CellEstimate:
-        rng = np.random.default_rng(self._estimate_seed)
-        function = WalkFunction(self.hashed.decoder, self.weights)
-        found = estimate(self._space, self.n_parities, N_CELLS, rng, function)
+        rng, function = np.random.default_rng(self._estimate_seed), WalkFunction(self.hashed.decoder, self.weights)
+        found = sampling.estimate(self._space, self.n_parities, N_CELLS, rng, function)
         self._spend(found.info)
         return found
 
@@ -304,7 +282,7 @@ class XorDistribution(Estimating):
         wanted, rng = require_count(n, self.world), self._generator(seed)
         if not wanted:
             return []
-        rows, spent = sample_cells(self._space, self._plan, wanted, rng)
+        rows, spent = sampling.sample_cells(self._space, self._plan, wanted, rng)
         self._spend(spent)
         return release(self.hashed.decoder.decode(rows[:, : self.hashed.decoder.width]), self.law.compiled)
 
@@ -313,17 +291,12 @@ class XorDistribution(Estimating):
         wanted, rng, hashed = require_count(n, self.world), self._generator(seed), self.hashed
         low, high = hashed.log_range(self.weights, self._log_range)
         space = hashed.plain_space(self.weights, high)
-        plan = PawsPlan.solve(
-            self.guarantee.delta,
-            self.guarantee.failure,
-            log_span=high - low,
-            n_hash=space.n_hash,
-            rounding=0.0 if hashed.walks is not None else ROUNDING,
-            **{"thinned": not choices.get("faithful", False), **choices},
-        )
+        choices = {"thinned": not choices.get("faithful", False), **choices}
+        choices["rounding"] = 0.0 if hashed.walks is not None else ROUNDING
+        plan = PawsPlan.solve(*self.guarantee, log_span=high - low, n_hash=space.n_hash, **choices)
         embedding = hashed.embedding(space, plan.levels(high))
-        k, searched = find_level(embedding, plan, rng)
-        rows, spent = sample_paws(embedding, plan, k, wanted, rng)
+        k, searched = sampling.find_level(embedding, plan, rng)
+        rows, spent = sampling.sample_paws(embedding, plan, k, wanted, rng)
         return release(self.hashed.decoder.decode(rows), self.law.compiled), plan, searched + spent
 
     def __repr__(self) -> str:

@@ -22,7 +22,7 @@ from xmen.engines.diagnosis import warn_of_idle
 from xmen.engines.distribution import Distribution, Law, Seed, as_constraint, check_discount, check_given
 from xmen.engines.exact import AtHand, ExactDistribution
 from xmen.engines.settings import EngineSettings
-from xmen.engines.trips import TripPartitions
+from xmen.engines.trips import trip_partitions
 from xmen.errors import EngineError, InvalidDemonstrationError, NotFittedError, RewardError, TrajectoryError
 from xmen.learners.summary import Summary, summarise
 from xmen.machines.tables import MachineTable
@@ -540,8 +540,7 @@ class Learner(Estimator, ABC):
         """
         network, budget = self.world, self._engine_settings().max_nodes
         assert isinstance(network, Network)
-        ends = trips.starts, trips.last_states
-        partitions = TripPartitions(network, self._rule(), *ends, budget, self.discount, error)
+        partitions = trip_partitions(network, self._rule(), trips, budget, self.discount, error)
         dynamics = trips.totals(np.log(network.probability))
 
         def under(table: Floats) -> tuple[Floats, Floats]:
