@@ -64,11 +64,8 @@ class Setting(NamedTuple):
 
 
 COMMON = Setting(delta=1.18, m1=16, n_draws=8)
-SETTINGS = [
-    [COMMON._replace(delta=delta) for delta in (1.05, 1.18, 1.35)],
-    [COMMON._replace(m1=m1) for m1 in (1, 4, 16)],
-    [COMMON._replace(n_draws=n) for n in (2, 8, 32)],
-]
+VARIED: Any = {"delta": (1.05, 1.18, 1.35), "m1": (1, 4, 16), "n_draws": (2, 8, 32)}
+SETTINGS = [[COMMON._replace(**{name: value}) for value in values] for name, values in VARIED.items()]
 WEIGHTED = [[Setting(1.1, 16, n, self_normalised) for n in (8, 32, 64)] for self_normalised in (False, True)]
 """For a world with chance, where c = delta^2: the paper's split sample, and below it one ratio."""
 
@@ -169,10 +166,10 @@ def list_problem(
     free = xm.distribution(world, rule, None, engine="exact")
     taus = free.best(MOST)
     log_dynamics = np.array([free.log_prob(tau) for tau in taus]) + free.log_partition()
-    rows, demo_rows = (
-        np.array([features[list(tau.states[:-1]), list(tau.actions)].sum(axis=0) for tau in some])
-        for some in (taus, demos)
-    )
+    summed = [
+        [features[list(tau.states[:-1]), list(tau.actions)].sum(axis=0) for tau in some] for some in (taus, demos)
+    ]
+    rows, demo_rows = map(np.array, summed)
     span = np.ptp(rows, axis=0)
     bits = int(xm.distribution(world, rule, None, engine="xor", oracle="listed").sizes()["hash variables"])
     truth = (taus, span, rows / span, demo_rows / span, log_dynamics, bits)

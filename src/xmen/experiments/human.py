@@ -109,9 +109,8 @@ def choke_point(book: Notebook) -> None:
     fitted = {name: fit_noted(book, name, task.given, chosen[name]) for name in NAMES}
     drawn = {name: generate(name, model, N_DRAWN, book.seed) for name, model in fitted.items()}
     panels = {"demonstrations": task.demos, **{name: drawn[name][:N_SHOWN] for name in ("exact", "maxent")}}
-    caption = (
-        "The ten demonstrations, and the first ten trajectories that X-MEN and MaxEnt generate, moved apart a little."
-    )
+    caption = """The ten demonstrations, and the first ten trajectories that X-MEN and MaxEnt generate, moved apart a
+        little."""
     book.figure(draw_trajectories(task, panels, n_columns=3), "human_trajectories", caption)
     caption = "How often each cell is passed, by the demonstrations and by each method; all expectations are exact."
     book.figure(draw_marginals(task, fitted, "all valid", n_columns=4), "human_marginals", caption)
@@ -260,16 +259,11 @@ def leave_one_out(name: str, task: HumanTask, efforts: Sequence[Effort], seed: i
 
 def summary(task: HumanTask, name: str, effort: Effort, model: Any, drawn: Sequence[Any]) -> tuple[Any, ...]:
     """The first columns of a table: the method, its setting, the share of valid draws, P(valid), the likelihood."""
-    setting = f"l2 {effort.l2:g}"
-    match name:
-        case "relative-entropy":
-            setting = f"eps {effort.epsilon:g}"
-        case "constraint-inference":
-            setting = "KL > 0.1"
-        case "constraint-inference-maxent":
-            setting += f", KL > {effort.kl_threshold:g}"
+    l2 = f"l2 {effort.l2:g}"
+    settings = {"constraint-inference": "KL > 0.1", "relative-entropy": f"eps {effort.epsilon or 0.0:g}"}
+    settings["constraint-inference-maxent"] = f"{l2}, KL > {effort.kl_threshold:g}"
     exact = model.distribution().probability(task.rules), model.score(task.demos)
-    return (LOOKS[name].label, setting, task.share_kept(drawn), *exact)
+    return (LOOKS[name].label, settings.get(name, l2), task.share_kept(drawn), *exact)
 
 
 def mean_and_error(values: Floats) -> tuple[float | None, ...]:

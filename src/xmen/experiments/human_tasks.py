@@ -143,9 +143,8 @@ def drawn_task(folder: Path) -> HumanTask:
     columns += [((distance.ravel() > low) & (distance.ravel() <= high))[:, None] * flat for low, high in CLEARANCES]
     columns += [state[:, None] * flat for state in np.eye(grid.n_states)]
     names = f"one per move ({grid.n_actions}); moves outwards and inwards, distance from the middle line and its square"
-    names += (
-        f", for each third of the height ({4 * N_BANDS}); rings around the obstacle ({len(CLEARANCES)}); one per cell"
-    )
+    names += f", for each third of the height ({4 * N_BANDS})"
+    names += f"; rings around the obstacle ({len(CLEARANCES)}); one per cell"
     return HumanTask(grid, rules, np.stack(columns, axis=2).astype(float), names, demos, obstacles)
 
 

@@ -51,19 +51,17 @@ class Effort:
 def fit_one(name: str, task: Task, effort: Effort, seed: int, callback: Any = None) -> Any:
     """One method, fitted; all answer by the exact engine afterwards, whatever found the gradient."""
     common: dict[str, Any] = {"engine": "exact", "seed": seed, "callback": callback}
-    hashing = {"engine": xm.EngineSettings("exact", oracle=effort.oracle)}
     penalised: Any = {"l2": effort.l2, "tol": effort.tol}
     world, rules, features, demos = task
     model: Any
     match name:
         case "exact":
             model = xm.XMEN(world, rules, features, method="exact", **penalised, **common)
-        case "cells":
-            common |= {"method": xm.Cells(16, effort.cell_size), "max_iter": CELLS_ITER, "tol": effort.cells_tol}
-            model = xm.XMEN(world, rules, features, l2=effort.l2, **common | hashing)
-        case "paper":
-            common |= {"method": xm.Paper(effort.paper_samples), "max_iter": effort.paper_iter}
-            model = xm.XMEN(world, rules, features, l2=effort.l2, **common | hashing)
+        case "cells" | "paper":
+            hashing = {"engine": xm.EngineSettings("exact", oracle=effort.oracle), "l2": effort.l2}
+            cells = {"method": xm.Cells(16, effort.cell_size), "max_iter": CELLS_ITER, "tol": effort.cells_tol}
+            paper = {"method": xm.Paper(effort.paper_samples), "max_iter": effort.paper_iter}
+            model = xm.XMEN(world, rules, features, **common | hashing | (cells if name == "cells" else paper))
         case "maxent":
             model = xm.MaxEntIRL(world, features, **penalised, **common)
         case "relative-entropy":
@@ -120,12 +118,7 @@ def generate(name: str, model: Any, n: int, seed: int) -> list[xm.Trajectory]:
     """
     if name != "paper":
         return list(model.sample(n, seed=seed))
-    asked: Any = {
-        "engine": "xor",
-        "oracle": model.oracle,
-        "delta": 1.03,
-        "failure": 0.05,
-    }  # as the paper's fit has them
+    asked: Any = {"engine": "xor", "oracle": model.oracle, "delta": 1.03, "failure": 0.05}  # of the paper's fit
     d: Any = xm.distribution(model.world, model.constraint, model.reward_, **asked)
     pool = d.sample_paws(n, seed=seed, thinned=True)[0]
     return [pool[i] for i in np.random.default_rng(seed).integers(n, size=n)]
@@ -140,9 +133,7 @@ def noticed() -> Iterator[list[str]]:
         warnings.simplefilter("error", xm.InterruptedWarning)  # Ctrl-C ends the experiment
         yield sentences
     for one in caught:
-        if issubclass(one.category, xm.IdentifiabilityWarning):
-            continue
         if not issubclass(one.category, xm.LearningWarning):
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-        elif str(one.message) not in sentences:
+        elif not issubclass(one.category, xm.IdentifiabilityWarning) and str(one.message) not in sentences:
             sentences.append(str(one.message))

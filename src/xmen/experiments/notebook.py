@@ -223,7 +223,5 @@ def _table(table: Table) -> str:
 
 
 def _figure(picture: Picture, folder: Path) -> str:
-    data, caption = base64.b64encode((folder / picture.file).read_bytes()).decode("ascii"), escape(picture.caption)
-    return (
-        f'<figure><img src="data:image/png;base64,{data}" alt="{caption}"><figcaption>{caption}</figcaption></figure>'
-    )
+    data, said = base64.b64encode((folder / picture.file).read_bytes()).decode("ascii"), escape(picture.caption)
+    return f'<figure><img src="data:image/png;base64,{data}" alt="{said}"><figcaption>{said}</figcaption></figure>'

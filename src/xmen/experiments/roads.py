@@ -127,9 +127,7 @@ class Study:
         models = [xm.XMEN(self.city.network, features=features, tol=COARSE, warm_start=True) for _ in range(FOLDS)]
         scores: dict[float, float] = {}
         for value in PENALTIES:
-            penalty = penalties_of(
-                features, value * FOLDS / (FOLDS - 1)
-            )  # fewer trips need more for the same shrinkage
+            penalty = penalties_of(features, value * FOLDS / (FOLDS - 1))  # fewer trips need more to shrink as much
             scores[value] = 0.0
             for k, model in enumerate(models):
                 model.set_params(l2=penalty).fit([tau for i, tau in enumerate(train) if i % FOLDS != k])

@@ -30,10 +30,8 @@ def run(book: Notebook) -> None:
     book.say("""Candidates are all templates of the constraint language over the symbols of a map. A rule gains -log
         P(it) nats per demonstration, exactly, under the maximum-entropy model with the rules so far, and has to be
         significant at 1 % after a correction for all candidates tried.""")
-    paper_maps(book)
-    constraint_inference(book)
-    drawn_paths(book)
-    taxi_trips(book)
+    for part in (paper_maps, constraint_inference, drawn_paths, taxi_trips):
+        part(book)
 
 
 def no_reward(world: xm.MDP) -> Any:
@@ -125,10 +123,9 @@ def taxi_trips(book: Notebook) -> None:
         with book.stage(f"rules of trips, tolerance {tolerance:g}"):
             model = xm.RuleInference(city.network, events, features, tolerance=tolerance, **searched).fit(trips)
         shown = [(one, one.rule) for one in model.verdicts() if one.status == "found"]
-        others = [
-            (one, f"({one.rule}: not significant)") for one in model.verdicts() if one.status == "not significant"
-        ]
-        shown += [(one, text) for one, text in others[:1] if one.gain is not None and math.isfinite(one.gain)]
+        next_one = [one for one in model.verdicts() if one.status == "not significant"][:1]
+        known = [one for one in next_one if one.gain is not None and math.isfinite(one.gain)]
+        shown += [(one, f"({one.rule}: not significant)") for one in known]
         rows += [(tolerance, text, one.gain, "yes" if one.estimated else "no", one.kept) for one, text in shown]
     columns = {"tolerance": "", "rule": "", "gain": ".3f", "estimated": "", "kept": ".1%"}
     note = f"""Given the start and the goal of each trip; the reward has weights for {", ".join(TRIP_FEATURES)}.

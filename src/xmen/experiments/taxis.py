@@ -108,9 +108,8 @@ def read_city(folder: Path | None) -> City:
     with foreign_errors(f"{folder} does not hold the Shanghai taxi trips"):
         moves = np.load(folder / "transit.npy").astype(np.int64)
         if moves.ndim != 2 or moves.shape[1] != 3 or not len(moves):
-            raise xm.FileFormatError(
-                f"{folder / 'transit.npy'} has shape {moves.shape}: expected moves of shape (n, 3)"
-            )
+            shaped = f"has shape {moves.shape}: expected moves of shape (n, 3)"
+            raise xm.FileFormatError(f"{folder / 'transit.npy'} {shaped}")
         n_links = int(moves[:, [0, 2]].max()) + 1
         network = xm.Network(n_links, N_DIRECTIONS, np.column_stack([moves, np.ones(len(moves))]))
         links = sorted(_rows(folder / "edge.txt"), key=lambda row: int(row["n_id"]))

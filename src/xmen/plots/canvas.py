@@ -79,9 +79,10 @@ def symbol(
 
 
 def heat(
-    ax: Axes, grid: GridWorld, numbers: Floats, cmap: str, limits: tuple[float | None, float | None], label: str
-) -> None:
-    """One colour per cell and a colour bar; walls and cells without a number are left out."""
+    grid: GridWorld, ax: Axes | None, numbers: Floats, cmap: str, limits: tuple[float, float | None], label: str
+) -> Axes:
+    """The grid with one colour per cell and a colour bar; walls and cells without a number are left out."""
+    ax = canvas(grid, ax, outlined=True)
     picture = np.ma.masked_invalid(numbers.reshape(grid.height, grid.width))
     for x, y in grid.walls:
         picture[y, x] = np.ma.masked
@@ -91,6 +92,7 @@ def heat(
     # Beside the cells and exactly as high as they are, also for long and thin grids.
     width = 0.045 * max(1.0, grid.height / grid.width)
     ax.figure.colorbar(image, cax=ax.inset_axes((1.0 + width, 0.0, width, 1.0)), label=label)
+    return ax
 
 
 def legend_symbol(label: str, marker: str, colour: str, *, rim: str = "black") -> Line2D:

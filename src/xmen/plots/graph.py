@@ -81,10 +81,8 @@ def plot_graph(
         _colour(ax, list(lines), amount, blues, (1.5, 7.0), label).set_clim(vmin=0.0)
     ax.plot(*points.T, "o", color="white", markeredgecolor="#606060", markersize=7, zorder=3)
     handles: list[Any] = []
-    groups: list[tuple[str, Sequence[int], str, str]] = [
-        ("start", np.flatnonzero(world.start).tolist(), "o", START_COLOUR),
-        ("goal", np.flatnonzero(world.terminal).tolist(), "*", GOAL_COLOUR),
-    ]
+    groups: list[Any] = [("start", np.flatnonzero(world.start), "o", START_COLOUR)]
+    groups += [("goal", np.flatnonzero(world.terminal), "*", GOAL_COLOUR)]
     looks = zip(itertools.cycle(SYMBOLS), itertools.cycle(PALETTE), strict=False)
     groups += [(name, states, *look) for (name, states), look in zip((marks or {}).items(), looks, strict=False)]
     for name, states, marker, colour in groups:

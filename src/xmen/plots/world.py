@@ -50,19 +50,15 @@ def plot_world(grid: GridWorld, marks: Mapping[str, Any] | None = None, ax: Axes
     """
     canvas.require_grid(grid)
     read = {str(label): _read_mark(grid, str(label), value) for label, value in (marks or {}).items()}
-    ax = canvas.canvas(grid, ax)
-    markers = _default_markers(list(read))
-    handles: list[Any] = []
-    n_symbols = 0
+    ax, markers, handles = canvas.canvas(grid, ax), _default_markers(list(read)), list[Any]()
+    colours = itertools.cycle(canvas.PALETTE)
     for label, (cells, style) in read.items():
         if style is not None and not _is_marker(style):
             for x, y in cells:
                 ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, color=style, alpha=0.45, linewidth=0, zorder=0.8))
             handles.append(Patch(color=style, alpha=0.45, linewidth=0, label=label))
             continue
-        colour = canvas.PALETTE[n_symbols % len(canvas.PALETTE)]
-        marker = style or markers[label]
-        n_symbols += 1
+        colour, marker = next(colours), style or markers[label]
         for cell in cells:
             canvas.symbol(ax, grid, cell, marker, colour)
         handles.append(canvas.legend_symbol(label, marker, colour))
@@ -134,11 +130,9 @@ def plot_visits(grid: GridWorld, values: ArrayLike, ax: Axes | None = None, *, l
     if numbers.shape not in expected:
         raise WorldError(f"values must have shape {expected[0]} or {expected[1]}, got {numbers.shape}")
     numbers = numbers.reshape(grid.n_states, -1).sum(axis=1)
-    ax = canvas.canvas(grid, ax, outlined=True)
     free = np.array([grid.cell(state) not in grid.walls for state in range(grid.n_states)])
     lowest = float(numbers[free & np.isfinite(numbers)].min(initial=0.0))
-    canvas.heat(ax, grid, numbers, cmap="YlGnBu", limits=(lowest, None), label=label)
-    return ax
+    return canvas.heat(grid, ax, numbers, cmap="YlGnBu", limits=(lowest, None), label=label)
 
 
 # ---- Trajectories as lines over a grid
@@ -213,12 +207,10 @@ def _arrows(ax: Axes, origins: NDArray[np.float64], steps: NDArray[np.float64], 
 def _points(grid: GridWorld, index: int, trajectory: Any) -> NDArray[np.float64]:
     if not isinstance(trajectory, Trajectory):
         raise TrajectoryError(f"trajectory {index} must be a Trajectory, got {trajectory!r:.60}")
-    wrong = [state for state in trajectory.states if state >= grid.n_states]
-    if wrong:
-        raise TrajectoryError(
-            f"trajectory {index} visits state {wrong[0]}, but the grid has states 0 to {grid.n_states - 1}"
-        )
-    states = np.array(trajectory.states)
+    states, last = np.array(trajectory.states), grid.n_states - 1
+    if (states > last).any():
+        wrong = states[states > last][0]
+        raise TrajectoryError(f"trajectory {index} visits state {wrong}, but the grid has states 0 to {last}")
     return np.column_stack([states % grid.width, states // grid.width]).astype(np.float64)
 
 
@@ -253,18 +245,13 @@ def plot_reward(
     """
     canvas.require_grid(grid)
     if not isinstance(reward, Reward) and np.shape(reward) == (grid.n_states,):
-        raise WorldError(
-            f"a reward has shape ({grid.n_states}, {grid.n_actions}); draw numbers per cell by plot_visits"
-        )
+        shape = grid.n_states, grid.n_actions
+        raise WorldError(f"a reward has shape {shape}; draw numbers per cell by plot_visits")
     table = reward_table(reward, grid)
     moves = grid.available.sum(axis=1)
     numbers = np.where(moves > 0, np.where(grid.available, table, 0.0).sum(axis=1) / np.maximum(moves, 1), np.nan)
     low, high = float(np.nanmin(numbers, initial=np.inf)), float(np.nanmax(numbers, initial=-np.inf))
     if low < 0.0 < high or low == high:
         largest = max(-low, high) or 1.0
-        cmap, limits = "PuOr_r", (-largest, largest)
-    else:
-        cmap, limits = "cividis", (low, high)
-    ax = canvas.canvas(grid, ax, outlined=True)
-    canvas.heat(ax, grid, numbers, cmap=cmap, limits=limits, label=label)
-    return ax
+        return canvas.heat(grid, ax, numbers, cmap="PuOr_r", limits=(-largest, largest), label=label)
+    return canvas.heat(grid, ax, numbers, cmap="cividis", limits=(low, high), label=label)
