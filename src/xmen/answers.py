@@ -21,7 +21,7 @@ from xmen.methods.table import parse_method
 from xmen.policies.behaviour import make_game
 from xmen.policies.explanation import explain
 from xmen.problem import Problem
-from xmen.product.messages import pass_messages
+from xmen.product.layered import pass_messages
 from xmen.registry import LEARNERS
 from xmen.rewards import Floats, reward_table
 from xmen.rewards.linear import read_features

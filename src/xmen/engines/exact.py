@@ -17,8 +17,8 @@ from xmen.machines.tables import CompiledConstraint, as_trajectories, release, r
 from xmen.options import require_whole
 from xmen.product.best import best_walk, best_walks
 from xmen.product.graph import DEFAULT_MAX_NODES, Product, build_product
-from xmen.product.layered import SIDE_BY_SIDE
-from xmen.product.messages import NO_EDGE, Flow, Messages, pass_messages
+from xmen.product.layered import SIDE_BY_SIDE, pass_messages
+from xmen.product.messages import NO_EDGE, Flow, Messages
 from xmen.product.watch import Chain, Machine, Mass, chain_of, join
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once

@@ -22,7 +22,7 @@ from xmen.methods.runs import FitSettings, Task
 from xmen.options import require_number, require_whole
 from xmen.oracles.formula import Bits, Parities
 from xmen.product.best import score_range
-from xmen.product.messages import pass_messages
+from xmen.product.layered import pass_messages
 from xmen.rewards import Floats
 from xmen.rewards.linear import Features
 from xmen.rewards.neural import NeuralReward

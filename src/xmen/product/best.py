@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 from xmen.errors import EngineError, require_horizon
 from xmen.machines.tables import Seen, Watch
 from xmen.product.graph import Product, alive_before
-from xmen.product.layered import HostLayers, LayerOperations
+from xmen.product.layered import HostLayers
 from xmen.product.messages import best_completions, timeless_log_weights
 from xmen.worlds.walks import EdgeWeights, Floats, Walks
 
 
-def best_walk(
-    product: Product, weights: EdgeWeights, operations: LayerOperations[Any] | None = None
-) -> tuple[float, Walks]:
+def best_walk(product: Product, weights: EdgeWeights, operations: HostLayers | None = None) -> tuple[float, Walks]:
     """The largest log-weight R + log D of a valid trajectory, and one that attains it.
 
     With `operations` layer by layer, by these.
@@ -45,7 +43,7 @@ def best_walk(
     return float(values[best]), _as_walks(product, [[int(product.starts[best]), *taken]])
 
 
-def _best_choices(product: Product, do: LayerOperations[Any]) -> tuple[Floats, list[Any]]:
+def _best_choices(product: Product, do: HostLayers) -> tuple[Floats, list[Any]]:
     """The best completion of each start node, and the edge that it takes at each node, layer by layer from the last."""
     degree = int(np.diff(product.indptr).max(initial=0))
     require_horizon(product.horizon, int(product.layer_ends.sum()) * np.min_scalar_type(degree).itemsize)

@@ -17,40 +17,41 @@ with all its digits, a weight below u has therefore lost at most u exp(drift) / 
 rounding of one addition; and one that was cut off at exp(most) would have given more than exp(most - drift) > s^-2
 times what it was multiplied by, and was not believed. Weights are finite, so that a true zero times one is zero.
 
-The arithmetic itself is that of `LayerOperations`: compiled loops, or a device.
+The arithmetic itself is that of `HostLayers`, by compiled loops, or of `device.layers`, by torch.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xmen.errors import require_horizon
-from xmen.product import sweeps
+from xmen.product import messages, sweeps
 from xmen.product.graph import Product
-from xmen.product.messages import NO_EDGE, Flow, as_columns, draw_starts, entropy_of, start_law, timeless_log_weights
 from xmen.sharing import once
 from xmen.worlds.walks import EdgeWeights, Floats
 
-# ---- The array operations that dynamic programming over layers is made of.
+# ---- The array operations that dynamic programming over layers is made of, by compiled loops on the host.
 #
-# `Layered` says what is computed; who carries it out is here: compiled loops on the host (`HostLayers`), or torch on
-# a device (`device.layers`). A device does well when it is asked for many layers at once and looked at rarely, so the
-# operations take stretches of layers that share their potential, their scale and their edge weights.
+# `Layered` says what is computed; these carry it out, or torch on a device (`device.layers`). A device does well when
+# it is asked for many layers at once and looked at rarely, so the operations take stretches of layers that share their
+# potential, their scale and their edge weights.
 
 
-Array = TypeVar("Array")
+Array: TypeAlias = Any
+"""One number per node, or one row of columns: numpy's on the host, a tensor on a device."""
 
 SIDE_BY_SIDE = 16  # rewards that are answered together; more go one batch after the other
+MESSAGE_BYTES = 1_500_000_000  # above this, layers are kept every so often and recomputed in between
 
 Nodes = NDArray[np.uint32]
 Scale = float | Floats  # one number, or one per column where several rewards are answered together
 
 
 class Span(NamedTuple):
-    """How far from the ends of its numbers a precision keeps layers and edge weights; `layered` says why."""
+    """How far from the ends of its numbers a precision keeps layers and edge weights, for the reasons above."""
 
     small: float  # layers below this, and above 1 / small, are brought back
     drift: float  # how far (in nats) discounting may move edge weights before they are made anew
@@ -61,7 +62,7 @@ DOUBLE = Span(1e-120, 50.0, 640.0)
 SINGLE = Span(1e-15, 5.0, 78.0)
 
 
-class Base(NamedTuple, Generic[Array]):
+class Base(NamedTuple):
     """Edge weights relative to a potential as of action t; other actions differ by a factor per world edge."""
 
     epoch: int  # which potential
@@ -70,7 +71,7 @@ class Base(NamedTuple, Generic[Array]):
     room: list[Array]  # where the weights of other actions are made; every sweep has its own
 
 
-class Made(NamedTuple, Generic[Array]):
+class Made(NamedTuple):
     """Layers b_t before they are scaled, with the least and the largest nonzero value of each (in each column)."""
 
     layers: Sequence[Array]
@@ -78,88 +79,186 @@ class Made(NamedTuple, Generic[Array]):
     largest: Any
 
 
-class LayerOperations(Protocol[Array]):
-    """What `Layered` asks for. Arrays have one number per node, or one row of columns, and stay where they are."""
+@dataclass
+class Passing:
+    """Node probabilities on their way forward, and what went through each edge so far."""
 
-    span: Span
-    lookahead: int  # so many layers are made before their ranges are looked at
+    here: Array
+    flows: list[Array]  # plain, and discounted where there is a discount
+    entropy: Any
+
+
+class HostLayers:
+    """One reward on one product. Nothing is written into once it is given away, so threads can share it."""
+
+    span = DOUBLE
+    lookahead = 1  # so many layers are made before their ranges are looked at: looking is free here, a layer is not
     stride: int  # every so many layers are kept, the others made again; 1 keeps all
     discount: float
     reach: float  # the largest reward, as an absolute value
+    _weights: Any
+    _graph: Any
 
-    def require_memory(self) -> None:
-        """Refuse, before any is taken, where layers need more memory than there is."""
+    def __init__(self, product: Product, weights: EdgeWeights) -> None:
+        self._product, self._weights, self.discount = product, weights, weights.discount
+        self._graph = product.indptr, product.target, product.edge
+        self.reach = float(np.abs(weights.reward).max(initial=0.0))
+        total = 8 * int(product.layer_ends.sum())
+        self.stride = 1 if total <= MESSAGE_BYTES else max(2, int(np.sqrt(product.horizon)))
 
     def last_layer(self) -> Array:
         """b after `horizon` actions: 1 where trajectories may end."""
+        return self._product.accepting.astype(np.float64)
 
     def first_potential(self) -> Array:
         """The log-weight of all shortest completions of each node."""
+        product, log_weight = self._product, messages.timeless_log_weights(self._product, self._weights)
+        potential = np.where(product.accepting, 0.0, -np.inf)
+        sweeps.log_sweep(product.outwards, product.distance, product.indptr, product.target, log_weight, potential)
+        return potential
 
     def renew(self, t: int, potential: Array, value: Array) -> tuple[Array, Array]:
         """The potential with these values where they are finite, and b_t under it: 1 there, 0 elsewhere."""
+        alive = value > -np.inf
+        renewed = potential.copy()
+        renewed[: len(value)][alive] = value[alive]
+        return renewed, alive.astype(np.float64)
 
     def stop_weights(self, potential: Array, scale: Scale) -> Array:
         """exp(-potential - scale) where trajectories may end before `horizon` actions, 0 elsewhere."""
+        stop = np.zeros(self._product.n_nodes)
+        if not self._product.fixed_length:
+            ends = self._product.accepting
+            stop[ends] = np.exp(-potential[ends] - scale)
+        return stop
 
-    def base(self, epoch: int, t: int, potential: Array) -> Base[Array]:
+    def base(self, epoch: int, t: int, potential: Array) -> Base:
         """Edge weights of action t relative to a potential, cut off at exp(span.most)."""
+        log_weight = self._weights.at(t)
+        return Base(epoch, t, sweeps.relative_weights(self._graph, log_weight, potential, self.span.most), [])
 
-    def backward(self, begin: int, end: int, base: Base[Array], stop: Array, after: Array) -> Made[Array]:
+    def _weights_at(self, t: int, base: Base) -> Array:
+        """The weights of action t: those of the base, or these times a factor per world edge."""
+        if base.t == t or self.discount == 1.0:
+            return base.weights
+        if not base.room:
+            base.room.append(np.empty(len(base.weights)))
+        product, rescaled = self._product, base.room[0]
+        factor = np.exp((self.discount**t - self.discount**base.t) * self._weights.reward)
+        n_edges = int(product.indptr[product.layer_ends[t]])
+        sweeps.rescale_weights(n_edges, product.edge, base.weights, factor, rescaled)
+        return rescaled
+
+    def backward(self, begin: int, end: int, base: Base, stop: Array, after: Array) -> Made:
         """Layers begin - 1 .. end, each from the one after it, the first of them from `after`."""
+        product, layers, ranges = self._product, [], []
+        for t in range(begin - 1, end - 1, -1):
+            n = int(product.layer_ends[t])
+            weights, out = self._weights_at(t, base), np.empty(n)
+            ranges.append(sweeps.backward_layer(n, product.indptr, product.target, weights, stop, after, out))
+            layers.append(out)
+            after = out
+        return Made(layers, *np.array(ranges).T)
 
     def scaled(self, layer: Array, factor: Scale) -> Array:
         """The layer times a factor."""
+        return layer * factor
 
-    def keep(self, t: int, layer: Array) -> Any:
+    def keep(self, layer: Array) -> Array:
         """The layer where it stays until it is fetched."""
+        return layer
 
-    def fetch(self, kept: Any) -> Array:
+    def fetch(self, kept: Array) -> Array:
         """A layer that was kept."""
+        return kept
 
     def log_values(self, layer: Array, potential: Array, scale: Scale) -> Array:
         """log b + potential + scale, for as many nodes as the layer has."""
+        with np.errstate(divide="ignore"):
+            return np.log(layer) + potential[: len(layer)] + scale
 
     def log_layer(self, t: int, log_after: Array) -> Array:
         """One layer in log space, from the log-weights of all completions after it."""
+        value = np.empty(int(self._product.layer_ends[t]))
+        sweeps.log_layer(self._graph, self._weights.at(t), self._log_stop, log_after, value)
+        return value
 
-    def conditional(self, t: int, log_after: Array, log_value: Array) -> Base[Array]:
+    def conditional(self, t: int, log_after: Array, log_value: Array) -> Base:
         """The probability of each edge as action t given its node, from the log-weights before and after it."""
+        weights = sweeps.conditional_weights(self._graph, self._weights.at(t), log_after, log_value)
+        return Base(-1, t, weights, [])
 
     def ones(self, t: int) -> Array:
         """1 for every node of layer t."""
+        return np.ones(int(self._product.layer_ends[t]))
 
-    def begin(self, starts: Floats) -> Any:
+    def begin(self, starts: Floats) -> Passing:
         """A flow that begins at the product's start nodes with these probabilities."""
+        product = self._product
+        here = np.zeros(product.n_nodes)
+        np.add.at(here, product.starts, starts)
+        return Passing(here, list(np.zeros((1 if self.discount == 1.0 else 2, len(product.world.source)))), 0.0)
 
     def forward(
-        self, flow: Any, t: int, base: Base[Array], layers: Sequence[Array], factor: Scale | None, with_entropy: bool
+        self, flow: Passing, t: int, base: Base, layers: Sequence[Array], factor: Scale | None, with_entropy: bool
     ) -> None:
         """Move a flow on, from layer t through as many layers as are given with it: b_t, b_{t+1}, ...
 
         Edge e is taken in proportion to weight[e] b[target]; `factor` is that of b_t.
         """
+        product, (counts, *discounted) = self._product, flow.flows
+        for after in layers[1:]:
+            there = np.zeros(product.n_nodes)
+            step = np.zeros_like(counts) if discounted else counts
+            weights, n = self._weights_at(t, base), int(product.layer_ends[t])
+            flow.entropy += sweeps.forward_layer(n, self._graph, weights, after, flow.here, there, step, with_entropy)
+            if discounted:
+                counts += step
+                discounted[0] += self.discount**t * step
+            flow.here = there
+            t += 1
 
-    def totals(self, flow: Any) -> tuple[Array, Array, Any]:
+    def totals(self, flow: Passing) -> tuple[Array, Array, Any]:
         """Expected uses of each world edge, plain and discounted; the entropy of all choices, if it was asked for."""
+        return flow.flows[0], flow.flows[-1], flow.entropy
 
-    def choose(self, t: int, base: Base[Array], after: Array, rng: np.random.Generator, node: Any) -> Any:
+    def choose(self, t: int, base: Base, after: Array, rng: np.random.Generator, node: Any) -> Any:
         """The edge that each walker takes as action t; nodes are moved in place. None when nobody moves any more."""
+        product, weights = self._product, self._weights_at(t, base)
+        taken = sweeps.choose_edges(product.indptr, product.target, weights, after, rng.random(len(node)), node)
+        return None if np.all(taken == messages.NO_EDGE) else taken
 
     def walkers(self, starts: Nodes, column: int) -> Any:
         """Walkers at these nodes, under one of the columns."""
+        return starts.copy()
 
     def best_layer(self, t: int, after: Array) -> tuple[Array, Any]:
         """The largest log-weight of a completion from each node of layer t, and which edge of the node attains it."""
+        n = int(self._product.layer_ends[t])
+        value, choice = np.empty(n), np.empty(n, dtype=self._choice_type)
+        sweeps.best_layer(self._graph, self._weights.at(t), self._log_stop, after, value, choice)
+        return value, choice
+
+    @once
+    def _choice_type(self) -> np.dtype[Any]:
+        return np.min_scalar_type(int(np.diff(self._product.indptr).max(initial=0)))
+
+    @once
+    def _log_stop(self) -> Array:
+        """0 where trajectories may end before `horizon` actions, -inf elsewhere."""
+        return np.full(self._product.n_nodes, -np.inf) if self._product.fixed_length else self.best_last()
 
     def best_last(self) -> Array:
         """0 where trajectories may end after `horizon` actions, -inf elsewhere."""
+        return np.where(self._product.accepting, 0.0, -np.inf)
 
     def values(self, array: Array, nodes: Nodes) -> Floats:
         """The numbers at some nodes, on the host."""
+        return np.asarray(array[nodes])
 
-    def on_host(self, array: Any) -> NDArray[Any]:
+    def on_host(self, array: Array) -> NDArray[Any]:
         """All numbers, on the host."""
+        return np.asarray(array)
 
 
 # ---- Backward and forward over every number of actions, in ordinary numbers that cannot underflow
@@ -181,37 +280,36 @@ class _Layer:
 
 
 @dataclass
-class _Sweep(Generic[Array]):
+class _Sweep:
     """What one question makes on its way over the layers.
 
     Every question has its own, so that threads can share the messages. `base` and `segment` come from other sweeps and
     go to others: they are replaced, never written into.
     """
 
-    base: Base[Array] | None = None
+    base: Base | None = None
     segment: dict[int, Array] = field(default_factory=dict)  # layers made again
     stop: tuple[_Layer, Array] | None = None  # stop weights under the potential and scale of a layer
 
 
-class Layered(Generic[Array]):
+class Layered:
     """Backward over every number of actions t = horizon .. 0, on the nodes that t actions can have reached."""
 
-    def __init__(self, product: Product, weights: EdgeWeights, operations: LayerOperations[Array]) -> None:
+    def __init__(self, product: Product, weights: EdgeWeights, operations: HostLayers) -> None:
         self._product, self._do, self.discount = product, operations, operations.discount
-        self._do.require_memory()
         self._plan: list[_Layer] = [_Layer(0, 0.0)] * (product.horizon + 1)
         self._kept: dict[int, Any] = {}
         self._segment: dict[int, Array] = {}  # the last one that `log_completions` made
-        self._first_base: Base[Array] | None = None
+        self._first_base: Base | None = None
         self._potentials = [self._do.first_potential()]
         self._backward()
         self.log_partition: Any  # a float, or one per column
-        self.log_partition, self._starts = start_law(product, weights, self.log_completions(0, product.starts))
+        self.log_partition, self._starts = messages.start_law(product, weights, self.log_completions(0, product.starts))
 
     def _backward(self) -> None:
-        do, t, sweep = self._do, self._product.horizon, _Sweep[Array]()
+        do, t, sweep = self._do, self._product.horizon, _Sweep()
         b = do.last_layer()
-        self._kept[t] = do.keep(t, b)
+        self._kept[t] = do.keep(b)
         ahead, went, ends = do.lookahead, 0, (1.0, 1.0)
         while t > 0:
             end = max(t - ahead, self._segment_of(t - 1))
@@ -223,7 +321,7 @@ class Layered(Generic[Array]):
                 t, b = t - 1, made.layers[i]
                 self._plan[t] = same
                 if t % do.stride == 0:
-                    self._kept[t] = do.keep(t, b)
+                    self._kept[t] = do.keep(b)
             went += held
             if held:
                 ends = made.least[held - 1], made.largest[held - 1]
@@ -232,10 +330,10 @@ class Layered(Generic[Array]):
                 t, ahead, went = t - 1, went + 1, 0
                 b, ends = self._settle(t, b, ends, made.layers[held], made.least[held], made.largest[held])
                 if t % do.stride == 0 or self._plan[t].in_log_space:
-                    self._kept[t] = do.keep(t, b)
+                    self._kept[t] = do.keep(b)
         self._first_base = sweep.base
 
-    def _held(self, made: Made[Array]) -> int:
+    def _held(self, made: Made) -> int:
         """How many of the layers, from the first on, are far from the ends of what a number can hold."""
         n, small = len(made.layers), self._do.span.small
         fits = (made.least >= small) & (made.largest <= 1 / small)
@@ -246,7 +344,7 @@ class Layered(Generic[Array]):
         """The first of the layers that are kept or made again together with layer t."""
         return 0 if self._do.stride == 1 else t - t % self._do.stride
 
-    def _sweep(self) -> _Sweep[Array]:
+    def _sweep(self) -> _Sweep:
         """A new sweep, which begins with the weights that backward ended with: forward begins there."""
         return _Sweep(None if self._first_base is None else self._first_base._replace(room=[]))
 
@@ -271,7 +369,7 @@ class Layered(Generic[Array]):
         self._plan[t] = _Layer(len(self._potentials) - 1, 0.0, in_log_space=True)
         return b, (1.0, 1.0)
 
-    def _linear(self, begin: int, end: int, after: Array, sweep: _Sweep[Array]) -> Made[Array]:
+    def _linear(self, begin: int, end: int, after: Array, sweep: _Sweep) -> Made:
         """Layers begin - 1 down to `end`, or to an earlier one, under the potential and scale of layer `begin`."""
         layer = self._plan[begin]
         base = self._base(begin - 1, layer.epoch, sweep)
@@ -279,7 +377,7 @@ class Layered(Generic[Array]):
             end += 1
         return self._do.backward(begin, end, base, self._stop(begin, sweep), after)
 
-    def _stop(self, t: int, sweep: _Sweep[Array]) -> Array:
+    def _stop(self, t: int, sweep: _Sweep) -> Array:
         """Stop weights under the potential and scale of layer t."""
         layer, known = self._plan[t], sweep.stop
         if known is None or known[0].epoch != layer.epoch or np.any(known[0].scale != layer.scale):
@@ -291,7 +389,7 @@ class Layered(Generic[Array]):
         discount = self._do.discount
         return discount != 1.0 and abs(discount**one - discount**other) * self._do.reach > self._do.span.drift
 
-    def _base(self, t: int, epoch: int, sweep: _Sweep[Array]) -> Base[Array]:
+    def _base(self, t: int, epoch: int, sweep: _Sweep) -> Base:
         """Edge weights relative to a potential, of action t or of one near enough.
 
         Made anew when the potential changes; from one t to the next only a factor per world edge changes, and
@@ -305,7 +403,7 @@ class Layered(Generic[Array]):
         layer = self._plan[t + 1]
         return self._do.log_values(after, self._potentials[layer.epoch], layer.scale)
 
-    def _layer(self, t: int, sweep: _Sweep[Array]) -> Array:
+    def _layer(self, t: int, sweep: _Sweep) -> Array:
         """b_t, kept or made again from the next layer that was kept."""
         if t in self._kept:
             return self._do.fetch(self._kept[t])
@@ -330,7 +428,7 @@ class Layered(Generic[Array]):
                 again[u] = b = layer if factor is None else self._do.scaled(layer, factor)
         return again
 
-    def _conditional(self, t: int, sweep: _Sweep[Array]) -> tuple[Base[Array], Array]:
+    def _conditional(self, t: int, sweep: _Sweep) -> tuple[Base, Array]:
         """(weights, after): edge e is action t in proportion to weights[e] after[target]."""
         do, layer, after = self._do, self._plan[t], self._layer(t + 1, sweep)
         if not layer.in_log_space:
@@ -338,7 +436,7 @@ class Layered(Generic[Array]):
         value = do.log_values(self._layer(t, sweep), self._potentials[layer.epoch], layer.scale)
         return do.conditional(t, self._log_after(t, after), value), do.ones(t + 1)
 
-    def _together(self, t: int, sweep: _Sweep[Array]) -> int:
+    def _together(self, t: int, sweep: _Sweep) -> int:
         """Up to which layer forward can go on from t under the same weights."""
         end, do = t + 1, self._do
         base, last = self._base(t, self._plan[t].epoch, sweep), min(t + do.lookahead, self._product.horizon)
@@ -367,11 +465,11 @@ class Layered(Generic[Array]):
             t = end
         return do.totals(flow)
 
-    def flow(self, with_entropy: bool = False) -> Flow:
+    def flow(self, with_entropy: bool = False) -> messages.Flow:
         counts, discounted, entropy = self.uses(with_entropy)
         host = self._do.on_host(counts)
         with_discount = host if discounted is counts else self._do.on_host(discounted)
-        return Flow(host, with_discount, self._starts, entropy_of(self._starts) + entropy)
+        return messages.Flow(host, with_discount, self._starts, messages.entropy_of(self._starts) + entropy)
 
     def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
         layer, sweep = self._plan[t], self._sweep()
@@ -384,13 +482,13 @@ class Layered(Generic[Array]):
 
     def walk(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         starts, steps = self.steps(n, rng)
-        return starts, as_columns([self._do.on_host(step) for step in steps], n)
+        return starts, messages.as_columns([self._do.on_host(step) for step in steps], n)
 
     def steps(self, n: int, rng: np.random.Generator, column: int = 0) -> tuple[NDArray[np.uint32], list[Any]]:
         """The start nodes of n walkers, and the edges that they take as action 0, 1, ..., where they were chosen."""
         do, sweep = self._do, self._sweep()
         probability: Floats = self._starts if self._starts.ndim == 1 else self._starts[:, column]
-        starts = draw_starts(self._product, probability, n, rng)
+        starts = messages.draw_starts(self._product, probability, n, rng)
         node, steps = do.walkers(starts, column), list[Any]()
         for t in range(self._product.horizon):
             base, after = self._conditional(t, sweep)
@@ -401,174 +499,12 @@ class Layered(Generic[Array]):
         return starts, steps
 
 
-# ---- The operations of `Layered` by compiled loops on the host
-
-
-MESSAGE_BYTES = 1_500_000_000  # above this, layers are kept every so often and recomputed in between
-
-
-@dataclass
-class HostFlow:
-    """Node probabilities on their way forward, and what went through each world edge so far."""
-
-    here: Floats
-    counts: Floats
-    discounted: Floats
-    entropy: float = 0.0
-
-
-class HostLayers:
-    """One reward on one product. Nothing is written into once it is given away, so threads can share it."""
-
-    span = DOUBLE
-    lookahead = 1  # looking is free here, and a layer too many is not
-
-    def __init__(self, product: Product, weights: EdgeWeights) -> None:
-        self._product, self._weights, self.discount = product, weights, weights.discount
-        self._graph = product.indptr, product.target, product.edge
-        self.reach = float(np.abs(weights.reward).max(initial=0.0))
-        total = 8 * int(product.layer_ends.sum())
-        self.stride = 1 if total <= MESSAGE_BYTES else max(2, int(np.sqrt(product.horizon)))
-
-    def require_memory(self) -> None:
-        require_horizon(self._product.horizon, 8 * int(self._product.layer_ends.sum()) / self.stride)
-
-    def last_layer(self) -> Floats:
-        return self._product.accepting.astype(np.float64)
-
-    def first_potential(self) -> Floats:
-        product, log_weight = self._product, timeless_log_weights(self._product, self._weights)
-        potential = np.where(product.accepting, 0.0, -np.inf)
-        sweeps.log_sweep(product.outwards, product.distance, product.indptr, product.target, log_weight, potential)
-        return potential
-
-    def renew(self, t: int, potential: Floats, value: Floats) -> tuple[Floats, Floats]:
-        alive = value > -np.inf
-        renewed = potential.copy()
-        renewed[: len(value)][alive] = value[alive]
-        return renewed, alive.astype(np.float64)
-
-    def stop_weights(self, potential: Floats, scale: Scale) -> Floats:
-        stop = np.zeros(self._product.n_nodes)
-        if not self._product.fixed_length:
-            ends = self._product.accepting
-            stop[ends] = np.exp(-potential[ends] - scale)
-        return stop
-
-    def base(self, epoch: int, t: int, potential: Floats) -> Base[Floats]:
-        n_nodes, most = self._product.n_nodes, self.span.most
-        weights: Floats = sweeps.relative_weights(n_nodes, *self._graph, self._weights.at(t), potential, most)
-        return Base(epoch, t, weights, [])
-
-    def _weights_at(self, t: int, base: Base[Floats]) -> Floats:
-        """The weights of action t: those of the base, or these times a factor per world edge."""
-        if base.t == t or self.discount == 1.0:
-            return base.weights
-        if not base.room:
-            base.room.append(np.empty(len(base.weights)))
-        product, rescaled = self._product, base.room[0]
-        factor = np.exp((self.discount**t - self.discount**base.t) * self._weights.reward)
-        n_edges = int(product.indptr[product.layer_ends[t]])
-        sweeps.rescale_weights(n_edges, product.edge, base.weights, factor, rescaled)
-        return rescaled
-
-    def backward(self, begin: int, end: int, base: Base[Floats], stop: Floats, after: Floats) -> Made[Floats]:
-        product, layers, ranges = self._product, [], []
-        for t in range(begin - 1, end - 1, -1):
-            n = int(product.layer_ends[t])
-            weights, out = self._weights_at(t, base), np.empty(n)
-            ranges.append(sweeps.backward_layer(n, product.indptr, product.target, weights, stop, after, out))
-            layers.append(out)
-            after = out
-        return Made(layers, *np.array(ranges).T)
-
-    def scaled(self, layer: Floats, factor: Scale) -> Floats:
-        return layer * factor
-
-    def keep(self, t: int, layer: Floats) -> Floats:
-        return layer
-
-    def fetch(self, kept: Floats) -> Floats:
-        return kept
-
-    def log_values(self, layer: Floats, potential: Floats, scale: Scale) -> Floats:
-        with np.errstate(divide="ignore"):
-            values: Floats = np.log(layer) + potential[: len(layer)] + scale
-        return values
-
-    def log_layer(self, t: int, log_after: Floats) -> Floats:
-        n = int(self._product.layer_ends[t])
-        value = np.empty(n)
-        sweeps.log_layer(n, *self._graph, self._weights.at(t), self._log_stop, log_after, value)
-        return value
-
-    def conditional(self, t: int, log_after: Floats, log_value: Floats) -> Base[Floats]:
-        n, log_weight = len(log_value), self._weights.at(t)
-        weights: Floats = sweeps.conditional_weights(n, *self._graph, log_weight, log_after, log_value)
-        return Base(-1, t, weights, [])
-
-    def ones(self, t: int) -> Floats:
-        return np.ones(int(self._product.layer_ends[t]))
-
-    def begin(self, starts: Floats) -> HostFlow:
-        product = self._product
-        here = np.zeros(product.n_nodes)
-        np.add.at(here, product.starts, starts)
-        return HostFlow(here, *np.zeros((2, len(product.world.source))))
-
-    def forward(
-        self,
-        flow: HostFlow,
-        t: int,
-        base: Base[Floats],
-        layers: Sequence[Floats],
-        factor: Scale | None,
-        with_entropy: bool,
-    ) -> None:
-        product = self._product
-        for after in layers[1:]:
-            there = np.zeros(product.n_nodes)
-            step = flow.counts if self.discount == 1.0 else np.zeros_like(flow.counts)
-            weights, n = self._weights_at(t, base), int(product.layer_ends[t])
-            flow.entropy += sweeps.forward_layer(n, *self._graph, weights, after, flow.here, there, step, with_entropy)
-            if self.discount != 1.0:
-                flow.counts += step
-                flow.discounted += self.discount**t * step
-            flow.here = there
-            t += 1
-
-    def totals(self, flow: HostFlow) -> tuple[Floats, Floats, float]:
-        return flow.counts, flow.counts if self.discount == 1.0 else flow.discounted, flow.entropy
-
-    def choose(self, t: int, base: Base[Floats], after: Floats, rng: np.random.Generator, node: Nodes) -> Nodes | None:
-        product = self._product
-        weights = self._weights_at(t, base)
-        taken: Nodes = sweeps.choose_edges(product.indptr, product.target, weights, after, rng.random(len(node)), node)
-        return None if np.all(taken == NO_EDGE) else taken
-
-    def walkers(self, starts: Nodes, column: int) -> Nodes:
-        return starts.copy()
-
-    def best_layer(self, t: int, after: Floats) -> tuple[Floats, NDArray[Any]]:
-        n = int(self._product.layer_ends[t])
-        value, choice = np.empty(n), np.empty(n, dtype=self._choice_type)
-        sweeps.best_layer(n, *self._graph, self._weights.at(t), self._log_stop, after, value, choice)
-        return value, choice
-
-    @once
-    def _choice_type(self) -> np.dtype[Any]:
-        return np.min_scalar_type(int(np.diff(self._product.indptr).max(initial=0)))
-
-    @once
-    def _log_stop(self) -> Floats:
-        """0 where trajectories may end before `horizon` actions, -inf elsewhere."""
-        return np.full(self._product.n_nodes, -np.inf) if self._product.fixed_length else self.best_last()
-
-    def best_last(self) -> Floats:
-        return np.where(self._product.accepting, 0.0, -np.inf)
-
-    def values(self, array: Floats, nodes: Nodes) -> Floats:
-        return array[nodes]
-
-    def on_host(self, array: NDArray[Any]) -> NDArray[Any]:
-        return array
+def pass_messages(product: Product, weights: EdgeWeights) -> messages.Messages:
+    """Run the backward pass with the cheapest schedule that is exact for this product and discount."""
+    if product.timeless(weights.discount):
+        return messages.SinglePass(product, weights)
+    if product.world.unbounded:
+        return messages.HorizonFree(product, weights)
+    operations = HostLayers(product, weights)
+    require_horizon(product.horizon, 8 * int(product.layer_ends.sum()) / operations.stride)
+    return Layered(product, weights, operations)

@@ -200,17 +200,16 @@ class SinglePass(Timeless):
         self._discount = weights.discount ** product.depth.astype(np.float64)
         log_weight = timeless_log_weights(product, weights)
         self._value = value = np.where(product.stops, 0.0, -np.inf)
-        graph = product.indptr, product.target
-        sweeps.log_sweep(self._order[::-1].copy(), -longest, *graph, log_weight, value)
+        sweeps.log_sweep(self._order[::-1].copy(), -longest, product.indptr, product.target, log_weight, value)
         self.log_partition, self._starts = start_law(product, weights, value[product.starts])
-        edges = np.arange(product.n_edges, dtype=np.uint32)
-        self._conditional = sweeps.conditional_weights(product.n_nodes, *graph, edges, log_weight, value, value)
+        graph = product.indptr, product.target, np.arange(product.n_edges, dtype=np.uint32)
+        self._conditional = sweeps.conditional_weights(graph, log_weight, value, value)
 
     def flow(self, with_entropy: bool = False) -> Flow:
         product, (counts, discounted) = self._product, np.zeros((2, len(self._product.world.source)))
         graph = product.indptr, product.target, product.edge
         entropy = entropy_of(self._starts) + sweeps.forward_sweep(
-            self._order, *graph, self._conditional, self._discount, self._begin(), counts, discounted
+            self._order, graph, self._conditional, self._discount, self._begin(), counts, discounted
         )
         return Flow(counts, discounted, self._starts, entropy)
 
@@ -277,14 +276,3 @@ class HorizonFree(Timeless):
         if with_entropy:
             entropy -= float(through @ np.log(np.where(self._conditional > 0, self._conditional, 1.0)))
         return Flow(counts, counts, self._starts, entropy)
-
-
-def pass_messages(product: Product, weights: EdgeWeights) -> Messages:
-    """Run the backward pass with the cheapest schedule that is exact for this product and discount."""
-    if product.timeless(weights.discount):
-        return SinglePass(product, weights)
-    if product.world.unbounded:
-        return HorizonFree(product, weights)
-    from xmen.product.layered import HostLayers, Layered  # which is made of this module
-
-    return Layered(product, weights, HostLayers(product, weights))

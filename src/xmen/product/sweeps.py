@@ -1,7 +1,7 @@
 """Compiled loops of the dynamic programs: backward messages, forward flow, samples, the mode.
 
-Indices that loops read are unsigned 32-bit: numba then needs no wrap-around test, which makes the loops about
-three times faster than with signed ones.
+A `graph` is indptr, target and the world edge of a product's edges. Indices that loops read are unsigned 32-bit: numba
+then needs no wrap-around test, which makes the loops about three times faster than with signed ones.
 """
 
 from typing import Any
@@ -48,12 +48,11 @@ def log_sweep(order: Any, rank: Any, indptr: Any, target: Any, log_weight: Any, 
 
 
 @compiled
-def relative_weights(
-    n_nodes: int, indptr: Any, target: Any, edge: Any, log_weight: Any, potential: Any, most: float
-) -> Any:
-    """exp(log_weight + potential[target] - potential[node]), at most exp(most), for each edge of the first nodes."""
-    weights = np.empty(indptr[n_nodes], dtype=np.float64)
-    for node in range(n_nodes):
+def relative_weights(graph: Any, log_weight: Any, potential: Any, most: float) -> Any:
+    """exp(log_weight + potential[target] - potential[node]), at most exp(most), for each edge."""
+    indptr, target, edge = graph
+    weights = np.empty(len(edge), dtype=np.float64)
+    for node in range(len(potential)):
         base = potential[node]
         for e in range(indptr[node], indptr[node + 1]):
             weights[e] = np.exp(min(log_weight[edge[e]] + potential[target[e]] - base, most))
@@ -92,11 +91,10 @@ def backward_layer(n_nodes: int, indptr: Any, target: Any, weights: Any, stop: A
 
 
 @compiled
-def log_layer(
-    n_nodes: int, indptr: Any, target: Any, edge: Any, log_weight: Any, stop: Any, after: Any, out: Any
-) -> None:
+def log_layer(graph: Any, log_weight: Any, stop: Any, after: Any, out: Any) -> None:
     """One backward layer in log space: always safe, about ten times slower than `backward_layer`."""
-    for node in range(n_nodes):
+    indptr, target, edge = graph
+    for node in range(len(out)):
         largest = stop[node]
         for e in range(indptr[node], indptr[node + 1]):
             largest = max(largest, log_weight[edge[e]] + after[target[e]])
@@ -110,12 +108,11 @@ def log_layer(
 
 
 @compiled
-def conditional_weights(
-    n_nodes: int, indptr: Any, target: Any, edge: Any, log_weight: Any, after: Any, value: Any
-) -> Any:
+def conditional_weights(graph: Any, log_weight: Any, after: Any, value: Any) -> Any:
     """exp(log_weight + after[target] - value[node]): the probability of each edge given its node, from log values."""
-    weights = np.zeros(indptr[n_nodes], dtype=np.float64)
-    for node in range(n_nodes):
+    indptr, target, edge = graph
+    weights = np.zeros(indptr[len(value)], dtype=np.float64)
+    for node in range(len(value)):
         if value[node] > -np.inf:
             for e in range(indptr[node], indptr[node + 1]):
                 weights[e] = np.exp(log_weight[edge[e]] + after[target[e]] - value[node])
@@ -136,16 +133,7 @@ def row_total(weights: Any, after: Any, target: Any, begin: Any, end: Any) -> An
 
 @compiled
 def forward_layer(
-    n_nodes: int,
-    indptr: Any,
-    target: Any,
-    edge: Any,
-    weights: Any,
-    after: Any,
-    here: Any,
-    there: Any,
-    counts: Any,
-    with_entropy: bool,
+    n_nodes: int, graph: Any, weights: Any, after: Any, here: Any, there: Any, counts: Any, with_entropy: bool
 ) -> Any:
     """Push node probabilities one step on: edge e is taken in proportion to weight[e] * after[target].
 
@@ -153,6 +141,7 @@ def forward_layer(
     that probability is neither lost nor made however large the log-weights were. Returns the mean entropy of the
     choices, if asked for.
     """
+    indptr, target, edge = graph
     entropy = 0.0
     for node in range(n_nodes):
         if here[node] > NEGLIGIBLE:
@@ -171,18 +160,9 @@ def forward_layer(
 
 
 @compiled
-def forward_sweep(
-    order: Any,
-    indptr: Any,
-    target: Any,
-    edge: Any,
-    weights: Any,
-    discount: Any,
-    here: Any,
-    counts: Any,
-    discounted: Any,
-) -> Any:
+def forward_sweep(order: Any, graph: Any, weights: Any, discount: Any, here: Any, counts: Any, discounted: Any) -> Any:
     """`forward_layer` through an acyclic graph in topological order; returns the mean entropy of the choices."""
+    indptr, target, edge = graph
     entropy = 0.0
     for i in range(len(order)):
         node = order[i]
@@ -232,11 +212,10 @@ def choose_edges(indptr: Any, target: Any, weights: Any, after: Any, uniforms: A
 
 
 @compiled
-def best_layer(
-    n_nodes: int, indptr: Any, target: Any, edge: Any, log_weight: Any, stop: Any, after: Any, out: Any, choice: Any
-) -> None:
+def best_layer(graph: Any, log_weight: Any, stop: Any, after: Any, out: Any, choice: Any) -> None:
     """out[n] = max over edges of log_weight + after[target] (or stop), and which edge of the node attains it."""
-    for node in range(n_nodes):
+    indptr, target, edge = graph
+    for node in range(len(out)):
         best, arg = stop[node], 0
         for e in range(indptr[node], indptr[node + 1]):
             x = log_weight[edge[e]] + after[target[e]]

@@ -16,7 +16,7 @@ from xmen.product.device.kernels import AVAILABLE
 from xmen.product.device.plain import SLOTS, DeviceGraph, Factors, LogMoves, Moves, PlainRows, Rows, uniforms
 from xmen.product.device.workspace import LOOKAHEAD, Workspaces
 from xmen.product.graph import Product
-from xmen.product.layered import DOUBLE, SINGLE, Base, Made, Nodes, Scale
+from xmen.product.layered import DOUBLE, SINGLE, Base, HostLayers, Made, Nodes, Passing, Scale
 from xmen.worlds.walks import Floats
 
 # ---- Who carries out row operations on a device: fused kernels where they run, plain torch elsewhere
@@ -151,16 +151,7 @@ class DeviceWeights:
         return self.log_dynamics + self.discount**t * self.reward
 
 
-@dataclass
-class DeviceFlow:
-    """Node probabilities on their way forward, and what went through each edge so far."""
-
-    here: Tensor
-    flows: list[Tensor]  # plain, and discounted where there is a discount
-    entropy: Tensor
-
-
-class DeviceLayers:
+class DeviceLayers(HostLayers):
     """One product and one or several rewards. Layers are views of a workspace that is handed back in the end."""
 
     lookahead = LOOKAHEAD
@@ -177,9 +168,6 @@ class DeviceLayers:
         self._rows = row_operations(graph.device)
 
     # --- backward ------------------------------------------------------------------------------------------------
-
-    def require_memory(self) -> None:
-        pass  # the workspace was planned with what is free
 
     def last_layer(self) -> Tensor:
         layer = self._space.layer(self._product.horizon)
@@ -226,14 +214,14 @@ class DeviceLayers:
     def _scale(self, scale: Scale) -> Tensor:
         return torch.as_tensor(scale, dtype=torch.float64, device=self.device)
 
-    def base(self, epoch: int, t: int, potential: Tensor) -> Base[Tensor]:
+    def base(self, epoch: int, t: int, potential: Tensor) -> Base:
         return Base(epoch, t, potential, [])
 
     @property
     def _log_moves(self) -> LogMoves:
         return LogMoves(self._graph.leaving, self._weights.log_dynamics, self._weights.reward)
 
-    def _filled(self, base: Base[Tensor], entering: bool) -> Tensor:
+    def _filled(self, base: Base, entering: bool) -> Tensor:
         """The weights of a base in the order of the edges that leave nodes, or of those that enter them."""
         rows = self._graph.entering if entering else self._graph.leaving
         weights, fresh = self._space.weights(entering, (base.epoch, base.t))
@@ -242,13 +230,13 @@ class DeviceLayers:
             self._rows.relative(rows, self._weights.at(base.t), ends, entering, self.span.most, weights)
         return weights
 
-    def _moves(self, t: int, base: Base[Tensor], weights: Tensor, entering: bool) -> Moves:
+    def _moves(self, t: int, base: Base, weights: Tensor, entering: bool) -> Moves:
         """Edges with their weights as of action t, from those that a base was filled with."""
         rows = self._graph.entering if entering else self._graph.leaving
         factors = self._space.factors(t, t if base.epoch < 0 else base.t)
         return Moves(rows, weights, self._space.reward, factors)
 
-    def backward(self, begin: int, end: int, base: Base[Tensor], stop: Tensor, after: Tensor) -> Made[Tensor]:
+    def backward(self, begin: int, end: int, base: Base, stop: Tensor, after: Tensor) -> Made:
         space, weights, n_layers = self._space, self._filled(base, entering=False), begin - end
         layers = [space.layer(t) for t in range(begin - 1, end - 1, -1)]
 
@@ -275,7 +263,7 @@ class DeviceLayers:
     def scaled(self, layer: Tensor, factor: Scale) -> Tensor:
         return layer.mul_(self._scale(factor).to(layer.dtype))
 
-    def keep(self, t: int, layer: Tensor) -> Tensor:
+    def keep(self, layer: Tensor) -> Tensor:
         return self._space.keep(layer)
 
     def fetch(self, kept: Tensor) -> Tensor:
@@ -290,7 +278,7 @@ class DeviceLayers:
         self._rows.log_rows(self._log_moves, self._space.factors(t, t), stop, log_after, value)
         return value
 
-    def conditional(self, t: int, log_after: Tensor, log_value: Tensor) -> Base[Tensor]:
+    def conditional(self, t: int, log_after: Tensor, log_value: Tensor) -> Base:
         nodes = (self._graph.n_nodes, self._space.columns)
         before, there = (torch.full(nodes, -sign * NEVER, dtype=torch.float64, device=self.device) for sign in (1, -1))
         # Edges of a node without message have no share: it is as if infinitely much would leave it.
@@ -303,7 +291,7 @@ class DeviceLayers:
 
     # --- forward ---------------------------------------------------------------------------------------------------
 
-    def begin(self, starts: Floats) -> DeviceFlow:
+    def begin(self, starts: Floats) -> Passing:
         space = self._space
         here, _, _, *flows = space.flow()
         for array in (here, *flows):
@@ -312,16 +300,10 @@ class DeviceLayers:
         chances = torch.as_tensor(starts.reshape(len(nodes), -1), device=self.device)
         here.index_add_(0, nodes, chances.to(here.dtype))
         entropy = torch.zeros(space.columns, dtype=torch.float64, device=self.device)
-        return DeviceFlow(here, flows, entropy)
+        return Passing(here, flows, entropy)
 
     def forward(
-        self,
-        flow: DeviceFlow,
-        t: int,
-        base: Base[Tensor],
-        layers: Sequence[Tensor],
-        factor: Scale | None,
-        with_entropy: bool,
+        self, flow: Passing, t: int, base: Base, layers: Sequence[Tensor], factor: Scale | None, with_entropy: bool
     ) -> None:
         space, weights, first = self._space, self._filled(base, entering=True), layers[0]
         if factor is not None:
@@ -355,9 +337,7 @@ class DeviceLayers:
         else:
             self._run(("forward", t, last, base.t), push)
 
-    def _add_entropy(
-        self, flow: DeviceFlow, t: int, weights: Tensor, drift: float, share: Tensor, after: Tensor
-    ) -> None:
+    def _add_entropy(self, flow: Passing, t: int, weights: Tensor, drift: float, share: Tensor, after: Tensor) -> None:
         """- sum over edges of (what goes through) * log(its share of what leaves the node)."""
         rows, n = self._graph.leaving, self._graph.layer_ends[t]
         e = rows.n_entries(n)
@@ -371,7 +351,7 @@ class DeviceLayers:
         choice = torch.where(through > 0, w / total, torch.ones_like(w))
         flow.entropy -= (through * torch.log(choice)).sum(0)
 
-    def totals(self, flow: DeviceFlow) -> tuple[Tensor, Tensor, Floats]:
+    def totals(self, flow: Passing) -> tuple[Tensor, Tensor, Floats]:
         order, ends = self._graph.by_world_edge, self._graph.world_edge_ends
         totals = [self._rows.world_totals(flows, order, ends) for flows in flow.flows]
         entropy: Floats = flow.entropy.cpu().numpy()
@@ -379,9 +359,7 @@ class DeviceLayers:
 
     # --- samples, the mode -------------------------------------------------------------------------------------------
 
-    def choose(
-        self, t: int, base: Base[Tensor], after: Tensor, rng: np.random.Generator, node: Walkers
-    ) -> Tensor | None:
+    def choose(self, t: int, base: Base, after: Tensor, rng: np.random.Generator, node: Walkers) -> Tensor | None:
         moves, (at, column) = self._moves(t, base, self._filled(base, entering=False), entering=False), node
         taken = self._rows.choose(moves, after, column, uniforms(rng, len(at), self.device), at)
         return None if bool((taken < 0).all()) else taken

@@ -124,7 +124,7 @@ class OnDevice:
         return said
 
 
-class Run(Layered[Tensor]):
+class Run(Layered):
     """`Layered` on a device, for one question at a time: they share their memory."""
 
     def __init__(self, place: OnDevice, law: EdgeWeights, weights: DeviceWeights, spaces: Workspaces) -> None:
