@@ -30,7 +30,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 import xmen as xm
-from xmen.methods import paper, paper_bounds, proposal
+from xmen.methods import paper, proposal
 from xmen.methods.demonstrations import gather
 from xmen.methods.runs import FitSettings, Task
 from xmen.rewards.linear import DenseFeatures
@@ -71,10 +71,10 @@ class FromTheList(proposal.Proposal):
         return proposal.Pool(self.hashed.walks, rows, dynamics, log_weights, 0, 0.0, spent, spent, none)
 
 
-def in_spans(seen: Any, rows: Any, weights: Any, l2: Any) -> paper_bounds.Bounds:
+def in_spans(seen: Any, l2: Any) -> paper.Bounds:
     """Bounds in units of the spans."""
-    plain = paper_bounds.letter_bounds(seen, rows, weights)
-    return replace(plain, smoothness=min(plain.smoothness, paper_bounds.largest_variance(seen.points / plain.span)))
+    plain = paper.letter_bounds(seen)
+    return replace(plain, smoothness=min(plain.smoothness, paper.largest_variance(seen.points / plain.span)))
 
 
 DEVICES: dict[str, Callable[[], Any]] = {

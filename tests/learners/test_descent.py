@@ -13,9 +13,8 @@ from learners.tasks import grid_task
 from xmen.learners.xmen import XMEN
 from xmen.methods.cells import CellSource
 from xmen.methods.demonstrations import gather
-from xmen.methods.judge import doubts
 from xmen.methods.loss import DrawnLoss, Spread
-from xmen.methods.rounds import RESTRAINTS, Descent
+from xmen.methods.rounds import RESTRAINTS, Descent, doubts
 from xmen.rewards.linear import DenseFeatures, StateFeatures
 
 

@@ -16,8 +16,8 @@ from strategies import cases
 from xmen.errors import ConvergenceWarning, GuaranteeWarning
 from xmen.learners.xmen import XMEN
 from xmen.methods.demonstrations import gather
-from xmen.methods.paper import PaperRun
-from xmen.methods.paper_bounds import (
+from xmen.methods.paper import (
+    PaperRun,
     compute_bounds,
     gradient_factor,
     largest_step,
@@ -201,9 +201,8 @@ def test_bounds_hold_for_every_theta(oracle, monkeypatch):
         rows, l2 = task.rows(task.valid), np.full(task.features.shape[2], 0.1 * (seed % 2))
         solver = "listed" if oracle == "listed" else "cryptominisat"
         proposal = proposal_of(task.world, task.constraint, task.features, task.discount, solver)
-        shown, share = rows, task.weights / task.weights.sum()
-        letter = letter_bounds(proposal, shown, share)
-        bounds = compute_bounds(proposal, shown, share, l2)
+        letter = letter_bounds(proposal)
+        bounds = compute_bounds(proposal, l2)
         assert (proposal.points is None) == (oracle == "unlisted")
         assert np.all(bounds.low <= rows.min(axis=0) + 1e-9)
         assert np.all(bounds.high >= rows.max(axis=0) - 1e-9)
@@ -242,7 +241,7 @@ def test_no_distribution_varies_more_than_a_quarter_of_the_largest_squared_dista
     points = np.random.default_rng(1).normal(size=(200, 4)) ** 3
     furthest = max(float(((x - points) ** 2).sum(axis=1).max()) for x in points)
     assert largest_variance(points) == pytest.approx(furthest / 4.0)
-    monkeypatch.setattr("xmen.methods.paper_bounds.MOST_PAIRED", 100)
+    monkeypatch.setattr("xmen.methods.paper.MOST_PAIRED", 100)
     assert largest_variance(points) >= furthest / 4.0
 
 

@@ -8,8 +8,7 @@ from scipy.sparse import csr_matrix
 
 from learners.listed import grid_task, network_task
 from strategies import VERIFY
-from xmen.methods.draws import Draws
-from xmen.methods.loss import DrawnLoss, Spread
+from xmen.methods.loss import DrawnLoss, Draws, Spread
 from xmen.rewards.linear import DenseFeatures
 
 TOL = 0.005

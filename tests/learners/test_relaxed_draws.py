@@ -16,8 +16,7 @@ from learners.tasks import grid_task, small_task
 from reference import enumerate_trajectories
 from xmen.engines.trips import RejectTrips, TripEngine
 from xmen.methods import loss as spreading
-from xmen.methods.draws import Draws
-from xmen.methods.loss import DrawnLoss, Spread, best_control
+from xmen.methods.loss import DrawnLoss, Draws, Spread, best_control
 from xmen.methods.reject import RejectSource, TripSource
 from xmen.methods.runs import Coordinates
 from xmen.rewards.linear import DenseFeatures, Features

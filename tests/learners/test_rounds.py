@@ -16,11 +16,9 @@ from xmen.errors import GuaranteeWarning, OracleError
 from xmen.learners.xmen import XMEN
 from xmen.methods.cells import CellSource
 from xmen.methods.demonstrations import gather
-from xmen.methods.draws import Draws
-from xmen.methods.judge import JUDGES, Metric, judge, judges_needed, largest_decrement
-from xmen.methods.loss import DrawnLoss, Spread
+from xmen.methods.loss import DrawnLoss, Draws, Spread
 from xmen.methods.reject import RejectSource
-from xmen.methods.rounds import RoundsRun
+from xmen.methods.rounds import JUDGES, Metric, RoundsRun, judge, judges_needed, largest_decrement
 from xmen.methods.runs import FitSettings, Task, drive
 from xmen.oracles import ListedOracle
 from xmen.progress import Monitor

@@ -328,7 +328,7 @@ class MaximumEntropy(GradientLearner):
         """The method that will be used, and its run."""
         chosen = read_method(self.method)
         network = self.world if isinstance(self.world, Network) else None
-        candidates = [kind() for kind in (AUTO if network is None else AUTO_TRIPS)] if chosen is None else [chosen]
+        kinds = AUTO if network is None else AUTO_TRIPS
         settings, reward = self._begin()
 
         def begun(method: Method) -> Run[Any]:
@@ -338,10 +338,11 @@ class MaximumEntropy(GradientLearner):
                 return method.run(task, settings)
             return method.neural_run(task, settings, reward, self.training or Training())
 
-        for method in candidates[:-1]:
+        for kind in kinds[:-1] if chosen is None else ():
             with suppress(ProductTooLargeError):
-                return method, begun(method)
-        return candidates[-1], begun(candidates[-1])
+                return (method := kind()), begun(method)
+        last = chosen or kinds[-1]()
+        return last, begun(last)
 
 
 @storable

@@ -12,9 +12,8 @@ from xmen.engines.settings import DEFAULT_CELL_SIZE
 from xmen.engines.xor import XorDistribution
 from xmen.errors import EngineError, OracleError
 from xmen.methods.demonstrations import Demonstrations
-from xmen.methods.draws import Draws
 from xmen.methods.likelihood import CellsLikelihood
-from xmen.methods.loss import DrawnLoss
+from xmen.methods.loss import DrawnLoss, Draws
 from xmen.methods.method import Method
 from xmen.methods.neural import NeuralRun, Training, train
 from xmen.methods.rounds import DEFAULT_MAX_ITER, Batch, Plan, RoundsRun, Source, rounds
@@ -30,7 +29,7 @@ from xmen.sampling import Info, Space, UnfinishedError, choose_parities, run_job
 from xmen.sampling.space import read_cell
 from xmen.worlds.walks import EdgeWeights
 
-# ---- Draws from whole hash cells: read once by a solver, they serve every theta (see `draws`).
+# ---- Draws from whole hash cells: read once by a solver, they serve every theta (see `loss`).
 #
 # Cells are of the trajectories as they are, or of copies in proportion to exp(R) D at some weights. Many trajectories
 # in few cells are cheaper than few in many: to a solver the first solution of a cell costs as much as many further ones

@@ -1,6 +1,6 @@
 """method="exact": the exact gradient by dynamic programming, and L-BFGS."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import chdtrc
@@ -9,14 +9,13 @@ from xmen.engines.choose import Chooser
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import TripEngine, trip_budget
-from xmen.errors import EngineError, StartsWarning, notify
+from xmen.errors import DivergenceError, EngineError, StartsWarning, notify
 from xmen.methods.demonstrations import Demonstrations
-from xmen.methods.identify import warn_undetermined
+from xmen.methods.identify import warn_undetermined, warn_undetermined_trips
 from xmen.methods.likelihood import DEFAULT_MAX_ITER, LbfgsRun, LbfgsState, Objective, likelihood_of
 from xmen.methods.method import Method
 from xmen.methods.neural import NeuralRun, Training, train
-from xmen.methods.runs import FitSettings, Outcome, Task
-from xmen.methods.trips import TripRun
+from xmen.methods.runs import Coordinates, FitSettings, Outcome, Task, Value
 from xmen.progress import Monitor
 from xmen.rewards import Floats
 from xmen.rewards.neural import NeuralReward
@@ -80,7 +79,7 @@ class Exact(Method):
         base = Chooser(task.law(), settings.engine, settings.seed).exact()
         return train(likelihood_of(base, task.demos.visits(task.discount)), reward, training, settings, base)
 
-    def trip_run(self, task: Task, settings: FitSettings, network: Network) -> TripRun:
+    def trip_run(self, task: Task, settings: FitSettings, network: Network) -> "TripRun":
         trips, budget = task.demos.trips(), trip_budget(settings.engine.max_nodes, network)
         engine = TripEngine(network, task.constraint, *trips, budget, task.discount, settings.engine.device)
         return TripRun(task, settings, engine)
@@ -103,3 +102,122 @@ class ExactRun(LbfgsRun[LbfgsState]):
         if state.finished:
             warn_of_starts(self.base, self.features.table(self.answer(state)), self.task.demos)
         return outcome._replace(base=self.base)
+
+
+# ---- Trips through a network: the exact likelihood of each given its start and its goal.
+#
+# The loss is the mean over trips of log z(start, goal) - R. Without a horizon it is finite only where the weights of
+# ever longer trajectories add up, and theta = 0 is rarely such a point: on road networks M has a radius of about 3
+# there. So the fit begins with a constant offset on every move that makes it one, and takes the offset back to 0 as it
+# learns. Points outside are +inf, and a line search backs off from them.
+
+
+RADIUS = 0.9  # of M where the fit begins, if it would be larger there without an offset
+SHARES = (0.0, 0.5, 0.8, 0.95)  # how much of an offset is left, tried in this order
+LEAST_CURVATURE = 1e-6  # of the largest: for features that no trip shows and no penalty holds
+PATIENCE = 100  # steps in a row that leave almost all of the offset where it was: it cannot be taken back
+
+
+class TripObjective(Objective):
+    """The loss of weights and its gradient, for trips as an engine has them; `offset` is added to every move."""
+
+    def __init__(self, engine: TripEngine, task: Task, coordinates: Coordinates) -> None:
+        self.engine, self.features, self.coordinates, self.offset = engine, task.features, coordinates, 0.0
+        network, demos = engine.network, task.demos
+        self.rows = task.features.rows(network.source, network.action)
+        self._columns = self.rows.T.tocsr()
+        uses = demos.walks.edge_uses(engine.discount, demos.weights)
+        self.demo_features: Floats = self._columns @ uses
+        self._demo_length = float(uses.sum())
+        # The curvature of a weight is about the mean of its squared feature over the trips, and what its penalty adds.
+        curvature = self.rows.power(2).T @ uses + coordinates.l2
+        self.metric: Floats = np.sqrt(np.maximum(curvature, LEAST_CURVATURE * curvature.max(initial=1e-300)))
+
+    def reach(self, direction: Floats) -> float:
+        return float(np.abs(self.rows @ self.coordinates.direction(direction)).max(initial=0.0))
+
+    def __call__(self, moved: Floats) -> Value:
+        weights = self.coordinates.full(moved)
+        try:
+            found = self.engine.value(self.rows @ weights + self.offset)
+        except DivergenceError:
+            return Value(np.inf, np.full(len(moved), np.nan))
+        loss = float(self.engine.weight @ found.log_z) - float(weights @ self.demo_features)
+        gradient = self._columns @ found.visits - self.demo_features
+        return self.coordinates.penalised(weights, loss - self.offset * self._demo_length, gradient)
+
+
+@dataclass(frozen=True)
+class TripState(LbfgsState):
+    """Where a run stands: that of its L-BFGS, the offset, and how long the offset has hardly moved."""
+
+    offset: float = 0.0
+    stuck: int = 0
+
+
+class TripRun(LbfgsRun[TripState]):
+    """L-BFGS from a feasible offset down to none; stops where no component of the gradient is above tol."""
+
+    state_type = TripState
+    objective: TripObjective
+
+    def __init__(self, task: Task, settings: FitSettings, engine: TripEngine) -> None:
+        self.task, self.engine = task, engine
+        super().__init__(TripObjective(engine, task, settings.coordinates(task.features.d)), settings)
+
+    def start(self) -> TripState:
+        shared, reward = self.engine.shared, self.objective.rows @ self.coordinates.full(self.first)
+        radius = 0.0 if shared is None else shared.radius(reward)
+        self.objective.offset = min(0.0, float(np.log(RADIUS / radius))) if radius > 0.0 else 0.0
+        return replace(super().start(), offset=self.objective.offset)
+
+    def step(self, state: TripState) -> tuple[TripState, dict[str, float]]:
+        self.objective.offset = state.offset
+        after, entry = super().step(self._less_offset(state) if state.offset < 0.0 else state)
+        if after.offset == 0.0:
+            return after, entry
+        # The optimum of a loss with an offset is not yet the answer.
+        return replace(after, finished=False), {**entry, "offset": after.offset}
+
+    def _less_offset(self, state: TripState) -> TripState:
+        """The state under as little of an offset as its weights bear."""
+        for share in SHARES:
+            self.objective.offset = offset = state.offset * share
+            value = self.objective(state.weights)
+            if value.loss < np.inf:
+                stuck = 0 if share < SHARES[-1] else state.stuck + 1
+                fresh = replace(state.forgetting(), **value._asdict(), offset=offset, stuck=stuck)
+                return replace(fresh, finished=False, n_calls=state.n_calls + 1)
+        self.objective.offset = state.offset
+        if state.stuck >= PATIENCE:
+            self.require_feasible(state, stuck=True)
+        return replace(state, finished=False, stuck=state.stuck + 1)
+
+    def require_feasible(self, state: TripState, stuck: bool = False) -> None:
+        """Raise where a run ends with an offset without which the weights of ever longer trips do not add up."""
+        if state.offset == 0.0:
+            return
+        try:
+            self.engine.value(self.objective.rows @ self.answer(state), with_visits=False)
+        except DivergenceError as error:
+            raise DivergenceError(
+                "no weights were found under which the weights of ever longer trips add up: at the best ones so far "
+                f"going round {error.cycle} costs too little. {'Give' if stuck else 'Raise max_iter, or give'} the "
+                "network a horizon, a feature that makes every move cost something (a length, or a constant), or fix "
+                "one."
+            ) from None
+
+    def may_end(self, state: TripState) -> bool:
+        return state.offset == 0.0
+
+    def conclude(self, state: TripState, monitor: Monitor) -> Outcome:
+        self.require_feasible(state)
+        outcome = super().conclude(state, monitor)
+        self.warn_undetermined()
+        return outcome._replace(learned={})
+
+    def warn_undetermined(self) -> None:
+        """Warn of weights that these trips cannot tell; a penalty decides, and then there is nothing to say."""
+        if not self.coordinates.l2.any() and len(self.coordinates.free) == self.task.features.d:
+            rows, demo_features = self.objective.rows, self.objective.demo_features
+            warn_undetermined_trips(self.engine, self.task, rows, demo_features, "where its steps became small")

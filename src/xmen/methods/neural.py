@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from xmen.engines.distribution import Distribution
 from xmen.errors import EngineError, RewardError
 from xmen.methods.likelihood import DeviceLikelihood, Likelihood, LossEstimate
-from xmen.methods.runs import FitSettings, Outcome, Run, child_seed, seed_sequence, stored_seed, warn_of_end
+from xmen.methods.runs import FitSettings, Outcome, Run, child_seed, read_l2, seed_sequence, stored_seed, warn_of_end
 from xmen.options import Options, Unsaved, listed, require_number, require_whole
 from xmen.progress import Monitor
 from xmen.rewards.neural import NeuralReward
@@ -316,6 +316,6 @@ def train(
     likelihood: Likelihood, reward: NeuralReward, training: Training, settings: FitSettings, base: Distribution | None
 ) -> NeuralRun:
     """The run of a fit that trains a copy of `reward`; `base` can answer for the model afterwards, if there is one."""
-    l2, seeds = float(settings.penalty(1)), seed_sequence(settings.seed)
+    l2, seeds = float(read_l2(settings.l2, 1)), seed_sequence(settings.seed)
     limits = settings.most_iterations(DEFAULT_MAX_ITER), settings.tolerance()
     return NeuralRun(likelihood, reward.copy(), training, l2, seeds, *limits, base, True, settings.memory)

@@ -12,7 +12,7 @@ What is added to the letter, none of which the theorems exclude:
   distance of f from 0, and at the optimum E_P[f] is that mean.
 - An estimate of E_P[f] outside the range of f is moved to its border, which only brings it nearer to the truth: a ratio
   of two means has no bound of its own.
-- Features are taken in another basis and steps by Theorem 4's own condition (`paper_bounds`): still other units of
+- Features are taken in another basis and steps by Theorem 4's own condition (`compute_bounds`): still other units of
   theta, and the smoothness that is certain in them.
 - A run that has taken its K steps converged if the averaged iterates had stopped going anywhere (`PaperRun.drift`).
 - The mean is of the iterates after the first `burn_in` share of them: Algorithm 1 with the rest of the iterations,
@@ -24,7 +24,7 @@ What keeps a short run from the optimum is the step, the largest that Theorem 4 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -33,16 +33,15 @@ import numpy as np
 from xmen.engines.choose import Chooser
 from xmen.engines.settings import EngineSettings
 from xmen.engines.xor import XorDistribution
-from xmen.errors import EngineError
+from xmen.errors import EngineError, GuaranteeWarning, notify
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.identify import warn_undetermined
 from xmen.methods.likelihood import Likelihood, LossEstimate
 from xmen.methods.method import Method
 from xmen.methods.neural import DEFAULT_MAX_ITER as NETWORK_MAX_ITER
 from xmen.methods.neural import NeuralRun, Training, train
-from xmen.methods.paper_bounds import compute_bounds, gradient_factor, largest_step, letter_bounds, warn_outside
 from xmen.methods.proposal import Certificate, Pool, Proposal, self_normalised_shares, split_shares, variance_descent
-from xmen.methods.runs import FitSettings, Outcome, Run, Task, seed_sequence, warn_of_end
+from xmen.methods.runs import FitSettings, Outcome, Run, Task, read_l2, seed_sequence, warn_of_end
 from xmen.options import require_choice, require_number, require_whole
 from xmen.progress import Monitor
 from xmen.rewards import Floats
@@ -181,18 +180,15 @@ class PaperRun(Run[PaperState]):
 
     def __init__(self, task: Task, method: Paper, settings: FitSettings, base: XorDistribution) -> None:
         self.task, self.method, self.settings, self.base = task, method, settings, base
-        features, self.l2, self.tol = task.features, settings.penalty(task.features.d), settings.tolerance()
+        features, self.l2, self.tol = task.features, read_l2(settings.l2, task.features.d), settings.tolerance()
         self.proposal = Proposal(base, features)
         self.weighted = not self.proposal.constant_dynamics
         self.demo_rows = features.contract(task.demos.walks.visit_rows(task.discount))
         self.centre: Floats = task.demos.weights @ self.demo_rows
         self.max_iter = settings.most_iterations(method.default_max_iter)
         self.n_skipped = int(float(method.burn_in) * self.max_iter)
-        self.bounds = (
-            letter_bounds(self.proposal, self.demo_rows, task.demos.weights)
-            if float(method.burn_in) == 0.0
-            else compute_bounds(self.proposal, self.demo_rows, task.demos.weights, self.l2)
-        )
+        by_letter = float(method.burn_in) == 0.0
+        self.bounds = letter_bounds(self.proposal) if by_letter else compute_bounds(self.proposal, self.l2)
         self.delta, self.failure = method.accuracy(self.max_iter)
         if method.start is not None and len(method.start) != features.d:
             raise EngineError(f"start has {len(method.start)} numbers, and there are {features.d} features: one each.")
@@ -334,6 +330,169 @@ def _read_start(start: Sequence[float]) -> tuple[float, ...]:
     if values.ndim != 1 or not np.isfinite(values).all():
         raise EngineError(f"start is a list of finite numbers, one per feature; got {start!r:.60}.")
     return tuple(values.tolist())
+
+
+# ---- The constants of the theorems, computed: the range of f(tau), sigma2, smoothness, and the largest step.
+#
+# Everything is in units in which each feature spans 1 over the valid trajectories: f_k(tau) / (max f_k - min f_k). That
+# is Algorithm 1 on rescaled features; theta is multiplied by the same spans. A basis (d, r) goes further: the features
+# are then the columns of (f / span) @ basis, and no theorem minds. Where features nearly depend on each other, no step
+# that is safe for their sum moves their difference; in a basis in which all directions vary alike it does. Leaving the
+# basis out costs 1.6 to 2 times the iterations to 0.05 nats, and up to five times where features are nearly equal
+# (benchmarks/ablation_paper.py).
+#
+# Theorem 4 asks for a loss whose gradient is L-smooth, and Theorem 3 gives it sigma2^2, a sum of variances. The largest
+# eigenvalue of the Hessian is enough, and much smaller where there are many features.
+
+
+LARGEST_FACTOR = math.sqrt(2.0)  # Theorem 4: the gradient within a factor c <= sqrt 2
+MOST_FEATURES = 500  # in a basis of their own, a dense matrix (d, d)
+MOST_PAIRED = 5_000  # points of which all pairs are compared
+FLAT = 1e-9  # variances below this share of the largest are rounding errors
+SAME = 1e-9  # spans below this share of a feature's size are rounding errors
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What is known of a task whatever theta is.
+
+    low, high: the range of f_k(tau) over valid trajectories (d,), in the user's units. span: high - low, 1 where that
+    is 0. sigma2_squared: a bound on the sum of the variances of f / span under P for *every* theta. smoothness: a bound
+    on the largest eigenvalue of Cov_P(f / span) for every theta, the Hessian of log Z. Both are of (f / span) @ basis
+    where there is one.
+    """
+
+    low: Floats
+    high: Floats
+    span: Floats
+    sigma2_squared: float
+    smoothness: float
+    basis: Floats | None = None
+
+    @property
+    def metric(self) -> Floats | None:
+        """B B^T: a gradient step in the basis moves theta by this times the gradient; None where there is no basis."""
+        return None if self.basis is None else self.basis @ self.basis.T
+
+    def penalty_smoothness(self, l2: Floats) -> float:
+        """The largest curvature that l2/2 theta^2 of each feature has in these units."""
+        root = np.sqrt(l2) / self.span
+        if self.basis is None:
+            return float(root.max()) ** 2
+        return float(np.linalg.norm(root[:, None] * self.basis, 2)) ** 2
+
+
+def letter_bounds(proposal: Proposal) -> Bounds:
+    """In units of the spans, with Theorem 3's sigma2^2 in the place of smoothness.
+
+    Ranges come from the list of trajectories, or from two dynamic programs per feature over the relaxation. For any
+    distribution, the variances of f add up to E|f - E f|^2 <= E|f - m|^2 for every point m. With m in the middle of
+    the ranges this is at most the largest |f(tau) - m|^2 in the list, or d/4 from the ranges alone.
+    """
+    listed = proposal.listed_features
+    if listed is not None:
+        low, high = listed.min(axis=0), listed.max(axis=0)
+    else:
+        d = proposal.features.d
+        pairs = [proposal.range_of(proposal.features.table(unit), 0.0) for unit in np.eye(d)]
+        low, high = (np.array(side) for side in zip(*pairs, strict=True))
+    varies = high - low > SAME * np.maximum(np.abs(low), np.abs(high))
+    span = np.where(varies, high - low, 1.0)
+    sigma2_squared = float(np.count_nonzero(varies)) / 4.0
+    if listed is not None:
+        sigma2_squared = radius_squared((listed / span)[:, varies])
+    return Bounds(low, high, span, sigma2_squared, sigma2_squared)
+
+
+def compute_bounds(proposal: Proposal, l2: Floats) -> Bounds:
+    """In the units that serve a run best, with the smoothness that is certain there.
+
+    Where the trajectories, or those of the relaxation, are few enough to be listed: in units in which they vary alike
+    in all directions, with half of their largest distance, squared. Elsewhere in units of the spans.
+    """
+    plain = letter_bounds(proposal)
+    points, span = proposal.points, plain.span
+    if points is None:
+        return replace(plain, smoothness=_smoothness_by_sums(plain, proposal))
+    points = points / span
+    if len(span) > MOST_FEATURES:
+        return replace(plain, smoothness=min(plain.smoothness, largest_variance(points)))
+    away = points - points.mean(axis=0)
+    shape = away.T @ away / len(points)
+    # A penalty curves the loss everywhere: counted in, no direction is so long that its curvature sets the step.
+    shape += np.diag(l2 / span**2) / max(np.linalg.matrix_rank(shape), 1)
+    if not shape.any():
+        return plain
+    spread, vectors = np.linalg.eigh(shape)
+    some = spread > FLAT * spread[-1]
+    basis = vectors[:, some] / np.sqrt(spread[some])
+    ball = points @ basis
+    return replace(plain, sigma2_squared=radius_squared(ball), smoothness=largest_variance(ball), basis=basis)
+
+
+def radius_squared(points: Floats) -> float:
+    """The largest squared distance from the middle of the points' ranges."""
+    middle = (points.min(axis=0) + points.max(axis=0)) / 2.0
+    return float(((points - middle) ** 2).sum(axis=1).max(initial=0.0))
+
+
+def largest_variance(points: Floats) -> float:
+    """A bound on the variance, in any direction, of any distribution over these points.
+
+    A quarter of the largest squared distance of two of them; of many points, that from a middle.
+    """
+    if len(points) > MOST_PAIRED:
+        return radius_squared(points)
+    away = points - points.mean(axis=0)
+    squares = (away**2).sum(axis=1)
+    furthest = squares[:, None] + squares - 2.0 * (away @ away.T)
+    return float(furthest.max(initial=0.0)) / 4.0
+
+
+def _smoothness_by_sums(plain: Bounds, proposal: Proposal) -> float:
+    """A bound on any direction's variance, where trajectories are not listed; one dynamic program.
+
+    It is at most a quarter of the largest |f - f'|^2. With every f_k in units of its span, counted from its least
+    value, (f_k - f'_k)^2 <= |f_k - f'_k| <= f_k + f'_k: half of the largest sum of f_k over a trajectory is enough. So
+    is half of the largest sum of 1 - f_k, and the sum of squared spans over 4.
+    """
+    varies = plain.high > plain.low
+    unit = np.where(varies, 1.0 / plain.span, 0.0)
+    least, most = proposal.range_of(proposal.features.table(unit), 0.0)
+    lows = float(unit @ plain.low)
+    return min(plain.smoothness, (most - lows) / 2.0, (np.count_nonzero(varies) - (least - lows)) / 2.0)
+
+
+def gradient_factor(delta: float, weighted: bool) -> float:
+    """c, the factor within which E_P[f] is known: delta^2 with importance weights, delta without."""
+    return delta**2 if weighted else delta
+
+
+def largest_step(factor: float, smoothness: float) -> float:
+    """eta <= (2 - c^2) / (sigma2^2 c), Theorem 4; 0 where c > sqrt 2. Anything goes where the loss is constant.
+
+    >>> round(largest_step(1.1**2, 1.0), 4)
+    0.4429
+    """
+    return max(0.0, 2.0 - factor**2) / (factor * smoothness) if smoothness > 0.0 else 1.0
+
+
+def warn_outside(delta: float, factor: float, step: float, largest: float, weighted: bool) -> None:
+    """Say where settings leave the conditions of the theorems."""
+    if factor > LARGEST_FACTOR or largest == 0.0:
+        most = math.sqrt(LARGEST_FACTOR) if weighted else LARGEST_FACTOR
+        why = "with importance weights the gradient is known within delta^2" if weighted else "c = delta"
+        notify(
+            f"delta = {delta:g} is not below {most:.4g}, as Theorem 4 needs ({why}, and c must be below sqrt 2): "
+            "the run has no guarantee. Choose a smaller delta.",
+            GuaranteeWarning,
+        )
+    elif step > largest * (1.0 + SAME):
+        notify(
+            f"learning_rate = {step:g} is above {largest:.4g} = (2 - c^2) / (sigma2^2 c), the largest step of "
+            f"Theorem 4 here (c = {factor:.4g}): the run has no guarantee. Leave learning_rate out to have that step.",
+            GuaranteeWarning,
+        )
 
 
 # ---- Algorithm 1 with a neural reward in the place of theta . f: a variant that the paper mentions and does not run.

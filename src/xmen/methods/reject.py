@@ -11,13 +11,12 @@ from xmen.engines.choose import Chooser
 from xmen.engines.reject import RejectDistribution
 from xmen.engines.trips import RejectTrips, trip_budget
 from xmen.errors import ConvergenceWarning, EngineError, notify
-from xmen.methods.draws import Draws
-from xmen.methods.loss import DrawnLoss, Spread, best_control
+from xmen.methods.exact import TripRun, TripState
+from xmen.methods.loss import DrawnLoss, Draws, Spread, best_control
 from xmen.methods.method import Method
 from xmen.methods.neural import NeuralRun, Training
 from xmen.methods.rounds import DEFAULT_MAX_ITER, Batch, Plan, RoundsRun, RoundsState, Source, rounds
 from xmen.methods.runs import Coordinates, FitSettings, Outcome, Task
-from xmen.methods.trips import TripRun, TripState
 from xmen.options import require_whole
 from xmen.progress import Monitor
 from xmen.rewards import Floats
@@ -28,7 +27,7 @@ from xmen.worlds.network import Network
 from xmen.worlds.walks import EdgeWeights
 
 # ---- Draws by rejection: of the relaxation at some theta, exactly, which serve every other by their weights (see
-# `draws`). The relaxation's own log Z is exact at every theta, and takes noise away where enough draws are valid; where
+# `loss`). The relaxation's own log Z is exact at every theta, and takes noise away where enough draws are valid; where
 # few are, only these are kept.
 
 

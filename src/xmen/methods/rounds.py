@@ -1,6 +1,6 @@
 """Rounds of weighted draws: each is minimised over by L-BFGS, and judged by the next one's draws.
 
-Draws serve every theta (`draws`), so that fresh ones for every step would be waste. A round's draws first *judge* the
+Draws serve every theta (`loss`), so that fresh ones for every step would be waste. A round's draws first *judge* the
 weights at hand, which were not fitted to them, and end the fit when the gradient is within its noise, the distance from
 the optimum is within `tol` nats, and they cannot have missed anything of weight. Else they join the others, and L-BFGS
 finds the minimum over all of them: a convex, deterministic problem without a step size. It goes only as far as draws
@@ -18,17 +18,15 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from scipy.special import chdtrc, chndtrinc, chndtrix
 
 from xmen.engines.choose import Chooser
 from xmen.engines.reject import RejectDistribution
 from xmen.engines.xor import XorDistribution
 from xmen.errors import GuaranteeWarning, notify
-from xmen.methods import judge
-from xmen.methods.draws import Draws
 from xmen.methods.identify import warn_undetermined
-from xmen.methods.judge import Estimate, Metric, doubts
 from xmen.methods.likelihood import Lbfgs
-from xmen.methods.loss import ALL, DrawnLoss, Relaxation, Spread
+from xmen.methods.loss import ALL, DrawnLoss, Draws, Relaxation, Spread, Table
 from xmen.methods.runs import FitSettings, Outcome, Run, Task, child_seed, seed_sequence, stored_seed, warn_of_end
 from xmen.progress import Monitor
 from xmen.rewards import Floats
@@ -83,6 +81,177 @@ class Source(ABC):
     def learned(self, loss: DrawnLoss, weights: Floats) -> dict[str, Any]:
         """Further attributes of the model, by name."""
         return {}
+
+
+# ---- How far weights are from the optimum, in nats, as far as draws can tell that they were not fitted to.
+#
+# Near the optimum L(theta) - L* = g^T H^+ g / 2, with g the gradient at theta and H the Hessian there (Newton's
+# decrement). Draws that theta was not fitted to give g-hat = g + noise with covariance V, so that q = g-hat^T H^+ g-hat
+# has the mean 2 (L - L*) + tr(H^+ V). With A = H^+ V, q is about s times a chi-square variable of nu degrees of freedom
+# and noncentrality 2 (L - L*) / s, where s = tr(A^2) / tr(A) and nu = tr(A)^2 / tr(A^2): that gives the bound.
+#
+# Weights that minimise L-hat over draws with noise V have g of covariance V: they are tr(H^+ V) / 2 nats away on
+# average, which is what a fit expects of itself before it is judged.
+
+
+LEVEL = 0.95  # of the bound
+SURE = -math.log(1.0 - LEVEL)  # about 3: a rate of which n trials show nothing is below 3 / n 19 times in 20
+SURPRISE = 0.01  # a gradient that noise exceeds less often than this is above its noise
+AGREED = 0.9  # share of judges that are to pass weights that are good enough
+JUDGES = 2.0 ** np.arange(-6.0, 0.25, 0.25)  # times as many draws as weights were fitted to, from which to choose
+ROUNDING = 1e-9  # nats: what an exact answer may be off
+FLAT = 1e-10  # share of the largest curvature below which a direction has none
+
+
+class Estimate(NamedTuple):
+    """The loss and its gradient (d,) at some weights, as draws have them, with their standard errors."""
+
+    loss: float
+    loss_std: float
+    gradient: Floats
+    gradient_std: Floats
+
+
+class Judgement(NamedTuple):
+    """What fresh draws say of weights.
+
+    distance: the estimated distance from the optimum in nats; bound: above the true one 95 times in 100. within_noise:
+    no sign that the weights were fitted to their own draws' accidents more than draws of that number have to be.
+    enough: these draws are enough to tell.
+    """
+
+    estimate: Estimate
+    distance: float
+    bound: float
+    within_noise: bool
+    enough: bool
+
+
+class Metric:
+    """H^+ of a Hessian: the inverse on the directions that have curvature, in units of the features' scale.
+
+    Of a diagonal alone, (d,), features count as if each stood alone; so do covariances of these, which come as (d,).
+    """
+
+    def __init__(self, hessian: Floats, scale: Floats) -> None:
+        self.scale = scale
+        if hessian.ndim == 1:
+            values = hessian / scale**2
+            kept = values > FLAT * max(values.max(initial=0.0), 0.0)
+            self.root: Floats = np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
+            return
+        values, vectors = np.linalg.eigh(hessian / scale / scale[:, None])
+        kept = values > FLAT * max(values[-1], 0.0)
+        self.root = vectors[:, kept] / np.sqrt(values[kept])
+
+    def vector(self, gradient: Floats) -> Floats:
+        """y with y . y = g^T H^+ g; of one gradient (d,), or of several as rows (n, d)."""
+        scaled = gradient / self.scale
+        whitened: Floats = scaled * self.root if self.root.ndim == 1 else scaled @ self.root
+        return whitened
+
+    def matrix(self, noise: Floats) -> Floats:
+        """The covariance of `vector` of a gradient with this covariance."""
+        if self.root.ndim == 1:
+            alone: Floats = noise / self.scale**2 * self.root**2
+            return alone
+        whitened: Floats = self.root.T @ (noise / self.scale / self.scale[:, None]) @ self.root
+        return whitened
+
+    def weights_std(self, noise: Floats) -> Floats:
+        """The standard errors (d,) of weights that minimise a loss with this noise: sqrt diag H^+ V H^+."""
+        middle, root = self.matrix(noise), self.root
+        squares = middle * root**2 if root.ndim == 1 else np.sum((root @ middle) * root, axis=1)
+        std: Floats = np.sqrt(np.maximum(squares, 0.0)) / self.scale
+        return std
+
+
+def trace(covariance: Floats) -> float:
+    """The sum of the variances."""
+    return float(variances(covariance).sum())
+
+
+def estimate(loss: DrawnLoss, weights: Floats, spread: Spread) -> Estimate:
+    """The loss and its gradient at weights where this is its spread."""
+    value, std = loss(weights), np.sqrt(np.maximum(variances(spread.noise), 0.0))
+    return Estimate(value.loss, spread.log_partition_std, value.gradient, std)
+
+
+def judge(weights: Floats, fresh: DrawnLoss, metric: Metric, fitted_noise: Floats, least_seen: float) -> Judgement:
+    """Look at weights with draws they were not fitted to; `fitted_noise` is that of the draws they were.
+
+    At least `least_seen` of the fresh ones have to carry the weight.
+    """
+    fresh = fresh.shared(weights)
+    spread = Spread(fresh, weights)
+    seen = estimate(fresh, weights, spread)
+    y = metric.vector(seen.gradient)
+    here, there = metric.matrix(spread.noise), metric.matrix(fitted_noise)
+    q, expected = float(y @ y), 0.5 * trace(there)
+    distance = max(0.5 * (q - trace(here)), 0.0) + spread.unseen
+    bound = max(0.5 * largest_decrement(q, here), expected, 0.5 * q if not here.any() else 0.0)
+    bound += SURE * spread.unseen + ROUNDING
+    scale, freedom = moments(here + there)
+    quiet = freedom == 0.0 or float(chdtrc(freedom, q / scale)) > SURPRISE
+    return Judgement(seen, distance, bound, quiet, freedom == 0.0 or fresh.seen(weights) >= least_seen)
+
+
+def judges_needed(noise: Floats, distance: float, tol: float, bound: float) -> float:
+    """The fewest draws that are expected to agree, in units of those that weights were fitted to, 1 or less.
+
+    They agree 9 times in 10 that weights `distance` nats from the optimum are within `tol`, and surely within `bound`.
+    `noise` is that of the draws fitted to, as `Metric.matrix` has it; that of others falls as one over their number.
+    """
+    scale, freedom = moments(noise)
+    if freedom == 0.0:
+        return float(JUDGES[0])
+    scales = scale / JUDGES
+    q = chndtrix(AGREED, freedom, 2.0 * distance / scales)
+    near, sure = q - freedom <= 2.0 * tol / scales, chndtrinc(q, freedom, 1.0 - LEVEL) <= 2.0 * bound / scales
+    enough = np.flatnonzero(near & sure)
+    return float(JUDGES[enough[0]]) if len(enough) else 1.0
+
+
+def variances(covariance: Floats) -> Floats:
+    """The diagonal (d,)."""
+    return covariance if covariance.ndim == 1 else covariance.diagonal()
+
+
+def moments(covariance: Floats) -> tuple[float, float]:
+    """s and nu of the chi-square that y . y is like, for y of this covariance: (0, 0) where there is no noise."""
+    total, square = trace(covariance), float((covariance**2).sum())
+    return (square / total, total**2 / square) if total > 0.0 and square > 0.0 else (0.0, 0.0)
+
+
+def largest_decrement(q: float, noise: Floats) -> float:
+    """The largest g^T H^+ g of which a q this small would be seen 5 times in 100."""
+    scale, freedom = moments(noise)
+    if freedom == 0.0:
+        return q
+    found = float(chndtrinc(q / scale, freedom, 1.0 - LEVEL))
+    return scale * found if np.isfinite(found) else 0.0
+
+
+# ---- The doubt of a known trajectory is its leverage, from 0 to 1: how little draws tell of others like it.
+#
+# With u = f(x) - mean f, the leverage of a known x is u^T (G + K)^+ u, where G adds up u u^T over the draws, each by
+# the number of draws it is worth, and K over all that is known. For weights per state: of k demonstrations through a
+# state that c draws pass, each has about 1 / (k + c). Together they stand for k / (k + c) of a draw, at most for one,
+# so that what they add to log Z falls with the number of draws faster than its noise does.
+
+
+def doubts(loss: DrawnLoss, weights: Floats) -> Floats:
+    """The share of a draw (n,) that each known trajectory stands for at these weights, 0 of all others. O(n d^2)."""
+    draws, share = loss.draws, np.zeros(len(loss.draws))
+    known = np.flatnonzero(draws.known & (draws.noise[draws.batch] > 0.0))
+    if len(known):
+        batches = np.bincount(draws.part, minlength=len(loss.parts))[draws.part[draws.batch]]
+        worth = loss.worth(weights) + draws.known / batches  # every batch of a part has all that is known of it
+        table = Table(draws, loss.features, worth, dense=True)
+        metric = Metric(table.squares(worth), loss.features.scale)
+        for some, away in table.blocks(known):
+            share[some] = np.minimum(np.square(metric.vector(away)).sum(axis=1), 1.0)
+    return share
 
 
 # ---- The minimum over draws, as far as they can be trusted: neither where few of them carry the weight, nor at
@@ -219,12 +388,7 @@ class RoundsRun(Run[RoundsState]):
     state_type = RoundsState
 
     def __init__(
-        self,
-        task: Task,
-        settings: FitSettings,
-        source: Source,
-        warn: Callable[[], None],
-        metric: Floats | None = None,
+        self, task: Task, settings: FitSettings, source: Source, warn: Callable[[], None], metric: Floats | None = None
     ) -> None:
         self.settings, self.source, self.warn = settings, source, warn
         self.coordinates, learned = settings.coordinates(task.features.d), settings.learned(task)
@@ -238,7 +402,8 @@ class RoundsRun(Run[RoundsState]):
         self.descent = Descent(self.features, self.least_seen, LEFT * self.tol, metric)
 
     def start(self) -> RoundsState:
-        first = self.settings.first_weights(len(self.coordinates.values))[self.coordinates.free]
+        begin = self.coordinates.values if self.settings.start is None else self.settings.start
+        first = np.asarray(begin, dtype=np.float64)[self.coordinates.free]
         seed = stored_seed(seed_sequence(self.settings.seed))
         return RoundsState(first, np.zeros(len(first)), {}, {}, 0, math.inf, math.inf, 0, seed, {})
 
@@ -263,7 +428,7 @@ class RoundsRun(Run[RoundsState]):
             both = draws.joined(batch.draws)
             metric = Metric(Spread(self._loss(both).shared(weights), weights).hessian, self.features.scale)
             noise = Spread(self._loss(draws).shared(weights), weights).noise
-            judged = judge.judge(weights, self._loss(batch.draws), metric, noise, self.least_seen)
+            judged = judge(weights, self._loss(batch.draws), metric, noise, self.least_seen)
             seen, near = judged.estimate, max(judged.distance, state.distance, judged.bound / LOOSE) <= self.tol
             quiet = judged.within_noise or judged.bound <= self.tol
             agreed, full = judged.enough and near and quiet and batch.sees_all, len(both) > MOST_DRAWS
@@ -313,20 +478,20 @@ class RoundsRun(Run[RoundsState]):
             value = loss(weights)
             return state, Estimate(value.loss, 0.0, value.gradient, np.zeros(1))
         found = Spread(loss, weights)
-        own, metric = judge.estimate(loss, weights, found), Metric(found.hessian, self.features.scale)
+        own, metric = estimate(loss, weights, found), Metric(found.hessian, self.features.scale)
         if reached:
             left = 0.5 * float(np.square(metric.vector(own.gradient)).sum())  # by L-BFGS
-            state = replace(state, distance=left + 0.5 * judge.trace(metric.matrix(found.error)))
+            state = replace(state, distance=left + 0.5 * trace(metric.matrix(found.error)))
         state = replace(state, weights_std=metric.weights_std(found.error))
         if not loss.draws.noise.any():  # else the bound is infinite: what these draws missed, they cannot tell
-            bound, converged = state.distance + judge.ROUNDING, state.distance <= max(self.tol, judge.ROUNDING)
+            bound, converged = state.distance + ROUNDING, state.distance <= max(self.tol, ROUNDING)
             return replace(state, bound=bound, finished=True, converged=converged), own
         last = state.distance <= max(self.tol, LEAST_TOL)
         growth = state.distance / max(AIMED * self.tol, LEAST_TOL) - 1.0  # times as many draws as there are
         if last:  # what they will not have seen may have half of the bound
-            missed = judge.SURE * found.unseen
+            missed = SURE * found.unseen
             bound = LOOSE * self.tol - min(missed, self.tol)
-            judges = judge.judges_needed(metric.matrix(found.noise), state.distance, self.tol, bound)
+            judges = judges_needed(metric.matrix(found.noise), state.distance, self.tol, bound)
             growth = max(growth, judges, missed / max(self.tol, LEAST_TOL))
         seen = min(max(growth, 0.0), MOST_GROWTH) * max(loss.seen(weights), self.least_seen)
         effective = min(max(seen, SEEING * self.least_seen), MOST_DRAWS / 4)

@@ -102,9 +102,7 @@ class Coordinates:
 
     def direction(self, moved: Floats) -> Floats:
         """A direction of all d weights, 0 where they are fixed."""
-        full = np.zeros(len(self.values))
-        full[self.free] = moved
-        return full
+        return self.full(moved) - self.values
 
     def penalised(self, weights: Floats, loss: float, gradient: Floats) -> Value:
         """The loss with its penalty at all weights (d,), and its gradient along those that move."""
@@ -188,13 +186,9 @@ class FitSettings(Options):
         require_number("tol", self.tol, least=0.0, optional=True)
         require_whole("max_iter", self.max_iter, least=1, optional=True)
 
-    def penalty(self, d: int) -> Floats:
-        """l2 of each of d features, or one number for all."""
-        return read_l2(self.l2, d)
-
     def coordinates(self, d: int) -> Coordinates:
         """Which of d weights are learned, and what large ones cost."""
-        return Coordinates(d, self.fixed, self.penalty(d))
+        return Coordinates(d, self.fixed, read_l2(self.l2, d))
 
     def learned(self, task: Task) -> Task:
         """The task with only those features whose weights are learned."""
@@ -202,10 +196,6 @@ class FitSettings(Options):
             return task
         coordinates = self.coordinates(task.features.d)
         return replace(task, features=LearnedFeatures(task.features, coordinates.free, coordinates.values))
-
-    def first_weights(self, d: int) -> Floats:
-        """Where a fit of d weights begins."""
-        return np.zeros(d) if self.start is None else np.array(self.start, dtype=np.float64)
 
     def most_iterations(self, default: int) -> int:
         """The largest number of iterations."""
