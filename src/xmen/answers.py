@@ -27,8 +27,8 @@ from xmen.rewards import Floats, reward_table
 from xmen.rewards.linear import read_features
 from xmen.rules.inference import RuleInference
 from xmen.worlds import MDP, MOVES, EdgeWeights, GridWorld, Trajectory
-from xmen.worlds.costs import cost_note, unnamed_note
 from xmen.worlds.from_networkx import read_graph
+from xmen.worlds.tables import cost_note, unnamed_note
 
 # ---- What a user asked of a fit, and the learner that it makes
 

@@ -13,7 +13,7 @@ from fuzz.edits import TOKENS, edited, edits
 from fuzz.limits import fuzzing, limited
 from problem.files import grid_problem
 from xmen.problem import read_problem
-from xmen.worlds.costs import read_costs
+from xmen.worlds.tables import read_costs
 
 GRID = xm.GridWorld(3, 3, (0, 0), (2, 2), moves=("up", "right"), horizon=6)
 NAMES = {"key": xm.at(1, 3), "door": xm.at(5) & xm.doing(0)}

@@ -24,9 +24,9 @@ from xmen.constraints.constraint import Constraint, Leaf, Sure, word
 from xmen.errors import ConstraintError, CostsWarning, Message, MisuseError, TrajectoryError, notify
 from xmen.events import LARGEST, NO_ACTION, PRECEDENCE, Event, Ints, doing, require_event
 from xmen.options import as_int
-from xmen.worlds.costs import read_costs
 from xmen.worlds.grid import GridWorld
 from xmen.worlds.mdp import MDP
+from xmen.worlds.tables import read_costs
 from xmen.worlds.transitions import Transitions
 
 # ---- What the parts of a linear form add at each position: counts, lengths, totals

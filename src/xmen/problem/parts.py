@@ -16,11 +16,10 @@ from xmen.problem import document as toml
 from xmen.problem.document import TomlTable, within_fence
 from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.worlds import MDP, MOVES, GridWorld
-from xmen.worlds.costs import Ints, read_costs
 from xmen.worlds.from_networkx import GraphWorld, read_graph
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.names import rule_text
-from xmen.worlds.tables import read_numbers
+from xmen.worlds.tables import Ints, read_costs, read_numbers
 
 
 def columns_text(header: Sequence[str], rows: Iterable[Iterable[int | float]]) -> str:

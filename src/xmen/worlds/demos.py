@@ -195,9 +195,8 @@ def _trip_records(source: Any) -> Iterator[tuple[str, Any]]:
             yield from read_json(file)
             return
         if file.suffix.lower() != ".csv":
-            raise FileFormatError(
-                f"{file}: trips are .csv or .jsonl files or a DataFrame, got the suffix {file.suffix!r}"
-            )
+            kinds = "trips are .csv or .jsonl files or a DataFrame"
+            raise FileFormatError(f"{file}: {kinds}, got the suffix {file.suffix!r}")
         table = read_table(file)
     yield from table.rows()
 
@@ -358,9 +357,8 @@ def _rules(constraint: Any) -> list[Any]:
     rules = list(constraint) if several else [constraint]
     for rule in rules:
         if not hasattr(rule, "explain"):
-            raise ConstraintError(
-                f"check_demos takes a constraint or a list of them; got {rule} ({type(rule).__name__})."
-            )
+            got = f"{rule} ({type(rule).__name__})"
+            raise ConstraintError(f"check_demos takes a constraint or a list of them; got {got}.")
     return rules
 
 
