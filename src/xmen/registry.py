@@ -39,10 +39,7 @@ LEARNERS: dict[str, LearnerKind] = {
         RelativeEntropyIRL, "a baseline: relative entropy to a base policy, from rollouts", "RE-IRL", ("features",)
     ),
     "constraint-inference": LearnerKind(  # maximum likelihood constraint inference
-        ConstraintInference,
-        "a baseline: what must have been forbidden, given the reward",
-        "MLCI",
-        ("reward", "events"),
+        ConstraintInference, "a baseline: what must have been forbidden, given the reward", "MLCI", ("reward", "events")
     ),
 }
 """Every learner of the library: the command line, Studio and storage know what is here."""

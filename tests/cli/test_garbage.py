@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cli.commands import PROBLEM, run, write_problem
-from xmen.storage.sealing import seal
+from xmen.storage.codec import seal
 
 DIGITS, HEXADECIMAL, DEEP = "9" * 5000, "0x" + "f" * 400, "[" * 4000
 

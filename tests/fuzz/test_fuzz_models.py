@@ -5,7 +5,6 @@ Damage to bytes is caught by the checksum; to look behind it, documents are also
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,9 @@ import xmen as xm
 from fuzz.edits import PLACES, edited, edits, rewritten
 from fuzz.limits import fuzzing, limited
 from storage.resealed import opened, put
+from xmen.storage.checkpoint import read_checkpoint
+from xmen.storage.codec import sealed_arrays
 from xmen.storage.models import MODEL
-from xmen.storage.sealing import DOCUMENT, sealed_arrays, unpack_arrays
 
 GRID = xm.GridWorld(3, 3, (0, 0), (2, 2), moves=("up", "right"))
 FEATURES = np.zeros((9, 2, 2))
@@ -88,8 +88,7 @@ def test_checkpoints_with_other_bytes(saved, changes):
 @fuzzing(2)
 def test_checkpoints_that_say_something_else(saved, changes):
     file = saved / "sealed.safetensors"
-    arrays = unpack_arrays((saved / "run.safetensors").read_bytes(), file)
-    document = json.loads(arrays.pop(DOCUMENT).tobytes())
+    document, arrays = read_checkpoint(saved / "run.safetensors")
     kept = {key: document.pop(key) for key in ("format", "format_version", "identity")}
     document = rewritten(document, changes)
     if isinstance(document, dict):

@@ -11,7 +11,7 @@ import xmen as xm
 from policies.histories import Solved, TooLarge, Tree, best_chance, solve, solve_for
 from strategies import cases, random_formula, random_world
 from xmen.errors import EngineError, InfeasibleError
-from xmen.storage.sealing import seal
+from xmen.storage.codec import seal
 
 N_CASES = cases(70)
 

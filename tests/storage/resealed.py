@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from xmen.storage.codec import Arrays, read_sealed, sealed_arrays
 from xmen.storage.models import FORMAT, MODEL
-from xmen.storage.sealing import Arrays, read_sealed, sealed_arrays
 
 
 def opened(folder: Path) -> tuple[dict[str, Any], Arrays]:

@@ -17,7 +17,7 @@ from learners.test_stopping import fit
 from storage.resealed import opened, put
 from strategies import cases
 from xmen.storage.checkpoint import read_checkpoint
-from xmen.storage.sealing import DOCUMENT, check_seal, seal, sealed_arrays, sealed_json, unpack_arrays
+from xmen.storage.codec import read_sealed, seal, sealed_arrays
 
 
 def flips(data: bytes, n: int, seed: int):
@@ -92,8 +92,7 @@ def test_wrong_shapes_under_the_right_checksum_are_storage_errors(tmp_path):
         put(folder, {**original, "learned": {**original["learned"], **learned}}, numbers)
         with pytest.raises(xm.StorageError):
             xm.load(folder)
-    arrays = unpack_arrays(file.read_bytes(), file)
-    stored = json.loads(arrays.pop(DOCUMENT).tobytes())
+    stored, arrays = read_checkpoint(file)
     for key, array in arrays.items():
         for wrong in (array[..., :-1], array[None], np.zeros(0), np.float64(3.0)):
             file.write_bytes(sealed_arrays({**arrays, key: np.asarray(wrong)}, stored))
@@ -181,13 +180,14 @@ def test_a_road_network_is_checked_in_full(tmp_path):
 
 
 def test_seals():
-    data = sealed_json({"format": "a thing", "sha256 is": '"sha256": "' + "1" * 64 + '"'})
-    check_seal(data, Path("it"))
+    data = sealed_arrays({}, {"format": "a thing", "sha256 is": '"sha256": "' + "1" * 64 + '"'})
+    read_sealed(data, Path("it"), "a thing")
     assert seal(data) == data
-    with pytest.raises(xm.StorageError):
-        check_seal(data.replace(b"thing", b"think"), Path("it"))
-    with pytest.raises(xm.StorageError):
-        check_seal(b"{}", Path("it"))
+    with pytest.raises(xm.StorageError, match="its checksum is not that of its content"):
+        read_sealed(data.replace(b"sha256 is", b"sha256 as"), Path("it"), "a thing")
+    with pytest.raises(xm.StorageError, match="its checksum is not that of its content"):
+        read_sealed(data.replace(b'"sha256":"', b'"sha255":"'), Path("it"), "a thing")
+    assert seal(b"{}") == b""
 
 
 def test_a_model_of_the_command_line_says_nothing_that_its_problem_says(tmp_path, monkeypatch):

@@ -26,7 +26,7 @@ from xmen.experiments.notebook import Notebook, Picture
 from xmen.problem import Problem, read_problem
 from xmen.problem import write_problem as write_problem_file
 from xmen.registry import load_with_problem
-from xmen.storage.sealing import sha256
+from xmen.storage.codec import sha256
 from xmen.studio.document import Desk, Document
 
 

@@ -21,8 +21,8 @@ from xmen.problem.document import fenced
 from xmen.registry import load_with_problem
 from xmen.rules.inference import RuleInference
 from xmen.storage.checkpoint import digest
-from xmen.storage.models import MODEL, PROBLEM, class_of, has_model, model_files, remove_files, save_with_problem
-from xmen.storage.sealing import sha256
+from xmen.storage.codec import sha256
+from xmen.storage.models import MODEL, PROBLEM, class_of, content, has_model, model_files, write_model
 from xmen.worlds import Network
 
 # ---- The folder that `xmen fit` writes. `xm.load(folder)` reads the model and the problem:
@@ -103,14 +103,16 @@ def save_model(model: Learner, problem: Problem, folder: Path) -> None:
         for target in (spare, folder / PROBLEM):
             write_problem(problem, target)
             files = {file.name: content for file, content in problem_files(problem, target).items()}
-            save_with_problem(model, folder, files, problem_parts(problem))
+            write_model(folder, *content(model), files, problem_parts(problem))
     finally:
         now = model_files(folder)
         unused = {file.name: sha256(content) for file, content in copies.items()}
         if PROBLEM in now:
             named = (folder / PROBLEM).read_text(encoding="utf-8")
             unused |= {name: checksum for name, checksum in before.items() if name not in named}
-        remove_files(folder, {name: checksum for name, checksum in unused.items() if name not in now})
+        for file, checksum in ((folder / name, checksum) for name, checksum in unused.items() if name not in now):
+            if not file.is_symlink() and file.is_file() and sha256(file.read_bytes()) == checksum:
+                file.unlink()
 
 
 # ---- What the user points at: a problem file, or the folder of a model together with the problem it was learned for

@@ -38,7 +38,7 @@ from xmen.rewards.linear import Features, read_features
 from xmen.rewards.neural import NeuralReward
 from xmen.sharing import lock_of
 from xmen.storage.checkpoint import Checkpoint
-from xmen.storage.models import save
+from xmen.storage.models import content, write_model
 from xmen.worlds import MDP, Network, Trajectory, Walks
 
 Class = TypeVar("Class", bound="type[Estimator]")
@@ -640,7 +640,7 @@ class Learner(Estimator, ABC):
         NotFittedError
             Before `fit`.
         """
-        save(self, path)
+        write_model(path, *content(self))
 
     def __getstate__(self) -> dict[str, Any]:
         # The compiled distribution is made again when it is asked for.

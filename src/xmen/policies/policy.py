@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from typing import Any, SupportsFloat
 
@@ -32,7 +32,7 @@ from xmen.policies.explanation import breaking, refuse
 from xmen.policies.game import Bools, Occupancy, game_of
 from xmen.product.graph import DEFAULT_MAX_NODES
 from xmen.rewards import Floats, Reward, reward_table
-from xmen.storage.models import restores, write_model
+from xmen.storage.models import storable, write_model
 from xmen.worlds import MDP, Trajectory, Walks
 from xmen.worlds.from_gymnasium import GymnasiumWorld
 
@@ -322,7 +322,7 @@ class Policy(Tracker):
         return node, choices, self.behaviour.layer(self.time).shares[choices]
 
 
-@restores("Policy")
+@partial(storable, name="Policy")
 def _restored(
     world: MDP,
     constraint: Constraint | None,

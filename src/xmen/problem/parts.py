@@ -1,8 +1,9 @@
 """The tables of a problem file: world, events, costs and reward, and the CSV files that go with them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,11 +22,18 @@ from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.names import rule_text
 from xmen.worlds.tables import Ints, read_costs, read_numbers
 
+Files = dict[Path, bytes]
 
-def columns_text(header: Sequence[str], rows: Iterable[Iterable[int | float]]) -> str:
-    """The CSV text of rows; floats are written so that they are read back exactly."""
-    lines = [",".join(header), *(",".join(map(repr, row)) for row in rows)]
-    return "\n".join(lines) + "\n"
+
+def _put_csv(
+    files: Files, target: Path, what: str, header: Sequence[str], rows: Iterable[Iterable[int | float]]
+) -> str:
+    """Put a table among the files beside the problem file `target`, floats so that they are read back exactly."""
+    file = target.with_name(f"{target.stem}.{what}.csv")
+    files[file] = "".join(
+        f"{line}\n" for line in (",".join(header), *(",".join(map(repr, row)) for row in rows))
+    ).encode()
+    return file.name
 
 
 # ---- The [costs] table: arrays by name for `total(name)`, from a file, from numbers, or from events with weights
@@ -46,7 +54,10 @@ def read_cost(table: TomlTable, name: str, world: MDP, events: Mapping[str, Even
         if isinstance(value, str):
             costs: Costs = cost_file(table.file.parent, value, world)
         elif isinstance(value, dict):
-            costs = {_event(table, name, key, events): weight for key, weight in value.items()}
+            if unknown := [key for key in value if key not in events]:
+                known = ", ".join(events) or "none"
+                table.fail(name, f"{unknown[0]!r} is no event of this problem; there are {known}")
+            costs = {events[key]: weight for key, weight in value.items()}
         elif isinstance(value, list):
             costs = np.array(value if _is_regular(value) else [])
         else:
@@ -63,31 +74,18 @@ def cost_file(folder: Path, name: str, world: MDP) -> Ints:
     return read_costs(within_fence(folder / name), world)[0]
 
 
-def write_costs(
-    costs: Mapping[str, Costs], events: Mapping[str, Event], target: Path
-) -> tuple[dict[str, Any], dict[Path, bytes]]:
-    """The [costs] table, and the files that go with it: content by path."""
-    names = {event: name for name, event in events.items()}
-    written: dict[str, Any] = {}
-    files: dict[Path, bytes] = {}
+def write_costs(costs: Mapping[str, Costs], events: Mapping[str, Event], target: Path, files: Files) -> dict[str, Any]:
+    """The [costs] table; large ones go among the files."""
+    names, written = {event: name for name, event in events.items()}, dict[str, Any]()
     for name, value in costs.items():
         if isinstance(value, Mapping):
             written[name] = {names[event]: int(weight) for event, weight in value.items()}
         elif value.size <= MOST_INLINE:
             written[name] = value.tolist()
         else:
-            file = target.with_name(f"{target.stem}.{name}.csv")
-            header = ("state", "action")[: value.ndim]
-            rows = ((*map(int, place), int(value[tuple(place)])) for place in np.argwhere(np.ones(value.shape)))
-            written[name] = file.name
-            files[file] = columns_text((*header, "cost"), rows).encode()
-    return written, files
-
-
-def _event(table: TomlTable, name: str, key: str, events: Mapping[str, Event]) -> Event:
-    if key not in events:
-        table.fail(name, f"{key!r} is no event of this problem; there are {', '.join(events) or 'none'}")
-    return events[key]
+            rows = ((*place, int(cost)) for place, cost in np.ndenumerate(value))
+            written[name] = _put_csv(files, target, name, (*("state", "action")[: value.ndim], "cost"), rows)
+    return written
 
 
 def _is_regular(value: list[Any]) -> bool:
@@ -152,11 +150,6 @@ def spell_event(name: str, event: Event, world: MDP) -> Any:
 COLUMNS = ("state", "action", "reward")
 
 
-def steps(world: MDP) -> Floats:
-    """1 for every state and action: its weight is the reward of one step."""
-    return np.ones((world.n_states, world.n_actions))
-
-
 def goal_distance(world: MDP) -> Floats:
     """The fewest actions from the state to a terminal one (if chance helps), whatever the action; 0 if there is no way.
 
@@ -170,56 +163,57 @@ def goal_distance(world: MDP) -> Floats:
     return np.repeat(np.where(distance < UNREACHABLE, distance, 0.0)[:, None], world.n_actions, axis=1)
 
 
-FEATURES: dict[str, Callable[[MDP], Floats]] = {"steps": steps, "goal distance": goal_distance}
-SENTENCES = {"steps": "1 for every step", "goal distance": "the fewest actions from the state to the goal"}
+class Feature(NamedTuple):
+    """What the name of a feature may mean: its kind and a sentence, for messages, and how to make it."""
+
+    kind: str
+    sentence: str
+    values: Callable[[], Any]  # shape (n_states, n_actions), or what is broadcast to it
+
+
+def _features(world: MDP, events: Mapping[str, Event]) -> Iterator[tuple[str, Feature]]:
+    """Everything that a feature of a problem may be, by name; a name may come twice."""
+    yield "steps", Feature("built in", "1 for every step", lambda: 1.0)
+    yield (
+        "goal distance",
+        Feature("built in", "the fewest actions from the state to the goal", partial(goal_distance, world)),
+    )
+    numbers = np.arange(world.n_actions)
+    for action in () if isinstance(world, GraphWorld) else numbers.tolist():  # numbers mean nothing on a graph
+        name = f"move {world.moves[action]}" if isinstance(world, GridWorld) else f"action {action}"
+        yield name, Feature("built in", f"1 for {world.describe_action(action)}", partial(np.equal, numbers, action))
+    places = np.indices((world.n_states, world.n_actions))
+    for name, event in events.items():
+        yield name, Feature("event", f"1 where {name} holds", partial(event.holds, *places))
+    if isinstance(world, GraphWorld):
+        for name, values in zip(world.feature_names, np.moveaxis(world.features, 2, 0), strict=True):
+            yield name, Feature("edge", f"{name} of the edge", partial(np.asarray, values))
 
 
 def known_features(world: MDP, events: Mapping[str, Event]) -> dict[str, str]:
     """Everything that a feature of a problem may be, by name, with a sentence for each."""
-    own = {name: sentence for name, sentence in SENTENCES.items() if world.has_terminal or name != "goal distance"}
-    own |= {name: f"1 for {world.describe_action(action)}" for name, action in _actions(world).items()}
-    own |= {name: f"1 where {name} holds" for name in events}
-    return own | {name: f"{name} of the edge" for name in _edges(world)}
-
-
-def _actions(world: MDP) -> dict[str, int]:
-    """The features of single actions; on a graph the numbers of actions mean nothing."""
-    if isinstance(world, GridWorld):
-        return {f"move {move}": action for action, move in enumerate(world.moves)}
-    return {} if isinstance(world, GraphWorld) else {f"action {action}": action for action in range(world.n_actions)}
-
-
-def _edges(world: MDP) -> tuple[str, ...]:
-    return tuple(world.feature_names) if isinstance(world, GraphWorld) else ()
+    known = {name: feature.sentence for name, feature in _features(world, events)}
+    return {name: known[name] for name in known if world.has_terminal or name != "goal distance"}
 
 
 def feature_array(names: Sequence[str], world: MDP, events: Mapping[str, Event]) -> Floats:
     """The named features side by side, shape (n_states, n_actions, d)."""
     needed = 24 * len(names) * world.n_states * world.n_actions
     MEMORY.require(needed, f"{len(names):,} features of {world.n_states:,} states", RewardError)
-    return np.stack([_feature(name, world, events) for name in names], axis=2)
-
-
-def _feature(name: str, world: MDP, events: Mapping[str, Event]) -> Floats:
-    actions, edges = _actions(world), _edges(world)
-    kinds = (("built in", {*FEATURES, *actions}), ("event", events), ("edge", edges))
-    meanings = [kind for kind, known in kinds if name in known]
-    if len(meanings) > 1:
-        raise RewardError(f"the feature {name!r} has two meanings here ({' and '.join(meanings)}): rename one")
-    if name in FEATURES:
-        return FEATURES[name](world)
-    if name in actions:
-        return np.broadcast_to(np.arange(world.n_actions) == actions[name], (world.n_states, world.n_actions)) * 1.0
-    if name in events:
-        states, numbers = np.indices((world.n_states, world.n_actions))
-        return events[name].holds(states, numbers).astype(np.float64)
-    if isinstance(world, GraphWorld) and name in edges:
-        values: Floats = world.features[:, :, edges.index(name)]
-        return values
-    known = [*FEATURES, *actions, *events, *edges]
-    close = get_close_matches(name, known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise RewardError(f"unknown feature {name!r}{hint} (known: {', '.join(known)})")
+    known: dict[str, list[Feature]] = {}
+    for name, feature in _features(world, events):
+        known.setdefault(name, []).append(feature)
+    array = np.empty((world.n_states, world.n_actions, len(names)))
+    for k, name in enumerate(names):
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise RewardError(f"unknown feature {name!r}{hint} (known: {', '.join(known)})")
+        if len(known[name]) > 1:
+            meanings = " and ".join(feature.kind for feature in known[name])
+            raise RewardError(f"the feature {name!r} has two meanings here ({meanings}): rename one")
+        array[:, :, k] = known[name][0].values()
+    return array
 
 
 def read_reward(
@@ -253,38 +247,38 @@ def read_reward(
 
 
 def _read_csv(table: TomlTable, file: Path, world: MDP) -> Floats:
-    rewards = np.zeros((world.n_states, world.n_actions))
-    given: set[tuple[int, int]] = set()
-    for state, action, reward in read_numbers(file, COLUMNS):
-        pair = int(state), int(action)
-        if pair[0] >= world.n_states or pair[1] >= world.n_actions:
-            table.fail(
-                "table",
-                f"{file} has a row for state {pair[0]} and action {pair[1]}, but the world has the states "
-                f"0 to {world.n_states - 1} and the actions 0 to {world.n_actions - 1}",
-            )
-        if pair in given:
-            table.fail("table", f"{file} has two rows for state {pair[0]} and action {pair[1]}")
-        given.add(pair)
-        rewards[pair] = reward
-    return rewards
+    rewards = np.full((world.n_states, world.n_actions), np.nan)
+    for *place, reward in read_numbers(file, COLUMNS):
+        state, action = map(int, place)
+        row = f"for state {state} and action {action}"
+        if state >= world.n_states or action >= world.n_actions:
+            known = f"the states 0 to {world.n_states - 1} and the actions 0 to {world.n_actions - 1}"
+            table.fail("table", f"{file} has a row {row}, but the world has {known}")
+        if not np.isnan(rewards[state, action]):
+            table.fail("table", f"{file} has two rows {row}")
+        rewards[state, action] = reward
+    return np.where(np.isnan(rewards), 0.0, rewards)
 
 
 def write_reward(
-    reward: Reward | Floats | None, names: tuple[str, ...], world: MDP, events: Mapping[str, Event], target: Path
-) -> tuple[dict[str, Any], dict[Path, bytes]]:
-    """The [reward] table (empty without a reward), and the files that go with it: content by path."""
+    reward: Reward | Floats | None,
+    names: tuple[str, ...],
+    world: MDP,
+    events: Mapping[str, Event],
+    target: Path,
+    files: Files,
+) -> dict[str, Any]:
+    """The [reward] table, empty without a reward; one without named features goes among the files."""
     if reward is None:
-        return {}, {}
+        return {}
     if isinstance(reward, LinearReward) and names:
         # Do the names still stand for these features? The world and the events may have been replaced.
         with suppress(RewardError):
             if np.array_equal(reward.features, feature_array(names, world, events)):
-                return {"features": list(names), "weights": reward.weights.tolist()}, {}
+                return {"features": list(names), "weights": reward.weights.tolist()}
     values = reward_table(reward, world)
-    file = target.with_name(f"{target.stem}.reward.csv")
-    rows = ((int(state), int(action), float(values[state, action])) for state, action in np.argwhere(values != 0))
-    return {"table": file.name}, {file: columns_text(COLUMNS, rows).encode()}
+    rows = ((*place, float(values[*place])) for place in np.argwhere(values != 0).tolist())
+    return {"table": _put_csv(files, target, "reward", COLUMNS, rows)}
 
 
 # ---- The [world] table: a grid, a table of transitions, or a graph
@@ -366,21 +360,13 @@ def _read_graph(table: TomlTable) -> tuple[MDP, GraphFile]:
     return world, GraphFile(file, source, target, world)
 
 
-def write_world(world: MDP, graph: GraphFile | None, target: Path) -> tuple[dict[str, Any], dict[Path, bytes]]:
-    """The [world] table, and the files that go with it: content by path."""
-    files: dict[Path, bytes] = {}
+def write_world(world: MDP, graph: GraphFile | None, target: Path, files: Files) -> dict[str, Any]:
+    """The [world] table; what a table cannot say goes among the files."""
     if isinstance(world, GridWorld):
-        values: dict[str, Any] = {
-            "kind": "grid",
-            "width": world.width,
-            "height": world.height,
-            "start": world.given_start,
-            "goal": world.given_goal,
-            "moves": world.moves,
-            "walls": sorted(world.walls) or None,
-            "slip": world.slip or None,
-            "bump": world.bump or None,
-        }
+        given = {"start": world.given_start, "goal": world.given_goal, "walls": sorted(world.walls)}
+        names = ("width", "height", "start", "goal", "moves", "walls", "slip", "bump")
+        values = {name: given[name] if name in given else getattr(world, name) for name in names}
+        values = {"kind": "grid", **{name: value or None for name, value in values.items()}}
     elif graph is not None and graph.world is world:
         # A graph in another folder comes along, so that the written problem stands on its own.
         near = graph.path.parent.resolve() == target.parent.resolve()
@@ -389,17 +375,15 @@ def write_world(world: MDP, graph: GraphFile | None, target: Path) -> tuple[dict
             files[target.parent / name] = graph.path.read_bytes()
         values = {"kind": "graphml", "file": name, "source": graph.source, "target": graph.target}
     else:
-        file = target.with_name(f"{target.stem}.transitions.csv")
         columns = (world.source, world.action, world.target, world.probability)
         rows = zip(*(column.tolist() for column in columns), strict=True)
-        files[file] = columns_text(TRANSITIONS, rows).encode()
         certain = np.flatnonzero(world.start)
         values = {
             "kind": "table",
-            "transitions": file.name,
+            "transitions": _put_csv(files, target, "transitions", TRANSITIONS, rows),
             "n_states": world.n_states,
             "n_actions": world.n_actions,
             "start": int(certain[0]) if len(certain) == 1 else world.start.tolist(),
             "terminal": np.flatnonzero(world.terminal).tolist(),
         }
-    return {key: value for key, value in {**values, "horizon": world.horizon}.items() if value is not None}, files
+    return {key: value for key, value in {**values, "horizon": world.horizon}.items() if value is not None}

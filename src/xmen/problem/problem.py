@@ -138,14 +138,11 @@ class _Reader:
         settings = self.part("settings", _read_settings, tables["settings"]) or Settings()
         if world is None:
             return None
-        events: dict[str, Event] = {}
-        for name in tables["events"].values:
-            event = self.part("event", parts.read_event, tables["events"], name, world, events, name=name)
-            events |= {} if event is None else {name: event}
-        costs: dict[str, parts.Costs] = {}
-        for name in tables["costs"].values:
-            cost = self.part("cost", parts.read_cost, tables["costs"], name, world, events, name=name)
-            costs |= {} if cost is None else {name: cost}
+        events, costs = dict[str, Any](), dict[str, Any]()
+        for part, read, found in (("event", parts.read_event, events), ("cost", parts.read_cost, costs)):
+            for name in tables[f"{part}s"].values:
+                value = self.part(part, read, tables[f"{part}s"], name, world, events, name=name)
+                found.update({} if value is None else {name: value})
         spelled: dict[str, Mapping[str, Any]] = {}
         rules = [
             self.part("rule", _read_rule, table, world, {**events, **costs}, spelled, index=index)
@@ -407,9 +404,7 @@ def write_problem(problem: Problem, path: str | PathLike[str]) -> None:
 def problem_files(problem: Problem, target: Path) -> dict[Path, bytes]:
     """The files that `write_problem` writes, the problem file last: content by path."""
     spelling = problem.spelling
-    world, files = parts.write_world(problem.world, spelling.graph, target)
-    reward, reward_files = parts.write_reward(problem.reward, spelling.features, problem.world, problem.events, target)
-    costs, cost_files = parts.write_costs(problem.costs, problem.events, target)
+    world, events, files = problem.world, problem.events, dict[Path, bytes]()
     demos = {key: _spell_file(getattr(problem, key), target, key, files) for key in SHORT}
     settings = {name: value for name, value in problem.settings.chosen().items() if value != getattr(Settings, name)}
     if "time_limit" in settings:
@@ -417,16 +412,16 @@ def problem_files(problem: Problem, target: Path) -> dict[Path, bytes]:
     document = {
         "format": FORMAT,
         **demos,
-        "world": world,
+        "world": parts.write_world(world, spelling.graph, target, files),
         "events": _spell_events(problem, target),
-        "costs": costs,
+        "costs": parts.write_costs(problem.costs, events, target, files),
         "constraints": _spell_rules(problem, target),
-        "reward": reward,
+        "reward": parts.write_reward(problem.reward, spelling.features, world, events, target, files),
         "settings": settings,
         "studio": spelling.studio,
     }
     text = toml_text({key: value for key, value in document.items() if value})
-    return {**files, **reward_files, **cost_files, target: text.encode()}
+    return {**files, target: text.encode()}
 
 
 def _spell_file(file: Path | None, target: Path, key: str, files: dict[Path, bytes]) -> str | None:

@@ -25,7 +25,7 @@ from xmen.rules.report import STATUSES, Contender, Decision, Report, Verdict, de
 from xmen.rules.search import Level, Search
 from xmen.rules.templates import Candidate, View, candidates, chosen_templates, words
 from xmen.storage.codec import saveable
-from xmen.storage.models import content, make, restores, write_model
+from xmen.storage.models import content, make, storable, write_model
 from xmen.worlds import MDP, Network, Trajectory, Walks
 
 OF_BOTH = ("world", "features")  # settings of the search that its model has as well: saved once
@@ -284,7 +284,7 @@ def _found_again(
     return [model.keeps(rule.tabled).certain for rule in rules]
 
 
-@restores("RuleInference")
+@partial(storable, name="RuleInference")
 def _restored(found: Mapping[str, Any], **settings: Any) -> RuleInference:
     """The RuleInference that `save` wrote, if its report is one that a search can have."""
     search, columns, packed = RuleInference(**settings), found["report"], found["model"]

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from xmen.errors import StorageError
-from xmen.files import NUMBERS, read_whole, write_whole
+from xmen.files import write_whole
 from xmen.progress import Record
-from xmen.storage.codec import Decoder, Encoder
+from xmen.storage.codec import Arrays, Decoder, Encoder, read_bytes, read_sealed, sealed_arrays
 from xmen.storage.models import FOREIGN
-from xmen.storage.sealing import Arrays, read_sealed, sealed_arrays
 
 FORMAT = "xmen checkpoint"
 
@@ -51,7 +50,7 @@ class Checkpoint:
             "format": FORMAT,
             "identity": self.identity,
             "state_type": type(state).__name__,
-            "state": {name: encoder.encode(value, name) for name, value in parts.items()},
+            "state": encoder.encode_all(parts),
             "history": encoder.encode(history, "history"),
         }
         try:
@@ -68,9 +67,8 @@ class Checkpoint:
         self._require_same(document, state_type.__name__)
         try:
             decoder = Decoder(arrays)
-            state = state_type(**{name: decoder.decode(value) for name, value in document["state"].items()})
-            history = decoder.decode(document["history"])
-            if not isinstance(history, list) or not all(_is_record(record) for record in history):
+            state, history = state_type(**decoder.decode_all(document["state"])), decoder.decode(document["history"])
+            if not isinstance(history, list) or not all(map(_is_record, history)):
                 raise TypeError("the history is a list of records")
         except FOREIGN as error:
             raise self.misfit(error) from error
@@ -109,11 +107,7 @@ class Checkpoint:
 
 def read_checkpoint(file: Path, whole: bool = True) -> tuple[dict[str, Any], Arrays]:
     """The document and the arrays of a checkpoint; if `whole`, only with the right checksum."""
-    try:
-        data = read_whole(file, NUMBERS, StorageError)
-    except OSError as error:
-        raise StorageError(f"the checkpoint {file} cannot be read: {error.strerror}.") from None
-    return read_sealed(data, file, FORMAT, whole)
+    return read_sealed(read_bytes(file, "the checkpoint "), file, FORMAT, whole)
 
 
 def _is_record(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Settings and learned values as JSON plus named arrays, and back; never pickle.
+"""Settings and learned values as JSON plus named arrays, in one file under a checksum, and back; never pickle.
 
 Plain values stand for themselves. Everything else is an object {"is": kind, ...}: a kind of `KINDS` with its fields;
 {"is": "array"} with a key into the safetensors file; or {"is": "problem"}, a part of the problem file beside the model.
@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import math
+import re
 from collections.abc import Callable, Mapping
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
+import safetensors.numpy
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, sparray, spmatrix
 
+from xmen import __version__
 from xmen.constraints.constraint import Constraint
 from xmen.constraints.text import parse_constraint, parse_event
 from xmen.errors import ConstraintError, RewardError, StorageError
 from xmen.events import Event
+from xmen.files import NUMBERS, read_whole
 from xmen.options import Options, Unsaved
 from xmen.progress import Record
 from xmen.rewards import LinearReward
@@ -28,17 +33,79 @@ from xmen.rewards.conv import ConvReward, build, describe
 from xmen.rewards.linear import SparseReward, StateReward
 from xmen.rewards.neural import FeatureReward, NeuralReward
 from xmen.rewards.torch_backend import as_array, require_torch, seeded, torch
-from xmen.storage.sealing import Arrays
 from xmen.worlds import MDP, GridWorld, Network, Trajectory
 from xmen.worlds.from_networkx import RoadNetwork
+
+# ---- Files of arrays and a JSON document, under one checksum: it stands in the file itself, under the name sha256, and
+# is taken with zeros in its place.
+
+
+Arrays = dict[str, NDArray[Any]]
+DOCUMENT = "document"  # the array that holds the JSON, as bytes
+FORMAT_VERSION = 3  # of models and checkpoints; no earlier one was ever released
+_ZEROS = "0" * 64
+_SEAL = re.compile(rb'"sha256": ?"([0-9a-f]{64})"')
+
+
+def sha256(data: bytes) -> str:
+    """The checksum of a file beside the sealed one."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sealed_arrays(arrays: Arrays, document: dict[str, Any]) -> bytes:
+    """Arrays and a document as one safetensors file with its checksum."""
+    versions = {"xmen": __version__, "numpy": np.__version__}
+    about = {"format_version": FORMAT_VERSION, "versions": versions, **document}
+    text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
+    return seal(safetensors.numpy.save({**arrays, DOCUMENT: text}, metadata={"sha256": _ZEROS}))
+
+
+def seal(data: bytes) -> bytes:
+    """The file with its checksum in the place that is kept for it; empty where there is no such place."""
+    if (place := _SEAL.search(data)) is None:
+        return b""
+    blank = data[: place.start(1)] + _ZEROS.encode() + data[place.end(1) :]
+    return data[: place.start(1)] + sha256(blank).encode() + data[place.end(1) :]
+
+
+def read_bytes(file: Path, role: str = "", hint: str = "") -> bytes:
+    """The content of a file of numbers, or a StorageError that says what the file was to be."""
+    try:
+        return read_whole(file, NUMBERS, StorageError)
+    except OSError as error:
+        raise StorageError(f"{role}{file} cannot be read ({error.strerror}){hint}.") from None
+
+
+def read_sealed(data: bytes, file: Path, kind: str, whole: bool = True) -> tuple[dict[str, Any], Arrays]:
+    """The document and the arrays of a file of this kind; if `whole`, only with the right checksum."""
+    try:
+        arrays = {key: np.array(value) for key, value in safetensors.numpy.load(data).items()}
+    except (safetensors.SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
+        raise StorageError(f"{file} is damaged, or not a safetensors file: {error}") from error
+    try:
+        document = json.loads(arrays.pop(DOCUMENT, np.zeros(0, np.uint8)).tobytes() or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise StorageError(f"{file} is damaged: {error}") from None
+    if not isinstance(document, dict) or document.get("format") != kind:
+        raise StorageError(f"{file} was not written by xmen: it does not say that it is an {kind}.")
+    found, versions = document.get("format_version"), document.get("versions")
+    if found != FORMAT_VERSION:
+        by = versions.get("xmen", "?") if isinstance(versions, dict) else "?"
+        advice = "upgrade xmen" if isinstance(found, int) and found > FORMAT_VERSION else "make it again"
+        raise StorageError(
+            f"{file} has format version {found!r:.60}, written by xmen {by!s:.60}; this xmen reads version "
+            f"{FORMAT_VERSION}: {advice}."
+        )
+    if whole and seal(data) != data:
+        raise StorageError(f"{file} is damaged, or was changed by hand: its checksum is not that of its content.")
+    return document, arrays
+
 
 # ---- Neural rewards: their numbers as arrays, their layers as settings where they are torch's. The code of a module of
 # one's own is not saved: `xm.load(path, module=module)` gives it again.
 
 
-NEURAL_KINDS: dict[str, type[NeuralReward]] = {
-    kind.__name__: kind for kind in (NeuralReward, ConvReward, FeatureReward)
-}
+NEURAL_KINDS: dict[str, type[NeuralReward]] = {one.__name__: one for one in (NeuralReward, ConvReward, FeatureReward)}
 
 
 def encode_reward(encoder: Encoder, reward: NeuralReward, name: str) -> dict[str, Any]:
@@ -51,7 +118,7 @@ def encode_reward(encoder: Encoder, reward: NeuralReward, name: str) -> dict[str
     parameters = list(reward.module.named_parameters())
     try:
         inputs = encoder.encode(as_array(reward.inputs), f"{name}.inputs")
-        state = {key: encoder.encode(array, f"{name}.{key}") for key, array in reward.state().items()}
+        state = encoder.encode_all(reward.state(), name)
     except RewardError as error:
         raise StorageError(f"{name} cannot be saved: {error}") from None
     fields = {
@@ -97,7 +164,7 @@ def decode_reward(decoder: Decoder, fields: dict[str, Any]) -> NeuralReward:
             "the model has a network of your own, whose numbers are saved and whose code is not. Make the same network "
             f"again and call xm.load(path, module=network). It was {fields['network']}"
         )
-    state = {key: decoder.decode(value) for key, value in fields["state"].items()}
+    state = decoder.decode_all(fields["state"])
     inputs = torch.as_tensor(np.array(decoder.decode(fields["inputs"])))
     kind, frozen = NEURAL_KINDS[fields["kind"]], set(fields["frozen"])
     made = _made(fields, sum(np.size(array) for array in state.values())) if given is None else copy.deepcopy(given)
@@ -281,8 +348,12 @@ class Encoder:
                 return {"is": "problem", "part": part}
         if isinstance(value, np.ndarray):
             return {"is": "array", "key": self._key(value, name)}
+        if isinstance(value, Mapping) and value and all(isinstance(key, int | np.integer) for key in value):
+            return {"is": "numbered", "items": [[int(key), self.encode(part, name)] for key, part in value.items()]}
         if isinstance(value, Mapping):
-            return self._mapping(value, name)
+            if not all(isinstance(key, str) for key in value):
+                raise StorageError(f"{name} is a dictionary with keys that are not text, which cannot be saved.")
+            return {"is": "dict", "items": self.encode_all(value, name)}
         if isinstance(value, Constraint):
             return {"is": "constraint", "text": _text(value, parse_constraint, name)}
         if isinstance(value, Event):
@@ -296,15 +367,18 @@ class Encoder:
             return {"is": "Generator", "state": dict(state)}
         if isinstance(value, Options):
             chosen = {key: saveable(part) for key, part in value.chosen().items()}
-            return {"is": type(value).__name__, **{key: self.encode(p, f"{name}.{key}") for key, p in chosen.items()}}
+            return {"is": type(value).__name__, **self.encode_all(chosen, name)}
         for kind, (type_, fields, _, exact) in KINDS.items():
             if isinstance(value, type_) and (type(value) is type_ or not exact):
-                found = fields(value).items()
-                return {"is": kind, **{field: self.encode(part, f"{name}.{field}") for field, part in found}}
+                return {"is": kind, **self.encode_all(fields(value), name)}
         raise StorageError(
             f"{name} is a {type(value).__name__}, which cannot be saved: models are arrays and plain settings. "
             f"Set {name} to None before saving, and give it again after loading."
         )
+
+    def encode_all(self, values: Mapping[str, Any], name: str = "") -> dict[str, Any]:
+        """Values as JSON by their keys; `name` is what the user calls all of them."""
+        return {key: self.encode(value, f"{name}.{key}" if name else key) for key, value in values.items()}
 
     def _key(self, value: NDArray[Any], name: str) -> str:
         if value.dtype.kind not in "biuf":
@@ -317,13 +391,6 @@ class Encoder:
             self.arrays[key] = np.asarray(value, order="C")  # a single number keeps its shape ()
             self._keys[content] = key
         return self._keys[content]
-
-    def _mapping(self, value: Mapping[Any, Any], name: str) -> Any:
-        if value and all(isinstance(key, int | np.integer) for key in value):
-            return {"is": "numbered", "items": [[int(key), self.encode(part, name)] for key, part in value.items()]}
-        if not all(isinstance(key, str) for key in value):
-            raise StorageError(f"{name} is a dictionary with keys that are not text, which cannot be saved.")
-        return {"is": "dict", "items": {key: self.encode(part, f"{name}.{key}") for key, part in value.items()}}
 
 
 def _same(value: Any, known: Any) -> bool:
@@ -383,7 +450,11 @@ class Decoder:
         make = KINDS[name].make if name in KINDS else Options.kinds.get(name)
         if make is None:
             raise ValueError(f"unknown kind of value {name!r}")
-        return make(**{key: self.decode(part) for key, part in fields.items()})
+        return make(**self.decode_all(fields))
+
+    def decode_all(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values that JSON stands for, by their keys."""
+        return {key: self.decode(value) for key, value in values.items()}
 
 
 SPECIAL: dict[str, Callable[[Decoder, dict[str, Any]], Any]] = {
@@ -393,7 +464,7 @@ SPECIAL: dict[str, Callable[[Decoder, dict[str, Any]], Any]] = {
     "constraint": lambda decoder, fields: parse_constraint(fields["text"]),
     "event": lambda decoder, fields: parse_event(fields["text"]),
     "NeuralReward": decode_reward,
-    "dict": lambda decoder, fields: {key: decoder.decode(part) for key, part in fields["items"].items()},
+    "dict": lambda decoder, fields: decoder.decode_all(fields["items"]),
     "numbered": lambda decoder, fields: {key: decoder.decode(part) for key, part in fields["items"]},
     "Generator": lambda decoder, fields: _generator(fields["state"]),
 }

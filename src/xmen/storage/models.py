@@ -12,12 +12,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from xmen.errors import FileFormatError, MissingExtraError, NotFittedError, StorageError, XmenError
-from xmen.files import NUMBERS, as_path, forget_half_written, half_written, not_a_link, read_whole, write_whole
+from xmen.errors import MissingExtraError, NotFittedError, StorageError, XmenError
+from xmen.files import as_path, forget_half_written, half_written, not_a_link, write_whole
 from xmen.progress import Record
 from xmen.rewards import reward_table
-from xmen.storage.codec import Decoder, Encoder
-from xmen.storage.sealing import read_sealed, sealed_arrays, sha256
+from xmen.storage.codec import Decoder, Encoder, read_bytes, read_sealed, sealed_arrays, sha256
 from xmen.worlds import MDP, Network
 
 FORMAT = "xmen model"
@@ -26,7 +25,6 @@ NOT_SAVED = ("callback", "validation")  # a function, and demonstrations: None a
 FOREIGN = (XmenError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
 """What code raises when it is given values that no model has: taken as a sign of a damaged file."""
 
-Class = TypeVar("Class", bound=type)
 Maker = TypeVar("Maker", bound=Callable[..., Any])
 Parts = Mapping[str, Any]
 
@@ -34,25 +32,10 @@ CLASSES: dict[str, Any] = {}
 """The classes that a model may be of, by name: nothing else is ever made by `load`."""
 
 
-def storable(kind: Class) -> Class:
-    """Mark a learner as one whose models can be saved; those of its subclasses cannot."""
-    CLASSES[kind.__name__] = kind
-    return kind
-
-
-def restores(name: str) -> Callable[[Maker], Maker]:
-    """Mark the function that makes a model of this class from the settings that `write_model` was given."""
-
-    def mark(maker: Maker) -> Maker:
-        CLASSES[name] = maker
-        return maker
-
-    return mark
-
-
-def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted model as a folder, exactly at `path`; replaces an earlier one of its class and nothing else."""
-    write_model(path, *content(model))
+def storable(maker: Maker, name: str = "") -> Maker:
+    """Mark a learner (not its subclasses), or a function of saved settings, as the maker of models of its `name`."""
+    CLASSES[name or maker.__name__] = maker
+    return maker
 
 
 def content(model: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
@@ -66,26 +49,28 @@ def content(model: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
     return name, {key: value for key, value in model.get_params(deep=False).items() if key not in NOT_SAVED}, learned
 
 
-def write_model(path: str | os.PathLike[str], name: str, settings: dict[str, Any], learned: dict[str, Any]) -> None:
-    """Write what `load` makes a model from: CLASSES[name](**settings), which then gets the learned values."""
-    folder = as_path(path, "save(path)")
-    _require_free(folder, name)
-    _write(folder, name, settings, learned, {}, {})
+def write_model(
+    path: str | os.PathLike[str],
+    name: str,
+    settings: Parts,
+    learned: Parts,
+    files: Mapping[str, bytes] | None = None,
+    parts: Parts | None = None,
+) -> None:
+    """Write what `load` makes a model from, CLASSES[name](**settings) and learned values, as the folder `path`.
 
-
-def save_with_problem(model: Any, folder: Path, files: Mapping[str, bytes], parts: Parts) -> None:
-    """Write a fitted model beside its problem's files, in a folder that may hold other things; `parts` are in them."""
-    _write(folder, *content(model), {file: sha256(data) for file, data in files.items()}, parts)
-
-
-def _write(folder: Path, name: str, settings: Parts, learned: Parts, files: Parts, parts: Parts) -> None:
-    encoder = Encoder(parts)
+    It replaces an earlier model of its class and nothing else. Given the `files` of its problem, which say its `parts`,
+    it goes beside them, and the folder may hold other things.
+    """
+    folder, encoder = as_path(path, "save(path)"), Encoder(parts)
+    if files is None:
+        _require_free(folder, name)
     document = {
         "format": FORMAT,
         "class": name,
-        "files": files,
-        "settings": {key: encoder.encode(_as_plain(value), key) for key, value in settings.items()},
-        "learned": {key: encoder.encode(value, key) for key, value in learned.items()},
+        "files": {file: sha256(data) for file, data in (files or {}).items()},
+        "settings": encoder.encode_all({key: _as_plain(value) for key, value in settings.items()}),
+        "learned": encoder.encode_all(learned),
     }
     made = not folder.exists()
     try:
@@ -122,9 +107,7 @@ def load_model(path: str | os.PathLike[str], module: Any, parts_of: Callable[[Pa
     try:
         problems = [folder / name for name in files if name.endswith(".toml")]
         decoder = Decoder(arrays, module, parts_of(problems[0]) if problems else {})
-        settings = {key: decoder.decode(value) for key, value in document["settings"].items()}
-        learned = {key: decoder.decode(value) for key, value in document["learned"].items()}
-        model = make(name, settings, learned)
+        model = make(name, decoder.decode_all(document["settings"]), decoder.decode_all(document["learned"]))
     except (StorageError, MissingExtraError):
         raise
     except FOREIGN as error:
@@ -135,16 +118,11 @@ def load_model(path: str | os.PathLike[str], module: Any, parts_of: Callable[[Pa
 
 
 def make(name: str, settings: dict[str, Any], learned: dict[str, Any]) -> Any:
-    """The model of a class with these settings, checked, and with what it had learned."""
+    """The model of a class with these settings and learned values; those that no fit leaves behind are refused.
+
+    Otherwise they would fail later, or answer wrongly.
+    """
     model = CLASSES[name](**settings)
-    _check(settings, learned)
-    getattr(model, "_check_settings", lambda: None)()  # as `fit` does: nothing else would, before it answers
-    vars(model).update(learned)
-    return model
-
-
-def _check(settings: dict[str, Any], learned: dict[str, Any]) -> None:
-    """Refuse learned values that no fit leaves behind; otherwise they would fail later, or answer wrongly."""
     world, reward, history = settings.get("world"), learned.get("reward_"), learned.get("history_", [])
     if isinstance(world, MDP | Network) and reward is not None:
         reward_table(reward, world.any_task)
@@ -162,13 +140,13 @@ def _check(settings: dict[str, Any], learned: dict[str, Any]) -> None:
     for key, kind in (("n_iter_", int), ("converged_", bool)):
         if type(learned.get(key, kind())) is not kind:
             raise TypeError(f"{key} is {learned[key]!r}")
+    getattr(model, "_check_settings", lambda: None)()  # as `fit` does: nothing else would, before it answers
+    vars(model).update(learned)
+    return model
 
 
 def _read_own(file: Path) -> bytes:
-    try:
-        return read_whole(not_a_link(file), NUMBERS, StorageError)
-    except OSError as error:
-        raise StorageError(f"{file} cannot be read ({error.strerror}): a model is a folder with {MODEL}.") from None
+    return read_bytes(not_a_link(file), hint=f": a model is a folder with {MODEL}")
 
 
 def _files(document: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -189,14 +167,6 @@ def model_files(folder: Path) -> dict[str, Any]:
     return _files(_document(folder), folder)
 
 
-def remove_files(folder: Path, files: Mapping[str, Any]) -> None:
-    """Remove those files of a folder that have these checksums."""
-    for name, checksum in files.items():
-        file = folder / name
-        if not file.is_symlink() and file.is_file() and sha256(file.read_bytes()) == checksum:
-            file.unlink()
-
-
 def class_of(folder: Path) -> str:
     """The name of the class of the model in the folder; '' where there is none."""
     return str(_document(folder).get("class", ""))
@@ -205,9 +175,8 @@ def class_of(folder: Path) -> str:
 def _document(folder: Path) -> dict[str, Any]:
     """What the model in the folder says of itself now; nothing where there is none."""
     try:
-        file = not_a_link(folder / MODEL)
-        return read_sealed(read_whole(file, NUMBERS), file, FORMAT, whole=False)[0]
-    except (OSError, FileFormatError):
+        return read_sealed(_read_own(folder / MODEL), folder / MODEL, FORMAT, whole=False)[0]
+    except StorageError:
         return {}
 
 
