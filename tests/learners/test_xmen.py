@@ -15,7 +15,7 @@ from reference import holds, positions
 from strategies import VERIFY, cases, random_formula
 from xmen.learners.xmen import XMEN
 from xmen.methods.demonstrations import gather
-from xmen.methods.likelihood import Objective, likelihood_of
+from xmen.methods.likelihood import DistributionLikelihood, Objective
 from xmen.methods.runs import Coordinates
 from xmen.rewards.linear import DenseFeatures
 
@@ -53,7 +53,7 @@ def test_gradient_by_finite_differences():
         features = DenseFeatures(task.features)
         base = xm.distribution(task.world, task.constraint, None, discount=task.discount)
         demos = gather(task.world, task.constraint, task.demos, task.weights)
-        likelihood = likelihood_of(base, demos.visits(task.discount))
+        likelihood = DistributionLikelihood(base, demos.visits(task.discount))
         objective = Objective(likelihood, features, Coordinates(features.d, None, np.array(0.3)))
         theta = rng.normal(size=features.d)
         value = objective(theta)

@@ -202,7 +202,7 @@ class Progress(Options):
         if not isinstance(self.checkpoint, str | os.PathLike | None):
             raise EngineError(f"checkpoint is the name of a file, or None; got {self.checkpoint!r:.60}.")
         require_whole("checkpoint_every", self.checkpoint_every, least=1)
-        runs.check_patience(self.patience)
+        require_whole("patience", self.patience, least=1, optional=True)
         callback: object = self.callback
         if isinstance(callback, Unsaved):  # of a model that was saved
             object.__setattr__(self, "callback", None)

@@ -121,7 +121,7 @@ class CausalXMEN(GradientLearner):
             features = self._read_features()
             run: Run[Any] = causal.CausalRun(Objective(loss, features, settings.coordinates(features.d)), settings)
         else:
-            run = train(loss, reward, self.training or Training(), settings, None)
+            run = train(loss, reward, self.training or Training(), settings)
         # More iterations go on where fewer have ended; the device says where numbers are found, and not which.
         outcome = self._drive(run, demos, apart=("max_iter", "device"))
         if loss.validity != "sure":  # of which demonstrations that fail were refused

@@ -18,10 +18,9 @@ from xmen.events import at
 from xmen.learners.base import GradientLearner, Progress, Rules, takes_parts, world_likelihoods
 from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.methods.information import bootstrap, cross_validation
-from xmen.methods.likelihood import likelihood_of
-from xmen.methods.method import Method
-from xmen.methods.neural import NeuralRun, Optimiser, Training
-from xmen.methods.runs import DEFAULT_PATIENCE, Run, Task, ValidatedRun, Validation, check_patience, drive
+from xmen.methods.likelihood import DistributionLikelihood
+from xmen.methods.neural import NeuralRun, Optimiser, Training, train
+from xmen.methods.runs import DEFAULT_PATIENCE, Method, Run, Task, ValidatedRun, Validation, drive
 from xmen.methods.table import AUTO, AUTO_TRIPS, read_method
 from xmen.options import Options, require_whole
 from xmen.progress import Callback, Monitor, Record
@@ -336,7 +335,7 @@ class MaximumEntropy(GradientLearner):
                 return method.trip_run(task, settings, network)
             if reward is None:
                 return method.run(task, settings)
-            return method.neural_run(task, settings, reward, self.training or Training())
+            return train(method.likelihood(task, settings), reward, self.training or Training(), settings)
 
         for kind in kinds[:-1] if chosen is None else ():
             with suppress(ProductTooLargeError):
@@ -530,11 +529,11 @@ def fit_neural(
     rule = as_constraint(constraint)
     found = gather(world, rule, demos, sample_weight)
     compiled = distribution(world, rule, reward, discount, engine, seed, max_nodes, device=device, precision=precision)
-    likelihood = likelihood_of(compiled, found.visits(compiled.discount))
+    likelihood = DistributionLikelihood(compiled, found.visits(compiled.discount))
     training, monitor = Training(optimiser, learning_rate, n_threads), Monitor(callback)
     run: Run[Any] = NeuralRun(likelihood, reward, training, l2, np.random.SeedSequence(seed), n_steps)
     if validation is not None:
-        check_patience(patience)
+        require_whole("patience", patience, least=1, optional=True)
         watched = gather(world, rule, validation)
 
         def under(table: Floats) -> Floats:

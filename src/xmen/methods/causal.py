@@ -27,8 +27,8 @@ from xmen.errors import (
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.identify import at_an_end, warn_unbounded
 from xmen.methods.information import Information, curvature
-from xmen.methods.likelihood import LbfgsRun, LbfgsState, Likelihood, LossEstimate
-from xmen.methods.runs import Coordinates, Outcome
+from xmen.methods.likelihood import LbfgsRun, LbfgsState
+from xmen.methods.runs import Coordinates, Likelihood, LossEstimate, Outcome
 from xmen.policies.behaviour import BEST, Behaviour, aim_of, best_chance, find_behaviour, push_forward
 from xmen.policies.explanation import why_unsafe
 from xmen.policies.game import Game

@@ -14,17 +14,14 @@ from xmen.errors import EngineError, OracleError
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.likelihood import CellsLikelihood
 from xmen.methods.loss import DrawnLoss, Draws
-from xmen.methods.method import Method
-from xmen.methods.neural import NeuralRun, Training, train
 from xmen.methods.rounds import DEFAULT_MAX_ITER, Batch, Plan, RoundsRun, Source, rounds
-from xmen.methods.runs import FitSettings, Task
+from xmen.methods.runs import FitSettings, Method, Task
 from xmen.options import require_number, require_whole
 from xmen.oracles.formula import Bits, Parities
 from xmen.product.best import score_range
 from xmen.product.layered import pass_messages
 from xmen.rewards import Floats
 from xmen.rewards.linear import Features
-from xmen.rewards.neural import NeuralReward
 from xmen.sampling import Info, Space, UnfinishedError, choose_parities, run_jobs, spawn
 from xmen.sampling.space import read_cell
 from xmen.worlds.walks import EdgeWeights
@@ -278,7 +275,7 @@ class Cells(Method):
 
         return rounds(task, settings, make)
 
-    def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:
+    def likelihood(self, task: Task, settings: FitSettings) -> CellsLikelihood:
         if len(task.by_start()) > 1:
             raise EngineError(
                 "method='cells' trains networks on the joint distribution, and these demonstrations have several "
@@ -287,5 +284,4 @@ class Cells(Method):
         size = DEFAULT_CELL_SIZE if self.cell_size is None else float(self.cell_size)
         n_cells = CELLS_PER_STEP if self.n_cells is None else int(self.n_cells)
         base = Chooser(task.joint_law(), settings.engine).joint_xor()
-        likelihood = CellsLikelihood(base, task.demos.visits(task.discount), n_cells, size)
-        return train(likelihood, reward, training, settings, None)
+        return CellsLikelihood(base, task.demos.visits(task.discount), n_cells, size)

@@ -12,13 +12,10 @@ from xmen.engines.trips import TripEngine, trip_budget
 from xmen.errors import DivergenceError, EngineError, StartsWarning, notify
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.identify import warn_undetermined, warn_undetermined_trips
-from xmen.methods.likelihood import DEFAULT_MAX_ITER, LbfgsRun, LbfgsState, Objective, likelihood_of
-from xmen.methods.method import Method
-from xmen.methods.neural import NeuralRun, Training, train
-from xmen.methods.runs import Coordinates, FitSettings, Outcome, Task, Value
+from xmen.methods.likelihood import DEFAULT_MAX_ITER, DistributionLikelihood, LbfgsRun, LbfgsState, Objective
+from xmen.methods.runs import Coordinates, FitSettings, Method, Outcome, Task, Value
 from xmen.progress import Monitor
 from xmen.rewards import Floats
-from xmen.rewards.neural import NeuralReward
 from xmen.worlds.network import Network
 
 LEVEL = 1e-3  # of a chi-square test: rarer than this is more than noise
@@ -73,11 +70,11 @@ class Exact(Method):
             )
 
     def run(self, task: Task, settings: FitSettings) -> "ExactRun":
-        return ExactRun(task, settings, Chooser(task.law(), settings.engine, settings.seed).exact())
+        return ExactRun(task, settings, self.likelihood(task, settings))
 
-    def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:
+    def likelihood(self, task: Task, settings: FitSettings) -> DistributionLikelihood:
         base = Chooser(task.law(), settings.engine, settings.seed).exact()
-        return train(likelihood_of(base, task.demos.visits(task.discount)), reward, training, settings, base)
+        return DistributionLikelihood(base, task.demos.visits(task.discount))
 
     def trip_run(self, task: Task, settings: FitSettings, network: Network) -> "TripRun":
         trips, budget = task.demos.trips(), trip_budget(settings.engine.max_nodes, network)
@@ -90,9 +87,9 @@ class ExactRun(LbfgsRun[LbfgsState]):
 
     state_type = LbfgsState
 
-    def __init__(self, task: Task, settings: FitSettings, base: ExactDistribution) -> None:
-        self.task, self.base, self.settings = task, base, settings
-        likelihood = likelihood_of(base, task.demos.visits(task.discount))
+    def __init__(self, task: Task, settings: FitSettings, likelihood: DistributionLikelihood) -> None:
+        assert isinstance(likelihood.answering, ExactDistribution)
+        self.task, self.settings, self.base = task, settings, likelihood.answering
         super().__init__(Objective(likelihood, task.features, settings.coordinates(task.features.d)), settings)
 
     def conclude(self, state: LbfgsState, monitor: Monitor) -> Outcome:

@@ -5,17 +5,16 @@ dL/dr = expected visits - the demonstrations' visits. A linear reward takes its 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.xor import WalkFunction, XorDistribution
-from xmen.methods.runs import Coordinates, FitSettings, Outcome, Run, Value, warn_of_end
+from xmen.methods.runs import Coordinates, FitSettings, Likelihood, LossEstimate, Outcome, Run, Value, warn_of_end
 from xmen.product.best import score_range
 from xmen.progress import Monitor
 from xmen.rewards import Floats
@@ -26,74 +25,37 @@ from xmen.sampling import choose_parities, estimate
 from xmen.storage.checkpoint import RunState
 
 
-class LossEstimate(NamedTuple):
-    """The loss at a table and dL/dr (n_states, n_actions), an array, or a tensor where a device found it.
+class DistributionLikelihood(Likelihood):
+    """By a distribution's own log Z and expected visits: one dynamic program where the engine is exact.
 
-    `visits_std` is the norm of the standard errors of dL/dr, 0 where it is exact; `details` is what else to record.
+    On a device, a neural reward's table and dL/dr do not leave it.
     """
 
-    loss: float
-    difference: Any
-    loss_std: float
-    visits_std: float
-    details: dict[str, float]
-
-
-class Likelihood(ABC):
-    """Finds loss and dL/dr of tables; `exact` where they carry no noise."""
-
-    exact: bool = False
-    parities: int = 0  # how finely the last estimate cut the trajectories; where the next one starts to search
-    _rng: np.random.Generator
-
-    def begin(self, rng: np.random.Generator, parities: int) -> None:
-        """Estimates from here on depend on these and on the table, and on nothing else."""
-        self._rng, self.parities = rng, parities
-
-    @abstractmethod
-    def __call__(self, table: Floats) -> LossEstimate:
-        """The estimate at a table (n_states, n_actions)."""
-
-
-class DistributionLikelihood(Likelihood):
-    """By a distribution's own log Z and expected visits: one dynamic program where the engine is exact."""
+    answering: Distribution
 
     def __init__(self, base: Distribution, demo_visits: Floats) -> None:
-        self.base, self.demo_visits, self.exact = base, demo_visits, base.engine == "exact"
+        self.answering, self.demo_visits, self.exact = base, demo_visits, base.engine == "exact"
+        self._place = base.place if isinstance(base, ExactDistribution) else None
+        if self._place is not None:
+            self._gradient = self._place.gradient(base.weights)
+            self._wanted = torch.as_tensor(demo_visits, device=self._place.device)
 
     def __call__(self, table: Floats) -> LossEstimate:
-        present = self.base.with_reward(table)
+        present = self.answering.with_reward(table)
         log_partition, loss_std = present.log_partition(return_std=True)
         visits, visits_std = present.visits(return_std=True)
         loss = log_partition - float(np.sum(self.demo_visits * table))
         return LossEstimate(loss, visits - self.demo_visits, loss_std, float(np.linalg.norm(visits_std)), {})
 
-
-class DeviceLikelihood(DistributionLikelihood):
-    """By an engine on a device, which a neural reward's table and dL/dr do not leave."""
-
-    def __init__(self, base: ExactDistribution, demo_visits: Floats) -> None:
-        super().__init__(base, demo_visits)
-        assert base.place is not None
-        self._gradient = base.place.gradient(base.weights)
-        self._demo_visits = torch.as_tensor(demo_visits, device=base.place.device)
-
     def through(self, reward: NeuralReward) -> LossEstimate:
-        """The estimate at the table of a neural reward, and the gradient of its parameters by one pass through it."""
+        if self._place is None:
+            return super().through(reward)
         with torch.enable_grad():
             table = reward.forward()
         log_partition, visits = self._gradient(table)
-        loss = log_partition - float((self._demo_visits * table.detach().to(visits.device)).sum())
-        difference = visits - self._demo_visits
-        reward.differentiate(table, difference)
-        return LossEstimate(loss, difference, 0.0, 0.0, {})
-
-
-def likelihood_of(base: Distribution, demo_visits: Floats) -> DistributionLikelihood:
-    """By a distribution's own log Z and expected visits, where it computes them."""
-    if isinstance(base, ExactDistribution) and base.place is not None:
-        return DeviceLikelihood(base, demo_visits)
-    return DistributionLikelihood(base, demo_visits)
+        loss = log_partition - float((self._wanted * table.detach().to(visits.device)).sum())
+        reward.differentiate(table, visits - self._wanted)
+        return LossEstimate(loss, visits - self._wanted, 0.0, 0.0, {})
 
 
 class CellsLikelihood(Likelihood):

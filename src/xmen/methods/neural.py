@@ -10,10 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.engines.distribution import Distribution
 from xmen.errors import EngineError, RewardError
-from xmen.methods.likelihood import DeviceLikelihood, Likelihood, LossEstimate
-from xmen.methods.runs import FitSettings, Outcome, Run, child_seed, read_l2, seed_sequence, stored_seed, warn_of_end
+from xmen.methods import runs
+from xmen.methods.runs import FitSettings, Likelihood, LossEstimate, Outcome, Run
 from xmen.options import Options, Unsaved, listed, require_number, require_whole
 from xmen.progress import Monitor
 from xmen.rewards.neural import NeuralReward
@@ -165,8 +164,8 @@ class NeuralRun(Run[NeuralState]):
     """Steps of an optimiser on the parameters of a neural reward, of which those without a gradient stay as they are.
 
     `likelihood` gives the loss and dL/dr of a reward table. There are `max_iter` steps, fewer where the norm of the
-    gradient falls to `tol` or nothing moves any more. `base` can answer for the model afterwards; with `advise`, a loss
-    that was still falling at the end is a warning.
+    gradient falls to `tol` or nothing moves any more. With `advise`, a loss that was still falling at the end is a
+    warning.
     """
 
     state_type = NeuralState
@@ -180,7 +179,6 @@ class NeuralRun(Run[NeuralState]):
         seeds: np.random.SeedSequence,
         max_iter: int,
         tol: float = 0.0,
-        base: Distribution | None = None,
         advise: bool = False,
         memory: Mapping[str, Any] | None = None,
     ) -> None:
@@ -195,7 +193,7 @@ class NeuralRun(Run[NeuralState]):
             )
         self.likelihood, self.reward, self.l2, self.n_threads = likelihood, reward, float(l2), training.n_threads
         self.seeds, self.max_iter, self.tol = seeds, max_iter, tol
-        self.base, self.advise, self.memory = base, advise, memory or {}
+        self.advise, self.memory = advise, memory or {}
         self.parameters = [p for p in reward.module.parameters() if p.requires_grad]
         if not self.parameters:
             raise RewardError(f"the network of {reward!r} has no parameter that can be trained.")
@@ -206,7 +204,7 @@ class NeuralRun(Run[NeuralState]):
     def start(self) -> NeuralState:
         if self.memory.get("kind") == self.kind:  # that of another kind of optimiser is of no use
             self._remember(self.memory["state"])
-        self._present = NeuralState(*self._numbers(), 0, 0, stored_seed(self.seeds), False)
+        self._present = NeuralState(*self._numbers(), 0, 0, runs.stored_seed(self.seeds), False)
         return self._present
 
     def _numbers(self) -> tuple[dict[str, NDArray[Any]], dict[int, Any]]:
@@ -222,7 +220,7 @@ class NeuralRun(Run[NeuralState]):
     def step(self, state: NeuralState) -> tuple[NeuralState, dict[str, float]]:
         self.answer(state)
         self._present = None  # until the step is complete
-        seeds, likelihood = child_seed(state.seed, state.iteration), self.likelihood
+        seeds, likelihood = runs.child_seed(state.seed, state.iteration), self.likelihood
         likelihood.begin(np.random.default_rng(seeds), state.parities)
         with seeded(int(seeds.generate_state(1)[0])):  # for networks and optimisers that draw numbers
             found, norm = self._move(state.iteration + 1)
@@ -268,11 +266,7 @@ class NeuralRun(Run[NeuralState]):
     def _evaluate(self) -> tuple[LossEstimate, float]:
         """The loss, penalty included, and the norm of its gradient, which is left in the parameters."""
         self.optimiser.zero_grad(set_to_none=True)
-        if isinstance(self.likelihood, DeviceLikelihood):
-            found = self.likelihood.through(self.reward)
-        else:
-            found = self.likelihood(self.reward.table())
-            self.reward.backward(found.difference)
+        found = self.likelihood.through(self.reward)
         loss, terms = found.loss, []
         with torch.no_grad():
             for parameter in self.parameters:
@@ -304,18 +298,16 @@ class NeuralRun(Run[NeuralState]):
             first, last = history[-1 - max(1, len(history) // 10)], history[-1]
             fell = first.loss - last.loss - 2.0 * float(np.hypot(first.loss_std, last.loss_std))
         if self.advise and not (state.finished or monitor.stopped or monitor.interrupted) and fell > STILL_FALLING:
-            warn_of_end(
+            runs.warn_of_end(
                 f"after max_iter = {self.max_iter} steps the loss was still falling, by {fell:.3g} nats over the last "
                 "tenth of them. Raise max_iter or learning_rate"
             )
         memory = {"kind": self.kind, "state": as_arrays(self.optimiser.state_dict()["state"])}
-        return Outcome(reward, state.finished, self.base, {"optimiser_state_": memory})
+        return Outcome(reward, state.finished, self.likelihood.answering, {"optimiser_state_": memory})
 
 
-def train(
-    likelihood: Likelihood, reward: NeuralReward, training: Training, settings: FitSettings, base: Distribution | None
-) -> NeuralRun:
-    """The run of a fit that trains a copy of `reward`; `base` can answer for the model afterwards, if there is one."""
-    l2, seeds = float(read_l2(settings.l2, 1)), seed_sequence(settings.seed)
+def train(likelihood: Likelihood, reward: NeuralReward, training: Training, settings: FitSettings) -> NeuralRun:
+    """The run of a fit that trains a copy of `reward`."""
+    l2, seeds = float(runs.read_l2(settings.l2, 1)), runs.seed_sequence(settings.seed)
     limits = settings.most_iterations(DEFAULT_MAX_ITER), settings.tolerance()
-    return NeuralRun(likelihood, reward.copy(), training, l2, seeds, *limits, base, True, settings.memory)
+    return NeuralRun(likelihood, reward.copy(), training, l2, seeds, *limits, True, settings.memory)

@@ -34,19 +34,16 @@ from xmen.engines.choose import Chooser
 from xmen.engines.settings import EngineSettings
 from xmen.engines.xor import XorDistribution
 from xmen.errors import EngineError, GuaranteeWarning, notify
+from xmen.methods import runs
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.identify import warn_undetermined
-from xmen.methods.likelihood import Likelihood, LossEstimate
-from xmen.methods.method import Method
 from xmen.methods.neural import DEFAULT_MAX_ITER as NETWORK_MAX_ITER
-from xmen.methods.neural import NeuralRun, Training, train
 from xmen.methods.proposal import Certificate, Pool, Proposal, self_normalised_shares, split_shares, variance_descent
-from xmen.methods.runs import FitSettings, Outcome, Run, Task, read_l2, seed_sequence, warn_of_end
+from xmen.methods.runs import FitSettings, Likelihood, LossEstimate, Method, Outcome, Run, Task
 from xmen.options import require_choice, require_number, require_whole
 from xmen.progress import Monitor
 from xmen.rewards import Floats
 from xmen.rewards.linear import DenseFeatures
-from xmen.rewards.neural import NeuralReward
 from xmen.sampling.space import require_delta, require_probability
 from xmen.storage.checkpoint import RunState
 
@@ -167,10 +164,10 @@ class Paper(Method):
     def run(self, task: Task, settings: FitSettings) -> "PaperRun":
         return PaperRun(task, self, settings, Chooser(task.joint_law(), settings.engine).joint_xor())
 
-    def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:
+    def likelihood(self, task: Task, settings: FitSettings) -> "PaperLikelihood":
         base = Chooser(task.joint_law(), settings.engine).joint_xor()
         accuracy = self.accuracy(settings.most_iterations(NETWORK_MAX_ITER))
-        return train(PaperLikelihood(base, task.demos, self, *accuracy), reward, training, settings, None)
+        return PaperLikelihood(base, task.demos, self, *accuracy)
 
 
 class PaperRun(Run[PaperState]):
@@ -180,7 +177,7 @@ class PaperRun(Run[PaperState]):
 
     def __init__(self, task: Task, method: Paper, settings: FitSettings, base: XorDistribution) -> None:
         self.task, self.method, self.settings, self.base = task, method, settings, base
-        features, self.l2, self.tol = task.features, read_l2(settings.l2, task.features.d), settings.tolerance()
+        features, self.l2, self.tol = task.features, runs.read_l2(settings.l2, task.features.d), settings.tolerance()
         self.proposal = Proposal(base, features)
         self.weighted = not self.proposal.constant_dynamics
         self.demo_rows = features.contract(task.demos.walks.visit_rows(task.discount))
@@ -204,7 +201,7 @@ class PaperRun(Run[PaperState]):
         zeros = np.zeros(self.task.features.d)
         given = self.settings.start if self.method.start is None else np.array(self.method.start)
         first = zeros if given is None else given * self.bounds.span
-        seed = seed_sequence(self.settings.seed)
+        seed = runs.seed_sequence(self.settings.seed)
         return PaperState(first, first, np.zeros(len(zeros) + 1), math.nan, {}, 0, seed, zeros, zeros)
 
     def finished(self, state: PaperState) -> bool:
@@ -315,7 +312,7 @@ class PaperRun(Run[PaperState]):
                 else f"fewer than {LEAST_AVERAGED} iterates cannot tell whether they are still on their way"
             )
             end = f"after max_iter = {self.max_iter} iterations, of which the last {n} are averaged"
-            warn_of_end(f"{end}, {why}. Raise max_iter")
+            runs.warn_of_end(f"{end}, {why}. Raise max_iter")
         if not monitor.stopped:  # short of the optimum, weights are finite whatever they are
             warn_undetermined(self.base, self.task, self.settings, "where its steps did")
         return Outcome(self.answer(state), converged, None)

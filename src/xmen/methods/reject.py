@@ -13,15 +13,12 @@ from xmen.engines.trips import RejectTrips, trip_budget
 from xmen.errors import ConvergenceWarning, EngineError, notify
 from xmen.methods.exact import TripRun, TripState
 from xmen.methods.loss import DrawnLoss, Draws, Spread, best_control
-from xmen.methods.method import Method
-from xmen.methods.neural import NeuralRun, Training
 from xmen.methods.rounds import DEFAULT_MAX_ITER, Batch, Plan, RoundsRun, RoundsState, Source, rounds
-from xmen.methods.runs import Coordinates, FitSettings, Outcome, Task
+from xmen.methods.runs import Coordinates, FitSettings, Likelihood, Method, Outcome, Task
 from xmen.options import require_whole
 from xmen.progress import Monitor
 from xmen.rewards import Floats
 from xmen.rewards.linear import Features
-from xmen.rewards.neural import NeuralReward
 from xmen.sampling import Info
 from xmen.worlds.network import Network
 from xmen.worlds.walks import EdgeWeights
@@ -170,7 +167,7 @@ class Reject(Method):
 
         return rounds(task, settings, make)
 
-    def neural_run(self, task: Task, settings: FitSettings, reward: NeuralReward, training: Training) -> NeuralRun:
+    def likelihood(self, task: Task, settings: FitSettings) -> Likelihood:
         raise EngineError("method='reject' is for linear rewards: train a network with method='exact' or 'cells'.")
 
     def trip_run(self, task: Task, settings: FitSettings, network: Network) -> RoundsRun:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,8 +20,10 @@ from xmen.options import Options, require_number, require_whole
 from xmen.progress import VALIDATION_LOSS, Monitor
 from xmen.rewards import Floats, Reward
 from xmen.rewards.linear import Features, LearnedFeatures
+from xmen.rewards.neural import NeuralReward
 from xmen.storage.checkpoint import Checkpoint, RunState, State
 from xmen.storage.models import FOREIGN
+from xmen.worlds import Network
 
 
 def warn_of_end(where: str) -> None:
@@ -241,6 +243,74 @@ class Run(ABC, Generic[State]):
         """The answer; warns where it is not what was asked for."""
 
 
+class LossEstimate(NamedTuple):
+    """The loss at a table and dL/dr (n_states, n_actions), an array, or a tensor where a device found it.
+
+    `visits_std` is the norm of the standard errors of dL/dr, 0 where it is exact; `details` is what else to record.
+    """
+
+    loss: float
+    difference: Any
+    loss_std: float
+    visits_std: float
+    details: dict[str, float]
+
+
+class Likelihood(ABC):
+    """Finds loss and dL/dr of tables; `exact` where they carry no noise."""
+
+    exact: bool = False
+    answering: Distribution | None = None  # that can answer for the model after the fit, if there is one
+    parities: int = 0  # how finely the last estimate cut the trajectories; where the next one starts to search
+    _rng: np.random.Generator
+
+    def begin(self, rng: np.random.Generator, parities: int) -> None:
+        """Estimates from here on depend on these and on the table, and on nothing else."""
+        self._rng, self.parities = rng, parities
+
+    @abstractmethod
+    def __call__(self, table: Floats) -> LossEstimate:
+        """The estimate at a table (n_states, n_actions)."""
+
+    def through(self, reward: NeuralReward) -> LossEstimate:
+        """The estimate at the table of a neural reward, whose parameters get their gradient."""
+        found = self(reward.table())
+        reward.backward(found.difference)
+        return found
+
+
+class Method(Options, ABC):
+    """How the gradient of a fit is found, as a frozen record of its settings; one subclass per method, beside its run.
+
+    `name` is what `method="..."` calls it with all its defaults; `default_max_iter` holds where the learner's max_iter
+    is None.
+    """
+
+    name: ClassVar[str]
+    default_max_iter: ClassVar[int]
+    takes_every_step: ClassVar[bool] = False  # does all of max_iter iterations, and does not stop before
+    plans_with_max_iter: ClassVar[bool] = False  # steps depend on how many there will be: none can be added later
+    keeps_fixed: ClassVar[bool] = False  # learns some weights while others are fixed
+
+    @abstractmethod
+    def run(self, task: Task, settings: FitSettings) -> Run[Any]:
+        """The run that learns the weights of a linear reward."""
+
+    @abstractmethod
+    def likelihood(self, task: Task, settings: FitSettings) -> Likelihood:
+        """The likelihood on which a neural reward is trained."""
+
+    def trip_run(self, task: Task, settings: FitSettings, network: Network) -> Run[Any]:
+        """The run that learns from trips through a network."""
+        raise EngineError(
+            f"method={self.name!r} hashes the trajectories of one world, and every trip through a network has its own: "
+            "use method='exact' or 'auto'."
+        )
+
+    def check(self, engine: EngineSettings, given: str | None, neural: bool) -> None:
+        """Refuse what makes no sense with this method (an engine, given="start", a neural reward) before any work."""
+
+
 def drive(run: Run[State], monitor: Monitor, checkpoint: Checkpoint | None) -> Outcome:
     """Steps until the run is finished, the callback says stop, or Ctrl-C; stores the state every so often.
 
@@ -380,8 +450,3 @@ class ValidatedRun(Run[ValidatedState]):
             outcome = self.run.conclude(state.best, monitor)
         chosen = {"best_iteration_": state.best_iteration or state.iteration} if state.iteration else {}
         return outcome._replace(learned={**outcome.learned, **chosen})
-
-
-def check_patience(patience: object) -> None:
-    """Refuse what is no number of steps."""
-    require_whole("patience", patience, least=1, optional=True)

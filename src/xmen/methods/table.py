@@ -5,9 +5,9 @@ import ast
 from xmen.errors import EngineError
 from xmen.methods.cells import Cells
 from xmen.methods.exact import Exact
-from xmen.methods.method import Method
 from xmen.methods.paper import Paper
 from xmen.methods.reject import Reject
+from xmen.methods.runs import Method
 from xmen.options import listed, require_choice
 
 METHODS: dict[str, type[Method]] = {"exact": Exact, "cells": Cells, "paper": Paper, "reject": Reject}

@@ -28,7 +28,6 @@ from xmen.errors import (
 )
 from xmen.events import Event, anytime, require_event
 from xmen.files import as_path, read_text, write_together, write_whole
-from xmen.methods.runs import check_patience
 from xmen.options import require_whole
 from xmen.policies.behaviour import read_validity
 from xmen.policies.policy import Policy, plan
@@ -81,7 +80,7 @@ class Settings(EngineSettings):
         check_discount(self.discount)
         require_whole("seed", self.seed, least=0, optional=True)
         read_validity(self.validity)
-        check_patience(self.patience)
+        require_whole("patience", self.patience, least=1, optional=True)
 
 
 @dataclass(frozen=True)
