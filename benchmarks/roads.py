@@ -54,7 +54,7 @@ def measure(size: int, n_goals: int, n_counts: int) -> dict[str, float]:
     gradient = timed(lambda: engine.value(reward))
     shared = engine.shared
     factor = Factor(shared.product.pattern, np.exp(reward[shared.product.edge]))
-    columns = [batch.width for batch in shared.batches]
+    columns = [len(batch.states) for batch in shared.batches]
 
     def unavoidable() -> None:
         for width in columns:

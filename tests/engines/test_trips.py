@@ -73,7 +73,7 @@ def test_every_goal_was_served_by_the_shared_system():
     rule = xm.count(xm.doing(1)) <= 1
     engine = TripEngine(network, rule, starts, goals, weights, max_nodes=10**6)
     reward = random_reward(rng, network, 0.9)
-    assert engine.shared.solve(reward[network.source, network.action]).left == []
+    assert engine.shared.solve(reward[network.source, network.action], engine.weight).left == []
     compare(network, rule, starts, goals, weights, reward, engine)
 
 
@@ -144,7 +144,7 @@ def test_what_lies_behind_a_goal_is_zero_in_every_level_of_a_counter():
     reward = np.full(len(network.source), -1.3)
     engine = TripEngine(network, xm.count(xm.doing(1)) >= 3, [0, 0, 2], [1, 2, 3], np.ones(3), 10**4)
     shared = engine.value(reward)
-    assert engine.shared.solve(np.log(network.probability) + reward).left == []
+    assert engine.shared.solve(np.log(network.probability) + reward, engine.weight).left == []
     visits = np.zeros(len(reward))
     for pair in range(3):
         alone = engine.alone(pair, reward)

@@ -142,7 +142,7 @@ def check(seed):
     np.testing.assert_allclose(value.visits, weights @ uses, rtol=CLOSE, atol=CLOSE)
     scale = np.abs(features.toarray()).max() * (1.0 + uses.sum())  # signs may cancel
     np.testing.assert_allclose(each[engine.pair_of], uses @ features.toarray(), atol=CLOSE * scale)
-    return "shared" if engine.shared.solve(reward).left == [] else "own"
+    return "shared" if engine.shared.solve(reward, engine.weight).left == [] else "own"
 
 
 @pytest.mark.parametrize("reward", [(7.5, 7.5, 42.8), (7.5, 42.8, 7.5)])

@@ -23,7 +23,7 @@ from xmen.engines.settings import find_device, place_product
 from xmen.errors import EngineError, InfeasibleError, ProductTooLargeError
 from xmen.machines.tables import CompiledConstraint
 from xmen.product.graph import Product, layer_ends
-from xmen.product.many_goals import ManyGoals, Reweigh, Trips, build_open_product
+from xmen.product.many_goals import ManyGoals, build_open_product
 from xmen.rewards import Floats
 from xmen.worlds import EdgeWeights, Network, Walks
 from xmen.worlds.kernels import UNREACHABLE, distance_to
@@ -42,9 +42,10 @@ def trip_budget(max_nodes: int | None, network: Network) -> int:
 
 
 def have_a_way(
-    network: Network, constraint: Constraint | None, starts: NDArray[np.int64], goals: NDArray[np.int64], max_nodes: int
+    network: Network, rules: Constraint | None, starts: NDArray[np.int64], goals: NDArray[np.int64], budget: int | None
 ) -> NDArray[np.bool_]:
     """Which trips (n,) have a way that keeps the rules, as many of these as fit the product."""
+    max_nodes = trip_budget(budget, network)
 
     def under(rule: Constraint | None) -> NDArray[np.bool_]:
         found, each = np.zeros(len(starts), dtype=np.bool_), np.unique(goals)
@@ -65,9 +66,9 @@ def have_a_way(
         return found
 
     try:
-        return under(constraint)
+        return under(rules)
     except ProductTooLargeError:
-        return relaxed(constraint, under)[0]
+        return relaxed(rules, under)[0]
 
 
 T = TypeVar("T")
@@ -106,58 +107,69 @@ class TripEngine:
         starts: ArrayLike,
         goals: ArrayLike,
         weights: ArrayLike,
-        max_nodes: int,
+        max_nodes: int | None,
         discount: float = 1.0,
         device: str | None = None,
     ) -> None:
-        self.network, self.constraint, self.max_nodes, self.discount = network, constraint, max_nodes, discount
+        self.network, self.constraint, self.discount = network, constraint, discount
+        self.max_nodes = trip_budget(max_nodes, network)
         starts, goals = np.asarray(starts, dtype=np.int64), np.asarray(goals, dtype=np.int64)
         keys, self.pair_of = np.unique(goals * network.n_states + starts, return_inverse=True)
         self.goal, self.start = np.divmod(keys, network.n_states)
         self.weight: Floats = np.bincount(self.pair_of, weights=np.asarray(weights), minlength=len(keys)).astype(float)
-        self.n_pairs, self._log_dynamics, self._device = len(keys), np.log(network.probability), find_device(device)
+        self.n_pairs, self.log_dynamics, self._device = len(keys), np.log(network.probability), find_device(device)
         self._alone: dict[int, Product] = {}
         self.shared: ManyGoals | None = None  # the system that all goals share; None with a horizon
         if network.horizon is None:
             compiled = CompiledConstraint(constraint, network.any_task.starting_in(self.start))
-            product = build_open_product(compiled, np.unique(self.goal), max_nodes)
+            product = build_open_product(compiled, np.unique(self.goal), self.max_nodes)
             origin = product.start_of[self.start]
             if np.any(origin < 0):
                 raise self._infeasible(int(np.argmin(origin)))
-            self.shared = ManyGoals(product, Trips(origin, self.goal, self.weight))
+            self.shared = ManyGoals(product, origin, self.goal)
 
-    def value(self, reward: Floats, with_visits: bool = True, reweigh: Reweigh | None = None) -> TripValue:
-        """log Z and visits under rewards of world edges (E,).
+    def log_z(self, reward: Floats) -> Floats:
+        """log Z of every pair (P,) under rewards of world edges (E,), as `value` has it."""
+        return self._value(reward, None).log_z
 
-        `reweigh(pairs, log_z)` gives other weights to pairs, once their log Z is known.
+    def value(self, reward: Floats, weights: Floats | None = None) -> TripValue:
+        """log Z and visits under rewards of world edges (E,); `weights` (P,) of pairs in place of their own.
+
         DivergenceError where the weights of some pair's trajectories do not add up.
         """
+        return self._value(reward, self.weight if weights is None else weights)
+
+    def _value(self, reward: Floats, weights: Floats | None) -> TripValue:
+        """Visits are 0 without weights."""
         if self.shared is not None:
-            log_z, visits, left = self.shared.solve(self._log_dynamics + reward, with_visits, reweigh)
+            log_z, visits, left = self.shared.solve(self.log_dynamics + reward, weights)
         elif self._device is not None:
-            return self._value_on_device(reward, with_visits, reweigh)
+            return self._value_on_device(reward, weights)
         else:
             log_z, visits, left = np.full(self.n_pairs, np.nan), np.zeros(len(reward)), np.unique(self.goal).tolist()
         for goal in left:
             pairs = np.flatnonzero(self.goal == goal)
             d = self._exact(self._product(goal), reward, given="start")
             log_z[pairs] = d.start_partitions(self.start[pairs])
-            weights = self.weight[pairs] if reweigh is None or not with_visits else reweigh(pairs, log_z[pairs])
-            if not with_visits or not weights.any():
+            if weights is None or not weights[pairs].any():
                 continue
-            if reweigh is not None:
-                shares = np.zeros(self.network.n_states)
-                shares[self.start[pairs]] = weights / weights.sum()
-                product = replace(d.product, world=d.product.world.with_start(shares))
-                d = self._exact(product, reward, given="start")
-            visits[self.network.source != goal] += weights.sum() * d.edge_visits()
+            if weights is not self.weight:
+                world = d.product.world.with_start(self._shares(pairs, weights))
+                d = self._exact(replace(d.product, world=world), reward, given="start")
+            visits[self.network.source != goal] += weights[pairs].sum() * d.edge_visits()
         return TripValue(log_z, visits)
+
+    def _shares(self, pairs: NDArray[np.int64], weights: Floats) -> Floats:
+        """The shares of states as starts of these pairs (n_states,), equal ones where no pair has a weight."""
+        shares, total = np.zeros(self.network.n_states), weights[pairs].sum()
+        shares[self.start[pairs]] = weights[pairs] / total if total > 0 else 1.0 / len(pairs)
+        return shares
 
     def each(self, reward: Floats, features: csr_matrix) -> Floats:
         """E[f] of every pair's trajectories (P, d), from features of world edges (E, d)."""
         out, left = np.full((self.n_pairs, features.shape[1]), np.nan), np.unique(self.goal).tolist()
         if self.shared is not None:
-            out, left = self.shared.each(self._log_dynamics + reward, features)
+            out, left = self.shared.each(self.log_dynamics + reward, features)
         for pair in np.flatnonzero(np.isin(self.goal, left)).tolist():
             its_edges = np.flatnonzero(self.network.source != self.goal[pair])
             out[pair] = features[its_edges].T @ self.alone(pair, reward).edge_visits()
@@ -180,24 +192,22 @@ class TripEngine:
         own = order[np.searchsorted(keys, self.goal * n + self.start, sorter=order)]
         return place_product(whole, self._device, "float64"), own
 
-    def _value_on_device(self, reward: Floats, with_visits: bool, reweigh: Reweigh | None) -> TripValue:
+    def _value_on_device(self, reward: Floats, weights: Floats | None) -> TripValue:
         place, own = self._moved
-        law = EdgeWeights(self._log_dynamics, reward, np.zeros(self.network.n_states), self.discount, given_start=True)
+        law = EdgeWeights(self.log_dynamics, reward, np.zeros(self.network.n_states), self.discount, given_start=True)
         run = place.run(law, place.weights([law]))
         log_z = run.log_completions(0, place.product.starts)[own, 0]
-        if not with_visits:
+        if weights is None:
             return TripValue(log_z, np.zeros(len(reward)))
         shares = np.zeros(len(place.product.starts))
-        shares[own] = self.weight if reweigh is None else reweigh(np.arange(self.n_pairs), log_z)
+        shares[own] = weights
         return TripValue(log_z, run.uses(starts=shares[:, None])[1][:, 0].cpu().numpy())
 
     def _product(self, goal: int) -> Product:
         """The product of one goal, from where its pairs start."""
         if goal not in self._alone:
             pairs = np.flatnonzero(self.goal == goal)
-            shares = np.zeros(self.network.n_states)
-            total = self.weight[pairs].sum()
-            shares[self.start[pairs]] = self.weight[pairs] / total if total > 0 else 1.0 / len(pairs)
+            shares = self._shares(pairs, self.weight)
             task = NetworkTask(self.network, int(self.start[pairs[0]]), goal).with_start(shares)
             product = multiply(task, self.constraint, self.max_nodes)
             without = np.setdiff1d(np.flatnonzero(shares), product.state[product.starts])
@@ -323,22 +333,21 @@ class RejectTrips:
         starts: ArrayLike,
         goals: ArrayLike,
         weights: ArrayLike,
-        max_nodes: int,
+        max_nodes: int | None,
     ) -> None:
         trips = starts, goals, weights, max_nodes
         self.network, self.compiled = network, CompiledConstraint(constraint, network.any_task)
         made = relaxed(constraint, lambda rule: TripEngine(network, rule, *trips))
         self.engine, self.multiplied, self.rejecting = made
-        self._log_dynamics = np.log(network.probability)
 
     def draw(self, reward: Floats, wanted: NDArray[np.int64] | int, rng: np.random.Generator) -> TripDraws:
         """So many of every pair (P,) under rewards of world edges (E,), ten times as many where few are valid."""
         found = list(self._tried(reward, wanted, rng))
         pair, valid = (np.concatenate([each[k] for each in found]) for k in (0, 2))
-        dynamics = np.concatenate([walks.totals(self._log_dynamics) for _, walks, _ in found])
+        dynamics = np.concatenate([walks.totals(self.engine.log_dynamics) for _, walks, _ in found])
         gained = np.concatenate([walks.totals(reward) for _, walks, _ in found])
         visits = vstack([walks.visit_rows() for _, walks, _ in found], format="csr")
-        log_z = self.engine.value(reward, with_visits=False).log_z
+        log_z = self.engine.log_z(reward)
         order = np.argsort(pair, kind="stable")
         rows = (each[order] for each in (pair, valid, visits, dynamics, dynamics + gained - log_z[pair]))
         return TripDraws(*self._counts(found), *rows)
@@ -384,13 +393,13 @@ class RejectTrips:
             counts += [np.bincount(which, minlength=self.engine.n_pairs) for which in (pair, pair[valid])]
         return counts
 
-    def partitions(self, reward: Floats, error: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    def partitions(self, reward: Floats, error: float) -> tuple[Floats, Floats]:
         """log Z of every pair and its variance (P,), the sum of all with their weights to this standard error.
 
         That takes MOST_DRAWS at the most: with more trips than these can serve, the variance is larger. The draws that
         chose the numbers are not counted again, which would favour acceptances that they saw too high.
         """
-        engine = self.engine
+        engine, rng = self.engine, np.random.default_rng(0)  # the same question has the same answer
         n, n_valid = self._counts(self._tried(reward, PILOT_DRAWS, rng))
         # The fewest draws for this error are in proportion to weight times deviation; a pair that saw no invalid draw
         # may still have some.
@@ -402,7 +411,7 @@ class RejectTrips:
         pieces = (wanted // n_pieces + (piece < wanted % n_pieces) for piece in range(n_pieces))
         _, n_valid = self._counts(batch for piece in pieces for batch in self._checked(reward, piece, rng))
         acceptance = np.maximum(n_valid, 1) / wanted  # the pilot saw valid ones of every pair
-        log_z = engine.value(reward, with_visits=False).log_z
+        log_z = engine.log_z(reward)
         return log_z + np.log(acceptance), (1.0 - acceptance) / (acceptance * wanted)
 
     def valid_moments(
@@ -453,7 +462,7 @@ class RejectTrips:
         engine = self.engine
         served = np.zeros(engine.n_pairs, dtype=np.bool_)
         if engine.shared is not None:
-            for drawn in engine.shared.draw(self._log_dynamics + reward, wanted, rng):
+            for drawn in engine.shared.draw(self.engine.log_dynamics + reward, wanted, rng):
                 served[drawn[0]] = True
                 yield drawn
         for left in np.flatnonzero(~served & (wanted > 0)).tolist():
@@ -462,29 +471,31 @@ class RejectTrips:
             yield np.full(len(walks), left), own[walks.edges], walks.lengths.astype(np.int64)
 
 
-def trip_partitions(
+def trip_likelihoods(
     network: Network, constraint: Constraint | None, trips: Walks, max_nodes: int | None, discount: float, error: float
 ) -> Callable[[Floats], tuple[Floats, Floats]]:
-    """log Z of each trip's pair (n,) under any reward, and its standard error; products are made once.
+    """log P(tau | start, goal) of each trip (n,) under any reward table, and its standard error; one product for all.
 
-    The error is 0 where the rules fit the product. Elsewhere draws decide, with a seed of their own, so that the same
-    question has the same answer, and so many that the sum over all trips has a standard error of `error` or so.
+    The error is 0 where the rules fit the product. Elsewhere draws decide, so many that the sum over all trips has a
+    standard error of `error` or so.
     """
-    asked = network, constraint, trips.starts, trips.last_states, np.ones(len(trips)), trip_budget(max_nodes, network)
+    asked = network, constraint, trips.starts, trips.last_states, np.ones(len(trips)), max_nodes
+    dynamics = trips.totals(np.log(network.probability))
     engine: TripEngine | RejectTrips | None = None
 
-    def under(reward: Floats) -> tuple[Floats, Floats]:
+    def under(table: Floats) -> tuple[Floats, Floats]:
         nonlocal engine
+        reward = table[network.source, network.action]
+        scores = dynamics + trips.totals(reward, discount)
         if not isinstance(engine, RejectTrips):
             try:
                 engine = engine or TripEngine(*asked, discount)
-                log_z = engine.value(reward, with_visits=False).log_z[engine.pair_of]
-                return log_z, np.zeros(len(log_z))
+                return scores - engine.log_z(reward)[engine.pair_of], np.zeros(len(trips))
             except ProductTooLargeError:  # with a horizon, each goal's product is made when it is asked for
                 if discount != 1.0:
                     raise
             engine = RejectTrips(*asked)
-        log_z, variance = engine.partitions(reward, error, np.random.default_rng(0))
-        return log_z[engine.engine.pair_of], np.sqrt(variance[engine.engine.pair_of])
+        log_z, variance = engine.partitions(reward, error)
+        return scores - log_z[engine.engine.pair_of], np.sqrt(variance[engine.engine.pair_of])
 
     return under

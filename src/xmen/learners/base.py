@@ -22,7 +22,7 @@ from xmen.engines.diagnosis import warn_of_idle
 from xmen.engines.distribution import Distribution, Law, Seed, as_constraint, check_discount, check_given
 from xmen.engines.exact import AtHand, ExactDistribution
 from xmen.engines.settings import EngineSettings
-from xmen.engines.trips import trip_partitions
+from xmen.engines.trips import trip_likelihoods
 from xmen.errors import EngineError, InvalidDemonstrationError, NotFittedError, RewardError, TrajectoryError
 from xmen.learners.summary import Summary, summarise
 from xmen.machines.tables import MachineTable
@@ -534,21 +534,10 @@ class Learner(Estimator, ABC):
         return lambda table: world_likelihoods(base.with_reward(table), found.walks, self.given)
 
     def _trip_likelihoods(self, trips: Walks, error: float) -> Callable[[Floats], tuple[Floats, Floats]]:
-        """log P(tau | start, goal) of each trip: one solve for all goals, and draws where rules have to reject.
-
-        So many draws that the sum has about this standard error.
-        """
-        network, budget = self.world, self._engine_settings().max_nodes
-        assert isinstance(network, Network)
-        partitions = trip_partitions(network, self._rule(), trips, budget, self.discount, error)
-        dynamics = trips.totals(np.log(network.probability))
-
-        def under(table: Floats) -> tuple[Floats, Floats]:
-            reward = table[network.source, network.action]
-            log_z, errors = partitions(reward)
-            return dynamics + trips.totals(reward, self.discount) - log_z, errors
-
-        return under
+        """log P(tau | start, goal) of each trip, whose sum has about this standard error."""
+        assert isinstance(self.world, Network)
+        budget = self._engine_settings().max_nodes
+        return trip_likelihoods(self.world, self._rule(), trips, budget, self.discount, error)
 
     @property
     def standard_errors_(self) -> Floats:

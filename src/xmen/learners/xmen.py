@@ -12,7 +12,7 @@ from xmen.constraints.occurrence import never
 from xmen.engines.choose import distribution
 from xmen.engines.distribution import Seed, as_constraint, generator
 from xmen.engines.settings import EngineSettings
-from xmen.engines.trips import RejectTrips, TripEngine, have_a_way, trip_budget
+from xmen.engines.trips import RejectTrips, TripEngine, have_a_way
 from xmen.errors import EngineError, LuckWarning, NotFittedError, ProductTooLargeError, XmenError, notify
 from xmen.events import at
 from xmen.learners.base import GradientLearner, Progress, Rules, takes_parts, world_likelihoods
@@ -261,8 +261,7 @@ class MaximumEntropy(GradientLearner):
         rule = never(at(*(network.read_state(state) for state in closed))).named("closed")
         rules = [rule] if also is None else [rule, *([also] if not isinstance(also, Iterable) else also)]
         before = self._flows(network, starts, goals, amounts, also)
-        budget = trip_budget(self._engine_settings().max_nodes, network)
-        lost = ~have_a_way(network, self._rule(rules), starts, goals, budget)
+        lost = ~have_a_way(network, self._rule(rules), starts, goals, self._engine_settings().max_nodes)
         log_z = np.full(len(starts), -np.inf)
         after = Flows(np.zeros(len(network.source)), np.zeros(network.n_states), log_z)
         if not lost.all():
@@ -300,12 +299,12 @@ class MaximumEntropy(GradientLearner):
         self, network: Network, starts: NDArray[np.int64], goals: NDArray[np.int64], amounts: Floats, also: Rules
     ) -> Flows:
         reward, settings = self.reward_.table()[network.source, network.action], self._engine_settings()
-        problem, budget = (network, self._rule(also), starts, goals, amounts), trip_budget(settings.max_nodes, network)
+        problem = network, self._rule(also), starts, goals, amounts, settings.max_nodes
         try:
-            engine = TripEngine(*problem, budget, self.discount, settings.device)
+            engine = TripEngine(*problem, self.discount, settings.device)
             log_z, visits = engine.value(reward)
         except ProductTooLargeError:
-            trips = RejectTrips(*problem, budget)
+            trips = RejectTrips(*problem)
             engine = trips.engine
             log_z, visits = trips.value(reward, FLOW_DRAWS, np.random.default_rng(0))
         states = np.bincount(network.target, weights=visits, minlength=network.n_states).astype(np.float64)

@@ -8,7 +8,7 @@ from scipy.special import chdtrc
 from xmen.engines.choose import Chooser
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.settings import EngineSettings
-from xmen.engines.trips import TripEngine, trip_budget
+from xmen.engines.trips import TripEngine
 from xmen.errors import DivergenceError, EngineError, StartsWarning, notify
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.identify import warn_undetermined, warn_undetermined_trips
@@ -77,9 +77,8 @@ class Exact(Method):
         return DistributionLikelihood(base, task.demos.visits(task.discount))
 
     def trip_run(self, task: Task, settings: FitSettings, network: Network) -> "TripRun":
-        trips, budget = task.demos.trips(), trip_budget(settings.engine.max_nodes, network)
-        engine = TripEngine(network, task.constraint, *trips, budget, task.discount, settings.engine.device)
-        return TripRun(task, settings, engine)
+        asked, trips = settings.engine, (network, task.constraint, *task.demos.trips())
+        return TripRun(task, settings, TripEngine(*trips, asked.max_nodes, task.discount, asked.device))
 
 
 class ExactRun(LbfgsRun[LbfgsState]):
@@ -195,7 +194,7 @@ class TripRun(LbfgsRun[TripState]):
         if state.offset == 0.0:
             return
         try:
-            self.engine.value(self.objective.rows @ self.answer(state), with_visits=False)
+            self.engine.log_z(self.objective.rows @ self.answer(state))
         except DivergenceError as error:
             raise DivergenceError(
                 "no weights were found under which the weights of ever longer trips add up: at the best ones so far "

@@ -263,7 +263,7 @@ def unidentified_trips(engine: TripEngine, rows: csr_matrix, scale: Floats) -> F
     wanted = np.zeros(engine.n_pairs, dtype=np.int64)
     wanted[rng.permutation(engine.n_pairs)[:MOST_PAIRS]] = DRAWS
     apart = [csr_matrix((1, rows.shape[1]))]
-    for pair, edges, lengths in engine.shared.draw(np.log(engine.network.probability) + plain, wanted, rng):
+    for pair, edges, lengths in engine.shared.draw(engine.log_dynamics + plain, wanted, rng):
         owner = np.repeat(np.arange(len(pair)), lengths)
         uses = csr_matrix((np.ones(len(edges)), (owner, edges)), shape=(len(pair), rows.shape[0]))
         found = csr_matrix(uses @ rows)

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from xmen.engines.choose import Chooser
 from xmen.engines.exact import ExactDistribution
-from xmen.engines.trips import RejectTrips, TripEngine, trip_budget
+from xmen.engines.trips import RejectTrips, TripEngine
 from xmen.errors import DivergenceError, ProductTooLargeError, TrajectoryError
 from xmen.methods.runs import Coordinates, FitSettings, Task, read_l2, warn_of_end
 from xmen.rewards import Floats
@@ -140,16 +140,15 @@ def curvature(means: Means, weights: Floats, scale: Floats, coordinates: Coordin
 
 def _trip_moments(task: Task, settings: FitSettings, network: Network, weights: Floats) -> tuple[Floats, Floats]:
     """E[f] of each trip's start and goal (n, d), and the Hessian (d, d)."""
-    demos = task.demos
-    problem = (network, task.constraint, demos.walks.starts, demos.walks.last_states, demos.weights)
-    budget = trip_budget(settings.engine.max_nodes, network)
+    demos, asked = task.demos, settings.engine
+    problem = (network, task.constraint, demos.walks.starts, demos.walks.last_states, demos.weights, asked.max_nodes)
     rows = task.features.rows(network.source, network.action)
     columns = rows.T.tocsr()
     try:
-        engine = TripEngine(*problem, budget, task.discount, settings.engine.device)
+        engine = TripEngine(*problem, task.discount, asked.device)
     except ProductTooLargeError:
         # One by one the draws' own variances: what differences of an estimate would say is mostly its noise.
-        trips, rng = RejectTrips(*problem, budget), np.random.default_rng(0)
+        trips, rng = RejectTrips(*problem), np.random.default_rng(0)
         n_draws = max(LEAST_DRAWS, LEAST_IN_ALL // trips.engine.n_pairs)
         means, variance = trips.valid_moments(rows @ weights, rows, n_draws, rng)
         return means[trips.engine.pair_of], variance

@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from xmen.engines.choose import Chooser
 from xmen.engines.reject import RejectDistribution
-from xmen.engines.trips import RejectTrips, trip_budget
+from xmen.engines.trips import RejectTrips
 from xmen.errors import ConvergenceWarning, EngineError, notify
 from xmen.methods.exact import TripRun, TripState
 from xmen.methods.loss import DrawnLoss, Draws, Spread, best_control
@@ -121,9 +121,9 @@ class TripSource(Source):
         """log Z and E[f] of all pairs under the rules that fit, by one factorisation for all goals."""
         engine, reward = self.trips.engine, self._reward(weights)
         if not shares.any():
-            return engine.value(reward, with_visits=False).log_z, np.zeros(self.features.d)
+            return engine.log_z(reward), np.zeros(self.features.d)
         same = np.allclose(shares, engine.weight, rtol=1e-12, atol=0.0)
-        found = engine.value(reward, reweigh=None if same else lambda pairs, _: shares[pairs])
+        found = engine.value(reward, None if same else shares)
         return found.log_z, self._columns @ found.visits
 
 
@@ -173,8 +173,7 @@ class Reject(Method):
     def trip_run(self, task: Task, settings: FitSettings, network: Network) -> RoundsRun:
         if task.discount != 1.0:
             raise EngineError("method='reject' needs discount = 1: raise max_nodes so that the rules fit the product.")
-        budget = trip_budget(settings.engine.max_nodes, network)
-        trips = RejectTrips(network, task.constraint, *task.demos.trips(), budget)
+        trips = RejectTrips(network, task.constraint, *task.demos.trips(), settings.engine.max_nodes)
         coordinates = settings.coordinates(task.features.d)
         source = TripSource(trips, settings.learned(task).features, int(self.n_draws), coordinates)
         return TripRounds(task, settings, source)

@@ -18,11 +18,12 @@ Both are certified goal by goal: a goal that has errors above 1e-9, because M is
 worse, or whose numbers become too small or too large, is left to the caller.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple, TypeAlias
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,7 +129,6 @@ class OpenProduct:
     """
 
     world: MDP
-    compiled: CompiledConstraint
     state: NDArray[np.int32]  # the world state of each node
     accepting: NDArray[np.bool_]  # whether a trip that ends here keeps the rules
     source: NDArray[np.int64]  # the node that each edge leaves, sorted
@@ -178,7 +178,6 @@ def build_open_product(compiled: CompiledConstraint, goals: NDArray[np.int64], m
     source, target = number[source[inside]], number[found.target[inside]]
     return OpenProduct(
         world=world,
-        compiled=compiled,
         state=np.ascontiguousarray(found.rows[kept, 0][pattern.order]),
         accepting=found.accepting[kept][pattern.order],
         source=source,
@@ -212,25 +211,6 @@ CANCELLED = 1e-13  # of the larger of two numbers: a difference below it is roun
 SMALLEST_DOUBLE = float(np.finfo(np.float64).tiny)
 SPREAD = 1e10  # of u, at the most: beyond it, what FLOOR hides might be seen
 WIDE, TRIES = 0.003, 5  # a gap that is wide enough, and how often to look for a wider one
-
-
-@dataclass(frozen=True)
-class Trips:
-    """Distinct pairs of an origin and a goal, sorted by goal: product nodes, states, and how much each pair counts."""
-
-    origin: NDArray[np.int64]  # (P,) the start node of each pair
-    goal: NDArray[np.int64]  # (P,) the goal's state
-    weight: Floats  # (P,)
-
-    def by_goal(self) -> list[tuple[int, slice]]:
-        """Each goal's state, and where its pairs are."""
-        goals, first = np.unique(self.goal, return_index=True)
-        ends = np.append(first[1:], len(self.goal))
-        return [(int(d), slice(int(a), int(b))) for d, a, b in zip(goals, first, ends, strict=True)]
-
-
-Reweigh: TypeAlias = Callable[[slice | NDArray[np.int64], Floats], Floats]
-"""From the pairs of one goal or of goals in a row, and their log z, to the weights of these pairs."""
 
 
 @dataclass(frozen=True)
@@ -278,10 +258,13 @@ class Solved(NamedTuple):
 
 
 class System:
-    """I - M in factors, under one set of weights of product edges (E,); LinAlgError where a pivot is 0."""
+    """I - M in factors, under one set of weights of product edges (E,); LinAlgError where a pivot is 0.
 
-    def __init__(self, product: OpenProduct, trips: Trips, weight: Floats) -> None:
-        self.product, self.trips, self.weight = product, trips, weight
+    `origin` (P,) is the start node of each pair.
+    """
+
+    def __init__(self, product: OpenProduct, origin: NDArray[np.int64], weight: Floats) -> None:
+        self.product, self.origin, self.weight = product, origin, weight
         self.factor, self.matrix = Factor(product.pattern, weight), product.matrix(weight)
         self.graph = product.indptr, product.target, weight
         self.gap, self.spread = self._gap()
@@ -300,32 +283,23 @@ class System:
         spread = 1.0 / float(u.min(initial=1.0))
         return gap if spread <= SPREAD else 0.0, float(np.log(spread))
 
-    def solve(self, batch: Batch, with_visits: bool, reweigh: Reweigh | None) -> Solved:
-        """log z, and with `with_visits` flows, of one batch."""
-        product, trips, column, whole = self.product, self.trips, batch.goal_of, batch.whole
-        reached = Reached(self, batch)
-        origin, z, certain = trips.origin[whole], reached.z, reached.certain
+    def solve(self, batch: Batch, weights: Floats | None) -> Solved:
+        """log z of one batch, and flows where pairs have weights (P,)."""
+        column, reached = batch.goal_of, Reached(self, batch)
+        origin, z, certain = self.origin[batch.whole], reached.z, reached.certain
         at_origin, sure = z[origin, column], certain[column]
         log_z = np.full(len(origin), np.nan)
         log_z[sure] = np.log(at_origin[sure])
         left = [batch.states[k] for k in np.flatnonzero(~certain).tolist()]
-        flows = np.zeros(len(product.edge))
-        if with_visits and sure.any():
-            weights = trips.weight[whole]
-            if reweigh is not None and not left:
-                weights = reweigh(whole, log_z)
-            elif reweigh is not None:
-                parts = [(its, slice(its.start - whole.start, its.stop - whole.start)) for its in batch.pairs]
-                found = [reweigh(its, log_z[own]) for (its, own), ok in zip(parts, certain, strict=True) if ok]
-                weights = np.zeros(len(origin))
-                weights[sure] = np.concatenate(found)
+        flows = np.zeros(len(self.product.edge))
+        if weights is not None and sure.any():
             q = np.zeros_like(z)
-            q[origin, column] = np.divide(weights, at_origin, out=np.zeros(len(origin)), where=sure)
+            q[origin, column] = np.divide(weights[batch.whole], at_origin, out=np.zeros(len(origin)), where=sure)
             x = reached.flow(q.copy())
             if left:
                 x[:, ~certain], z[:, ~certain] = 0.0, 0.0
             flows, missed = reached.flows(x, q)
-            total = np.bincount(column, weights, minlength=len(batch.states)).astype(np.float64)
+            total = np.bincount(column, weights[batch.whole], minlength=len(batch.states)).astype(np.float64)
             unsure = certain & ~reached.trusted(missed, total)
             if unsure.any():
                 x[:, unsure] = 0.0
@@ -377,7 +351,7 @@ class Reached:
         missed: Floats = residual(*system.graph, z, self._column, FLOOR)
         # Weights are rounded, and lost below the smallest double.
         self.certain = self.trusted(missed + EPSILON + most * SMALLEST_DOUBLE / FLOOR, 1.0)
-        at_origin = z[system.trips.origin[batch.whole], batch.goal_of]
+        at_origin = z[system.origin[batch.whole], batch.goal_of]
         self.certain[batch.goal_of[~(at_origin > SMALLEST)]] = False
 
     def _solve(self, right: Floats, ends: Floats, blank: bool = True) -> None:
@@ -419,13 +393,14 @@ class Reached:
         """x from q (n, m), in place: one column for each goal, or as many as you like for one goal."""
         for level in self._system.factor.levels:
             block, met = q[level.begin : level.end], self._met.get(level.begin)
-            if met is not None:
+            if met is None:
+                level.solve_transposed(block)
+            else:
+                ends = (met.rows, met.owner) if goal is None else met.rows[met.of(goal)]
+                block[ends] = 0.0  # who starts at the goal goes nowhere
                 _absorb(met, block, goal)
-            level.solve_transposed(block)
-            if met is not None and goal is None:  # exactly: a trip ends where it enters its goal
-                block[met.rows, met.owner] = 0.0
-            elif met is not None and goal is not None:
-                block[met.rows[met.of(goal)]] = 0.0
+                level.solve_transposed(block)
+                block[ends] = 0.0  # exactly: a trip ends where it enters its goal
             level.scatter(q)
         return q
 
@@ -450,19 +425,13 @@ def _hold(met: _Met, block: Floats, accepts: Floats, blank: bool) -> None:
 def _absorb(met: _Met, block: Floats, goal: int | None) -> None:
     """Take the trips that end at a level's nodes of goals off the block: y with G_TT^T y = (G^T q)_T."""
     rows, owner, columns = met.rows, met.owner, met.columns
-    if goal is not None:
-        its = met.of(goal)
-        block[rows[its]] = 0.0  # who starts at the goal goes nowhere
-        block[rows[its]] -= _solve(columns[rows[its], its].T, columns[:, its].T @ block)
-        return
-    block[rows, owner] = 0.0
-    if met.one_each(block.shape[1]):
+    if goal is None and met.one_each(block.shape[1]):
         with np.errstate(divide="ignore", invalid="ignore"):
             block[rows, owner] -= np.einsum("ij,ij->j", columns, block) / columns[rows, owner]
         return
-    for each in np.unique(owner).tolist():
-        its = met.of(each)
-        block[rows[its], each] -= _solve(columns[rows[its], its].T, columns[:, its].T @ block[:, each])
+    for each in np.unique(owner).tolist() if goal is None else [goal]:
+        its, own = met.of(each), each if goal is None else slice(None)
+        block[rows[its], own] -= _solve(columns[rows[its], its].T, columns[:, its].T @ block[:, own])
 
 
 def _solve(corner: Floats, right: Floats) -> Floats:
@@ -480,11 +449,14 @@ POWERS = 100  # steps of power iteration behind a bound on the radius
 
 
 class ManyGoals:
-    """The shared system of all goals of a network, under one set of rules."""
+    """The shared system of all goals of a network, under one set of rules.
 
-    def __init__(self, product: OpenProduct, trips: Trips) -> None:
-        self.product, self.trips = product, trips
-        self.batches = self._cut(trips.by_goal())
+    Pairs are distinct, and sorted by goal: `origin` (P,) is the start node of each, `goal` (P,) the goal's state.
+    """
+
+    def __init__(self, product: OpenProduct, origin: NDArray[np.int64], goal: NDArray[np.int64]) -> None:
+        self.product, self.origin, self.goal = product, origin, goal
+        self.batches = self._cut()
 
     @cached_property
     def held(self) -> "Held[ManyGoals]":
@@ -494,13 +466,14 @@ class ManyGoals:
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name != "held"}  # it holds this
 
-    def _cut(self, goals: list[tuple[int, slice]]) -> list[Batch]:
+    def _cut(self) -> list[Batch]:
         """Goals in batches of at most `BATCH` columns in every level of the factors, or of one goal."""
         ends = np.argsort(self.product.state, kind="stable")
         bounds = np.searchsorted(self.product.state[ends], np.arange(self.product.world.n_states + 1))
         begins = np.array([block.begin for block in self.product.pattern.blocks])
         batches, widths = list[Batch](), np.zeros(len(begins), dtype=np.int64)
-        for state, pairs in goals:
+        for state in np.unique(self.goal).tolist():
+            pairs = slice(*np.searchsorted(self.goal, [state, state + 1]).tolist())
             nodes = ends[bounds[state] : bounds[state + 1]]
             here = np.bincount(np.searchsorted(begins, nodes, side="right") - 1, minlength=len(begins))
             if not batches or len(batches[-1].states) == BATCH or (widths + here).max() > BATCH:
@@ -515,7 +488,7 @@ class ManyGoals:
     def _system(self, log_weight: Floats) -> System | None:
         """The system under these log-weights of world edges (E,); None where it has no solution."""
         with suppress(np.linalg.LinAlgError):
-            return System(self.product, self.trips, np.exp(log_weight[self.product.edge]))
+            return System(self.product, self.origin, np.exp(log_weight[self.product.edge]))
         return None
 
     def radius(self, log_weight: Floats) -> float:
@@ -530,17 +503,20 @@ class ManyGoals:
             x = np.maximum(x, 1e-200)
         return bound
 
-    def solve(self, log_weight: Floats, with_visits: bool = True, reweigh: Reweigh | None = None) -> Solved:
-        """log z and visits under these log-weights of world edges (E,).
+    def solve(self, log_weight: Floats, weights: Floats | None = None) -> Solved:
+        """log z under these log-weights of world edges (E,), and visits where pairs have weights (P,).
 
-        `reweigh(pairs, log_z)` gives other weights to a goal's pairs than those of the trips, once log z is known.
-        Without it batches go through joblib, to where a user's `parallel_config` sends them; they are added up in
-        their own order, so that the answer is the same on any number of processes.
+        Batches go through joblib, to where a user's `parallel_config` sends them; they are added up in their own
+        order, so that the answer is the same on any number of processes.
         """
-        product, trips = self.product, self.trips
-        log_z, through = np.full(len(trips.goal), np.nan), np.zeros(len(product.edge))
+        log_z, through, product = np.full(len(self.goal), np.nan), np.zeros(len(self.product.edge)), self.product
         left: list[int] = []
-        for batch, piece in zip(self.batches, self._pieces(log_weight, with_visits, reweigh), strict=True):
+        pieces: Iterable[Solved] = self.solve_batches(log_weight, weights, range(len(self.batches)))
+        if (n := min(n_workers(), len(self.batches))) > 1:
+            # One task per worker: each factorises for itself, and gets the weights once.
+            shares = np.array_split(np.arange(len(self.batches)), n)
+            pieces = chain(*self.held.map(_solve_batches, [(log_weight, weights, share.tolist()) for share in shares]))
+        for batch, piece in zip(self.batches, pieces, strict=True):
             log_z[batch.whole] = piece.log_z
             left += piece.left
             through += piece.visits
@@ -548,20 +524,7 @@ class ManyGoals:
         visits = np.bincount(product.edge, weights=uses, minlength=len(log_weight))
         return Solved(log_z, visits.astype(np.float64), left)
 
-    def _pieces(self, log_weight: Floats, with_visits: bool, reweigh: Reweigh | None) -> Iterator[Solved]:
-        n = min(n_workers(), len(self.batches)) if reweigh is None else 1
-        if n <= 1:
-            yield from self.solve_batches(log_weight, range(len(self.batches)), with_visits, reweigh)
-            return
-        # One task per worker: each factorises for itself, and gets the weights once.
-        shares = [part.tolist() for part in np.array_split(np.arange(len(self.batches)), n)]
-        tasks = [(log_weight, share, with_visits) for share in shares]
-        for pieces in self.held.map(_solve_batches, tasks):
-            yield from pieces
-
-    def solve_batches(
-        self, log_weight: Floats, numbers: Iterable[int], with_visits: bool, reweigh: Reweigh | None = None
-    ) -> Iterator[Solved]:
+    def solve_batches(self, log_weight: Floats, weights: Floats | None, numbers: Iterable[int]) -> Iterator[Solved]:
         """What some of the batches find, one after the other."""
         system = self._system(log_weight)
         for batch in map(self.batches.__getitem__, numbers):
@@ -569,15 +532,14 @@ class ManyGoals:
                 nothing = np.zeros(len(self.product.edge))
                 yield Solved(np.full(batch.whole.stop - batch.whole.start, np.nan), nothing, batch.states)
             else:
-                yield system.solve(batch, with_visits, reweigh)
+                yield system.solve(batch, weights)
 
     def each(self, log_weight: Floats, features: csr_matrix) -> tuple[Floats, list[int]]:
         """E[f] of every pair's trips (P, d), from features of world edges (E, d); and the goals it could not serve."""
-        product, trips = self.product, self.trips
-        out = np.full((len(trips.goal), features.shape[1]), np.nan)
-        system = self._system(log_weight)
+        product, system = self.product, self._system(log_weight)
+        out = np.full((len(self.goal), features.shape[1]), np.nan)
         if system is None:
-            return out, [state for state, _ in trips.by_goal()]
+            return out, np.unique(self.goal).tolist()
         weighed = csr_matrix(features[product.edge].multiply(system.weight[:, None])).T.tocsr()
         left: list[int] = []
         for batch in self.batches:
@@ -589,7 +551,7 @@ class ManyGoals:
                 z = reached.z[:, goal]
                 for begin in range(its.start, its.stop, BATCH):
                     pairs = slice(begin, min(begin + BATCH, its.stop))
-                    origin = trips.origin[pairs]
+                    origin = self.origin[pairs]
                     q = np.zeros((product.n_nodes, len(origin)))
                     q[origin, np.arange(len(origin))] = 1.0 / z[origin]
                     x = reached.flow(q.copy(), goal)
@@ -607,25 +569,21 @@ class ManyGoals:
 
         n_draws (P,) says how many of each pair. Pairs of goals that cannot be served are missing.
         """
-        product, trips = self.product, self.trips
-        system = self._system(log_weight)
+        product, system = self.product, self._system(log_weight)
         if system is None:
             return
-        wanted = [batch for batch in self.batches if n_draws[batch.whole].any()]
-        for its, z, ends in self._certain(system, wanted):
-            pairs = np.repeat(np.arange(its.start, its.stop), n_draws[its])
-            if len(pairs):
-                taken, lengths = walk(*system.graph, z, ends, trips.origin[pairs], rng)
-                yield pairs, product.edge[taken], lengths
-
-    def _certain(self, system: System, batches: Iterable[Batch]) -> Iterator[tuple[slice, Floats, NDArray[np.bool_]]]:
-        """Every goal that is served: where its pairs are, z, and which nodes are its ends."""
-        for batch in batches:
+        for batch in self.batches:
+            if not n_draws[batch.whole].any():
+                continue
             reached = Reached(system, batch)
             for goal in np.flatnonzero(reached.certain).tolist():
-                state, z = batch.states[goal], np.ascontiguousarray(reached.z[:, goal])
-                yield batch.pairs[goal], z, self.product.state == state
+                its = np.arange(batch.pairs[goal].start, batch.pairs[goal].stop)
+                pairs = np.repeat(its, n_draws[its])
+                if len(pairs):
+                    z, ends = np.ascontiguousarray(reached.z[:, goal]), product.state == batch.states[goal]
+                    taken, lengths = walk(*system.graph, z, ends, self.origin[pairs], rng)
+                    yield pairs, product.edge[taken], lengths
 
 
-def _solve_batches(shared: ManyGoals, task: tuple[Floats, list[int], bool]) -> list[Solved]:
+def _solve_batches(shared: ManyGoals, task: tuple[Floats, Floats | None, list[int]]) -> list[Solved]:
     return list(shared.solve_batches(*task))

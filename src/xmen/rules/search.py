@@ -252,7 +252,7 @@ class TripModel(Model):
         rules, (starts, goals) = conjunction([*self.multiplied, *more]), (self.trips.starts, self.trips.last_states)
         engine = TripEngine(network, rules, starts, goals, self.weights, budget, self.setting.discount)
         reward = self.fitted.reward_.table()[network.source, network.action]
-        partitions: Floats = engine.value(reward, with_visits=False).log_z[engine.pair_of]
+        partitions: Floats = engine.log_z(reward)[engine.pair_of]
         return partitions
 
     def _exactly(self, constraint: Constraint) -> Kept | None:
