@@ -249,7 +249,7 @@ def encode_tree(builder: ClauseBuilder, walk: WalkLiterals, node: Constraint, re
 
 
 class WalkDecoder(ABC):
-    """One choice of hash variables, whose `width` bits stand for a trajectory."""
+    """One choice of hash variables ('states', 'edges' or 'bits'), whose `width` bits stand for a trajectory."""
 
     kind: str
     variables: tuple[int, ...]
@@ -416,11 +416,6 @@ class Encoding:
             self.decoder = StateDecoder(self.walk)
         else:
             self.decoder = EdgeDecoder(self.walk)
-
-    @property
-    def hashes(self) -> str:
-        """Which variables carry the parities: 'states', 'edges' or 'bits'."""
-        return self.decoder.kind
 
     @once
     def formula(self) -> Formula:

@@ -158,10 +158,7 @@ class Chooser:
     def joint_xor(self) -> XorDistribution:
         """The XOR engine for all starts together."""
         self._require_horizon("engine='xor'")
-        # Weights per state need a place per time once they are discounted.
-        timed = None if self.law.discount == 1.0 else True
-        hashed = HashedWorld(self.law.world, self.law.constraint, self.settings.oracle, timed, self.settings.time_limit)
-        d = XorDistribution(hashed, self.relaxation, self.law, self.seed, self.settings)
+        d = XorDistribution(HashedWorld(self.law, self.settings), self.relaxation, self.law, self.seed, self.settings)
         d.reason = f"asked for; the oracle is {d.oracle}"
         return d
 

@@ -5,14 +5,14 @@ is never multiplied out: machines stand side by side in one formula.
 """
 
 import math
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xmen import sampling
-from xmen.constraints.constraint import Constraint, units
+from xmen.constraints.constraint import units
 from xmen.encoding.trajectories import Encoding, WalkDecoder
 from xmen.engines.diagnosis import explain_infeasible, feasible_product
 from xmen.engines.distribution import Guarantee, Law, Seed
@@ -23,10 +23,11 @@ from xmen.machines.tables import CompiledConstraint, release
 from xmen.oracles import ListedOracle, make_oracle
 from xmen.oracles.formula import Bits, Formula, Oracle
 from xmen.product.best import list_walks, score_range
+from xmen.product.graph import Product
 from xmen.rewards import Floats, Reward
 from xmen.sampling import CellEstimate, CellPlan, Embedding, Info, Levels, PawsPlan, Space
 from xmen.sharing import lock_of, once
-from xmen.worlds import MDP, EdgeWeights, Walks
+from xmen.worlds import EdgeWeights, Walks
 from xmen.worlds.trajectory import Trajectory
 from xmen.worlds.walks import require_count
 
@@ -46,69 +47,53 @@ ROUNDING = 0.02  # nats by which the integers of the adder may misjudge a weight
 COARSE_ROUNDING = 0.2  # the same where copies keep their exact weight: it costs a little of w_max, and saves adders
 
 
-@dataclass(frozen=True)
-class WalkWeight:
-    """The log-weights of the trajectories that rows of hash bits stand for; picklable."""
-
-    decoder: WalkDecoder
-    weights: EdgeWeights
-
-    def __call__(self, bits: Bits) -> Floats:
-        """Log weights (k,) of rows (k, n_hash)."""
-        return self.decoder.decode(bits).scores(self.weights)
+def walk_scores(decoder: WalkDecoder, weights: EdgeWeights, bits: Bits) -> Floats:
+    """The log-weights (k,) of the trajectories that rows of hash bits (k, width) stand for."""
+    return decoder.decode(bits).scores(weights)
 
 
-class WalkFunction(WalkWeight):
-    """What is averaged over cells: `walk_values` of rows of hash bits."""
-
-    def __call__(self, bits: Bits) -> Floats:
-        """(k, n_states * n_actions + n_states + 1) from rows whose first bits are the trajectory's."""
-        values: Floats = walk_values(self.decoder.decode(bits[:, : self.decoder.width]), self.weights).toarray()
-        return values
+def walk_function(decoder: WalkDecoder, weights: EdgeWeights, bits: Bits) -> Floats:
+    """`walk_values` (k, n_states * n_actions + n_states + 1) of rows whose first bits are the trajectory's."""
+    values: Floats = walk_values(decoder.decode(bits[:, : decoder.width]), weights).toarray()
+    return values
 
 
-@dataclass(frozen=True)
-class RoundedDepth:
-    """How many thresholds a trajectory's integer weight is at or below, exactly as the adder has it."""
+def rounded_depth(
+    decoder: WalkDecoder, edge_values: Integers, start_values: Integers, thresholds: tuple[int, ...], bits: Bits
+) -> Integers:
+    """How many thresholds the integer weights of rows of hash bits are at or below (k,), exactly as the adder has them.
 
-    decoder: WalkDecoder
-    edge_values: Integers  # (times, world edges)
-    start_values: Integers  # (n_states,)
-    thresholds: tuple[int, ...]
-
-    def __call__(self, bits: Bits) -> Integers:
-        """The depth (k,) of rows (k, n_hash)."""
-        walks = self.decoder.decode(bits)
-        total = self.start_values[walks.starts]
-        np.add.at(total, walks.owner, self.edge_values[np.minimum(walks.time, len(self.edge_values) - 1), walks.edges])
-        depth: Integers = np.count_nonzero(total[:, None] <= np.array(self.thresholds, dtype=np.int64), axis=1)
-        return depth
+    edge_values (times, world edges) and start_values (n_states,) are what it adds up.
+    """
+    walks = decoder.decode(bits)
+    total = start_values[walks.starts]
+    np.add.at(total, walks.owner, edge_values[np.minimum(walks.time, len(edge_values) - 1), walks.edges])
+    depth: Integers = np.count_nonzero(total[:, None] <= np.array(thresholds, dtype=np.int64), axis=1)
+    return depth
 
 
 class HashedWorld:
     """The valid trajectories of a world behind an oracle, listed or in clauses; shared by all rewards."""
 
-    def __init__(
-        self, world: MDP, constraint: Constraint | None, oracle: str, timed: bool | None, time_limit: float | None
-    ) -> None:
-        self.world, self.oracle_name, self.time_limit = world, oracle, time_limit
-        self.walks = _try_to_list(world, constraint, oracle)
-        # A listed support needs only the hash variables of trajectories, no machines.
-        self.encoding = Encoding(world, None if self.walks is not None else constraint, timed)
+    def __init__(self, law: Law, settings: EngineSettings) -> None:
+        self.world, self.settings = law.world, settings
+        self.walks = _try_to_list(law.compiled, settings.oracle)
+        # A listed support needs only the hash variables of trajectories, no machines. Weights per state need a place
+        # per time once they are discounted.
+        constraint = law.constraint if self.walks is None else None
+        self.encoding = Encoding(self.world, constraint, None if law.discount == 1.0 else True)
         self.decoder, formula = self.encoding.decoder, self.encoding.formula
         if self.walks is not None:
-            self.oracle_name = "listed"
             self.oracle: Oracle = ListedOracle(self.decoder.encode(self.walks), formula=formula)
             return
         if self._solver(formula).solve().bits is None:
-            raise self._infeasible(constraint)
+            raise self._infeasible()
         self.oracle = self._solver(formula)
-        self.oracle_name = self.oracle.name
 
     def _solver(self, formula: Formula) -> Oracle:
-        return make_oracle(self.oracle_name, formula, time_limit=self.time_limit)
+        return make_oracle(self.settings.oracle, formula, time_limit=self.settings.time_limit)
 
-    def _infeasible(self, constraint: Constraint | None) -> InfeasibleError:
+    def _infeasible(self) -> InfeasibleError:
         """The constraints that conflict, from the solver's core, shrunk by deletion, in the user's names."""
         formula, literals = self.encoding.with_assumptions()
         solver = self._solver(formula)
@@ -118,29 +103,24 @@ class HashedWorld:
         def can_hold(kept: list[int]) -> bool:
             return solver.solve([literals[i] for i in kept]).bits is not None
 
-        return explain_infeasible(self.world, units(constraint), can_hold, suspects or None)
+        return explain_infeasible(self.world, units(self.encoding.constraint), can_hold, suspects or None)
 
-    def log_range(self, weights: EdgeWeights, relaxed: tuple[float, float]) -> tuple[float, float]:
-        """The least and the largest log weight: of the list where there is one, else the given bounds."""
+    def log_range(self, weights: EdgeWeights, product: Product) -> tuple[float, float]:
+        """Bounds on the log weight: attained where trajectories are listed, else those of a relaxation's product."""
         if self.walks is None:
-            return relaxed
+            return score_range(product, weights)
         values = self.walks.scores(weights)
         return float(values.min()), float(values.max())
 
-    def plain_space(self, weights: EdgeWeights, log_max: float) -> Space:
-        """The trajectories with their weights, none above log_max (the upper end of `log_range`)."""
-        return Space(self.oracle, WalkWeight(self.decoder, weights), log_max)
-
-    def space(self, weights: EdgeWeights, relaxed: tuple[float, float]) -> Space:
-        """`plain_space`, embedded where weights differ much."""
-        low, high = self.log_range(weights, relaxed)
-        space = self.plain_space(weights, high)
+    def space(self, weights: EdgeWeights, product: Product) -> Space:
+        """The trajectories with their weights, embedded where these differ much; `product` as in `log_range`."""
+        low, high = self.log_range(weights, product)
         if high - low <= TILTED:
-            return space
+            return Space(self.oracle, partial(walk_scores, self.decoder, weights), high)
         # Below w_max / N all weights together are less than w_max: no need to tell them apart.
         most = min(MOST_LEVELS, math.ceil(self.log2_count))
         levels = Levels(high, 1, min(Levels.covering(high, low).n_levels, most))
-        return self.embedding(space, levels, rounding=COARSE_ROUNDING).residual()
+        return self.embedding(weights, levels, rounding=COARSE_ROUNDING).residual()
 
     @once
     def log2_count(self) -> float:
@@ -160,16 +140,14 @@ class HashedWorld:
         return max(log_scale + math.log2(max(ended + float(here.sum()), 1e-300)), 0.0)
 
     def embedding(
-        self, space: Space, levels: Levels, listed_scores: Floats | None = None, rounding: float = ROUNDING
+        self, weights: EdgeWeights, levels: Levels, listed_scores: Floats | None = None, rounding: float = ROUNDING
     ) -> Embedding:
-        """Copies in proportion to the weights: thresholds in the list, or by one adder in the clauses.
+        """Copies in proportion to the weights, none above levels.log_max: thresholds in the list, or by one adder.
 
         `listed_scores` are the log weights of the listed trajectories, where the caller has them. `rounding` is by how
         many nats the adder may misjudge a weight: it adds log-weights in whole multiples of a small unit.
         """
-        weight = space.log_weight
-        assert isinstance(weight, WalkWeight)
-        weights = weight.weights
+        space = Space(self.oracle, partial(walk_scores, self.decoder, weights), levels.log_max)
         if self.walks is not None:
             values = self.walks.scores(weights) if listed_scores is None else listed_scores
             assert isinstance(self.oracle, ListedOracle)
@@ -185,15 +163,16 @@ class HashedWorld:
         at_starts = starts[places.state[places.starts]]
         formula, below = self.encoding.with_thresholds(edges[times, places.edge], at_starts, list(thresholds))
         oracle = self._solver(sampling.embed(formula, below, levels.bits_per_level))
-        return Embedding(space, oracle, levels, RoundedDepth(self.decoder, edges, starts, thresholds), rounding)
+        depth = partial(rounded_depth, self.decoder, edges, starts, thresholds)
+        return Embedding(space, oracle, levels, depth, rounding)
 
 
-def _try_to_list(world: MDP, constraint: Constraint | None, oracle: str) -> Walks | None:
+def _try_to_list(compiled: CompiledConstraint, oracle: str) -> Walks | None:
     """All valid trajectories where the oracle may be a list and there are few enough."""
     if oracle not in ("auto", "listed"):
         return None
     try:
-        walks = list_walks(feasible_product(CompiledConstraint(constraint, world), LISTING_NODES), MAX_LISTED)
+        walks = list_walks(feasible_product(compiled, LISTING_NODES), MAX_LISTED)
     except ProductTooLargeError:
         walks = None
     if walks is None and oracle == "listed":
@@ -221,7 +200,7 @@ class XorDistribution(Estimating):
         super().__init__(law, seed)
         self.hashed, self.relaxation, self.settings = hashed, relaxation, settings
         self._cell_size = settings.cell_size or DEFAULT_CELL_SIZE
-        self.oracle, self.guarantee = hashed.oracle_name, Guarantee(*settings.guarantee)
+        self.oracle, self.guarantee = hashed.oracle.name, Guarantee(*settings.guarantee)
         # Estimates and plans have streams of their own: answers do not depend on the order of questions.
         planning, self._estimate_seed = np.random.SeedSequence(int(self._rng.integers(2**63))).spawn(2)
         self._plan_seed, self._parities_seed = planning.spawn(2)
@@ -237,13 +216,8 @@ class XorDistribution(Estimating):
         return {"oracle": self.oracle, **sizes}
 
     @once
-    def _log_range(self) -> tuple[float, float]:
-        """Bounds on R + log D over valid trajectories, from the relaxation that could be multiplied."""
-        return score_range(self.relaxation.product, self.weights)
-
-    @once
     def _space(self) -> Space:
-        return self.hashed.space(self.weights, self._log_range)
+        return self.hashed.space(self.weights, self.relaxation.product)
 
     @once
     def n_parities(self) -> int:
@@ -262,7 +236,10 @@ class XorDistribution(Estimating):
 
     @once
     def _estimate(self) -> CellEstimate:
-        rng, function = np.random.default_rng(self._estimate_seed), WalkFunction(self.hashed.decoder, self.weights)
+        rng, function = (
+            np.random.default_rng(self._estimate_seed),
+            partial(walk_function, self.hashed.decoder, self.weights),
+        )
         found = sampling.estimate(self._space, self.n_parities, N_CELLS, rng, function)
         self._spend(found.info)
         return found
@@ -289,19 +266,18 @@ class XorDistribution(Estimating):
     def sample_paws(self, n: int, seed: Seed = None, **choices: Any) -> tuple[list[Trajectory], PawsPlan, Info]:
         """n samples by the paper's own sampler under the same guarantee, its parameters, and what it cost."""
         wanted, rng, hashed = require_count(n, self.world), self._generator(seed), self.hashed
-        low, high = hashed.log_range(self.weights, self._log_range)
-        space = hashed.plain_space(self.weights, high)
+        low, high = hashed.log_range(self.weights, self.relaxation.product)
         choices = {"thinned": not choices.get("faithful", False), **choices}
         choices["rounding"] = 0.0 if hashed.walks is not None else ROUNDING
-        plan = PawsPlan.solve(*self.guarantee, log_span=high - low, n_hash=space.n_hash, **choices)
-        embedding = hashed.embedding(space, plan.levels(high))
+        plan = PawsPlan.solve(*self.guarantee, log_span=high - low, n_hash=hashed.decoder.width, **choices)
+        embedding = hashed.embedding(self.weights, plan.levels(high))
         k, searched = sampling.find_level(embedding, plan, rng)
         rows, spent = sampling.sample_paws(embedding, plan, k, wanted, rng)
-        return release(self.hashed.decoder.decode(rows), self.law.compiled), plan, searched + spent
+        return release(hashed.decoder.decode(rows), self.law.compiled), plan, searched + spent
 
     def __repr__(self) -> str:
-        hashes = self.hashed.encoding.hashes
+        decoder = self.hashed.decoder
         return (
-            f"{super().__repr__()[:-1]}; oracle {self.oracle}, parities over {self.hashed.decoder.width} {hashes}, "
+            f"{super().__repr__()[:-1]}; oracle {self.oracle}, parities over {decoder.width} {decoder.kind}, "
             f"delta {self.guarantee.delta:g} except with probability {self.guarantee.failure:g}>"
         )

@@ -179,7 +179,10 @@ class CellSource(Source):
         if plan["parities"] == 0:
             return 0.0
         log_measure = plan["parities"] * LOG2 - math.log(plan["cells"])
-        highest = self._tilted(weights).log_max if plan["tilt"] else self._range(self._weights(weights))[1]
+        if plan["tilt"]:
+            highest = self._tilted(weights).log_max
+        else:
+            highest = score_range(self.base.relaxation.product, self._weights(weights))[1]
         return math.exp(min(log_measure + highest - log_z, 0.0))
 
     def _sized(self, log2_plain: float, log2_count: float, wanted: float, tilt: float) -> Plan:
@@ -209,15 +212,10 @@ class CellSource(Source):
     def _weights(self, weights: Floats) -> EdgeWeights:
         return EdgeWeights.of(self.base.world, self.features.table(weights), self.base.discount)
 
-    def _range(self, weights: EdgeWeights) -> tuple[float, float]:
-        """Bounds on the log weight of any trajectory."""
-        return score_range(self.base.relaxation.product, weights)
-
     def _tilted(self, weights: Floats) -> Space:
         """The copies at some weights; the last one is kept, as the plan and the draw both need it."""
         if self._kept is None or not np.array_equal(self._kept[0], weights):
-            edges = self._weights(weights)
-            self._kept = weights, self.hashed.space(edges, self._range(edges))
+            self._kept = weights, self.hashed.space(self._weights(weights), self.base.relaxation.product)
         return self._kept[1]
 
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
-from xmen.engines.xor import WalkFunction, XorDistribution
+from xmen.engines.xor import XorDistribution, walk_function
 from xmen.methods.runs import Coordinates, FitSettings, Likelihood, LossEstimate, Outcome, Run, Value, warn_of_end
-from xmen.product.best import score_range
 from xmen.progress import Monitor
 from xmen.rewards import Floats
 from xmen.rewards.linear import Features
@@ -71,9 +71,10 @@ class CellsLikelihood(Likelihood):
     def __call__(self, table: Floats) -> LossEstimate:
         base, shape = self._base, self._demo_visits.shape
         weights = base.weights.with_table(base.world, table)
-        space = base.hashed.space(weights, score_range(base.relaxation.product, weights))
+        space = base.hashed.space(weights, base.relaxation.product)
         self.parities, _ = choose_parities(space, self._cell_size, self._rng, start=self.parities)
-        found = estimate(space, self.parities, self._n_cells, self._rng, WalkFunction(base.hashed.decoder, weights))
+        function = partial(walk_function, base.hashed.decoder, weights)
+        found = estimate(space, self.parities, self._n_cells, self._rng, function)
         visits, visits_std = (x[: self._demo_visits.size] for x in (found.expectation, found.expectation_std))
         loss = found.log_partition - float(np.sum(self._demo_visits * table))
         details = {"parities": float(self.parities), "solutions": float(found.info.n_points)}

@@ -25,7 +25,7 @@ import numpy as np
 from xmen.engines.xor import XorDistribution
 from xmen.errors import EngineError
 from xmen.oracles.formula import Bits
-from xmen.product.best import list_walks, score_range
+from xmen.product.best import list_walks
 from xmen.rewards import Floats
 from xmen.rewards.linear import Features
 from xmen.sampling import Info, PawsPlan, find_level, sample_paws
@@ -139,11 +139,7 @@ class Proposal:
 
     def range_of(self, table: Floats, beta: float) -> tuple[float, float]:
         """Bounds on R + beta log D over valid trajectories: attained where they are listed, else by relaxation."""
-        weights = EdgeWeights.of(self.world, table, self.discount).tempered(beta)
-        if self.hashed.walks is not None:
-            values = self.hashed.walks.scores(weights)
-            return float(values.min()), float(values.max())
-        return score_range(self.product, weights)
+        return self.hashed.log_range(EdgeWeights.of(self.world, table, self.discount).tempered(beta), self.product)
 
     def draw(
         self,
@@ -171,8 +167,8 @@ class Proposal:
             low, high, rounding = float(scores.min()), float(scores.max()), 0.0
         span = SPAN_STEP * math.ceil((high - low) / SPAN_STEP)
         plan = _solve(delta, failure, span, hashed.decoder.width, rounding)
-        space = hashed.plain_space(EdgeWeights.of(self.world, table, self.discount).tempered(beta), high)
-        embedding = hashed.embedding(space, plan.levels(high), scores, rounding)
+        edges = EdgeWeights.of(self.world, table, self.discount).tempered(beta)
+        embedding = hashed.embedding(edges, plan.levels(high), scores, rounding)
         # Copies have a size of Z / u in all, and k leaves about P of it.
         log_unit = embedding.residual().log_max
         offset = math.log2(plan.pivot) + log_unit / LOG2
