@@ -31,7 +31,7 @@ from scipy.special import logsumexp
 
 import xmen as xm
 from xmen.methods.causal import CausalLoss
-from xmen.policies.behaviour import SURE, Behaviour, make_game
+from xmen.policies.behaviour import Behaviour, make_game
 
 REPEATS = 7
 console = Console()
@@ -146,7 +146,7 @@ def against_imitation(side: int, horizon: int, python: str | None) -> dict[str, 
             subprocess.run([python, "-c", IMITATION, str(given), str(answer)], check=True, env=one_thread)
             found = np.load(answer)
             policy, visits, theirs = found["pi"], found["visits"], float(found["seconds"])
-    behaviour = Behaviour(game, table, 1.0, SURE)
+    behaviour = Behaviour(game, table, 1.0, "sure")
     apart = 0.0
     for t in range(horizon):
         shares = behaviour.layer(t).shares

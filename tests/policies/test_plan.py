@@ -126,7 +126,7 @@ def test_probability(case: int) -> None:
     assert policy.validity >= p - 1e-12
     truth = solve_for(tree, reward, discount, p)
     assert policy.visits() == pytest.approx(truth.visits(discount), abs=1e-6)
-    bonus = policy.behaviour.aim.bonus
+    bonus = policy.behaviour.aim
     assert_same(policy, solve(tree, reward, discount, "bonus", bonus), reward, discount)
     if best < 1.0 - 1e-6:
         with pytest.raises(InfeasibleError, match="The best probability there is"):
@@ -247,7 +247,7 @@ def test_what_comes_by_itself_costs_nothing(case: int) -> None:
     world, _, rule, reward, discount, tree = drawn(case)
     free = solve(tree, reward, discount, "bonus", 0.0)
     policy = xm.plan(world, rule, reward, max(0.0, free.validity - 0.02), discount)
-    assert policy.behaviour.aim.bonus == 0.0
+    assert policy.behaviour.aim == 0.0
     assert policy.validity == pytest.approx(free.validity, abs=1e-9)
 
 

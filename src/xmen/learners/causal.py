@@ -18,7 +18,7 @@ from xmen.methods.neural import Training, train
 from xmen.methods.runs import Run, read_l2
 from xmen.options import require_choice
 from xmen.policies import behaviour
-from xmen.policies.explanation import refuse
+from xmen.policies.explanation import promised, refuse
 from xmen.rewards import Floats, reward_table
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
@@ -133,10 +133,10 @@ class CausalXMEN(GradientLearner):
         """What is to be made least: the game that the promise leaves, and the visits that are wanted."""
         validity, rule = behaviour.read_validity(self.validity), self._rule()
         game = behaviour.make_game(self.world.any_task, rule, self.max_nodes, self.device)
-        promise = behaviour.Behaviour.unrewarded(game, behaviour.aim_of(validity))
+        promise = behaviour.Behaviour.unrewarded(game, behaviour.unpaid(validity))
         kept = validity != "sure" or behaviour.is_sure(promise, game.start_probability)
         if isinstance(validity, float):
-            best = behaviour.Behaviour.unrewarded(game, behaviour.BEST)
+            best = behaviour.Behaviour.unrewarded(game, "best")
             kept = validity <= behaviour.best_chance(best, game.start_probability) + 1e-9
         if not kept:
             raise refuse(game, validity, self.max_nodes)
@@ -198,9 +198,7 @@ class CausalXMEN(GradientLearner):
         game = behaviour.make_game(self.world.any_task, self._rule(), self.max_nodes, self.device)
 
         def under(table: Floats) -> Floats:
-            best = behaviour.find_behaviour(game, table, self.discount, validity, game.start_probability)
-            if best is None:
-                raise refuse(game, validity, self.max_nodes)
-            return behaviour.log_probs(best, found.walks)
+            kept = promised(game, table, self.discount, validity, self.max_nodes)
+            return behaviour.log_probs(kept, found.walks)
 
         return under

@@ -29,7 +29,7 @@ from xmen.methods.identify import at_an_end, warn_unbounded
 from xmen.methods.information import Information, curvature
 from xmen.methods.likelihood import LbfgsRun, LbfgsState
 from xmen.methods.runs import Coordinates, Likelihood, LossEstimate, Outcome
-from xmen.policies.behaviour import BEST, Behaviour, aim_of, best_chance, find_behaviour, push_forward
+from xmen.policies.behaviour import Behaviour, best_chance, find_behaviour, push_forward, unpaid
 from xmen.policies.explanation import why_unsafe
 from xmen.policies.game import Game
 from xmen.progress import Monitor
@@ -81,14 +81,14 @@ def _risky(
     state, action = history[0][-1], int(game.action[choice])
     doing = f"{world.describe_action(action)} in {world.describe_state(state)}"
     did = f"demonstration {index} does {doing} at position {position}"
-    if promise.aim.kind == "best":
+    if promise.aim == "best":
         sentence = "{}, with less than the best chance of keeping the rules. Ask for less, as in {}, or leave it out."
         return InvalidDemonstrationError(Message(sentence, did, LESS), index=index, position=position)
     edges_of = slice(int(game.first_edge[choice]), int(game.first_edge[choice + 1]))
     targets = game.product.target[edges_of]
     value = promise.layer(position + 1).value[targets]
     outcome = int(game.product.state[targets[np.flatnonzero(value == -np.inf)[0]]])
-    label, reason = why_unsafe(game, [*history[0], outcome], [*history[1], action], max_nodes)
+    label, reason = why_unsafe(game, ([*history[0], outcome], [*history[1], action]), max_nodes)
     sentence = (
         "{}, which could have gone wrong: it may lead to {}, {}. A policy that is sure never does this. Ask for a "
         "probability, as in {}, or leave the demonstration out; {} only helps where no sure policy exists, and here "
@@ -126,7 +126,7 @@ def expected_visits(
             unknown &= total == 0
         return shares
 
-    return promise.visits(push_forward(game, shares_at, discount, starts))
+    return game.visits(push_forward(game, shares_at, discount, starts).used)
 
 
 BELOW_ZERO = 1e-6  # nats; a loss further below 0 is no rounding error
@@ -154,14 +154,14 @@ class CausalLoss(Likelihood):
         """The behaviour of maximum causal entropy under a reward table (n_states, n_actions)."""
         found = find_behaviour(self.game, table, self.discount, self.validity, self.starts)
         # The world's own starts allow what is asked for; the demonstrations' may fall short of it, and do their best.
-        return Behaviour(self.game, table, self.discount, BEST) if found is None else found
+        return Behaviour(self.game, table, self.discount, "best") if found is None else found
 
     def __call__(self, table: Floats) -> LossEstimate:
         behaviour = self.behaviour(table)
         loss = self.value(behaviour) - float(np.sum(self.visits * table))
-        if behaviour.aim.kind == "bonus":
-            loss -= behaviour.aim.bonus * float(self.validity)
-        return LossEstimate(loss, behaviour.visits(behaviour.occupancy(self.starts)) - self.visits, 0.0, 0.0, {})
+        if isinstance(behaviour.aim, float):
+            loss -= behaviour.aim * float(self.validity)
+        return LossEstimate(loss, behaviour.visits(self.starts) - self.visits, 0.0, 0.0, {})
 
     def value(self, behaviour: Behaviour) -> float:
         """The mean of V_0 over the starts of the demonstrations."""
@@ -215,7 +215,7 @@ def causal_information(
     states = loss.game.product.state[starts]
     expected = np.zeros((len(demos), features.d))
     for place in np.flatnonzero(loss.starts > 0).tolist():
-        alone = behaviour.visits(behaviour.occupancy(np.eye(1, len(starts), place)[0]))
+        alone = behaviour.visits(np.eye(1, len(starts), place)[0])
         expected[demos.walks.starts == states[place]] = features.contract(alone)
     scores = features.contract(demos.walks.visit_rows(loss.discount)) - expected
     hessian = curvature(lambda points: map(mean, points), weights, features.scale, coordinates)
@@ -235,7 +235,7 @@ def warn_of_promise(loss: CausalLoss, table: Floats, demos: Demonstrations) -> N
     noise = np.sqrt(learned * (1.0 - learned) * float(np.sum(demos.weights**2)))
     if abs(learned - kept) <= max(MOST_ERRORS * noise, 1e-6):
         return
-    best = best_chance(Behaviour.unrewarded(loss.game, BEST), loss.starts)
+    best = best_chance(Behaviour.unrewarded(loss.game, "best"), loss.starts)
     ask = Setting("validity", float(f"{kept:.4g}") if kept < best - MOST_ERRORS * noise else "best")
     why, more = "no policy with this promise behaves as they do", ""
     if kept >= learned:
@@ -256,11 +256,10 @@ def warn_of_infinity(loss: CausalLoss, features: Features, demos: Demonstrations
     """
 
     def under(table: Floats) -> Behaviour:
-        return Behaviour(loss.game, table, loss.discount, aim_of(loss.validity))
+        return Behaviour(loss.game, table, loss.discount, unpaid(loss.validity))
 
     def reached() -> Floats:
-        free = under(np.zeros(loss.visits.shape))
-        return features.contract(free.visits(free.occupancy(loss.starts)))
+        return features.contract(under(np.zeros(loss.visits.shape)).visits(loss.starts))
 
     def extremes(k: int, table: Floats) -> tuple[float, float, float]:
         scale = features.scale[k]

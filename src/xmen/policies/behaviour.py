@@ -13,7 +13,7 @@ The arithmetic itself is that of the game: compiled loops, or a device.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,8 @@ from xmen.engines.settings import EngineSettings, find_device
 from xmen.errors import EngineError, InfeasibleError, XmenError, require_horizon
 from xmen.machines.tables import CompiledConstraint
 from xmen.options import is_number
-from xmen.policies.game import Bools, Floats, Game, Index, Numbers, Occupancy, Stretch, counts, game_of
-from xmen.product.graph import build_complete_product, layer_ends
+from xmen.policies.game import Bools, Floats, Game, Index, Numbers, Occupancy, Stretch, game_of
+from xmen.product.graph import build_complete_product
 from xmen.product.messages import as_columns, draw_starts
 from xmen.worlds import MDP, Trajectory, Walks
 from xmen.worlds.kernels import UNREACHABLE, distance_to
@@ -53,6 +53,10 @@ def make_game(
     return game_of(build_complete_product(compiled, settings.node_budget, length), place)
 
 
+Aim: TypeAlias = str | float
+"""What a policy promises: the rules surely ("sure"), as likely as can be ("best"), or in return for that bonus."""
+
+
 def read_validity(validity: Any) -> str | float:
     """ "sure", "best" or a probability, or an EngineError that says so."""
     if isinstance(validity, str) and validity in ("sure", "best"):
@@ -62,19 +66,9 @@ def read_validity(validity: Any) -> str | float:
     raise EngineError(f"validity is 'sure', 'best', or a probability from 0 to 1; got {validity!r}.")
 
 
-class Aim(NamedTuple):
-    """What a policy promises: the rules surely, as likely as can be, or in return for a bonus."""
-
-    kind: Literal["sure", "best", "bonus"]
-    bonus: float = 0.0
-
-
-SURE, BEST = Aim("sure"), Aim("best")
-
-
-def aim_of(validity: str | float) -> Aim:
-    """What a promise leaves open: "sure", "best", or a probability, without a price for it yet."""
-    return SURE if validity == "sure" else BEST if validity == "best" else Aim("bonus", 0.0)
+def unpaid(validity: str | float) -> Aim:
+    """What is aimed at where a promise of some probability has no price yet."""
+    return 0.0 if isinstance(validity, float) else validity
 
 
 # ---- The shares of all choices at every time
@@ -129,9 +123,8 @@ class Behaviour:
 
     def _ends(self, won: Bools) -> tuple[Numbers, Numbers | None]:
         """What ending at each node is worth, and the chance that it kept the rules, where `won` says which have."""
-        good, bad = (self.aim.bonus, 0.0) if self.aim.kind == "bonus" else (0.0, -np.inf)
-        worth = np.zeros(len(won)) if self.aim.kind == "best" else np.where(won, good, bad)
-        return self.game.array(worth), None if self.aim.kind == "sure" else self.game.array(won)
+        sure, bonus = self.aim == "sure", self.aim if isinstance(self.aim, float) else 0.0
+        return self.game.array(np.where(won, bonus, -np.inf if sure else 0.0)), None if sure else self.game.array(won)
 
     def _sweep(self) -> Layer:
         """One layer for all times: level after level, from the last nodes to the first."""
@@ -162,11 +155,11 @@ class Behaviour:
             value, shares = game.soften(stretch, logits, worth)
             return Layer(value, None, shares)
         odds = game.expected(stretch, after.chance)
-        if self.aim.kind == "best":
+        if self.aim == "best":
             logits[~game.best(stretch, odds, TOLERANCE)] = -np.inf
         value, shares = game.soften(stretch, logits, worth)
         chance = game.mixed(stretch, shares, odds, ends[1][stretch.nodes])
-        if self.aim.kind == "best":  # shares add up to 1 but for their rounding: without it, what is sure stays 1
+        if self.aim == "best":  # shares add up to 1 but for their rounding: without it, what is sure stays 1
             chance = chance / game.mixed(stretch, shares, 0.0 * odds + 1.0, 0.0 * value + 1.0)
         return Layer(value, chance, shares)
 
@@ -209,11 +202,16 @@ class Behaviour:
         """
         game, after = self.game, self._layer(t + 1)
         stretch = game.stretch(0, self.n_reached(t)) if node is None else game.stretch(node, node + 1)
-        if self.aim.kind == "bonus":
+        if isinstance(self.aim, float):
             return np.ones(len(stretch.choices), dtype=np.bool_)
-        if self.aim.kind == "sure":
+        if self.aim == "sure":
             return game.on_host(game.expected(stretch, after.value) > -np.inf)
         return game.on_host(game.best(stretch, game.expected(stretch, after.chance), TOLERANCE))
+
+    def chance(self, t: int, nodes: Any) -> Any:
+        """The probability of keeping every rule from these nodes, reached by t actions."""
+        layer = self.layer(t)
+        return np.isfinite(layer.value[nodes]) if layer.chance is None else layer.chance[nodes]
 
     @cached_property
     def start_values(self) -> Floats:
@@ -224,9 +222,8 @@ class Behaviour:
     @cached_property
     def start_chances(self) -> Floats:
         """The probability of keeping every rule, from each of the product's start nodes."""
-        chance = self.layer(0).chance
-        kept = np.isfinite(self.start_values) if chance is None else chance[self.game.product.starts]
-        return kept.astype(np.float64)
+        chances: Floats = self.chance(0, self.game.product.starts).astype(np.float64)
+        return chances
 
     def occupancy(self, starts: Floats, with_entropy: bool = False, discount: float | None = None) -> Occupancy:
         """What happens from start nodes with these probabilities; uses are counted with the reward's own discount."""
@@ -239,15 +236,15 @@ class Behaviour:
         flow.used *= discount ** game.product.depth[game.node].astype(np.float64)
         return flow
 
-    def visits(self, occupancy: Occupancy) -> Floats:
+    def visits(self, starts: Floats) -> Floats:
         """Expected discounted uses of each state and action, shape (n_states, n_actions)."""
-        return self.game.visits(occupancy.used)
+        return self.game.visits(self.occupancy(starts).used)
 
     def state_visits(self, starts: Floats) -> Floats:
         """Expected number of positions at each state, ends included, shape (n_states,)."""
         found, product = self.occupancy(starts, discount=1.0), self.game.product
         ended = np.bincount(product.state, self.game.on_host(found.ended + found.here), minlength=len(self.table))
-        visits: Floats = self.visits(found).sum(axis=1) + ended
+        visits: Floats = self.game.visits(found.used).sum(axis=1) + ended
         return visits
 
     def hopeful_visits(self) -> Floats:
@@ -299,17 +296,17 @@ def find_behaviour(
     found between two by bisection and secants (Illinois), from above.
     """
     if not isinstance(validity, float):
-        behaviour = Behaviour(game, table, discount, aim_of(validity))
+        behaviour = Behaviour(game, table, discount, validity)
         return behaviour if validity == "best" or is_sure(behaviour, starts) else None
 
     def at(bonus: float) -> tuple[float, Behaviour]:
-        behaviour = Behaviour(game, table, discount, Aim("bonus", bonus))
+        behaviour = Behaviour(game, table, discount, bonus)
         return float(behaviour.start_chances @ starts) - validity, behaviour
 
     left, behaviour = at(0.0)
     if left >= 0.0:
         return behaviour
-    best = Behaviour(game, table, discount, BEST)
+    best = Behaviour(game, table, discount, "best")
     if validity >= best_chance(best, starts) - AS_BEST:
         return best if validity <= best_chance(best, starts) + AS_BEST else None
     low, high = 0.0, 1.0
@@ -342,29 +339,14 @@ def restricted(promise: Behaviour) -> Game:
     for t in range(1 if promise.timeless else game.horizon):
         allowed = promise.allowed(t)
         kept[: len(allowed)] |= allowed
-    kept_edges = np.repeat(kept, counts(game.first_edge))
-    source = np.repeat(np.arange(product.n_nodes), counts(product.indptr))[kept_edges]
-    target, edge = product.target[kept_edges], product.edge[kept_edges]
-    indptr = np.searchsorted(source, np.arange(product.n_nodes + 1))
+    kept_edges = np.repeat(kept, np.diff(game.first_edge))
+    source, target, edge = product.sources()[kept_edges], product.target[kept_edges], product.edge[kept_edges]
     begun = np.zeros(product.n_nodes, dtype=np.bool_)
     begun[product.starts] = True
-    reached = distance_to(begun, target, source.astype(np.uint32)) < UNREACHABLE
-    number = np.cumsum(reached) - 1
-    inside = reached[source]
-    depth = product.depth[reached]
-    smaller = replace(
-        product,
-        state=product.state[reached],
-        depth=depth,
-        distance=product.distance[reached],
-        accepting=product.accepting[reached],
-        indptr=np.concatenate([[0], np.cumsum(np.diff(indptr)[reached])]).astype(np.uint32),
-        target=number[target[inside]].astype(np.uint32),
-        edge=edge[inside],
-        starts=number[product.starts].astype(np.uint32),
-        layer_ends=layer_ends(depth, product.horizon),
-    )
-    return game_of(smaller, game.device)
+    reached = distance_to(begun, target, source) < UNREACHABLE
+    indptr = np.searchsorted(source, np.arange(product.n_nodes + 1)).astype(np.uint32)
+    smaller = replace(product, indptr=indptr, target=target, edge=edge)
+    return game_of(smaller.pruned(np.where(reached, product.distance, UNREACHABLE)), game.device)
 
 
 # ---- Trajectories as walks through a game: at which node each action was taken, and how likely it was
@@ -497,7 +479,7 @@ def play(behaviour: Behaviour, n: int, rng: np.random.Generator) -> tuple[Walks,
     walks, node = as_walks(product, starts, as_columns(steps, n)), game.on_host(players).view(np.uint32)
     arrived = walks.lengths == product.horizon if product.fixed_length else product.world.terminal[product.state[node]]
     valid: Bools = product.compiled.check(walks) & arrived
-    broken = behaviour.aim.kind == "sure" and not valid.all()
+    broken = behaviour.aim == "sure" and not valid.all()
     if broken or not np.array_equal(valid, product.accepting[node] & arrived):
         raise XmenError("an episode's rules and its policy's memory disagree: this is a bug, please report it.")
     return walks, valid

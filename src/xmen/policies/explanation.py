@@ -13,8 +13,8 @@ import numpy as np
 from xmen.constraints.constraint import And, Constraint, conjunction, units
 from xmen.errors import InfeasibleError, Message, ProductTooLargeError, Setting, joined
 from xmen.machines.tables import CompiledConstraint
-from xmen.policies.behaviour import BEST, SURE, Behaviour, best_chance, is_sure, make_game
-from xmen.policies.game import Floats, Game, counts
+from xmen.policies.behaviour import Aim, Behaviour, best_chance, find_behaviour, is_sure, make_game
+from xmen.policies.game import Floats, Game
 from xmen.product.graph import DEFAULT_MAX_NODES
 from xmen.product.watch import Chain
 from xmen.worlds.mdp import MDP
@@ -50,9 +50,9 @@ def breaking(behaviour: Behaviour) -> dict[str, float]:
     game, product = behaviour.game, behaviour.game.product
     constraint = product.compiled.constraint
     rules = {} if constraint is None else _by_name(_named(constraint))
-    if behaviour.aim.kind == "sure":
+    if behaviour.aim == "sure":
         return dict.fromkeys(rules, 0.0)
-    n_outcomes = counts(game.first_edge)
+    n_outcomes = np.diff(game.first_edge)
 
     def probability(begin: int, end: int) -> Floats:
         shares = np.zeros((end - begin, game.n_choices))
@@ -115,28 +115,37 @@ class Impossible(NamedTuple):
 
 def explain(game: Game, max_nodes: int | None = None) -> Impossible | None:
     """Why no policy keeps the rules surely; None where one does."""
-    product, starts, safe = game.product, game.start_probability, Behaviour.unrewarded(game, SURE)
+    product, starts, safe = game.product, game.start_probability, Behaviour.unrewarded(game, "sure")
     if is_sure(safe, starts):
         return None
-    best = Behaviour.unrewarded(game, BEST)
+    best = Behaviour.unrewarded(game, "best")
     found = _story(game, safe, best, only_best=True) or _story(game, safe, best, only_best=False)
     assert found is not None  # a start that is not safe has a story
     start, story, failing = found
     rules = rules_of(product.compiled.constraint)
     states, actions = [start, *(step.outcome for step in story)], [step.action for step in story]
     ends = [([*states, step.outcome], [*actions, step.action]) for step in failing] or [(states, actions)]
-    late = _LostAlone(product.world, None, max_nodes)
-    alone = {label: _LostAlone(product.world, rule, max_nodes) for label, rule in rules.items()}
+    arriving, *alone = (_chances(product.world, rule, "best", ends, max_nodes) for rule in (None, *rules.values()))
     reasons = []
-    for end in ends:
-        broken = [label for label, lost in alone.items() if lost(*end)]
+    for i, arrives in enumerate(arriving):
+        broken = [label for label, chances in zip(rules, alone, strict=True) if chances[i] == 0.0]
         reason: str = Message("breaks {}", joined(broken, " and ", "{!r}"))
         if not broken:
             reason = "leaves no way to keep all rules and arrive"
-        reasons.append("cannot arrive in time" if late(*end) else reason)
+        reasons.append("cannot arrive in time" if arrives == 0.0 else reason)
     conflict, dropping = _blame(product.world, rules, max_nodes)
     found_best = best_chance(best, starts)
     return Impossible(product.world, found_best, start, story, failing, reasons, conflict, dropping)
+
+
+def promised(
+    game: Game, table: Floats, discount: float, validity: str | float, max_nodes: int | None = None
+) -> Behaviour:
+    """The behaviour that keeps the promise from the world's own starts; InfeasibleError where none does."""
+    found = find_behaviour(game, table, discount, validity, game.start_probability)
+    if found is None:
+        raise refuse(game, validity, max_nodes)
+    return found
 
 
 def refuse(game: Game, asked: str | float, max_nodes: int | None = None) -> InfeasibleError:
@@ -209,43 +218,37 @@ def _lost_at_once(game: Game, best: Behaviour, node: int, t: int) -> list[Move] 
     return failing
 
 
-class _LostAlone:
-    """Whether a history (states, actions) has lost one rule by itself."""
+History = tuple[list[int], list[int]]  # states and actions
 
-    def __init__(self, world: MDP, rule: Constraint | None, max_nodes: int | None) -> None:
-        self.game = make_game(world, rule, max_nodes)
-        self.best = Behaviour.unrewarded(self.game, BEST)
 
-    def __call__(self, states: list[int], actions: list[int]) -> bool:
-        """Whether nothing can save it."""
-        return bool(self.best.layer(len(actions)).chance[self._node(states, actions)] == 0.0)
-
-    def sure(self, states: list[int], actions: list[int]) -> bool:
-        """Whether it can still be kept surely."""
-        safe = Behaviour.unrewarded(self.game, SURE)
-        return bool(np.isfinite(safe.layer(len(actions)).value[self._node(states, actions)]))
-
-    def _node(self, states: list[int], actions: list[int]) -> int:
-        product = self.game.product
+def _chances(
+    world: MDP, rule: Constraint | None, aim: Aim, histories: list[History], max_nodes: int | None
+) -> list[float]:
+    """The chance that a policy which cares for nothing but one rule keeps it after each of these histories."""
+    game = make_game(world, rule, max_nodes)
+    found, product, promise = [], game.product, Behaviour.unrewarded(game, aim)
+    for states, actions in histories:
         node = int(product.starts[np.flatnonzero(product.state[product.starts] == states[0])[0]])
         for action, state in zip(actions, states[1:], strict=True):
-            choice = next(c for c in self.game.choices_of(node) if self.game.action[c] == action)
-            node = next(after for after, step in _outcomes(self.game, node, choice) if step.outcome == state)
-        return node
+            choice = next(c for c in game.choices_of(node) if game.action[c] == action)
+            node = next(after for after, step in _outcomes(game, node, choice) if step.outcome == state)
+        found.append(float(promise.chance(len(actions), node)))
+    return found
 
 
-def why_unsafe(
-    game: Game, states: list[int], actions: list[int], max_nodes: int | None = None
-) -> tuple[str | None, str]:
+def why_unsafe(game: Game, history: History, max_nodes: int | None = None) -> tuple[str | None, str]:
     """Which rule a history may cost, as (its name, a clause): broken already, or no longer sure to be kept."""
     world, rules = game.product.world, rules_of(game.product.compiled.constraint)
-    alone = {label: _LostAlone(world, rule, max_nodes) for label, rule in rules.items()}
-    broken = [label for label, lost in alone.items() if lost(states, actions)]
+
+    def lost(aim: Aim, rule: Constraint | None) -> bool:
+        return _chances(world, rule, aim, [history], max_nodes) == [0.0]
+
+    broken = [label for label, rule in rules.items() if lost("best", rule)]
     if broken:
         return broken[0], Message("which breaks {}", joined(broken, " and ", "{!r}"))
-    if _LostAlone(world, None, max_nodes)(states, actions):
+    if lost("best", None):
         return None, "from where it cannot arrive in time"
-    unsure = [label for label, rule in alone.items() if not rule.sure(states, actions)]
+    unsure = [label for label, rule in rules.items() if lost("sure", rule)]
     if unsure:
         return unsure[0], Message("after which {} can no longer be kept surely", joined(unsure, " and ", "{!r}"))
     return None, "after which the rules can no longer be kept surely together"
@@ -259,7 +262,7 @@ def _blame(world: MDP, rules: dict[str, Constraint], max_nodes: int | None) -> t
             game = make_game(world, conjunction([rules[label] for label in kept]), max_nodes)
         except ProductTooLargeError:
             return False  # cannot tell: nothing is promised
-        return is_sure(Behaviour.unrewarded(game, SURE), game.start_probability)
+        return is_sure(Behaviour.unrewarded(game, "sure"), game.start_probability)
 
     labels = list(rules)
     if not sure([]):

@@ -156,7 +156,7 @@ class Game:
 
     def __init__(self, product: Product) -> None:
         self.product, world, self.horizon = product, product.world, product.horizon
-        source = np.repeat(np.arange(product.n_nodes, dtype=np.int64), counts(product.indptr))
+        source = product.sources().astype(np.int64)
         key = source * world.n_actions + world.action[product.edge]
         first = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]])) if len(key) else np.empty(0, np.int64)
         nodes = source[first]
@@ -185,7 +185,7 @@ class Game:
     def levels(self) -> list[Stretch]:
         """On a graph without cycles: all nodes in stretches, each with edges into those before it alone."""
         assert self.product.topological is not None
-        longest, n_choices = self.product.topological[1], counts(self.first_choice)
+        longest, n_choices = self.product.topological[1], np.diff(self.first_choice).astype(np.int64)
         order = np.argsort(-longest, kind="stable").astype(np.uint32)
         found = []
         for nodes in np.split(order, np.flatnonzero(np.diff(-longest[order])) + 1):
@@ -201,8 +201,8 @@ class Game:
     @cached_property
     def hopeful(self) -> Bools:
         """The nodes from which every rule can still be kept, with luck and if there is time."""
-        source = np.repeat(np.arange(self.product.n_nodes, dtype=np.uint32), counts(self.product.indptr))
-        found: Bools = distance_to(self.product.accepting, source, self.product.target) < UNREACHABLE
+        product = self.product
+        found: Bools = distance_to(product.accepting, product.sources(), product.target) < UNREACHABLE
         return found
 
     @property
@@ -299,12 +299,6 @@ class Game:
     @cached_property
     def _ones(self) -> Numbers:
         return np.ones(max(self.n_choices, self.product.n_nodes))
-
-
-def counts(first: Index) -> NDArray[np.int64]:
-    """How many belong to each, where those of i are first[i] to first[i + 1]."""
-    ends = first.astype(np.int64)
-    return ends[1:] - ends[:-1]
 
 
 def game_of(product: Product, device: "Device | None" = None) -> Game:

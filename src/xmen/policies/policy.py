@@ -14,21 +14,9 @@ from xmen.engines.distribution import Distribution, Seed, as_constraint, check_d
 from xmen.engines.exact import ExactDistribution
 from xmen.errors import EngineError, InfeasibleError, TrajectoryError, extra_module
 from xmen.machines.tables import as_trajectories
-from xmen.policies.behaviour import (
-    NEEDS_HORIZON,
-    SURE,
-    Aim,
-    Behaviour,
-    aim_of,
-    find_behaviour,
-    is_sure,
-    likeliest_episode,
-    log_probs,
-    make_game,
-    play_many,
-    read_validity,
-)
-from xmen.policies.explanation import breaking, refuse
+from xmen.policies import behaviour as behaviours
+from xmen.policies.behaviour import Behaviour, make_game
+from xmen.policies.explanation import breaking, promised
 from xmen.policies.game import Bools, Occupancy, game_of
 from xmen.product.graph import DEFAULT_MAX_NODES
 from xmen.rewards import Floats, Reward, reward_table
@@ -202,7 +190,7 @@ class Policy(Tracker):
     def __init__(self, source: Distribution | Behaviour, greedy: bool = False, seed: Seed = None) -> None:
         if isinstance(source, Distribution):
             source = behaviour_of(source)
-        if greedy and source.aim.kind == "bonus":
+        if greedy and isinstance(source.aim, float):
             raise EngineError(
                 "greedy=True takes the likeliest action every time, but a promise of some probability is kept by "
                 'random choices only: leave greedy out, or ask for validity "sure" or "best", which it keeps too.'
@@ -233,7 +221,7 @@ class Policy(Tracker):
 
     def visits(self) -> Floats:
         """Expected discounted visits of each state and action, shape (n_states, n_actions)."""
-        return self.behaviour.visits(self._occupancy)
+        return self._game.visits(self._occupancy.used)
 
     def state_visits(self) -> Floats:
         """Expected number of positions at each state, without discount, shape (n_states,)."""
@@ -241,7 +229,7 @@ class Policy(Tracker):
 
     def mode(self) -> Trajectory:
         """The likeliest episode, by the policy's choices and the world's chances; it may be one that fails."""
-        return likeliest_episode(self.behaviour)[0]
+        return behaviours.likeliest_episode(self.behaviour)[0]
 
     def expected_reward(self) -> float:
         """The expected discounted sum of rewards of an episode."""
@@ -255,7 +243,7 @@ class Policy(Tracker):
         """sum_t log pi(a_t | history), whatever the outcomes; -inf where the world or the policy would not do that."""
         if not isinstance(trajectory, Trajectory):
             raise EngineError(f"log_prob takes a Trajectory(states, actions); got {type(trajectory).__name__}.")
-        return float(log_probs(self.behaviour, Walks.of(self.world, [trajectory]))[0])
+        return float(behaviours.log_probs(self.behaviour, Walks.of(self.world, [trajectory]))[0])
 
     def breaks(self) -> dict[str, float]:
         """The exact probability of breaking each rule, by its name.
@@ -271,7 +259,7 @@ class Policy(Tracker):
         Each was checked by running the rules' machines over it. Without a seed, calls go on from the last.
         """
         rng = self._rng if seed is None else generator(seed)
-        return [tau for walks, _ in play_many(self.behaviour, n, rng) for tau in as_trajectories(walks)]
+        return [tau for walks, _ in behaviours.play_many(self.behaviour, n, rng) for tau in as_trajectories(walks)]
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the policy as one folder, exactly at `path`; read it with `xm.load`.
@@ -279,7 +267,9 @@ class Policy(Tracker):
         World, rules and reward are stored, and the bonus that was found; what follows from them is worked out again.
         """
         task = {"world": self.world, "constraint": self.constraint, "table": self.behaviour.table}
-        settings = {"discount": self.discount, **self.behaviour.aim._asdict(), "greedy": self.greedy}
+        aim = self.behaviour.aim
+        kind, bonus = ("bonus", aim) if isinstance(aim, float) else (aim, 0.0)
+        settings = {"discount": self.discount, "kind": kind, "bonus": bonus, "greedy": self.greedy}
         write_model(path, "Policy", {**task, **settings, "n_nodes": self._product.n_nodes}, {})
 
     # --- acting ------------------------------------------------------------------------------------------------
@@ -309,8 +299,7 @@ class Policy(Tracker):
 
         Of a policy that promises surely it is 1 while that can still be, and else 0.
         """
-        node, layer = self._find(observation), self.behaviour.layer(self.time)
-        return float(np.isfinite(layer.value[node]) if layer.chance is None else layer.chance[node])
+        return float(self.behaviour.chance(self.time, self._find(observation)))
 
     def _choices(self, observation: Any) -> tuple[int, NDArray[np.int64], Floats]:
         """The node in which the policy is, its choices and their probabilities; an error where none is left."""
@@ -337,7 +326,8 @@ def _restored(
     if kind not in ("sure", "best", "bonus"):
         raise ValueError(f"unknown kind of policy {kind!r}")
     game = make_game(world, constraint, max(DEFAULT_MAX_NODES, n_nodes))
-    return Policy(Behaviour(game, reward_table(table, world), discount, Aim(kind, bonus)), greedy=greedy)
+    aim = bonus if kind == "bonus" else kind
+    return Policy(Behaviour(game, reward_table(table, world), discount, aim), greedy=greedy)
 
 
 # Without chance a choice has one outcome, so that V_t(n) is the log of the weight of all ways to complete a trajectory
@@ -363,10 +353,10 @@ def behaviour_of(distribution: Distribution) -> Behaviour:
             f"a policy needs engine='exact'; this distribution comes from engine={distribution.engine!r}."
         )
     if world.unbounded:
-        raise EngineError(NEEDS_HORIZON)
+        raise EngineError(behaviours.NEEDS_HORIZON)
     place = distribution.place
     game = game_of(distribution.product, None if place is None else place.device)
-    return Behaviour(game, reward_table(distribution.reward, world), distribution.discount, SURE)
+    return Behaviour(game, reward_table(distribution.reward, world), distribution.discount, "sure")
 
 
 # ---- `xm.plan`: the public door to policies that can be executed
@@ -443,11 +433,8 @@ def plan(
     0.892016
     """
     rule = read_rule(world, constraint, "plan")
-    gamma, table, asked = check_discount(discount), reward_table(reward, world), read_validity(validity)
-    game = make_game(world, rule, max_nodes, device)
-    behaviour = find_behaviour(game, table, gamma, asked, game.start_probability)
-    if behaviour is None:
-        raise refuse(game, asked, max_nodes)
+    asked = reward_table(reward, world), check_discount(discount), behaviours.read_validity(validity)
+    behaviour = promised(make_game(world, rule, max_nodes, device), *asked, max_nodes)
     return Policy(behaviour, greedy=greedy, seed=seed)
 
 
@@ -464,7 +451,7 @@ class Shield(Tracker):
     _kind, _asked = "shield", "mask"
 
     def __repr__(self) -> str:
-        return f"<Shield ({self.behaviour.aim.kind}) for {self._task}>"
+        return f"<Shield ({self.behaviour.aim}) for {self._task}>"
 
     def mask(self, observation: Any) -> Bools:
         """Which actions the agent may take, now that the environment shows `observation`; shape (n_actions,).
@@ -563,8 +550,4 @@ def shield(
     rule = read_rule(world, constraint, "shield")
     if validity not in ("sure", "best"):
         raise EngineError(f"a shield's validity is 'sure' or 'best'; got {validity!r}.")
-    game = make_game(world, rule, max_nodes)
-    behaviour = Behaviour.unrewarded(game, aim_of(validity))
-    if validity == "sure" and not is_sure(behaviour, game.start_probability):
-        raise refuse(game, "sure", max_nodes)
-    return Shield(behaviour)
+    return Shield(promised(make_game(world, rule, max_nodes), reward_table(None, world), 1.0, validity, max_nodes))

@@ -538,6 +538,19 @@ class Product:
         rows = self.indptr.astype(np.int64)
         return Ground(rows, self.target, nowhere, self.starts, self.accepting, self.state, self.edge)
 
+    def sources(self) -> NDArray[np.uint32]:
+        """The node that each edge leaves."""
+        return np.repeat(np.arange(self.n_nodes, dtype=np.uint32), np.diff(self.indptr))
+
+    def pruned(self, distance: NDArray[np.int32]) -> "Product":
+        """The nodes and edges on ways from a start to a node of distance 0 within the horizon, in their order."""
+        number, indptr, target, edge = prune(self.indptr, self.target, self.edge, self.depth, distance, self.horizon)
+        kept = number >= 0
+        depth, starts = self.depth[kept], number[self.starts][kept[self.starts]].astype(np.uint32)
+        nodes = self.state[kept], depth, distance[kept], self.accepting[kept]
+        ends = layer_ends(depth, self.horizon, self.world.unbounded)
+        return Product(self.world, self.compiled, self.horizon, *nodes, indptr, target, edge, starts, ends)
+
     def feasible(self) -> bool:
         """Whether any trajectory is valid."""
         if not len(self.starts) or not self.fixed_length:
@@ -556,29 +569,11 @@ class Product:
 def build_product(compiled: CompiledConstraint, max_nodes: int, base: Product | None = None) -> Product:
     """Multiply the world, or a product over it, with machines; ProductTooLargeError past `max_nodes`."""
     world = compiled.world
-    horizon, ground = world.max_length, ground_of(world) if base is None else base.ground()
+    ground = ground_of(world) if base is None else base.ground()
     to_end = distance_to(ground.ends, world.source, world.target) if base is None else base.distance
-    found = explore(compiled, max_nodes, horizon, to_end, ground)
-    source = np.repeat(np.arange(len(found.rows), dtype=np.uint32), np.diff(found.indptr))
-    distance = distance_to(found.accepting, source, found.target)
-    del source
-    depth = found.depth
-    number, indptr, target, edge = prune(found.indptr, found.target, found.edge, depth, distance, horizon)
-    kept = number >= 0
-    return Product(
-        world=world,
-        compiled=compiled if base is None else base.compiled.with_further(compiled),
-        horizon=horizon,
-        state=ground.state[found.rows[kept, 0]],
-        depth=depth[kept],
-        distance=distance[kept],
-        accepting=found.accepting[kept],
-        indptr=indptr,
-        target=target,
-        edge=edge if ground.edge is None else ground.edge[edge],
-        starts=number[found.starts][kept[found.starts]].astype(np.uint32),
-        layer_ends=layer_ends(depth[kept], horizon, world.unbounded),
-    )
+    found, horizon = explore(compiled, max_nodes, world.max_length, to_end, ground), world.max_length
+    whole = _unpruned(compiled if base is None else base.compiled.with_further(compiled), found, ground, horizon)
+    return whole.pruned(distance_to(whole.accepting, whole.sources(), whole.target))
 
 
 def layer_ends(depth: NDArray[np.int32], horizon: int, unbounded: bool = False) -> NDArray[np.int64]:
@@ -594,21 +589,15 @@ def build_complete_product(compiled: CompiledConstraint, max_nodes: int, horizon
 
     Where a rule is sure to be broken the machines no longer matter: those nodes are one per world state.
     """
-    found = explore(compiled, max_nodes, horizon, None)
-    return Product(
-        world=compiled.world,
-        compiled=compiled,
-        horizon=horizon,
-        state=np.ascontiguousarray(found.rows[:, 0]),
-        depth=found.depth,
-        distance=np.zeros(len(found.rows), dtype=np.int32),
-        accepting=found.accepting,
-        indptr=found.indptr.astype(np.uint32),
-        target=found.target,
-        edge=found.edge,
-        starts=found.starts,
-        layer_ends=layer_ends(found.depth, horizon),
-    )
+    return _unpruned(compiled, explore(compiled, max_nodes, horizon, None), ground_of(compiled.world), horizon)
+
+
+def _unpruned(compiled: CompiledConstraint, found: Explored, ground: Ground, horizon: int) -> Product:
+    """All that was explored as a product, every node at distance 0."""
+    nodes = ground.state[found.rows[:, 0]], found.depth, np.zeros_like(found.depth), found.accepting
+    graph = found.indptr.astype(np.uint32), found.target, found.edge if ground.edge is None else ground.edge[found.edge]
+    ends = layer_ends(found.depth, horizon, compiled.world.unbounded)
+    return Product(compiled.world, compiled, horizon, *nodes, *graph, found.starts, ends)
 
 
 # ---- The shortest trajectory that keeps all rules, whatever the horizon: which horizon would have done
