@@ -167,7 +167,7 @@ def test_a_rule_that_does_not_fit_is_estimated():
     draws = xm.distribution(grid, None, None).sample(20_000, seed=5)
     share = np.mean([rule.accepts(tau) for tau in draws])
     assert model.gains_[0] == pytest.approx(-np.log(share), abs=0.25)  # five standard errors
-    assert not model._found.taken[0].scored.kept.exact
+    assert not model._found.taken[0].kept.exact
 
 
 def test_scikit_learn_contract(found, symbols, demos):

@@ -179,8 +179,7 @@ class ConstraintInference(Learner):
         return out
 
     def _rule(self, also: Rules = None) -> Constraint | None:
-        rules = [*vars(self).get("constraints_", []), super()._rule(also)]
-        return conjunction([rule for rule in rules if rule is not None])
+        return conjunction([*vars(self).get("constraints_", []), super()._rule(also)])
 
 
 def _best(d: ExactDistribution, avoided: list[_Candidate]) -> _Candidate | None:

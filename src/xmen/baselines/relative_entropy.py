@@ -397,4 +397,4 @@ class RelativeEntropyIRL(Learner):
             events = [at(*found) & doing(action) for action, found in states.items() if found]
             if events:
                 rules.append(never(reduce(or_, events)).named("what the base policy never does"))
-        return conjunction([rule for rule in rules if rule is not None])
+        return conjunction(rules)

@@ -9,7 +9,7 @@ what a constraint means; engines multiply them with a world, list them, or run t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple, NoReturn, Self, TypeVar
@@ -488,9 +488,10 @@ def at_most(k: int, *constraints: Constraint) -> Constraint:
     return _cardinality("at_most", k, constraints)
 
 
-def conjunction(constraints: Sequence[Constraint]) -> Constraint | None:
-    """All of these; None when there are none."""
-    return None if not constraints else constraints[0] if len(constraints) == 1 else And(tuple(constraints))
+def conjunction(constraints: Iterable[Constraint | None]) -> Constraint | None:
+    """All of these that are not None; None when there are none."""
+    parts = tuple(part for part in constraints if part is not None)
+    return And(parts) if len(parts) > 1 else parts[0] if parts else None
 
 
 def units(constraint: Constraint | None, above: str | None = None) -> list[tuple[str, Constraint]]:

@@ -348,8 +348,7 @@ class Learner(Estimator, ABC):
 
     def _rule(self, also: Rules = None) -> Constraint | None:
         """The constraint of the learner and `also`, together."""
-        parts = [part for part in (as_constraint(self.constraint), as_constraint(also)) if part is not None]
-        return conjunction(parts)
+        return conjunction([as_constraint(self.constraint), as_constraint(also)])
 
     def _learned(self, reward: Reward, monitor: Monitor, converged: bool) -> None:
         """Keep what was learned, and nothing of an earlier fit."""

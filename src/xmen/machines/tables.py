@@ -349,7 +349,7 @@ class CompiledConstraint:
 
     def with_further(self, other: "CompiledConstraint") -> "CompiledConstraint":
         """The machines of both constraints, as those of their conjunction."""
-        both = conjunction([one.constraint for one in (self, other) if one.constraint is not None])
+        both = conjunction([self.constraint, other.constraint])
         return CompiledConstraint(both, self.world, known=[*self.tables, *other.tables])
 
     def settle(self, rows: Index) -> NDArray[np.bool_]:

@@ -279,7 +279,7 @@ class Problem:
     @property
     def constraint(self) -> Constraint | None:
         """All rules together; None without any."""
-        return conjunction(list(self.rules.values()))
+        return conjunction(self.rules.values())
 
     def distribution(self, also: Constraint | Iterable[Constraint] | None = None, **changes: Any) -> Distribution:
         """`xmen.distribution` of this problem under its settings, some of them changed, and under extra rules."""
@@ -297,8 +297,7 @@ class Problem:
             return plan(self.world, self._with(also), self.reward, **chosen)
 
     def _with(self, also: Constraint | Iterable[Constraint] | None) -> Constraint | None:
-        extra = as_constraint(also)
-        return conjunction([*self.rules.values(), *([] if extra is None else [extra])])
+        return conjunction([*self.rules.values(), as_constraint(also)])
 
     def demos(self) -> list[Trajectory]:
         """The demonstrations of this problem, at least one; they are not checked against the world and the rules."""

@@ -144,7 +144,7 @@ class RuleInference(Estimator):
         self._forget("stability_", "_report")
         self._search = self._prepare(list(listed), weights, known)
         self._found = found = self._search.run()
-        rules = {one.candidate.text: (one.candidate.rule, one.scored.gain) for one in found.taken}
+        rules = {one.candidate.text: (one.candidate.rule, one.gain) for one in found.taken}
         self._learned(rules, found.level, found.model.fitted)
         return self
 
@@ -174,11 +174,10 @@ class RuleInference(Estimator):
 
     def _learned(self, found: Mapping[str, tuple[Constraint, float]], level: Level, model: XMEN) -> None:
         """Keep the rules found, each with its gain and by its text, and the model fitted under them."""
-        known = as_constraint(self.known)
         self.texts_, self.rules_ = list(found), [rule for rule, _ in found.values()]
         self.gains_ = np.array([gain for _, gain in found.values()], dtype=np.float64)
         named = [rule.named(text) for text, (rule, _) in found.items()]
-        self.constraint_ = conjunction(([] if known is None else [known]) + named)
+        self.constraint_ = conjunction([as_constraint(self.known), *named])
         self.model_, self.least_gain_, self.n_candidates_ = model, level.least, level.m
 
     def _reported(self) -> Report:

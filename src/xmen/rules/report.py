@@ -82,7 +82,7 @@ def report_of(search: Search, found: Found) -> Report:
     at_first, out = {one.candidate.text: one for one in found.first}, []
     for one in found.taken:
         weaker = "" if one.instead_of is None else f"weaker than {one.instead_of.candidate.text}, which adds too little"
-        out.append(verdict(one.scored, "found", one.level, weaker))
+        out.append(verdict(one, "found", one.level, weaker))
     taken = {one.rule for one in out}
     for last in [one for one in found.last if one.candidate.text not in taken]:
         first, status, note = at_first.get(last.candidate.text), "not significant", ""
@@ -149,9 +149,8 @@ class Decision:
 def decisions(report: Report, model: XMEN, rules: Constraint | None, most: int) -> Iterator[Decision]:
     """What would decide for the first contenders, next to the rules found and the model fitted under them."""
     for one in report.contenders[:most]:
-        broken = conjunction([~one.rule] if rules is None else [rules, ~one.rule])
         more = report.level.demonstrations_for(one.gain) - report.level.n
-        yield Decision(one.text, one.gain, more, _example(report, model, broken))
+        yield Decision(one.text, one.gain, more, _example(report, model, conjunction([rules, ~one.rule])))
 
 
 def _example(report: Report, model: XMEN, constraint: Constraint | None) -> Trajectory | None:

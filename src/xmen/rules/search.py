@@ -336,16 +336,11 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Taken:
-    """A rule of the answer: its gain when it was taken, the level it passed, and what it was taken instead of."""
+class Taken(Scored):
+    """A rule of the answer, as it stood when it was taken: the level it passed, and what it was taken instead of."""
 
-    scored: Scored
     level: Level
     instead_of: Scored | None
-
-    @property
-    def candidate(self) -> Candidate:
-        return self.scored.candidate
 
 
 @dataclass(frozen=True)
@@ -438,7 +433,7 @@ class Search:
         near = [one for one in ranking[1:] if level.passes(one.sure) and not level.decides(best.sure - one.sure)]
         pool = [best, *(one for one in near if model.implies(best.candidate.tabled, one.candidate.tabled))]
         choice = min(pool, key=lambda one: one.candidate.simplicity)
-        return Taken(choice, level, best if best.sure > choice.sure + EQUAL else None)
+        return Taken(**vars(choice), level=level, instead_of=best if best.sure > choice.sure + EQUAL else None)
 
     def _without_superfluous(self, taken: list[Taken]) -> list[Taken]:
         """Drop, one after the other, the rule that is worth the least next to the others, if it no longer passes."""
@@ -449,7 +444,7 @@ class Search:
                 break
             del taken[least]
             # What came after it was gained next to it, and is now gained without it.
-            taken = [replace(one, scored=self._worth(taken[: i + 1], i)) for i, one in enumerate(taken)]
+            taken = [replace(one, **vars(self._worth(taken[: i + 1], i))) for i, one in enumerate(taken)]
         return taken
 
     def _worth(self, taken: list[Taken], which: int) -> Scored:

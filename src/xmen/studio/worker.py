@@ -281,8 +281,8 @@ class Actor:
         """That keeps this promise."""
         if self.model is None:
             return self.problem.plan(self.also, validity=promise)
-        rules = [rule for rule in (self.problem.constraint, self.also) if rule is not None]
-        discount, nodes = self.model.discount, self.problem.settings.max_nodes
+        rules, discount = conjunction([self.problem.constraint, self.also]), self.model.discount
+        nodes = self.problem.settings.max_nodes
         return plan(self.problem.world, rules, self.model.reward_, promise, discount, max_nodes=nodes)
 
     def generate(self, n: int, best: int, seed: int | None) -> Record:
