@@ -22,7 +22,7 @@ from xmen.registry import load_with_problem
 from xmen.rules.inference import RuleInference
 from xmen.storage.checkpoint import digest
 from xmen.storage.codec import sha256
-from xmen.storage.models import MODEL, PROBLEM, class_of, content, has_model, model_files, write_model
+from xmen.storage.models import MODEL, PROBLEM, content, model_in, write_model
 from xmen.worlds import Network
 
 # ---- The folder that `xmen fit` writes. `xm.load(folder)` reads the model and the problem:
@@ -60,9 +60,10 @@ def claim(folder: Path, path: Path, problem: Problem, kind: str, force: bool = F
             not_a_link(folder / name)
     # What a killed run of xmen may have left is nothing: halves of files, and copies.
     free = all(half_written(name) or re.match(r"problem-\d+[._]", name) for name in entries)
-    if not (free or has_model(folder) or CHECKPOINT in entries):
+    found, _ = model_in(folder)
+    if not (free or found or CHECKPOINT in entries):
         refuse("this folder holds other things and no xmen model: nothing is written there. Choose another folder.")
-    if not force and has_model(folder) and (reason := _why_another(folder, path, problem, kind)):
+    if not force and found and (reason := _why_another(folder, path, problem, kind)):
         refuse(f"{reason}. Choose another folder with --out, or replace the model with --force.")
     if not os.access(folder, os.W_OK | os.X_OK):
         refuse("this folder cannot be written to")
@@ -71,7 +72,8 @@ def claim(folder: Path, path: Path, problem: Problem, kind: str, force: bool = F
 
 def _why_another(folder: Path, path: Path, problem: Problem, kind: str) -> str:
     """Why the model in the folder answers another problem than that at `path`, or is not of class `kind`; '' if not."""
-    stored = folder / next(reversed(model_files(folder)), "")
+    found, files = model_in(folder)
+    stored = folder / next(reversed(files), "")
     if stored == folder:
         return f"the model there was not written by xmen fit, so that it may answer another problem than {path}"
     try:
@@ -87,7 +89,6 @@ def _why_another(folder: Path, path: Path, problem: Problem, kind: str) -> str:
     theirs = parts(other)
     if which := [name for name, part in parts(problem).items() if part != theirs[name]]:
         return f"the model there answers another problem: {path} and {stored} differ in {' and '.join(which)}"
-    found = class_of(folder)
     return "" if found == kind else f"the model there is of {found}, and this fit would put {kind} in its place"
 
 
@@ -96,7 +97,7 @@ def save_model(model: Learner, problem: Problem, folder: Path) -> None:
 
     First the model gets copies of the problem's files, under names that are free, and then the files themselves.
     """
-    before, (spare, copies) = model_files(folder), spare_files(folder / PROBLEM, partial(problem_files, problem))
+    (_, before), (spare, copies) = model_in(folder), spare_files(folder / PROBLEM, partial(problem_files, problem))
     for file in problem_files(problem, folder / PROBLEM):
         not_a_link(file)
     try:
@@ -105,7 +106,7 @@ def save_model(model: Learner, problem: Problem, folder: Path) -> None:
             files = {file.name: content for file, content in problem_files(problem, target).items()}
             write_model(folder, *content(model), files, problem_parts(problem))
     finally:
-        now = model_files(folder)
+        _, now = model_in(folder)
         unused = {file.name: sha256(content) for file, content in copies.items()}
         if PROBLEM in now:
             named = (folder / PROBLEM).read_text(encoding="utf-8")
@@ -166,7 +167,7 @@ def open_subject(path: Path, demos: Path | None = None) -> Subject:
     """A problem file, or a model's folder: written by `xmen fit`, or by `model.save` in Python."""
     if not path.is_dir():
         return Subject(path, open_problem(path, demos))
-    if not has_model(path) and (path / CHECKPOINT).exists():
+    if not model_in(path)[0] and (path / CHECKPOINT).exists():
         raise StorageError(
             f"{path}: the fit in this folder is not finished. The same xmen fit command with --resume goes on."
         )

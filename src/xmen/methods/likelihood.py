@@ -248,7 +248,7 @@ class LbfgsRun(Run[Moved]):
         self.optimiser = Lbfgs(objective, scale, objective.reach, settings.tolerance(), metric)
 
     def start(self) -> Moved:
-        return self.state_type(**self.optimiser.start(self.first, self.memory).parts())
+        return self.state_type(**vars(self.optimiser.start(self.first, self.memory)))
 
     def finished(self, state: Moved) -> bool:
         return state.finished or state.iteration >= self.max_iter

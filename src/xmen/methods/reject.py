@@ -188,7 +188,7 @@ class TripRounds(RoundsRun):
         super().__init__(task, settings, source, self.opening.warn_undetermined, self.opening.optimiser.metric)
 
     def start(self) -> RoundsState:
-        return replace(super().start(), opening=self.opening.start().parts())
+        return replace(super().start(), opening=dict(vars(self.opening.start())))
 
     def may_end(self, state: RoundsState) -> bool:
         return not state.opening
@@ -200,7 +200,7 @@ class TripRounds(RoundsRun):
         over = self.opening.finished(after)
         if over:
             self.opening.require_feasible(after)
-        return replace(state, weights=after.weights, opening={} if over else after.parts()), entry
+        return replace(state, weights=after.weights, opening={} if over else dict(vars(after))), entry
 
     def conclude(self, state: RoundsState, monitor: Monitor) -> Outcome:
         if not state.opening:

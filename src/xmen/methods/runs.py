@@ -353,7 +353,7 @@ def drive(run: Run[State], monitor: Monitor, checkpoint: Checkpoint | None) -> O
 
 def _unlike(state: RunState, fresh: RunState) -> str:
     """What makes a stored state none of this run; '' for nothing. Only the rows of matrices come and go."""
-    for name, known in fresh.parts().items():
+    for name, known in vars(fresh).items():
         value = getattr(state, name)
         if isinstance(known, RunState) and type(value) is type(known):
             if wrong := _unlike(value, known):

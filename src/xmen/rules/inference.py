@@ -24,7 +24,6 @@ from xmen.rewards.linear import read_features
 from xmen.rules.report import STATUSES, Contender, Decision, Report, Verdict, decisions, report_of, table_text
 from xmen.rules.search import Level, Search
 from xmen.rules.templates import Candidate, View, candidates, chosen_templates, words
-from xmen.storage.codec import saveable
 from xmen.storage.models import content, make, storable, write_model
 from xmen.worlds import MDP, Network, Trajectory, Walks
 
@@ -256,9 +255,6 @@ class RuleInference(Estimator):
             Before `fit`.
         """
         report, settings = self._reported(), self.get_params(deep=False)
-        templates = settings["templates"]
-        if templates is not None and not isinstance(templates, str):
-            settings["templates"] = [saveable(one) for one in templates]
         name, of_model, learned = content(self.model_)
         own = {key: value for key, value in of_model.items() if key not in OF_BOTH or value is not settings[key]}
         columns = {

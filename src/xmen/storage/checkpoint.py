@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from xmen.errors import StorageError
 from xmen.files import write_whole
 from xmen.progress import Record
 from xmen.storage.codec import Arrays, Decoder, Encoder, read_bytes, read_sealed, sealed_arrays
-from xmen.storage.models import FOREIGN
+from xmen.storage.models import FOREIGN, checked_history
 
 FORMAT = "xmen checkpoint"
 
@@ -20,10 +20,6 @@ FORMAT = "xmen checkpoint"
 @dataclass(frozen=True)
 class RunState:
     """Where a run stands: a record of arrays, numbers and plain dictionaries, which can be stored."""
-
-    def parts(self) -> dict[str, Any]:
-        """All fields by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 State = TypeVar("State", bound=RunState)
@@ -42,17 +38,12 @@ class Checkpoint:
 
     def save(self, state: RunState, history: list[Record]) -> None:
         """Replace the stored state."""
-        encoder, parts = Encoder(), state.parts()
-        for name, value in parts.items():
-            if isinstance(value, RunState):  # a state inside a state is the list of its parts
-                parts[name] = list(value.parts().values())
-        document = {
-            "format": FORMAT,
-            "identity": self.identity,
-            "state_type": type(state).__name__,
-            "state": encoder.encode_all(parts),
-            "history": encoder.encode(history, "history"),
+        encoder, about = Encoder(), {"format": FORMAT, "identity": self.identity, "state_type": type(state).__name__}
+        parts = {  # a state inside a state is the list of its parts
+            name: list(vars(value).values()) if isinstance(value, RunState) else value
+            for name, value in vars(state).items()
         }
+        document = about | encoder.encode_all({"history": history}) | {"state": encoder.encode_all(parts)}
         try:
             write_whole(self.file, sealed_arrays(encoder.arrays, document))
         except OSError as error:
@@ -67,12 +58,11 @@ class Checkpoint:
         self._require_same(document, state_type.__name__)
         try:
             decoder = Decoder(arrays)
-            state, history = state_type(**decoder.decode_all(document["state"])), decoder.decode(document["history"])
-            if not isinstance(history, list) or not all(map(_is_record, history)):
-                raise TypeError("the history is a list of records")
+            return state_type(**decoder.decode_all(document["state"])), checked_history(
+                decoder.decode(document["history"])
+            )
         except FOREIGN as error:
             raise self.misfit(error) from error
-        return state, history
 
     def misfit(self, error: Exception) -> StorageError:
         """The refusal of a stored state at which no run of this version was ever, with what to do."""
@@ -108,11 +98,6 @@ class Checkpoint:
 def read_checkpoint(file: Path, whole: bool = True) -> tuple[dict[str, Any], Arrays]:
     """The document and the arrays of a checkpoint; if `whole`, only with the right checksum."""
     return read_sealed(read_bytes(file, "the checkpoint "), file, FORMAT, whole)
-
-
-def _is_record(value: object) -> bool:
-    numbers = ("iteration", "loss", "gradient_norm", "seconds", "loss_std", "gradient_std")
-    return isinstance(value, Record) and all(isinstance(getattr(value, name), int | float) for name in numbers)
 
 
 def digest(value: Any, name: str) -> str:

@@ -64,8 +64,8 @@ def seal(data: bytes) -> bytes:
     """The file with its checksum in the place that is kept for it; empty where there is no such place."""
     if (place := _SEAL.search(data)) is None:
         return b""
-    blank = data[: place.start(1)] + _ZEROS.encode() + data[place.end(1) :]
-    return data[: place.start(1)] + sha256(blank).encode() + data[place.end(1) :]
+    before, after = data[: place.start(1)], data[place.end(1) :]
+    return before + sha256(before + _ZEROS.encode() + after).encode() + after
 
 
 def read_bytes(file: Path, role: str = "", hint: str = "") -> bytes:
@@ -80,16 +80,13 @@ def read_sealed(data: bytes, file: Path, kind: str, whole: bool = True) -> tuple
     """The document and the arrays of a file of this kind; if `whole`, only with the right checksum."""
     try:
         arrays = {key: np.array(value) for key, value in safetensors.numpy.load(data).items()}
+        document = json.loads(arrays.pop(DOCUMENT, np.zeros(0, np.uint8)).tobytes() or b"{}")
     except (safetensors.SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise StorageError(f"{file} is damaged, or not a safetensors file: {error}") from error
-    try:
-        document = json.loads(arrays.pop(DOCUMENT, np.zeros(0, np.uint8)).tobytes() or b"{}")
-    except (ValueError, RecursionError) as error:
-        raise StorageError(f"{file} is damaged: {error}") from None
     if not isinstance(document, dict) or document.get("format") != kind:
         raise StorageError(f"{file} was not written by xmen: it does not say that it is an {kind}.")
-    found, versions = document.get("format_version"), document.get("versions")
-    if found != FORMAT_VERSION:
+    if (found := document.get("format_version")) != FORMAT_VERSION:
+        versions = document.get("versions")
         by = versions.get("xmen", "?") if isinstance(versions, dict) else "?"
         advice = "upgrade xmen" if isinstance(found, int) and found > FORMAT_VERSION else "make it again"
         raise StorageError(
@@ -110,44 +107,34 @@ NEURAL_KINDS: dict[str, type[NeuralReward]] = {one.__name__: one for one in (Neu
 
 def encode_reward(encoder: Encoder, reward: NeuralReward, name: str) -> dict[str, Any]:
     """A neural reward as JSON, its arrays in the encoder."""
-    kind = type(reward).__name__
+    kind, known = type(reward).__name__, ", ".join(NEURAL_KINDS)
     if NEURAL_KINDS.get(kind) is not type(reward):
-        known = ", ".join(NEURAL_KINDS)
         raise StorageError(f"{name} is a {kind}, which cannot be saved: of neural rewards, {known} can.")
     given = reward.body if isinstance(reward, FeatureReward) else reward.module  # the part that the user made
     parameters = list(reward.module.named_parameters())
     try:
-        inputs = encoder.encode(as_array(reward.inputs), f"{name}.inputs")
-        state = encoder.encode_all(reward.state(), name)
+        return {
+            "kind": kind,
+            "network": repr(given),
+            "layers": _layers(reward, given),
+            "dtype": next((str(p.dtype).removeprefix("torch.") for _, p in parameters if p.is_floating_point()), None),
+            "frozen": [key for key, parameter in parameters if not parameter.requires_grad],
+            "n_actions": reward.n_actions,
+            "state": encoder.encode_all(reward.state(), name),
+            **encoder.encode_all({"inputs": as_array(reward.inputs), "grid": getattr(reward, "grid", None)}, name),
+        }
     except RewardError as error:
         raise StorageError(f"{name} cannot be saved: {error}") from None
-    fields = {
-        "is": "NeuralReward",
-        "kind": kind,
-        "network": repr(given),
-        "layers": _layers(reward, given),
-        "dtype": next((str(p.dtype).removeprefix("torch.") for _, p in parameters if p.is_floating_point()), None),
-        "frozen": [key for key, parameter in parameters if not parameter.requires_grad],
-        "inputs": inputs,
-        "n_actions": reward.n_actions,
-        "state": state,
-    }
-    if isinstance(reward, ConvReward):
-        fields["grid"] = encoder.encode(reward.grid, f"{name}.grid")
-    return fields
 
 
 def _layers(reward: NeuralReward, given: torch.nn.Module) -> dict[str, Any] | None:
     """The settings of the layers, if a module made from them is the same module."""
-    described = describe(given)
-    if described is None:
+    described, dtypes = describe(given), {p.dtype for p in given.parameters() if p.is_floating_point()}
+    if described is None or len(dtypes) > 1:
         return None
-    dtypes = [p.dtype for p in given.parameters() if p.is_floating_point()]
     with seeded(0):
-        again = build(described)
-    again = again.to(device=reward.device, dtype=dtypes[0]) if dtypes else again
-    same_parts = [name for name, _ in again.named_parameters()] == [name for name, _ in given.named_parameters()]
-    if not same_parts or len(set(dtypes)) > 1:
+        again = build(described).to(reward.device, next(iter(dtypes), None))
+    if [name for name, _ in again.named_parameters()] != [name for name, _ in given.named_parameters()]:
         return None
     again.load_state_dict(given.state_dict())
     with torch.no_grad():
@@ -158,7 +145,7 @@ def _layers(reward: NeuralReward, given: torch.nn.Module) -> dict[str, Any] | No
 def decode_reward(decoder: Decoder, fields: dict[str, Any]) -> NeuralReward:
     """The reward, with the module that the decoder was given, or with layers made from settings."""
     require_torch("a model with a neural reward")
-    given = decoder.take_module()
+    given, decoder.module_taken = decoder.module, True
     if given is None and fields["layers"] is None:
         raise StorageError(
             "the model has a network of your own, whose numbers are saved and whose code is not. Make the same network "
@@ -167,13 +154,13 @@ def decode_reward(decoder: Decoder, fields: dict[str, Any]) -> NeuralReward:
     state = decoder.decode_all(fields["state"])
     inputs = torch.as_tensor(np.array(decoder.decode(fields["inputs"])))
     kind, frozen = NEURAL_KINDS[fields["kind"]], set(fields["frozen"])
-    made = _made(fields, sum(np.size(array) for array in state.values())) if given is None else copy.deepcopy(given)
     try:
         with seeded(0):  # nobody else's random numbers are used up
+            module = _fresh(fields, sum(map(np.size, state.values()))) if given is None else copy.deepcopy(given)
             if kind is ConvReward:  # which adds the last map, that of open cells
-                reward: NeuralReward = ConvReward(decoder.decode(fields["grid"]), inputs[0, :-1], module=made)
+                reward: NeuralReward = ConvReward(decoder.decode(fields["grid"]), inputs[0, :-1], module=module)
             else:
-                reward = kind(made, inputs, fields["n_actions"])
+                reward = kind(module, inputs, fields["n_actions"])
         reward.load_state(state)
         reward.table()
     except RewardError as error:
@@ -192,17 +179,15 @@ def decode_reward(decoder: Decoder, fields: dict[str, Any]) -> NeuralReward:
     return reward
 
 
-def _made(fields: dict[str, Any], n_saved: int) -> torch.nn.Module:
+def _fresh(fields: dict[str, Any], n_saved: int) -> torch.nn.Module:
     """Fresh layers, if as many numbers as they have were saved: a line of settings can ask for any number of them."""
     with torch.device("meta"):  # shapes without memory
         n_numbers = sum(parameter.numel() for parameter in build(fields["layers"]).parameters())
     if n_numbers > n_saved:
         raise ValueError(f"its layers have {n_numbers:,} numbers, and {n_saved:,} were saved")
-    if fields["dtype"] not in (None, "float16", "float32", "float64"):
-        raise ValueError(f"layers of {fields['dtype']!r:.60}")
-    with seeded(0):  # nobody else's random numbers are used up
-        module = build(fields["layers"])
-    return module if fields["dtype"] is None else module.to(getattr(torch, fields["dtype"]))
+    if (dtype := fields["dtype"] or "float32") not in ("float16", "float32", "float64"):
+        raise ValueError(f"layers of {dtype!r:.60}")
+    return build(fields["layers"]).to(getattr(torch, dtype))
 
 
 # ---- Worlds, rewards and records: the fields that each is made from again
@@ -211,7 +196,7 @@ def _made(fields: dict[str, Any], n_saved: int) -> torch.nn.Module:
 class Kind(NamedTuple):
     """How values of a type are stored: the fields that `make` is called with again, by name."""
 
-    type: type
+    type: Any
     fields: Callable[[Any], Mapping[str, Any]]
     make: Callable[..., Any]
     exact: bool = False  # not its subclasses: what they changed would be lost
@@ -220,6 +205,21 @@ class Kind(NamedTuple):
 def _of(*names: str) -> Callable[[Any], Mapping[str, Any]]:
     """The fields that are attributes of the same names."""
     return lambda value: {name: getattr(value, name) for name in names}
+
+
+def _text(value: Constraint | Event) -> Mapping[str, Any]:
+    """The text of a constraint or an event, if it reads back as the same."""
+    parse: Callable[[str], object] = parse_constraint if isinstance(value, Constraint) else parse_event
+    text = str(value)
+    try:
+        again = str(parse(text))
+    except ConstraintError as error:
+        raise ValueError(
+            f"it has no text form: {error}\nBuild it from events and constraints other than when(...) and monitor(...)."
+        ) from None
+    if again != text:
+        raise ValueError(f"its text `{text}` does not read back as the same.")
+    return {"text": text}
 
 
 def _grid_fields(grid: GridWorld) -> Mapping[str, Any]:
@@ -249,8 +249,7 @@ def _road_fields(network: RoadNetwork) -> Mapping[str, Any]:
     known = _of(*SIZES, *ROWS, "names", "features", "feature_names", "attributes", "lines", "turn_class")(network)
     if network.shapes is None:
         return known
-    sizes = np.array([len(shape) for shape in network.shapes])
-    return {**known, "points": np.concatenate(network.shapes), "sizes": sizes}
+    return {**known, "points": np.concatenate(network.shapes), "sizes": np.array([*map(len, network.shapes)])}
 
 
 def _roads(
@@ -258,18 +257,13 @@ def _roads(
 ) -> RoadNetwork:
     rows = _rows({name: known.pop(name) for name in ROWS})
     known["feature_names"] = tuple(known["feature_names"])
-    shapes = None if points is None else tuple(np.split(points, np.cumsum(sizes)[:-1]))
-    ends = [] if points is None else [len(shapes or ()) == n_states, sizes.sum() == len(points), sizes.min() >= 0]
-    turns, lines = known["turn_class"], known["lines"]
-    fitting = [
-        len(known["names"]) == n_states,
-        known["features"].shape == (n_states * n_actions, len(known["feature_names"])),
-        turns is None or len(turns) == len(rows),
-        lines is None or len(lines) == n_states,
-    ]
-    if not all(fitting + ends):
+    known["shapes"] = None if points is None else tuple(np.split(points, np.cumsum(sizes)[:-1]))
+    lengths = {"names": n_states, "lines": n_states, "shapes": n_states, "turn_class": len(rows)}
+    fitting = all(known[name] is None or len(known[name]) == n for name, n in lengths.items())
+    whole = points is None or (sizes.sum() == len(points) and sizes.min() >= 0)
+    if not (fitting and whole and known["features"].shape == (n_states * n_actions, len(known["feature_names"]))):
         raise ValueError(f"these are not the names, features, turns and lines of {n_states} places")
-    return RoadNetwork.restored(n_states, n_actions, rows, horizon, shapes=shapes, **known)
+    return RoadNetwork.restored(n_states, n_actions, rows, horizon, **known)
 
 
 def _rows(columns: Mapping[str, Any]) -> NDArray[Any]:
@@ -299,6 +293,9 @@ def _generator(state: dict[str, Any]) -> np.random.Generator:
 ROWS = ("source", "action", "target", "probability")
 SIZES = ("n_states", "n_actions", "horizon")
 KINDS: dict[str, Kind] = {
+    "float": Kind(float | np.floating, lambda value: {"text": repr(float(value))}, lambda text: float(text)),
+    "constraint": Kind(Constraint, _text, parse_constraint),
+    "event": Kind(Event, _text, parse_event),
     "GridWorld": Kind(GridWorld, _grid_fields, _grid, exact=True),
     "MDP": Kind(MDP, _of(*SIZES, *ROWS, "start", "terminal"), _world),
     "RoadNetwork": Kind(RoadNetwork, _road_fields, _roads),
@@ -314,8 +311,8 @@ KINDS: dict[str, Kind] = {
     "LinearReward": Kind(LinearReward, _of("features", "weights"), LinearReward),
     "Record": Kind(Record, Record.as_dict, Record),
     "Trajectory": Kind(Trajectory, _of("states", "actions"), Trajectory),
-    "function": Kind(Unsaved, _of("name"), Unsaved),
     "SeedSequence": Kind(np.random.SeedSequence, _of("entropy", "spawn_key"), np.random.SeedSequence),
+    "function": Kind(Unsaved, _of("name"), Unsaved),
 }
 """What can be stored, in the order in which it is tried; nothing else is ever made from a file."""
 
@@ -337,8 +334,8 @@ class Encoder:
             return value
         if isinstance(value, int | np.integer):
             return int(value)
-        if isinstance(value, float | np.floating):
-            return float(value) if math.isfinite(value) else {"is": "float", "text": repr(float(value))}
+        if isinstance(value, float | np.floating) and math.isfinite(value):
+            return float(value)
         if isinstance(value, PurePath):
             return str(value)
         if isinstance(value, list | tuple):
@@ -354,23 +351,24 @@ class Encoder:
             if not all(isinstance(key, str) for key in value):
                 raise StorageError(f"{name} is a dictionary with keys that are not text, which cannot be saved.")
             return {"is": "dict", "items": self.encode_all(value, name)}
-        if isinstance(value, Constraint):
-            return {"is": "constraint", "text": _text(value, parse_constraint, name)}
-        if isinstance(value, Event):
-            return {"is": "event", "text": _text(value, parse_event, name)}
         if isinstance(value, NeuralReward):
-            return encode_reward(self, value, name)
+            return {"is": "NeuralReward", **encode_reward(self, value, name)}
         if isinstance(value, np.random.Generator):
-            state = value.bit_generator.state
+            state = dict(value.bit_generator.state)
             if state["bit_generator"] != "PCG64":
                 raise StorageError(f"{name} is a random generator that cannot be saved; give an integer seed.")
-            return {"is": "Generator", "state": dict(state)}
+            return {"is": "Generator", "state": state}
         if isinstance(value, Options):
-            chosen = {key: saveable(part) for key, part in value.chosen().items()}
-            return {"is": type(value).__name__, **self.encode_all(chosen, name)}
+            return {"is": type(value).__name__, **self.encode_all(value.chosen(), name)}
         for kind, (type_, fields, _, exact) in KINDS.items():
             if isinstance(value, type_) and (type(value) is type_ or not exact):
-                return {"is": kind, **self.encode_all(fields(value), name)}
+                try:
+                    stored = fields(value)
+                except ValueError as error:
+                    raise StorageError(f"{name} cannot be saved, because {error}") from None
+                return {"is": kind, **self.encode_all(stored, name)}
+        if callable(value):  # left behind
+            return {"is": "function", "name": getattr(value, "__qualname__", type(value).__name__)}
         raise StorageError(
             f"{name} is a {type(value).__name__}, which cannot be saved: models are arrays and plain settings. "
             f"Set {name} to None before saving, and give it again after loading."
@@ -402,26 +400,6 @@ def _same(value: Any, known: Any) -> bool:
     return isinstance(value, Constraint | dict) and bool(value == known)
 
 
-def _text(value: Constraint | Event, parse: Callable[[str], Constraint | Event], name: str) -> str:
-    """The text of a constraint or an event, if it reads back as the same."""
-    text = str(value)
-    try:
-        same = str(parse(text)) == text
-    except ConstraintError as error:
-        raise StorageError(
-            f"{name} cannot be saved, because it has no text form: {error}\n"
-            "Build it from events and constraints other than when(...) and monitor(...)."
-        ) from None
-    if not same:
-        raise StorageError(f"{name} cannot be saved: its text `{text}` does not read back as the same.")
-    return text
-
-
-def saveable(value: Any) -> Any:
-    """A function leaves its name behind."""
-    return Unsaved(str(getattr(value, "__qualname__", type(value).__name__))) if callable(value) else value
-
-
 class Decoder:
     """The inverse, given the arrays. Whatever does not fit raises KeyError, TypeError or ValueError.
 
@@ -430,12 +408,7 @@ class Decoder:
 
     def __init__(self, arrays: Arrays, module: Any = None, parts: Mapping[str, Any] | None = None) -> None:
         self.arrays, self._parts = arrays, parts or {}
-        self._module, self.module_taken = module, False
-
-    def take_module(self) -> Any:
-        """The module that was given, if any, noting that it has a place."""
-        self.module_taken = True
-        return self._module
+        self.module, self.module_taken = module, False
 
     def decode(self, value: Any) -> Any:
         """The value that the JSON stands for."""
@@ -460,9 +433,6 @@ class Decoder:
 SPECIAL: dict[str, Callable[[Decoder, dict[str, Any]], Any]] = {
     "array": lambda decoder, fields: decoder.arrays[fields["key"]],
     "problem": lambda decoder, fields: decoder._parts[fields["part"]],
-    "float": lambda decoder, fields: float(fields["text"]),
-    "constraint": lambda decoder, fields: parse_constraint(fields["text"]),
-    "event": lambda decoder, fields: parse_event(fields["text"]),
     "NeuralReward": decode_reward,
     "dict": lambda decoder, fields: decoder.decode_all(fields["items"]),
     "numbered": lambda decoder, fields: {key: decoder.decode(part) for key, part in fields["items"]},

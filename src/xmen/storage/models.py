@@ -69,7 +69,7 @@ def write_model(
         "format": FORMAT,
         "class": name,
         "files": {file: sha256(data) for file, data in (files or {}).items()},
-        "settings": encoder.encode_all({key: _as_plain(value) for key, value in settings.items()}),
+        "settings": encoder.encode_all(settings),
         "learned": encoder.encode_all(learned),
     }
     made = not folder.exists()
@@ -123,7 +123,7 @@ def make(name: str, settings: dict[str, Any], learned: dict[str, Any]) -> Any:
     Otherwise they would fail later, or answer wrongly.
     """
     model = CLASSES[name](**settings)
-    world, reward, history = settings.get("world"), learned.get("reward_"), learned.get("history_", [])
+    world, reward = settings.get("world"), learned.get("reward_")
     if isinstance(world, MDP | Network) and reward is not None:
         reward_table(reward, world.any_task)
     if (weights := learned.get("weights_")) is not None:
@@ -135,14 +135,22 @@ def make(name: str, settings: dict[str, Any], learned: dict[str, Any]) -> Any:
         for key, shape in shapes.items():
             if {*shape} != {len(weights)}:
                 raise ValueError(f"{key} has the shape {shape}, and there are {len(weights)} weights")
-    if not isinstance(history, list) or not all(isinstance(record, Record) for record in history):
-        raise TypeError("history_ is a list of records")
+    checked_history(learned.get("history_", []))
     for key, kind in (("n_iter_", int), ("converged_", bool)):
         if type(learned.get(key, kind())) is not kind:
             raise TypeError(f"{key} is {learned[key]!r}")
     getattr(model, "_check_settings", lambda: None)()  # as `fit` does: nothing else would, before it answers
     vars(model).update(learned)
     return model
+
+
+def checked_history(history: Any) -> list[Record]:
+    """The history, if it is a list of records with their numbers."""
+    names = ("iteration", "loss", "gradient_norm", "seconds", "loss_std", "gradient_std")
+    records = isinstance(history, list) and all(isinstance(one, Record) for one in history)
+    if not records or not all(isinstance(getattr(one, name), int | float) for one in history for name in names):
+        raise TypeError("the history is a list of records")
+    return list(history)
 
 
 def _read_own(file: Path) -> bytes:
@@ -157,38 +165,13 @@ def _files(document: dict[str, Any], folder: Path) -> dict[str, Any]:
     return files
 
 
-def has_model(folder: Path) -> bool:
-    """Whether the folder holds a model, whole or not."""
-    return bool(_document(folder))
-
-
-def model_files(folder: Path) -> dict[str, Any]:
-    """The files beside the model that is in the folder now, the problem file last, with their checksums."""
-    return _files(_document(folder), folder)
-
-
-def class_of(folder: Path) -> str:
-    """The name of the class of the model in the folder; '' where there is none."""
-    return str(_document(folder).get("class", ""))
-
-
-def _document(folder: Path) -> dict[str, Any]:
-    """What the model in the folder says of itself now; nothing where there is none."""
+def model_in(folder: Path) -> tuple[str, dict[str, Any]]:
+    """The class of the model in a folder, and the checksums of the files beside it, the problem last; or nothing."""
     try:
-        return read_sealed(_read_own(folder / MODEL), folder / MODEL, FORMAT, whole=False)[0]
+        document = read_sealed(_read_own(folder / MODEL), folder / MODEL, FORMAT, whole=False)[0]
     except StorageError:
-        return {}
-
-
-def _as_plain(value: Any) -> Any:
-    """Nested lists of numbers, as features may be given, become arrays, functions a word on them; the rest stays."""
-    if callable(value):
-        name = getattr(value, "__qualname__", type(value).__name__)
-        return f"{name}, a function that was not saved"  # `fit` will say that it does not know this
-    if isinstance(value, list | tuple) and value and isinstance(value[0], list | tuple):
-        array = np.asarray(value)
-        return array if array.dtype.kind in "biuf" else value
-    return value
+        return "", {}
+    return str(document.get("class")), _files(document, folder)
 
 
 def _require_free(folder: Path, name: str) -> None:
@@ -199,7 +182,7 @@ def _require_free(folder: Path, name: str) -> None:
     strangers = sorted(other for other in inside - {MODEL} if not half_written(other))
     if not strangers and MODEL not in inside and (folder.is_dir() or not os.path.lexists(folder)):
         return
-    there = class_of(folder)
+    there, _ = model_in(folder)
     if strangers or not there:
         holds = f"holds {', '.join(strangers[:3])}" if strangers else "is not an xmen model"
         raise StorageError(f"{folder} already exists and {holds}: it is not overwritten. Choose another path.")
