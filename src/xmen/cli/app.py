@@ -1,8 +1,10 @@
 """The commands and their arguments. What `cli` has of their work is loaded when it is asked for."""
 
 import errno
+import functools
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,10 +36,8 @@ class _Commands(TyperGroup):
         try:
             cli.end_loading()
             return super().invoke(ctx)
-        except (InfeasibleError, InvalidDemonstrationError) as error:
-            fail(error, NO, as_json)
         except XmenError as error:
-            fail(error, MISTAKE, as_json)
+            fail(error, NO if isinstance(error, InfeasibleError | InvalidDemonstrationError) else MISTAKE, as_json)
         except KeyboardInterrupt as error:
             fail(error, STOPPED, as_json, str(error) or cli.NOTHING_KEPT)
         except OSError as error:
@@ -84,6 +84,16 @@ ALSO = Option([], help='An extra rule, such as "never(lava)", with the events of
 VALIDITY = Option(None, help="What a policy promises: sure, best, or a probability; the problem's own if not given.")
 
 
+def command(declared: Callable[..., None]) -> None:
+    """The command of this name and these options, whose work `cli.run_NAME` does: its answer is the exit code."""
+
+    @functools.wraps(declared)
+    def run(**options: Any) -> None:
+        raise typer.Exit(getattr(cli, f"run_{declared.__name__}")(**options) or 0)
+
+    app.command()(run)
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"xmen {__version__}")
@@ -104,7 +114,7 @@ def xmen(
     """
 
 
-@app.command()
+@command
 def new(
     path: Path = Argument(metavar="PATH", help="The problem file to write, such as grid.toml."),
     world: str = Option("grid", help="grid, table (a CSV of transitions) or graph (GraphML)."),
@@ -115,11 +125,10 @@ def new(
 
     Example:  xmen new grid.toml
     """
-    cli.run_new(path, world, force, as_json)
 
 
-@app.command()
-def check(problem: ProblemFile, demos: Path | None = DEMOS, as_json: bool = JSON) -> None:
+@command
+def check(path: ProblemFile, demos: Path | None = DEMOS, as_json: bool = JSON) -> None:
     """Can the rules hold together, how large is the product, and which rules do demonstrations break, and where.
 
     Exit code 1 when rules contradict each other or a demonstration breaks one, 2 when the demonstrations that the
@@ -127,12 +136,11 @@ def check(problem: ProblemFile, demos: Path | None = DEMOS, as_json: bool = JSON
 
     Example:  xmen check grid.toml other_demos.csv
     """
-    raise typer.Exit(cli.run_check(problem, demos, as_json))
 
 
-@app.command()
+@command
 def engines(
-    problem: Path | None = Argument(None, metavar="PROBLEM", help="The problem file (TOML)."),
+    path: Path | None = Argument(None, metavar="PROBLEM", help="The problem file (TOML)."),
     engine: str = Option("auto", help="exact, reject, xor, or auto: the first that fits."),
     limit: float = Option(20.0, metavar="SECONDS", help="The most that each timing may take."),
     as_json: bool = JSON,
@@ -141,15 +149,11 @@ def engines(
 
     Example:  xmen engines grid.toml --engine xor
     """
-    if problem is None:
-        cli.show_installed(as_json)
-    else:
-        cli.show_engine(problem, engine, limit, as_json)
 
 
-@app.command()
+@command
 def fit(
-    problem: ProblemFile,
+    path: ProblemFile,
     demos: Path | None = DEMOS,
     out: Path | None = Option(None, metavar="FOLDER", help="Where the model goes; PROBLEM_model if not given."),
     learner: str = Option(
@@ -189,17 +193,11 @@ def fit(
 
     Example:  xmen fit grid.toml --out model --l2 0.01
     """
-    asked: dict[str, Any] = {
-        **{"method": method, "seed": seed, "max_iter": max_iter, "l2": l2, "resume": resume, "outcomes": outcomes},
-        **{"validity": cli.read_promise(validity), "validation": validation, "patience": patience, "device": device},
-        **cli.read_others(others),
-    }
-    raise typer.Exit(cli.run_fit(problem, demos, out, learner, asked, as_json, force, drop_invalid))
 
 
-@app.command()
+@command
 def sample(
-    problem: ModelToo,
+    path: ModelToo,
     n: int = Option(10, "--number", "-n", min=1, help="How many trajectories."),
     best: int | None = Option(None, metavar="K", min=1, help="Instead, the K most likely trajectories, exactly."),
     seed: int | None = Option(None, min=0, help="The same seed, the same trajectories."),
@@ -220,12 +218,11 @@ def sample(
 
     Example:  xmen sample grid_model -n 100 --also "never(mud)" --out samples.csv
     """
-    cli.run_sample(problem, n, seed, out, also, engine, device, as_json, best, names, allow_invalid)
 
 
-@app.command()
+@command
 def plan(
-    problem: ModelToo,
+    path: ModelToo,
     validity: str | None = VALIDITY,
     rollouts: int = Option(
         0, metavar="N", min=0, max=10**9, help="Also play N episodes, and count those that keep the rules."
@@ -244,12 +241,11 @@ def plan(
 
     Example:  xmen plan grid.toml --validity 0.95 --episodes 3 --rollouts 10000
     """
-    cli.run_plan(problem, validity, rollouts, seed, out, also, device, as_json, episodes)
 
 
-@app.command()
+@command
 def plot(
-    problem: ModelToo,
+    path: ModelToo,
     demos: Path | None = DEMOS,
     out: Path | None = Option(None, metavar="FILE", help="The picture (.png, .pdf or .svg); NAME.png if not given."),
     what: str = Option("overview", help="overview, world, demos, samples, visits, reward, or (of a model) history."),
@@ -264,12 +260,11 @@ def plot(
 
     Example:  xmen plot grid_model --what samples --also "never(mud)" --out samples.png
     """
-    raise typer.Exit(cli.run_plot(problem, demos, out, what, also, n, seed, as_json))
 
 
-@app.command()
+@command
 def rules(
-    problem: ProblemFile,
+    path: ProblemFile,
     demos: Path | None = DEMOS,
     write: bool = Option(False, "--write", help="Add the rules to the problem file, with their evidence as comments."),
     max_rules: int = Option(8, min=0, help="The largest number of rules."),
@@ -292,13 +287,11 @@ def rules(
 
     Example:  xmen rules --write grid.toml
     """
-    limits = {"max_rules": max_rules, "min_gain": min_gain, "tolerance": tolerance, "level": level}
-    raise typer.Exit(cli.run_rules(problem, demos, as_json, write, bootstrap, held_out, out, **limits))
 
 
-@app.command()
+@command
 def studio(
-    problem: Path | None = Argument(
+    path: Path | None = Argument(
         None, metavar="PROBLEM", help="A problem file (TOML) or a graph (GraphML); grid.toml if not given."
     ),
     browser: bool = Option(True, "--browser/--no-browser", help="Open the default browser."),
@@ -312,10 +305,9 @@ def studio(
 
     Example:  xmen studio grid.toml
     """
-    raise typer.Exit(cli.run_studio(problem, port, browser, demo))
 
 
-@app.command()
+@command
 def reproduce(
     name: str = Argument(
         metavar="NAME", help="The paper's figure1, grid, human; ours: convergence, rules, roads. all: these but roads."
@@ -335,4 +327,3 @@ def reproduce(
 
     Example:  xmen reproduce grid --quick --out report
     """
-    raise typer.Exit(cli.run_reproduce(name, quick, out, seed, data, as_json, resume))

@@ -122,27 +122,14 @@ N_SAMPLES = 100  # drawn to see how long it takes
 REPEAT_BELOW = 2.0  # seconds; what is quicker is timed again, without compilation on first use
 
 
-def show_installed(as_json: bool) -> None:
-    """The engines, the oracles of the XOR engine with the versions of their solvers, and the learners."""
-    engines = {name: text for name, (_, text) in ENGINES.items()}
-    learners = {name: learner.description for name, learner in LEARNERS.items()}
-    oracles = installed_oracles()  # a version, True where nothing has to be installed, False where something has
-    versions = {name: version if isinstance(version, str) else None for name, version in oracles.items()}
-    if as_json:
-        found = {name: {"installed": bool(oracles[name]), "version": version} for name, version in versions.items()}
-        print_json({"engines": engines, "oracles": found, "learners": learners})
-        return
-    print_table("engines", ["engine", "what it does"], engines.items())
-    rows = [(one, version or ("built in" if oracles[one] else "not installed")) for one, version in versions.items()]
-    print_table("oracles of the xor engine", ["oracle", "version"], rows)
-    print_table("learners", ["learner", "what it learns"], learners.items())
-
-
-def show_engine(path: Path, engine: str, limit: float, as_json: bool) -> None:
+def run_engines(path: Path | None, engine: str, limit: float, as_json: bool) -> None:
     """Which engine answers this problem, its sizes, and the time of a gradient and of some samples.
 
     Each stage has the limit for itself, and so has each call of a solver; the time of what took longer is None.
     """
+    if path is None:
+        _show_installed(as_json)
+        return
     if not 0 < limit < float("inf"):
         raise EngineError(f"--limit {limit:g}: give seconds above 0")
     problem = open_problem(path)
@@ -172,6 +159,22 @@ def show_engine(path: Path, engine: str, limit: float, as_json: bool) -> None:
         "limit": limit,
     }
     print_json(report) if as_json else _print_engine(report)
+
+
+def _show_installed(as_json: bool) -> None:
+    """The engines, the oracles of the XOR engine with the versions of their solvers, and the learners."""
+    engines = {name: text for name, (_, text) in ENGINES.items()}
+    learners = {name: learner.description for name, learner in LEARNERS.items()}
+    oracles = installed_oracles()  # a version, True where nothing has to be installed, False where something has
+    versions = {name: version if isinstance(version, str) else None for name, version in oracles.items()}
+    if as_json:
+        found = {name: {"installed": bool(oracles[name]), "version": version} for name, version in versions.items()}
+        print_json({"engines": engines, "oracles": found, "learners": learners})
+        return
+    print_table("engines", ["engine", "what it does"], engines.items())
+    rows = [(one, version or ("built in" if oracles[one] else "not installed")) for one, version in versions.items()]
+    print_table("oracles of the xor engine", ["oracle", "version"], rows)
+    print_table("learners", ["learner", "what it learns"], learners.items())
 
 
 def _timed(work: Callable[[], Result], limit: float) -> tuple[float | None, Result | None]:

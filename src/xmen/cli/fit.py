@@ -13,6 +13,7 @@ from xmen.answers import Choice, check_demonstrations, make_learner
 from xmen.baselines.constraint_inference import ConstraintInference
 from xmen.cli._output import STOPPED, YES, fit_progress, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._subject import LAST_STATE, claim, open_problem, save_model
+from xmen.cli.sample import read_promise
 from xmen.errors import ConvergenceWarning, EngineError, InterruptedWarning, InvalidDemonstrationError, UnboundedWarning
 from xmen.learners.base import VALIDATION, Learner
 from xmen.methods.table import parse_method, read_method
@@ -31,15 +32,17 @@ def run_fit(
     demos: Path | None,
     out: Path | None,
     learner: str,
-    asked: dict[str, Any],
-    as_json: bool,
-    force: bool,
+    others: list[str],
     drop_invalid: bool,
+    force: bool,
+    as_json: bool,
+    **asked: Any,
 ) -> int:
-    """Learn, save, and report; `asked` are settings of the learner, None where they were not given.
+    """Learn, save, and report; `asked` and `others` are settings of the learner, None where they were not given.
 
     The exit code is 130 after Ctrl-C, with the model saved all the same.
     """
+    asked |= {"validity": read_promise(asked["validity"]), **read_others(others)}
     check_asked(learner, asked)
     problem = open_problem(path, demos)
     choice = Choice(learner, {name: value for name, value in asked.items() if name != "validation"})

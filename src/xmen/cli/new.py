@@ -38,16 +38,16 @@ STARTERS = {
 }
 
 
-def run_new(path: Path, kind: str, force: bool, as_json: bool) -> None:
+def run_new(path: Path, world: str, force: bool, as_json: bool) -> None:
     """Write the starter and say what to type next; nothing is overwritten unless `force`."""
-    if kind not in STARTERS:
-        raise FileFormatError(f"--world {kind}: there are starters for {', '.join(STARTERS)}")
+    if world not in STARTERS:
+        raise FileFormatError(f"--world {world}: there are starters for {', '.join(STARTERS)}")
     if path.suffix.lower() != ".toml":
         raise FileFormatError(f"{path}: a problem file ends in .toml, such as {path.name or 'grid'}.toml")
     if not path.parent.is_dir():
         raise FileFormatError(f"{path}: there is no folder {str(path.parent)!r}; make it first")
     with working("drawing demonstrations"), TemporaryDirectory() as scratch:
-        written = write_starter(Path(scratch) / path.name, kind)
+        written = write_starter(Path(scratch) / path.name, world)
         content = {path.with_name(file.name): file.read_bytes() for file in written}
     there = [str(file) for file in content if file.exists()]
     if there and not force:

@@ -1,6 +1,5 @@
 """`xmen sample` and `xmen plan`: trajectories of a problem or of a model, and the policy that keeps its promise."""
 
-from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,17 +20,7 @@ from xmen.worlds.demos import demos_csv
 
 
 def run_sample(
-    path: Path,
-    n: int,
-    seed: int | None,
-    out: Path | None,
-    also: Sequence[str],
-    engine: str | None,
-    device: str | None,
-    as_json: bool,
-    best: int | None,
-    names: bool,
-    allow_invalid: bool,
+    path: Path, n: int, best: int | None, seed: int | None, out: Path | None, as_json: bool, **asked: Any
 ) -> None:
     """Draw n trajectories, or find the `best` most likely ones, and say which engine did it."""
     printed = out == Path("-")
@@ -39,20 +28,20 @@ def run_sample(
         raise FileFormatError("--out - prints CSV and --json prints JSON: leave one of them out")
     if out is not None and not printed:
         check_target(out, (".csv", ".jsonl"), "trajectories")  # before the work, not after it
-    subject = open_subject(path).on(device)
+    subject = open_subject(path).on(asked["device"])
     problem, model, more = subject.problem, subject.model, dict[str, Any]()
-    extra = extra_rules(also, problem)
+    extra = extra_rules(asked["also"], problem)
     with working(f"sampling {n:,} trajectories" if best is None else "searching"):
         if isinstance(model, CausalXMEN):
             acts = "and a causal model acts by its policy"
             if best is not None:
                 raise EngineError(f"--best ranks the trajectories of a distribution, {acts}.")
-            if engine is not None:
+            if asked["engine"] is not None:
                 raise EngineError(f"--engine is for distributions, {acts}: leave it out.")
             policy = model.policy(extra, seed=seed)
             trajectories, by, guarantee = policy.rollout(n), "policy", {"validity": policy.validity}
         else:
-            d = subject.distribution(extra, engine, None if best is not None else seed)
+            d = subject.distribution(extra, asked["engine"], None if best is not None else seed)
             by, guarantee = d.engine, d.guarantee._asdict()
             trajectories = d.sample(n) if best is None else d.best(best)
             more = {} if best is None else {"log_prob": list(map(d.log_prob, trajectories))}
@@ -60,7 +49,7 @@ def run_sample(
     n_valid = len(trajectories) if rule is None else sum(map(rule.accepts, trajectories))
     if n_valid < len(trajectories):
         kind = type(model).__name__
-        if by != "policy" and not allow_invalid:
+        if by != "policy" and not asked["allow_invalid"]:
             message = (
                 f"{len(trajectories) - n_valid} of {len(trajectories)} trajectories break a rule: {kind} knows no "
                 "rules of the problem. Give them with --also, or take such trajectories with --allow-invalid."
@@ -68,8 +57,9 @@ def run_sample(
             fail(EngineError(message), NO, as_json)
         why = "promises no more" if by == "policy" else "knows no rules of the problem"
         how = f"{n_valid} of them valid ({kind} {why})"
+    named = problem.world if asked["names"] else None
     if out is not None and not printed:
-        write_demos(trajectories, out, problem.world if names else None)
+        write_demos(trajectories, out, named)
     if as_json:
         own = problem.settings.seed if model is None else model.seed
         report: dict[str, Any] = {
@@ -77,7 +67,7 @@ def run_sample(
             "engine": by,
             "guarantee": guarantee,
             "seed": seed if seed is not None else own if isinstance(own, int) else None,
-            "also": list(also),
+            "also": asked["also"],
             "number": len(trajectories),
             "valid": n_valid,
             **more,
@@ -90,7 +80,7 @@ def run_sample(
         typer.echo(f"{len(trajectories)} trajectories by the {by}, {how}: {out}")
         return
     if printed:
-        typer.echo(demos_csv(trajectories, problem.world if names else None), nl=False)
+        typer.echo(demos_csv(trajectories, named), nl=False)
     else:
         for trajectory in trajectories:  # line by line: a reader may leave before the last
             typer.echo(walk_text(problem.world, trajectory))
@@ -126,30 +116,22 @@ def read_promise(text: str | None) -> str | float | None:
 
 
 def run_plan(
-    path: Path,
-    validity: str | None,
-    rollouts: int,
-    seed: int | None,
-    out: Path | None,
-    also: Sequence[str],
-    device: str | None,
-    as_json: bool,
-    episodes: int,
+    path: Path, rollouts: int, episodes: int, seed: int | None, out: Path | None, as_json: bool, **asked: Any
 ) -> None:
     """Print what the policy promises and what it does; with `rollouts`, also what was counted."""
-    promise = read_promise(validity)
-    subject = open_subject(path).on(device)
+    promise = read_promise(asked["validity"])
+    subject = open_subject(path).on(asked["device"])
     model, problem = subject.model, subject.problem
     own = model.validity if isinstance(model, CausalXMEN) else problem.settings.validity
-    asked = own if promise is None else promise
+    promise = own if promise is None else promise
     with working("planning"):
-        changes: dict[str, Any] = {"validity": asked, **({} if seed is None else {"seed": seed})}
-        extra = extra_rules(also, problem)
+        changes: dict[str, Any] = {"validity": promise, **({} if seed is None else {"seed": seed})}
+        extra = extra_rules(asked["also"], problem)
         policy = problem.plan(extra, **changes) if model is None else model.policy(extra, **changes)
         report: dict[str, Any] = {
             "problem" if model is None else "model": str(path),
-            "asked": asked,
-            "also": list(also),
+            "asked": promise,
+            "also": asked["also"],
             "validity": policy.validity,
             "expected_reward": policy.expected_reward(),
             "entropy": policy.entropy(),

@@ -5,7 +5,7 @@ from tempfile import TemporaryDirectory
 
 import typer
 
-from xmen.cli._output import STOPPED
+from xmen.cli._output import STOPPED, YES
 from xmen.cli.new import write_starter
 from xmen.errors import FileFormatError, extra_module, foreign_errors
 from xmen.experiments.grid_maps import MEMORY
@@ -25,7 +25,7 @@ RULES = {
 }
 
 
-def run_studio(path: Path | None, port: int, browser: bool, demo: bool) -> int:
+def run_studio(path: Path | None, browser: bool, port: int, demo: bool) -> int:
     """Serve until Ctrl-C; the exit code says how it ended."""
     for module in ("fastapi", "uvicorn"):
         extra_module(module, "xmen studio", "studio")
@@ -37,7 +37,7 @@ def run_studio(path: Path | None, port: int, browser: bool, demo: bool) -> int:
     except KeyboardInterrupt:
         typer.echo("\nStudio has ended; what was saved is saved.", err=True)
         return STOPPED
-    return 0
+    return YES
 
 
 def open_desk(path: Path | None, demo: bool) -> Desk:
