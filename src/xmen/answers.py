@@ -262,26 +262,17 @@ def check_demonstrations(problem: Problem, demos: list[Trajectory]) -> dict[str,
         suspects = np.arange(len(demos))
     found = [one for index in suspects.tolist() for one in _violations(problem, index, demos[index])]
     valid = len(demos) - len({violation["demonstration"] for violation in found})
-    return {
-        "file": str(problem.demonstrations),
-        "number": len(demos),
-        "valid": valid,
-        "share": valid / len(demos),
-        "broken": count_broken(found),
-        "violations": found,
-    }
-
-
-def count_broken(violations: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each broken rule (None: the world, or arriving in it), how many demonstrations break it and the first one."""
+    # For each broken rule (None: the world, or arriving in it), how many demonstrations break it and the first one.
     grouped: dict[tuple[str | None, bool], list[dict[str, Any]]] = {}
-    for violation in violations:
+    for violation in found:
         grouped.setdefault((violation["constraint"], violation.get("unfinished", False)), []).append(violation)
-    return [
-        {key: found[0][key] for key in ("constraint", "unfinished", "position") if key in found[0]}
-        | {"demonstrations": len(found), "first": found[0]["demonstration"]}
-        for found in sorted(grouped.values(), key=len, reverse=True)
+    broken = [
+        {key: some[0][key] for key in ("constraint", "unfinished", "position") if key in some[0]}
+        | {"demonstrations": len(some), "first": some[0]["demonstration"]}
+        for some in sorted(grouped.values(), key=len, reverse=True)
     ]
+    counted = {"file": str(problem.demonstrations), "number": len(demos), "valid": valid, "share": valid / len(demos)}
+    return {**counted, "broken": broken, "violations": found}
 
 
 def _violations(problem: Problem, index: int, demo: Trajectory) -> list[dict[str, Any]]:

@@ -18,23 +18,11 @@ import uuid
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
+from typing import Any, BinaryIO, Generic, TypeVar
 
 import cloudpickle
 import joblib
 from joblib.parallel import get_active_backend
-
-
-def python_command(module: str, function: str) -> list[str]:
-    """The command of a child that calls `module.function()`, with the interpreter and the xmen of this process.
-
-    Its path is safe (-P): a numpy.py or queue.py that lies in the current folder is data, and is not run. The folder in
-    which this xmen lies comes last, in case the parent found it by a path of its own: nothing there hides a library.
-    """
-    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    code = f"import sys; sys.path.append({home!r}); from {module} import {function}; {function}()"
-    return [sys.executable, "-P", "-c", code]
-
 
 ROOM = 4096  # bytes that every system's pipe takes from a writer whom nobody reads
 
@@ -42,17 +30,22 @@ ROOM = 4096  # bytes that every system's pipe takes from a writer whom nobody re
 class Child:
     """One child process, which runs `module.function()` and in it `questions()`; it ends with this object.
 
-    Messages are pickles, each after its length.
+    Messages are pickles, each after its length. The interpreter and the xmen are those of this process. The child's
+    path is safe (-P): a numpy.py or queue.py that lies in the current folder is data, and is not run. The folder in
+    which this xmen lies comes last, in case the parent found it by a path of its own: nothing there hides a library.
     """
 
     def __init__(self, module: str, function: str = "serve") -> None:
         self.owner = os.getpid()
+        home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        code = f"import sys; sys.path.append({home!r}); from {module} import {function}; {function}()"
         self._process = subprocess.Popen(
-            python_command(module, function),
+            [sys.executable, "-P", "-c", code],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             process_group=0 if os.name == "posix" else None,  # the terminal's Ctrl-C is for the parent alone
         )
+        self.pid = self._process.pid
         self.kill = weakref.finalize(self, _end, self._process, self.owner)
         # A thread that reads, because waiting for a pipe with a time limit works on some systems only.
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -62,15 +55,6 @@ class Child:
     def alive(self) -> bool:
         """Whether it can still be asked; never in a fork of its owner, which must not take the owner's answers."""
         return self.owner == os.getpid() and self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        """The number of the process."""
-        return self._process.pid
-
-    def wait(self) -> int:
-        """Wait for its end, and say how it ended."""
-        return self._process.wait()
 
     def send(self, question: Any) -> None:
         """Ask without waiting; OSError when the child is gone."""
@@ -125,16 +109,9 @@ def _end(process: subprocess.Popen[bytes], owner: int) -> None:
             process.stdin.close()
 
 
-class Line(NamedTuple):
-    """The child's side: what the parent asks, one question after the other, and how to answer."""
-
-    questions: Iterator[Any]
-    say: Callable[[Any], None]
-
-
 @contextlib.contextmanager
-def listening() -> Iterator[Line]:
-    """Inside the child: the line to the parent, until the parent is gone."""
+def listening() -> Iterator[tuple[Iterator[Any], Callable[[Any], None]]]:
+    """Inside the child: what the parent asks, one question after the other, and how to answer, until it is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, who will end this process
     questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # solvers that print must not print into the answers
@@ -146,7 +123,7 @@ def listening() -> Iterator[Line]:
                 yield _read(questions)
 
     with contextlib.suppress(BrokenPipeError):
-        yield Line(asked(), lambda message: _write(answers, _packed(message)))
+        yield asked(), lambda message: _write(answers, _packed(message))
 
 
 def _outlive_no_parent(parent: int) -> None:
@@ -202,13 +179,8 @@ class Held(Generic[T]):
     """A value that workers hold; `n_sent` and `n_bytes` say how often it has travelled, and its size."""
 
     def __init__(self, value: T) -> None:
-        self.value, self.n_sent = value, 0
+        self.value, self.n_sent, self.n_bytes = value, 0, 0
         self._key, self._data, self._placed = uuid.uuid4().hex, b"", False
-
-    @property
-    def n_bytes(self) -> int:
-        """The size of what travels; 0 before it does."""
-        return len(self._data)
 
     def map(self, call: Callable[[T, A], R], tasks: Sequence[A]) -> list[R]:
         """call(value, task) of every task, in their order."""
@@ -228,6 +200,7 @@ class Held(Generic[T]):
             yield from parallel(joblib.delayed(_number)(i, call, self.value, task) for i, task in enumerate(tasks))
             return
         self._data = self._data or cloudpickle.dumps(self.value)
+        self.n_bytes = len(self._data)
         todo, n_with = list(range(len(tasks))), 0 if self._placed else workers
         while todo:
             # First as many tasks as there are workers bring the value, and nothing else runs: each gets one.

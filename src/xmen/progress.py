@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from types import FrameType, TracebackType
+from traceback import walk_stack
+from types import FrameType
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -132,15 +133,9 @@ class Monitor:
         self, loss: float, gradient_norm: float, loss_std: float = 0.0, gradient_std: float = 0.0, **details: float
     ) -> Record:
         """Note one iteration more."""
-        entry = Record(
-            iteration=len(self.history) + 1,
-            loss=float(loss),
-            gradient_norm=float(gradient_norm),
-            seconds=time.perf_counter() - self._started,
-            loss_std=float(loss_std),
-            gradient_std=float(gradient_std),
-            details={name: float(value) for name, value in details.items()},
-        )
+        seconds, known = time.perf_counter() - self._started, {name: float(value) for name, value in details.items()}
+        errors = float(loss_std), float(gradient_std)
+        entry = Record(len(self.history) + 1, float(loss), float(gradient_norm), seconds, *errors, known)
         self.history.append(entry)
         return entry
 
@@ -154,32 +149,21 @@ class Monitor:
 
     def _on_ctrl_c(self, number: int, frame: FrameType | None) -> None:
         self._heard = True
-        if not _compiles(frame):
+        # While numba is at work, it calls Python from machine code, where an exception would end the process.
+        modules = (inner.f_globals.get("__name__", "") for inner, _ in walk_stack(frame))
+        if not any(name.partition(".")[0] in ("numba", "llvmlite") for name in modules):
             signal.default_int_handler(number, frame)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> bool:
         if self._listening:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             self._listening = False
         if not (self._heard if kind is None else issubclass(kind, KeyboardInterrupt)):
             return False
         self.interrupted = True
-        notify(
-            f"stopped by Ctrl-C after {len(self.history)} iterations; the model keeps what it had learned by then.",
-            InterruptedWarning,
-        )
+        done = f"stopped by Ctrl-C after {len(self.history)} iterations"
+        notify(f"{done}; the model keeps what it had learned by then.", InterruptedWarning)
         return True
-
-
-def _compiles(frame: FrameType | None) -> bool:
-    """Whether numba is at work: it calls Python from machine code, where an exception ends the process."""
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] in ("numba", "llvmlite"):
-            return True
-        frame = frame.f_back
-    return False
 
 
 # ---- What long work says of itself on the way: a line that engines tell and whoever waits may show.
@@ -249,31 +233,26 @@ class TensorBoard:
 
     def __call__(self, record: Record) -> None:
         """Write one record."""
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        def write(**content: Any) -> None:
+            self._writer.add_event(Event(wall_time=time.time(), step=record.iteration, **content))
+            self._writer.flush()
+
         if self._writer is None or record.iteration <= self._last:
             self.close()
-            self._open(record.iteration)
+            try:
+                self._writer = EventFileWriter(str(self.folder))
+            except OSError as error:
+                raise StorageError(f"TensorBoard cannot write to {self.folder}: {error}") from error
+            # What an earlier run wrote from here on is not shown: this one begins here.
+            write(session_log={"status": SessionLog.START})
         values = {"loss": record.loss, "gradient_norm": record.gradient_norm, "seconds": record.seconds}
         values |= {name: value for name in ("loss_std", "gradient_std") if (value := getattr(record, name))}
         known = {name: value for name, value in (values | dict(record.details)).items() if not math.isnan(value)}
-        self._write(record.iteration, summary={"value": [{"tag": k, "simple_value": v} for k, v in known.items()]})
+        write(summary={"value": [{"tag": k, "simple_value": v} for k, v in known.items()]})
         self._last = record.iteration
-
-    def _open(self, iteration: int) -> None:
-        from tensorboard.compat.proto.event_pb2 import SessionLog
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
-        try:
-            self._writer = EventFileWriter(str(self.folder))
-        except OSError as error:
-            raise StorageError(f"TensorBoard cannot write to {self.folder}: {error}") from error
-        # What an earlier run wrote from here on is not shown: this one begins here.
-        self._write(iteration, session_log={"status": SessionLog.START})
-
-    def _write(self, iteration: int, **content: Any) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
-
-        self._writer.add_event(Event(wall_time=time.time(), step=iteration, **content))
-        self._writer.flush()
 
     def close(self) -> None:
         """Close the file; a further record opens another one."""

@@ -118,7 +118,7 @@ def test_what_nobody_expected_is_said_without_a_traceback(monkeypatch):
     def broken(*_: object) -> None:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("xmen.cli.check.check_rules", broken)
+    monkeypatch.setattr("xmen.answers.check_rules", broken)
     result = run("check p.toml --json")
     assert result.exit_code == 2
     assert "xmen did not expect this: ZeroDivisionError: division by zero" in result.stderr

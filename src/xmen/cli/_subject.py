@@ -3,10 +3,10 @@
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from xmen.answers import rule_notes
 from xmen.cli._output import print_notes
@@ -129,11 +129,9 @@ def open_problem(path: Path, demos: Path | None = None) -> Problem:
     return problem if demos is None else replace(problem, demonstrations=demos)
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(NamedTuple):
     """A problem, and the model that was learned for it if there is one."""
 
-    path: Path
     problem: Problem
     model: Learner | None = None
 
@@ -145,12 +143,8 @@ class Subject:
             if "device" not in self.model.setting_names():
                 raise EngineError(f"--device: a {type(self.model).__name__} computes on the host.")
             self.model.set_params(device=device)
-        return replace(self, problem=replace(self.problem, settings=self.problem.settings.changed(device=device)))
-
-    @property
-    def name(self) -> str:
-        """The name of the file or folder, without a suffix."""
-        return self.path.resolve().name if self.model is not None else self.path.stem
+        settings = self.problem.settings.changed(device=device)
+        return Subject(replace(self.problem, settings=settings), self.model)
 
     def distribution(
         self, also: Constraint | None = None, engine: str | None = None, seed: int | None = None
@@ -166,7 +160,7 @@ class Subject:
 def open_subject(path: Path, demos: Path | None = None) -> Subject:
     """A problem file, or a model's folder: written by `xmen fit`, or by `model.save` in Python."""
     if not path.is_dir():
-        return Subject(path, open_problem(path, demos))
+        return Subject(open_problem(path, demos))
     if not model_in(path)[0] and (path / CHECKPOINT).exists():
         raise StorageError(
             f"{path}: the fit in this folder is not finished. The same xmen fit command with --resume goes on."
@@ -187,12 +181,12 @@ def open_subject(path: Path, demos: Path | None = None) -> Subject:
         before = f"the last fit in {path} is not finished: this is the model as it was saved before"
         print_notes([f"{before}. The same xmen fit command with --resume goes on."])
     if problem is not None:
-        return Subject(path, problem if demos is None else replace(problem, demonstrations=demos), model)
+        return Subject(problem if demos is None else replace(problem, demonstrations=demos), model)
     if isinstance(model.world, Network):
         raise StorageError(f"{path} is a model of a Network: its trips need a start and a goal. Use it from Python.")
     rule = model._rule()
     rules = {} if rule is None else {rule.label: rule}
-    return Subject(path, Problem(model.world, rules=rules, reward=model.reward_, demonstrations=demos), model)
+    return Subject(Problem(model.world, rules=rules, reward=model.reward_, demonstrations=demos), model)
 
 
 def extra_rules(texts: Sequence[str], problem: Problem) -> Constraint | None:

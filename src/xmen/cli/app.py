@@ -73,9 +73,7 @@ app = typer.Typer(
 
 
 ProblemFile = Annotated[Path, Argument(metavar="PROBLEM", help="The problem file (TOML).")]
-ModelToo = Annotated[
-    Path, Argument(metavar="PROBLEM_OR_MODEL", help="A problem file (TOML), or the folder of a model.")
-]
+ModelToo = Annotated[Path, Argument(metavar="PROBLEM_OR_MODEL", help="A problem file (TOML), or a model's folder.")]
 DEMOS = Argument(None, metavar="DEMOS", help="Demonstrations (.csv, .jsonl, .json) instead of the problem's own.")
 JSON = Option(False, "--json", help="Print one JSON object, for scripts.")
 ENGINE = Option(None, help="exact, reject, xor or auto, instead of the problem's own setting.")
@@ -102,9 +100,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def xmen(
-    version: bool = Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
-    ),
+    version: bool = Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
 ) -> None:
     """Learn what a demonstrator values, under rules that must never be broken.
 
@@ -156,33 +152,19 @@ def fit(
     path: ProblemFile,
     demos: Path | None = DEMOS,
     out: Path | None = Option(None, metavar="FOLDER", help="Where the model goes; PROBLEM_model if not given."),
-    learner: str = Option(
-        "xmen", help="xmen; causal, for worlds with chance; or a baseline, such as maxent (`xmen engines` lists all)."
-    ),
-    method: str | None = Option(
-        None, help="How xmen finds its gradient: auto, exact, cells, or 'paper(n_samples=32)'."
-    ),
+    learner: str = Option("xmen", help="xmen; causal, for chance; a baseline, as maxent (`xmen engines` lists all)."),
+    method: str | None = Option(None, help="How xmen finds its gradient: auto, exact, cells, 'paper(n_samples=32)'."),
     seed: int | None = Option(None, min=0, help="The same seed, the same model."),
     max_iter: int | None = Option(None, min=1, help="The largest number of iterations."),
     l2: float | None = Option(None, min=0.0, help="A penalty on large weights: l2/2 |weights|^2."),
     resume: bool = Option(False, "--resume", help="Go on where a stopped or killed run was."),
     validity: str | None = VALIDITY,
-    outcomes: str | None = Option(
-        None, help="Of causal: demonstrated, or expected, which takes only choices from the demonstrations."
-    ),
-    validation: Path | None = Option(
-        None, metavar="FILE", help="Demonstrations to watch; the model is the one that is best on them."
-    ),
-    patience: int | None = Option(
-        None, min=1, help="Iterations without a better validation that end the fit; 10 by default."
-    ),
+    outcomes: str | None = Option(None, help="Of causal: demonstrated, or expected, which learns from choices alone."),
+    validation: Path | None = Option(None, metavar="FILE", help="Demonstrations to watch: the model is best on these."),
+    patience: int | None = Option(None, min=1, help="Iterations without a better validation before the end (10)."),
     device: str | None = DEVICE,
-    others: list[str] = Option(
-        [], "--set", metavar="NAME=VALUE", help="Any other setting of the learner, such as tol=1e-9."
-    ),
-    drop_invalid: bool = Option(
-        False, "--drop-invalid", help="Learn from the valid demonstrations and list the others."
-    ),
+    others: list[str] = Option([], "--set", metavar="NAME=VALUE", help="Any setting of the learner, as tol=1e-9."),
+    drop_invalid: bool = Option(False, "--drop-invalid", help="Learn from valid demonstrations, list the others."),
     force: bool = Option(False, "--force", help="Replace the model of another problem or of another learner."),
     as_json: bool = JSON,
 ) -> None:
@@ -204,9 +186,7 @@ def sample(
     out: Path | None = Option(None, metavar="FILE", help="Write them to a .csv or .jsonl file; - prints CSV."),
     names: bool = Option(False, "--names", help="In a .csv file: cells, moves and nodes instead of numbers."),
     also: list[str] = ALSO,
-    allow_invalid: bool = Option(
-        False, "--allow-invalid", help="Of a model without rules: also trajectories that break the file's."
-    ),
+    allow_invalid: bool = Option(False, "--allow-invalid", help="Of a model without rules: also what breaks them."),
     engine: str | None = ENGINE,
     device: str | None = DEVICE,
     as_json: bool = JSON,
@@ -224,9 +204,7 @@ def sample(
 def plan(
     path: ModelToo,
     validity: str | None = VALIDITY,
-    rollouts: int = Option(
-        0, metavar="N", min=0, max=10**9, help="Also play N episodes, and count those that keep the rules."
-    ),
+    rollouts: int = Option(0, metavar="N", min=0, max=10**9, help="Play N episodes: how many keep the rules?"),
     episodes: int = Option(0, metavar="N", min=0, max=10**5, help="Also show N episodes, as they may happen."),
     seed: int | None = Option(None, min=0, help="Of the episodes."),
     out: Path | None = Option(None, metavar="FOLDER", help="Save the policy there, for xm.load."),
@@ -271,12 +249,8 @@ def rules(
     min_gain: float = Option(0.02, min=0.0, help="The least gain of a rule, in nats per demonstration."),
     tolerance: float = Option(0.0, min=0.0, help="The share of demonstrations that may break a rule."),
     level: float = Option(0.01, help="The probability of finding any rule where there is none."),
-    bootstrap: int = Option(
-        0, min=0, max=10**5, metavar="N", help="Search again on N bootstrap samples: is a rule found again?"
-    ),
-    held_out: Path | None = Option(
-        None, metavar="DEMOS", help="Further demonstrations: how many of them keep the rules?"
-    ),
+    bootstrap: int = Option(0, min=0, max=10**5, metavar="N", help="Bootstrap samples on which rules are found again."),
+    held_out: Path | None = Option(None, metavar="DEMOS", help="Further demonstrations: how many keep the rules?"),
     out: Path | None = Option(None, metavar="FILE", help="A picture of the gains (.png, .pdf or .svg)."),
     as_json: bool = JSON,
 ) -> None:
@@ -315,11 +289,7 @@ def reproduce(
     quick: bool = Option(False, "--quick", help="The same code on less of everything."),
     out: Path = Option(Path("reproduction"), metavar="FOLDER", help="Where figures and tables go."),
     seed: int = Option(0, min=0, help="The same seed, the same figures and tables."),
-    data: Path | None = Option(
-        None,
-        metavar="FOLDER",
-        help="For human and rules: drawn paths, a file of x,y lines each; for roads: taxi trips.",
-    ),
+    data: Path | None = Option(None, metavar="FOLDER", help="Of human and rules: paths of x,y lines; of roads: trips."),
     resume: bool = Option(False, "--resume", help="Keep what an earlier run has finished."),
     as_json: bool = JSON,
 ) -> None:

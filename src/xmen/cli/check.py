@@ -3,21 +3,11 @@
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from xmen.answers import (
-    check_demonstrations,
-    check_promise,
-    check_rules,
-    cost_notes,
-    count_text,
-    failure_notes,
-    learning_notes,
-    never_notes,
-    rule_notes,
-    share_text,
-)
+from xmen import answers
 from xmen.cli._output import MISTAKE, NO, YES, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._subject import open_problem
 from xmen.engines.choose import ENGINES
@@ -37,22 +27,23 @@ def run_check(path: Path, demos: Path | None, as_json: bool) -> int:
     missing = demos is None and problem.demonstrations is not None and not problem.demonstrations.exists()
     trajectories = problem.demos() if problem.demonstrations is not None and not missing else []
     if trajectories:
-        report["demonstrations"] = check_demonstrations(problem, trajectories)
+        report["demonstrations"] = answers.check_demonstrations(problem, trajectories)
     elif missing:
         report["demonstrations"] = {"file": str(problem.demonstrations), "missing": True}
     with working("multiplying the world and the rules"):
-        found, d = check_rules(problem)
+        found, d = answers.check_rules(problem)
     report |= found
     if report["feasible"] is None and report.get("demonstrations", {}).get("valid"):
         report |= {"feasible": True, "message": "a demonstration keeps all rules"}
     with working("asking what a policy can promise"):
-        report["policy"] = check_promise(problem, report["feasible"])
+        report["policy"] = answers.check_promise(problem, report["feasible"])
     broken = bool(report.get("demonstrations", {}).get("violations"))
     with working("looking at the features"):
-        report["notes"] = [] if d is None else learning_notes(problem, d, [] if broken else trajectories)
-    report["notes"] += rule_notes(problem, problem.rules) + never_notes(problem) + cost_notes(problem)
+        report["notes"] = [] if d is None else answers.learning_notes(problem, d, [] if broken else trajectories)
+    report["notes"] += answers.rule_notes(problem, problem.rules)
+    report["notes"] += answers.never_notes(problem) + answers.cost_notes(problem)
     if broken:
-        report["notes"] += failure_notes(problem, report["demonstrations"])
+        report["notes"] += answers.failure_notes(problem, report["demonstrations"])
     print_json(report) if as_json else _print_check(report)
     if missing:
         print_notes([f"the demonstrations that {path} names are missing: {problem.demonstrations}"])
@@ -82,37 +73,31 @@ def _print_check(report: dict[str, Any]) -> None:
         facts["sure policy"] = f"no: {promise['message']}; the best probability is {promise['best']:.6g}"
     counted = report.get("trajectories", {})
     if counted.get("valid") is not None:
-        facts["trajectories"] = f"{count_text(counted, 'valid')} are valid"
+        facts["trajectories"] = f"{answers.count_text(counted, 'valid')} are valid"
         if counted.get("possible"):
-            facts["trajectories"] += f", {share_text(counted)} of {count_text(counted, 'possible')} possible ones"
+            possible = answers.count_text(counted, "possible")
+            facts["trajectories"] += f", {answers.share_text(counted)} of {possible} possible ones"
     demos = report.get("demonstrations", {})
     if "missing" in demos:
         facts["demonstrations"] = f"not checked: {demos['file']} is missing"
     elif demos:
         facts["demonstrations"] = f"{demos['valid']} of {demos['number']} in {demos['file']} keep all rules"
     print_facts(facts)
-    if demos.get("violations"):
-        _print_violations(demos)
+    broken, violations = demos.get("broken", []), demos.get("violations", [])
+
+    def what(one: dict[str, Any]) -> str:
+        return one["constraint"] or ("arriving in time" if one.get("unfinished") else "the world")
+
+    if broken:
+        by = [f"{one['demonstrations']} of {demos['number']}" for one in broken]
+        first = [f"{one['first']}, at position {one['position']}" for one in broken]
+        rows = zip(map(what, broken), by, first, strict=True)
+        print_table("what they break", ["rule", "broken by", "first by demonstration"], rows)
+    if len(violations) > len(broken) or not all(one["constraint"] for one in broken):
+        rules = [one["constraint"] or f"{what(one)}: {one['message']}" for one in violations]
+        lost = [(one["demonstration"], rule, one["position"]) for one, rule in zip(violations, rules, strict=True)]
+        print_table("one by one", ["demonstration", "rule", "lost at position"], lost, most=MOST_SHOWN)
     print_notes(report["notes"])
-
-
-def _print_violations(demos: dict[str, Any]) -> None:
-    """A row per rule; then the first demonstrations one by one, where that says more."""
-
-    def what(broken: dict[str, Any]) -> str:
-        return broken["constraint"] or ("arriving in time" if broken.get("unfinished") else "the world")
-
-    rows = [
-        (what(one), f"{one['demonstrations']} of {demos['number']}", f"{one['first']}, at position {one['position']}")
-        for one in demos["broken"]
-    ]
-    print_table("what they break", ["rule", "broken by", "first by demonstration"], rows)
-    if len(demos["violations"]) > len(demos["broken"]) or not all(one["constraint"] for one in demos["broken"]):
-        rows = [
-            (one["demonstration"], one["constraint"] or f"{what(one)}: {one['message']}", one["position"])
-            for one in demos["violations"]
-        ]
-        print_table("one by one", ["demonstration", "rule", "lost at position"], rows, most=MOST_SHOWN)
 
 
 # ---- `xmen engines`
@@ -133,17 +118,16 @@ def run_engines(path: Path | None, engine: str, limit: float, as_json: bool) -> 
     if not 0 < limit < float("inf"):
         raise EngineError(f"--limit {limit:g}: give seconds above 0")
     problem = open_problem(path)
-    seconds: dict[str, float | None] = dict.fromkeys(("build", "gradient", f"{N_SAMPLES} samples"))
+    stages: dict[str, Callable[[Any], object]] = {
+        "gradient": lambda d: d.with_reward(problem.reward).visits(),
+        f"{N_SAMPLES} samples": lambda d: d.sample(N_SAMPLES, seed=0),
+    }
     with working(f"building and timing, at most {limit:g} s each"):
-        seconds["build"], d = _timed(lambda: problem.distribution(engine=engine, time_limit=limit), limit)
-        if d is not None and seconds["build"] is not None:
-            stages: dict[str, Callable[[], object]] = {
-                "gradient": lambda: d.with_reward(problem.reward).visits(),
-                f"{N_SAMPLES} samples": lambda: d.sample(N_SAMPLES, seed=0),
-            }
-            for stage, work in stages.items():
-                first = _timed(work, limit)[0]
-                seconds[stage] = first if first is None or first >= REPEAT_BELOW else _timed(work, limit)[0]
+        built, d = _timed(lambda: problem.distribution(engine=engine, time_limit=limit), limit)
+        seconds: dict[str, float | None] = {"build": built} | dict.fromkeys(stages)
+        for stage, work in stages.items() if built is not None else ():
+            first = _timed(partial(work, d), limit)[0]
+            seconds[stage] = first if first is None or first >= REPEAT_BELOW else _timed(partial(work, d), limit)[0]
     world = problem.world
     sizes = {"states": world.n_states, "actions": world.n_actions, "transitions": len(world.source)}
     report: dict[str, Any] = {
@@ -196,14 +180,9 @@ def _timed(work: Callable[[], Result], limit: float) -> tuple[float | None, Resu
 
 def _print_engine(report: dict[str, Any]) -> None:
     def shown(value: object) -> str:
-        match value:
-            case int():
-                return f"{value:,}"
-            case float():
-                return f"{value:.3g}"
-            case list():
-                return "; ".join(map(str, value)) or "nothing"
-        return str(value)
+        if isinstance(value, list):
+            return "; ".join(map(str, value)) or "nothing"
+        return f"{value:,}" if isinstance(value, int) else f"{value:.3g}" if isinstance(value, float) else str(value)
 
     world, guarantee, seconds = report["world"], report["guarantee"], report["seconds"]
     chosen = report["engine"]

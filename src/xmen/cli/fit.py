@@ -60,10 +60,8 @@ def run_fit(
         dropped = _broken(problem, trajectories, failures_belong)
         kept = sorted({*range(len(trajectories))} - {one["demonstration"] for one in dropped})
         if not kept:
-            message = (
-                f"none of the {len(trajectories)} demonstrations is valid; demonstration 0: {dropped[0]['message']}"
-            )
-            known = {key: dropped[0][key] for key in ("constraint", "position")}
+            first, known = dropped[0]["message"], {key: dropped[0][key] for key in ("constraint", "position")}
+            message = f"none of the {len(trajectories)} demonstrations is valid; demonstration 0: {first}"
             raise InvalidDemonstrationError(message, index=0, **known)
         trajectories = [trajectories[index] for index in kept]
         weights = None if weights is None else [weights[index] for index in kept]
@@ -99,19 +97,11 @@ def run_fit(
         if model.converged_ or endless or planned or not hasattr(model, "checkpoint"):
             last_state.unlink(missing_ok=True)  # nothing can go on from there
     last = model.history_[-1] if model.history_ else None
-    report: dict[str, Any] = {
-        "problem": str(path),
-        "model": str(folder),
-        "learner": learner,
-        **({"method": model.method_} if hasattr(model, "method_") else {}),
-        "iterations": model.n_iter_,
-        "converged": bool(model.converged_),
-        "interrupted": interrupted,
-        "demonstrations": len(trajectories),
-        **({"dropped": dropped} if drop_invalid else {}),
-        "loss": None if last is None else last.loss,
-        "gradient_norm": None if last is None else last.gradient_norm,
-    }
+    report: dict[str, Any] = {"problem": str(path), "model": str(folder), "learner": learner}
+    report |= {"method": model.method_} if hasattr(model, "method_") else {}
+    report |= {"iterations": model.n_iter_, "converged": bool(model.converged_), "interrupted": interrupted}
+    report |= {"demonstrations": len(trajectories), **({"dropped": dropped} if drop_invalid else {})}
+    report |= {name: None if last is None else getattr(last, name) for name in ("loss", "gradient_norm")}
     with working("scoring the demonstrations"):
         report["log_likelihood"] = model.score(trajectories)
     if "best_iteration_" in vars(model):
@@ -168,9 +158,8 @@ def check_asked(learner: str, asked: Mapping[str, Any]) -> None:
     for name, value in asked.items():
         if value not in (None, False, "auto") and name not in takes[learner]:
             having = ", ".join(other for other, names in takes.items() if name in names) or "none"
-            raise EngineError(
-                f"--{name.replace('_', '-')} is no option of --learner {learner}; these have it: {having}."
-            )
+            option = f"--{name.replace('_', '-')}"
+            raise EngineError(f"{option} is no option of --learner {learner}; these have it: {having}.")
 
 
 def _broken(problem: Problem, demos: list[Trajectory], failures_belong: bool) -> list[dict[str, Any]]:
@@ -230,9 +219,8 @@ def _print(report: dict[str, Any]) -> None:
         best = report["best_iteration"]
         loss = report["validation_loss"][best - 1]
         facts["validation"] = f"best at iteration {best}, whose weights these are: {loss:.4f} nats per demonstration"
-    facts["likelihood"] = (
-        f"{report['log_likelihood']:.4f} nats per demonstration (mean log-likelihood of {report['demonstrations']:,})"
-    )
+    mean = f"mean log-likelihood of {report['demonstrations']:,}"
+    facts["likelihood"] = f"{report['log_likelihood']:.4f} nats per demonstration ({mean})"
     print_facts(facts)
     if "constraints" in report:
         rows = [(one["name"], one["rule"], f"{one['eliminated']:.1%}") for one in report["constraints"]]

@@ -4,11 +4,10 @@ The texts are in the folder `starters`. The demonstrations are drawn by the libr
 starter, the weights below and a fixed seed.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import typer
 
@@ -22,8 +21,7 @@ from xmen.worlds import write_demos
 SEED = 0  # of the demonstrations
 
 
-@dataclass(frozen=True)
-class Starter:
+class Starter(NamedTuple):
     """A kind of world to start from: the demonstrator's weights, how many demonstrations, and further files."""
 
     weights: tuple[float, ...]
@@ -52,7 +50,14 @@ def run_new(path: Path, world: str, force: bool, as_json: bool) -> None:
     there = [str(file) for file in content if file.exists()]
     if there and not force:
         raise FileFormatError(f"{', '.join(there)}: already there; choose another name, or --force to replace")
-    _write_all(content)
+    fresh = [file for file in content if not file.exists()]
+    try:  # all of the files, or none of those that were not there
+        for file, data in content.items():
+            write_whole(file, data)
+    except BaseException:
+        for file in fresh:
+            file.unlink(missing_ok=True)
+        raise
     if as_json:
         print_json({"problem": str(path), "files": [str(file) for file in content]})
         return
@@ -65,18 +70,6 @@ def run_new(path: Path, world: str, force: bool, as_json: bool) -> None:
         (f"xmen plot {model}", "a picture of all of this"),
     ):
         typer.echo(f"  {command}\n      {what}")
-
-
-def _write_all(content: Mapping[Path, bytes]) -> None:
-    """All of the files, or none of those that were not there."""
-    fresh = [file for file in content if not file.exists()]
-    try:
-        for file, data in content.items():
-            write_whole(file, data)
-    except BaseException:
-        for file in fresh:
-            file.unlink(missing_ok=True)
-        raise
 
 
 def write_starter(path: Path, kind: str) -> list[Path]:

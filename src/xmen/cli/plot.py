@@ -240,7 +240,7 @@ def run_plot(
     if out is not None:
         check_target(out, SUFFIXES, "pictures")  # before the work
     subject = open_subject(path, demos)
-    target = out or Path(f"{subject.name}.png")
+    target = out or Path(f"{path.stem if subject.model is None else path.resolve().name}.png")
     check_target(target, SUFFIXES, "pictures")
     with working("drawing"):
         pictures = Pictures(subject, extra_rules(also, subject.problem), n, seed)

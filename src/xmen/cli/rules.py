@@ -11,11 +11,11 @@ from xmen.cli._output import YES, check_target, print_facts, print_json, print_n
 from xmen.cli._subject import open_problem
 from xmen.cli.plot import DPI, SUFFIXES
 from xmen.plots.graph import plot_rules
-from xmen.problem import Problem, demo_weights
+from xmen.problem import demo_weights
 from xmen.problem.problem import NewRule, append_rules
 from xmen.rules.inference import RuleInference
-from xmen.rules.report import TITLES, Verdict
-from xmen.worlds import Trajectory, read_demos
+from xmen.rules.report import TITLES
+from xmen.worlds import read_demos
 
 MOST_SHOWN = 6  # candidates of each kind; --json has all of them
 
@@ -42,35 +42,17 @@ def run_rules(
     if bootstrap and model.rules_:
         with working("trying again on bootstrap samples"):
             model.stability(bootstrap)
-    report = _report(path, problem, model, trajectories, others)
-    if write:
-        new = [_new(one, model, len(trajectories)) for one in report["rules"]]
-        report["written"] = append_rules(path, problem, new) if new else []
-    if out is not None and model.rules_:
-        figure = Figure(figsize=(7.5, 1.8 + 0.45 * len(model.rules_)), layout="constrained")
-        plot_rules(model, others, figure.subplots())
-        figure.savefig(out, dpi=DPI)
-        report["picture"] = str(out)
-    print_json(report) if as_json else _print(report, model)
-    if out is not None and not model.rules_:
-        print_notes(["no rule was found, so there is no picture"])
-    return YES
-
-
-def _report(
-    path: Path, problem: Problem, model: RuleInference, demos: list[Trajectory], held_out: list[Trajectory] | None
-) -> dict[str, Any]:
     verdicts = model.verdicts()
     found = [asdict(one) for one in verdicts if one.status == "found"]
     if hasattr(model, "stability_"):
         for one, share in zip(found, model.stability_.tolist(), strict=True):
             one["again"] = share
-    if held_out:
+    if others:
         for one, rule in zip(found, model.rules_, strict=True):
-            one["held_out"] = sum(map(rule.accepts, held_out)) / len(held_out)
-    return {
+            one["held_out"] = sum(map(rule.accepts, others)) / len(others)
+    report: dict[str, Any] = {
         "problem": str(path),
-        "demonstrations": len(demos),
+        "demonstrations": len(trajectories),
         "known": list(problem.rules),
         "candidates": model.n_candidates_,
         "level": model.level,
@@ -78,24 +60,30 @@ def _report(
         "rules": found,
         "others": [asdict(one) for one in verdicts if one.status != "found"],
         "undecided": [
-            {
-                "rule": one.rule,
-                "gain": one.gain,
-                "more_demonstrations": one.more,
-                "example": None if one.example is None else list(one.example.states),
-                "message": str(one),
-            }
+            {"rule": one.rule, "gain": one.gain, "more_demonstrations": one.more}
+            | {"example": None if one.example is None else list(one.example.states), "message": str(one)}
             for one in model.undecided()
         ],
     }
+    if write:
+        new = [_new(one, model, len(trajectories)) for one in found]
+        report["written"] = append_rules(path, problem, new) if new else []
+    if out is not None and model.rules_:
+        figure = Figure(figsize=(7.5, 1.8 + 0.45 * len(model.rules_)), layout="constrained")
+        plot_rules(model, others, figure.subplots())
+        figure.savefig(out, dpi=DPI)
+        report["picture"] = str(out)
+    print_json(report) if as_json else _print(report)
+    if out is not None and not model.rules_:
+        print_notes(["no rule was found, so there is no picture"])
+    return YES
 
 
 def _new(found: dict[str, Any], model: RuleInference, n_demos: int) -> NewRule:
     """The rule as it goes into the file, with its evidence."""
     kept = f"all {n_demos}" if found["kept"] == 1.0 else f"{found['kept']:.1%} of {n_demos}"
-    gain = _gain(found["gain"], found["estimated"])
     lines = [
-        f"Found by xmen rules: {kept} demonstrations keep it, a gain of {gain} nats each; one of",
+        f"Found by xmen rules: {kept} demonstrations keep it, a gain of {_gain(found)} nats each; one of",
         f"{model.n_candidates_} candidates would gain as much by chance with probability {found['chance']:.1e}.",
     ]
     if "again" in found:
@@ -103,50 +91,41 @@ def _new(found: dict[str, Any], model: RuleInference, n_demos: int) -> NewRule:
     return NewRule(found["rule"], lines)
 
 
-def _print(report: dict[str, Any], model: RuleInference) -> None:
-    print_facts(
-        {
-            "demonstrations": f"{report['demonstrations']:,}",
-            "known rules": "; ".join(report["known"]) or "none",
-            "candidates": f"{report['candidates']:,}, of which {len(report['rules'])} are rules of the demonstrator",
-            "level": f"{report['level']:g}: a gain of {report['least_gain']:.3f} nats per demonstration or more",
-        }
-    )
+def _print(report: dict[str, Any]) -> None:
+    facts = {
+        "demonstrations": f"{report['demonstrations']:,}",
+        "known rules": "; ".join(report["known"]) or "none",
+        "candidates": f"{report['candidates']:,}, of which {len(report['rules'])} are rules of the demonstrator",
+        "level": f"{report['level']:g}: a gain of {report['least_gain']:.3f} nats per demonstration or more",
+    }
+    print_facts(facts)
     if report["rules"]:
         columns = {"again": "found again", "held_out": "held out"}
         extra = [(key, title) for key, title in columns.items() if key in report["rules"][0]]
         header = ["rule", "gain", "chance", "kept", *(title for _, title in extra)]
+        keys = ["kept", *(key for key, _ in extra)]
         rows = [
-            (
-                one["rule"],
-                _gain(one["gain"], one["estimated"]),
-                f"{one['chance']:.1e}",
-                f"{one['kept']:.0%}",
-                *(f"{one[key]:.0%}" for key, _ in extra),
-            )
+            (one["rule"], _gain(one), f"{one['chance']:.1e}", *(f"{one[key]:.0%}" for key in keys))
             for one in report["rules"]
         ]
         print_table("rules that were found", header, rows)
-    verdicts = model.verdicts()
     for status, title in TITLES.items():
-        some = [one for one in verdicts if one.status == status]
-        if some:
-            print_table(title, ["rule", "what is known"], [_row(one) for one in some], most=MOST_SHOWN)
+        rows = [(one["rule"], _known(one)) for one in report["others"] if one["status"] == status]
+        if rows:
+            print_table(title, ["rule", "what is known"], rows, most=MOST_SHOWN)
     print_notes([one["message"] for one in report["undecided"]])
     if "written" in report:
         n = len(report["written"])
-        print_facts(
-            {"written": f"{n} rules to {report['problem']}" if n else f"nothing: {report['problem']} is as it was"}
-        )
+        written = f"{n} rules to {report['problem']}" if n else f"nothing: {report['problem']} is as it was"
+        print_facts({"written": written})
     if "picture" in report:
         print_facts({"picture": report["picture"]})
 
 
-def _row(one: Verdict) -> tuple[str, str]:
-    if one.status == "not significant" and one.gain is not None:
-        return one.rule, f"gain {_gain(one.gain, one.estimated)}, chance {one.chance:.1e}"
-    return one.rule, one.note
+def _known(one: dict[str, Any]) -> str:
+    significance = one["status"] == "not significant" and one["gain"] is not None
+    return f"gain {_gain(one)}, chance {one['chance']:.1e}" if significance else str(one["note"])
 
 
-def _gain(gain: float, estimated: bool) -> str:
-    return f"about {gain:.3f}" if estimated else f"{gain:.3f}"
+def _gain(one: dict[str, Any]) -> str:
+    return f"about {one['gain']:.3f}" if one["estimated"] else f"{one['gain']:.3f}"

@@ -177,10 +177,8 @@ def _print_plan(report: dict[str, Any], policy: Policy) -> None:
     }
     if "rollouts" in report:
         counted = report["rollouts"]
-        facts["counted"] = (
-            f"{counted['kept']:,} of {counted['number']:,} episodes kept all rules: {counted['share']:.6g} "
-            f"± {counted['std']:.2g}"
-        )
+        share = f"{counted['share']:.6g} ± {counted['std']:.2g}"
+        facts["counted"] = f"{counted['kept']:,} of {counted['number']:,} episodes kept all rules: {share}"
     if "policy" in report:
         facts["saved"] = report["policy"]
     print_facts(facts)
