@@ -448,7 +448,12 @@ def total(
     False
     """
     if isinstance(weights, Mapping):
-        return _total_of_events(weights)
+        form = LinearForm(())
+        for event, weight in weights.items():
+            if not isinstance(event, Event):
+                raise ConstraintError(f"total({{event: weight, ...}}) takes events such as at(3); got {event!r:.60}.")
+            form = form + count(event) * integer(weight, f"total({{{event}: ...}})")
+        return form
     if isinstance(weights, str | os.PathLike):
         weights, note = read_costs(Path(weights), world)
         if note is not None:
@@ -469,16 +474,6 @@ def total(
         raise ConstraintError(f"total(weights) takes weights from -{LARGEST} to {LARGEST}.")
     rows = table.tolist()
     return LinearForm(((1, TotalTerm(tuple(tuple(r) for r in rows) if table.ndim == 2 else tuple(rows))),))
-
-
-def _total_of_events(weights: Mapping[Any, Any]) -> LinearForm:
-    """What each event adds wherever it holds, as a form of counts."""
-    form = LinearForm(())
-    for event, weight in weights.items():
-        if not isinstance(event, Event):
-            raise ConstraintError(f"total({{event: weight, ...}}) takes events such as at(3); got {event!r:.60}.")
-        form = form + count(event) * integer(weight, f"total({{{event}: ...}})")
-    return form
 
 
 def _require_weights(weights: object) -> None:
@@ -508,7 +503,9 @@ class Share(Comparable):
                 f"`{self} {op} ...`: as a fraction, the threshold needs numbers above {LARGEST}; round it."
             )
         terms = ((threshold.denominator, CountTerm(self.event)), (-threshold.numerator, LengthTerm()))
-        spelling = Message("{} {} {}", self, op, _fraction_text(threshold))
+        decimal = repr(float(threshold))
+        shown = decimal if Fraction(decimal) == threshold else f"{threshold.numerator}/{threshold.denominator}"
+        spelling = Message("{} {} {}", self, op, shown)
         return LinearComparison(tuple((c, term) for c, term in terms if c), op, 0, spelling=spelling)
 
     def __str__(self) -> str:
@@ -537,11 +534,6 @@ def exact_fraction(value: object, where: str) -> Fraction:
         if abs(float(simple) - number) <= rounding:
             return simple
         limit *= 10
-
-
-def _fraction_text(value: Fraction) -> str:
-    decimal = repr(float(value))
-    return decimal if Fraction(decimal) == value else f"{value.numerator}/{value.denominator}"
 
 
 @word("share(event)")

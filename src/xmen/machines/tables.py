@@ -7,7 +7,6 @@ that is filled on demand, so that the Python step runs once per new (machine sta
 import gc
 import threading
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -123,6 +122,7 @@ def run_machine(table: Any, edge_letters: Any, edges: Any, ends: Any, column: An
 Index: TypeAlias = NDArray[np.int32]
 
 FAILS, HOLDS = 0, 1  # in every table, the rows of the two sure states
+SURE_ROWS: dict[Hashable, int] = {Sure.FAILS: FAILS, Sure.HOLDS: HOLDS}
 UNKNOWN = -1  # a table entry that no one has asked for yet
 MAX_TABLE_ENTRIES = 2**28  # 1 GiB of transitions for one machine
 
@@ -162,7 +162,7 @@ class MachineTable:
         self._index: dict[Hashable, int] = {}
         self.next = np.full((4, max(1, len(self.symbols))), UNKNOWN, dtype=np.int32)
         self.accepting = np.zeros(4, dtype=np.bool_)
-        for sure, row in ((Sure.FAILS, FAILS), (Sure.HOLDS, HOLDS)):
+        for sure, row in SURE_ROWS.items():
             self.next[self._row(sure)] = row
         self.start = self._row(leaf.start())
 
@@ -238,8 +238,7 @@ class MachineTable:
         return self.leaf.judge(symbols[letters], np.arange(letters.shape[1]) <= lengths[:, None])
 
 
-@dataclass(frozen=True)
-class TreeProgram:
+class TreeProgram(NamedTuple):
     """The tree over the leaves in postfix order, for `settle` and `judge`.
 
     Operation i takes the verdicts of its `n_children[i]` children (0: the next leaf) and asks whether between
@@ -286,16 +285,9 @@ def compile_tree(constraint: Constraint) -> TreeProgram:
         return pattern
 
     emit(constraint, 0)
-    n_children, least, most, first, last = np.array(operations, dtype=np.int32).T.copy()
-    return TreeProgram(
-        n_children,
-        least,
-        most,
-        first,
-        last,
-        holding=np.stack([nobody if p.holding is None else p.holding for p in patterns]),
-        failing=np.stack([nobody if p.failing is None else p.failing for p in patterns]),
-    )
+    holding = np.stack([nobody if p.holding is None else p.holding for p in patterns])
+    failing = np.stack([nobody if p.failing is None else p.failing for p in patterns])
+    return TreeProgram._make([*np.array(operations, dtype=np.int32).T.copy(), holding, failing])
 
 
 def _inner_patterns(
@@ -328,11 +320,7 @@ class CompiledConstraint:
     """
 
     def __init__(
-        self,
-        constraint: Constraint | None,
-        world: MDP,
-        ends_anywhere: bool = False,
-        known: Iterable[MachineTable] = (),
+        self, constraint: Constraint | None, world: MDP, ends_anywhere: bool = False, known: Iterable[MachineTable] = ()
     ) -> None:
         self.constraint, self.world, self.ends_anywhere = constraint, world, ends_anywhere
         by_leaf = {table.leaf: table for table in known if table.is_of(world, ends_anywhere)}
@@ -356,8 +344,7 @@ class CompiledConstraint:
         """Which product rows (state, machine rows ...) may still be saved; sure parts are merged in place."""
         if self.program is None:
             return np.ones(len(rows), dtype=np.bool_)
-        p = self.program
-        alive: NDArray[np.bool_] = settle(rows, p.n_children, p.least, p.most, p.first, p.last, p.holding, p.failing)
+        alive: NDArray[np.bool_] = settle(rows, *self.program)
         return alive
 
     def accepts(self, machine_rows: Index, last_states: Index) -> NDArray[np.bool_]:
@@ -371,8 +358,7 @@ class CompiledConstraint:
         """The tree's answer to final answers of the leaves (n, leaves)."""
         if self.program is None:
             return np.ones(len(answers), dtype=np.bool_)
-        p = self.program
-        accepted: NDArray[np.bool_] = judge(answers, p.n_children, p.least, p.most)
+        accepted: NDArray[np.bool_] = judge(answers, *self.program[:3])
         return accepted
 
     def check(self, walks: Walks) -> NDArray[np.bool_]:
@@ -416,7 +402,7 @@ class Watch:
         )
         if after == seen:
             return seen
-        rows = [OPEN_ROW, *(_row(state) for state in after)]
+        rows = [OPEN_ROW, *(SURE_ROWS.get(state, OPEN_ROW) for state in after)]
         return after if self._compiled.settle(np.array([rows], dtype=np.int32))[0] else None
 
     def accepts(self, seen: Seen, last_state: int) -> bool:
@@ -426,10 +412,6 @@ class Watch:
             for table, state in zip(self._compiled.tables, seen, strict=True)
         ]
         return bool(self._compiled.judge(np.array([answers], dtype=np.bool_))[0])
-
-
-def _row(state: Hashable) -> int:
-    return FAILS if state is Sure.FAILS else HOLDS if state is Sure.HOLDS else OPEN_ROW
 
 
 # ---- The check that every trajectory passes before a user sees it
