@@ -15,9 +15,9 @@ from xmen.engines.exact import ExactDistribution
 from xmen.errors import EngineError, InfeasibleError, InvalidDemonstrationError, ProductTooLargeError
 from xmen.events import NO_ACTION, At, Bools, Event
 from xmen.learners.base import Learner
+from xmen.learners.xmen import parse_method
 from xmen.methods import identify
 from xmen.methods.demonstrations import gather
-from xmen.methods.table import parse_method
 from xmen.policies.behaviour import make_game
 from xmen.policies.explanation import explain
 from xmen.problem import Problem
@@ -213,7 +213,7 @@ def learning_notes(problem: Problem, d: Distribution, demos: list[Trajectory]) -
     notes = [identify.of_unidentified(basis)] if len(basis) else []
     if demos:
         gathered = gather(problem.world, problem.constraint, demos)
-        which = identify.unbounded(d, features, gathered, problem.settings.discount)
+        which = identify.unbounded(d, features, gathered)
         notes += [identify.of_unbounded(which)] if which else []
     return [problem.words.say(note) for note in notes]
 

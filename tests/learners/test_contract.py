@@ -17,7 +17,7 @@ import pytest
 import xmen as xm
 from learners.quiet import quietly
 from xmen.learners.base import Learner
-from xmen.methods.table import METHODS
+from xmen.learners.xmen import METHODS
 from xmen.registry import LEARNERS, load
 
 GRID = xm.GridWorld(4, 4, start=(0, 0), goal=(3, 3), moves=("up", "right"))

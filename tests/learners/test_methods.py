@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV
 import xmen as xm
 from learners.quiet import quietly
 from learners.tasks import grid_task
-from xmen.methods.table import parse_method, read_method
+from xmen.learners.xmen import parse_method, read_method
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from xmen.cli._subject import LAST_STATE, claim, open_problem, save_model
 from xmen.cli.sample import read_promise
 from xmen.errors import ConvergenceWarning, EngineError, InterruptedWarning, InvalidDemonstrationError, UnboundedWarning
 from xmen.learners.base import VALIDATION, Learner
-from xmen.methods.table import parse_method, read_method
+from xmen.learners.xmen import parse_method, read_method
 from xmen.options import require_choice
 from xmen.problem import Problem, demo_weights
 from xmen.progress import VALIDATION_LOSS

@@ -24,12 +24,12 @@ from xmen.engines.exact import AtHand, ExactDistribution
 from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import trip_likelihoods
 from xmen.errors import EngineError, InvalidDemonstrationError, NotFittedError, RewardError, TrajectoryError
-from xmen.learners.summary import Summary, summarise
+from xmen.learners.summary import Summary, known_names, log_likelihood, mean_uses, spelled
 from xmen.machines.tables import MachineTable
 from xmen.methods import runs
 from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.methods.information import Information, information
-from xmen.methods.neural import Training, check_neural
+from xmen.methods.neural import Training
 from xmen.options import Options, Unsaved, listed, require_whole
 from xmen.policies.policy import Policy, plan
 from xmen.progress import VALIDATION_LOSS, Callback, Monitor, Record
@@ -577,7 +577,29 @@ class Learner(Estimator, ABC):
             raise EngineError(
                 f"standard errors are of linear weights, and this reward is a {type(self.reward_).__name__}."
             )
-        return summarise(self, demos, sample_weight, groups, names)
+        fitted_on, known = vars(self).get("_fitted_on"), "covariance_" in vars(self)
+        asked = fitted_on if demos is None else self._gather(demos, sample_weight)
+        if known and groups is None and demos is None:
+            covariance, robust, total = self.covariance_, self.robust_covariance_, self.log_likelihood_
+        elif asked is None:
+            raise NotFittedError(
+                "the demonstrations of this model are not at hand: give summary(demos), or ask for it before saving."
+            )
+        else:
+            covariance, robust = self._information(asked).covariances(groups, vars(self).get("gradient_noise_"))
+            total = log_likelihood(self, asked)
+            # What was asked of groups or of other demonstrations is not kept: the next plain question is of the fit.
+            if groups is None and not known and (demos is None or fitted_on is None):
+                self.covariance_, self.robust_covariance_, self.log_likelihood_ = covariance, robust, total
+        weights, names = self.weights_, known_names(self) if names is None else names
+        if len(names) != len(weights):
+            raise EngineError(f"there are {len(weights)} features, and {len(names)} names were given: give one each.")
+        fixed = np.isin(np.arange(len(weights)), list(getattr(self, "fixed", None) or ()))
+        # What demonstrations determine exactly has variance 0, which rounding may leave just below it.
+        plain, other = (np.where(fixed, np.nan, np.sqrt(np.maximum(np.diag(one), 0.0))) for one in (covariance, robust))
+        found = tuple(map(str, names)), weights, plain, other, total["sum"], int(total["n"]), covariance, robust
+        said = self._summary_notes(), groups is not None, total["error"], spelled(self._rule())
+        return Summary(*found, *said, None if asked is None else mean_uses(asked))
 
     def _information(self, demos: Demonstrations) -> Information:
         """Curvature and scores at the learned weights, from demonstrations."""
@@ -669,7 +691,7 @@ class GradientLearner(Learner):
                 raise EngineError(
                     "l2 of a network's parameters is one number, 0 or more; one per feature is for features."
                 )
-            return check_neural(self.reward, self.world.any_task, self.features)
+            return self._check_neural(self.reward)
         if isinstance(self.features, Reward):
             raise RewardError(
                 f"features are arrays, and here a {type(self.features).__name__}: a network to be trained is given as "
@@ -680,6 +702,27 @@ class GradientLearner(Learner):
             raise EngineError(
                 f"training={self.training!r} is for training a network, and there is none: give reward=..., or leave "
                 "training out. A linear reward has its own."
+            )
+
+    def _check_neural(self, reward: object) -> None:
+        """Refuse a reward that cannot be trained in this world, or not beside features."""
+        if not isinstance(reward, NeuralReward):
+            is_module = hasattr(reward, "parameters") and hasattr(reward, "forward")
+            raise RewardError(
+                "reward takes a network to be trained, a NeuralReward, ConvReward or FeatureReward; got "
+                f"{type(reward).__name__}. "
+                + ("Write NeuralReward(module, inputs)." if is_module else "For a linear reward give features.")
+            )
+        if self.features is not None:
+            raise EngineError(
+                "features and reward are both given: features are for a linear reward, and a reward by a network has "
+                f"its own inputs. Leave out one of features and reward={reward!r}."
+            )
+        states, actions = self.world.any_task.n_states, self.world.any_task.n_actions
+        if (reward.n_states, reward.n_actions) != (states, actions):
+            raise RewardError(
+                f"reward is for {reward.n_states} states and {reward.n_actions} actions, but the world has {states} "
+                f"states and {actions} actions: give inputs of shape ({states}, {actions}, d)."
             )
 
     def _fit_settings(self) -> runs.FitSettings:

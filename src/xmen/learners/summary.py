@@ -2,83 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.sparse import csc_matrix
 from scipy.stats import chi2
 
 from xmen.constraints.constraint import And, Constraint
-from xmen.errors import EngineError, NotFittedError
+from xmen.errors import EngineError
 from xmen.methods.demonstrations import Demonstrations
 from xmen.rewards import Floats
 from xmen.rewards.linear import Features, StateFeatures, read_features
 from xmen.worlds.from_networkx import GraphWorld, RoadNetwork
-from xmen.worlds.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from xmen.learners.base import Learner
 
 
-def summarise(
-    model: Learner,
-    demos: Iterable[Trajectory] | None,
-    sample_weight: ArrayLike | None,
-    groups: ArrayLike | None,
-    names: Sequence[str] | None,
-) -> Summary:
-    """See `Learner.summary`. What was found for the fit's own demonstrations is kept in the model, and saved with it.
-
-    What was asked of groups or of other demonstrations is not: the next plain question is about the fit again.
-    """
-    fitted_on: Demonstrations | None = vars(model).get("_fitted_on")
-    known = "covariance_" in vars(model)
-    asked = fitted_on if demos is None else model._gather(demos, sample_weight)
-    if known and groups is None and demos is None:
-        covariance, robust, total = model.covariance_, model.robust_covariance_, model.log_likelihood_
-    elif asked is None:
-        raise NotFittedError(
-            "the demonstrations of this model are not at hand: give summary(demos), or ask for it before saving."
-        )
-    else:
-        covariance, robust, total = _estimate(model, asked, groups)
-        if groups is None and not known and (demos is None or fitted_on is None):
-            model.covariance_, model.robust_covariance_, model.log_likelihood_ = covariance, robust, total
-    weights = model.weights_
-    names = _known_names(model) if names is None else names
-    if len(names) != len(weights):
-        raise EngineError(f"there are {len(weights)} features, and {len(names)} names were given: give one each.")
-    fixed = np.isin(np.arange(len(weights)), list(getattr(model, "fixed", None) or ()))
-    # What demonstrations determine exactly has variance 0, which rounding may leave just below it.
-    errors = [np.where(fixed, np.nan, np.sqrt(np.maximum(np.diag(one), 0.0))) for one in (covariance, robust)]
-    mean_uses: Floats | None = None
-    if asked is not None:
-        walks = asked.walks
-        seen = walks.edges >= 0  # demonstrations of weight 0 may do what the world cannot
-        uses = asked.weights[walks.owner[seen]]
-        mean_uses = np.bincount(walks.edges[seen], uses, minlength=len(walks.world.source)).astype(np.float64)
-    return Summary(
-        names=tuple(map(str, names)),
-        weights=weights,
-        standard_errors=errors[0],
-        robust_errors=errors[1],
-        log_likelihood=total["sum"],
-        n_demonstrations=int(total["n"]),
-        covariance=covariance,
-        robust_covariance=robust,
-        log_likelihood_error=total["error"],
-        notes=model._summary_notes(),
-        clustered=groups is not None,
-        rules=_spelled(model._rule()),
-        mean_uses=mean_uses,
-    )
-
-
-def _known_names(model: Learner) -> list[str]:
+def known_names(model: Learner) -> list[str]:
     """What the world calls the model's features: its own columns by their names, weights of states by these.
 
     A column that is not one of the world's goes by its number.
@@ -103,30 +47,28 @@ def _columns(features: Features) -> list[tuple[bytes, bytes]]:
     return [(matrix.indices[i:j].astype(np.int64).tobytes(), matrix.data[i:j].tobytes()) for i, j in ends]
 
 
-def _spelled(rule: Constraint | None) -> frozenset[str]:
+def spelled(rule: Constraint | None) -> frozenset[str]:
     """The rules of a conjunction, whatever they are called and in whatever order they stand."""
     if isinstance(rule, And):
-        return frozenset().union(*map(_spelled, rule.children))
+        return frozenset().union(*map(spelled, rule.children))
     return frozenset() if rule is None else frozenset([str(replace(rule, name=None))])
 
 
-def _estimate(
-    model: Learner, demos: Demonstrations, groups: ArrayLike | None
-) -> tuple[Floats, Floats, dict[str, float]]:
-    """Covariances (d, d) of the weights, plain and robust, and the sum of n log-likelihoods with its standard error."""
-    found = model._information(demos)
-    at = np.ix_(found.free, found.free)
-    covariances = np.zeros((2, len(model.weights_), len(model.weights_)))
-    noise = vars(model).get("gradient_noise_")
-    # Of many features only the variances were kept.
-    added = 0.0 if noise is None else found.spread(noise[at] if noise.ndim == 2 else np.diag(noise[found.free]))
-    covariances[0][at] = found.covariance() + added
-    covariances[1][at] = found.robust_covariance(groups) + added
+def mean_uses(demos: Demonstrations) -> Floats:
+    """How often a demonstration uses each transition of its world, on average (E,)."""
+    walks = demos.walks
+    seen = walks.edges >= 0  # demonstrations of weight 0 may do what the world cannot
+    uses = demos.weights[walks.owner[seen]]
+    return np.bincount(walks.edges[seen], uses, minlength=len(walks.world.source)).astype(np.float64)
+
+
+def log_likelihood(model: Learner, demos: Demonstrations) -> dict[str, float]:
+    """The sum of n log-likelihoods, n, and the standard error of the sum."""
     values, errors = model._log_likelihoods(demos)
     ends = np.stack([demos.walks.starts, demos.walks.last_states], axis=1)
     pair = np.unique(ends, axis=0, return_inverse=True)[1].ravel()  # trips of one pair share their error
     error = float(np.linalg.norm(np.bincount(pair, weights=demos.weights * errors)) * len(demos))
-    return covariances[0], covariances[1], {"sum": demos.mean(values) * len(demos), "n": len(demos), "error": error}
+    return {"sum": demos.mean(values) * len(demos), "n": len(demos), "error": error}
 
 
 MOST_ROWS = 40  # of a printed table

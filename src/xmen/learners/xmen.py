@@ -1,5 +1,6 @@
 """X-MEN: maximum-entropy inverse reinforcement learning under hard constraints, with three ways to the gradient."""
 
+import ast
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,19 +17,80 @@ from xmen.engines.trips import RejectTrips, TripEngine, have_a_way
 from xmen.errors import EngineError, LuckWarning, NotFittedError, ProductTooLargeError, XmenError, notify
 from xmen.events import at
 from xmen.learners.base import GradientLearner, Progress, Rules, takes_parts, world_likelihoods
+from xmen.methods.cells import Cells
 from xmen.methods.demonstrations import Demonstrations, gather
-from xmen.methods.information import bootstrap, cross_validation
+from xmen.methods.exact import Exact
+from xmen.methods.information import refit
 from xmen.methods.likelihood import DistributionLikelihood
 from xmen.methods.neural import NeuralRun, Optimiser, Training, train
+from xmen.methods.paper import Paper
+from xmen.methods.reject import Reject
 from xmen.methods.runs import DEFAULT_PATIENCE, Method, Run, Task, ValidatedRun, Validation, drive
-from xmen.methods.table import AUTO, AUTO_TRIPS, read_method
-from xmen.options import Options, require_whole
+from xmen.options import Options, listed, require_choice, require_whole
 from xmen.progress import Callback, Monitor, Record
 from xmen.rewards import Floats, LinearReward
 from xmen.rewards.linear import read_features
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
 from xmen.worlds import MDP, Network, Trajectory
+
+# ---- The methods by name, and how one is read: a name, a record, or a text such as "paper(n_samples=32)"
+
+
+METHODS: dict[str, type[Method]] = {"exact": Exact, "cells": Cells, "paper": Paper, "reject": Reject}
+"""Every way to the gradient of XMEN, by its name."""
+
+AUTO = (Exact, Cells)
+"""What method="auto" tries, in this order: the next where the product of world and constraint does not fit."""
+
+AUTO_TRIPS = (Exact, Reject)
+"""What method="auto" tries for trips through a network, in this order."""
+
+
+def read_method(method: object) -> Method | None:
+    """The record of a method that is given by name or as a record; None for "auto"."""
+    if isinstance(method, Method):
+        return method
+    if isinstance(method, str) and method == "auto":
+        return None
+    if isinstance(method, str) and method in METHODS:
+        return METHODS[method]()
+    if isinstance(method, type) and issubclass(method, Method):
+        raise EngineError(f"method={method.__name__} is the class: write method=xm.{method.__name__}().")
+    raise EngineError(
+        f"unknown method {method!r}: choose one of {listed(('auto', *METHODS))}, or a record such as "
+        "xm.Paper(n_samples=32)."
+    )
+
+
+def parse_method(text: str) -> str | Method:
+    """A method as it is written on a command line: "auto", "cells", "paper(n_samples=32, delta=1.05)".
+
+    >>> parse_method("paper(n_samples=32)")
+    Paper(n_samples=32)
+    """
+    name, bracket, _ = text.partition("(")
+    name = name.strip().lower()
+    require_choice("method", name, ("auto", *METHODS))
+    if name == "auto":
+        return name
+    if not bracket:
+        return METHODS[name]()
+    try:
+        call = ast.parse(text.strip(), mode="eval").body
+        if not isinstance(call, ast.Call) or call.args:
+            raise SyntaxError(text)
+        choices = {str(part.arg): ast.literal_eval(part.value) for part in call.keywords}
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise EngineError(f"a method is written as in paper(n_samples=32, delta=1.05); got {text!r:.60}.") from None
+    try:
+        return METHODS[name]().changed(**choices)
+    except ValueError as error:
+        raise EngineError(f"method {name}: {error}") from None
+
+
+# ---- Learners by maximum likelihood
+
 
 FLOW_DRAWS = 300  # of every pair, where rules have to reject
 
@@ -155,7 +217,9 @@ class MaximumEntropy(GradientLearner):
         require_whole("n of bootstrap(n)", n, least=1)
         task = self._refit_task("bootstrap(n, demos)", demos, sample_weight)
         rng = generator(self.seed if seed is None else seed)
-        return bootstrap(task, self._fit_settings(), self.weights_, int(n), rng)
+        counts = rng.multinomial(len(task.demos), task.demos.weights, size=n)
+        settings = self._fit_settings()
+        return refit(task, settings, self.weights_, counts / len(task.demos), [settings.l2] * len(counts))[0]
 
     def cross_validate(
         self,
@@ -204,7 +268,14 @@ class MaximumEntropy(GradientLearner):
                 f"folds makes {parts} of {n} demonstrations, {int(np.sum(weight > 0))} of them with any weight: "
                 "cross-validation takes two or more, each with a demonstration in it."
             )
-        return cross_validation(task, self._fit_settings(), self.weights_, list(l2), fold)
+        held = fold == np.arange(parts)[:, None]
+        weighed = (rows * task.demos.weights for rows in (held, ~held))
+        held_out, others = (np.tile(rows / rows.sum(axis=1, keepdims=True), (len(l2), 1)) for rows in weighed)
+        penalties = [one for one in l2 for _ in held]
+        theta, log_z, rows = refit(task, self._fit_settings(), self.weights_, others, penalties)
+        scores = rows @ theta.T + task.demos.walks.scores(task.law().weights)[:, None] - log_z
+        found: Floats = np.sum(held_out * scores.T, axis=1).reshape(len(l2), parts)
+        return found
 
     def _refit_task(self, call: str, demos: Iterable[Trajectory] | None, sample_weight: ArrayLike | None) -> Task:
         """What a fitted model is fitted to again; `call` is how its user gives demonstrations not at hand."""

@@ -14,16 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from xmen.errors import (
-    Feature,
-    InvalidDemonstrationError,
-    Message,
-    PromiseWarning,
-    Setting,
-    UnboundedWarning,
-    joined,
-    notify,
-)
+from xmen import errors
+from xmen.errors import Feature, InvalidDemonstrationError, Message, Setting, joined, notify
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.identify import at_an_end, warn_unbounded
 from xmen.methods.information import Information, curvature
@@ -184,7 +176,7 @@ class CausalRun(LbfgsRun[LbfgsState]):
         if not self._without_minimum(state):
             return super().conclude(state, monitor)
         gradient = self.coordinates.direction(state.gradient)
-        notify(_out_of_reach(gradient, self.features.scale), UnboundedWarning)
+        notify(_out_of_reach(gradient, self.features.scale), errors.UnboundedWarning)
         monitor.stopped = True  # what there is to say of its end has been said
         return super().conclude(state, monitor)._replace(converged=False)
 
@@ -221,7 +213,7 @@ def causal_information(
     hessian = curvature(lambda points: map(mean, points), weights, features.scale, coordinates)
     # With chance the curvature is not the variance of the features: outcomes vary, too. The scores know.
     chance = not loss.game.product.world.deterministic
-    return Information.along(coordinates, hessian, scores, demos.weights, by_scores=chance)
+    return Information(coordinates, hessian, scores, demos.weights, by_scores=chance)
 
 
 def warn_of_promise(loss: CausalLoss, table: Floats, demos: Demonstrations) -> None:
@@ -246,7 +238,7 @@ def warn_of_promise(loss: CausalLoss, table: Floats, demos: Demonstrations) -> N
         "and the weights make up for it. Ask for {}{}."
     )
     promised = Setting("validity", loss.validity)
-    notify(Message(sentence, kept, learned, promised, why, ask, more), PromiseWarning)
+    notify(Message(sentence, kept, learned, promised, why, ask, more), errors.PromiseWarning)
 
 
 def warn_of_infinity(loss: CausalLoss, features: Features, demos: Demonstrations) -> None:

@@ -105,7 +105,8 @@ def gather(
     valid = possible.copy()
     compiled = CompiledConstraint(constraint, world, known=known)
     if constraint is not None and possible.any():
-        valid[possible] = _keeps(walks[possible], compiled)
+        asked, batch = walks[possible], max(1, BATCH_ENTRIES // (int(walks[possible].lengths.max()) + 1))
+        valid[possible] = np.concatenate([compiled.check(asked[i : i + batch]) for i in range(0, len(asked), batch)])
     if refuse_invalid and not valid.all():
         if constraint is not None and possible.any() and not valid.any():
             with contextlib.suppress(ProductTooLargeError):  # do the rules contradict each other?
@@ -158,10 +159,3 @@ def _possible(walks: Walks) -> NDArray[np.bool_]:
     early = world.source[walks.edges] == walks.last_states[walks.owner]  # goes on after it has been where it ends
     passes_its_goal = np.bincount(walks.owner, weights=early, minlength=len(walks)) > 0
     return walks.possible() & (walks.lengths <= world.max_length) & ~passes_its_goal
-
-
-def _keeps(walks: Walks, compiled: CompiledConstraint) -> NDArray[np.bool_]:
-    """Which of these possible demonstrations keep the constraint, by its machines in batches."""
-    batch = max(1, BATCH_ENTRIES // (int(walks.lengths.max()) + 1))
-    parts = [compiled.check(walks[begin : begin + batch]) for begin in range(0, len(walks), batch)]
-    return np.concatenate(parts)

@@ -10,22 +10,13 @@ from collections.abc import Callable
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
+from xmen import errors
 from xmen.engines.diagnosis import multiply
 from xmen.engines.exact import ExactDistribution
 from xmen.engines.reject import RejectDistribution
 from xmen.engines.trips import TripEngine
 from xmen.engines.xor import XorDistribution
-from xmen.errors import (
-    Feature,
-    IdentifiabilityWarning,
-    Message,
-    ProductTooLargeError,
-    Setting,
-    UnboundedWarning,
-    joined,
-    listing,
-    notify,
-)
+from xmen.errors import Feature, Message, Setting, joined, listing, notify
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.runs import FitSettings, Task, read_l2
 from xmen.product.best import best_walk
@@ -56,10 +47,10 @@ def warn_undetermined(
         if base.relaxation.rejecting:
             try:
                 product = multiply(base.world, base.constraint, MOST_NODES)
-            except ProductTooLargeError:
+            except errors.ProductTooLargeError:
                 return
         base = ExactDistribution(product, base.law.with_reward(None), None)
-    warn_unbounded(unbounded(base, task.features, task.demos, base.discount), ended)
+    warn_unbounded(unbounded(base, task.features, task.demos), ended)
     # One-hot states are never all identified (the goal's, for one); who chose nothing is told nothing.
     if not isinstance(task.features, StateFeatures) and task.features.d <= MOST_FEATURES:
         warn_unidentified(unidentified(base, task.features))
@@ -68,7 +59,7 @@ def warn_undetermined(
 def warn_unbounded(which: list[int], ended: str) -> None:
     """Warn of features whose weights have no finite optimum, if there are any."""
     if which:
-        notify(of_unbounded(which, f", and the fit ended {ended}"), UnboundedWarning)
+        notify(of_unbounded(which, f", and the fit ended {ended}"), errors.UnboundedWarning)
 
 
 def of_unbounded(which: list[int], ended: str = "") -> Message:
@@ -83,7 +74,7 @@ def of_unbounded(which: list[int], ended: str = "") -> Message:
 def warn_unidentified(basis: Floats) -> None:
     """Warn of combinations of features (k, d) that never vary, if there are any."""
     if len(basis):
-        notify(of_unidentified(basis), IdentifiabilityWarning)
+        notify(of_unidentified(basis), errors.IdentifiabilityWarning)
 
 
 def unidentified(base: ExactDistribution, features: Features) -> Floats:
@@ -126,7 +117,7 @@ def of_unidentified(basis: Floats) -> Message:
     return Message(sentence, which, Setting("l2"))
 
 
-def unbounded(base: ExactDistribution, features: Features, demos: Demonstrations, discount: float) -> list[int]:
+def unbounded(base: ExactDistribution, features: Features, demos: Demonstrations) -> list[int]:
     """Features of which all demonstrations have the least or most possible, though not all valid trajectories do."""
 
     def reached() -> Floats:
@@ -137,7 +128,7 @@ def unbounded(base: ExactDistribution, features: Features, demos: Demonstrations
         largest = float(np.abs(table).max(initial=0.0)) * max(1, base.world.max_length)
         return least, most, RELATIVE * largest
 
-    return at_an_end(features, demos, discount, reached, extremes)
+    return at_an_end(features, demos, base.discount, reached, extremes)
 
 
 def at_an_end(

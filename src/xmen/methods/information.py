@@ -10,8 +10,8 @@ where every demonstration is a group of its own, unless groups are given (errors
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,54 +31,47 @@ STEP = 1e-4  # of a weight, in units of its feature's size: errors of 1e-8 from 
 SINGULAR = 1e-10  # curvature below this share of the largest is none
 
 
-@dataclass(frozen=True)
-class Information:
-    """Curvature and scores at the learned weights, along the k weights that were learned."""
+class Information(NamedTuple):
+    """Curvature and scores at the learned weights, of which `coordinates` says which were learned."""
 
-    free: np.ndarray  # (k,) their numbers
-    hessian: Floats  # (k, k), without the penalty
-    penalty: Floats  # (k,)
-    scores: Floats  # (n, k)
+    coordinates: Coordinates
+    hessian: Floats  # (d, d), without the penalty
+    scores: Floats  # (n, d)
     weights: Floats  # (n,) of the demonstrations, summing to 1
     by_scores: bool = False  # the curvature is not the variance of the scores: only these tell the covariance
 
-    @classmethod
-    def along(
-        cls, coordinates: Coordinates, hessian: Floats, scores: Floats, weights: Floats, by_scores: bool = False
-    ) -> Self:
-        """What a Hessian (d, d) and scores (n, d) say along the weights that were learned."""
-        free = coordinates.free
-        penalty = np.array(coordinates.l2[free])
-        return cls(free, hessian[np.ix_(free, free)], penalty, scores[:, free], weights, by_scores)
+    def covariances(self, groups: ArrayLike | None, noise: Floats | None) -> tuple[Floats, Floats]:
+        """From the Hessian, and from the scores clustered by `groups`, one label per demonstration; each (d, d).
 
-    def covariance(self) -> Floats:
-        """From the Hessian, (k, k); inf for weights that the demonstrations do not determine.
-
-        Of weighted demonstrations there are as many as equal ones that would tell as much.
+        0 for weights that were not learned, inf for those that the demonstrations do not determine. `noise` is the
+        covariance (d, d) or the variances (d,) that draws leave in the gradient. Of weighted demonstrations there are
+        as many as equal ones that would tell as much.
         """
-        return self.robust_covariance() if self.by_scores else self.spread(self.hessian * np.sum(self.weights**2))
+        free, d = self.coordinates.free, len(self.coordinates.values)
+        at, scores = np.ix_(free, free), self.scores[:, free]
+        inverse, lost = _inverse(self.hessian[at] + np.diag(self.coordinates.l2[free]))
+        alone = self.weights[:, None] * (scores - self.weights @ scores)
+        by_group = alone if groups is None else _summed(alone, np.asarray(groups))
+        curved = alone.T @ alone if self.by_scores else self.hessian[at] * np.sum(self.weights**2)
+        out = np.zeros((2, d, d))
+        for whole, middle in zip(out, (curved, by_group.T @ by_group), strict=True):
+            whole[at] = inverse @ middle @ inverse
+            if noise is not None:  # of many features only the variances were kept
+                whole[at] += inverse @ (noise[at] if noise.ndim == 2 else np.diag(noise[free])) @ inverse
+            whole[free[lost], free[lost]] = np.inf
+        return out[0], out[1]
 
-    def robust_covariance(self, groups: ArrayLike | None = None) -> Floats:
-        """From the scores, (k, k), clustered by `groups`, one label per demonstration."""
-        centred = self.weights[:, None] * (self.scores - self.weights @ self.scores)
-        if groups is not None:
-            labels = np.asarray(groups)
-            if labels.shape != (len(centred),):
-                raise TrajectoryError(
-                    f"groups has shape {labels.shape}, but there are {len(centred)} demonstrations: give one each."
-                )
-            number = np.unique(labels, return_inverse=True)[1]
-            summed = np.zeros((int(number.max()) + 1, centred.shape[1]))
-            np.add.at(summed, number, centred)
-            centred = summed
-        return self.spread(centred.T @ centred)
 
-    def spread(self, middle: Floats) -> Floats:
-        """What noise of this covariance in the gradient, as that of draws, does to the weights (k, k)."""
-        inverse, lost = _inverse(self.hessian + np.diag(self.penalty))
-        out: Floats = inverse @ middle @ inverse
-        out[lost, lost] = np.inf
-        return out
+def _summed(rows: Floats, labels: NDArray[Any]) -> Floats:
+    """The sum of the rows (n, k) of each label."""
+    if labels.shape != (len(rows),):
+        raise TrajectoryError(
+            f"groups has shape {labels.shape}, but there are {len(rows)} demonstrations: give one each."
+        )
+    number = np.unique(labels, return_inverse=True)[1]
+    summed = np.zeros((int(number.max()) + 1, rows.shape[1]))
+    np.add.at(summed, number, rows)
+    return summed
 
 
 def _inverse(matrix: Floats) -> tuple[Floats, NDArray[np.bool_]]:
@@ -100,7 +93,7 @@ def information(task: Task, settings: FitSettings, weights: Floats) -> Informati
         else:
             expected, hessian = _world_moments(task, settings, weights)
         rows = task.features.contract(task.demos.walks.visit_rows(task.discount))
-        return Information.along(coordinates, hessian, rows - expected, task.demos.weights)
+        return Information(coordinates, hessian, rows - expected, task.demos.weights)
 
 
 Means = Callable[[list[Floats]], Iterable[Floats]]
@@ -188,26 +181,7 @@ MOST_STEPS = 200
 ENOUGH = 1e-4  # of the fall of the loss that a straight line promises (Armijo)
 
 
-def bootstrap(task: Task, settings: FitSettings, weights: Floats, n: int, rng: np.random.Generator) -> Floats:
-    """The weights (n, d) of n resamples, of as many demonstrations as there are."""
-    counts = rng.multinomial(len(task.demos), task.demos.weights, size=n)
-    return _refit(task, settings, weights, counts / len(task.demos), [settings.l2] * n)[0]
-
-
-def cross_validation(
-    task: Task, settings: FitSettings, weights: Floats, l2: Sequence[ArrayLike], fold: NDArray[np.int64]
-) -> Floats:
-    """The mean log P of each fold (penalties, folds) under the weights that the others give with each penalty."""
-    parts = fold == np.arange(fold.max() + 1)[:, None]
-    weighed = (rows * task.demos.weights for rows in (parts, ~parts))
-    held_out, others = (np.tile(rows / rows.sum(axis=1, keepdims=True), (len(l2), 1)) for rows in weighed)
-    theta, log_z, rows = _refit(task, settings, weights, others, [one for one in l2 for _ in parts])
-    scores = rows @ theta.T + task.demos.walks.scores(task.law().weights)[:, None] - log_z
-    found: Floats = np.sum(held_out * scores.T, axis=1).reshape(len(l2), len(parts))
-    return found
-
-
-def _refit(
+def refit(
     task: Task, settings: FitSettings, weights: Floats, shares: Floats, l2: Sequence[ArrayLike]
 ) -> tuple[Floats, Floats, Floats]:
     """Weights (n, d) that fit each row of shares (n, demonstrations) under its penalty, log Z there (n,), and f(tau).

@@ -18,7 +18,6 @@ from xmen.progress import Monitor
 from xmen.rewards.neural import NeuralReward
 from xmen.rewards.torch_backend import as_array, seeded, threads, torch
 from xmen.storage.checkpoint import RunState
-from xmen.worlds.mdp import MDP
 
 
 def as_arrays(value: Any) -> Any:
@@ -120,28 +119,6 @@ def unknown_optimiser(optimiser: object) -> RewardError:
     """The refusal of an optimiser, with those there are."""
     known = listed(OPTIMISERS)
     return RewardError(f"unknown optimiser {optimiser!r}: choose one of {known}, or a function from parameters to one.")
-
-
-def check_neural(reward: object, world: MDP, features: object) -> None:
-    """Refuse a reward that cannot be trained in this world, or not beside features."""
-    if not isinstance(reward, NeuralReward):
-        is_module = hasattr(reward, "parameters") and hasattr(reward, "forward")
-        raise RewardError(
-            "reward takes a network to be trained, a NeuralReward, ConvReward or FeatureReward; got "
-            f"{type(reward).__name__}. "
-            + ("Write NeuralReward(module, inputs)." if is_module else "For a linear reward give features.")
-        )
-    if features is not None:
-        raise EngineError(
-            "features and reward are both given: features are for a linear reward, and a reward by a network has its "
-            f"own inputs. Leave out one of features and reward={reward!r}."
-        )
-    if (reward.n_states, reward.n_actions) != (world.n_states, world.n_actions):
-        raise RewardError(
-            f"reward is for {reward.n_states} states and {reward.n_actions} actions, but the world has "
-            f"{world.n_states} states and {world.n_actions} actions: give inputs of shape "
-            f"({world.n_states}, {world.n_actions}, d)."
-        )
 
 
 DEFAULT_MAX_ITER = 300

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from xmen.answers import node_places
 from xmen.constraints.constraint import FUNCTIONS
 from xmen.errors import FileFormatError, MissingExtraError, XmenError, error_record, extra_module, plain
-from xmen.methods.table import METHODS
+from xmen.learners.xmen import METHODS
 from xmen.problem import Problem
 from xmen.registry import LEARNERS
 from xmen.rewards import Floats

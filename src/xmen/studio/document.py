@@ -12,7 +12,7 @@ from typing import Any
 from xmen.answers import Choice
 from xmen.errors import FileFormatError, TrajectoryError, XmenError
 from xmen.files import write_together
-from xmen.methods.table import parse_method
+from xmen.learners.xmen import parse_method
 from xmen.problem import Mistake, Problem, demo_weights, problem_or_mistakes, read_problem, read_values, toml_text
 from xmen.problem.document import Kind, fenced, within_fence
 from xmen.registry import LEARNERS
