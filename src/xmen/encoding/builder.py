@@ -22,14 +22,13 @@ class ClauseBuilder:
     def __init__(self) -> None:
         self.n_variables = 1
         self._flat = array("i")
-        self._or: dict[tuple[int, ...], int] = {}
         self._once: dict[Hashable, int] = {}
         self.add([self.TRUE])
 
     def copy(self) -> "ClauseBuilder":
         """An independent builder with the same clauses and definitions."""
         twin = copy.copy(self)
-        twin._flat, twin._or, twin._once = self._flat[:], dict(self._or), dict(self._once)
+        twin._flat, twin._once = self._flat[:], dict(self._once)
         return twin
 
     def variable(self) -> int:
@@ -67,10 +66,7 @@ class ClauseBuilder:
             return self.FALSE
         if len(parts) == 1:
             return parts[0]
-        key = tuple(parts)
-        if key not in self._or:
-            self._or[key] = self.fresh_any_of(parts)
-        return self._or[key]
+        return self.once(tuple(parts), lambda: self.fresh_any_of(parts))
 
     def fresh_any_of(self, literals: Iterable[int]) -> int:
         """A new variable of its own that is true exactly when one of these literals is."""

@@ -99,10 +99,8 @@ def no_state_twice(builder: ClauseBuilder, walk: WalkLiterals, leaf: NoRevisit) 
 def compare_sum(builder: ClauseBuilder, walk: WalkLiterals, leaf: LinearComparison) -> int:
     """The sum in binary, positive and negative parts apart, compared at the end."""
     plus, minus = signed_sums(builder, walk, *_symbols(walk, leaf))
-    if leaf.bound >= 0:
-        minus = builder.sum_of([minus, builder.constant(leaf.bound)])
-    else:
-        plus = builder.sum_of([plus, builder.constant(-leaf.bound)])
+    minus = builder.sum_of([minus, builder.constant(max(leaf.bound, 0))])
+    plus = builder.sum_of([plus, builder.constant(max(-leaf.bound, 0))])
     no_less, no_more = builder.at_least_number(plus, minus), builder.at_least_number(minus, plus)
     # The comparison is decided by the signs of (sum - bound) that it allows.
     signs = ((1, -no_more), (0, builder.all_of([no_less, no_more])), (-1, -no_less))
@@ -386,9 +384,6 @@ def _follow_numbers(
         lengths[i] = t
 
 
-# ---- The whole encoding: world and constraint to a formula, and models back to trajectories
-
-
 class Encoding:
     """A world and a constraint in clauses, whose models are the valid trajectories, one to one.
 
@@ -445,7 +440,7 @@ class Encoding:
             sums[:] = builder.sum_of([list(sums), number])
         literals = []
         for threshold in thresholds:
-            more = builder.sum_of([minus, builder.constant(threshold)]) if threshold > 0 else minus
-            less = builder.sum_of([plus, builder.constant(-threshold)]) if threshold < 0 else plus
+            more = builder.sum_of([minus, builder.constant(max(threshold, 0))])
+            less = builder.sum_of([plus, builder.constant(max(-threshold, 0))])
             literals.append(builder.at_least_number(more, less))
         return Formula(builder.n_variables, builder.clauses, self.decoder.variables), literals

@@ -33,11 +33,6 @@ class Places:
     target: NDArray[np.int64]  # (E,)
     edge: NDArray[np.int64]  # (E,) the world edge
 
-    @property
-    def n_places(self) -> int:
-        """The number of places."""
-        return len(self.state)
-
     @cached_property
     def pairs(self) -> tuple[list[tuple[int, int]], NDArray[np.int64]]:
         """The pairs (station, next station) that edges join, in the order of stations; and each edge's among them."""
@@ -58,7 +53,13 @@ def find_places(world: MDP, timed: bool | None = None) -> Places:
     """
     if timed or (timed is None and not (world.acyclic and world.has_terminal)):
         return _timed_places(world)
-    order, longest = _useful_order(world)
+    # States on some way from a start to a terminal state, whatever the horizon, in topological order.
+    useful = distance_to(world.start > 0, world.target, world.source) < UNREACHABLE
+    useful &= distance_to(world.terminal, world.source, world.target) < UNREACHABLE
+    kept = useful[world.source] & useful[world.target]
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(world.source[kept], minlength=world.n_states))])
+    order, longest = topological_order(indptr.astype(np.uint32), world.target[kept].astype(np.uint32))
+    order = order[useful[order]].astype(np.int64)
     if timed is None and world.horizon is not None and longest[order].max(initial=0) > world.horizon:
         return _timed_places(world)
     number = np.full(world.n_states, -1)
@@ -76,18 +77,6 @@ def find_places(world: MDP, timed: bool | None = None) -> Places:
         target=number[world.target[edges]],
         edge=edges,
     )
-
-
-def _useful_order(world: MDP) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """States on some way from a start to a terminal state, whatever the horizon, in topological order; and the longest
-    walk to each state of the world."""
-    useful = distance_to(world.start > 0, world.target, world.source) < UNREACHABLE
-    useful &= distance_to(world.terminal, world.source, world.target) < UNREACHABLE
-    kept = useful[world.source] & useful[world.target]
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(world.source[kept], minlength=world.n_states))])
-    order, longest = topological_order(indptr.astype(np.uint32), world.target[kept].astype(np.uint32))
-    order = order.astype(np.int64)
-    return order[useful[order]], longest
 
 
 def _timed_places(world: MDP) -> Places:
@@ -144,7 +133,7 @@ class WalkLiterals:
 
 def encode_walks(builder: ClauseBuilder, places: Places) -> WalkLiterals:
     """Clauses whose models are exactly the walks from a start place to an end place."""
-    visited = builder.variables(places.n_places)
+    visited = builder.variables(len(places.state))
     used = builder.variables(len(places.edge))
     out: list[list[int]] = [[] for _ in visited]
     into: list[list[int]] = [[] for _ in visited]

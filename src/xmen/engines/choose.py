@@ -84,9 +84,6 @@ class GivenStart(Distribution):
         return [next(drawn[i]) for i in chosen.tolist()]
 
 
-# ---- Which engine answers: exact under a node budget, else rejection where it accepts often enough, else XOR
-
-
 LEAST_ACCEPTANCE = 1e-3  # below this, rejection is left for hashing
 FEWEST_NODES, COPIES = 100_000, 64  # the default budget without a horizon, where nodes are factorised
 RELAXED_SHARE = 8  # the relaxations of rejection may cost this fraction of the node budget

@@ -30,12 +30,14 @@ _SHOWN = 4
 _ENTRIES = 1_000  # of a machine, beyond which a rule is left alone: ordinary ones have a dozen
 
 
-def events_in(constraint: Constraint) -> list[Event]:
-    """The events that a constraint mentions, each once."""
-    return list(dict.fromkeys(event for leaf in constraint.leaves() for event in _within(leaf)))
+def never_events(rules: Iterable[Constraint], world: MDP) -> Iterator[tuple[Event, str]]:
+    """The events that rules mention and that no trajectory of the world can have, each once, and why."""
+    events = dict.fromkeys(event for rule in rules for leaf in rule.leaves() for event in _within(leaf))
+    return ((event, why) for event in events if (why := why_never(event, world)))
 
 
 def _within(value: object) -> Iterator[Event]:
+    """The events in a field of a leaf, however deep."""
     if isinstance(value, Event):
         yield value
     elif isinstance(value, tuple):
@@ -84,8 +86,7 @@ def remark(label: str, rule: Constraint, world: MDP) -> str:
     always = same_answer(rule, world)
     if always is None:
         return ""
-    events = ((event, why_never(event, world)) for event in events_in(rule))
-    reasons: list[str] = [Message("`{}` can never happen: {}", event, why) for event, why in events if why]
+    reasons: list[str] = [Message("`{}` can never happen: {}", *found) for found in never_events([rule], world)]
     sums = [leaf for leaf in rule.leaves() if isinstance(leaf, LinearComparison)]
     if any(leaf.spelling for leaf in sums):
         reasons.append("a share lies between 0 and 1, so that 15 % is 0.15")
@@ -156,9 +157,6 @@ def reachable_bound(world: MDP, rule: Constraint, others: Constraint | None) -> 
     if abs(best) > EXACT:
         return None
     return sign * round(best) + (0 if rule.op in ("<=", ">=") else -sign)
-
-
-# ---- Why nothing is valid: the smallest set of the user's constraints that cannot hold together
 
 
 MOST_RULES = 100  # multiplied without a horizon, for a better message
@@ -250,8 +248,8 @@ def explain_infeasible(
     notes: list[str] = [Message(" {!r}: {}.", parts[i][0], note) for i in kept if (note := parts[i][1].impossible())]
     if world.terminal[world.start > 0].all():
         notes.append(" Every start is a terminal state, so that all trajectories end before the first action.")
-    never = dict.fromkeys(event for i in kept for event in events_in(parts[i][1]))
-    notes += [Message(" `{}` can never happen: {}.", event, why) for event in never if (why := why_never(event, world))]
+    never = never_events((parts[i][1] for i in kept), world)
+    notes += [Message(" `{}` can never happen: {}.", *found) for found in never]
     if not minimal:
         notes.append(" The set may not be minimal: smaller ones could not be tried within max_nodes or time_limit.")
     ways: list[str] = [*_rebounding(world, parts, kept), *_raising(world, [part for _, part in parts])]

@@ -23,8 +23,6 @@ from xmen.rewards import Floats, LinearReward, Reward, reward_table
 from xmen.sharing import once
 from xmen.worlds import MDP, EdgeWeights, Trajectory, Walks
 
-# ---- What a distribution over trajectories is made of, in one record that every engine takes
-
 
 @dataclass(frozen=True, eq=False)
 class Law:
@@ -83,9 +81,6 @@ class Law:
         weights = self.weights.with_table(self.world, reward_table(reward, self.world))
         vars(other).update(weights=weights, compiled=self.compiled)
         return other
-
-
-# ---- One face for all engines: a probability distribution over the valid trajectories of a world
 
 
 Rules = Constraint | Mapping[str, Constraint] | Iterable[Constraint]

@@ -7,7 +7,7 @@ relaxation cannot carry is only the acceptance rate, which is measured and repor
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -72,10 +72,9 @@ def relax(world: MDP, constraint: Constraint | None, max_nodes: int) -> Relaxati
     return Relaxation(product, tuple(multiplied), tuple(rejecting))
 
 
-Named: TypeAlias = tuple[str, Constraint]
-
-
-def _groups(world: MDP, parts: Sequence[Named], budget: int) -> list[tuple[bool, Sequence[Named]]]:
+def _groups(
+    world: MDP, parts: list[tuple[str, Constraint]], budget: int
+) -> list[tuple[bool, list[tuple[str, Constraint]]]]:
     """Constraints that are multiplied in together or not at all, in the order in which they are tried.
 
     By their own product, and whether that fits; or many of them by their machines.
@@ -140,9 +139,6 @@ class Estimating(Distribution):
     def entropy(self) -> float:
         """log Z - E[R + log D], estimated like both."""
         return float(self.log_partition() - self._averages[0][-1])
-
-
-# ---- The reject engine: multiply the constraints that fit, sample from that relaxation exactly, reject with the rest
 
 
 ESTIMATE_DRAWS = 100_000  # relaxed draws behind estimates of log Z and visits

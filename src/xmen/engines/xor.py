@@ -183,9 +183,6 @@ def _try_to_list(compiled: CompiledConstraint, oracle: str) -> Walks | None:
     return walks
 
 
-# ---- The XOR engine: random parities cut the valid trajectories into cells small enough to list, by an NP oracle
-
-
 N_CELLS = 64  # fresh matrices behind an estimate
 
 

@@ -87,6 +87,11 @@ class Draws:
         found: NDArray[np.int64] = np.searchsorted(self.batch, np.arange(self.n_batches))
         return found
 
+    def total(self, weights: Floats) -> Floats:
+        """The sum of these weights (n,) over each batch (B,)."""
+        found: Floats = np.add.reduceat(weights, self.begins)
+        return found
+
     @classmethod
     def of_parts(
         cls,
@@ -219,7 +224,7 @@ class DrawnLoss:
         return shares
 
     @cached_property
-    def _measures(self) -> tuple[Floats, Floats]:
+    def measures(self) -> tuple[Floats, Floats]:
         """log e of each draw, and the part of e that was left to chance (n,) each."""
         draws = self.draws
         with np.errstate(divide="ignore"):
@@ -227,11 +232,6 @@ class DrawnLoss:
         drawn = draws.log_measure + np.where(draws.known, doubt, 0.0)
         log_measure: Floats = np.logaddexp(np.where(draws.known, 0.0, -np.inf), drawn)
         return log_measure, np.exp(drawn - log_measure)
-
-    @property
-    def by_chance(self) -> Floats:
-        """The part of each draw's measure that was left to chance (n,)."""
-        return self._measures[1]
 
     def look(self, weights: Floats) -> Reweighted:
         """log Z-hat and the draws' probabilities; O(n) and one product with the sparse visits."""
@@ -241,20 +241,20 @@ class DrawnLoss:
 
     def _look(self, weights: Floats) -> Reweighted:
         draws, batch = self.draws, self.draws.batch
-        logs = draws.visits @ self.features.table(weights).ravel() + self._measures[0] + draws.log_dynamics
+        logs = draws.visits @ self.features.table(weights).ravel() + self.measures[0] + draws.log_dynamics
         highest = np.maximum.reduceat(np.where(draws.valid, logs, -np.inf), draws.begins)
         every = np.exp(np.minimum(logs - highest[batch], LARGEST))
         valid = np.where(draws.valid, every, 0.0)
-        totals = np.add.reduceat(valid, draws.begins)
+        totals = draws.total(valid)
         log_sum, valid = highest + np.log(totals), valid / totals[batch]
         if not draws.control.any():
             return Reweighted(log_sum, valid, np.zeros(1), valid, log_sum)
-        totals = np.add.reduceat(every, draws.begins)
+        totals = draws.total(every)
         log_every, every = highest + np.log(totals), every / totals[batch]
         # The log of a sum of n draws is too small by half its variance, about sum p^2 / 2. With thousands of parts of a
         # few draws each that would outweigh the noise of all of them together, so it is added, and its gradient too.
         some = np.where(draws.control > 0.0, draws.noise, 0.0)
-        squares, all_squares = (some * np.add.reduceat(p**2, draws.begins) for p in (valid, every))
+        squares, all_squares = (some * draws.total(p**2) for p in (valid, every))
         log_sum = log_sum + 0.5 * squares - draws.control * (log_every + 0.5 * all_squares)
         pull = valid * (1.0 + some[batch] * valid - squares[batch])
         of_all = 1.0 + some[batch] * every - all_squares[batch]
@@ -283,14 +283,13 @@ class DrawnLoss:
         (sum p)^2 / sum p^2 over all that were drawn: small where a few draws have it all, and what they say of other
         trajectories is an accident.
         """
-        sizes: Floats = np.add.reduceat(self.worth(weights), self.draws.begins)
-        return sizes
+        return self.draws.total(self.worth(weights))
 
     def worth(self, weights: Floats) -> Floats:
         """How many draws each draw is worth (n,): its share of the weight in its batch, times the batch's size."""
         draws = self.draws
         p = np.where(draws.known, 0.0, self.look(weights).valid)
-        total, squares = np.add.reduceat(p, draws.begins), np.add.reduceat(p**2, draws.begins)
+        total, squares = draws.total(p), draws.total(p**2)
         scale = np.divide(total, squares, out=np.zeros(draws.n_batches), where=squares > 0.0)
         worth: Floats = p * scale[draws.batch]
         return worth
@@ -369,7 +368,7 @@ class Spread:
         self._share = loss.shares[loss.draws.batch]
         self._table = Table(loss.draws, loss.features, self._look.valid * self._share)
         self._mean = self._table.sums(self._look.valid)
-        self._chance = self._share**2 * loss.draws.noise[loss.draws.batch] * loss.by_chance**2
+        self._chance = self._share**2 * loss.draws.noise[loss.draws.batch] * loss.measures[1] ** 2
         self._change = self._look.valid - self._look.every
 
     @cached_property
@@ -386,7 +385,7 @@ class Spread:
         draws, table, mean, every = self._loss.draws, self._table, self._mean, self._look.every
         # x = change (f - mu) + b q (nu - mu), and its square term by term; terms of two are half of one and its mirror.
         moved = self._chance * self._change**2
-        half = gram(table.sums(moved) - _scaled(mean, 0.5 * table.total(moved)), mean)
+        half = gram(table.sums(moved) - _scaled(mean, 0.5 * draws.total(moved)), mean)
         found = table.squares(moved) - half - half.T
         if not draws.control.any():
             return found
@@ -394,7 +393,7 @@ class Spread:
         inverse = np.divide(1.0, draws.control, out=np.zeros(draws.n_batches), where=draws.control > 0.0)
         apart = table.sums(every * inverse[draws.batch]) - _scaled(mean, np.where(draws.control > 0.0, 1.0, 0.0))
         half = gram(
-            table.sums(both) - _scaled(mean, table.total(both)) + _scaled(apart, 0.5 * table.total(alone)), apart
+            table.sums(both) - _scaled(mean, draws.total(both)) + _scaled(apart, 0.5 * draws.total(alone)), apart
         )
         return found + half + half.T
 
@@ -419,7 +418,7 @@ class Spread:
         """The standard error of log Z-hat."""
         draws = self._loss.draws
         # Of x the mean is 0; of a change of log Z-hat it is 1 - b over the number of draws, where all are there.
-        mean = np.where(draws.control > 0.0, (1.0 - draws.control) / self._table.total(np.ones(len(draws))), 0.0)
+        mean = np.where(draws.control > 0.0, (1.0 - draws.control) / draws.total(np.ones(len(draws))), 0.0)
         variance = np.sum(self._chance * (self._change**2 - mean[draws.batch] ** 2))
         return float(np.sqrt(max(variance, 0.0) + self.unseen**2))
 
@@ -430,7 +429,7 @@ def best_control(draws: Draws, features: Features, parts: Floats) -> float:
     One number for all parts, in which each has its share of the noise, and each feature counts by its own curvature.
     """
     table = Table(draws, features, np.ones(len(draws)))
-    n, n_valid = table.total(np.ones(len(draws))), table.total(draws.valid.astype(np.float64))
+    n, n_valid = draws.total(np.ones(len(draws))), draws.total(draws.valid.astype(np.float64))
     curvature = _variances(table, draws.valid / n_valid[draws.batch], parts)
     valid = _variances(table, draws.valid / n_valid[draws.batch], parts**2 / n)
     every = _variances(table, 1.0 / n[draws.batch], parts**2 / n)
@@ -464,11 +463,6 @@ class Table:
             some = numbers[first : first + step]
             yield some, self.features.contract(self.draws.visits[some]) - self._centre
 
-    def total(self, weights: Floats) -> Floats:
-        """The sum of these weights (n,) over each batch (B,)."""
-        found: Floats = np.add.reduceat(weights, self.draws.begins)
-        return found
-
     def sums(self, weights: Floats) -> Any:
         """The sum of f with these weights (n,) over each batch (B, d)."""
         shape = (self.draws.n_batches, len(self.draws))
@@ -477,7 +471,7 @@ class Table:
             found = chosen @ self._rows
             return found if self.features.d > MOST_FEATURES else found.toarray()
         return self.features.contract(csr_matrix(chosen @ self.draws.visits)) - np.outer(
-            self.total(weights), self._centre
+            self.draws.total(weights), self._centre
         )
 
     def squares(self, weights: Floats, alone: bool = False) -> Floats:

@@ -44,7 +44,6 @@ from xmen.options import require_choice, require_number, require_whole
 from xmen.progress import Monitor
 from xmen.rewards import Floats
 from xmen.rewards.linear import DenseFeatures
-from xmen.sampling.space import require_delta, require_probability
 from xmen.storage.checkpoint import RunState
 
 DEFAULT_DELTA = 1.03  # smaller ones allow little larger steps, and larger ones hardly cost fewer solver calls
@@ -126,12 +125,7 @@ class Paper(Method):
     def __post_init__(self) -> None:
         require_whole("n_samples", self.n_samples, least=2)
         require_whole("n_demonstrations", self.n_demonstrations, least=1, optional=True)
-        if self.delta is not None:
-            require_number("delta", self.delta)
-            require_delta(self.delta)
-        if self.failure is not None:
-            require_number("failure", self.failure)
-            require_probability(self.failure)
+        EngineSettings(delta=self.delta, failure=self.failure)  # refuses what no sampler can promise
         require_choice("proposal", self.proposal, PROPOSALS)
         require_number("burn_in", self.burn_in, least=0.0, below=1.0)
         require_number("learning_rate", self.learning_rate, above=0.0, optional=True)
@@ -214,35 +208,21 @@ class PaperRun(Run[PaperState]):
         demo_mean = self.centre
         if m1 is not None:
             demo_mean = self.demo_rows[rng.choice(len(demos), size=int(m1), p=demos.weights)].mean(axis=0)
-        theta = state.weights / span
-        pool = self.proposal.draw(
-            theta,
-            state.shift[:-1] / span,
-            min(1.0, max(0.0, float(state.shift[-1]) / self._dynamics_span)),
-            int(self.method.n_samples),
-            self.delta,
-            self.failure,
-            rng,
-            log2_mass=state.log2_mass,
-            certificate=Certificate(**state.certificate) if state.certificate else None,
-        )
+        theta, shift = state.weights / span, state.shift[:-1] / span
+        beta = min(1.0, max(0.0, float(state.shift[-1]) / self._dynamics_span))
+        certificate = Certificate(**state.certificate) if state.certificate else None
+        n, hints = int(self.method.n_samples), (state.log2_mass, certificate)
+        pool = self.proposal.draw(theta, shift, beta, n, self.delta, self.failure, rng, *hints)
         gradient = self.estimate(pool) - demo_mean + self.l2 * theta
         slope = gradient / span
         weights = state.weights - self.step_size * (slope if self.metric is None else self.metric @ slope)
         k = state.iteration + 1
         n_averaged = k - self.n_skipped
         average = weights if n_averaged <= 1 else state.average + (weights - state.average) / n_averaged
-        moved = PaperState(
-            weights,
-            average,
-            self._move(state.shift, pool),
-            pool.log2_mass,
-            pool.certificate._asdict(),
-            k,
-            state.seed,
-            state.slopes + (slope if n_averaged >= 1 else 0.0),
-            state.slopes_squared + (slope**2 if n_averaged >= 1 else 0.0),
-        )
+        moved = replace(state, weights=weights, average=average, shift=self._move(state.shift, pool), iteration=k)
+        moved = replace(moved, log2_mass=pool.log2_mass, certificate=pool.certificate._asdict())
+        if n_averaged >= 1:
+            moved = replace(moved, slopes=state.slopes + slope, slopes_squared=state.slopes_squared + slope**2)
         # PAWS gives samples, not log Z: the loss is not known.
         return moved, {"loss": math.nan, "gradient_norm": float(np.linalg.norm(gradient)), **pool.account}
 
@@ -280,8 +260,9 @@ class PaperRun(Run[PaperState]):
         """The norm of the mean gradient over the averaged iterates, in units of the spans, and its standard error.
 
         That mean, times the steps, is the way from the first of these iterates to the last. While they are on their
-        way to the optimum it is above the error; around the optimum they turn back, and it falls below. (nan, nan)
-        for fewer than two iterates.
+        way to the optimum it is above the error; around the optimum they turn back, and it falls below. They stop where
+        the mean of the draws meets the demonstrations: what draws are off, within delta, is not seen. (nan, nan) for
+        fewer than two iterates.
         """
         n = state.iteration - self.n_skipped
         if n < 2:
@@ -290,21 +271,13 @@ class PaperRun(Run[PaperState]):
         variance = np.maximum(state.slopes_squared / n - mean**2, 0.0) / (n - 1)
         return float(np.linalg.norm(mean)), math.sqrt(float(variance.sum()))
 
-    def settled(self, state: PaperState) -> bool:
-        """Whether the averaged iterates have stopped going anywhere, as far as their noise lets it be seen.
-
-        They stop where the mean of the draws meets the demonstrations: what draws are off, within delta, is not seen.
-        """
-        size, noise = self.drift(state)
-        return state.iteration - self.n_skipped >= LEAST_AVERAGED and size <= noise + self.tol
-
     def answer(self, state: PaperState) -> Floats:
         return state.average / self.bounds.span
 
     def conclude(self, state: PaperState, monitor: Monitor) -> Outcome:
-        converged = self.finished(state) and self.settled(state)
+        n, (size, noise) = state.iteration - self.n_skipped, self.drift(state)
+        converged = self.finished(state) and n >= LEAST_AVERAGED and size <= noise + self.tol
         if not (converged or monitor.stopped or monitor.interrupted):
-            n, (size, noise) = state.iteration - self.n_skipped, self.drift(state)
             why = (
                 f"their gradients have a mean of norm {size:.3g}, above its standard error of {noise:.3g} (in units of "
                 "the features' spans): the iterates are still on their way"
@@ -479,11 +452,8 @@ def warn_outside(delta: float, factor: float, step: float, largest: float, weigh
     if factor > LARGEST_FACTOR or largest == 0.0:
         most = math.sqrt(LARGEST_FACTOR) if weighted else LARGEST_FACTOR
         why = "with importance weights the gradient is known within delta^2" if weighted else "c = delta"
-        notify(
-            f"delta = {delta:g} is not below {most:.4g}, as Theorem 4 needs ({why}, and c must be below sqrt 2): "
-            "the run has no guarantee. Choose a smaller delta.",
-            GuaranteeWarning,
-        )
+        told = f"delta = {delta:g} is not below {most:.4g}, as Theorem 4 needs ({why}, and c must be below sqrt 2): "
+        notify(f"{told}the run has no guarantee. Choose a smaller delta.", GuaranteeWarning)
     elif step > largest * (1.0 + SAME):
         notify(
             f"learning_rate = {step:g} is above {largest:.4g} = (2 - c^2) / (sigma2^2 c), the largest step of "

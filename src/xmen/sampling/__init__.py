@@ -8,10 +8,7 @@ from xmen.sampling.cells import CellPlan as CellPlan, sample_cells as sample_cel
 from xmen.sampling.cells import CellEstimate as CellEstimate, estimate as estimate
 from xmen.sampling.embedding import Embedding as Embedding, Levels as Levels, embed as embed
 from xmen.sampling.jobs import Job as Job, UnfinishedError as UnfinishedError, run_jobs as run_jobs, spawn as spawn
-from xmen.sampling.cells import (
-    PartitionBound as PartitionBound,
-    bound_partition as bound_partition,
-    choose_parities as choose_parities,
-)
+from xmen.sampling.cells import PartitionBound as PartitionBound, bound_partition as bound_partition
+from xmen.sampling.cells import choose_parities as choose_parities
 from xmen.sampling.paws import PawsPlan as PawsPlan, find_level as find_level, sample_paws as sample_paws
 from xmen.sampling.space import Info as Info, Space as Space
