@@ -20,21 +20,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
+from xmen import errors
 from xmen.constraints.constraint import Constraint, conjunction
 from xmen.constraints.occurrence import never
 from xmen.engines.distribution import Law, Seed
-from xmen.errors import (
-    ConvergenceWarning,
-    EngineError,
-    Feature,
-    InvalidDemonstrationError,
-    LearningWarning,
-    Message,
-    UnboundedWarning,
-    listing,
-    notify,
-    require_horizon,
-)
+from xmen.errors import EngineError, Feature, Message, listing, notify, require_horizon
 from xmen.events import at, doing
 from xmen.learners.base import Learner, Rules
 from xmen.methods.demonstrations import Demonstrations
@@ -325,7 +315,7 @@ class RelativeEntropyIRL(Learner):
         if taken.any():
             step = int(np.argmax(taken))
             edge, index, t = int(walks.edges[step]), int(walks.owner[step]), int(walks.time[step])
-            raise InvalidDemonstrationError(
+            raise errors.InvalidDemonstrationError(
                 f"demonstration {index} takes {world.describe_action(int(world.action[edge]))} in "
                 f"{world.describe_state(int(world.source[edge]))} (position {t}), which the base policy never does: "
                 "give base_policy a positive probability there.",
@@ -368,19 +358,20 @@ class RelativeEntropyIRL(Learner):
         advice = "Draw more (n_samples), give a sampling_policy nearer to the demonstrations, or a larger epsilon."
         if len(away):
             sentence = "no mixture of the {} rollouts matches the demonstrations in {}: {}"
-            notify(Message(sentence, n, listing([Feature(k) for k in away.tolist()], 8), advice), UnboundedWarning)
+            named = listing([Feature(k) for k in away.tolist()], 8)
+            notify(Message(sentence, n, named, advice), errors.UnboundedWarning)
         elif self.effective_sample_size_ < LEAST_EFFECTIVE:
             notify(
                 f"the importance weights have collapsed: {n} rollouts are worth {self.effective_sample_size_:.1f}, "
                 f"so the weights are little more than noise. {advice}",
-                LearningWarning,
+                errors.LearningWarning,
             )
         elif not (self.converged_ or monitor.stopped or monitor.interrupted):
             last = monitor.history[-1]
             notify(
                 f"RelativeEntropyIRL stopped after max_iter = {self.max_iter} iterations with a gradient norm of "
                 f"{last.gradient_norm:.3g} and a loss of {last.loss:.6g}. Raise max_iter or tol.",
-                ConvergenceWarning,
+                errors.ConvergenceWarning,
             )
 
     def _law(self, world: MDP, also: Rules) -> Law:

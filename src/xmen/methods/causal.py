@@ -58,37 +58,30 @@ def require_allowed(
         wrong += [(index, t) for index in bad.tolist()]
     if not wrong:
         return
-    index, position = min(wrong)
-    error = _risky(promise, demos, index, position, int(choices[index, position]), max_nodes)
-    error.details = also_wrong(sorted({number for number, _ in wrong}), "take such steps")
-    raise error
-
-
-def _risky(
-    promise: Behaviour, demos: Demonstrations, index: int, position: int, choice: int, max_nodes: int | None
-) -> InvalidDemonstrationError:
-    game, world = promise.game, demos.walks.world
-    edges = demos.walks.edges[demos.walks.owner == index][:position]
-    history = [int(demos.walks.starts[index]), *world.target[edges].tolist()], world.action[edges].tolist()
-    state, action = history[0][-1], int(game.action[choice])
-    doing = f"{world.describe_action(action)} in {world.describe_state(state)}"
+    (index, position), game, world = min(wrong), promise.game, demos.walks.world
+    edges, choice = demos.walks.edges[demos.walks.owner == index][:position], int(choices[index, position])
+    states, actions = [int(demos.walks.starts[index]), *world.target[edges].tolist()], world.action[edges].tolist()
+    action, label = int(game.action[choice]), None
+    doing = f"{world.describe_action(action)} in {world.describe_state(states[-1])}"
     did = f"demonstration {index} does {doing} at position {position}"
     if promise.aim == "best":
         sentence = "{}, with less than the best chance of keeping the rules. Ask for less, as in {}, or leave it out."
-        return InvalidDemonstrationError(Message(sentence, did, LESS), index=index, position=position)
-    edges_of = slice(int(game.first_edge[choice]), int(game.first_edge[choice + 1]))
-    targets = game.product.target[edges_of]
-    value = promise.layer(position + 1).value[targets]
-    outcome = int(game.product.state[targets[np.flatnonzero(value == -np.inf)[0]]])
-    label, reason = why_unsafe(game, ([*history[0], outcome], [*history[1], action]), max_nodes)
-    sentence = (
-        "{}, which could have gone wrong: it may lead to {}, {}. A policy that is sure never does this. Ask for a "
-        "probability, as in {}, or leave the demonstration out; {} only helps where no sure policy exists, and here "
-        "one does."
-    )
-    where, best = world.describe_state(outcome), Setting("validity", "best")
-    message = Message(sentence, did, where, reason, LESS, best, world=world)
-    return InvalidDemonstrationError(message, index=index, constraint=label, position=position)
+        message = Message(sentence, did, LESS)
+    else:
+        targets = game.product.target[int(game.first_edge[choice]) : int(game.first_edge[choice + 1])]
+        lost = targets[promise.layer(position + 1).value[targets] == -np.inf][0]
+        outcome = int(game.product.state[lost])
+        label, reason = why_unsafe(game, ([*states, outcome], [*actions, action]), max_nodes)
+        sentence = (
+            "{}, which could have gone wrong: it may lead to {}, {}. A policy that is sure never does this. Ask for a "
+            "probability, as in {}, or leave the demonstration out; {} only helps where no sure policy exists, and "
+            "here one does."
+        )
+        where, best = world.describe_state(outcome), Setting("validity", "best")
+        message = Message(sentence, did, where, reason, LESS, best, world=world)
+    error = InvalidDemonstrationError(message, index=index, constraint=label, position=position)
+    error.details = also_wrong(sorted({number for number, _ in wrong}), "take such steps")
+    raise error
 
 
 def expected_visits(

@@ -23,11 +23,12 @@ from xmen.constraints.constraint import Constraint
 from xmen.engines.exact import as_walks
 from xmen.engines.settings import EngineSettings, find_device
 from xmen.errors import EngineError, InfeasibleError, XmenError, require_horizon
-from xmen.machines.tables import CompiledConstraint
+from xmen.machines.tables import CompiledConstraint, as_trajectories
 from xmen.options import is_number
 from xmen.policies.game import Bools, Floats, Game, Index, Numbers, Occupancy, Stretch, game_of
 from xmen.product.graph import build_complete_product
-from xmen.product.messages import as_columns, draw_starts
+from xmen.product.messages import as_columns, best_completions, draw_starts
+from xmen.product.sweeps import best_layer
 from xmen.worlds import MDP, Trajectory, Walks
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.walks import require_count
@@ -397,57 +398,39 @@ def log_probs(behaviour: Behaviour, walks: Walks) -> Floats:
 # ---- The likeliest episode
 
 
-@compiled
-def likeliest_layer(order: Any, graph: Any, shares: Any, after: Any, value: Any, taken: Any) -> None:
-    """value[n] = the largest log-probability of what follows, and the product edge that begins it.
-
-    Nodes without choices keep their value. `after` may be `value` itself, in an order from the last nodes to the first.
-    """
-    first_choice, first_edge, target, log_outcome = graph
-    for i in range(len(order)):
-        node = order[i]
-        if first_choice[node] == first_choice[node + 1]:
-            continue
-        best, edge = -np.inf, first_edge[first_choice[node]]
-        for c in range(first_choice[node], first_choice[node + 1]):
-            if shares[c] == 0.0:
-                continue
-            chosen = np.log(shares[c])
-            for e in range(first_edge[c], first_edge[c + 1]):
-                total = chosen + log_outcome[e] + after[target[e]]
-                if total > best:
-                    best, edge = total, e
-        value[node], taken[node] = best, edge
-
-
 def likeliest_episode(behaviour: Behaviour) -> tuple[Trajectory, float]:
     """An episode of the largest probability, and that probability in logs; failed and unfinished ones take part."""
-    game, product = behaviour.game, behaviour.game.product
-    with np.errstate(divide="ignore"):
-        graph, log_start = (*game.graph[:3], np.log(game.probability)), np.log(game.start_probability)
-    order = np.arange(product.n_nodes, dtype=np.uint32)
+    game, product, ended = behaviour.game, behaviour.game.product, np.diff(behaviour.game.product.indptr) == 0
+
+    def log_weights(t: int) -> Floats:
+        """log (share of the choice times chance of the outcome) of the edges that action t can take."""
+        shares = behaviour.layer(t).shares
+        chances = game.probability[: game.first_edge[len(shares)]]
+        with np.errstate(divide="ignore"):
+            logs: Floats = np.repeat(np.log(shares), np.diff(game.first_edge[: len(shares) + 1])) + np.log(chances)
+        return logs
+
     if behaviour.timeless:
-        assert product.topological is not None
-        order = product.topological[0][::-1].copy()
+        value, taken = best_completions(product, log_weights(0), ended)
+        steps: list[NDArray[Any]] = [taken]
     else:
         require_horizon(game.horizon, 4 * int(product.layer_ends.sum()))
-    value, steps = np.zeros(product.n_nodes), list[Index]()
-    for t in range(0 if behaviour.timeless else game.horizon - 1, -1, -1):
-        n = behaviour.n_reached(t)
-        before = value if behaviour.timeless else np.zeros(product.n_nodes)
-        steps.append(np.zeros(n, dtype=np.uint32))
-        likeliest_layer(order[:n], graph, behaviour.layer(t).shares, value, before, steps[-1])
-        value = before
-    totals = log_start + value[product.starts]
+        graph = product.indptr, product.target, np.arange(product.n_edges, dtype=np.uint32)
+        value, stop, steps = np.zeros(product.n_nodes), np.where(ended, 0.0, -np.inf), []
+        for t in range(game.horizon - 1, -1, -1):
+            n, after = behaviour.n_reached(t), value
+            value, place = np.empty(n), np.empty(n, dtype=np.uint32)
+            best_layer(graph, log_weights(t), stop, after, value, place)
+            steps.append(product.indptr[:n] + place)
+    with np.errstate(divide="ignore"):
+        totals = np.log(game.start_probability) + value[product.starts]
     first = int(np.argmax(totals))
-    node = int(product.starts[first])
-    edges: list[int] = []
-    while game.choices_of(node) and (behaviour.timeless or len(edges) < game.horizon):
+    node, edges = int(product.starts[first]), list[int]()
+    while not ended[node] and (behaviour.timeless or len(edges) < game.horizon):
         edges.append(int(steps[0 if behaviour.timeless else -1 - len(edges)][node]))
         node = int(product.target[edges[-1]])
-    taken = product.edge[np.array(edges, dtype=np.int64)]
-    states = [int(product.state[product.starts[first]]), *product.world.target[taken].tolist()]
-    return Trajectory(states, product.world.action[taken].tolist()), float(totals[first])
+    walks = as_walks(product, product.starts[[first]], np.array([edges], dtype=np.uint32))
+    return as_trajectories(walks)[0], float(totals[first])
 
 
 # ---- Whole episodes in the world's own chances, many at a time, and every one of them checked

@@ -106,12 +106,15 @@ SHOWN = 8  # states of a cycle in a message
 POWERS = 200  # steps of power iteration behind a message
 
 
-def best_completions(product: Product, log_weight: Floats) -> tuple[Floats, NDArray[np.int64]]:
+def best_completions(
+    product: Product, log_weight: Floats, stops: NDArray[np.bool_]
+) -> tuple[Floats, NDArray[np.int64]]:
     """The largest log-weight of a completion of each node, and the product edge that it takes first (-1: it stops).
 
-    log_weight is per product edge; DivergenceError where a cycle has a positive one.
+    log_weight is per product edge, and `stops` says where a completion may end; DivergenceError where a cycle has a
+    positive weight.
     """
-    value = np.where(product.stops, 0.0, -np.inf)
+    value = np.where(stops, 0.0, -np.inf)
     choice = np.full(product.n_nodes, -1, dtype=np.int64)
     if product.topological is not None:  # each node after all that follow it: once is enough, and exact
         order, least = product.topological[0][::-1].copy(), 0.0
@@ -228,7 +231,7 @@ class HorizonFree(Timeless):
     def __init__(self, product: Product, weights: EdgeWeights) -> None:
         self._product = product
         log_weight = timeless_log_weights(product, weights)
-        best, _ = best_completions(product, log_weight)
+        best, _ = best_completions(product, log_weight, product.stops)
         degrees: NDArray[np.int64] = (product.indptr[1:] - product.indptr[:-1]).astype(np.int64)
         self._source = np.repeat(np.arange(product.n_nodes), degrees)
         relative = np.exp(log_weight + best[product.target] - best[self._source])
