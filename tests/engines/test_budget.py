@@ -14,7 +14,6 @@ from xmen.machines.tables import CompiledConstraint
 from xmen.product import graph as estimate
 from xmen.product import graph as search
 from xmen.product.graph import build_product, estimate_nodes
-from xmen.worlds.kernels import distance_to
 from xmen.worlds.walks import Walks
 
 
@@ -29,8 +28,8 @@ def grid() -> xm.GridWorld:
 
 
 def explored(world: xm.MDP, constraint: xm.Constraint | None) -> int:
-    to_end = distance_to(search.ends_of(world), world.source, world.target)
-    return len(search.explore(CompiledConstraint(constraint, world), 10**7, world.max_length, to_end).rows)
+    ground = search.ground_of(world, search.ends_of(world))
+    return len(search.explore(CompiledConstraint(constraint, world), 10**7, world.max_length, ground).rows)
 
 
 def test_nodes_with_many_machines_cost_more(grid):
@@ -99,11 +98,11 @@ def test_estimates_are_lower_bounds(monkeypatch):
         world = random_world(rng)
         _, constraint = random_formula(rng, world.n_states, world.n_actions, depth=2)
         compiled = CompiledConstraint(constraint, world)
-        to_end = distance_to(search.ends_of(world), world.source, world.target)
-        found = search.explore(compiled, 10**6, world.max_length, to_end)
+        ground = search.ground_of(world, search.ends_of(world))
+        found = search.explore(compiled, 10**6, world.max_length, ground)
         if not len(found.starts):
             continue
-        shown = estimate_nodes(compiled, found.rows[found.starts], to_end, world.max_length, 5_000)
+        shown = estimate_nodes(compiled, found.rows[found.starts], world.max_length, 5_000, ground)
         assert shown <= len(found.rows)
         tried += shown > 0
     assert tried > cases(5)
@@ -115,10 +114,10 @@ def test_estimates_show_what_is_large(largest_table, monkeypatch):
     monkeypatch.setattr(estimate, "LARGEST_TABLE", largest_table)
     grid = xm.GridWorld(6, 6, start=(0, 0), goal=(5, 5), horizon=16)
     compiled = CompiledConstraint(xm.no_revisit(), grid)
-    to_end = distance_to(search.ends_of(grid), grid.source, grid.target)
+    ground = search.ground_of(grid, search.ends_of(grid))
     start = np.array([[0, compiled.tables[0].start]], dtype=np.int32)
-    found = search.explore(CompiledConstraint(xm.no_revisit(), grid), 10**6, grid.max_length, to_end)
-    shown = estimate_nodes(compiled, start, to_end, grid.max_length, 10**5)
+    found = search.explore(CompiledConstraint(xm.no_revisit(), grid), 10**6, grid.max_length, ground)
+    shown = estimate_nodes(compiled, start, grid.max_length, 10**5, ground)
     assert np.bincount(found.depth).max() / 20 < shown <= len(found.rows)
 
 

@@ -186,6 +186,14 @@ def test_batches_are_what_each_is_alone(discount):
     assert d.with_rewards([]) == host.with_rewards([]) == []
 
 
+def test_layers_between_two_that_are_brought_back_may_be_more_than_are_looked_at_at_once():
+    host, d = walking(horizon=300), walking(horizon=300, device=DEVICE)
+    rng = np.random.default_rng(3)
+    rewards = [rng.normal(0, 1.5, (7, 2)) for _ in range(3)]
+    for one, other in zip(d.with_rewards(rewards), host.with_rewards(rewards), strict=True):
+        assert_same_answers(one, other)
+
+
 def test_one_after_the_other_and_both_at_once():
     """A reward that is gone leaves its memory to the next; two that are alive have their own."""
     host, d = walking(), walking(device=DEVICE)

@@ -19,7 +19,7 @@ from xmen.errors import Message, ProductTooLargeError, joined, require_horizon
 from xmen.machines.tables import FAILS, HOLDS, CompiledConstraint, MachineTable
 from xmen.sharing import once
 from xmen.worlds.kernels import UNREACHABLE, distance_to, topological_order
-from xmen.worlds.mdp import MDP
+from xmen.worlds.mdp import MDP, UNBOUNDED
 
 # ---- Compiled loops that build and prune the product graph
 
@@ -62,17 +62,6 @@ def intern_rows(candidates: Any, slots: Any, nodes: Any, n_nodes: int) -> Any:
             slot = (slot + np.uint64(1)) & mask
         numbers[i] = node
     return numbers, n_nodes
-
-
-@compiled
-def rehash(slots: Any, nodes: Any, n_nodes: int) -> None:
-    """Enter all rows into a fresh table of slots."""
-    mask = np.uint64(len(slots) - 1)
-    for node in range(n_nodes):
-        slot = _hash(nodes[node]) & mask
-        while slots[slot] >= 0:
-            slot = (slot + np.uint64(1)) & mask
-        slots[slot] = node
 
 
 @compiled
@@ -146,13 +135,15 @@ class Ground(NamedTuple):
     starts: NDArray[Any]
     ends: NDArray[np.bool_]  # nodes at which trajectories may end
     state: NDArray[np.int32]  # the world state of each node
-    edge: NDArray[np.uint32] | None = None  # the world edge of each edge; None where it is that edge itself
+    edge: NDArray[np.uint32] | None  # the world edge of each edge; None where it is that edge itself
+    to_end: NDArray[np.int32] | None  # the distance of each node to an end; None where all that can happen is wanted
 
 
-def ground_of(world: MDP) -> Ground:
-    """The graph of a world."""
+def ground_of(world: MDP, goals: NDArray[np.bool_] | None) -> Ground:
+    """The graph of a world, with the distances of states to goals, or without these."""
+    to_end = None if goals is None else distance_to(goals, world.source, world.target)
     starts, states = np.flatnonzero(world.start > 0).astype(np.int32), np.arange(world.n_states, dtype=np.int32)
-    return Ground(world.row_start, world.target, world.terminal, starts, ends_of(world), states)
+    return Ground(world.row_start, world.target, world.terminal, starts, ends_of(world), states, None, to_end)
 
 
 class Nodes:
@@ -172,28 +163,22 @@ class Nodes:
             self.rows = grown
         if 2 * most > len(self.slots):
             self.slots = np.full(1 << (2 * most).bit_length(), -1, dtype=np.int32)
-            rehash(self.slots, self.rows, self.n)
+            intern_rows(self.rows[: self.n], self.slots, self.rows, 0)
         numbers, self.n = intern_rows(candidates, self.slots, self.rows, self.n)
         return numbers  # type: ignore[no-any-return]
 
 
 def expand(
-    compiled: CompiledConstraint,
-    machines: "Sequence[MachineTable | Generation]",
-    frontier: NDArray[np.int32],
-    to_end: NDArray[np.int32] | None,
-    left: int,
-    ground: Ground | None = None,
+    compiled: CompiledConstraint, machines: "Sequence[Steps]", frontier: NDArray[np.int32], left: int, ground: Ground
 ) -> tuple[NDArray[np.int32], NDArray[np.uint32], NDArray[np.int32]]:
     """All edges of these nodes: the source's place among them, the edge of the ground, the target's row.
 
-    With the distances of the ground's nodes to an end, only edges from whose targets an end is at most `left` actions
-    away, and only targets that may still be saved; with None, all. Without a ground, that of the world.
+    With distances to an end, only edges from whose targets an end is at most `left` actions away, and only targets that
+    may still be saved.
     """
-    ground = ground or ground_of(compiled.world)
     sources, edges = moves_of(frontier[:, 0], ground.row_start, ground.terminal)
-    if to_end is not None:
-        near = to_end[ground.target[edges]] <= left
+    if ground.to_end is not None:
+        near = ground.to_end[ground.target[edges]] <= left
         sources, edges = sources[near], edges[near]
     rows = np.empty((len(edges), frontier.shape[1]), dtype=np.int32)
     rows[:, 0] = ground.target[edges]
@@ -201,7 +186,7 @@ def expand(
     for i, machine in enumerate(machines):
         rows[:, 1 + i] = machine.step(frontier[sources, 1 + i], machine.edge_letters[below])
     alive = compiled.settle(rows)
-    if to_end is not None and not alive.all():
+    if ground.to_end is not None and not alive.all():
         sources, edges, rows = sources[alive], edges[alive], rows[alive]
     return sources, edges, rows
 
@@ -223,15 +208,10 @@ class Generation:
     """
 
     def __init__(self, table: MachineTable, states: list[Hashable]) -> None:
-        self._table, self._states = table, states
+        self._table, self._states, self.edge_letters = table, states, table.edge_letters
         self._after = [table.states[FAILS], table.states[HOLDS]]
         self._number = {state: row for row, state in enumerate(self._after)}
         self._known: dict[int, int] = {}
-
-    @property
-    def edge_letters(self) -> NDArray[np.int32]:
-        """The letter of each world edge."""
-        return self._table.edge_letters
 
     def step(self, rows: NDArray[np.int32], letters: NDArray[np.int32]) -> NDArray[np.int32]:
         """The successor of each (row, letter), as a row of the generation after this one."""
@@ -254,13 +234,11 @@ class Generation:
         return Generation(self._table, self._after)
 
 
+Steps = MachineTable | Generation
+
+
 def estimate_nodes(
-    compiled: CompiledConstraint,
-    frontier: NDArray[np.int32],
-    to_end: NDArray[np.int32] | None,
-    actions_left: int,
-    enough: int,
-    ground: Ground | None = None,
+    compiled: CompiledConstraint, frontier: NDArray[np.int32], actions_left: int, enough: int, ground: Ground
 ) -> int:
     """A number of nodes that the product is almost sure to have; 0 where nothing is known.
 
@@ -273,16 +251,14 @@ def estimate_nodes(
     """
     rng = np.random.default_rng(0)  # the answer must not depend on when it was asked
     rows = frontier[rng.integers(len(frontier), size=int(WALKERS_PER_ROOT * np.sqrt(enough)))]
-    machines: list[MachineTable | Generation] = [
-        Generation(table, table.states) if len(table) > LARGEST_TABLE else table for table in compiled.tables
-    ]
+    machines: list[Steps] = [Generation(t, t.states) if len(t) > LARGEST_TABLE else t for t in compiled.tables]
     before = 0.0
     for step in range(1, min(actions_left, LONGEST_WALK) + 1):
-        sources, _, rows = expand(compiled, machines, rows, to_end, actions_left - step, ground)
+        sources, _, rows = expand(compiled, machines, rows, actions_left - step, ground)
         machines = [machine.following() if isinstance(machine, Generation) else machine for machine in machines]
-        if to_end is not None:
+        if ground.to_end is not None:
             # A machine reads a position when it is left: that all is lost may show one action later.
-            saved = np.unique(expand(compiled, machines, rows, to_end, actions_left - step - 1, ground)[0])
+            saved = np.unique(expand(compiled, machines, rows, actions_left - step - 1, ground)[0])
             sources, rows = sources[saved], rows[saved]
         # The last of each walker's edges in a random order is a uniform choice; walkers without an edge end here.
         order = np.lexsort((rng.random(len(sources)), sources))
@@ -335,31 +311,22 @@ def allowed_nodes(max_nodes: int, n_columns: int) -> int:
     return max_nodes if n_columns <= COLUMNS_PER_NODE else max(1, max_nodes * COLUMNS_PER_NODE // n_columns)
 
 
-def first_rows(compiled: CompiledConstraint, starts: NDArray[np.int32], only_alive: bool = True) -> NDArray[np.int32]:
-    """The rows in which trajectories start; those that may still be saved, if only these are asked for."""
-    machines = [table.start for table in compiled.tables]
-    rows = np.column_stack([starts, np.tile(np.array(machines, dtype=np.int32), (len(starts), 1))]).astype(np.int32)
+def first_rows(compiled: CompiledConstraint, horizon: int, ground: Ground) -> NDArray[np.int32]:
+    """The rows in which trajectories start; with distances to an end, those that may still be saved and end in time."""
+    machines, starts = np.array([table.start for table in compiled.tables], dtype=np.int32), ground.starts
+    if ground.to_end is not None:
+        starts = starts[ground.to_end[starts] <= horizon]
+    rows = np.column_stack([starts, np.tile(machines, (len(starts), 1))]).astype(np.int32)
     alive = compiled.settle(rows)
-    return np.ascontiguousarray(rows[alive]) if only_alive else rows
+    return rows if ground.to_end is None else np.ascontiguousarray(rows[alive])
 
 
-def explore(
-    compiled: CompiledConstraint,
-    max_nodes: int,
-    horizon: int,
-    to_end: NDArray[np.int32] | None,
-    ground: Ground | None = None,
-) -> Explored:
+def explore(compiled: CompiledConstraint, max_nodes: int, horizon: int, ground: Ground) -> Explored:
     """All nodes within `horizon` actions of a start.
 
-    With the distances of the ground's nodes to an end, only those from which an end is near enough and no rule is sure
-    to be broken; with None, every one. Without a ground, that of the world.
+    With distances to an end, only those from which an end is near enough and no rule is sure to be broken.
     """
-    ground = ground or ground_of(compiled.world)
-    starts = ground.starts
-    if to_end is not None:
-        starts = starts[to_end[starts] <= horizon]
-    rows = first_rows(compiled, starts, only_alive=to_end is not None)
+    rows = first_rows(compiled, horizon, ground)
     nodes = Nodes(rows.shape[1])
     start_nodes = nodes.add(rows)
     layer_ends = [nodes.n]
@@ -383,18 +350,17 @@ def explore(
             # Small machines are multiplied by compiled loops: an early estimate would cost more than going on.
             slow = len(milestones) == 1 or max(map(len, compiled.tables), default=0) * NODES_PER_STATE > end
             milestones = [n for n in milestones if n >= end]
-            left = horizon - depth
-            larger = estimate_nodes(compiled, nodes.rows[begin:end], to_end, left, limit, ground) if slow else 0
+            layer = nodes.rows[begin:end]
+            larger = estimate_nodes(compiled, layer, horizon - depth, limit, ground) if slow else 0
             if larger > limit:
                 raise too_large(end, depth, larger)
         for first in range(begin, end, chunk):
             last = min(first + chunk, end)
-            sources, frontier_edges, following = expand(
-                compiled, compiled.tables, nodes.rows[first:last], to_end, horizon - depth - 1, ground
-            )
+            frontier, left = nodes.rows[first:last], horizon - depth - 1
+            sources, out, following = expand(compiled, compiled.tables, frontier, left, ground)
             n_out.append(np.bincount(sources, minlength=last - first))
             targets.append(nodes.add(following))
-            edges.append(frontier_edges)
+            edges.append(out)
             if nodes.n > limit:
                 raise too_large(nodes.n, depth + 1)
         layer_ends.append(nodes.n)
@@ -535,8 +501,8 @@ class Product:
     def ground(self) -> Ground:
         """The graph that further machines are multiplied with."""
         nowhere = np.zeros(self.n_nodes, dtype=np.bool_)
-        rows = self.indptr.astype(np.int64)
-        return Ground(rows, self.target, nowhere, self.starts, self.accepting, self.state, self.edge)
+        rows, ends = self.indptr.astype(np.int64), (self.accepting, self.state, self.edge, self.distance)
+        return Ground(rows, self.target, nowhere, self.starts, *ends)
 
     def sources(self) -> NDArray[np.uint32]:
         """The node that each edge leaves."""
@@ -548,7 +514,7 @@ class Product:
         kept = number >= 0
         depth, starts = self.depth[kept], number[self.starts][kept[self.starts]].astype(np.uint32)
         nodes = self.state[kept], depth, distance[kept], self.accepting[kept]
-        ends = layer_ends(depth, self.horizon, self.world.unbounded)
+        ends = layer_ends(depth, self.horizon)
         return Product(self.world, self.compiled, self.horizon, *nodes, indptr, target, edge, starts, ends)
 
     def feasible(self) -> bool:
@@ -569,16 +535,15 @@ class Product:
 def build_product(compiled: CompiledConstraint, max_nodes: int, base: Product | None = None) -> Product:
     """Multiply the world, or a product over it, with machines; ProductTooLargeError past `max_nodes`."""
     world = compiled.world
-    ground = ground_of(world) if base is None else base.ground()
-    to_end = distance_to(ground.ends, world.source, world.target) if base is None else base.distance
-    found, horizon = explore(compiled, max_nodes, world.max_length, to_end, ground), world.max_length
+    ground = ground_of(world, ends_of(world)) if base is None else base.ground()
+    found, horizon = explore(compiled, max_nodes, world.max_length, ground), world.max_length
     whole = _unpruned(compiled if base is None else base.compiled.with_further(compiled), found, ground, horizon)
     return whole.pruned(distance_to(whole.accepting, whole.sources(), whole.target))
 
 
-def layer_ends(depth: NDArray[np.int32], horizon: int, unbounded: bool = False) -> NDArray[np.int64]:
+def layer_ends(depth: NDArray[np.int32], horizon: int) -> NDArray[np.int64]:
     """How many nodes have each depth or less; trajectories of any length have as many layers as there are depths."""
-    last = int(depth.max(initial=0)) if unbounded else horizon
+    last = int(depth.max(initial=0)) if horizon == UNBOUNDED else horizon
     require_horizon(last, BYTES_PER_LAYER * last)
     ends: NDArray[np.int64] = np.searchsorted(depth, np.arange(last + 1), side="right")
     return ends
@@ -589,15 +554,15 @@ def build_complete_product(compiled: CompiledConstraint, max_nodes: int, horizon
 
     Where a rule is sure to be broken the machines no longer matter: those nodes are one per world state.
     """
-    return _unpruned(compiled, explore(compiled, max_nodes, horizon, None), ground_of(compiled.world), horizon)
+    ground = ground_of(compiled.world, None)
+    return _unpruned(compiled, explore(compiled, max_nodes, horizon, ground), ground, horizon)
 
 
 def _unpruned(compiled: CompiledConstraint, found: Explored, ground: Ground, horizon: int) -> Product:
     """All that was explored as a product, every node at distance 0."""
     nodes = ground.state[found.rows[:, 0]], found.depth, np.zeros_like(found.depth), found.accepting
     graph = found.indptr.astype(np.uint32), found.target, found.edge if ground.edge is None else ground.edge[found.edge]
-    ends = layer_ends(found.depth, horizon, compiled.world.unbounded)
-    return Product(compiled.world, compiled, horizon, *nodes, *graph, found.starts, ends)
+    return Product(compiled.world, compiled, horizon, *nodes, *graph, found.starts, layer_ends(found.depth, horizon))
 
 
 # ---- The shortest trajectory that keeps all rules, whatever the horizon: which horizon would have done
@@ -618,21 +583,19 @@ UNKNOWN = Shortest(None, False)
 
 def shortest_valid(compiled: CompiledConstraint, max_nodes: int = MOST_NODES) -> Shortest:
     """Breadth-first through world and machines, without a limit on the number of actions."""
-    world, ends = compiled.world, ends_of(compiled.world)
-    to_end = distance_to(ends, world.source, world.target)
-    starts = np.flatnonzero((world.start > 0) & (to_end < UNREACHABLE)).astype(np.int32)
-    rows = first_rows(compiled, starts)
+    ground, left = ground_of(compiled.world, ends_of(compiled.world)), UNREACHABLE - 1
+    rows = first_rows(compiled, left, ground)
     nodes, limit = Nodes(rows.shape[1]), allowed_nodes(max_nodes, rows.shape[1])
     nodes.add(rows)
     begin, length = 0, 0
     while begin < nodes.n:
         end = nodes.n
         layer = nodes.rows[begin:end]
-        final = layer[ends[layer[:, 0]]]
+        final = layer[ground.ends[layer[:, 0]]]
         if len(final) and compiled.accepts(np.ascontiguousarray(final[:, 1:]), final[:, 0]).any():
             return Shortest(length, True)
         if end > limit:
             return UNKNOWN
-        nodes.add(expand(compiled, compiled.tables, layer, to_end, UNREACHABLE - 1)[2])
+        nodes.add(expand(compiled, compiled.tables, layer, left, ground)[2])
         begin, length = end, length + 1
     return Shortest(None, True)

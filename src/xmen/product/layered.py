@@ -315,10 +315,12 @@ class Layered:
             end = max(t - ahead, self._segment_of(t - 1))
             ahead = min(2 * ahead, do.lookahead)
             made = self._linear(t, end, b, sweep)
-            held, n_made = self._held(made), len(made.layers)
+            n_made, small = len(made.layers), do.span.small
+            fits = ((made.least >= small) & (made.largest <= 1 / small)).reshape(n_made, -1).all(axis=1)
+            held = n_made if fits.all() else int(np.argmin(fits))
             same = _Layer(self._plan[t].epoch, self._plan[t].scale)
-            for i in range(held):
-                t, b = t - 1, made.layers[i]
+            for b in made.layers[:held]:
+                t -= 1
                 self._plan[t] = same
                 if t % do.stride == 0:
                     self._kept[t] = do.keep(b)
@@ -327,18 +329,11 @@ class Layered:
                 ends = made.least[held - 1], made.largest[held - 1]
             if held < n_made:
                 # What was made from it is made again; the next time may come after as many layers as this time.
-                t, ahead, went = t - 1, went + 1, 0
+                t, ahead, went = t - 1, min(went + 1, do.lookahead), 0
                 b, ends = self._settle(t, b, ends, made.layers[held], made.least[held], made.largest[held])
                 if t % do.stride == 0 or self._plan[t].in_log_space:
                     self._kept[t] = do.keep(b)
         self._first_base = sweep.base
-
-    def _held(self, made: Made) -> int:
-        """How many of the layers, from the first on, are far from the ends of what a number can hold."""
-        n, small = len(made.layers), self._do.span.small
-        fits = (made.least >= small) & (made.largest <= 1 / small)
-        fits = fits.reshape(n, -1).all(axis=1)
-        return n if fits.all() else int(np.argmin(fits))
 
     def _segment_of(self, t: int) -> int:
         """The first of the layers that are kept or made again together with layer t."""
@@ -407,26 +402,19 @@ class Layered:
         """b_t, kept or made again from the next layer that was kept."""
         if t in self._kept:
             return self._do.fetch(self._kept[t])
-        if t not in sweep.segment:
-            sweep.segment = self._again(t)
-        return sweep.segment[t]
-
-    def _again(self, t: int) -> dict[int, Array]:
-        """Layer t and all after it up to the next one that was kept."""
-        u = t
-        while u not in self._kept:
-            u += 1
-        again: dict[int, Array] = {}
-        b, sweep = self._do.fetch(self._kept[u]), self._sweep()
+        if t in sweep.segment:
+            return sweep.segment[t]
+        u = next(u for u in range(t, self._product.horizon + 1) if u in self._kept)
+        b, own, sweep.segment = self._do.fetch(self._kept[u]), self._sweep(), {}
         while u > t:
             end = u - 1
             while end > t and self._plan[end].plain:
                 end -= 1
-            for layer in self._linear(u, end, b, sweep).layers:
+            for layer in self._linear(u, end, b, own).layers:
                 u -= 1
                 factor = self._plan[u].factor
-                again[u] = b = layer if factor is None else self._do.scaled(layer, factor)
-        return again
+                sweep.segment[u] = b = layer if factor is None else self._do.scaled(layer, factor)
+        return b
 
     def _conditional(self, t: int, sweep: _Sweep) -> tuple[Base, Array]:
         """(weights, after): edge e is action t in proportion to weights[e] after[target]."""
@@ -436,15 +424,6 @@ class Layered:
         value = do.log_values(self._layer(t, sweep), self._potentials[layer.epoch], layer.scale)
         return do.conditional(t, self._log_after(t, after), value), do.ones(t + 1)
 
-    def _together(self, t: int, sweep: _Sweep) -> int:
-        """Up to which layer forward can go on from t under the same weights."""
-        end, do = t + 1, self._do
-        base, last = self._base(t, self._plan[t].epoch, sweep), min(t + do.lookahead, self._product.horizon)
-        last = min(last, self._segment_of(t) + do.stride) if do.stride > 1 else last
-        while end < last and self._plan[end].plain and not self._drifts(base.t, end):
-            end += 1
-        return end
-
     def uses(self, with_entropy: bool = False, starts: Floats | None = None) -> tuple[Array, Array, Any]:
         """Expected uses of each world edge, plain and discounted, where they were computed; and the entropy.
 
@@ -453,15 +432,18 @@ class Layered:
         do, sweep, t = self._do, self._sweep(), 0
         flow = do.begin(self._starts if starts is None else starts)
         while t < self._product.horizon:
-            if self._plan[t].in_log_space:
+            layer, end = self._plan[t], t + 1
+            if layer.in_log_space:
                 base, after = self._conditional(t, sweep)
-                do.forward(flow, t, base, [do.ones(t), after], None, with_entropy)
-                t += 1
-                continue
-            end = self._together(t, sweep)
-            layers = [self._layer(s, sweep) for s in range(t, end + 1)]
-            base = self._base(t, self._plan[t].epoch, sweep)
-            do.forward(flow, t, base, layers, self._plan[t].factor, with_entropy)
+                layers = [do.ones(t), after]
+            else:  # as far as layers can go on under the same weights
+                base = self._base(t, layer.epoch, sweep)
+                last = min(t + do.lookahead, self._product.horizon)
+                last = min(last, self._segment_of(t) + do.stride) if do.stride > 1 else last
+                while end < last and self._plan[end].plain and not self._drifts(base.t, end):
+                    end += 1
+                layers = [self._layer(s, sweep) for s in range(t, end + 1)]
+            do.forward(flow, t, base, layers, layer.factor, with_entropy)
             t = end
         return do.totals(flow)
 

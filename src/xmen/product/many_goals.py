@@ -33,7 +33,7 @@ from xmen.compiled import compiled
 from xmen.machines.tables import CompiledConstraint
 from xmen.processes import Held, n_workers
 from xmen.product.factor import EPSILON, TRUSTED, Factor, Level, Pattern
-from xmen.product.graph import explore
+from xmen.product.graph import explore, ground_of
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.mdp import MDP
 from xmen.worlds.walks import Floats
@@ -164,7 +164,7 @@ def build_open_product(compiled: CompiledConstraint, goals: NDArray[np.int64], m
     world = compiled.world
     wanted = np.zeros(world.n_states, dtype=np.bool_)
     wanted[goals] = True
-    found = explore(compiled, max_nodes, world.max_length, distance_to(wanted, world.source, world.target))
+    found = explore(compiled, max_nodes, world.max_length, ground_of(world, wanted))
     source = np.repeat(np.arange(len(found.rows)), np.diff(found.indptr))
     ends = found.accepting & wanted[found.rows[:, 0]]
     kept = distance_to(ends, source.astype(np.uint32), found.target) < UNREACHABLE

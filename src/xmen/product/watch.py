@@ -234,8 +234,8 @@ class Chain:
         mass = None if machine is None else self.mass(machine)
         if mass is not None:
             return min(1.0, mass.broken)
-        ground = product.ground()._replace(ends=np.ones(product.n_nodes, dtype=np.bool_))
-        found = explore(further, max_nodes, product.horizon, None, ground)
+        ground = product.ground()._replace(ends=np.ones(product.n_nodes, dtype=np.bool_), to_end=None)
+        found = explore(further, max_nodes, product.horizon, ground)
         degrees, n = np.diff(found.indptr), len(found.rows)
         here, broken = np.bincount(found.starts, weights=self.starts, minlength=n), 0.0
         for t in range(product.horizon):
