@@ -56,6 +56,10 @@ class LinearReward:
                 f"got features of shape {self.features.shape} and weights of shape {self.weights.shape}."
             )
 
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return self.features.shape[:2]
+
     def table(self) -> Floats:
         """The reward of every state and action.
 
@@ -67,8 +71,8 @@ class LinearReward:
         return self.features @ self.weights
 
     def __repr__(self) -> str:
-        states, actions = self.table().shape
-        return f"{type(self).__name__}({states} states, {actions} actions, {len(self.weights)} features)"
+        n_states, n_actions = self._shape
+        return f"{type(self).__name__}({n_states} states, {n_actions} actions, {len(self.weights)} features)"
 
 
 def reward_table(reward: Reward | ArrayLike | None, world: MDP) -> Floats:
@@ -130,6 +134,10 @@ class SparseReward(LinearReward):
     def __init__(self, matrix: Any, weights: ArrayLike, n_actions: int) -> None:
         self.matrix, self.n_actions = csr_matrix(matrix), n_actions
         self.weights = real_array(weights, "weights")
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return self.matrix.shape[0] // self.n_actions, self.n_actions
 
     @cached_property
     def features(self) -> Floats:  # type: ignore[override]

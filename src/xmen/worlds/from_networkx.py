@@ -198,9 +198,10 @@ def read_attributes(data: Sequence[dict[str, Any]]) -> tuple[dict[str, NDArray[n
         numbers = [0.0 if value is None else _as_number(value) for value in values]
         if None not in numbers:
             columns[name] = np.array(numbers, dtype=np.float64)
-            for wrong in np.flatnonzero(~np.isfinite(columns[name])):
-                shown = f"{values[wrong]!r:.40}"
-                raise WorldError(f"link {wrong}: attribute {name!r} must be a finite number, got {shown}")
+            wrong = np.flatnonzero(~np.isfinite(columns[name]))
+            if len(wrong):
+                shown = f"{values[wrong[0]]!r:.40}"
+                raise WorldError(f"link {wrong[0]}: attribute {name!r} must be a finite number, got {shown}")
             notes[name] = f"a number{said}"
             if missing:
                 columns[absent(name)] = np.array([float(value is None) for value in values])

@@ -66,9 +66,8 @@ def longest_trajectory(source: NDArray[np.int32], target: NDArray[np.int32], amo
     layer = np.flatnonzero(among & (incoming == 0))
     length = 0
     while True:
-        first, last = graph.indptr[layer], graph.indptr[layer + 1]
-        counts = last - first
-        offsets = np.repeat(first - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+        first, counts = graph.indptr[layer], np.diff(graph.indptr)[layer]
+        offsets = np.repeat(first - np.cumsum(counts) + counts, counts)
         successors = graph.indices[offsets + np.arange(len(offsets))]
         if not len(successors):
             return length
@@ -80,11 +79,10 @@ def longest_trajectory(source: NDArray[np.int32], target: NDArray[np.int32], amo
 
 def _graph(source: NDArray[np.integer], target: NDArray[np.integer], among: NDArray[np.bool_]) -> csr_matrix:
     """The successors of the states `among` that are among them too, as a CSR matrix; parallel edges are merged."""
-    inside = among[source] & among[target]
-    places = source[inside], target[inside]
-    graph = csr_matrix((np.ones(len(places[0]), dtype=np.int8), places), shape=(len(among), len(among)))
-    graph.data[:] = 1  # merging adds, and hundreds of parallel edges would wrap a small integer to 0
-    return graph
+    if not among.all():
+        inside = among[source] & among[target]
+        source, target = source[inside], target[inside]
+    return csr_matrix((np.ones(len(source)), (source, target)), shape=(len(among), len(among)))
 
 
 # ---- The world itself

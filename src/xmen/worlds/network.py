@@ -54,10 +54,11 @@ class Network(Transitions):
         transitions: Iterable[Sequence[float]] | NDArray[Any],
         horizon: int | None = None,
     ) -> None:
-        n_states, n_actions = read_sizes(n_states, n_actions)
-        columns = read_rows(transitions, n_states, n_actions)
-        order = np.lexsort(columns[2::-1])
-        twice = np.flatnonzero(np.logical_and.reduce([np.diff(column[order]) == 0 for column in columns[:3]]))
+        self.n_states, self.n_actions = read_sizes(n_states, n_actions)
+        columns = read_rows(transitions, self.n_states, self.n_actions)
+        keys = self._key(*columns[:3])
+        order = np.argsort(keys, kind="stable")
+        twice = np.flatnonzero(np.diff(keys[order]) == 0)
         if len(twice):
             first, second = order[twice[0] : twice[0] + 2]
             source, action, target = (int(column[first]) for column in columns[:3])
@@ -66,7 +67,7 @@ class Network(Transitions):
                 f"{self.describe_state(source)} to {self.describe_state(target)} twice. "
                 "Two parallel links are two states, or two actions; drop the row that is there by mistake."
             )
-        self._build_table(n_states, n_actions, columns, np.zeros(n_states, dtype=np.bool_), horizon)
+        self._build_table(self.n_states, self.n_actions, columns, np.zeros(self.n_states, dtype=np.bool_), horizon)
 
     def name_of(self, state: int) -> Any:
         """The name of a state in a network made from a graph, else its number; `read_state` reads both."""
