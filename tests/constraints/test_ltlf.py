@@ -11,7 +11,7 @@ from reference import holds, positions
 from strategies import EVENT_NAMES, FormulaRules, NumpyChoices, cases, random_trajectory, spell
 from xmen import anytime, at, ltlf, visit
 from xmen.constraints.constraint import Sure
-from xmen.constraints.ltlf import Progression, read_formula
+from xmen.constraints.ltlf import FormulaReader, Progression
 from xmen.constraints.monitor import settle
 from xmen.errors import ConstraintError, ConstraintSyntaxError
 from xmen.worlds import Trajectory
@@ -56,7 +56,7 @@ def tree(formula):
     ],
 )
 def test_precedence(text, expected):
-    assert tree(read_formula(text, EVENTS)) == expected
+    assert tree(FormulaReader(text, EVENTS).read()) == expected
 
 
 def test_random_formulas_are_spelled_and_read_back():
@@ -92,7 +92,7 @@ def test_machines_too_large_to_list_answer_the_same_but_later():
     n_earlier = 0
     for _ in range(cases(300)):
         temporal = FormulaRules(NumpyChoices(rng), 3, 2).temporal(EVENT_NAMES, 4)
-        plain = Progression(read_formula(spell(temporal), EVENTS), EVENT_NAMES).machine
+        plain = Progression(FormulaReader(spell(temporal), EVENTS).read(), EVENT_NAMES).machine
         listed = settle(plain, 3)
         assert listed is not plain
         assert settle(plain, 3, max_steps=0) is plain
@@ -110,12 +110,15 @@ def test_plain_states_keep_only_the_smallest_alternatives():
     n_choices = 0
     for _ in range(cases(200)):
         temporal = FormulaRules(NumpyChoices(rng), 3, 2).temporal(EVENT_NAMES, 4)
-        plain = Progression(read_formula(spell(temporal), EVENTS), EVENT_NAMES).machine
+        plain = Progression(FormulaReader(spell(temporal), EVENTS).read(), EVENT_NAMES).machine
         for _, clauses in open_states(plain, 8):
             assert not any(one < other for one in clauses for other in clauses)
             n_choices += len(clauses) > 1
     assert n_choices > 50
-    assert len(open_states(Progression(read_formula("G(F a | F b) & G F c", EVENTS), EVENT_NAMES).machine, 8)) <= 12
+    assert (
+        len(open_states(Progression(FormulaReader("G(F a | F b) & G F c", EVENTS).read(), EVENT_NAMES).machine, 8))
+        <= 12
+    )
 
 
 def open_states(machine, n_rows):

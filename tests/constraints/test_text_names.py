@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import xmen as xm
-from xmen.constraints._source import SourceText
+from xmen.constraints.text import SourceText
 from xmen.problem import Problem
 
 

@@ -14,10 +14,10 @@ import unicodedata
 from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from keyword import iskeyword
 from operator import itemgetter
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from xmen.constraints.constraint import Constraint, Sure, word
 from xmen.constraints.monitor import RowLeaf, RowMachine, settle
@@ -71,22 +71,17 @@ class _Token(NamedTuple):
     is_word: bool
 
 
-def read_formula(text: str, known: Collection[str]) -> TemporalFormula:
-    """The tree of the text, in which only the `known` event names may appear.
+class FormulaReader:
+    """Reads the tree of a text in which only the `known` names of events may appear.
 
-    >>> read_formula("F a", ["a"])
+    >>> FormulaReader("F a", ["a"]).read()
     TemporalFormula(operator='F', parts=(TemporalFormula(operator='name', parts=(), name='a'),), name='')
     """
-    return _Reader(text, known).read()
 
-
-class _Reader:
     def __init__(self, text: str, known: Collection[str]) -> None:
-        self.text = text
-        self.known = known
+        self.text, self.known = text, known
         self.tokens = self._split()
-        self.position = 0
-        self.depth = 0
+        self.position = self.depth = 0
 
     def _split(self) -> list[_Token]:
         tokens = []
@@ -94,8 +89,7 @@ class _Reader:
             symbol, word, other = match.groups()
             offset = match.start(match.lastindex or 0)
             if other:
-                hint = _HINTS.get(other, "")
-                self._fail(f"`{other}` means nothing in a temporal formula{hint}", offset)
+                self._fail(f"`{other}` means nothing in a temporal formula{_HINTS.get(other, '')}", offset)
             # Names as Python reads those of keywords, so that ltlf("F \ufb01", \ufb01=...) finds its event.
             spelled = _SPELLINGS.get(symbol, symbol) or unicodedata.normalize("NFKC", word)
             tokens.append(_Token(spelled, offset, word is not None))
@@ -127,9 +121,10 @@ class _Reader:
         formula = self._operand()
         while LEVELS.get(self.token.text, -1) >= loosest:
             operator = self._take().text
-            level = LEVELS[operator]
-            rest = self._nested(level if operator in RIGHT_ASSOCIATIVE else level + 1)
-            formula = _join(operator, formula, rest)
+            sides: Any = formula, self._nested(LEVELS[operator] + (operator not in RIGHT_ASSOCIATIVE))
+            if operator in ("&", "|"):  # a & b & c is one node with three parts
+                sides = tuple(f for side in sides for f in (side.parts if side.operator == operator else (side,)))
+            formula = TemporalFormula(operator, sides)
         return formula
 
     def _nested(self, loosest: int) -> TemporalFormula:
@@ -172,13 +167,6 @@ class _Reader:
         self._fail(f"unknown event `{token.text}`{hint} (known events: {known})", token.offset)
 
 
-def _join(operator: str, left: TemporalFormula, right: TemporalFormula) -> TemporalFormula:
-    if operator not in ("&", "|"):
-        return TemporalFormula(operator, (left, right))
-    flat = (f for side in (left, right) for f in (side.parts if side.operator == operator else (side,)))
-    return TemporalFormula(operator, tuple(flat))
-
-
 # ---- Linear temporal logic on finite traces, by formula progression
 
 
@@ -210,35 +198,24 @@ class Progression:
         self._events = {name: bit for bit, name in enumerate(names)}
         self._nodes: list[tuple[str, tuple[int, ...]]] = []
         self._numbers: dict[tuple[str, tuple[int, ...]], int] = {}
-        self._normal_forms: dict[tuple[TemporalFormula, bool], int] = {}
-        self._read: dict[tuple[int, int], Pending] = {}
-        self._steps: dict[tuple[Pending, int], Hashable] = {}
+        self._normal, self._progress = cache(self._normalise), cache(self._rewrite)
         self._compared = 0
         start: Pending = (False, frozenset([frozenset([self._normal(formula, True)])]))
-        self.machine = RowMachine(start, self.step, accepting=itemgetter(0))
+        # Each step is worked out once, so that all work together can be limited.
+        self.machine = RowMachine(start, cache(self.step), accepting=itemgetter(0))
 
     def step(self, state: Pending, row: int) -> Hashable:
-        key = (state, row)
-        if key not in self._steps:  # each is worked out once, so that all work together can be limited
-            after = self._any_of(self._all_of(self._progress(number, row) for number in clause) for clause in state[1])
-            self._steps[key] = Sure.HOLDS if after == TRUE else Sure.FAILS if after == FALSE else after
-        return self._steps[key]
+        after = self._any_of(self._all_of(self._progress(number, row) for number in clause) for clause in state[1])
+        return Sure.HOLDS if after == TRUE else Sure.FAILS if after == FALSE else after
 
     def _node(self, operator: str, *operands: int) -> int:
-        key = (operator, operands)
-        if key not in self._numbers:
-            self._numbers[key] = len(self._nodes)
-            self._nodes.append(key)
-        return self._numbers[key]
-
-    def _normal(self, formula: TemporalFormula, positive: bool) -> int:
-        """The number of the formula, or of its negation, in negation normal form."""
-        key = (formula, positive)
-        if key not in self._normal_forms:
-            self._normal_forms[key] = self._normalise(formula, positive)
-        return self._normal_forms[key]
+        number = self._numbers.setdefault((operator, operands), len(self._nodes))
+        if number == len(self._nodes):
+            self._nodes.append((operator, operands))
+        return number
 
     def _normalise(self, formula: TemporalFormula, positive: bool) -> int:
+        """The number of the formula, or of its negation, in negation normal form."""
         operator, parts = formula.operator, formula.parts
         if operator == NAME:
             return self._node("+" if positive else "-", self._events[formula.name])
@@ -258,14 +235,8 @@ class Progression:
         operands = tuple(self._normal(part, positive) for part in parts)
         return self._node(operator if positive else _NEGATED[operator], *operands)
 
-    def _progress(self, number: int, row: int) -> Pending:
-        """What the formula leaves for later once the row at its position has been read."""
-        key = (number, row)
-        if key not in self._read:
-            self._read[key] = self._rewrite(number, row)
-        return self._read[key]
-
     def _rewrite(self, number: int, row: int) -> Pending:
+        """What the formula leaves for later once the row at its position has been read."""
         operator, operands = self._nodes[number]
         if operator in ("+", "-"):
             return TRUE if (row >> operands[0] & 1) == (operator == "+") else FALSE
@@ -386,6 +357,6 @@ def ltlf(formula: str, /, **events: Event) -> Constraint:
             )
         require_event(event, f"ltlf(formula, {name}=event)")
     events = {unicodedata.normalize("NFKC", name): event for name, event in events.items()}  # as Python's keywords
-    tree = read_formula(formula, events)
+    tree = FormulaReader(formula, events).read()
     names = tuple(sorted(tree.names()))
     return Ltlf(tuple(events[name] for name in names), tree, names, formula)
