@@ -145,9 +145,7 @@ def test_the_best_share_of_the_relaxation_is_less_noisy_than_none_or_all():
         source = source_of(reject, features, 400)
         network = reject.network
         found = reject.draw(features.table(HERE)[network.source, network.action], 400, rng)
-        measure = -found.log_prob - np.log(found.n)[found.pair]
-        own = (found.visits, measure, found.log_dynamics, found.valid, found.pair)
-        draws = Draws.of_parts(*own, np.ones(reject.engine.n_pairs))
+        draws = Draws.of_parts(*found[1:], np.ones(reject.engine.n_pairs))
         best = best_control(draws, features, source.parts)
         plain = DrawnLoss(draws.valid_alone(), features, np.zeros(3), 0.0, source.parts)
         curvature = Spread(plain, HERE).hessian.diagonal()

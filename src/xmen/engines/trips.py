@@ -304,23 +304,17 @@ Checked: TypeAlias = tuple[NDArray[np.int64], Walks, NDArray[np.bool_]]
 
 
 class TripDraws(NamedTuple):
-    """How many were drawn of each pair and how many of these are valid; and all of them, in the order of their pairs.
+    """Draws in the order of their pairs, as `Draws.of_parts` takes them; `visits` as `Walks.visit_rows`.
 
-    log_prob (n,) is that of each under the rules that fit and the reward of the draws; `visits` as `Walks.visit_rows`.
+    `measure` is -log of the expected number of each among the draws, under the rules that fit and their reward.
     """
 
-    n: NDArray[np.int64]  # (P,)
-    n_valid: NDArray[np.int64]  # (P,)
-    pair: NDArray[np.int64]  # (n,)
-    valid: NDArray[np.bool_]  # (n,)
+    acceptance: Floats  # (P,) the share of valid draws of each pair
     visits: csr_matrix  # (n, n_states * n_actions)
+    measure: Floats  # (n,)
     log_dynamics: Floats  # (n,)
-    log_prob: Floats  # (n,)
-
-    @property
-    def acceptance(self) -> Floats:
-        """The share of valid draws of each pair."""
-        return self.n_valid / self.n
+    valid: NDArray[np.bool_]  # (n,)
+    pair: NDArray[np.int64]  # (n,)
 
 
 class RejectTrips:
@@ -347,10 +341,10 @@ class RejectTrips:
         dynamics = np.concatenate([walks.totals(self.engine.log_dynamics) for _, walks, _ in found])
         gained = np.concatenate([walks.totals(reward) for _, walks, _ in found])
         visits = vstack([walks.visit_rows() for _, walks, _ in found], format="csr")
-        log_z = self.engine.log_z(reward)
+        n, n_valid = self._counts(found)
+        measure = -(dynamics + gained - self.engine.log_z(reward)[pair]) - np.log(n)[pair]
         order = np.argsort(pair, kind="stable")
-        rows = (each[order] for each in (pair, valid, visits, dynamics, dynamics + gained - log_z[pair]))
-        return TripDraws(*self._counts(found), *rows)
+        return TripDraws(n_valid / n, *(each[order] for each in (visits, measure, dynamics, valid, pair)))
 
     def value(self, reward: Floats, n_draws: int, rng: np.random.Generator) -> TripValue:
         """log Z of every pair and the uses of edges, summed with the pairs' weights, by so many draws of each pair.

@@ -7,7 +7,7 @@ second runs the same pipeline on real drawings that anyone can put into a folder
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -187,39 +187,25 @@ def drawings(book: Notebook) -> None:
     book.table("drawings: all methods", columns, rows, note)
 
 
-class HeldOut(NamedTuple):
-    """Scores of E settings on n held-out demonstrations, in nats; both (E, n)."""
+class HeldOut:
+    """The best of E settings on n held-out demonstrations, by their scores and log P(valid) in nats, both (E, n).
 
-    efforts: Sequence[Effort]
-    scores: Floats
-    log_valid: Floats
+    Of each demonstration (n,): `log_likelihood` under the best setting; `given_rules`, that given that the model keeps
+    the rules, so that no mass is lost on what cannot be; `nested`, under the setting that does best on the others.
+    """
 
-    def _best(self, scores: Any) -> int:
-        """The row with the fewest impossible demonstrations, and among those the largest mean."""
-        possible = np.isfinite(scores)
-        means = np.where(possible, scores, 0.0).sum(axis=1) / np.maximum(1, possible.sum(axis=1))
-        return max(range(len(scores)), key=lambda row: (possible[row].sum(), means[row]))
+    def __init__(self, efforts: Sequence[Effort], scores: Floats, log_valid: Floats) -> None:
+        self.scores, self.log_valid, row = scores, log_valid, best_row(scores)
+        self.best, self.log_likelihood, self.given_rules = efforts[row], scores[row], scores[row] - log_valid[row]
+        left_out = (np.delete(scores, i, axis=1) for i in range(scores.shape[1]))
+        self.nested = np.array([scores[best_row(others), i] for i, others in enumerate(left_out)])
 
-    @property
-    def best(self) -> Effort:
-        """The setting that does best on all of them."""
-        return self.efforts[self._best(self.scores)]
 
-    @property
-    def log_likelihood(self) -> Any:
-        """Of each demonstration under the best setting (n,)."""
-        return self.scores[self._best(self.scores)]
-
-    @property
-    def given_rules(self) -> Any:
-        """The same, given that the model keeps the rules: no mass is lost on what cannot be (n,)."""
-        return self.log_likelihood - self.log_valid[self._best(self.scores)]
-
-    @property
-    def nested(self) -> Floats:
-        """Of each demonstration under the setting that does best on the others: its own score has no say (n,)."""
-        columns = range(self.scores.shape[1])
-        return np.array([self.scores[self._best(np.delete(self.scores, i, axis=1)), i] for i in columns])
+def best_row(scores: Floats) -> int:
+    """The row with the fewest impossible demonstrations, and among those the largest mean."""
+    possible = np.isfinite(scores)
+    means = np.where(possible, scores, 0.0).sum(axis=1) / np.maximum(1, possible.sum(axis=1))
+    return max(range(len(scores)), key=lambda row: (possible[row].sum(), means[row]))
 
 
 def held_out_scores(book: Notebook, task: HumanTask, label: str) -> dict[str, HeldOut]:
@@ -254,7 +240,7 @@ def leave_one_out(name: str, task: HumanTask, efforts: Sequence[Effort], seed: i
             scores[e, i] = model.score([demo])
             log_valid[e, i] = np.log(max(model.distribution().probability(task.rules), 1e-300))
             done((e * n + i + 1) / (len(efforts) * n))
-    return HeldOut(tuple(efforts), scores, log_valid)
+    return HeldOut(efforts, scores, log_valid)
 
 
 def summary(task: HumanTask, name: str, effort: Effort, model: Any, drawn: Sequence[Any]) -> tuple[Any, ...]:

@@ -330,7 +330,7 @@ class MaximumEntropy(GradientLearner):
         """
         network, starts, goals, amounts = self._read_demand(demand)
         rule = never(at(*(network.read_state(state) for state in closed))).named("closed")
-        rules = [rule] if also is None else [rule, *([also] if not isinstance(also, Iterable) else also)]
+        rules = [part for part in (rule, as_constraint(also)) if part is not None]
         before = self._flows(network, starts, goals, amounts, also)
         lost = ~have_a_way(network, self._rule(rules), starts, goals, self._engine_settings().max_nodes)
         log_z = np.full(len(starts), -np.inf)

@@ -215,5 +215,4 @@ class TripRun(LbfgsRun[TripState]):
     def warn_undetermined(self) -> None:
         """Warn of weights that these trips cannot tell; a penalty decides, and then there is nothing to say."""
         if not self.coordinates.l2.any() and len(self.coordinates.free) == self.task.features.d:
-            rows, demo_features = self.objective.rows, self.objective.demo_features
-            warn_undetermined_trips(self.engine, self.task, rows, demo_features, "where its steps became small")
+            warn_undetermined_trips(self.engine, self.task, self.objective.rows, self.objective.demo_features)

@@ -224,9 +224,7 @@ STEP = 0.05  # the largest change of a reward along a combination that is tried
 SAME = 1e-7  # share of all uses of edges by which they may differ where nothing has changed
 
 
-def warn_undetermined_trips(
-    engine: TripEngine, task: Task, rows: csr_matrix, demo_features: Floats, ended: str
-) -> None:
+def warn_undetermined_trips(engine: TripEngine, task: Task, rows: csr_matrix, demo_features: Floats) -> None:
     """Warn of weights that no trips could tell, and of those without a finite optimum; without a horizon.
 
     rows (E, d) are the features of the network's edges, demo_features (d,) their mean over the demonstrations.
@@ -237,7 +235,7 @@ def warn_undetermined_trips(
     possible = csr_matrix(rows[np.unique(engine.shared.product.edge)])
     least, most = (np.asarray(found.todense()).ravel() for found in (possible.min(axis=0), possible.max(axis=0)))
     never = (demo_features == 0.0) & (least >= 0.0) & (most > 0.0)
-    warn_unbounded(np.flatnonzero(never).tolist(), ended)
+    warn_unbounded(np.flatnonzero(never).tolist(), "where its steps became small")
     if rows.shape[1] <= MOST_FEATURES:
         warn_unidentified(unidentified_trips(engine, rows, task.features.scale))
 

@@ -97,9 +97,8 @@ class TripSource(Source):
     def read(self, plan: Plan, weights: Floats, rng: np.random.Generator) -> Batch:
         wanted = np.maximum(np.ceil(plan["draws"] * self.parts).astype(np.int64), self.least)
         found = self.trips.draw(self._reward(weights), wanted, rng)
-        measure = -found.log_prob - np.log(found.n)[found.pair]
         control = np.where(found.acceptance >= ENOUGH_VALID, 1.0, 0.0)
-        draws = Draws.of_parts(found.visits, measure, found.log_dynamics, found.valid, found.pair, control)
+        draws = Draws.of_parts(*found[1:], control)
         share, least = float(self.parts @ found.acceptance), float(found.acceptance.min())
         draws = controlled(draws, self.features, self.parts)
         details = {"acceptance": share, "least_acceptance": least}

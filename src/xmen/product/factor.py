@@ -100,11 +100,11 @@ class _Block:
         if self.empty:
             return Level(self.begin, self.end, None, later)
         lu = self._superlu(-entries[self._slots][self._inside], "NATURAL")
-        lower, upper = lu.L, lu.U
         if not np.array_equal(lu.perm_r, lu.perm_c):  # another pivot than the diagonal had to be taken
             raise np.linalg.LinAlgError("a pivot is 0")
-        _diagonal_last(upper.indptr, upper.indices, upper.data)
-        return Level(self.begin, self.end, (_arrays(lower), _arrays(upper)), later)
+        lower, upper = ((matrix.indptr, matrix.indices, matrix.data) for matrix in (lu.L, lu.U))
+        _diagonal_last(*upper)
+        return Level(self.begin, self.end, (lower, upper), later)
 
     def _superlu(self, own: Floats, order: str) -> Any:
         data, size = np.zeros(len(self._indices)), self.end - self.begin
@@ -198,10 +198,6 @@ class Factor:
             level.solve_transposed(x[level.begin : level.end])
             level.scatter(x)
         return x[self._pattern.place]
-
-
-def _arrays(matrix: csc_matrix) -> _Arrays:
-    return matrix.indptr, matrix.indices, matrix.data
 
 
 # The loops below run over whole rows of right-hand sides, which the compiler turns into vector instructions.

@@ -109,7 +109,7 @@ def serve(desk: Desk, port: int, browser: bool, announce: Callable[[str], None])
 
         class Server(uvicorn.Server):
             def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-                session.hub.close()  # streams of events would never end by themselves
+                session.hub.tell(None)  # streams of events would never end by themselves
                 super().handle_exit(sig, frame)
 
         app: Any = Guard(make_app(session), token, number)

@@ -178,15 +178,10 @@ class Hub:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: set[asyncio.Queue[str | None]] = set()
 
-    def tell(self, event: str, data: Record) -> None:
-        """Send an event to all windows."""
-        self._pass_on(_message(event, data))
+    def tell(self, event: str | None, data: Record | None = None) -> None:
+        """Send an event to all windows; None lets their streams end, so that the server can."""
+        message = None if event is None else _message(event, data or {})
 
-    def close(self) -> None:
-        """Let all streams end, so that the server can."""
-        self._pass_on(None)
-
-    def _pass_on(self, message: str | None) -> None:
         def put() -> None:
             for listener in self._listeners:
                 with contextlib.suppress(asyncio.QueueFull):
@@ -238,7 +233,7 @@ class Session:
 
     def close(self) -> None:
         """End the processes, and let windows know."""
-        self.hub.close()
+        self.hub.tell(None)
         self.jobs_worker.stop()
         self.live_worker.stop()
 

@@ -15,18 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xmen.errors import (
-    ConstraintError,
-    FileFormatError,
-    InvalidDemonstrationError,
-    Message,
-    PathError,
-    Setting,
-    TrajectoryError,
-    XmenError,
-    extra_module,
-    joined,
-)
+from xmen import errors
+from xmen.errors import FileFormatError, Message, TrajectoryError, XmenError, joined
 from xmen.files import as_path, write_whole
 from xmen.worlds.mdp import MDP
 from xmen.worlds.names import Given, Names, some, words
@@ -182,7 +172,7 @@ def _trip_records(source: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(source, list | tuple):
         for index, path in enumerate(source):
             if not isinstance(path, Iterable) or (isinstance(path, str) and len(words(path)) < 2):
-                raise PathError(
+                raise errors.PathError(
                     f"read_trips(source, ...): a list holds paths, each a list of states, got {source!r:.60}; row "
                     f"{index} is the single {path!r:.60}; write one trip as [[...]]"
                 )
@@ -219,11 +209,11 @@ def _trip(entry: Any, network: Network, row: int, where: str) -> Trajectory:
     except FileFormatError:
         raise
     except XmenError as error:
-        raise InvalidDemonstrationError(f"{where}: {error}", index=row) from None
+        raise errors.InvalidDemonstrationError(f"{where}: {error}", index=row) from None
     problem = network.problem(trajectory)
     if problem is not None:
-        position, sentence = problem
-        raise InvalidDemonstrationError(f"{where}: {sentence} (position {position})", index=row, position=position)
+        position, why = problem
+        raise errors.InvalidDemonstrationError(f"{where}: {why} (position {position})", index=row, position=position)
     return trajectory
 
 
@@ -286,7 +276,7 @@ def refuse(world: MDP, demos: Sequence[Trajectory], constraint: Any, suspects: I
     found = list(islice(filter(None, mistakes), MOST_EXPLAINED))
     if found:
         first = found[0]
-        raise InvalidDemonstrationError(
+        raise errors.InvalidDemonstrationError(
             joined([first.sentence, *_others(found, len(demos)), _advice(world, found)]),
             index=first.number,
             constraint=first.constraint,
@@ -337,7 +327,7 @@ def _advice(world: MDP, found: Sequence[_Mistake]) -> str:
         return Message(
             "\nWith chance, episodes that failed belong to the demonstrations: without them outcomes look luckier than "
             "they are. CausalXMEN (xmen fit --learner causal) learns from all of them, with {} or a probability.",
-            Setting("validity", "best"),
+            errors.Setting("validity", "best"),
         )
     cut_off = any(mistake.unfinished for mistake in found)
     return "\nRaise the horizon if it was cut off, or leave it out." if cut_off else ""
@@ -358,7 +348,7 @@ def _rules(constraint: Any) -> list[Any]:
     for rule in rules:
         if not hasattr(rule, "explain"):
             got = f"{rule} ({type(rule).__name__})"
-            raise ConstraintError(f"check_demos takes a constraint or a list of them; got {got}.")
+            raise errors.ConstraintError(f"check_demos takes a constraint or a list of them; got {got}.")
     return rules
 
 
@@ -401,14 +391,14 @@ def convert_demos(demos: Iterable[Trajectory], to: str, world: Any = None) -> An
     if to == "columns":
         return demo_columns(demos, world)
     if to == "imitation":
-        kind = extra_module("imitation.data.types", 'convert_demos(..., "imitation")').Trajectory
+        kind = errors.extra_module("imitation.data.types", 'convert_demos(..., "imitation")').Trajectory
         return [
             kind(obs=np.array(tau.states), acts=np.array(tau.actions, dtype=int), infos=None, terminal=True)
             for tau in demos
             if len(tau)  # imitation knows no trajectory without an action
         ]
     if to == "minari":
-        kind = extra_module("minari.data_collector", 'convert_demos(..., "minari")').EpisodeBuffer
+        kind = errors.extra_module("minari.data_collector", 'convert_demos(..., "minari")').EpisodeBuffer
         return [
             kind(
                 id=index,

@@ -83,25 +83,20 @@ class GraphWorld(MDP):
         self._places = Places(self._nodes)
         self.numbers_are_states = not self._places.integers
         keys = {"keys": True} if graph.is_multigraph() else {}
-        found = [
-            (state, action, edge[:-1], edge[-1])
-            for state, node in enumerate(self._nodes)
-            for action, edge in enumerate(graph.edges(node, data=True, **keys))
-        ]
-        self._edges: list[list[tuple[Any, ...]]] = [[] for _ in self._nodes]
-        numeric: dict[str, bool] = {}
-        for state, _, edge, data in found:
-            self._edges[state].append(edge)
-            for name, value in data.items():
-                numeric[name] = numeric.get(name, False) or isinstance(value, Real | np.bool_)
+        leaving = [list(graph.edges(node, data=True, **keys)) for node in self._nodes]
+        self._edges: list[list[tuple[Any, ...]]] = [[edge[:-1] for edge in edges] for edges in leaving]
+        found = [(state, action, *edge) for state, edges in enumerate(leaving) for action, edge in enumerate(edges)]
         start, goal = self._endpoint(source, "source"), self._endpoint(target, "target")
-        rows = [(state, action, self._states[edge[1]], 1.0) for state, action, edge, _ in found]
+        rows = [(state, action, self._states[after], 1.0) for state, action, _, after, *_ in found]
         super().__init__(len(self._nodes), max(1, *map(len, self._edges)), rows, start, [goal], horizon)
-        self.feature_names = tuple(name for name, used in numeric.items() if used)
-        self.ignored_attributes = tuple(name for name, used in numeric.items() if not used)
+        data = [edge[-1] for edge in found]
+        numeric = {name: value for one in data for name, value in one.items() if isinstance(value, Real | np.bool_)}
+        names = dict.fromkeys(name for one in data for name in one)  # in order of first appearance
+        self.feature_names = tuple(name for name in names if name in numeric)
+        self.ignored_attributes = tuple(name for name in names if name not in numeric)
         self.features = np.zeros((self.n_states, self.n_actions, len(self.feature_names)))
-        for state, action, edge, data in found:
-            values = [_number(data, name, edge) for name in self.feature_names]
+        for state, action, *edge, attributes in found:
+            values = [_number(attributes, name, tuple(edge)) for name in self.feature_names]
             if self.available[state, action]:
                 self.features[state, action] = values
         self._freeze()

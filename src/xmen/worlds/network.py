@@ -134,17 +134,11 @@ class Network(Transitions):
         if max(states) >= self.n_states:
             position = next(t for t, state in enumerate(states) if state >= self.n_states)
             return position, unknown("state", states[position], self.n_states)
-        if len(states) > 1 and states[0] == goal:
-            return 0, (
-                f"moves although it starts at its goal, {self.describe_state(goal)}: a trip ends the first time it "
-                "enters its goal"
-            )
-        early = states.index(goal)
-        if early < len(states) - 1:
-            return early, (
-                f"passes its goal, {self.describe_state(goal)}, at position {early}, before its end at position "
-                f"{len(states) - 1}: a trip ends the first time it enters its goal"
-            )
+        early, last, name = states.index(goal), len(states) - 1, self.describe_state(goal)
+        if early < last:
+            how = f"passes its goal, {name}, at position {early}, before its end at position {last}"
+            how = how if early else f"moves although it starts at its goal, {name}"
+            return early, f"{how}: a trip ends the first time it enters its goal"
         return NetworkTask(self, states[0], goal).problem(trajectory)
 
     @cached_property
