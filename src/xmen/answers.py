@@ -218,33 +218,17 @@ def learning_notes(problem: Problem, d: Distribution, demos: list[Trajectory]) -
     return [problem.words.say(note) for note in notes]
 
 
-def failure_notes(problem: Problem, checked: dict[str, Any]) -> list[str]:
-    """With chance episodes may fail, and a learner can take them: which one, and what it should be asked to promise."""
-    failed = {one["demonstration"] for one in checked["violations"] if one["constraint"] or one.get("unfinished")}
-    if problem.world.deterministic or not failed:
-        return []
-    episodes = checked["valid"] + len(failed)
-    return [
-        f"{checked['valid']} of {episodes} episodes keep all rules. Those that failed belong to what xmen fit "
-        f"--learner causal learns from, with --validity {checked['valid'] / episodes:.3g} or so, or best"
-    ]
-
-
-def never_notes(problem: Problem) -> list[str]:
-    """Events of the problem that no trajectory of its world can ever have."""
-    found = ((name, why_never(event, problem.world)) for name, event in problem.events.items())
-    return [f"the event {name!r} can never happen: {why}" for name, why in found if why]
-
-
 def rule_notes(problem: Problem, rules: Mapping[str, Constraint]) -> list[str]:
     """Rules that no trajectory of the problem's world can break, or that every one breaks."""
     found = (remark(name, rule, problem.world) for name, rule in rules.items())
     return [problem.words.say(note) for note in found if note]
 
 
-def cost_notes(problem: Problem) -> list[str]:
-    """Costs that leave out some of the places where trajectories can be: they are 0 there, meant or not."""
-    world, notes = problem.world, []
+def part_notes(problem: Problem) -> list[str]:
+    """Events that no trajectory can ever have, and costs that are 0 at places where trajectories can be."""
+    world = problem.world
+    found = ((name, why_never(event, world)) for name, event in problem.events.items())
+    notes: list[str | None] = [f"the event {name!r} can never happen: {why}" for name, why in found if why]
     for name, costs in problem.costs.items():
         if isinstance(costs, Mapping):
             named = np.any([column for event in costs for column in _columns(event, world)], axis=0)

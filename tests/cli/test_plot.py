@@ -159,7 +159,7 @@ def test_a_reward_of_moves_does_not_make_borders_look_better(folder):
     def drawn(reward: str) -> tuple[str, set[float]]:
         head, tail = text.split("[reward]")
         (folder / "q.toml").write_text(f"{head}[reward]\n{reward}\n[settings]" + tail.split("[settings]")[1])
-        panel = Pictures(open_subject(Path("q.toml")), None, 1, 0).rewards()[0]
+        panel = Pictures(open_subject(Path("q.toml")), None, 1, 0).reward_panels()[0]
         picture = panel.draw(Figure().subplots()).images[0].get_array()
         return panel.title, set(picture.compressed().round(9).tolist())
 
@@ -175,6 +175,6 @@ def test_a_reward_of_moves_does_not_make_borders_look_better(folder):
 def test_events_are_drawn_under_demonstrations_and_samples(folder):
     run("new p.toml")
     pictures = Pictures(open_subject(Path("p.toml")), None, 3, 0)
-    for panel in pictures.demos() + pictures.sample_panel():
+    for panel in pictures.demos_panels() + pictures.samples_panels():
         legend = panel.draw(Figure().subplots()).get_legend()
         assert {"start", "goal", "key", "mud", "lava", "shade"} <= {text.get_text() for text in legend.get_texts()}

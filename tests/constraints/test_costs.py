@@ -16,7 +16,7 @@ import xmen as xm
 from cli.commands import report, run
 from problem.files import grid_problem
 from reference import OPERATORS, enumerate_trajectories, happens, positions, quantity
-from xmen.answers import cost_notes
+from xmen.answers import part_notes
 from xmen.errors import CostsWarning
 from xmen.problem import Problem, read_problem, write_problem
 
@@ -95,7 +95,7 @@ def test_costs_that_leave_out_places_are_noted_in_the_words_of_the_command_line(
     assert [str(one.message) for one in caught] == ["the costs 'toll.csv' are 0 in 7 of 8 states"]
     assert caught[0].filename == __file__
     problem = Problem(walled, rules={"cheap": rule}, costs={"toll": np.eye(9, dtype=int)[3] * 3})
-    assert cost_notes(problem) == ["the costs 'toll' are 0 in 7 of 8 states"]
+    assert part_notes(problem) == ["the costs 'toll' are 0 in 7 of 8 states"]
     file.write_text("state,cost\n" + "".join(f"{s},0\n" for s in range(9) if s != 4))
     xm.total(file, walled)
     edges = zip(walled.source, walled.target, strict=True)  # none leaves the goal: an end costs nothing by itself

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -111,13 +110,6 @@ def fail(error: BaseException, code: int, as_json: bool, message: str = "") -> N
         print_json(error_record(error, message))
     typer.echo(f"error: {message}", err=True)
     raise typer.Exit(code)
-
-
-def leave_unread() -> NoReturn:
-    """Leave without a word when the reader of our output has left, as `head` does."""
-    with open(os.devnull, "w") as nowhere:  # what is still buffered goes there when Python ends
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
-    raise typer.Exit(UNREAD)
 
 
 @contextmanager

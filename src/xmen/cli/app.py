@@ -13,7 +13,7 @@ from typer import Argument, Option
 from typer.core import TyperGroup
 
 from xmen import __version__, cli
-from xmen.cli._output import MISTAKE, NO, STOPPED, fail, leave_unread, print_json
+from xmen.cli._output import MISTAKE, NO, STOPPED, UNREAD, fail, print_json
 from xmen.errors import InfeasibleError, InvalidDemonstrationError, Words, XmenError, error_record, in_words, speaking
 
 PLEASE_REPORT = "Please report it, with the command and its files; XMEN_TRACEBACK=1 shows where it happened."
@@ -41,8 +41,10 @@ class _Commands(TyperGroup):
         except KeyboardInterrupt as error:
             fail(error, STOPPED, as_json, str(error) or cli.NOTHING_KEPT)
         except OSError as error:
-            if error.errno == errno.EPIPE:
-                leave_unread()
+            if error.errno == errno.EPIPE:  # nobody reads on, as after `head`: leave without a word
+                with open(os.devnull, "w") as nowhere:  # what is still buffered goes there when Python ends
+                    os.dup2(nowhere.fileno(), sys.stdout.fileno())
+                raise typer.Exit(UNREAD) from None
             fail(error, MISTAKE, as_json, f"{error.filename}: {error.strerror}" if error.filename else "")
         except UnicodeEncodeError as error:  # a name as the terminal gave it, byte for byte
             piece = ascii(error.object[error.start : error.end])

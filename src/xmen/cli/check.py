@@ -40,10 +40,15 @@ def run_check(path: Path, demos: Path | None, as_json: bool) -> int:
     broken = bool(report.get("demonstrations", {}).get("violations"))
     with working("looking at the features"):
         report["notes"] = [] if d is None else answers.learning_notes(problem, d, [] if broken else trajectories)
-    report["notes"] += answers.rule_notes(problem, problem.rules)
-    report["notes"] += answers.never_notes(problem) + answers.cost_notes(problem)
-    if broken:
-        report["notes"] += answers.failure_notes(problem, report["demonstrations"])
+    report["notes"] += answers.rule_notes(problem, problem.rules) + answers.part_notes(problem)
+    checked = report.get("demonstrations", {}) if not problem.world.deterministic else {}
+    lost = [one for one in checked.get("violations", []) if one["constraint"] or one.get("unfinished")]
+    if failed := {one["demonstration"] for one in lost}:  # with chance episodes may fail, and a learner can take them
+        kept, episodes = checked["valid"], checked["valid"] + len(failed)
+        report["notes"].append(
+            f"{kept} of {episodes} episodes keep all rules. Those that failed belong to what xmen fit --learner causal "
+            f"learns from, with --validity {kept / episodes:.3g} or so, or best"
+        )
     print_json(report) if as_json else _print_check(report)
     if missing:
         print_notes([f"the demonstrations that {path} names are missing: {problem.demonstrations}"])

@@ -88,22 +88,22 @@ class Pictures:
             known = "rules and reward" if self.has_reward else "the rules"
         return known if self.also is None else f"{known}, also {self.also.label}"
 
-    def overview(self) -> list[Panel]:
+    def overview_panels(self) -> list[Panel]:
         """The panels that say something, of those that this world has; `missing` says why one could not be drawn."""
         panels = []  # those that need no distribution can be drawn where the rules contradict each other
         if self.grid is not None or self.places is not None:
-            panels = self.world_panel() + (self.demos() if self.problem.demonstrations is not None else [])
+            panels = self.world_panels() + (self.demos_panels() if self.problem.demonstrations is not None else [])
         try:
-            panels += self.visits()
+            panels += self.visits_panels()
         except InfeasibleError as error:  # the rest can be looked at, perhaps to see why
             if not panels:
                 raise
             self.missing = error
         if self.has_reward:
-            panels += self.rewards()
-        return panels + (self.history() if self.model is not None and self.model.history_ else [])
+            panels += self.reward_panels()
+        return panels + (self.history_panels() if self.model is not None and self.model.history_ else [])
 
-    def world_panel(self) -> list[Panel]:
+    def world_panels(self) -> list[Panel]:
         """The world and its events, of a world that has a map."""
         title = "the world and its events"
         if self.grid is not None:
@@ -115,11 +115,11 @@ class Pictures:
             )
         return [self._on_map(title, None)]
 
-    def demos(self) -> list[Panel]:
+    def demos_panels(self) -> list[Panel]:
         """The demonstrations."""
         return [self._walks(f"{len(self.demonstrations)} demonstrations", self.demonstrations)]
 
-    def sample_panel(self) -> list[Panel]:
+    def samples_panels(self) -> list[Panel]:
         """The samples."""
         return [self._walks(f"{self.n} samples under {self._under}", self.samples)]
 
@@ -138,7 +138,7 @@ class Pictures:
 
         return Panel(title + (f" (the first {MOST_DRAWN})" if len(trajectories) > MOST_DRAWN else ""), draw)
 
-    def visits(self) -> list[Panel]:
+    def visits_panels(self) -> list[Panel]:
         """Expected visits of states, or uses of the roads of a map; those of a causal model are counted in episodes."""
         walks = None if self.policy is None else Walks.of(self.world, self.policy.rollout(N_EPISODES, seed=self.seed))
         if self.places is not None:
@@ -153,7 +153,7 @@ class Pictures:
             series = {"demonstrations": Walks.of(self.world, self.demonstrations).mean_state_visits(), **series}
         return [self._bars("expected visits", series)]
 
-    def rewards(self) -> list[Panel]:
+    def reward_panels(self) -> list[Panel]:
         """The reward of cells, and weights by name where features have names; without either, means of states."""
         panels = [self._cells(self.grid)] if self.grid is not None else []
         if self.feature_names:
@@ -178,7 +178,7 @@ class Pictures:
             title, label = f"{title} (mean over available moves)", "reward of one move (mean)"
         return self._on_grid(title, plot_reward, table, label=label)
 
-    def history(self) -> list[Panel]:
+    def history_panels(self) -> list[Panel]:
         """How learning went."""
         if self.model is None:
             raise EngineError("--what history: this is a problem; give the folder of a model, written by `xmen fit`.")
@@ -221,15 +221,7 @@ class Pictures:
         write_whole(target, picture.getvalue())
 
 
-WHAT: dict[str, Callable[[Pictures], list[Panel]]] = {
-    "overview": Pictures.overview,
-    "world": Pictures.world_panel,
-    "demos": Pictures.demos,
-    "samples": Pictures.sample_panel,
-    "visits": Pictures.visits,
-    "reward": Pictures.rewards,
-    "history": Pictures.history,
-}
+WHAT = ("overview", "world", "demos", "samples", "visits", "reward", "history")
 
 
 def run_plot(
@@ -248,7 +240,7 @@ def run_plot(
         drawn = what in ("overview", "demos", "visits") and pictures.policy is None
         if drawn and subject.problem.demonstrations is not None:
             check_demos(subject.problem.world, pictures.demonstrations)
-        panels = WHAT[what](pictures)
+        panels: list[Panel] = getattr(pictures, f"{what}_panels")()
         pictures.write(panels, target)
     missing = [] if pictures.missing is None else [f"expected visits are not drawn: {pictures.missing}"]
     titles = [panel.title for panel in panels]

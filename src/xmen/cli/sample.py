@@ -62,18 +62,11 @@ def run_sample(
         write_demos(trajectories, out, named)
     if as_json:
         own = problem.settings.seed if model is None else model.seed
-        report: dict[str, Any] = {
-            "problem" if model is None else "model": str(path),
-            "engine": by,
-            "guarantee": guarantee,
-            "seed": seed if seed is not None else own if isinstance(own, int) else None,
-            "also": asked["also"],
-            "number": len(trajectories),
-            "valid": n_valid,
-            **more,
-        }
+        used = seed if seed is not None else own if isinstance(own, int) else None
+        made = {"problem" if model is None else "model": str(path), "engine": by, "guarantee": guarantee, "seed": used}
+        counted = {"also": asked["also"], "number": len(trajectories), "valid": n_valid}
         listed = [{"states": tau.states, "actions": tau.actions} for tau in trajectories]
-        print_json(report | ({"trajectories": listed} if out is None else {"file": str(out)}))
+        print_json(made | counted | more | ({"trajectories": listed} if out is None else {"file": str(out)}))
         return
     if out is not None and not printed:
         by = "policy" if by == "policy" else f"{by} engine"
@@ -105,14 +98,12 @@ def walk_text(world: MDP, trajectory: Trajectory) -> str:
 
 def read_promise(text: str | None) -> str | float | None:
     """What `--validity` says: "sure", "best" or a probability; None where it was not given."""
-    if text is None:
-        return None
+    if text is None or text in ("sure", "best"):
+        return text
     try:
         return read_validity(float(text))
     except ValueError:  # an EngineError is one, too
-        if text not in ("sure", "best"):
-            raise EngineError(f"--validity takes sure, best, or a probability from 0 to 1; got {text!r}.") from None
-        return text
+        raise EngineError(f"--validity takes sure, best, or a probability from 0 to 1; got {text!r}.") from None
 
 
 def run_plan(
