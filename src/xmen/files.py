@@ -84,23 +84,22 @@ def unpack_whole(path: str | os.PathLike[str], appetite: float = TEXT) -> bytes:
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file by one rename; what is not a plain file (a pipe, a device) is written into."""
     target = Path(os.path.realpath(path))
+    scratch = target.with_name(f".xmen-{secrets.token_hex(8)}")
     try:
         if target.exists() and not target.is_file():
             with target.open("wb", buffering=0) as stream:
                 stream.write(data)
             return
-        scratch = target.with_name(f".xmen-{secrets.token_hex(8)}")
-        try:
-            _write(scratch, data)
-            with contextlib.suppress(FileNotFoundError):
-                os.chmod(scratch, stat.S_IMODE(target.stat().st_mode))
-            os.replace(scratch, target)
-        except BaseException:
-            scratch.unlink(missing_ok=True)
-            raise
+        _write(scratch, data)
+        with contextlib.suppress(FileNotFoundError):
+            os.chmod(scratch, stat.S_IMODE(target.stat().st_mode))
+        os.replace(scratch, target)
     except OSError as error:
         error.filename, error.filename2 = str(path), None  # the user's name for it
         raise
+    finally:
+        with contextlib.suppress(OSError):
+            scratch.unlink()
 
 
 def _write(file: Path, data: bytes) -> None:

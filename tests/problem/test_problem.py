@@ -21,7 +21,7 @@ from xmen.engines.settings import EngineSettings
 from xmen.problem import Problem, Settings, read_problem, write_problem
 from xmen.problem.document import toml_text
 from xmen.problem.parts import goal_distance
-from xmen.problem.problem import NewRule, append_rules
+from xmen.problem.problem import append_rules
 
 
 def test_a_grid_problem_is_the_same_as_its_python_spelling(grid_file):
@@ -270,7 +270,7 @@ def test_rules_are_added_however_those_of_the_file_are_spelled(grid_file):
     for text in (GRID, GRID.replace("[[constraints]]", "[[constraints]]  # mine"), spelled + GRID[: GRID.index("[[c")]):
         grid_file.write_text(text)
         problem = read_problem(grid_file)
-        assert append_rules(grid_file, problem, [NewRule("never(east)", ["why"])]) == ["never(east)"]
+        assert append_rules(grid_file, problem, {"never(east)": ["why"]}) == ["never(east)"]
         assert list(read_problem(grid_file).rules) == [*problem.rules, "never(east)"]
         assert "# why" in grid_file.read_text()
 

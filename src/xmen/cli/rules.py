@@ -12,7 +12,7 @@ from xmen.cli._subject import open_problem
 from xmen.cli.plot import DPI, SUFFIXES
 from xmen.plots.graph import plot_rules
 from xmen.problem import demo_weights
-from xmen.problem.problem import NewRule, append_rules
+from xmen.problem.problem import append_rules
 from xmen.rules.inference import RuleInference
 from xmen.rules.report import TITLES
 from xmen.worlds import read_demos
@@ -66,7 +66,7 @@ def run_rules(
         ],
     }
     if write:
-        new = [_new(one, model, len(trajectories)) for one in found]
+        new = {one["rule"]: _evidence(one, model, len(trajectories)) for one in found}
         report["written"] = append_rules(path, problem, new) if new else []
     if out is not None and model.rules_:
         figure = Figure(figsize=(7.5, 1.8 + 0.45 * len(model.rules_)), layout="constrained")
@@ -79,8 +79,8 @@ def run_rules(
     return YES
 
 
-def _new(found: dict[str, Any], model: RuleInference, n_demos: int) -> NewRule:
-    """The rule as it goes into the file, with its evidence."""
+def _evidence(found: dict[str, Any], model: RuleInference, n_demos: int) -> list[str]:
+    """The comments that go above a rule in the file."""
     kept = f"all {n_demos}" if found["kept"] == 1.0 else f"{found['kept']:.1%} of {n_demos}"
     lines = [
         f"Found by xmen rules: {kept} demonstrations keep it, a gain of {_gain(found)} nats each; one of",
@@ -88,7 +88,7 @@ def _new(found: dict[str, Any], model: RuleInference, n_demos: int) -> NewRule:
     ]
     if "again" in found:
         lines.append(f"Bootstrap samples of the demonstrations find it again in {found['again']:.0%} of the cases.")
-    return NewRule(found["rule"], lines)
+    return lines
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -47,16 +47,9 @@ the state to a terminal one), "move up" or "action 3" (1 for that action), the n
 numeric attribute of a graph's edges. A table [studio] holds what only Studio shows, such as the colours of events.
 """
 
-from xmen.problem.problem import demo_weights as demo_weights
-from xmen.problem.document import read_values as read_values
-from xmen.problem.problem import FORMAT as FORMAT, Mistake as Mistake, Settings as Settings
+from xmen.problem.document import read_values as read_values, toml_text as toml_text
 from xmen.problem.parts import known_features as known_features
-from xmen.problem.document import toml_text as toml_text
-from xmen.problem.problem import (
-    Problem as Problem,
-    problem_files as problem_files,
-    problem_or_mistakes as problem_or_mistakes,
-    problem_parts as problem_parts,
-    read_problem as read_problem,
-    write_problem as write_problem,
-)
+from xmen.problem.problem import FORMAT as FORMAT, Mistake as Mistake, Problem as Problem, Settings as Settings
+from xmen.problem.problem import demo_weights as demo_weights, problem_files as problem_files
+from xmen.problem.problem import problem_or_mistakes as problem_or_mistakes, problem_parts as problem_parts
+from xmen.problem.problem import read_problem as read_problem, write_problem as write_problem

@@ -3,7 +3,7 @@
 import json
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
@@ -42,11 +42,12 @@ class PlacedError(FileFormatError):
 
 
 class Kind(NamedTuple):
-    """What a key takes, in words, and whether a value is that; of a list, whether each item is."""
+    """What a key takes, in words, and whether a value is that; of a list, whether each item is; and names there are."""
 
     expected: str
     fits: Callable[[Any], bool]
     is_list: bool = False
+    known: Sequence[str] = ()
 
 
 def one_of(expected: str, *types: type, is_list: bool = False) -> Kind:
@@ -54,13 +55,26 @@ def one_of(expected: str, *types: type, is_list: bool = False) -> Kind:
     return Kind(expected, lambda value: type(value) in types, is_list)
 
 
+def did_you_mean(name: Any, known: Iterable[str]) -> str:
+    """The closest of the known names, as the end of a message; nothing where none is close."""
+    close = get_close_matches(name, known, n=1) if isinstance(name, str) else []
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
 TEXT = one_of("a text in quotes", str)
+FILE = one_of("the name of a file, relative to this one", str)
 INTEGER = one_of("a whole number", int)
 NUMBER = Kind("a number", lambda one: type(one) is float or (type(one) is int and abs(one) <= sys.float_info.max))
 BOOLEAN = one_of("true or false", bool)
 TEXTS = one_of('a list of texts, such as ["up", "right"]', str, is_list=True)
-CELL = Kind("a cell [x, y]", lambda value: type(value) is list and [type(part) for part in value] == [int, int])
-CELLS = Kind("a list of cells [[x, y], ...]", CELL.fits, is_list=True)
+NUMBERS = one_of("a list of numbers", int, float, is_list=True)
+CELLS = Kind(
+    "a list of cells [[x, y], ...]", lambda one: type(one) is list and [*map(type, one)] == [int, int], is_list=True
+)
+CELL_OR_CELLS = Kind(
+    "a cell [x, y], or a list of cells",
+    lambda one: CELLS.fits(one) or (type(one) is list and all(map(CELLS.fits, one))),
+)
 
 
 class TomlTable:
@@ -96,33 +110,33 @@ class TomlTable:
     def __contains__(self, key: str) -> bool:
         return key in self.values
 
-    def allow(self, *keys: str) -> None:
-        """Declare keys before they are read."""
-        self._asked += keys
-
-    def take(self, key: str, kind: Kind, default: Any = _REQUIRED, expected: str = "") -> Any:
+    def take(self, key: str, kind: Kind, default: Any = _REQUIRED) -> Any:
         """The value of a key, or the default; refused where it is of another kind."""
         self._asked.append(key)
-        expected = expected or kind.expected
         if key not in self.values and default is not _REQUIRED:
             return default
         if key not in self.values:
             close = [other for other in get_close_matches(key, self.values, n=1) if other not in self._asked]
             hint = f" (there is {close[0]!r}: is that it?)" if close else ""
-            self.fail("", f"the key {key!r} is missing{hint}; it takes {expected}")
+            self.fail("", f"the key {key!r} is missing{hint}; it takes {kind.expected}")
         value = self.values[key]
-        if kind.is_list and type(value) is not list:
-            wrong = [value]
-        else:
-            wrong = [part for part in (value if kind.is_list else [value]) if not kind.fits(part)]
-        if wrong:
-            shown = repr(wrong[0])
-            self.fail(key, f"expected {expected}, got {shown[:_SHOWN]}{'...' * (len(shown) > _SHOWN)}")
+        is_whole = kind.is_list and type(value) is list
+        for part in value if is_whole else [value]:
+            if not kind.fits(part) or is_whole != kind.is_list:
+                shown = repr(part) if len(repr(part)) <= _SHOWN else f"{part!r:.{_SHOWN}}..."
+                self.fail(key, f"expected {kind.expected}, got {shown}{did_you_mean(part, kind.known)}")
         return value
+
+    def take_all(self, required: Mapping[str, Kind], optional: Mapping[str, Kind]) -> dict[str, Any]:
+        """The values of these keys that are there; others are refused."""
+        found = {key: self.take(key, kind) for key, kind in required.items()}
+        found |= {key: self.take(key, kind, None) for key, kind in optional.items()}
+        self.finish()
+        return {key: value for key, value in found.items() if value is not None}  # TOML has no null
 
     def path(self, key: str) -> Path:
         """An existing file, relative to the problem file."""
-        name: str = self.take(key, TEXT, expected="the name of a file, relative to this one")
+        name: str = self.take(key, FILE)
         with self.explaining(key):
             found = within_fence(self.file.parent / name)
         if not found.is_file():
@@ -145,10 +159,9 @@ class TomlTable:
         """Refuse keys that were never asked for, with the closest one that exists."""
         for key in self.values:
             if key not in self._asked:
-                close = get_close_matches(key, self._asked, n=1)
-                hint = f"did you mean {close[0]!r}? " if close else ""
+                hint = did_you_mean(key, self._asked) or "."
                 what = "here" if self.name else "at the top of the file"
-                self.fail("", f"unknown key {key!r}; {hint}Known {what}: {', '.join(dict.fromkeys(self._asked))}")
+                self.fail("", f"unknown key {key!r}{hint} Known {what}: {', '.join(dict.fromkeys(self._asked))}")
 
 
 # ---- Writing TOML, over an earlier text where there is one

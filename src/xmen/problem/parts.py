@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
-from functools import partial
+from functools import partial, reduce
+from operator import and_
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,18 +22,29 @@ from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.names import rule_text
 from xmen.worlds.tables import Ints, read_costs, read_numbers
 
-Files = dict[Path, bytes]
+Events = Mapping[str, Event]
 
 
-def _put_csv(
-    files: Files, target: Path, what: str, header: Sequence[str], rows: Iterable[Iterable[int | float]]
-) -> str:
-    """Put a table among the files beside the problem file `target`, floats so that they are read back exactly."""
-    file = target.with_name(f"{target.stem}.{what}.csv")
-    files[file] = "".join(
-        f"{line}\n" for line in (",".join(header), *(",".join(map(repr, row)) for row in rows))
-    ).encode()
-    return file.name
+class Beside(NamedTuple):
+    """The files that go beside a problem file, the `target`: content by path."""
+
+    target: Path
+    files: dict[Path, bytes]
+
+    def put_csv(self, what: str, header: Iterable[str], rows: Iterable[Iterable[int | float]]) -> str:
+        """Add a table, with floats so that they are read back exactly; returns its name."""
+        file = self.target.with_name(f"{self.target.stem}.{what}.csv")
+        lines = (",".join(header), *(",".join(map(repr, row)) for row in rows))
+        self.files[file] = "".join(f"{line}\n" for line in lines).encode()
+        return file.name
+
+    def put_copy(self, file: Path, ending: str) -> str:
+        """Add a copy of a file from another folder, so that the problem stands on its own; returns its name."""
+        if file.parent.resolve() == self.target.parent.resolve():
+            return file.name
+        copy = self.target.with_name(f"{self.target.stem}{ending}")
+        self.files[copy] = file.read_bytes()
+        return copy.name
 
 
 # ---- The [costs] table: arrays by name for `total(name)`, from a file, from numbers, or from events with weights
@@ -45,7 +56,7 @@ MOST_INLINE = 200  # numbers in the problem file itself
 FORMS = '"file.csv", numbers in a list, or events with their weights, { mud = 3 }'
 
 
-def read_cost(table: TomlTable, name: str, world: MDP, events: Mapping[str, Event]) -> Costs:
+def read_cost(table: TomlTable, name: str, world: MDP, events: Events) -> Costs:
     """One entry, checked against the world."""
     value = table.values[name]
     with table.explaining(name):
@@ -74,8 +85,8 @@ def cost_file(folder: Path, name: str, world: MDP) -> Ints:
     return read_costs(within_fence(folder / name), world)[0]
 
 
-def write_costs(costs: Mapping[str, Costs], events: Mapping[str, Event], target: Path, files: Files) -> dict[str, Any]:
-    """The [costs] table; large ones go among the files."""
+def write_costs(costs: Mapping[str, Costs], events: Events, beside: Beside) -> dict[str, Any]:
+    """The [costs] table; large ones go beside it."""
     names, written = {event: name for name, event in events.items()}, dict[str, Any]()
     for name, value in costs.items():
         if isinstance(value, Mapping):
@@ -84,7 +95,7 @@ def write_costs(costs: Mapping[str, Costs], events: Mapping[str, Event], target:
             written[name] = value.tolist()
         else:
             rows = ((*place, int(cost)) for place, cost in np.ndenumerate(value))
-            written[name] = _put_csv(files, target, name, (*("state", "action")[: value.ndim], "cost"), rows)
+            written[name] = beside.put_csv(name, (*("state", "action")[: value.ndim], "cost"), rows)
     return written
 
 
@@ -97,7 +108,7 @@ def _is_regular(value: list[Any]) -> bool:
 # ---- The [events] table: cells and moves of a grid, nodes of a graph, or text in the constraint language
 
 
-def read_event(table: TomlTable, name: str, world: MDP, names: Mapping[str, Event]) -> Event:
+def read_event(table: TomlTable, name: str, world: MDP, names: Events) -> Event:
     """One event from its text or from its inline table, checked; it may use the named ones above it."""
     value = table.values[name]
     makers: dict[str, tuple[str, toml.Kind, Callable[..., Event]]] = {}
@@ -111,11 +122,9 @@ def read_event(table: TomlTable, name: str, world: MDP, names: Mapping[str, Even
             event = parse_event(value, names, world)
     elif isinstance(value, dict) and value and makers:
         inner = TomlTable(value, table.file, f"{table.name}, {name}")
-        found = [(make, inner.take(key, kind, None)) for key, (_, kind, make) in makers.items()]
-        inner.finish()
+        found = inner.take_all({}, {key: kind for key, (_, kind, _) in makers.items()})
         with inner.explaining():
-            made = [make(*words) for make, words in found if words is not None]
-            event = made[0] if len(made) == 1 else made[0] & made[1]
+            event = reduce(and_, (makers[key][2](*words) for key, words in found.items()))
     else:
         forms = [f'a text such as "at({world.state_name(0)}) | doing({world.action_name(0)})"']
         forms += [f"{{ {key} = {example} }}" for key, (example, _, _) in makers.items()]
@@ -171,7 +180,7 @@ class Feature(NamedTuple):
     values: Callable[[], Any]  # shape (n_states, n_actions), or what is broadcast to it
 
 
-def _features(world: MDP, events: Mapping[str, Event]) -> Iterator[tuple[str, Feature]]:
+def _features(world: MDP, events: Events) -> Iterator[tuple[str, Feature]]:
     """Everything that a feature of a problem may be, by name; a name may come twice."""
     yield "steps", Feature("built in", "1 for every step", lambda: 1.0)
     yield (
@@ -190,13 +199,13 @@ def _features(world: MDP, events: Mapping[str, Event]) -> Iterator[tuple[str, Fe
             yield name, Feature("edge", f"{name} of the edge", partial(np.asarray, values))
 
 
-def known_features(world: MDP, events: Mapping[str, Event]) -> dict[str, str]:
+def known_features(world: MDP, events: Events) -> dict[str, str]:
     """Everything that a feature of a problem may be, by name, with a sentence for each."""
     known = {name: feature.sentence for name, feature in _features(world, events)}
     return {name: known[name] for name in known if world.has_terminal or name != "goal distance"}
 
 
-def feature_array(names: Sequence[str], world: MDP, events: Mapping[str, Event]) -> Floats:
+def feature_array(names: Sequence[str], world: MDP, events: Events) -> Floats:
     """The named features side by side, shape (n_states, n_actions, d)."""
     needed = 24 * len(names) * world.n_states * world.n_actions
     MEMORY.require(needed, f"{len(names):,} features of {world.n_states:,} states", RewardError)
@@ -206,9 +215,7 @@ def feature_array(names: Sequence[str], world: MDP, events: Mapping[str, Event])
     array = np.empty((world.n_states, world.n_actions, len(names)))
     for k, name in enumerate(names):
         if name not in known:
-            close = get_close_matches(name, known, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise RewardError(f"unknown feature {name!r}{hint} (known: {', '.join(known)})")
+            raise RewardError(f"unknown feature {name!r}{toml.did_you_mean(name, known)} (known: {', '.join(known)})")
         if len(known[name]) > 1:
             meanings = " and ".join(feature.kind for feature in known[name])
             raise RewardError(f"the feature {name!r} has two meanings here ({meanings}): rename one")
@@ -216,24 +223,18 @@ def feature_array(names: Sequence[str], world: MDP, events: Mapping[str, Event])
     return array
 
 
-def read_reward(
-    table: TomlTable, world: MDP, events: Mapping[str, Event]
-) -> tuple[Floats | LinearReward | None, tuple[str, ...]]:
+def read_reward(table: TomlTable, world: MDP, events: Events) -> tuple[Floats | LinearReward | None, tuple[str, ...]]:
     """The reward, and the names of its features."""
-    if "table" in table and "features" in table:
+    found = table.take_all({}, {"table": toml.FILE, "features": toml.TEXTS, "weights": toml.NUMBERS})
+    if "table" in found and "features" in found:
         table.fail("", "give either 'table' or 'features' with 'weights', not both")
-    if "table" in table:
+    if "table" in found:
         file = table.path("table")
-        table.allow("features", "weights")
-        if "weights" in table:
+        if "weights" in found:
             table.fail("weights", "weights belong to features; a table of rewards has none")
-        table.finish()
         return _read_csv(table, file, world), ()
-    table.allow("table")
-    names = table.take("features", toml.TEXTS, [])
-    numbers = toml.one_of("a list of numbers, one per feature", int, float, is_list=True)
-    weights = table.take("weights", numbers, [0.0] * len(names))
-    table.finish()
+    names = found.get("features", [])
+    weights = found.get("weights", [0.0] * len(names))
     if len(set(names)) < len(names):
         table.fail("features", f"each feature once; got {', '.join(names)}")
     if len(weights) != len(names):
@@ -261,14 +262,9 @@ def _read_csv(table: TomlTable, file: Path, world: MDP) -> Floats:
 
 
 def write_reward(
-    reward: Reward | Floats | None,
-    names: tuple[str, ...],
-    world: MDP,
-    events: Mapping[str, Event],
-    target: Path,
-    files: Files,
+    reward: Reward | Floats | None, names: tuple[str, ...], world: MDP, events: Events, beside: Beside
 ) -> dict[str, Any]:
-    """The [reward] table, empty without a reward; one without named features goes among the files."""
+    """The [reward] table, empty without a reward; one without named features goes beside it."""
     if reward is None:
         return {}
     if isinstance(reward, LinearReward) and names:
@@ -278,7 +274,7 @@ def write_reward(
                 return {"features": list(names), "weights": reward.weights.tolist()}
     values = reward_table(reward, world)
     rows = ((*place, float(values[*place])) for place in np.argwhere(values != 0).tolist())
-    return {"table": _put_csv(files, target, "reward", COLUMNS, rows)}
+    return {"table": beside.put_csv("reward", COLUMNS, rows)}
 
 
 # ---- The [world] table: a grid, a table of transitions, or a graph
@@ -300,87 +296,69 @@ def read_world(table: TomlTable) -> tuple[MDP, GraphFile | None]:
     """The world, and where its graph came from."""
     readers = {"grid": _read_grid, "table": _read_table, "graphml": _read_graph}
     known = "one of " + ", ".join(f'"{kind}"' for kind in readers)
-    kind = table.take("kind", toml.TEXT, expected=known)
-    if kind not in readers:
-        close = get_close_matches(kind, readers, n=1)
-        table.fail("kind", f"expected {known}, got {kind!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
-    return readers[kind](table)
+    return readers[table.take("kind", toml.Kind(known, (*readers,).__contains__, known=(*readers,)))](table)
+
+
+GRID_PLACE = {"width": toml.INTEGER, "height": toml.INTEGER, "start": toml.CELL_OR_CELLS}
+GRID_REST = {
+    "goal": toml.CELL_OR_CELLS,
+    "moves": toml.Kind(f"a list of moves, of {', '.join(MOVES)}", (*MOVES,).__contains__, True, (*MOVES,)),
+    "walls": toml.CELLS,
+    "horizon": toml.INTEGER,
+    "slip": toml.NUMBER,
+    "bump": toml.BOOLEAN,
+}
 
 
 def _read_grid(table: TomlTable) -> tuple[MDP, None]:
-    def places(key: str) -> toml.Kind:
-        """One cell, or several."""
-        value = table.values.get(key)
-        return toml.CELLS if isinstance(value, list) and any(type(one) is list for one in value) else toml.CELL
-
-    settings: dict[str, Any] = {
-        "width": table.take("width", toml.INTEGER),
-        "height": table.take("height", toml.INTEGER),
-        "start": table.take("start", places("start")),
-        "goal": table.take("goal", places("goal"), None),
-        "moves": table.take("moves", toml.TEXTS, ("up", "right", "down", "left")),
-        "walls": table.take("walls", toml.CELLS, ()),
-        "horizon": table.take("horizon", toml.INTEGER, None),
-        "slip": table.take("slip", toml.NUMBER, 0.0),
-        "bump": table.take("bump", toml.BOOLEAN, False),
-    }
-    table.finish()
-    for move in settings["moves"]:
-        if move not in MOVES:
-            close = get_close_matches(move, MOVES, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else "."
-            table.fail("moves", f"unknown move {move!r}{hint} The moves are {', '.join(MOVES)}")
+    settings = table.take_all(GRID_PLACE, GRID_REST)
     with table.explaining():
-        return GridWorld(**settings), None
+        return GridWorld(**{"goal": None, **settings}), None
+
+
+START = toml.Kind(
+    "a state, a whole number, or one probability per state in a list",
+    lambda start: type(start) is int or (type(start) is list and all(map(toml.NUMBERS.fits, start))),
+)
 
 
 def _read_table(table: TomlTable) -> tuple[MDP, None]:
     file = table.path("transitions")
-    n_states, n_actions = table.take("n_states", toml.INTEGER), table.take("n_actions", toml.INTEGER)
-    shares = toml.one_of("a state, or one probability per state in a list", int, float, is_list=True)
-    start = table.take("start", shares if type(table.values.get("start")) is list else toml.INTEGER)
-    terminal = table.take("terminal", toml.one_of("a list of states", int, is_list=True), [])
-    horizon = table.take("horizon", toml.INTEGER, None)
-    table.finish()
+    terminal = toml.one_of("a list of states", int, is_list=True)
+    settings = table.take_all(
+        {"n_states": toml.INTEGER, "n_actions": toml.INTEGER, "start": START},
+        {"terminal": terminal, "horizon": toml.INTEGER},
+    )
     rows = read_numbers(file, TRANSITIONS)
     with table.explaining():
-        return MDP(n_states, n_actions, rows, start, terminal, horizon), None
+        return MDP(transitions=rows, **settings), None
 
 
 def _read_graph(table: TomlTable) -> tuple[MDP, GraphFile]:
-    file = table.path("file")
-    source, target = (
-        table.take(key, toml.TEXT, expected="the id of a node, in quotes") for key in ("source", "target")
-    )
-    horizon = table.take("horizon", toml.INTEGER, None)
-    table.finish()
+    file, node = table.path("file"), toml.one_of("the id of a node, in quotes", str)
+    settings = table.take_all({"source": node, "target": node}, {"horizon": toml.INTEGER})
     graph = read_graph(file, table.where("file"))
     with table.explaining():
-        world = MDP.from_networkx(graph, source, target, horizon=horizon)
-    return world, GraphFile(file, source, target, world)
+        world = MDP.from_networkx(graph, **settings)
+    return world, GraphFile(file, settings["source"], settings["target"], world)
 
 
-def write_world(world: MDP, graph: GraphFile | None, target: Path, files: Files) -> dict[str, Any]:
-    """The [world] table; what a table cannot say goes among the files."""
+def write_world(world: MDP, graph: GraphFile | None, beside: Beside) -> dict[str, Any]:
+    """The [world] table; what a table cannot say goes beside it."""
     if isinstance(world, GridWorld):
         given = {"start": world.given_start, "goal": world.given_goal, "walls": sorted(world.walls)}
-        names = ("width", "height", "start", "goal", "moves", "walls", "slip", "bump")
-        values = {name: given[name] if name in given else getattr(world, name) for name in names}
+        values = {name: given[name] if name in given else getattr(world, name) for name in (*GRID_PLACE, *GRID_REST)}
         values = {"kind": "grid", **{name: value or None for name, value in values.items()}}
     elif graph is not None and graph.world is world:
-        # A graph in another folder comes along, so that the written problem stands on its own.
-        near = graph.path.parent.resolve() == target.parent.resolve()
-        name = graph.path.name if near else f"{target.stem}.graphml"
-        if not near:
-            files[target.parent / name] = graph.path.read_bytes()
-        values = {"kind": "graphml", "file": name, "source": graph.source, "target": graph.target}
+        file = beside.put_copy(graph.path, ".graphml")
+        values = {"kind": "graphml", "file": file, "source": graph.source, "target": graph.target}
     else:
         columns = (world.source, world.action, world.target, world.probability)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         certain = np.flatnonzero(world.start)
         values = {
             "kind": "table",
-            "transitions": _put_csv(files, target, "transitions", TRANSITIONS, rows),
+            "transitions": beside.put_csv("transitions", TRANSITIONS, rows),
             "n_states": world.n_states,
             "n_actions": world.n_actions,
             "start": int(certain[0]) if len(certain) == 1 else world.start.tolist(),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -163,10 +163,8 @@ def _require_format(document: TomlTable) -> None:
 
 def _read_files(document: TomlTable) -> dict[str, Path]:
     """The demonstrations, which are opened when they are asked for: a problem can be sampled before there are any."""
-    expected = "the name of a .csv or .jsonl file, relative to this one"
-    names = {key: document.take(key, toml.TEXT, None, expected) for key in SHORT}
-    document.finish()
-    return {key: document.file.parent / name for key, name in names.items() if name is not None}
+    kind = toml.one_of("the name of a .csv or .jsonl file, relative to this one", str)
+    return {key: document.file.parent / name for key, name in document.take_all({}, dict.fromkeys(SHORT, kind)).items()}
 
 
 def parse_rule(text: str, world: MDP, names: Mapping[str, Name], folder: Path | None) -> Constraint:
@@ -179,15 +177,14 @@ def _read_rule(
     table: TomlTable, world: MDP, names: Mapping[str, Name], spelled: dict[str, Mapping[str, Any]]
 ) -> Constraint | None:
     """One rule, None where it is switched off; it is noted among those that are spelled already."""
-    name, text = table.take("name", toml.TEXT), table.take("rule", toml.TEXT)
-    off = table.take("off", toml.BOOLEAN, False)
-    table.finish()
+    found = table.take_all({"name": toml.TEXT, "rule": toml.TEXT}, {"off": toml.BOOLEAN})
+    name, text = found["name"], found["rule"]
     if not name.strip():
         table.fail("name", "a rule needs a name that messages can show")
     if name in spelled:
         table.fail("name", f"there is already a rule named {name!r}: each needs its own")
     spelled[name] = table.values
-    if off:
+    if found.get("off"):
         return None
     table.name = f"{table.name} ({name!r})"
     with table.explaining("rule"):
@@ -208,13 +205,10 @@ _SETTINGS = {
 def _read_settings(table: TomlTable) -> Settings:
     types = {one.name: str(getattr(one.type, "__name__", one.type)) for one in fields(Settings)}
     kinds = {name: _SETTINGS[of.removesuffix(" | None")] for name, of in types.items()}
-    found = {name: table.take(name, kind, None) for name, kind in kinds.items()}
-    table.finish()
     settings = Settings()
-    for name, value in found.items():  # one by one, so that the one that does not fit is named
-        if name in table:
-            with table.explaining(name):  # TOML has no null
-                settings = settings.changed(**{name: None if (name, value) == ("time_limit", math.inf) else value})
+    for name, value in table.take_all({}, kinds).items():  # one by one, so that the one that does not fit is named
+        with table.explaining(name):  # TOML has no null
+            settings = settings.changed(**{name: None if (name, value) == ("time_limit", math.inf) else value})
     return settings
 
 
@@ -402,37 +396,33 @@ def write_problem(problem: Problem, path: str | PathLike[str]) -> None:
 def problem_files(problem: Problem, target: Path) -> dict[Path, bytes]:
     """The files that `write_problem` writes, the problem file last: content by path."""
     spelling = problem.spelling
-    world, events, files = problem.world, problem.events, dict[Path, bytes]()
-    demos = {key: _spell_file(getattr(problem, key), target, key, files) for key in SHORT}
+    world, events, beside = problem.world, problem.events, parts.Beside(target, {})
+    demos = {key: _spell_file(getattr(problem, key), f"_{short}", beside) for key, short in SHORT.items()}
     settings = {name: value for name, value in problem.settings.chosen().items() if value != getattr(Settings, name)}
     if "time_limit" in settings:
         settings["time_limit"] = settings["time_limit"] or math.inf
     document = {
         "format": FORMAT,
         **demos,
-        "world": parts.write_world(world, spelling.graph, target, files),
+        "world": parts.write_world(world, spelling.graph, beside),
         "events": _spell_events(problem, target),
-        "costs": parts.write_costs(problem.costs, events, target, files),
+        "costs": parts.write_costs(problem.costs, events, beside),
         "constraints": _spell_rules(problem, target),
-        "reward": parts.write_reward(problem.reward, spelling.features, world, events, target, files),
+        "reward": parts.write_reward(problem.reward, spelling.features, world, events, beside),
         "settings": settings,
         "studio": spelling.studio,
     }
     text = toml_text({key: value for key, value in document.items() if value})
-    return {**files, target: text.encode()}
+    return {**beside.files, target: text.encode()}
 
 
-def _spell_file(file: Path | None, target: Path, key: str, files: dict[Path, bytes]) -> str | None:
-    """The name of a file of demonstrations; one in another folder comes along, among the files."""
+def _spell_file(file: Path | None, ending: str, beside: parts.Beside) -> str | None:
+    """The name of a file of demonstrations; one in another folder comes along, if it is there yet."""
     if file is None:
         return None
-    if file.parent.resolve() == target.parent.resolve():
-        return file.name
-    if not file.is_file():  # nothing to copy yet
-        return Path(os.path.relpath(file, target.parent)).as_posix()
-    near = target.with_name(f"{target.stem}_{SHORT[key]}{file.suffix}")
-    files[near] = file.read_bytes()
-    return near.name
+    if file.is_file():
+        return beside.put_copy(file, f"{ending}{file.suffix}")
+    return Path(os.path.relpath(file, beside.target.parent)).as_posix()
 
 
 def problem_parts(problem: Problem) -> dict[str, Any]:
@@ -488,22 +478,14 @@ def _spell_rule(problem: Problem, name: str, rule: Constraint, target: Path) -> 
 # ---- Adding rules to a problem file, whose own words, order and comments stay as they are
 
 
-class NewRule(NamedTuple):
-    """A rule in text form over the events of a problem, and comments that are to stand above it."""
-
-    text: str
-    comments: Sequence[str] = ()
-
-
-def append_rules(path: Path, problem: Problem, rules: Sequence[NewRule]) -> list[str]:
-    """Add rules after those of a problem file, each under its comments and named by its text; returns the names."""
+def append_rules(path: Path, problem: Problem, rules: Mapping[str, Sequence[str]]) -> list[str]:
+    """Add rules, texts over the events of the problem with the comments above them, to a file; returns their names."""
     values = read_values(path)
-    added: dict[str, NewRule] = {}
-    for rule in rules:
-        problem.parse(rule.text).check_world(problem.world)
-        added[rule.text if rule.text not in {*problem.rules, *added} else f"{rule.text} (found)"] = rule
-    tables = [{"name": name, "rule": rule.text} for name, rule in added.items()]
+    added = {text if text not in problem.rules else f"{text} (found)": text for text in rules}
+    for text in rules:
+        problem.parse(text).check_world(problem.world)
+    tables = [{"name": name, "rule": text} for name, text in added.items()]
     values["constraints"] = [*values.get("constraints", []), *tables]
-    text = toml_text(values, read_text(path), {name: rule.comments for name, rule in added.items()})
+    text = toml_text(values, read_text(path), {name: rules[text] for name, text in added.items()})
     write_whole(path, text.encode())
     return [*added]
