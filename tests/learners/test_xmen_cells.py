@@ -12,8 +12,8 @@ from learners.tasks import grid_task, small_task
 from strategies import VERIFY, cases
 from xmen.errors import LearningWarning
 from xmen.learners.xmen import XMEN
+from xmen.methods.cells import CellsLikelihood
 from xmen.methods.demonstrations import gather
-from xmen.methods.likelihood import CellsLikelihood
 from xmen.rewards.linear import DenseFeatures
 
 

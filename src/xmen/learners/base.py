@@ -286,7 +286,8 @@ class Learner(Estimator, ABC):
         self._forget(*self.forgotten)
         self._check_settings()
         found = self._gather(demos, sample_weight)
-        self._validation = self._read_validation(validation)
+        watched = getattr(self, "validation", None) if validation is None else validation
+        self._validation = None if watched is None else self._read_validation(watched)
         # On matrices of this size threads wait more than they work, and their number would show in the last digits.
         with threadpool_limits(1, user_api="blas"):
             self._fit(found)
@@ -317,17 +318,14 @@ class Learner(Estimator, ABC):
         tables: Sequence[MachineTable] = () if own is None else own[1].law.compiled.tables
         return tables
 
-    def _read_validation(self, demos: Iterable[Trajectory] | None) -> runs.Validation | None:
-        """The demonstrations that `fit` was given to validate with, or else those of the setting, checked."""
-        given = getattr(self, "validation", None) if demos is None else demos
-        if given is None:
-            return None
+    def _read_validation(self, demos: Iterable[Trajectory]) -> runs.Validation:
+        """The demonstrations to validate with, checked."""
         if "validation" not in self.setting_names():
             raise EngineError(
                 f"{type(self).__name__} does not validate while it learns: score(demos) does, afterwards."
             )
         try:
-            found = self._gather(given, None)
+            found = self._gather(demos, None)
         except (InvalidDemonstrationError, TrajectoryError) as error:
             error.place = VALIDATION
             raise
@@ -742,10 +740,7 @@ class GradientLearner(Learner):
         return settings, None if self.reward is None else network
 
     def _drive(self, run: runs.Run[Any], demos: Demonstrations, apart: tuple[str, ...], **more: Any) -> runs.Outcome:
-        """Take the run to its end, and keep what was learned.
-
-        A checkpoint is of the same run where all settings but those `apart`, `more`, and the demonstrations agree.
-        """
+        """Take the run to its end, and keep what was learned; checkpoints agree in `more` and all but `apart`."""
         asked = self.progress or Progress()
         features, monitor, checkpoint = self._read_features(), Monitor(asked.callback), None
         if asked.checkpoint is not None:

@@ -605,10 +605,7 @@ def fit_neural(
     if validation is not None:
         require_whole("patience", patience, least=1, optional=True)
         watched = gather(world, rule, validation)
-
-        def under(table: Floats) -> Floats:
-            return world_likelihoods(compiled.with_reward(table), watched.walks)
-
-        run = ValidatedRun(run, read_features(None, world), Validation(watched, under, patience))
+        told = Validation(watched, lambda r: world_likelihoods(compiled.with_reward(r), watched.walks), patience)
+        run = ValidatedRun(run, read_features(None, world), told)
     drive(run, monitor, None)
     return monitor.history

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
@@ -9,20 +10,19 @@ from scipy.special import logsumexp
 
 from xmen.engines.choose import Chooser
 from xmen.engines.settings import DEFAULT_CELL_SIZE
-from xmen.engines.xor import XorDistribution
+from xmen.engines.xor import XorDistribution, walk_function
 from xmen.errors import EngineError, OracleError
 from xmen.methods.demonstrations import Demonstrations
-from xmen.methods.likelihood import CellsLikelihood
 from xmen.methods.loss import DrawnLoss, Draws
 from xmen.methods.rounds import DEFAULT_MAX_ITER, Batch, Plan, RoundsRun, Source, rounds
-from xmen.methods.runs import FitSettings, Method, Task
+from xmen.methods.runs import FitSettings, Likelihood, LossEstimate, Method, Task
 from xmen.options import require_number, require_whole
 from xmen.oracles.formula import Bits, Parities
 from xmen.product.best import score_range
 from xmen.product.layered import pass_messages
 from xmen.rewards import Floats
 from xmen.rewards.linear import Features
-from xmen.sampling import Info, Space, UnfinishedError, choose_parities, run_jobs, spawn
+from xmen.sampling import Info, Space, UnfinishedError, choose_parities, estimate, run_jobs, spawn
 from xmen.sampling.space import read_cell
 from xmen.worlds.walks import EdgeWeights
 
@@ -223,6 +223,30 @@ def efficiency(log_measure: Floats, log_weights: Floats, log_copies: Floats) -> 
     """(sum w)^2 / (sum c sum w^2 / c) over the space, from draws of any measure: what one drawn copy is worth."""
     log_value = 2.0 * logsumexp(log_measure + log_weights) - logsumexp(log_measure + log_copies)
     return min(1.0, math.exp(log_value - logsumexp(log_measure + 2.0 * log_weights - log_copies)))
+
+
+class CellsLikelihood(Likelihood):
+    """By `n_cells` fresh hash cells of about `cell_size` trajectories: where the product is too large.
+
+    A cell is enumerated completely and weighed exactly, D(tau) included, so no importance weights are left: dL/dr is a
+    ratio of unbiased sums, its bias and error by the jackknife over fresh matrices.
+    """
+
+    def __init__(self, base: XorDistribution, demo_visits: Floats, n_cells: int, cell_size: float) -> None:
+        self._base, self._demo_visits, self._n_cells, self._cell_size = base, demo_visits, n_cells, cell_size
+
+    def __call__(self, table: Floats) -> LossEstimate:
+        base, shape = self._base, self._demo_visits.shape
+        weights = base.weights.with_table(base.world, table)
+        space = base.hashed.space(weights, base.relaxation.product)
+        self.parities, _ = choose_parities(space, self._cell_size, self._rng, start=self.parities)
+        function = partial(walk_function, base.hashed.decoder, weights)
+        found = estimate(space, self.parities, self._n_cells, self._rng, function)
+        visits, visits_std = (x[: self._demo_visits.size] for x in (found.expectation, found.expectation_std))
+        loss = found.log_partition - float(np.sum(self._demo_visits * table))
+        details = {"parities": float(self.parities), "solutions": float(found.info.n_points)}
+        difference, std = visits.reshape(shape) - self._demo_visits, float(np.linalg.norm(visits_std))
+        return LossEstimate(loss, difference, found.log_partition_std, std, details)
 
 
 LEAST_CELLS = 4  # in a round: a cell of four times as many solutions takes a solver twice as long

@@ -23,15 +23,12 @@ BATCH_ENTRIES = 4_000_000  # states held in one padded table while machines run 
 
 @dataclass(frozen=True)
 class Demonstrations:
-    """Walks with weights that sum to 1, shape (n,), and which of them are valid; only valid ones may be summed up.
-
-    `machines` are those that checked them, for engines over the same world.
-    """
+    """Walks with weights, and which of them are valid; only valid ones may be summed up."""
 
     walks: Walks
-    weights: Floats
+    weights: Floats  # (n,), summing to 1
     valid: NDArray[np.bool_]
-    machines: Sequence[MachineTable] = ()
+    machines: Sequence[MachineTable] = ()  # that checked them, for engines over the same world
 
     def __len__(self) -> int:
         return len(self.walks)

@@ -22,17 +22,14 @@ LEVEL = 1e-3  # of a chi-square test: rarer than this is more than noise
 
 
 def warn_of_starts(base: ExactDistribution, table: Floats, demos: Demonstrations) -> None:
-    """Warn where the shares of starts differ by more than noise: the joint model re-weights them, silently.
-
-    The test is Pearson's, with as many demonstrations as their weights are worth.
-    """
+    """Warn where the shares of starts differ by more than noise (Pearson's test): the joint model re-weights them."""
     world = base.world
     starts = np.flatnonzero(world.start > 0)
     if base.given is not None or len(starts) < 2:
         return
     expected = base.with_reward(table).start_probabilities()[starts]
     seen = np.bincount(demos.walks.starts, weights=demos.weights, minlength=world.n_states)[starts]
-    n = 1.0 / float(np.sum(demos.weights**2))
+    n = 1.0 / float(np.sum(demos.weights**2))  # as many demonstrations as their weights are worth
     statistic = n * float(np.sum((seen - expected) ** 2 / np.maximum(expected, 1e-12)))
     if chdtrc(len(starts) - 1, statistic) >= LEVEL:
         return

@@ -184,10 +184,7 @@ ENOUGH = 1e-4  # of the fall of the loss that a straight line promises (Armijo)
 def refit(
     task: Task, settings: FitSettings, weights: Floats, shares: Floats, l2: Sequence[ArrayLike]
 ) -> tuple[Floats, Floats, Floats]:
-    """Weights (n, d) that fit each row of shares (n, demonstrations) under its penalty, log Z there (n,), and f(tau).
-
-    f(tau) of the demonstrations is (demonstrations, d). Needs the exact engine.
-    """
+    """Weights (n, d) that fit each row of shares (n, m) of m demonstrations, log Z there (n,), and f(tau) (m, d)."""
     n, features, coordinates = len(shares), task.features, settings.coordinates(task.features.d)
     base, free = Chooser(task.law(), settings.engine).exact(), coordinates.free
     rows = features.contract(task.demos.walks.visit_rows(task.discount))

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
-from xmen.engines.xor import XorDistribution, walk_function
 from xmen.methods.runs import Coordinates, FitSettings, Likelihood, LossEstimate, Outcome, Run, Value, warn_of_end
 from xmen.progress import Monitor
 from xmen.rewards import Floats
 from xmen.rewards.linear import Features
 from xmen.rewards.neural import NeuralReward
 from xmen.rewards.torch_backend import torch
-from xmen.sampling import choose_parities, estimate
 from xmen.storage.checkpoint import RunState
 
 
@@ -56,30 +53,6 @@ class DistributionLikelihood(Likelihood):
         loss = log_partition - float((self._wanted * table.detach().to(visits.device)).sum())
         reward.differentiate(table, visits - self._wanted)
         return LossEstimate(loss, visits - self._wanted, 0.0, 0.0, {})
-
-
-class CellsLikelihood(Likelihood):
-    """By `n_cells` fresh hash cells of about `cell_size` trajectories: where the product is too large.
-
-    A cell is enumerated completely and weighed exactly, D(tau) included, so no importance weights are left: dL/dr is a
-    ratio of unbiased sums, its bias and error by the jackknife over fresh matrices.
-    """
-
-    def __init__(self, base: XorDistribution, demo_visits: Floats, n_cells: int, cell_size: float) -> None:
-        self._base, self._demo_visits, self._n_cells, self._cell_size = base, demo_visits, n_cells, cell_size
-
-    def __call__(self, table: Floats) -> LossEstimate:
-        base, shape = self._base, self._demo_visits.shape
-        weights = base.weights.with_table(base.world, table)
-        space = base.hashed.space(weights, base.relaxation.product)
-        self.parities, _ = choose_parities(space, self._cell_size, self._rng, start=self.parities)
-        function = partial(walk_function, base.hashed.decoder, weights)
-        found = estimate(space, self.parities, self._n_cells, self._rng, function)
-        visits, visits_std = (x[: self._demo_visits.size] for x in (found.expectation, found.expectation_std))
-        loss = found.log_partition - float(np.sum(self._demo_visits * table))
-        details = {"parities": float(self.parities), "solutions": float(found.info.n_points)}
-        difference, std = visits.reshape(shape) - self._demo_visits, float(np.linalg.norm(visits_std))
-        return LossEstimate(loss, difference, found.log_partition_std, std, details)
 
 
 class Objective:

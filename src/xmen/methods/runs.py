@@ -119,16 +119,12 @@ DEFAULT_TOL = 1e-7  # of a gradient; a method that measures otherwise has its ow
 
 
 class Outcome(NamedTuple):
-    """What a run hands back: the weights of the features, or a reward that needs none.
-
-    `base` is a compiled distribution that can answer for the model, if there is one. `learned` has what else the model
-    will know after the fit, by the name of its attribute.
-    """
+    """What a run hands back: the weights of the features, or a reward that needs none."""
 
     answer: Floats | Reward
     converged: bool
-    base: Distribution | None
-    learned: Mapping[str, Any] = MappingProxyType({})
+    base: Distribution | None  # a compiled one that can answer for the model
+    learned: Mapping[str, Any] = MappingProxyType({})  # what else the model will know, by the name of its attribute
 
 
 @dataclass(frozen=True)
@@ -169,17 +165,14 @@ class Task:
 
 @dataclass(frozen=True, repr=False)
 class FitSettings(Options):
-    """What a fit has whatever its method: what large weights cost, when to stop, the seed, the engine that answers.
-
-    For max_iter and tol None is the method's own default; `fixed` maps features to weights that are not learned.
-    """
+    """What a fit has whatever its method: what large weights cost, when to stop, the seed, the engine that answers."""
 
     l2: ArrayLike = 0.0
-    max_iter: int | None = None
+    max_iter: int | None = None  # the method's own default, and so for tol
     tol: float | None = None
     seed: Seed = None
     engine: EngineSettings = field(default_factory=EngineSettings)
-    fixed: Mapping[int, float] | None = None
+    fixed: Mapping[int, float] | None = None  # features with weights that are not learned
     start: Floats | None = None  # the weights to begin with, zeros if not given
     memory: Mapping[str, Any] | None = None  # what the optimiser of the last fit knew
 
@@ -244,16 +237,13 @@ class Run(ABC, Generic[State]):
 
 
 class LossEstimate(NamedTuple):
-    """The loss at a table and dL/dr (n_states, n_actions), an array, or a tensor where a device found it.
-
-    `visits_std` is the norm of the standard errors of dL/dr, 0 where it is exact; `details` is what else to record.
-    """
+    """The loss at a reward table, and its derivative."""
 
     loss: float
-    difference: Any
+    difference: Any  # dL/dr (n_states, n_actions), an array, or a tensor where a device found it
     loss_std: float
-    visits_std: float
-    details: dict[str, float]
+    visits_std: float  # the norm of the standard errors of dL/dr, 0 where it is exact
+    details: dict[str, float]  # what else to record
 
 
 class Likelihood(ABC):
@@ -280,14 +270,10 @@ class Likelihood(ABC):
 
 
 class Method(Options, ABC):
-    """How the gradient of a fit is found, as a frozen record of its settings; one subclass per method, beside its run.
+    """How the gradient of a fit is found, as a frozen record of its settings; one subclass per method, by its run."""
 
-    `name` is what `method="..."` calls it with all its defaults; `default_max_iter` holds where the learner's max_iter
-    is None.
-    """
-
-    name: ClassVar[str]
-    default_max_iter: ClassVar[int]
+    name: ClassVar[str]  # what `method="..."` calls it with all its defaults
+    default_max_iter: ClassVar[int]  # where the learner's max_iter is None
     takes_every_step: ClassVar[bool] = False  # does all of max_iter iterations, and does not stop before
     plans_with_max_iter: ClassVar[bool] = False  # steps depend on how many there will be: none can be added later
     keeps_fixed: ClassVar[bool] = False  # learns some weights while others are fixed
@@ -379,14 +365,11 @@ DEFAULT_PATIENCE = 10
 
 @dataclass(frozen=True)
 class Validation:
-    """Demonstrations that are not learned from, and how many steps without a better loss of theirs end a fit.
-
-    `log_likelihoods` gives those of each under a reward table. With no patience nothing ends early.
-    """
+    """Demonstrations that are not learned from, and how many steps without a better loss of theirs end a fit."""
 
     demos: Demonstrations
-    log_likelihoods: Callable[[Floats], Floats]
-    patience: int | None = DEFAULT_PATIENCE
+    log_likelihoods: Callable[[Floats], Floats]  # those of each under a reward table
+    patience: int | None = DEFAULT_PATIENCE  # with none nothing ends early
 
     def loss(self, table: Floats) -> float:
         """Minus the mean log-likelihood; infinite where the weights of ever longer trips do not add up."""

@@ -176,10 +176,7 @@ class Features:
         self.scale: Floats = np.where(largest > 0, largest, 1.0)  # the largest |f_k(s, a)| (d,), 1 where that is 0
 
     def contract(self, visits: Any) -> Floats:
-        """sum over (s, a) of visits times features, (d,).
-
-        Visits are (n_states, n_actions), flat or not; or n of them as sparse rows, which gives (n, d).
-        """
+        """sum over (s, a) of visits (n_states, n_actions), flat or not, times features: (d,); (n, d) of sparse rows."""
         return _dense(visits @ self.matrix if issparse(visits) else self.matrix.T @ visits.reshape(-1))
 
     def table(self, weights: Floats) -> Floats:

@@ -63,14 +63,11 @@ def as_array(tensor: torch.Tensor) -> NDArray[Any]:
 
 @contextmanager
 def repeatable(device: torch.device) -> Iterator[None]:
-    """Convolutions on a GPU take the same way every time, so that equal seeds give equal results.
-
-    Torch's remark on the first backward pass, whose thread has no CUDA context yet and then gets one, is left out.
-    """
+    """Convolutions on a GPU take the same way every time, so that equal seeds give equal results."""
     on_gpu = device.type == "cuda"
     same = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
     with same, warnings.catch_warnings() if on_gpu else nullcontext():
-        if on_gpu:
+        if on_gpu:  # torch's remark on the first backward pass, whose thread has no context yet and then gets one
             warnings.filterwarnings("ignore", message="Attempting to run cuBLAS, but there was no current CUDA context")
         yield
 
