@@ -11,7 +11,7 @@ from xmen.engines.distribution import Distribution, Seed
 from xmen.errors import EngineError
 from xmen.learners.base import GradientLearner, Progress, Rules, takes_parts
 from xmen.methods import causal
-from xmen.methods.demonstrations import Demonstrations, gather, listed
+from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.methods.information import Information
 from xmen.methods.likelihood import Objective
 from xmen.methods.neural import Training, train
@@ -23,6 +23,7 @@ from xmen.rewards import Floats, reward_table
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
 from xmen.worlds import MDP, Trajectory
+from xmen.worlds.demos import as_trajectories
 
 
 @storable
@@ -109,7 +110,7 @@ class CausalXMEN(GradientLearner):
     def _gather(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None) -> Demonstrations:
         if self.validity == "sure":
             return super()._gather(demos, sample_weight)
-        trajectories = listed(demos)
+        trajectories = as_trajectories(demos, least=1)
         found = gather(self.world.any_task, self._rule(), trajectories, sample_weight, refuse_invalid=False)
         causal.require_episodes(found, trajectories)
         return found

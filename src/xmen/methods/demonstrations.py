@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -91,7 +90,7 @@ def gather(
     """
     if constraint is not None:
         constraint.check_world(world)
-    trajectories = listed(demos)
+    trajectories = as_trajectories(demos, least=1)
     weights = normalised_weights(sample_weight, len(trajectories))
     try:
         walks = Walks.of(world, trajectories)
@@ -138,14 +137,6 @@ def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Floats:
     weights /= weights.max()
     normalised: Floats = weights / weights.sum()
     return normalised
-
-
-def listed(demos: Any) -> list[Trajectory]:
-    """A list of trajectories, one or more, or an error that says what was given instead."""
-    found = as_trajectories(demos)
-    if not found:
-        raise TrajectoryError("no demonstrations: give at least one trajectory")
-    return found
 
 
 def _possible(walks: Walks) -> NDArray[np.bool_]:

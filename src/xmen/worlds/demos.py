@@ -109,13 +109,15 @@ def write_demos(demos: Iterable[Trajectory], path: str | PathLike[str], world: A
     write_whole(file, text.encode())
 
 
-def as_trajectories(demos: Any) -> list[Trajectory]:
-    """A list of trajectories, or an error that says what was given instead."""
+def as_trajectories(demos: Any, least: int = 0) -> list[Trajectory]:
+    """A list of trajectories, with `least` 1 or more of them, or an error that says what was given instead."""
     if isinstance(demos, Trajectory):
         raise TrajectoryError("expected a list of trajectories, got one Trajectory: write [trajectory]")
     if isinstance(demos, str | bytes) or not isinstance(demos, Iterable):
         raise TrajectoryError(f"expected a list of trajectories, got {type(demos).__name__} {demos!r:.60}")
     checked = list(demos)
+    if len(checked) < least:
+        raise TrajectoryError("no demonstrations: give at least one trajectory")
     for index, entry in enumerate(checked):
         if not isinstance(entry, Trajectory):
             raise TrajectoryError(
@@ -263,9 +265,7 @@ def check_demos(world: MDP, demos: Iterable[Trajectory], constraint: Any = None)
     xmen.errors.InvalidDemonstrationError: demonstration 1 is not possible in this world: \
 ends in cell (0, 0), which is not terminal (terminal: cell (1, 0)) (position 0)
     """
-    checked = as_trajectories(demos)
-    if not checked:
-        raise TrajectoryError("no demonstrations: give at least one trajectory")
+    checked = as_trajectories(demos, least=1)
     refuse(world, checked, constraint, range(len(checked)))
 
 

@@ -111,7 +111,7 @@ class GraphWorld(MDP):
 
     def edge(self, state: int, action: int) -> tuple[Any, ...]:
         """The edge (u, v), in a multigraph (u, v, key), that an action takes."""
-        edges = self._edges[self._states[self.node(state)]]
+        edges = self._edges[self.require_state(state)]
         number: int = require_index("action", action, least=0)
         if number >= len(edges):
             raise WorldError(f"{self.describe_state(state)} has {len(edges)} out-edges, got action {number}")
