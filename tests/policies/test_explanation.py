@@ -28,7 +28,6 @@ def test_stories_hold(case: int) -> None:
     history: History = ((why.start,), ())
     assert sure.value[history] == -np.inf
     for step in why.story:
-        assert step.state == history[0][-1]
         history = ((*history[0], step.outcome), (*history[1], step.action))
         assert sure.value[history] == -np.inf
     if history in tree.won:

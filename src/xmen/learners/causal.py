@@ -143,15 +143,11 @@ class CausalXMEN(GradientLearner):
             raise refuse(game, validity, self.max_nodes)
         choices = behaviour.follow(game, demos.walks)
         causal.require_allowed(promise, choices, demos, self.max_nodes)
-        counts = np.bincount(demos.walks.starts, weights=demos.weights, minlength=self.world.n_states)
-        shares = counts.astype(np.float64)
-        starts = shares[game.product.state[game.product.starts]]
-        visits = demos.visits(self.discount)
+        shares = np.bincount(demos.walks.starts, weights=demos.weights, minlength=self.world.n_states)
+        starts, visits = shares.astype(np.float64)[game.product.state[game.product.starts]], demos.visits(self.discount)
         if self.outcomes == "expected":
             visits = causal.expected_visits(promise, choices, demos.weights, starts, self.discount)
-        if validity == "sure":
-            game = behaviour.restricted(promise)
-            starts = shares[game.product.state[game.product.starts]]
+        game = behaviour.restricted(promise) if validity == "sure" else game  # with the same starts
         return causal.CausalLoss(game, starts, visits, self.discount, validity)
 
     def _information(self, demos: Demonstrations) -> Information:

@@ -68,9 +68,8 @@ def require_allowed(
         sentence = "{}, with less than the best chance of keeping the rules. Ask for less, as in {}, or leave it out."
         message = Message(sentence, did, LESS)
     else:
-        targets = game.product.target[int(game.first_edge[choice]) : int(game.first_edge[choice + 1])]
-        lost = targets[promise.layer(position + 1).value[targets] == -np.inf][0]
-        outcome = int(game.product.state[lost])
+        value = promise.layer(position + 1).value
+        outcome = int(game.product.state[next(n for n in game.outcomes(choice) if value[n] == -np.inf)])
         label, reason = why_unsafe(game, ([*states, outcome], [*actions, action]), max_nodes)
         sentence = (
             "{}, which could have gone wrong: it may lead to {}, {}. A policy that is sure never does this. Ask for a "

@@ -54,11 +54,11 @@ def breaking(behaviour: Behaviour) -> dict[str, float]:
         return dict.fromkeys(rules, 0.0)
     n_outcomes = np.diff(game.first_edge)
 
-    def probability(begin: int, end: int) -> Floats:
-        shares = np.zeros((end - begin, game.n_choices))
-        for t in range(begin, end):
+    def probability(actions: slice) -> Floats:
+        shares = np.zeros((actions.stop - actions.start, game.n_choices))
+        for row, t in zip(shares, range(actions.start, actions.stop), strict=True):
             made = behaviour.layer(t).shares
-            shares[t - begin, : len(made)] = made
+            row[: len(made)] = made
         taken: Floats = np.repeat(shares, n_outcomes, axis=1) * game.probability
         return taken
 
@@ -76,7 +76,6 @@ SHOWN = 6  # steps and actions printed before the rest is summed up
 class Move(NamedTuple):
     """An action and the state to which chance may let it lead."""
 
-    state: int
     action: int
     outcome: int
 
@@ -173,13 +172,18 @@ def refuse(game: Game, asked: str | float, max_nodes: int | None = None) -> Infe
 def _story(game: Game, safe: Behaviour, best: Behaviour, only_best: bool) -> tuple[int, list[Move], list[Move]] | None:
     """The shortest way to where every action can be lost at once, through the best choices alone if asked for."""
     product = game.product
+
+    def move(choice: int, after: int) -> Move:
+        return Move(int(game.action[choice]), int(product.state[after]))
+
     unsafe = (safe.start_values == -np.inf) & (game.start_probability > 0)
     came: list[dict[int, tuple[int, Move] | None]] = [dict.fromkeys(product.starts[unsafe].tolist())]
     for t in range(game.horizon + 1):
         for node in came[t]:
-            failing = _lost_at_once(game, best, node, t)
-            if failing is not None:
-                story: list[Move] = []
+            choices = game.choices_of(node) if t < game.horizon else range(0)
+            lost = [[n for n in game.outcomes(c) if best.layer(t + 1).chance[n] == 0.0] for c in choices]
+            if all(lost):  # or nothing is left to do
+                story, failing = list[Move](), [move(c, some[0]) for c, some in zip(choices, lost, strict=True)]
                 for reached in came[t:0:-1]:
                     node, step = cast(tuple[int, Move], reached[node])
                     story.append(step)
@@ -191,31 +195,10 @@ def _story(game: Game, safe: Behaviour, best: Behaviour, only_best: bool) -> tup
             for choice in game.choices_of(node):
                 if only_best and best.layer(t).shares[choice] == 0.0:
                     continue
-                for after, step in _outcomes(game, node, choice):
+                for after in game.outcomes(choice):
                     if safe.layer(t + 1).value[after] == -np.inf:
-                        came[-1].setdefault(after, (node, step))
+                        came[-1].setdefault(after, (node, move(choice, after)))
     return None
-
-
-def _outcomes(game: Game, node: int, choice: int) -> list[tuple[int, Move]]:
-    product = game.product
-    state, action = int(product.state[node]), int(game.action[choice])
-    targets = product.target[game.first_edge[choice] : game.first_edge[choice + 1]].tolist()
-    return [(target, Move(state, action, int(product.state[target]))) for target in targets]
-
-
-def _lost_at_once(game: Game, best: Behaviour, node: int, t: int) -> list[Move] | None:
-    """One lost outcome of each action; empty where there is nothing left to do; None where an action has none."""
-    choices = game.choices_of(node)
-    if t == game.horizon or not choices:
-        return []
-    failing, chance = [], best.layer(t + 1).chance
-    for choice in choices:
-        lost = [step for after, step in _outcomes(game, node, choice) if chance[after] == 0.0]
-        if not lost:
-            return None
-        failing.append(lost[0])
-    return failing
 
 
 History = tuple[list[int], list[int]]  # states and actions
@@ -231,7 +214,7 @@ def _chances(
         node = int(product.starts[np.flatnonzero(product.state[product.starts] == states[0])[0]])
         for action, state in zip(actions, states[1:], strict=True):
             choice = next(c for c in game.choices_of(node) if game.action[c] == action)
-            node = next(after for after, step in _outcomes(game, node, choice) if step.outcome == state)
+            node = next(after for after in game.outcomes(choice) if product.state[after] == state)
         found.append(float(promise.chance(len(actions), node)))
     return found
 

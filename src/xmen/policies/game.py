@@ -198,6 +198,11 @@ class Game:
         """The choices of a node."""
         return range(int(self.first_choice[node]), int(self.first_choice[node + 1]))
 
+    def outcomes(self, choice: int) -> list[int]:
+        """The nodes to which chance may let a choice lead."""
+        nodes: list[int] = self.product.target[self.first_edge[choice] : self.first_edge[choice + 1]].tolist()
+        return nodes
+
     @cached_property
     def hopeful(self) -> Bools:
         """The nodes from which every rule can still be kept, with luck and if there is time."""

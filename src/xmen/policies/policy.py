@@ -39,8 +39,8 @@ class Tracker:
         # Gymnasium shows the same observation for a state and its terminal twin.
         world = self.world
         self._shown = world.observations if isinstance(world, GymnasiumWorld) else np.arange(world.n_states)
-        # The node, the choice made there until the next observation, and the number of actions before it.
-        self._memory: tuple[int, int | None, int] | None = None
+        # The nodes in which the episode may be, one of them once it was observed, and the number of actions before.
+        self._memory: tuple[list[int], int] | None = None
 
     @property
     def _task(self) -> str:
@@ -51,7 +51,7 @@ class Tracker:
     @property
     def time(self) -> int:
         """The number of actions taken since `reset`."""
-        return 0 if self._memory is None else self._memory[2] + (self._memory[1] is not None)
+        return 0 if self._memory is None else self._memory[1]
 
     @property
     def done(self) -> bool:
@@ -63,7 +63,7 @@ class Tracker:
 
     def observe(self, observation: Any) -> None:
         """Note where the last action led: for asking `done` when there may be nothing left to do."""
-        self._memory = self._find(observation), None, self.time
+        self._memory = [self._find(observation)], self.time
 
     def reset(self, observation: Any) -> None:
         """Begin an episode in this state; an error when it is no start, or nothing can be promised from there."""
@@ -75,7 +75,7 @@ class Tracker:
             possible = known and world.start[state] > 0
             why = "no trajectory from there keeps the constraint" if possible else "the world never starts there"
             raise InfeasibleError(f"an episode cannot begin in {where}: {why}.")
-        self._memory = int(product.starts[found[0]]), None, 0
+        self._memory = [int(product.starts[found[0]])], 0
 
     def step(self, action: Any, observation: Any) -> None:
         """Note an action that somebody took (instead of `act`), and what the environment showed then; or neither."""
@@ -89,7 +89,7 @@ class Tracker:
                 f"action {action!r} is not allowed in {where} by this {self._kind}; allowed: {names}. Ask "
                 f"{self._asked}(observation) before every action."
             )
-        self._memory = node, int(taken[0]), self.time
+        self._memory = self._game.outcomes(taken[0]), self.time + 1
         try:
             self.observe(observation)
         except BaseException:
@@ -122,11 +122,7 @@ class Tracker:
         """The nodes in which the episode may be, if the environment did what the world says."""
         if self._memory is None:
             raise EngineError(f"the {self._kind} does not know where it is: call reset(observation) first.")
-        node, taken, _ = self._memory
-        if taken is None:
-            return [node]
-        outcomes: list[int] = self._product.target[slice(*self._game.first_edge[[taken, taken + 1]])].tolist()
-        return outcomes
+        return self._memory[0]
 
     def _find(self, observation: Any) -> int:
         """The node in which the episode is, now that the environment shows `observation`."""
@@ -276,14 +272,14 @@ class Policy(Tracker):
 
     def probabilities(self, observation: Any) -> Floats:
         """pi(a | history) of each action, now that the environment shows `observation`; shape (n_actions,)."""
-        _, choices, shares = self._choices(observation)
+        choices, shares = self._choices(observation)
         out = np.zeros(self.world.n_actions)
         out[self._game.action[choices]] = shares
         return out
 
     def act(self, observation: Any) -> int:
         """The next action, now that the environment shows `observation`; an error once the episode is `done`."""
-        node, choices, shares = self._choices(observation)
+        choices, shares = self._choices(observation)
         if self.greedy:
             chosen = int(np.argmax(shares))
         else:
@@ -291,7 +287,7 @@ class Policy(Tracker):
             able = np.flatnonzero(shares)
             place = np.searchsorted(np.cumsum(shares[able]), self._rng.random() * shares.sum(), side="right")
             chosen = int(able[min(int(place), len(able) - 1)])
-        self._memory = node, int(choices[chosen]), self.time
+        self._memory = self._game.outcomes(choices[chosen]), self.time + 1
         return int(self._game.action[choices[chosen]])
 
     def chance(self, observation: Any) -> float:
@@ -301,14 +297,14 @@ class Policy(Tracker):
         """
         return float(self.behaviour.chance(self.time, self._find(observation)))
 
-    def _choices(self, observation: Any) -> tuple[int, NDArray[np.int64], Floats]:
-        """The node in which the policy is, its choices and their probabilities; an error where none is left."""
+    def _choices(self, observation: Any) -> tuple[NDArray[np.int64], Floats]:
+        """The choices of the node in which the policy is, and their probabilities; an error where none is left."""
         node = self._find(observation)
         if self._ended(node):
             self.observe(observation)
             raise self._over()
         choices = self._open(node)
-        return node, choices, self.behaviour.layer(self.time).shares[choices]
+        return choices, self.behaviour.layer(self.time).shares[choices]
 
 
 @partial(storable, name="Policy")

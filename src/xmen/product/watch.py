@@ -186,7 +186,7 @@ class Mass(NamedTuple):
 
 @dataclass(frozen=True)
 class Chain:
-    """A law over trajectories as edge probabilities: `probability(begin, end)` has those of the actions from begin on.
+    """A law over trajectories as edge probabilities: `probability(actions)` has those of a slice of actions.
 
     They have the shape (actions, edges); (1, edges) for all actions where time plays no role (`timeless`). They are
     worked out anew for every question unless they are `kept`.
@@ -194,7 +194,7 @@ class Chain:
 
     product: Product
     starts: Floats  # of the product's start nodes
-    probability: Callable[[int, int], Floats]
+    probability: Callable[[slice], Floats]
     timeless: bool
     kept: bool = False
 
@@ -222,7 +222,7 @@ class Chain:
         for begin in range(0, max(1, horizon), size):
             end = min(begin + size, horizon)
             last = end == horizon and not self.timeless
-            graph = product.indptr, product.target, product.edge, self.probability(begin, end)
+            graph = product.indptr, product.target, product.edge, self.probability(slice(begin, end))
             more, less, here, there = carry(begin, last, order, *ranges, *graph, *tables, here, there)
             kept, broken = kept + more, broken + less
         return Mass(kept, broken)
@@ -241,7 +241,7 @@ class Chain:
         for t in range(product.horizon):
             broken += here[(degrees == 0) & ~found.accepting].sum()
             time = 0 if self.timeless else t
-            moved = np.repeat(here, degrees) * self.probability(time, time + 1)[0, found.edge]
+            moved = np.repeat(here, degrees) * self.probability(slice(time, time + 1))[0, found.edge]
             here = np.bincount(found.target, weights=moved, minlength=n)
         return min(1.0, float(broken + here[~found.accepting].sum()))
 
@@ -254,17 +254,13 @@ def chain_of(product: Product, weights: EdgeWeights, messages: Messages) -> Chai
     require_horizon(horizon, 8.0 * horizon)
     if product.n_edges * horizon > MOST_PROBABILITIES:
         return Chain(product, starts, between, timeless)
-    return Chain(product, starts, partial(_part, between(0, horizon)), timeless, kept=True)
+    return Chain(product, starts, between(slice(0, horizon)).__getitem__, timeless, kept=True)
 
 
-def _part(every: Floats, begin: int, end: int) -> Floats:
-    return every[begin:end]
-
-
-def _between(product: Product, weights: EdgeWeights, messages: Messages, begin: int, end: int) -> Floats:
-    """p_t(e) of the actions from begin to end, shape (actions, edges)."""
+def _between(product: Product, weights: EdgeWeights, messages: Messages, actions: slice) -> Floats:
+    """p_t(e) of these actions, shape (actions, edges)."""
     nodes, timeless = np.arange(product.n_nodes, dtype=np.uint32), product.timeless(weights.discount)
-    source = np.repeat(nodes, np.diff(product.indptr))
+    begin, end, source = actions.start, actions.stop, product.sources()
 
     def completions(t: int) -> Floats:
         """log beta_t of the nodes that t actions can reach; -inf elsewhere."""

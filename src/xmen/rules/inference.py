@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from os import PathLike
-from typing import Any, ClassVar, Self, TypeVar, get_type_hints
+from typing import Any, ClassVar, Self, get_type_hints
 
 import joblib
 import numpy as np
@@ -28,8 +28,7 @@ from xmen.storage.models import content, make, storable, write_model
 from xmen.worlds import MDP, Network, Trajectory, Walks
 
 OF_BOTH = ("world", "features")  # settings of the search that its model has as well: saved once
-
-Row = TypeVar("Row")
+KINDS = {"verdicts": Verdict, "level": Level, "contenders": Contender}  # the records of a report, saved as columns
 
 
 @dataclass(eq=False, repr=False)
@@ -257,14 +256,10 @@ class RuleInference(Estimator):
         report, settings = self._reported(), self.get_params(deep=False)
         name, of_model, learned = content(self.model_)
         own = {key: value for key, value in of_model.items() if key not in OF_BOTH or value is not settings[key]}
-        columns = {
-            "verdicts": _columns(report.verdicts, Verdict),
-            "level": _columns([report.level], Level),
-            "contenders": _columns(report.contenders, Contender),
-            "pairs": report.pairs,
-        }
+        rows: list[Any] = [report.verdicts, [report.level], report.contenders]
+        columns = {part: _columns(some, KINDS[part]) for part, some in zip(KINDS, rows, strict=True)}
         model = {"class": name, "settings": own, "learned": learned}
-        found = {"rules": self.rules_, "report": columns, "model": model}
+        found = {"rules": self.rules_, "report": columns | {"pairs": report.pairs}, "model": model}
         stability = {name: value for name, value in vars(self).items() if name == "stability_"}
         write_model(path, "RuleInference", {**settings, "found": found}, stability)
 
@@ -283,9 +278,9 @@ def _found_again(
 def _restored(found: Mapping[str, Any], **settings: Any) -> RuleInference:
     """The RuleInference that `save` wrote, if its report is one that a search can have."""
     search, columns, packed = RuleInference(**settings), found["report"], found["model"]
-    verdicts, (level,) = _rows(columns["verdicts"], Verdict), _rows(columns["level"], Level)
+    verdicts, (level,), contenders = (_rows(columns[name], kind) for name, kind in KINDS.items())
     pairs = [(int(start), int(goal)) for start, goal in columns["pairs"]]
-    report = search._report = Report(verdicts, level, _rows(columns["contenders"], Contender), pairs)
+    report = search._report = Report(verdicts, level, contenders, pairs)
     whole = all(one.gain is not None and one.chance is not None for one in report.found)
     if not whole or not all(one.status in STATUSES for one in verdicts) or len(verdicts) != level.m or not level.n > 0:
         raise ValueError("these are not the verdicts of one search")
@@ -298,19 +293,17 @@ def _restored(found: Mapping[str, Any], **settings: Any) -> RuleInference:
     return search
 
 
-def _columns(rows: Iterable[Any], kind: type) -> dict[str, list[Any]]:
-    rows = list(rows)
+def _columns(rows: list[Any], kind: type) -> dict[str, list[Any]]:
     return {field.name: [getattr(row, field.name) for row in rows] for field in fields(kind)}
 
 
-def _rows(columns: Mapping[str, list[Any]], kind: type[Row]) -> list[Row]:
+def _rows(columns: Mapping[str, list[Any]], kind: type) -> list[Any]:
     """Records of a kind, every field of its type."""
     types = {name: int | float if hint is float else hint for name, hint in get_type_hints(kind).items()}
     if {*columns} != {*types}:
         raise ValueError(f"a {kind.__name__} has {', '.join(types)}, not {', '.join(columns)}")
-    rows = [dict(zip(types, row, strict=True)) for row in zip(*(columns[name] for name in types), strict=True)]
-    for row in rows:
-        for name, wanted in types.items():
-            if not isinstance(row[name], wanted):
-                raise TypeError(f"{name} of a {kind.__name__} is {row[name]!r:.60}")
-    return [kind(**row) for row in rows]
+    for name, wanted in types.items():
+        for value in columns[name]:
+            if not isinstance(value, wanted):
+                raise TypeError(f"{name} of a {kind.__name__} is {value!r:.60}")
+    return [kind(*row) for row in zip(*(columns[name] for name in types), strict=True)]

@@ -322,12 +322,16 @@ ERRORS = 3.0  # standard errors by which an estimated gain is lowered before it 
 
 @dataclass(frozen=True)
 class Scored:
-    """A candidate under one model: the share of the demonstrations that keeps it, how likely it is, its gain."""
+    """A candidate under one model: the share of the demonstrations that keeps it, and how likely it is."""
 
     candidate: Candidate
     share: float
     kept: Kept
-    gain: float
+
+    @property
+    def gain(self) -> float:
+        """Its gain, in nats per demonstration."""
+        return gain_of(self.kept.log_kept, self.kept.broken, self.share)
 
     @property
     def sure(self) -> float:
@@ -413,11 +417,8 @@ class Search:
         kept += joblib.Parallel(n_jobs=self.setting.n_jobs, prefer="threads")(
             joblib.delayed(model.keeps)(one) for one in asked[1:]
         )
-        rest = []
-        for row, one in zip(rows, kept, strict=True):
-            share = float(shares[row])
-            rest.append(Scored(self.candidates[row], share, one, gain_of(one.log_kept, one.broken, share)))
-        rest.sort(key=lambda one: -one.sure)
+        scored = (Scored(self.candidates[row], float(shares[row]), one) for row, one in zip(rows, kept, strict=True))
+        rest = sorted(scored, key=lambda one: -one.sure)
         ranking: list[Scored] = []
         while rest:
             same = [one for one in rest if one.sure >= rest[0].sure - EQUAL]

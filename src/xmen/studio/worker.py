@@ -1,6 +1,5 @@
 """The process that does the work: it answers one question after the other, and can be ended in the middle of one."""
 
-import math
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -201,10 +200,7 @@ def _validity(model: Learner, problem: Problem) -> float | None:
         return 1.0
     settings: Record = {"discount": model.discount, "engine": "exact", "max_nodes": problem.settings.max_nodes}
     try:
-        free, kept = (distribution(problem.world, part, model.reward_, **settings) for part in (None, rule))
-        return math.exp(min(0.0, kept.log_partition() - free.log_partition()))
-    except InfeasibleError:
-        return 0.0
+        return distribution(problem.world, None, model.reward_, **settings).probability(rule)
     except EngineError:
         return None
 
