@@ -212,9 +212,8 @@ class Comparable(ABC):
         return self * -1
 
     def __truediv__(self, other: object) -> NoReturn:
-        raise ConstraintError(
-            f"`{self}` cannot be divided: write share(e) >= 0.5, or multiply out: 2*count(e) >= length()."
-        )
+        instead = "write share(e) >= 0.5, or multiply out: 2*count(e) >= length()"
+        raise ConstraintError(f"`{self}` cannot be divided: {instead}.")
 
     __rtruediv__ = __floordiv__ = __rfloordiv__ = __truediv__
     __array_ufunc__ = None  # numpy's numbers leave operators to the methods above
@@ -499,9 +498,7 @@ class Share(Comparable):
     def compare(self, op: str, other: object) -> Constraint:
         threshold = exact_fraction(other, f"`{self} {op} ...`")
         if max(abs(threshold.numerator), threshold.denominator) > LARGEST:
-            raise ConstraintError(
-                f"`{self} {op} ...`: as a fraction, the threshold needs numbers above {LARGEST}; round it."
-            )
+            raise ConstraintError(f"`{self} {op} ...`: as a fraction, the threshold exceeds {LARGEST}; round it.")
         terms = ((threshold.denominator, CountTerm(self.event)), (-threshold.numerator, LengthTerm()))
         decimal = repr(float(threshold))
         shown = decimal if Fraction(decimal) == threshold else f"{threshold.numerator}/{threshold.denominator}"

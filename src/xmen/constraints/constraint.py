@@ -191,9 +191,8 @@ class Constraint(Operand, ABC):
         'no lava' fails, and is sure to fail from position 1 on
         """
         if not (hasattr(trajectory, "states") and hasattr(trajectory, "actions")):
-            raise TrajectoryError(
-                f"a constraint judges a Trajectory(states, actions); got {type(trajectory).__name__}."
-            )
+            got = type(trajectory).__name__
+            raise TrajectoryError(f"a constraint judges a Trajectory(states, actions); got {got}.")
         history = self.history(trajectory)
         return None if history.verdicts[-1] == Sure.HOLDS.value else history.blame()
 

@@ -275,9 +275,8 @@ class Progression:
         joined = NOTHING
         for part in parts:
             if len(joined) * len(part) > MAX_CLAUSES:
-                raise ConstraintError(
-                    f"ltlf(formula, ...): more than {MAX_CLAUSES} alternatives are open at once. {SPLIT}."
-                )
+                many = f"more than {MAX_CLAUSES} alternatives are open at once"
+                raise ConstraintError(f"ltlf(formula, ...): {many}. {SPLIT}.")
             joined = self._smallest(one | other for one in joined for other in part)
         return joined
 

@@ -42,9 +42,8 @@ JOINS: Operators = {
     ast.RShift: (">>", operator.rshift),
 }
 ARITHMETIC: Operators = {ast.Add: ("+", operator.add), ast.Sub: ("-", operator.sub), ast.Mult: ("*", operator.mul)}
-COMPARISONS: dict[type[ast.cmpop], str] = dict(
-    zip((ast.LtE, ast.Lt, ast.GtE, ast.Gt, ast.Eq, ast.NotEq), COMPARE, strict=True)
-)
+_COMPARED: list[type[ast.cmpop]] = [ast.LtE, ast.Lt, ast.GtE, ast.Gt, ast.Eq, ast.NotEq]
+COMPARISONS = dict(zip(_COMPARED, COMPARE, strict=True))
 
 
 # ---- Constraint text as a syntax tree that knows where each node stands in the text

@@ -65,9 +65,8 @@ def read_demos(source: Any, world: Any = None, *, states: Given = None, actions:
         return from_table(table, names)
     episodes = source.iterate_episodes() if hasattr(source, "iterate_episodes") else source
     if isinstance(episodes, bytes) or not isinstance(episodes, Iterable):
-        raise TrajectoryError(
-            f"expected a file, a frame, or a list of trajectories, got {type(source).__name__} {source!r:.60}"
-        )
+        got = f"{type(source).__name__} {source!r:.60}"
+        raise TrajectoryError(f"expected a file, a frame, or a list of trajectories, got {got}")
     entries = ((f"demonstration {index}", episode) for index, episode in enumerate(episodes))
     return from_records(entries, names, TrajectoryError)
 

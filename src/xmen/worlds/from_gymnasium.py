@@ -7,7 +7,7 @@ split: entering it with the flag leads to an extra terminal state of its own.
 """
 
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,39 +54,29 @@ class GymnasiumWorld(MDP):
         n_observations, n_actions = _size(inner, "observation_space"), _size(inner, "action_space")
         rows = _read_table(inner.P, n_observations, n_actions)
         if getattr(inner, "initial_state_distrib", None) is None:
-            raise WorldError(
-                f"{name} has no initial_state_distrib, so nothing says where episodes start: set it to a probability "
-                "vector over states"
-            )
+            missing = f"{name} has no initial_state_distrib, so nothing says where episodes start"
+            raise WorldError(f"{missing}: set it to a probability vector over states")
         start = read_start(np.asarray(inner.initial_state_distrib), n_observations)
 
         # A state needs a terminal twin when an episode can start in it, or enter it without the flag, and can also end
         # in it. What happens in states that no episode reaches does not count: in Taxi, the state after a drop-off is
         # entered without the flag only from states where the passenger never is.
-        steps = np.array([(row.state, row.target) for row in rows if not row.ends], dtype=np.int32).reshape(-1, 2)
-        alive = reachable(steps[:, 0], steps[:, 1], start > 0)
-        endings = sorted({row.target for row in rows if row.ends})
-        ended, extra = [s for s in endings if not alive[s]], [s for s in endings if alive[s]]
-        twin = {observation: n_observations + index for index, observation in enumerate(extra)}
-        self.observations = np.array([*range(n_observations), *extra], dtype=np.int64)
+        state, action, target = rows[:, :3].T.astype(np.int32)
+        ends = rows[:, 5] > 0
+        alive = reachable(state[~ends], target[~ends], start > 0)
+        endings = np.unique(target[ends])
+        ended, extra = endings[~alive[endings]], endings[alive[endings]]
+        self.observations = np.append(np.arange(n_observations), extra)
         self.rewards = np.zeros((len(self.observations), n_actions))
-        for row in rows:
-            self.rewards[row.state, row.action] += row.probability * row.reward
+        np.add.at(self.rewards, (state, action), rows[:, 3] * rows[:, 4])
         self.rewards[ended] = 0.0
         if horizon is None:
             horizon = getattr(getattr(env, "spec", None), "max_episode_steps", None)
-        moves = [(r.state, r.action, twin.get(r.target, r.target) if r.ends else r.target, r.probability) for r in rows]
-        start = np.concatenate([start, np.zeros(len(extra))])
-        super().__init__(len(self.observations), n_actions, moves, start, [*ended, *twin.values()], horizon)
-
-
-class _Row(NamedTuple):
-    state: int
-    action: int
-    target: int
-    probability: float
-    reward: float
-    ends: bool
+        split = ends & np.isin(target, extra)
+        rows[split, 2] = n_observations + np.searchsorted(extra, target[split])
+        start = np.append(start, np.zeros(len(extra)))
+        terminal = np.append(ended, np.arange(n_observations, len(start)))
+        super().__init__(len(start), n_actions, rows[:, :4], start, terminal, horizon)
 
 
 def _size(inner: Any, which: str) -> int:
@@ -98,7 +88,8 @@ def _size(inner: Any, which: str) -> int:
     return number
 
 
-def _read_table(table: Any, n_observations: int, n_actions: int) -> list[_Row]:
+def _read_table(table: Any, n_observations: int, n_actions: int) -> NDArray[np.float64]:
+    """The rows (state, action, next_state, probability, reward, terminated) that can happen, shape (n, 6)."""
     rows = []
     for state, action in product(range(n_observations), range(n_actions)):
         try:
@@ -107,13 +98,13 @@ def _read_table(table: Any, n_observations: int, n_actions: int) -> list[_Row]:
             continue  # not listed: not available
         where = f"P[{state}][{action}]"
         try:
-            found = [_Row(state, action, int(t), float(p), float(r), bool(end)) for p, t, r, end in outcomes]
+            found = [(state, action, int(t), float(p), float(r), bool(end)) for p, t, r, end in outcomes]
         except (TypeError, ValueError):
             expected = "must list (probability, next_state, reward, terminated)"
             raise WorldError(f"{where} {expected}, got {outcomes!r:.80}") from None
-        for row in found:
-            if not 0 <= row.target < n_observations:
+        for _, _, target, *_ in found:
+            if not 0 <= target < n_observations:
                 known = f"the observations are 0 to {n_observations - 1}"
-                raise WorldError(f"{where} leads to state {row.target}, but {known}")
-        rows += [row for row in found if row.probability != 0.0]
-    return rows
+                raise WorldError(f"{where} leads to state {target}, but {known}")
+        rows += [row for row in found if row[3] != 0.0]
+    return np.array(rows, dtype=np.float64).reshape(-1, 6)

@@ -156,10 +156,8 @@ class GraphWorld(MDP):
 
 def _number(data: dict[str, Any], name: str, edge: tuple[Any, ...]) -> float:
     if name not in data:
-        raise WorldError(
-            f"edge {edge} has no attribute {name!r}, which other edges have as a number: "
-            "give it to every edge, or remove it from all"
-        )
+        lack = f"edge {edge} has no attribute {name!r}, which other edges have as a number"
+        raise WorldError(f"{lack}: give it to every edge, or remove it from all")
     if not isinstance(data[name], Real | np.bool_) or not math.isfinite(data[name]):
         raise WorldError(f"edge {edge}: attribute {name!r} must be a finite number, got {data[name]!r:.60}")
     return float(data[name])
@@ -383,10 +381,8 @@ class RoadNetwork(Network):
         return self._moves(chosen, f"moves from {before!r} to {after!r}")
 
     def _moves(self, chosen: NDArray[np.bool_], what: str) -> Event:
-        parts = [
-            at(*self.source[chosen & (self.action == action)].tolist()) & doing(action)
-            for action in np.unique(self.action[chosen]).tolist()
-        ]
+        actions = np.unique(self.action[chosen]).tolist()
+        parts = [at(*self.source[chosen & (self.action == action)].tolist()) & doing(action) for action in actions]
         if not parts:
             raise WorldError(f"this network has no {what}.")
         return reduce(or_, parts)

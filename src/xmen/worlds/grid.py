@@ -323,9 +323,8 @@ class GridWorld(MDP):
         except (TypeError, ValueError):
             raise WorldError(f"{what} must be a cell (x, y) of two integers, got {cell!r:.60}") from None
         if not (0 <= x < self.width and 0 <= y < self.height):
-            raise WorldError(
-                f"{what} ({x}, {y}) is off the grid: x runs from 0 to {self.width - 1}, y from 0 to {self.height - 1}"
-            )
+            known = f"x runs from 0 to {self.width - 1}, y from 0 to {self.height - 1}"
+            raise WorldError(f"{what} ({x}, {y}) is off the grid: {known}")
         return x, y
 
     def _read_open_cells(self, cells: Any, what: str) -> tuple[Cell, ...]:

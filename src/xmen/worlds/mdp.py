@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 from xmen.errors import WorldError
 from xmen.worlds.names import some, unknown
 from xmen.worlds.trajectory import Trajectory
-from xmen.worlds.transitions import Columns, Transitions, read_rows, read_sizes, read_start, read_terminal
+from xmen.worlds.transitions import FIELDS, Columns, Transitions, read_rows, read_sizes, read_start, read_terminal
 
 if TYPE_CHECKING:
     from xmen.worlds.from_gymnasium import GymnasiumWorld
@@ -177,9 +177,7 @@ class MDP(Transitions):
         start_vector = read_start(start, n_states)
         terminal_mask = read_terminal(terminal, n_states)
         if not len(columns.source) and np.any(start_vector[~terminal_mask] > 0):
-            raise WorldError(
-                "transitions is empty, so nothing can happen: give (state, action, next_state, probability)"
-            )
+            raise WorldError(f"transitions is empty, so nothing can happen: give rows {FIELDS}")
         self._build(n_states, n_actions, columns, start_vector, terminal_mask, horizon)
 
     def _build(
@@ -199,20 +197,17 @@ class MDP(Transitions):
     def _measure(self) -> None:
         """Set `acyclic` and `max_length`; refuse worlds that need a horizon and have none."""
         if not self.has_terminal and self.horizon is None:
-            raise WorldError(
-                "without terminal states all trajectories have exactly `horizon` actions: "
-                "give a horizon, or terminal states"
-            )
+            always = "without terminal states all trajectories have exactly `horizon` actions"
+            raise WorldError(f"{always}: give a horizon, or terminal states")
         reached = reachable(self.source, self.target, self.start > 0)
         cycle = find_cycle(self.source, self.target, reached)
         self.acyclic = cycle is None
         self.unbounded = cycle is not None and self.horizon is None
         if cycle is not None and self.horizon is None and not self.may_last_for_ever:
             shown = " -> ".join(map(self.describe_state, cycle if len(cycle) <= 9 else cycle[:8]))
-            raise WorldError(
-                f"this world can go round in circles ({shown}{' -> ...' if len(cycle) > 9 else ''}), so a "
-                "trajectory could last for ever: give a horizon (the largest number of actions)"
-            )
+            circles = f"this world can go round in circles ({shown}{' -> ...' if len(cycle) > 9 else ''})"
+            advice = "give a horizon (the largest number of actions)"
+            raise WorldError(f"{circles}, so a trajectory could last for ever: {advice}")
         if cycle is None and self.has_terminal:
             self.max_length = self._longest(reached & reachable(self.target, self.source, self.terminal))
         else:
