@@ -23,8 +23,7 @@ from xmen.policies.explanation import explain
 from xmen.problem import Problem
 from xmen.product.layered import pass_messages
 from xmen.registry import LEARNERS
-from xmen.rewards import Floats, reward_table
-from xmen.rewards.linear import read_features
+from xmen.rewards.linear import Floats, read_features, reward_table
 from xmen.rules.inference import RuleInference
 from xmen.worlds import MDP, MOVES, EdgeWeights, GridWorld, Trajectory
 from xmen.worlds.from_networkx import read_graph

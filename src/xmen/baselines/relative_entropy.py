@@ -30,8 +30,7 @@ from xmen.learners.base import Learner, Rules
 from xmen.methods.demonstrations import Demonstrations
 from xmen.options import require_number, require_whole
 from xmen.progress import Callback, Monitor
-from xmen.rewards import Floats
-from xmen.rewards.linear import Features
+from xmen.rewards.linear import Features, Floats
 from xmen.storage.models import storable
 from xmen.worlds import MDP, Walks
 

@@ -24,8 +24,7 @@ from xmen.constraints.constraint import Constraint, Leaf, Sure, word
 from xmen.errors import ConstraintError, CostsWarning, Message, MisuseError, TrajectoryError, notify
 from xmen.events import LARGEST, NO_ACTION, PRECEDENCE, Event, Ints, doing, require_event
 from xmen.options import as_int
-from xmen.worlds.grid import GridWorld
-from xmen.worlds.mdp import MDP
+from xmen.worlds import MDP, GridWorld
 from xmen.worlds.tables import read_costs
 from xmen.worlds.transitions import Transitions
 

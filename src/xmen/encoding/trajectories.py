@@ -19,8 +19,7 @@ from xmen.events import NO_ACTION
 from xmen.machines.tables import Index, MachineTable
 from xmen.oracles.formula import Bits, Formula
 from xmen.sharing import once
-from xmen.worlds import MDP
-from xmen.worlds.walks import Walks
+from xmen.worlds import MDP, Walks
 
 # ---- What a machine reads, as literals: which letter the walk shows at which station
 

@@ -33,8 +33,7 @@ from xmen.methods.neural import Training
 from xmen.options import Options, Unsaved, listed, require_whole
 from xmen.policies.policy import Policy, plan
 from xmen.progress import VALIDATION_LOSS, Callback, Monitor, Record
-from xmen.rewards import Floats, LinearReward, Reward
-from xmen.rewards.linear import Features, read_features
+from xmen.rewards.linear import Features, Floats, LinearReward, Reward, read_features
 from xmen.rewards.neural import NeuralReward
 from xmen.sharing import lock_of
 from xmen.storage.checkpoint import Checkpoint

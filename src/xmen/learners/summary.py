@@ -14,8 +14,7 @@ from scipy.stats import chi2
 from xmen.constraints.constraint import And, Constraint
 from xmen.errors import EngineError
 from xmen.methods.demonstrations import Demonstrations
-from xmen.rewards import Floats
-from xmen.rewards.linear import Features, StateFeatures, read_features
+from xmen.rewards.linear import Features, Floats, StateFeatures, read_features
 from xmen.worlds.from_networkx import GraphWorld, RoadNetwork
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from xmen.methods.reject import Reject
 from xmen.methods.runs import DEFAULT_PATIENCE, Method, Run, Task, ValidatedRun, Validation, drive
 from xmen.options import Options, listed, require_choice, require_whole
 from xmen.progress import Callback, Monitor, Record
-from xmen.rewards import Floats, LinearReward
-from xmen.rewards.linear import read_features
+from xmen.rewards.linear import Floats, LinearReward, read_features
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
 from xmen.worlds import MDP, Network, Trajectory

@@ -25,8 +25,7 @@ from xmen.policies.behaviour import Behaviour, best_chance, find_behaviour, push
 from xmen.policies.explanation import why_unsafe
 from xmen.policies.game import Game
 from xmen.progress import Monitor
-from xmen.rewards import Floats
-from xmen.rewards.linear import Features
+from xmen.rewards.linear import Features, Floats
 from xmen.worlds import Trajectory
 from xmen.worlds.demos import also_wrong
 

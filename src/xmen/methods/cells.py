@@ -20,8 +20,7 @@ from xmen.options import require_number, require_whole
 from xmen.oracles.formula import Bits, Parities
 from xmen.product.best import score_range
 from xmen.product.layered import pass_messages
-from xmen.rewards import Floats
-from xmen.rewards.linear import Features
+from xmen.rewards.linear import Features, Floats
 from xmen.sampling import Info, Space, UnfinishedError, choose_parities, estimate, run_jobs, spawn
 from xmen.sampling.space import read_cell
 from xmen.worlds.walks import EdgeWeights

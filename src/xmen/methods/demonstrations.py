@@ -11,8 +11,7 @@ from xmen.constraints.constraint import Constraint
 from xmen.engines.diagnosis import feasible_product
 from xmen.errors import ProductTooLargeError, TrajectoryError, XmenError
 from xmen.machines.tables import CompiledConstraint, MachineTable
-from xmen.rewards import Floats
-from xmen.rewards.linear import Features
+from xmen.rewards.linear import Features, Floats
 from xmen.worlds import MDP, AnyTask, Trajectory, Walks, check_demos
 from xmen.worlds.demos import as_trajectories, refuse
 

@@ -20,8 +20,7 @@ from xmen.errors import Feature, Message, Setting, joined, listing, notify
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.runs import FitSettings, Task, read_l2
 from xmen.product.best import best_walk
-from xmen.rewards import Floats
-from xmen.rewards.linear import Features, StateFeatures
+from xmen.rewards.linear import Features, Floats, StateFeatures
 from xmen.worlds import EdgeWeights, Walks
 
 RELATIVE = 1e-9  # differences below this share of the largest possible sum are rounding errors

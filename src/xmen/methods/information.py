@@ -22,8 +22,7 @@ from xmen.engines.exact import ExactDistribution
 from xmen.engines.trips import RejectTrips, TripEngine
 from xmen.errors import DivergenceError, ProductTooLargeError, TrajectoryError
 from xmen.methods.runs import Coordinates, FitSettings, Task, read_l2, warn_of_end
-from xmen.rewards import Floats
-from xmen.rewards.linear import Features
+from xmen.rewards.linear import Features, Floats
 from xmen.worlds.network import AnyTask, Network
 
 LEAST_DRAWS, LEAST_IN_ALL = 200, 20_000  # of every pair and of all together, where rules have to reject

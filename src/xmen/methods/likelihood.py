@@ -15,8 +15,7 @@ from xmen.engines.distribution import Distribution
 from xmen.engines.exact import ExactDistribution
 from xmen.methods.runs import Coordinates, FitSettings, Likelihood, LossEstimate, Outcome, Run, Value, warn_of_end
 from xmen.progress import Monitor
-from xmen.rewards import Floats
-from xmen.rewards.linear import Features
+from xmen.rewards.linear import Features, Floats
 from xmen.rewards.neural import NeuralReward
 from xmen.rewards.torch_backend import torch
 from xmen.storage.checkpoint import RunState

@@ -46,8 +46,7 @@ from scipy.sparse import csr_matrix, issparse, vstack
 
 from xmen.errors import DivergenceError
 from xmen.methods.runs import Value
-from xmen.rewards import Floats
-from xmen.rewards.linear import Features
+from xmen.rewards.linear import Features, Floats
 
 OF_DRAWS = ("log_measure", "log_dynamics", "known", "valid", "batch")  # arrays with an entry per draw
 OF_BATCHES = ("noise", "part", "control")  # arrays with an entry per batch

@@ -42,8 +42,7 @@ from xmen.methods.proposal import Certificate, Pool, Proposal, self_normalised_s
 from xmen.methods.runs import FitSettings, Likelihood, LossEstimate, Method, Outcome, Run, Task
 from xmen.options import require_choice, require_number, require_whole
 from xmen.progress import Monitor
-from xmen.rewards import Floats
-from xmen.rewards.linear import DenseFeatures
+from xmen.rewards.linear import DenseFeatures, Floats
 from xmen.storage.checkpoint import RunState
 
 DEFAULT_DELTA = 1.03  # smaller ones allow little larger steps, and larger ones hardly cost fewer solver calls

@@ -26,8 +26,7 @@ from xmen.engines.xor import XorDistribution
 from xmen.errors import EngineError
 from xmen.oracles.formula import Bits
 from xmen.product.best import list_walks
-from xmen.rewards import Floats
-from xmen.rewards.linear import Features
+from xmen.rewards.linear import Features, Floats
 from xmen.sampling import Info, PawsPlan, find_level, sample_paws
 from xmen.sampling.paws import largest_mean
 from xmen.worlds import EdgeWeights, Walks

@@ -17,11 +17,9 @@ from xmen.methods.rounds import DEFAULT_MAX_ITER, Batch, Plan, RoundsRun, Rounds
 from xmen.methods.runs import Coordinates, FitSettings, Likelihood, Method, Outcome, Task
 from xmen.options import require_whole
 from xmen.progress import Monitor
-from xmen.rewards import Floats
-from xmen.rewards.linear import Features
+from xmen.rewards.linear import Features, Floats
 from xmen.sampling import Info
-from xmen.worlds.network import Network
-from xmen.worlds.walks import EdgeWeights
+from xmen.worlds import EdgeWeights, Network
 
 # ---- Draws by rejection: of the relaxation at some theta, exactly, which serve every other by their weights (see
 # `loss`). The relaxation's own log Z is exact at every theta, and takes noise away where enough draws are valid; where

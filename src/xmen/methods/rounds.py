@@ -29,8 +29,7 @@ from xmen.methods.likelihood import Lbfgs
 from xmen.methods.loss import ALL, DrawnLoss, Draws, Relaxation, Spread, Table
 from xmen.methods.runs import FitSettings, Outcome, Run, Task, child_seed, seed_sequence, stored_seed, warn_of_end
 from xmen.progress import Monitor
-from xmen.rewards import Floats
-from xmen.rewards.linear import Features
+from xmen.rewards.linear import Features, Floats
 from xmen.sampling import Info
 from xmen.storage.checkpoint import RunState
 

@@ -18,8 +18,7 @@ from xmen.errors import ConvergenceWarning, DivergenceError, EngineError, Messag
 from xmen.methods.demonstrations import Demonstrations
 from xmen.options import Options, require_number, require_whole
 from xmen.progress import VALIDATION_LOSS, Monitor
-from xmen.rewards import Floats, Reward
-from xmen.rewards.linear import Features, LearnedFeatures
+from xmen.rewards.linear import Features, Floats, LearnedFeatures, Reward
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.checkpoint import Checkpoint, RunState, State
 from xmen.storage.models import FOREIGN

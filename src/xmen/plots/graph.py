@@ -14,10 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from xmen.errors import WorldError
 from xmen.plots.canvas import PALETTE, SYMBOLS, axes, legend_symbol, short
 from xmen.rules.inference import RuleInference
+from xmen.worlds import MDP, Trajectory
 from xmen.worlds.from_networkx import RoadNetwork
 from xmen.worlds.grid import GOAL_COLOUR, START_COLOUR
-from xmen.worlds.mdp import MDP
-from xmen.worlds.trajectory import Trajectory
 
 MOST_LABELLED = 40  # nodes; more names would hide each other
 _ROADS = ("#9ecae1", "#4292c6", "#08306b")  # light blue to dark; unused roads are grey

@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from xmen.errors import TrajectoryError, WorldError
 from xmen.plots import canvas
 from xmen.rewards import Reward, reward_table
-from xmen.worlds import GridWorld, Trajectory
-from xmen.worlds.grid import Cell
+from xmen.worlds import Cell, GridWorld, Trajectory
 
 
 def plot_world(grid: GridWorld, marks: Mapping[str, Any] | None = None, ax: Axes | None = None) -> Axes:

@@ -19,8 +19,7 @@ from xmen.learners.xmen import XMEN
 from xmen.machines.tables import CompiledConstraint
 from xmen.methods.demonstrations import gather
 from xmen.options import require_number, require_whole
-from xmen.rewards import Floats
-from xmen.rewards.linear import read_features
+from xmen.rewards.linear import Floats, read_features
 from xmen.rules.report import STATUSES, Contender, Decision, Report, Verdict, decisions, report_of, table_text
 from xmen.rules.search import Level, Search
 from xmen.rules.templates import Candidate, View, candidates, chosen_templates, words

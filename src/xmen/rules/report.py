@@ -12,8 +12,7 @@ from xmen.engines.choose import distribution
 from xmen.errors import InfeasibleError, ProductTooLargeError
 from xmen.learners.xmen import XMEN
 from xmen.rules.search import EQUAL, Found, Level, Scored, Search
-from xmen.worlds import MDP, Network, Trajectory
-from xmen.worlds.network import NetworkTask
+from xmen.worlds import MDP, Network, NetworkTask, Trajectory
 
 MOST_PAIRS = 20  # of a network, among which an example is looked for
 

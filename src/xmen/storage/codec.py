@@ -28,9 +28,8 @@ from xmen.events import Event
 from xmen.files import NUMBERS, read_whole
 from xmen.options import Options, Unsaved
 from xmen.progress import Record
-from xmen.rewards import LinearReward
 from xmen.rewards.conv import ConvReward, build, describe
-from xmen.rewards.linear import SparseReward, StateReward
+from xmen.rewards.linear import LinearReward, SparseReward, StateReward
 from xmen.rewards.neural import FeatureReward, NeuralReward
 from xmen.rewards.torch_backend import as_array, require_torch, seeded, torch
 from xmen.worlds import MDP, GridWorld, Network, Trajectory
