@@ -48,7 +48,10 @@ def test_probabilities_equal_the_enumerated_ones(seed):
     model = fit_model(setting, [], demos, np.full(len(demos), 1 / len(demos)), Shared(world))
     truth = reference.exact_distribution(world, None, model.fitted.reward_.table(), discount)
     walks, found = tried(world, events, demos)
-    assert {one.template for one in found} >= {t.name for t in TEMPLATES} - {"response within", "share at least"} - {
+    assert {TEMPLATES[one.order].name for one in found} >= {t.name for t in TEMPLATES} - {
+        "response within",
+        "share at least",
+    } - {
         "share at most",
         "count at least",
         "no revisit",

@@ -170,7 +170,6 @@ class Candidate:
     rule: Constraint
     tabled: Constraint
     text: str
-    template: str
     order: int
 
     @property
@@ -314,5 +313,5 @@ def candidates(words: Sequence[Word], view: View, templates: Sequence[str | Make
                 where = f"the template {template.name!r}"
                 tabled = require_constraint(maker(*choice), where)
                 rule = require_constraint(maker(*(word.event for word in choice)), where)
-                out.setdefault(str(tabled), Candidate(rule, tabled, str(tabled), template.name, order))
+                out.setdefault(str(tabled), Candidate(rule, tabled, str(tabled), order))
     return sorted(out.values(), key=lambda candidate: candidate.simplicity)
