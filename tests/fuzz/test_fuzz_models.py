@@ -16,9 +16,8 @@ import xmen as xm
 from fuzz.edits import PLACES, edited, edits, rewritten
 from fuzz.limits import fuzzing, limited
 from storage.resealed import opened, put
-from xmen.storage.checkpoint import read_checkpoint
 from xmen.storage.codec import sealed_arrays
-from xmen.storage.models import MODEL
+from xmen.storage.models import MODEL, read_checkpoint
 
 GRID = xm.GridWorld(3, 3, (0, 0), (2, 2), moves=("up", "right"))
 FEATURES = np.zeros((9, 2, 2))

@@ -16,8 +16,8 @@ from learners.tasks import grid_task
 from learners.test_stopping import fit
 from storage.resealed import opened, put
 from strategies import cases
-from xmen.storage.checkpoint import read_checkpoint
 from xmen.storage.codec import read_sealed, seal, sealed_arrays
+from xmen.storage.models import read_checkpoint
 
 
 def flips(data: bytes, n: int, seed: int):

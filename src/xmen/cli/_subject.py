@@ -20,9 +20,8 @@ from xmen.problem import Problem, problem_files, problem_parts, read_problem, wr
 from xmen.problem.document import fenced
 from xmen.registry import load_with_problem
 from xmen.rules.inference import RuleInference
-from xmen.storage.checkpoint import digest
 from xmen.storage.codec import sha256
-from xmen.storage.models import MODEL, PROBLEM, content, model_in, write_model
+from xmen.storage.models import MODEL, PROBLEM, content, digest, model_in, write_model
 from xmen.worlds import Network
 
 # ---- The folder that `xmen fit` writes. `xm.load(folder)` reads the model and the problem:

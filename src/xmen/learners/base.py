@@ -36,8 +36,7 @@ from xmen.progress import VALIDATION_LOSS, Callback, Monitor, Record
 from xmen.rewards.linear import Features, Floats, LinearReward, Reward, read_features
 from xmen.rewards.neural import NeuralReward
 from xmen.sharing import lock_of
-from xmen.storage.checkpoint import Checkpoint
-from xmen.storage.models import content, write_model
+from xmen.storage.models import Checkpoint, content, write_model
 from xmen.worlds import MDP, Network, Trajectory, Walks
 
 Class = TypeVar("Class", bound="type[Estimator]")

@@ -18,7 +18,7 @@ from xmen.progress import Monitor
 from xmen.rewards.linear import Features, Floats
 from xmen.rewards.neural import NeuralReward
 from xmen.rewards.torch_backend import torch
-from xmen.storage.checkpoint import RunState
+from xmen.storage.models import RunState
 
 
 class DistributionLikelihood(Likelihood):

@@ -17,7 +17,7 @@ from xmen.options import Options, Unsaved, listed, require_number, require_whole
 from xmen.progress import Monitor
 from xmen.rewards.neural import NeuralReward
 from xmen.rewards.torch_backend import as_array, seeded, threads, torch
-from xmen.storage.checkpoint import RunState
+from xmen.storage.models import RunState
 
 
 def as_arrays(value: Any) -> Any:

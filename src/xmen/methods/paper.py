@@ -43,7 +43,7 @@ from xmen.methods.runs import FitSettings, Likelihood, LossEstimate, Method, Out
 from xmen.options import require_choice, require_number, require_whole
 from xmen.progress import Monitor
 from xmen.rewards.linear import DenseFeatures, Floats
-from xmen.storage.checkpoint import RunState
+from xmen.storage.models import RunState
 
 DEFAULT_DELTA = 1.03  # smaller ones allow little larger steps, and larger ones hardly cost fewer solver calls
 DEFAULT_FAILURE = 0.05  # of all iterations together

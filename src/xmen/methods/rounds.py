@@ -31,7 +31,7 @@ from xmen.methods.runs import FitSettings, Outcome, Run, Task, child_seed, seed_
 from xmen.progress import Monitor
 from xmen.rewards.linear import Features, Floats
 from xmen.sampling import Info
-from xmen.storage.checkpoint import RunState
+from xmen.storage.models import RunState
 
 Plan: TypeAlias = dict[str, float]
 """What to draw next, in numbers that can be stored; only its source reads it."""

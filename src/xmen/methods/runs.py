@@ -20,8 +20,7 @@ from xmen.options import Options, require_number, require_whole
 from xmen.progress import VALIDATION_LOSS, Monitor
 from xmen.rewards.linear import Features, Floats, LearnedFeatures, Reward
 from xmen.rewards.neural import NeuralReward
-from xmen.storage.checkpoint import Checkpoint, RunState, State
-from xmen.storage.models import FOREIGN
+from xmen.storage.models import FOREIGN, Checkpoint, RunState, State
 from xmen.worlds import Network
 
 
@@ -324,7 +323,7 @@ def drive(run: Run[State], monitor: Monitor, checkpoint: Checkpoint | None) -> O
                     raise
                 raise checkpoint.misfit(error) from error
             stop = monitor.record(**reached[1], answer=partial(run.answer, reached[0]))
-            if checkpoint is not None and (run.stores_every_step or checkpoint.due(reached[2])):
+            if checkpoint is not None and (run.stores_every_step or reached[2] % checkpoint.every == 0):
                 checkpoint.save(reached[0], monitor.history)
             if stop:
                 break

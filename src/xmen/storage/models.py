@@ -5,8 +5,10 @@ holds a problem file as well, which says what both have: the world, the rules, t
 names it and the files that it names, with their checksums.
 """
 
+import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,10 +18,10 @@ from xmen.errors import MissingExtraError, NotFittedError, StorageError, XmenErr
 from xmen.files import as_path, forget_half_written, half_written, not_a_link, write_whole
 from xmen.progress import Record
 from xmen.rewards import reward_table
-from xmen.storage.codec import Decoder, Encoder, read_bytes, read_sealed, sealed_arrays, sha256
+from xmen.storage.codec import Arrays, Decoder, Encoder, read_bytes, read_sealed, sealed_arrays, sha256
 from xmen.worlds import MDP, Network
 
-FORMAT = "xmen model"
+FORMAT, CHECKPOINT_FORMAT = "xmen model", "xmen checkpoint"
 MODEL, PROBLEM = "model.safetensors", "problem.toml"
 NOT_SAVED = ("callback", "validation")  # a function, and demonstrations: None after loading
 FOREIGN = (XmenError, KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
@@ -95,12 +97,10 @@ def load_model(path: str | os.PathLike[str], module: Any, parts_of: Callable[[Pa
         raise StorageError(f"{folder} {what}: a model is a folder with {MODEL}.")
     document, arrays = read_sealed(_read_own(folder / MODEL), folder / MODEL, FORMAT)
     files = _files(document, folder)
-    wrong = [name for name, checksum in files.items() if sha256(_read_own(folder / name)) != checksum]
-    if wrong:
-        raise StorageError(
-            f"{folder / wrong[0]} is damaged, was changed by hand, or is from another model: its checksum is not that "
-            f"in {MODEL}."
-        )
+    for file, checksum in files.items():
+        if sha256(_read_own(folder / file)) != checksum:
+            why = f"its checksum is not that in {MODEL}"
+            raise StorageError(f"{folder / file} is damaged, was changed by hand, or is from another model: {why}.")
     name = document.get("class")
     if not isinstance(name, str) or name not in CLASSES:
         raise StorageError(f"{folder / MODEL}: unknown class {name!r}; known are {', '.join(CLASSES)}.")
@@ -124,7 +124,7 @@ def make(name: str, settings: dict[str, Any], learned: dict[str, Any]) -> Any:
     """
     model = CLASSES[name](**settings)
     world, reward = settings.get("world"), learned.get("reward_")
-    if isinstance(world, MDP | Network) and reward is not None:
+    if isinstance(world, MDP | Network):
         reward_table(reward, world.any_task)
     if (weights := learned.get("weights_")) is not None:
         if not np.array_equal(weights, getattr(reward, "weights", ())):
@@ -187,7 +187,96 @@ def _require_free(folder: Path, name: str) -> None:
         holds = f"holds {', '.join(strangers[:3])}" if strangers else "is not an xmen model"
         raise StorageError(f"{folder} already exists and {holds}: it is not overwritten. Choose another path.")
     if there != name:
-        raise StorageError(
-            f"{folder} holds a {there}, and this is a {name}: it is not overwritten. Choose another path, or remove "
-            "what is there."
+        holds = f"holds a {there}, and this is a {name}"
+        raise StorageError(f"{folder} {holds}: it is not overwritten. Choose another path, or remove what is there.")
+
+
+# ---- Checkpoints: the whole state of a run in one file. A crash leaves the old or the new one, never half of one.
+
+
+@dataclass(frozen=True)
+class RunState:
+    """Where a run stands: a record of arrays, numbers and plain dictionaries, which can be stored."""
+
+
+State = TypeVar("State", bound=RunState)
+
+
+class Checkpoint:
+    """Stores a run's state every `every` iterations; `identity` says what run it is, and has to match to go on."""
+
+    def __init__(self, path: str | os.PathLike[str], every: int, resume: bool, identity: Mapping[str, Any]) -> None:
+        self.file, self.every, self.resume = Path(path), every, resume
+        self.identity = {name: digest(value, name) for name, value in identity.items()}
+
+    def save(self, state: RunState, history: list[Record]) -> None:
+        """Replace the stored state."""
+        encoder = Encoder()
+        parts = {  # a state inside a state is the list of its parts
+            name: list(vars(value).values()) if isinstance(value, RunState) else value
+            for name, value in vars(state).items()
+        }
+        document = {"format": CHECKPOINT_FORMAT, "identity": self.identity, "state_type": type(state).__name__}
+        document |= {"state": encoder.encode_all(parts), **encoder.encode_all({"history": history})}
+        try:
+            write_whole(self.file, sealed_arrays(encoder.arrays, document))
+        except OSError as error:
+            raise StorageError(f"cannot write the checkpoint {self.file}: {error}") from error
+
+    def load(self, state_type: type[State]) -> tuple[State, list[Record]] | None:
+        """The stored state and history to go on from; None when this is a fresh start."""
+        if not self.resume or not self.file.exists():
+            self._require_ours()
+            return None
+        document, arrays = read_checkpoint(self.file)
+        self._require_same(document, state_type.__name__)
+        decoder = Decoder(arrays)
+        try:
+            history = checked_history(decoder.decode(document["history"]))
+            return state_type(**decoder.decode_all(document["state"])), history
+        except FOREIGN as error:
+            raise self.misfit(error) from error
+
+    def misfit(self, error: Exception) -> StorageError:
+        """The refusal of a stored state at which no run of this version was ever, with what to do."""
+        return StorageError(
+            f"{self.file} is damaged, or from another version of xmen ({type(error).__name__}: {error}): start the fit "
+            "anew, without resume; a model that was saved can be loaded and fitted on with warm_start=True."
         )
+
+    def _require_ours(self) -> None:
+        """Refuse to replace a file that is not a checkpoint, before any work is done."""
+        if self.file.exists():
+            try:
+                read_checkpoint(self.file, whole=False)
+            except StorageError as error:
+                raise StorageError(f"the checkpoint would replace a file that is none: {error}") from None
+        elif not (folder := self.file.parent).is_dir():
+            raise StorageError(f"cannot write the checkpoint {self.file}: the folder {folder} does not exist.")
+
+    def _require_same(self, document: dict[str, Any], state_type: str) -> None:
+        stored = document["identity"] if isinstance(document.get("identity"), dict) else {}
+        other = sorted(k for k in {*stored, *self.identity} if stored.get(k) != self.identity.get(k))
+        if other or document.get("state_type") != state_type:
+            planned = ", by which this method plans its steps," if other == ["max_iter"] else ""
+            raise StorageError(
+                f"{self.file} is a checkpoint of another run: {', '.join(other) or 'the method'}{planned} differ. "
+                "Resume with the same settings and demonstrations, start the fit anew, or choose another path."
+            )
+
+
+def read_checkpoint(file: Path, whole: bool = True) -> tuple[dict[str, Any], Arrays]:
+    """The document and the arrays of a checkpoint; if `whole`, only with the right checksum."""
+    return read_sealed(read_bytes(file, "the checkpoint "), file, CHECKPOINT_FORMAT, whole)
+
+
+def digest(value: Any, name: str) -> str:
+    """A fingerprint of any setting: equal for equal values."""
+    encoder = Encoder()
+    try:
+        text = json.dumps(encoder.encode(value, name), sort_keys=True)
+    except StorageError:
+        text = str(value)  # no stored form: its text is the best there is
+    arrays = sorted(encoder.arrays.items())
+    stored = [f"{key} {array.dtype} {array.shape}".encode() + array.tobytes() for key, array in arrays]
+    return sha256(b"".join([text.encode(), *stored]))[:16]
