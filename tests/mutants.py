@@ -32,7 +32,7 @@ from lines import FOLDER, ROOT
 
 SOURCE = ROOT / "src" / "xmen"
 ROOMS = ("constraints", "machines", "product", "sampling", "methods")
-ELSEWHERE = ("product/device", "machines/on_device.py")  # for a graphics card, which few machines have
+ELSEWHERE = ("product/device",)  # for a graphics card, which few machines have
 
 OTHER: dict[type[ast.AST], type[ast.AST]] = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq},

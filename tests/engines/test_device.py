@@ -19,10 +19,10 @@ from engines.test_horizon_free import random_network
 from engines.test_trips import pairs_of
 from strategies import cases, random_formula, random_world
 from xmen.engines.trips import TripEngine
-from xmen.machines.on_device import DeviceMachines
 from xmen.machines.tables import CompiledConstraint
 from xmen.product.device import workspace as memory
 from xmen.product.device.plain import uniforms
+from xmen.product.device.run import DeviceMachines
 
 DEVICE = os.environ.get("XMEN_TEST_DEVICE", "cpu")
 

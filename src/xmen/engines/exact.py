@@ -149,7 +149,7 @@ class ExactDistribution(Distribution):
 
     def mode(self) -> Trajectory:
         weights = self._joint_weights()
-        operations = None if self.place is None else self.place.operations(weights)
+        operations = None if self.place is None else self.place.operations(self.place.weights([weights]))
         return release(best_walk(self.product, weights, operations)[1], self.product.compiled)[0]
 
     def best(self, k: int) -> list[Trajectory]:

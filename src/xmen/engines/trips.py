@@ -195,7 +195,7 @@ class TripEngine:
     def _value_on_device(self, reward: Floats, weights: Floats | None) -> TripValue:
         place, own = self._moved
         law = EdgeWeights(self.log_dynamics, reward, np.zeros(self.network.n_states), self.discount, given_start=True)
-        run = place.run(law, place.weights([law]))
+        run = place.run(place.weights([law]))
         log_z = run.log_completions(0, place.product.starts)[own, 0]
         if weights is None:
             return TripValue(log_z, np.zeros(len(reward)))

@@ -33,7 +33,7 @@ class DeviceGame(Game):
         super().__init__(product)
         self.device, self._do = device, row_operations(device)
         self._first, first_outcome, outcome = map(self._moved, self.graph[:3])
-        self._outcomes = Rows(first_outcome, outcome, outcome, 0)
+        self._outcomes = Rows(first_outcome, outcome, outcome)
         self._probability = torch.as_tensor(self.probability, device=device)[:, None]
         self._pair = torch.as_tensor(self.pair, device=device)
         self._ended = (self._first[1:] == self._first[:-1]).double()  # 1 where a node has no choices, 0 elsewhere
@@ -55,7 +55,7 @@ class DeviceGame(Game):
         choice = torch.repeat_interleave(self._numbers, counts.long())[order]
         ends = torch.bincount(self._outcomes.other, minlength=self.product.n_nodes).cumsum(0)
         indptr = torch.nn.functional.pad(ends, (1, 0)).int()
-        return self._moved(self.node).long(), Rows(indptr, choice, choice, 0), self._probability[order]
+        return self._moved(self.node).long(), Rows(indptr, choice, choice), self._probability[order]
 
     @cached_property
     def _by_pair(self) -> tuple[Tensor, Tensor]:
@@ -98,7 +98,7 @@ class DeviceGame(Game):
         return self._do.soften(self._bounds(stretch), logits[:, None], end[:, None])[:, 0], logits
 
     def mixed(self, stretch: Stretch, shares: Tensor, odds: Tensor, end: Tensor) -> Tensor:
-        rows = Rows(self._bounds(stretch), self._numbers, self._numbers, 0)
+        rows = Rows(self._bounds(stretch), self._numbers, self._numbers)
         ended = end * self._ended[stretch.nodes]
         return self._do.products(rows, shares[:, None], odds[:, None], ended[:, None])[:, 0]
 
@@ -131,7 +131,7 @@ class DeviceGame(Game):
 
     def play(self, players: Tensor, shares: Tensor, rng: np.random.Generator) -> Tensor | None:
         choosing, falling = (uniforms(rng, len(players), self.device) for _ in range(2))
-        chosen, rows = players.clone(), Rows(self._first, self._numbers, self._numbers, 0)
+        chosen, rows = players.clone(), Rows(self._first, self._numbers, self._numbers)
         going = self._pick(rows, shares[:, None], choosing, chosen) >= 0
         if not bool(going.any()):
             return None

@@ -96,11 +96,11 @@ class HostLayers:
     stride: int  # every so many layers are kept, the others made again; 1 keeps all
     discount: float
     reach: float  # the largest reward, as an absolute value
-    _weights: Any
+    weights: Any
     _graph: Any
 
     def __init__(self, product: Product, weights: EdgeWeights) -> None:
-        self._product, self._weights, self.discount = product, weights, weights.discount
+        self.product, self.weights, self.discount = product, weights, weights.discount
         self._graph = product.indptr, product.target, product.edge
         self.reach = float(np.abs(weights.reward).max(initial=0.0))
         total = 8 * int(product.layer_ends.sum())
@@ -108,11 +108,11 @@ class HostLayers:
 
     def last_layer(self) -> Array:
         """b after `horizon` actions: 1 where trajectories may end."""
-        return self._product.accepting.astype(np.float64)
+        return self.product.accepting.astype(np.float64)
 
     def first_potential(self) -> Array:
         """The log-weight of all shortest completions of each node."""
-        product, log_weight = self._product, messages.timeless_log_weights(self._product, self._weights)
+        product, log_weight = self.product, messages.timeless_log_weights(self.product, self.weights)
         potential = np.where(product.accepting, 0.0, -np.inf)
         sweeps.log_sweep(product.outwards, product.distance, product.indptr, product.target, log_weight, potential)
         return potential
@@ -126,15 +126,15 @@ class HostLayers:
 
     def stop_weights(self, potential: Array, scale: Scale) -> Array:
         """exp(-potential - scale) where trajectories may end before `horizon` actions, 0 elsewhere."""
-        stop = np.zeros(self._product.n_nodes)
-        if not self._product.fixed_length:
-            ends = self._product.accepting
+        stop = np.zeros(self.product.n_nodes)
+        if not self.product.fixed_length:
+            ends = self.product.accepting
             stop[ends] = np.exp(-potential[ends] - scale)
         return stop
 
     def base(self, epoch: int, t: int, potential: Array) -> Base:
         """Edge weights of action t relative to a potential, cut off at exp(span.most)."""
-        log_weight = self._weights.at(t)
+        log_weight = self.weights.at(t)
         return Base(epoch, t, sweeps.relative_weights(self._graph, log_weight, potential, self.span.most), [])
 
     def _weights_at(self, t: int, base: Base) -> Array:
@@ -143,15 +143,15 @@ class HostLayers:
             return base.weights
         if not base.room:
             base.room.append(np.empty(len(base.weights)))
-        product, rescaled = self._product, base.room[0]
-        factor = np.exp((self.discount**t - self.discount**base.t) * self._weights.reward)
+        product, rescaled = self.product, base.room[0]
+        factor = np.exp((self.discount**t - self.discount**base.t) * self.weights.reward)
         n_edges = int(product.indptr[product.layer_ends[t]])
         sweeps.rescale_weights(n_edges, product.edge, base.weights, factor, rescaled)
         return rescaled
 
     def backward(self, begin: int, end: int, base: Base, stop: Array, after: Array) -> Made:
         """Layers begin - 1 .. end, each from the one after it, the first of them from `after`."""
-        product, layers, ranges = self._product, [], []
+        product, layers, ranges = self.product, [], []
         for t in range(begin - 1, end - 1, -1):
             n = int(product.layer_ends[t])
             weights, out = self._weights_at(t, base), np.empty(n)
@@ -179,25 +179,23 @@ class HostLayers:
 
     def log_layer(self, t: int, log_after: Array) -> Array:
         """One layer in log space, from the log-weights of all completions after it."""
-        value = np.empty(int(self._product.layer_ends[t]))
-        sweeps.log_layer(self._graph, self._weights.at(t), self._log_stop, log_after, value)
+        value = np.empty(int(self.product.layer_ends[t]))
+        sweeps.log_layer(self._graph, self.weights.at(t), self._log_stop, log_after, value)
         return value
 
     def conditional(self, t: int, log_after: Array, log_value: Array) -> Base:
         """The probability of each edge as action t given its node, from the log-weights before and after it."""
-        weights = sweeps.conditional_weights(self._graph, self._weights.at(t), log_after, log_value)
+        weights = sweeps.conditional_weights(self._graph, self.weights.at(t), log_after, log_value)
         return Base(-1, t, weights, [])
 
     def ones(self, t: int) -> Array:
         """1 for every node of layer t."""
-        return np.ones(int(self._product.layer_ends[t]))
+        return np.ones(int(self.product.layer_ends[t]))
 
     def begin(self, starts: Floats) -> Passing:
         """A flow that begins at the product's start nodes with these probabilities."""
-        product = self._product
-        here = np.zeros(product.n_nodes)
-        np.add.at(here, product.starts, starts)
-        return Passing(here, list(np.zeros((1 if self.discount == 1.0 else 2, len(product.world.source)))), 0.0)
+        flows = np.zeros((1 if self.discount == 1.0 else 2, len(self.product.world.source)))
+        return Passing(messages.begun(self.product, starts), list(flows), 0.0)
 
     def forward(
         self, flow: Passing, t: int, base: Base, layers: Sequence[Array], factor: Scale | None, with_entropy: bool
@@ -206,7 +204,7 @@ class HostLayers:
 
         Edge e is taken in proportion to weight[e] b[target]; `factor` is that of b_t.
         """
-        product, (counts, *discounted) = self._product, flow.flows
+        product, (counts, *discounted) = self.product, flow.flows
         for after in layers[1:]:
             there = np.zeros(product.n_nodes)
             step = np.zeros_like(counts) if discounted else counts
@@ -224,7 +222,7 @@ class HostLayers:
 
     def choose(self, t: int, base: Base, after: Array, rng: np.random.Generator, node: Any) -> Any:
         """The edge that each walker takes as action t; nodes are moved in place. None when nobody moves any more."""
-        product, weights = self._product, self._weights_at(t, base)
+        product, weights = self.product, self._weights_at(t, base)
         taken = sweeps.choose_edges(product.indptr, product.target, weights, after, rng.random(len(node)), node)
         return None if np.all(taken == messages.NO_EDGE) else taken
 
@@ -234,23 +232,23 @@ class HostLayers:
 
     def best_layer(self, t: int, after: Array) -> tuple[Array, Any]:
         """The largest log-weight of a completion from each node of layer t, and which edge of the node attains it."""
-        n = int(self._product.layer_ends[t])
+        n = int(self.product.layer_ends[t])
         value, choice = np.empty(n), np.empty(n, dtype=self._choice_type)
-        sweeps.best_layer(self._graph, self._weights.at(t), self._log_stop, after, value, choice)
+        sweeps.best_layer(self._graph, self.weights.at(t), self._log_stop, after, value, choice)
         return value, choice
 
     @once
     def _choice_type(self) -> np.dtype[Any]:
-        return np.min_scalar_type(int(np.diff(self._product.indptr).max(initial=0)))
+        return np.min_scalar_type(int(np.diff(self.product.indptr).max(initial=0)))
 
     @once
     def _log_stop(self) -> Array:
         """0 where trajectories may end before `horizon` actions, -inf elsewhere."""
-        return np.full(self._product.n_nodes, -np.inf) if self._product.fixed_length else self.best_last()
+        return np.full(self.product.n_nodes, -np.inf) if self.product.fixed_length else self.best_last()
 
     def best_last(self) -> Array:
         """0 where trajectories may end after `horizon` actions, -inf elsewhere."""
-        return np.where(self._product.accepting, 0.0, -np.inf)
+        return np.where(self.product.accepting, 0.0, -np.inf)
 
     def values(self, array: Array, nodes: Nodes) -> Floats:
         """The numbers at some nodes, on the host."""
@@ -295,16 +293,17 @@ class _Sweep:
 class Layered:
     """Backward over every number of actions t = horizon .. 0, on the nodes that t actions can have reached."""
 
-    def __init__(self, product: Product, weights: EdgeWeights, operations: HostLayers) -> None:
-        self._product, self._do, self.discount = product, operations, operations.discount
-        self._plan: list[_Layer] = [_Layer(0, 0.0)] * (product.horizon + 1)
+    def __init__(self, operations: HostLayers) -> None:
+        self._product, self._do, self.discount = operations.product, operations, operations.discount
+        self._plan: list[_Layer] = [_Layer(0, 0.0)] * (self._product.horizon + 1)
         self._kept: dict[int, Any] = {}
         self._segment: dict[int, Array] = {}  # the last one that `log_completions` made
         self._first_base: Base | None = None
         self._potentials = [self._do.first_potential()]
         self._backward()
         self.log_partition: Any  # a float, or one per column
-        self.log_partition, self._starts = messages.start_law(product, weights, self.log_completions(0, product.starts))
+        completions = self.log_completions(0, self._product.starts)
+        self.log_partition, self._starts = messages.start_law(self._product, operations.weights, completions)
 
     def _backward(self) -> None:
         do, t, sweep = self._do, self._product.horizon, _Sweep()
@@ -464,7 +463,7 @@ class Layered:
 
     def walk(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         starts, steps = self.steps(n, rng)
-        return starts, messages.as_columns([self._do.on_host(step) for step in steps], n)
+        return starts, messages.as_columns(steps, n)
 
     def steps(self, n: int, rng: np.random.Generator, column: int = 0) -> tuple[NDArray[np.uint32], list[Any]]:
         """The start nodes of n walkers, and the edges that they take as action 0, 1, ..., where they were chosen."""
@@ -489,4 +488,4 @@ def pass_messages(product: Product, weights: EdgeWeights) -> messages.Messages:
         return messages.HorizonFree(product, weights)
     operations = HostLayers(product, weights)
     require_horizon(product.horizon, 8 * int(product.layer_ends.sum()) / operations.stride)
-    return Layered(product, weights, operations)
+    return Layered(operations)

@@ -74,6 +74,13 @@ def entropy_of(probabilities: Floats) -> Any:
     return -(probabilities * logs).sum(axis=0)
 
 
+def begun(product: Product, starts: Floats) -> Floats:
+    """The probability that a trajectory starts at each node, from that of each start node."""
+    begin = np.zeros(product.n_nodes)
+    np.add.at(begin, product.starts, starts)
+    return begin
+
+
 def draw_starts(product: Product, probability: Floats, n: int, rng: np.random.Generator) -> NDArray[np.uint32]:
     """n start nodes."""
     cumulative = np.cumsum(probability)
@@ -187,12 +194,6 @@ class Timeless:
                 return starts, as_columns(steps, n)
             steps.append(taken)
 
-    def _begin(self) -> Floats:
-        """The probability that a trajectory starts at each node."""
-        begin = np.zeros(self._product.n_nodes)
-        np.add.at(begin, self._product.starts, self._starts)
-        return begin
-
 
 class SinglePass(Timeless):
     """Backward and forward in one sweep each, on products without cycles."""
@@ -212,7 +213,7 @@ class SinglePass(Timeless):
         product, (counts, discounted) = self._product, np.zeros((2, len(self._product.world.source)))
         graph = product.indptr, product.target, product.edge
         entropy = entropy_of(self._starts) + sweeps.forward_sweep(
-            self._order, graph, self._conditional, self._discount, self._begin(), counts, discounted
+            self._order, graph, self._conditional, self._discount, begun(product, self._starts), counts, discounted
         )
         return Flow(counts, discounted, self._starts, entropy)
 
@@ -268,7 +269,7 @@ class HorizonFree(Timeless):
         return _divergence(product, choice, int(np.argmax(weight)))
 
     def flow(self, with_entropy: bool = False) -> Flow:
-        product, begin = self._product, self._begin()
+        product, begin = self._product, begun(self._product, self._starts)
         visits: Floats = self._factor.solve_transposed((begin / self._ratio)[:, None])[:, 0] * self._ratio
         through = visits[self._source] * self._conditional
         missed = np.abs(begin + np.bincount(product.target, through, minlength=product.n_nodes) - visits).sum()

@@ -31,31 +31,15 @@ MOST_PAIRS = 30_000_000  # nodes times rows through which probability is carried
 
 
 @compiled
-def carry(
-    begin: int,
-    last: bool,
-    order: Any,
-    ends: Any,
-    first_row: Any,
-    last_row: Any,
-    indptr: Any,
-    target: Any,
-    edge: Any,
-    probability: Any,
-    state: Any,
-    edge_letter: Any,
-    end_letter: Any,
-    step: Any,
-    accepts: Any,
-    here: Any,
-    there: Any,
-) -> Any:
+def carry(begin: int, last: bool, ranges: Any, graph: Any, probability: Any, tables: Any, here: Any, there: Any) -> Any:
     """Carry `here` (nodes, rows) on by the actions from `begin` on, with these edge probabilities (actions, edges).
 
     Returns what held for sure, what failed, and `here` and `there` after it. A node without edges is an end; with
     `last`, what is left after these actions ends where it is. `here` and `there` may be one array in an order that all
     edges follow. Costs the actions times the edges times the rows in use.
     """
+    (order, ends, first_row, last_row), (indptr, target, edge) = ranges, graph
+    state, edge_letter, end_letter, step, accepts = tables
     kept, broken = 0.0, 0.0
     n_actions = len(probability)
     for t in range(n_actions + last):
@@ -210,20 +194,20 @@ class Chain:
         here[:, 0] = np.bincount(product.starts, weights=self.starts, minlength=product.n_nodes)
         if self.timeless:
             assert product.topological is not None
-            there, horizon, order = here, 1, product.topological[0]
-            ranges = np.array([product.n_nodes]), np.array([0]), np.array([n_rows - 1])
+            there, horizon = here, 1
+            ranges = product.topological[0], np.array([product.n_nodes]), np.array([0]), np.array([n_rows - 1])
         else:
             there, horizon, order = np.zeros_like(here), product.horizon, np.arange(product.n_nodes, dtype=np.uint32)
-            ranges = product.layer_ends, machine.first, machine.last
+            ranges = order, product.layer_ends, machine.first, machine.last
         letters = machine.letters[world.source, world.action], np.ascontiguousarray(machine.letters[:, -1])
         tables = product.state, *letters, machine.step, machine.accepts
+        graph = product.indptr, product.target, product.edge
         size = max(1, horizon if self.kept else BLOCK // max(1, product.n_edges))
         kept, broken = 0.0, 0.0
         for begin in range(0, max(1, horizon), size):
             end = min(begin + size, horizon)
-            last = end == horizon and not self.timeless
-            graph = product.indptr, product.target, product.edge, self.probability(slice(begin, end))
-            more, less, here, there = carry(begin, last, order, *ranges, *graph, *tables, here, there)
+            last, probability = end == horizon and not self.timeless, self.probability(slice(begin, end))
+            more, less, here, there = carry(begin, last, ranges, graph, probability, tables, here, there)
             kept, broken = kept + more, broken + less
         return Mass(kept, broken)
 

@@ -17,7 +17,7 @@ from xmen.product.device.plain import SLOTS, DeviceGraph, Factors, LogMoves, Mov
 from xmen.product.device.workspace import LOOKAHEAD, Workspaces
 from xmen.product.graph import Product
 from xmen.product.layered import DOUBLE, SINGLE, Base, HostLayers, Made, Nodes, Passing, Scale
-from xmen.worlds.walks import Floats
+from xmen.worlds.walks import EdgeWeights, Floats
 
 # ---- Who carries out row operations on a device: fused kernels where they run, plain torch elsewhere
 
@@ -43,23 +43,21 @@ class FusedRows(PlainRows):
     def relative(
         self, rows: Rows, log_weight: Tensor, ends: tuple[Tensor, ...], entering: bool, most: float, out: Tensor
     ) -> None:
-        n, shape, graph = rows.n_rows, _shape(rows, ends[0]), (rows.indptr, rows.other, rows.edge)
-        kernels.relative[_grid(n, shape)](n, *graph, log_weight, *ends, out, most, entering, **shape)
+        graph, shape = (rows.indptr, rows.other, rows.edge), _shape(rows, out)
+        _launch(kernels.relative, rows.n_rows, shape, *graph, log_weight, *ends, out, most, entering)
 
     def backward(self, moves: Moves, stop: Tensor, after: Tensor, out: Tensor, *ranges: Tensor) -> None:
         whole = torch.int64 if out.dtype == torch.float64 else torch.int32
-        bits = [values.view(whole) for values in ranges]
-        arrays, flags, shape = _arrays(moves), (moves.factors.drift != 0.0, SLOTS), _shape(moves.rows, out)
-        kernels.backward[_grid(len(out), shape)](len(out), *arrays, stop, after, out, *bits, *flags, **shape)
+        arrays = *_arrays(moves), stop, after, out, *(values.view(whole) for values in ranges)
+        _launch(kernels.backward, len(out), _shape(moves.rows, out), *arrays, moves.factors.drift != 0.0, SLOTS)
 
     def forward(self, moves: Moves, share: Tensor, after: Tensor, out: Tensor, flows: list[Tensor]) -> None:
-        shape, flags = _shape(moves.rows, out), (moves.factors.drift != 0.0, len(flows) == 2)
-        arrays, both = _arrays(moves), (flows[0], flows[-1])
-        kernels.forward[_grid(len(after), shape)](len(after), *arrays, share, after, out, *both, *flags, **shape)
+        arrays, flags = (share, after, out, flows[0], flows[-1]), (moves.factors.drift != 0.0, len(flows) == 2)
+        _launch(kernels.forward, len(after), _shape(moves.rows, out), *_arrays(moves), *arrays, *flags)
 
     def log_rows(self, moves: LogMoves, factors: Factors, stop: Tensor, after: Tensor, out: Tensor) -> None:
-        unused = moves.rows.indptr, moves.log_dynamics  # nodes and ranks, and discounts, of a level
-        self._log(moves, len(out), unused[0], unused[0], unused[1], factors.pair, stop, after, out, level=False)
+        unused = moves.rows.indptr, moves.rows.indptr, moves.log_dynamics  # nodes, ranks and discounts of a level
+        self._log(moves, len(out), *unused, factors.pair, stop, after, out, level=False)
 
     def log_level(self, moves: LogMoves, discounts: Tensor, nodes: Tensor, rank: Tensor, value: Tensor) -> None:
         self._log(moves, len(nodes), nodes, rank, discounts, discounts, value, value, value, level=True)
@@ -67,33 +65,31 @@ class FusedRows(PlainRows):
     def _log(
         self, moves: LogMoves, n: int, nodes: Tensor, rank: Tensor, discounts: Tensor, *arrays: Tensor, level: bool
     ) -> None:
-        rows, shape = moves.rows, _shape(moves.rows, arrays[-1])
+        rows = moves.rows
         graph = nodes, rows.indptr, rows.other, rows.edge, rank, moves.log_dynamics, moves.reward, discounts
-        kernels.log_rows[_grid(n, shape)](n, *graph, *arrays, level, **shape)
+        _launch(kernels.log_rows, n, _shape(rows, arrays[-1]), *graph, *arrays, level)
 
     def choose(self, moves: Moves, after: Tensor, column: int, uniforms: Tensor, node: Tensor) -> Tensor:
         taken = torch.empty_like(node)
         if len(node):
             which, walkers = (column, moves.weights.shape[1]), (uniforms, node, taken)
-            drifts, grid = moves.factors.drift != 0.0, (_parts(len(node), 256),)
+            drifts, grid = moves.factors.drift != 0.0, (-(-len(node) // 256),)
             kernels.choose[grid](len(node), *_arrays(moves), after, *which, *walkers, drifts, R=256)
         return taken
 
     def products(self, rows: Rows, weights: Tensor, values: Tensor, plus: Tensor) -> Tensor:
-        n, shape, out = rows.n_rows, _shape(rows, values), torch.empty_like(plus)
-        kernels.products[_grid(n, shape)](n, rows.indptr, rows.other, weights, values, plus, out, **shape)
+        out, shape = torch.empty_like(plus), _shape(rows, values)
+        _launch(kernels.products, rows.n_rows, shape, rows.indptr, rows.other, weights, values, plus, out)
         return out
 
     def best(self, first: Tensor, odds: Tensor, near: Tensor) -> Tensor:
         n, among = len(first) - 1, torch.empty_like(odds, dtype=torch.bool)
-        shape = _row_shape(len(odds), n, odds.shape[1])
-        kernels.best[_grid(n, shape)](n, first, odds, near, among, **shape)
+        _launch(kernels.best, n, (len(odds), n, odds.shape[1]), first, odds, near, among)
         return among
 
     def soften(self, first: Tensor, logits: Tensor, ends: Tensor) -> Tensor:
         n, value = len(ends), torch.empty_like(ends)
-        shape = _row_shape(len(logits), n, logits.shape[1])
-        kernels.soften[_grid(n, shape)](n, first, logits, ends, value, **shape)
+        _launch(kernels.soften, n, (len(logits), n, logits.shape[1]), first, logits, ends, value)
         return value
 
     def world_totals(self, flows: Tensor, order: Tensor, ends: Tensor) -> Tensor:
@@ -110,23 +106,21 @@ def _arrays(moves: Moves) -> tuple[Tensor, ...]:
     return rows.indptr, rows.other, rows.edge, moves.weights, moves.reward, moves.factors.pair
 
 
-def _shape(rows: Rows, values: Tensor) -> dict[str, int]:
-    return _row_shape(len(rows.other), rows.n_rows, values.shape[1])
+def _shape(rows: Rows, values: Tensor) -> tuple[int, int, int]:
+    """How many entries, rows and columns there are."""
+    return len(rows.other), rows.n_rows, values.shape[1]
 
 
-def _row_shape(n_entries: int, n_rows: int, columns: int) -> dict[str, int]:
-    """Columns, entries read side by side, and rows of a program: powers of two whose product is `ENTRIES`."""
+def _launch(kernel: Any, n: int, shape: tuple[int, int, int], *arguments: Any) -> None:
+    """Run a kernel over n rows.
+
+    Columns, entries read side by side, and rows of a program are powers of two whose product is `ENTRIES`.
+    """
+    n_entries, n_rows, columns = shape
     mean = max(1, round(n_entries / max(1, n_rows)))
     width = min(WIDEST, 1 << (mean - 1).bit_length())
-    return {"C": columns, "W": width, "R": max(1, ENTRIES // (width * columns))}
-
-
-def _grid(n: int, shape: dict[str, int]) -> tuple[int]:
-    return (max(1, _parts(n, shape["R"])),)
-
-
-def _parts(n: int, size: int) -> int:
-    return (n + size - 1) // size
+    size = max(1, ENTRIES // (width * columns))
+    kernel[(max(1, -(-n // size)),)](n, *arguments, C=columns, W=width, R=size)
 
 
 # ---- The operations of `Layered` by torch on a device: one column per reward, many layers per look at them
@@ -139,16 +133,11 @@ Walkers: TypeAlias = tuple[Tensor, int]
 
 
 @dataclass(frozen=True)
-class DeviceWeights:
+class DeviceWeights(EdgeWeights):
     """Log-weights of world edges on the device; one column of rewards for each law that is answered together."""
 
-    log_dynamics: Tensor  # (E, 1)
-    reward: Tensor  # (E, columns)
-    discount: float
-
-    def at(self, t: int) -> Tensor:
-        """The log-weight of each edge as action number t, (E, columns)."""
-        return self.log_dynamics + self.discount**t * self.reward
+    log_dynamics: Any  # (E, 1)
+    reward: Any  # (E, columns)
 
 
 class DeviceLayers(HostLayers):
@@ -157,12 +146,12 @@ class DeviceLayers(HostLayers):
     lookahead = LOOKAHEAD
 
     def __init__(self, product: Product, graph: DeviceGraph, weights: DeviceWeights, spaces: Workspaces) -> None:
-        self._product, self._graph, self.device, self.discount = product, graph, graph.device, weights.discount
+        self.product, self._graph, self.device, self.discount = product, graph, graph.device, weights.discount
         self.reach = 0.0 if self.discount == 1.0 or not len(weights.reward) else float(weights.reward.abs().max())
         space = spaces.take(weights.reward.shape[1], self.discount)
         weakref.finalize(self, spaces.give_back, space)
         space.begin(weights.reward)
-        self._weights = replace(weights, reward=space.reward)
+        self.weights = replace(weights, reward=space.reward)
         self._space, self.stride = space, space.plan.stride
         self.span = DOUBLE if space.dtype == torch.float64 else SINGLE
         self._rows = row_operations(graph.device)
@@ -170,7 +159,7 @@ class DeviceLayers(HostLayers):
     # --- backward ------------------------------------------------------------------------------------------------
 
     def last_layer(self) -> Tensor:
-        layer = self._space.layer(self._product.horizon)
+        layer = self._space.layer(self.product.horizon)
         layer.copy_(self._graph.accepting[:, None])
         return layer
 
@@ -219,7 +208,7 @@ class DeviceLayers(HostLayers):
 
     @property
     def _log_moves(self) -> LogMoves:
-        return LogMoves(self._graph.leaving, self._weights.log_dynamics, self._weights.reward)
+        return LogMoves(self._graph.leaving, self.weights.log_dynamics, self.weights.reward)
 
     def _filled(self, base: Base, entering: bool) -> Tensor:
         """The weights of a base in the order of the edges that leave nodes, or of those that enter them."""
@@ -227,7 +216,7 @@ class DeviceLayers(HostLayers):
         weights, fresh = self._space.weights(entering, (base.epoch, base.t))
         if fresh:
             ends = base.weights, base.room[0] if base.epoch < 0 else base.weights
-            self._rows.relative(rows, self._weights.at(base.t), ends, entering, self.span.most, weights)
+            self._rows.relative(rows, self.weights.at(base.t), ends, entering, self.span.most, weights)
         return weights
 
     def _moves(self, t: int, base: Base, weights: Tensor, entering: bool) -> Moves:
@@ -264,7 +253,9 @@ class DeviceLayers(HostLayers):
         return layer.mul_(self._scale(factor).to(layer.dtype))
 
     def keep(self, layer: Tensor) -> Tensor:
-        return self._space.keep(layer)
+        if self.stride == 1:  # nothing writes over it
+            return layer
+        return layer.to("cpu", copy=True) if self._space.plan.on_host else layer.clone()
 
     def fetch(self, kept: Tensor) -> Tensor:
         return kept.to(self.device)
@@ -296,7 +287,7 @@ class DeviceLayers(HostLayers):
         here, _, _, *flows = space.flow()
         for array in (here, *flows):
             array.zero_()
-        nodes = torch.as_tensor(self._product.starts.astype(np.int64), device=self.device)
+        nodes = torch.as_tensor(self.product.starts.astype(np.int64), device=self.device)
         chances = torch.as_tensor(starts.reshape(len(nodes), -1), device=self.device)
         here.index_add_(0, nodes, chances.to(here.dtype))
         entropy = torch.zeros(space.columns, dtype=torch.float64, device=self.device)
@@ -344,7 +335,7 @@ class DeviceLayers(HostLayers):
         row = rows.row[:e]
         w = weights[:e].double() * after[rows.other[:e]]
         if drift != 0.0:
-            w = w * torch.exp(drift * self._weights.reward[rows.edge[:e]])
+            w = w * torch.exp(drift * self.weights.reward[rows.edge[:e]])
         w = torch.where(share[row] > 0, w, torch.zeros_like(w))  # a node without message may have any weights
         total = torch.zeros_like(share, dtype=torch.float64).index_add_(0, row, w)[row]
         through = share[row] * w
@@ -371,15 +362,15 @@ class DeviceLayers(HostLayers):
         rows, n = self._graph.leaving, self._graph.layer_ends[t]
         e = rows.n_entries(n)
         row = rows.row[:e]
-        values = self._weights.at(t)[rows.edge[:e], 0] + after[rows.other[:e]]
+        values = self.weights.at(t)[rows.edge[:e], 0] + after[rows.other[:e]]
         best = torch.full((n,), NEVER, dtype=torch.float64, device=self.device)
         if self._graph.stops_early:
             best[self._graph.accepting[:n]] = 0.0
         best.scatter_reduce_(0, row, values, "amax")
         place = torch.arange(e, device=self.device) - rows.indptr[:n].long()[row]
-        first = torch.where(values == best[row], place, torch.full_like(place, rows.degree))
-        choice = torch.full((n,), rows.degree, device=self.device).scatter_reduce_(0, row, first, "amin")
-        return best, torch.where(choice < rows.degree, choice, torch.zeros_like(choice))
+        first = torch.where(values == best[row], place, torch.full_like(place, e))  # e is beyond all places
+        choice = torch.full((n,), e, device=self.device).scatter_reduce_(0, row, first, "amin")
+        return best, torch.where(choice < e, choice, torch.zeros_like(choice))
 
     def best_last(self) -> Tensor:
         return self._log_ends()[:, 0]

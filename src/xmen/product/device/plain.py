@@ -26,7 +26,6 @@ class Rows:
     indptr: Tensor  # (n_nodes + 1,) int32
     other: Tensor  # (E,) int32, the node at the other end
     edge: Tensor  # (E,) int32, the world edge
-    degree: int  # the longest row
 
     @cached_property
     def row(self) -> Tensor:
@@ -56,13 +55,13 @@ class DeviceGraph:
         self.device, self.n_nodes, self.n_edges = device, product.n_nodes, product.n_edges
         self.layer_ends: list[int] = product.layer_ends.tolist()
         indptr, target, edge = (self._moved(a) for a in (product.indptr, product.target, product.edge))
-        self.leaving = Rows(indptr, target, edge, _longest(indptr))
+        self.leaving = Rows(indptr, target, edge)
         order = torch.argsort(target, stable=True)
         entering = torch.zeros_like(indptr)
         entering[1:] = torch.cumsum(torch.bincount(target, minlength=self.n_nodes), 0)
         counts = (indptr[1:] - indptr[:-1]).long()
         source = torch.repeat_interleave(torch.arange(self.n_nodes, dtype=torch.int32, device=device), counts)
-        self.entering = Rows(entering, source[order], edge[order], _longest(entering))
+        self.entering = Rows(entering, source[order], edge[order])
         del order, source, counts
         n_world = len(product.world.source)
         self.by_world_edge = torch.argsort(self.entering.edge, stable=True).int()
@@ -82,10 +81,6 @@ class DeviceGraph:
 
     def _moved(self, values: NDArray[np.uint32] | NDArray[np.int32]) -> Tensor:
         return torch.as_tensor(values.view(np.int32), device=self.device)
-
-
-def _longest(indptr: Tensor) -> int:
-    return int((indptr[1:] - indptr[:-1]).max()) if len(indptr) > 1 else 0
 
 
 # ---- Row operations in plain torch: the truth that fused kernels are tested against, and what runs where those cannot
@@ -320,22 +315,19 @@ def _jumps(size: int, step: int, device: torch.device) -> tuple[Wide, Wide]:
     while n < size:
         total = _wide(_after(0, step, n), device)
         more = _times(powers, _wide(power, device)), _add(_times(powers, total), offsets)
-        powers, offsets = (_joined(old, new) for old, new in zip((powers, offsets), more, strict=True))
+        powers, offsets = (
+            (torch.cat([old[0], new[0]]), torch.cat([old[1], new[1]]))
+            for old, new in zip((powers, offsets), more, strict=True)
+        )
         power, n = power * power & ALL, 2 * n
     return powers, offsets
 
 
-def _joined(one: Wide, other: Wide) -> Wide:
-    return torch.cat([one[0], other[0]]), torch.cat([one[1], other[1]])
-
-
 def _wide(number: int, device: torch.device) -> Wide:
-    high, low = (torch.tensor([_signed(part & (2 * -SIGN - 1))], device=device) for part in (number >> 64, number))
+    """A number of 128 bits: its high and its low half, one entry each."""
+    halves = np.array([number >> 64, number & (ALL >> 64)], dtype=np.uint64).view(np.int64)
+    high, low = torch.as_tensor(halves[:, None], device=device)
     return high, low
-
-
-def _signed(bits: int) -> int:
-    return bits - 2 * -SIGN if bits >= -SIGN else bits
 
 
 def _half(x: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xmen.machines.on_device import DeviceMachines
+from xmen.machines.tables import UNKNOWN, CompiledConstraint, MachineTable
 from xmen.product.device.layers import DeviceLayers, DeviceWeights
 from xmen.product.device.plain import DeviceGraph, row_sums
 from xmen.product.device.workspace import Workspaces
@@ -31,6 +31,83 @@ class RoundingError(NamedTuple):
     visits: float
 
 
+# ---- Whether walks are valid, by running the machines of the constraint over them, as tables on a device.
+#
+# Independent of the product, as `CompiledConstraint.check` is: only states, edges and the machines' tables are used.
+
+
+MOST_CELLS = 50_000_000  # machines times walks that are run side by side
+
+
+class DeviceMachines:
+    """All tables in a row. What is not filled in yet is, by the host, when a walk comes to it."""
+
+    def __init__(self, compiled: CompiledConstraint, device: torch.device) -> None:
+        self._compiled, self._device = compiled, device
+        tables = compiled.tables
+        self._letters = self._stacked(lambda table: table.edge_letters)
+        self._last_letters = self._stacked(lambda table: table.letters[:, -1])
+        self._start = self._column(table.start for table in tables)
+        self._width = self._column(table.next.shape[1] for table in tables)
+        self._read()
+
+    def _read(self) -> None:
+        """Move the tables as they are now."""
+        tables = [(table.next, table.accepting) for table in self._compiled.tables]
+        self._ends = np.cumsum([0, *(moves.size for moves, _ in tables)])
+        self._begin = self._column(self._ends[:-1].tolist())
+        self._next = torch.as_tensor(np.concatenate([moves.ravel() for moves, _ in tables]), device=self._device)
+        first = np.cumsum([0, *(len(accepting) for _, accepting in tables)])
+        self._first_row = self._column(first[:-1].tolist())
+        accepting = np.concatenate([accepting for _, accepting in tables])
+        self._accepting = torch.as_tensor(accepting, device=self._device)
+
+    def _stacked(self, part: Callable[[MachineTable], NDArray[np.int32]]) -> Tensor:
+        """A row of letters per machine."""
+        return torch.as_tensor(np.stack([part(table) for table in self._compiled.tables]), device=self._device)
+
+    def _column(self, values: Iterable[int]) -> Tensor:
+        """A number per machine."""
+        return torch.tensor(list(values), dtype=torch.int64, device=self._device)[:, None]
+
+    def check(self, edges: Tensor, going: Tensor, last: Tensor) -> NDArray[np.bool_]:
+        """Which walks are valid: edges (longest, n) as far as they are `going`, and the states in which they end."""
+        size, answers = max(1, MOST_CELLS // len(self._compiled.tables)), []
+        for begin in range(0, len(last), size):
+            part = slice(begin, begin + size)
+            answers.append(self._run(edges[:, part], going[:, part], last[part]).t().cpu().numpy())
+        return self._compiled.judge(np.concatenate(answers))
+
+    def _run(self, edges: Tensor, going: Tensor, last: Tensor) -> Tensor:
+        """The final answer of each machine (machines, n)."""
+        rows = self._start.expand(-1, len(last))
+        for taken, moves in zip(edges, going, strict=True):
+            rows = self._step(rows, self._letters[:, taken], moves)
+        rows = self._step(rows, self._last_letters[:, last], torch.ones_like(last, dtype=torch.bool))
+        return self._accepting[self._first_row + rows]
+
+    def _step(self, rows: Tensor, letters: Tensor, moves: Tensor) -> Tensor:
+        """The rows that machines come to, of the walks that still move."""
+        while True:
+            cell = self._begin + rows * self._width + letters
+            after = torch.where(moves, self._next[cell], rows)
+            missing = after == UNKNOWN
+            if not bool(missing.any()):
+                return after
+            self._fill(torch.unique(cell[missing]).cpu().numpy())
+
+    def _fill(self, cells: NDArray[np.int64]) -> None:
+        machines = np.searchsorted(self._ends, cells, side="right") - 1
+        for number, table in enumerate(self._compiled.tables):
+            own = cells[machines == number] - self._ends[number]
+            rows, letters = np.divmod(own, table.next.shape[1])
+            table.step(rows.astype(np.int32), letters.astype(np.int32))
+        self._read()
+
+
+# ---- A product on a device
+
+
 class OnDevice:
     """The graph of a product, moved once, and what any reward on it needs."""
 
@@ -44,29 +121,29 @@ class OnDevice:
 
     def weights(self, laws: Sequence[EdgeWeights]) -> DeviceWeights:
         """The weights of laws that differ in their rewards alone, one column each."""
-        reward = np.stack([law.reward for law in laws], axis=1)
-        dynamics = torch.as_tensor(laws[0].log_dynamics, device=self.device)[:, None]
-        return DeviceWeights(dynamics, torch.as_tensor(reward, device=self.device), laws[0].discount)
+        law, reward = laws[0], torch.as_tensor(np.stack([law.reward for law in laws], axis=1), device=self.device)
+        dynamics = torch.as_tensor(law.log_dynamics, device=self.device)[:, None]
+        return DeviceWeights(dynamics, reward, law.log_start, law.discount, law.given_start)
 
-    def run(self, law: EdgeWeights, weights: DeviceWeights) -> Run:
-        """Messages under each column of rewards; `law` says where trajectories start."""
+    def run(self, weights: DeviceWeights) -> Run:
+        """Messages under each column of rewards."""
         if self.precision != "float64":
-            self._measure(law, weights)
-        return Run(self, law, weights, self._spaces)
+            self._measure(weights)
+        return Run(self.operations(weights))
 
-    def _measure(self, law: EdgeWeights, weights: DeviceWeights) -> None:
+    def _measure(self, weights: DeviceWeights) -> None:
         with self._lock:
             if self.error is not None:
                 return
-            single = Run(self, law, weights, self._spaces)
-            double = Run(self, law, weights, Workspaces(self.graph, torch.float64))
+            spaces = self._spaces, Workspaces(self.graph, torch.float64)
+            single, double = (Run(DeviceLayers(self.product, self.graph, weights, space)) for space in spaces)
             log_partition = float(np.abs(single.log_partition - double.log_partition).max())
             visits = float(np.abs(single.flow().discounted - double.flow().discounted).max(initial=0.0))
             self.error = RoundingError(log_partition, visits)
 
-    def operations(self, law: EdgeWeights) -> DeviceLayers:
-        """The operations under one reward."""
-        return DeviceLayers(self.product, self.graph, self.weights([law]), self._spaces)
+    def operations(self, weights: DeviceWeights) -> DeviceLayers:
+        """The operations under these rewards."""
+        return DeviceLayers(self.product, self.graph, weights, self._spaces)
 
     def gradient(self, law: EdgeWeights) -> Callable[[Tensor], tuple[float, Tensor]]:
         """log Z and expected discounted visits as a function of tables (n_states, n_actions) that are on the device.
@@ -77,7 +154,7 @@ class OnDevice:
 
         def at(table: Tensor) -> tuple[float, Tensor]:
             reward = table.detach().to(graph.device, torch.float64).reshape(-1)[graph.pair]
-            run = self.run(law, replace(weights, reward=reward[:, None]))
+            run = self.run(replace(weights, reward=reward[:, None]))
             _, discounted, _ = run.uses()
             return float(run.log_partition[0]), row_sums(discounted, graph.pair_ends).reshape(table.shape)
 
@@ -127,9 +204,15 @@ class OnDevice:
 class Run(Layered):
     """`Layered` on a device, for one question at a time: they share their memory."""
 
-    def __init__(self, place: OnDevice, law: EdgeWeights, weights: DeviceWeights, spaces: Workspaces) -> None:
-        self._lock = Lock()
-        super().__init__(place.product, law, DeviceLayers(place.product, place.graph, weights, spaces))
+    def __init__(self, operations: DeviceLayers) -> None:
+        self._lock, self._flows = Lock(), dict[bool, Flow]()
+        super().__init__(operations)
+
+    def flow(self, with_entropy: bool = False) -> Flow:
+        with self._lock:
+            if with_entropy not in self._flows:
+                self._flows[with_entropy] = super().flow(with_entropy)
+            return self._flows[with_entropy]
 
     def uses(self, with_entropy: bool = False, starts: Floats | None = None) -> tuple[Tensor, Tensor, Floats]:
         with self._lock:
@@ -160,17 +243,7 @@ class Together:
         """The run of all of them; a number of columns that is no power of two is filled up."""
         laws = list(self._laws)
         filled = laws + [laws[0]] * ((1 << (len(laws) - 1).bit_length()) - len(laws))
-        return self.place.run(laws[0], self.place.weights(filled))
-
-    @once
-    def flow(self) -> Flow:
-        """What goes through every world edge, under each."""
-        return self.run.flow()
-
-    @once
-    def flow_with_entropy(self) -> Flow:
-        """What goes through every world edge, and the entropy, under each."""
-        return self.run.flow(with_entropy=True)
+        return self.place.run(self.place.weights(filled))
 
 
 class Column:
@@ -185,7 +258,7 @@ class Column:
         return float(self._together.run.log_partition[self._column])
 
     def flow(self, with_entropy: bool = False) -> Flow:
-        flow, k = self._together.flow_with_entropy if with_entropy else self._together.flow, self._column
+        flow, k = self._together.run.flow(with_entropy), self._column
         return Flow(flow.counts[:, k], flow.discounted[:, k], flow.starts[:, k], float(flow.entropy[k]))
 
     def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:

@@ -121,18 +121,11 @@ class Workspace:
 
     def layer(self, t: int) -> Tensor:
         """Room for layer t; without room for all, shared with layers that are never needed together with it."""
-        slots = self.plan.stride + 1
-        slot = t if self.plan.stride == 1 else t % slots
-        n = self._graph.layer_ends[t]
+        n, stride = self._graph.layer_ends[t], self.plan.stride
+        slot, size = (t, n) if stride == 1 else (t % (stride + 1), self._graph.n_nodes)
         if slot not in self._layers:
-            self._layers[slot] = self._empty(n if self.plan.stride == 1 else self._graph.n_nodes)
-        return self._layers[slot] if self.plan.stride == 1 else self._layers[slot][:n]
-
-    def keep(self, layer: Tensor) -> Tensor:
-        """The layer where nothing writes over it."""
-        if self.plan.stride == 1:
-            return layer
-        return layer.to("cpu", copy=True) if self.plan.on_host else layer.clone()
+            self._layers[slot] = self._empty(size)
+        return self._layers[slot][:n]
 
     def weights(self, entering: bool, key: tuple[int, int]) -> tuple[Tensor, bool]:
         """Room for edge weights, and whether they have to be made: whether it holds others than those of `key`."""
