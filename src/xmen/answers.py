@@ -21,11 +21,10 @@ from xmen.methods.demonstrations import gather
 from xmen.policies.behaviour import make_game
 from xmen.policies.explanation import explain
 from xmen.problem import Problem
-from xmen.product.layered import pass_messages
 from xmen.registry import LEARNERS
 from xmen.rewards.linear import Floats, read_features, reward_table
 from xmen.rules.inference import RuleInference
-from xmen.worlds import MDP, MOVES, EdgeWeights, GridWorld, Trajectory
+from xmen.worlds import MDP, MOVES, GridWorld, Trajectory
 from xmen.worlds.from_networkx import read_graph
 from xmen.worlds.tables import cost_note, unnamed_note
 
@@ -160,10 +159,11 @@ def check_rules(problem: Problem) -> tuple[dict[str, Any], Distribution | None]:
     except EngineError as error:
         return {"feasible": None, "message": str(error)}, None
     report = {"feasible": True, "engine": d.engine, "message": d.reason, "sizes": d.sizes()}
-    logs = {"valid": log_count(d)}
+    logs = {"valid": d.log_count if isinstance(d, ExactDistribution) else None}
     if logs["valid"] is not None:
         try:
-            logs["possible"] = log_count(Problem(problem.world, settings=problem.settings).distribution(engine="exact"))
+            free: Any = Problem(problem.world, settings=problem.settings).distribution(engine="exact")
+            logs["possible"] = free.log_count
         except ProductTooLargeError:
             logs["possible"] = None
     counted: dict[str, Any] = {name: _whole(log) for name, log in logs.items()}
@@ -186,20 +186,11 @@ def check_promise(problem: Problem, feasible: bool | None) -> dict[str, Any]:
     return {"sure": False, "best": why.best, "message": problem.words.say(why), "dropping": list(why.dropping)}
 
 
-def log_count(d: Distribution) -> float | None:
-    """The log of the number of valid trajectories, None where the engine cannot count."""
-    if not isinstance(d, ExactDistribution):
-        return None
-    return float(pass_messages(d.product, EdgeWeights.counting(d.world)).log_partition)
-
-
 def _whole(log: float | None) -> float | None:
     """The number whose log is given: whole up to 2^53, a float above, inf where that is too small for it."""
-    if log is None:
-        return None
-    if log < math.log(2.0**53):
-        return round(math.exp(log))
-    return math.exp(log) if log < math.log(sys.float_info.max) else math.inf
+    if log is None or log >= math.log(sys.float_info.max):
+        return None if log is None else math.inf
+    return round(math.exp(log)) if log < math.log(2.0**53) else math.exp(log)
 
 
 def learning_notes(problem: Problem, d: Distribution, demos: list[Trajectory]) -> list[str]:

@@ -14,9 +14,7 @@ def facts_html(title: str, facts: Mapping[str, object]) -> str:
     '<table><caption><b>a &lt;model&gt;</b></caption><tr><th style="text-align: left">weights</th><td \
 style="text-align: left">3</td></tr></table>'
     """
-    rows = "".join(
-        f"<tr><th{_LEFT}>{_text(name)}</th><td{_LEFT}>{_text(fact)}</td></tr>" for name, fact in facts.items()
-    )
+    rows = "".join(f"<tr><th{_LEFT}>{_text(name)}</th><td{_LEFT}>{_text(one)}</td></tr>" for name, one in facts.items())
     return f"<table><caption><b>{_text(title)}</b></caption>{rows}</table>"
 
 

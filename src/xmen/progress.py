@@ -85,14 +85,7 @@ class Callbacks:
 
 
 class Monitor:
-    """Collects records, calls the callback, and turns Ctrl-C into an early end.
-
-        with Monitor(callback) as monitor:
-            while ...:
-                weights = ...
-                if monitor.record(loss, gradient_norm):
-                    break
-        # here also after Ctrl-C, with the last complete weights
+    """Collects records, calls the callback, and turns Ctrl-C into an early end, with the last complete weights.
 
     >>> with Monitor(lambda record: record.iteration == 2) as monitor:
     ...     while not monitor.record(loss=1.0, gradient_norm=0.5):

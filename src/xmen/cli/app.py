@@ -267,9 +267,7 @@ def rules(
 
 @command
 def studio(
-    path: Path | None = Argument(
-        None, metavar="PROBLEM", help="A problem file (TOML) or a graph (GraphML); grid.toml if not given."
-    ),
+    path: Path | None = Argument(None, metavar="PROBLEM", help="A problem (TOML) or graph (GraphML); else grid.toml."),
     browser: bool = Option(True, "--browser/--no-browser", help="Open the default browser."),
     port: int = Option(0, min=0, max=65535, help="Of the address; 0 is any that is free."),
     demo: bool = Option(False, "--demo", help="Open the paper's map with demonstrations."),
@@ -285,9 +283,7 @@ def studio(
 
 @command
 def reproduce(
-    name: str = Argument(
-        metavar="NAME", help="The paper's figure1, grid, human; ours: convergence, rules, roads. all: these but roads."
-    ),
+    name: str = Argument(metavar="NAME", help="figure1, grid, human; convergence, rules, roads; all: without roads."),
     quick: bool = Option(False, "--quick", help="The same code on less of everything."),
     out: Path = Option(Path("reproduction"), metavar="FOLDER", help="Where figures and tables go."),
     seed: int = Option(0, min=0, help="The same seed, the same figures and tables."),

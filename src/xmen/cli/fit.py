@@ -28,20 +28,13 @@ MOST_SHOWN = 12  # weights printed; --json has all of them
 
 
 def run_fit(
-    path: Path,
-    demos: Path | None,
-    out: Path | None,
-    learner: str,
-    others: list[str],
-    drop_invalid: bool,
-    force: bool,
-    as_json: bool,
-    **asked: Any,
+    path: Path, demos: Path | None, out: Path | None, learner: str, force: bool, as_json: bool, **asked: Any
 ) -> int:
-    """Learn, save, and report; `asked` and `others` are settings of the learner, None where they were not given.
+    """Learn, save, and report; `asked` are settings of the learner, None where they were not given.
 
     The exit code is 130 after Ctrl-C, with the model saved all the same.
     """
+    drop_invalid, others = asked.pop("drop_invalid"), asked.pop("others")
     asked |= {"validity": read_promise(asked["validity"]), **read_others(others)}
     check_asked(learner, asked)
     problem = open_problem(path, demos)

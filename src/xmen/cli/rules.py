@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from xmen.answers import rule_search
-from xmen.cli._output import YES, check_target, print_facts, print_json, print_notes, print_table, working
+from xmen.cli._output import check_target, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._subject import open_problem
 from xmen.cli.plot import DPI, SUFFIXES
 from xmen.plots.graph import plot_rules
@@ -21,22 +21,16 @@ MOST_SHOWN = 6  # candidates of each kind; --json has all of them
 
 
 def run_rules(
-    path: Path,
-    demos: Path | None,
-    as_json: bool,
-    write: bool,
-    bootstrap: int,
-    held_out: Path | None,
-    out: Path | None,
-    **limits: float,
-) -> int:
+    path: Path, demos: Path | None, out: Path | None, held_out: Path | None, as_json: bool, **asked: Any
+) -> None:
     """Search, report, and add what was found to the problem file if asked to."""
+    write, bootstrap = asked.pop("write"), asked.pop("bootstrap")
     if out is not None:
         check_target(out, SUFFIXES, "pictures")
     problem = open_problem(path, demos)
     trajectories = problem.demos()
     others = None if held_out is None else read_demos(held_out, problem.world)
-    model = rule_search(problem, **limits)
+    model = rule_search(problem, **asked)
     with working("trying rules"):
         model.fit(trajectories, sample_weight=demo_weights(trajectories))
     if bootstrap and model.rules_:
@@ -76,7 +70,6 @@ def run_rules(
     print_json(report) if as_json else _print(report)
     if out is not None and not model.rules_:
         print_notes(["no rule was found, so there is no picture"])
-    return YES
 
 
 def _evidence(found: dict[str, Any], model: RuleInference, n_demos: int) -> list[str]:

@@ -155,17 +155,16 @@ class ExactDistribution(Distribution):
     def best(self, k: int) -> list[Trajectory]:
         require_whole("k of best(k)", k, least=0)
         if k > FEW:  # to ask for more than there are is not to ask for too many
-            require_room(min(int(k), self._count), self.world)
+            require_room(min(int(k), math.exp(min(self.log_count, 700.0))), self.world)
         return release(best_walks(self.product, self._joint_weights(), int(k)), self.product.compiled)
 
     @once
-    def _count(self) -> float:
-        """How many trajectories are valid, as far as a float counts."""
+    def log_count(self) -> float:
+        """The log of the number of valid trajectories; inf where there is no end of them."""
         try:
-            log_count = pass_messages(self.product, EdgeWeights.counting(self.world)).log_partition
+            return float(pass_messages(self.product, EdgeWeights.counting(self.world)).log_partition)
         except DivergenceError:
             return math.inf
-        return math.exp(min(log_count, 700.0))
 
     def _joint_weights(self) -> EdgeWeights:
         """The weights of a joint law that is this one: given the start, each start pays for its own completions."""

@@ -71,13 +71,8 @@ def check(document: Document, path: Path) -> Iterator[Record]:
         said = [answers.count_text(counted, name) for name in ("valid", "possible")[: 2 if possible else 1]]
         share = valid / possible if possible and "log10" not in counted else None
         shares = {"share": share, "share_text": answers.share_text(counted) if possible else None}
-        part["trajectories"] = {
-            "valid": valid,
-            "possible": possible,
-            "log10": log10,
-            "text": " of ".join(said),
-            **shares,
-        }
+        counts = {"valid": valid, "possible": possible, "log10": log10, "text": " of ".join(said)}
+        part["trajectories"] = counts | shares
     yield part
     if not problem.world.deterministic or np.count_nonzero(problem.world.start) > 1:
         yield {"policy": {"best": None, "message": "", **answers.check_promise(problem, found["feasible"])}}
