@@ -276,10 +276,8 @@ class LinearForm(Comparable):
 
 
 def _form(value: object, op: str) -> LinearForm:
-    if isinstance(value, LinearForm):
-        return value
     if isinstance(value, Comparable):
-        raise ConstraintError(f"`{value}` cannot stand in a linear form: compare it with a number by itself.")
+        return value if isinstance(value, LinearForm) else value + 0  # which is refused
     return LinearForm((), integer(value, f"`{op}` on counts, lengths and totals"))
 
 

@@ -313,7 +313,7 @@ class History(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class HowMany(Constraint):
-    """Between `least` and `most` of the children hold: the one inner node."""
+    """A number of children within `bounds` hold: the one inner node."""
 
     parts: tuple[Constraint, ...]
     _is_operator, _operator = True, "&"
@@ -327,21 +327,16 @@ class HowMany(Constraint):
         return self.parts
 
     @property
-    def least(self) -> int:
-        """The smallest number of children that must hold."""
-        return len(self.parts)
-
-    @property
-    def most(self) -> int:
-        """The largest number of children that may hold."""
-        return len(self.parts)
+    def bounds(self) -> tuple[int, int]:
+        """The smallest number of children that must hold, and the largest that may."""
+        return len(self.parts), len(self.parts)
 
     def history(self, trajectory: Trajectory) -> History:
         parts = tuple(child.history(trajectory) for child in self.children)
         verdicts = np.stack([part.verdicts for part in parts])
         n_holding = np.count_nonzero(verdicts == Sure.HOLDS.value, axis=0)
         n_open = np.count_nonzero(verdicts == OPEN, axis=0)
-        return History(self, combine(n_holding, n_open, self.least, self.most), parts)
+        return History(self, combine(n_holding, n_open, *self.bounds), parts)
 
     def _text(self) -> str:
         return self.in_a_row([part.bracketed() for part in self.parts], self._operator)
@@ -359,8 +354,8 @@ class Or(HowMany):
     _operator = "|"
 
     @property
-    def least(self) -> int:
-        return 1
+    def bounds(self) -> tuple[int, int]:
+        return 1, len(self.parts)
 
 
 @dataclass(frozen=True, repr=False)
@@ -372,12 +367,8 @@ class Not(HowMany):
         object.__setattr__(self, "brackets", self.parts[0].brackets)
 
     @property
-    def least(self) -> int:
-        return 0
-
-    @property
-    def most(self) -> int:
-        return 0
+    def bounds(self) -> tuple[int, int]:
+        return 0, 0
 
     def _text(self) -> str:
         return f"~{self.parts[0].bracketed()}"
@@ -395,20 +386,15 @@ class Cardinality(HowMany):
     _is_operator = False
 
     @property
-    def least(self) -> int:
-        return 0 if self.word == "at_most" else self.k
-
-    @property
-    def most(self) -> int:
-        return len(self.parts) if self.word == "at_least" else self.k
+    def bounds(self) -> tuple[int, int]:
+        return 0 if self.word == "at_most" else self.k, len(self.parts) if self.word == "at_least" else self.k
 
     def _text(self) -> str:
         return f"{self.word}({', '.join([str(self.k), *map(str, self.parts)])})"
 
     def impossible(self) -> str:
-        if self.least > len(self.parts):
-            return f"it asks for {self.least} of only {len(self.parts)} constraints"
-        return ""
+        n, least = len(self.parts), self.bounds[0]
+        return f"it asks for {least} of only {n} constraints" if least > n else ""
 
 
 def _cardinality(word: str, k: int, constraints: tuple[Constraint, ...]) -> Constraint:

@@ -170,9 +170,9 @@ def check_names(names: object, where: str) -> dict[str, Name]:
         raise ConstraintError(f"{prefix}names maps names to events and constraints; got {names!r}.")
     found: dict[str, Name] = {}
     for given, value in names.items():
-        name = as_identifier(given)
-        if name is None:
+        if not isinstance(given, str) or not given.isidentifier() or iskeyword(given):
             raise ConstraintError(f"{prefix}{given!r} cannot be written in the text; use a Python identifier.")
+        name = unicodedata.normalize("NFKC", given)  # as Python reads it
         if name in FUNCTIONS or name in WITHOUT_TEXT or name == ANYTIME:
             raise ConstraintError(f"{prefix}the name {name!r} is taken by xmen's own {name}; choose another.")
         if not isinstance(value, (Event, Constraint, *COSTS)):
@@ -186,24 +186,15 @@ def check_names(names: object, where: str) -> dict[str, Name]:
     return found
 
 
-def as_identifier(name: object) -> str | None:
-    """The name as Python reads it (letters in their NFKC form), or None where it cannot be an identifier."""
-    if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
-        return None
-    return unicodedata.normalize("NFKC", name)
-
-
 def kind_of(value: object) -> str:
     """What a value is, as messages call it."""
-    if isinstance(value, Event):
-        return f"the event `{value}`"
-    if isinstance(value, Constraint):
-        return f"the constraint `{value}`"
+    if isinstance(value, Event | Constraint):
+        return f"the {'event' if isinstance(value, Event) else 'constraint'} `{value}`"
     if isinstance(value, Comparable):
         return f"`{value}`, a number that depends on the trajectory"
     if isinstance(value, COSTS):
         return "costs, which stand in total(...)"
-    return f"{value!r}"
+    return repr(value)
 
 
 # ---- Reading constraints and events from text: the inverse of `str(constraint)`
@@ -488,14 +479,14 @@ class _Reader(SourceText):
 
     def _actions(self, node: ast.Call, world: MDP) -> list[object]:
         """What doing(...) lists in text for a world: names of actions, as they are or in quotes, and numbers."""
-        return [
-            self._guarded(action, world.read_action, self._spelled(action).strip("'\""))
-            if any(
-                isinstance(part, ast.Name) or isinstance(getattr(part, "value", 0), str) for part in ast.walk(action)
-            )
-            else self.value(action)
-            for action in node.args
-        ]
+        found = []
+        for action in node.args:
+            parts = ast.walk(action)
+            if any(isinstance(part, ast.Name) or isinstance(getattr(part, "value", 0), str) for part in parts):
+                found.append(self._guarded(action, world.read_action, self._spelled(action).strip("'\"")))
+            else:
+                found.append(self.value(action))
+        return found
 
     def _chain(self, node: ast.BinOp) -> object:
         """Operators from left to right, in a loop: a long conjunction is a deep tree."""

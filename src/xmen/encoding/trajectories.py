@@ -237,7 +237,7 @@ def encode_tree(builder: ClauseBuilder, walk: WalkLiterals, node: Constraint, re
     if isinstance(node, HowMany):
         all_required = required and isinstance(node, And)
         children = [encode_tree(builder, walk, child, all_required) for child in node.children]
-        return builder.between(children, node.least, node.most)
+        return builder.between(children, *node.bounds)
     assert isinstance(node, Leaf)
     return encode_leaf(builder, walk, node, required)
 

@@ -276,8 +276,8 @@ def compile_tree(constraint: Constraint) -> TreeProgram:
             for child in node.children:
                 children.append((last, emit(child, last)))
                 last = children[-1][1].last
-            pattern = _Pattern(last, *_inner_patterns(children, node.least, node.most, nobody))
-            operations.append((len(children), node.least, node.most, first, last))
+            pattern = _Pattern(last, *_inner_patterns(children, *node.bounds, nobody))
+            operations.append((len(children), *node.bounds, first, last))
         else:
             pattern = _Pattern(first + 1, everybody, nobody)
             operations.append((0, 0, 0, first, first + 1))

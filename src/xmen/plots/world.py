@@ -250,7 +250,6 @@ def plot_reward(
     moves = grid.available.sum(axis=1)
     numbers = np.where(moves > 0, np.where(grid.available, table, 0.0).sum(axis=1) / np.maximum(moves, 1), np.nan)
     low, high = float(np.nanmin(numbers, initial=np.inf)), float(np.nanmax(numbers, initial=-np.inf))
-    if low < 0.0 < high or low == high:
-        largest = max(-low, high) or 1.0
-        return canvas.heat(grid, ax, numbers, cmap="PuOr_r", limits=(-largest, largest), label=label)
-    return canvas.heat(grid, ax, numbers, cmap="cividis", limits=(low, high), label=label)
+    largest, both = max(-low, high) or 1.0, low < 0.0 < high or low == high
+    limits = (-largest, largest) if both else (low, high)
+    return canvas.heat(grid, ax, numbers, cmap="PuOr_r" if both else "cividis", limits=limits, label=label)
