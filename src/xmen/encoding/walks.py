@@ -66,17 +66,9 @@ def find_places(world: MDP, timed: bool | None = None) -> Places:
     number[order] = np.arange(len(order))
     edges = np.flatnonzero((number[world.source] >= 0) & (number[world.target] >= 0))
     edges = edges[np.argsort(number[world.source[edges]], kind="stable")]
-    return Places(
-        world=world,
-        timed=False,
-        state=order,
-        station=np.arange(len(order)),
-        starts=number[np.flatnonzero((world.start > 0) & (number >= 0))],
-        ends=number[np.flatnonzero(world.terminal & (number >= 0))],
-        source=number[world.source[edges]],
-        target=number[world.target[edges]],
-        edge=edges,
-    )
+    starts, ends = (number[some & (number >= 0)] for some in (world.start > 0, world.terminal))
+    source, target = number[world.source[edges]], number[world.target[edges]]
+    return Places(world, False, order, np.arange(len(order)), starts, ends, source, target, edges)
 
 
 def _timed_places(world: MDP) -> Places:
@@ -95,17 +87,10 @@ def _timed_places(world: MDP) -> Places:
     place = np.cumsum(passed).reshape(passed.shape) - 1
     time, state = np.nonzero(passed)
     leaves, edge = np.nonzero((passed[:-1] & ~world.terminal)[:, source] & passed[1:, target])
-    return Places(
-        world=world,
-        timed=True,
-        state=state,
-        station=time,
-        starts=np.flatnonzero(time == 0),
-        ends=np.flatnonzero(world.terminal[state] if world.has_terminal else time == horizon),
-        source=place[leaves, source[edge]],
-        target=place[leaves + 1, target[edge]],
-        edge=edge,
-    )
+    starts = np.flatnonzero(time == 0)
+    ends = np.flatnonzero(world.terminal[state] if world.has_terminal else time == horizon)
+    joined = place[leaves, source[edge]], place[leaves + 1, target[edge]]
+    return Places(world, True, state, time, starts, ends, *joined, edge)
 
 
 @dataclass(frozen=True)

@@ -30,16 +30,16 @@ def find_device(device: str | None) -> Device | None:
         if device == "auto":
             return None
         raise
-    if device == "auto":
-        if not torch.cuda.is_available():
-            return None
-        device = "cuda"
+    if device == "auto" and not torch.cuda.is_available():
+        return None
     if device != "cpu" and not torch.cuda.is_available():
         raise EngineError(
             f"device={device!r} needs a GPU that torch can use, and torch {torch.__version__} finds none here. Leave "
             'device out for compiled loops on the host, or use device="auto", which takes a GPU where there is one.'
         )
-    return choose_device(device, EngineError, f"There are {torch.cuda.device_count()} GPUs.")
+    return choose_device(
+        "cuda" if device == "auto" else device, EngineError, f"There are {torch.cuda.device_count()} GPUs."
+    )
 
 
 def place_product(product: Product, device: Device, precision: str) -> OnDevice:
@@ -49,8 +49,6 @@ def place_product(product: Product, device: Device, precision: str) -> OnDevice:
     return OnDevice(product, device, precision)
 
 
-DEFAULT_DELTA = 1.18  # below the 2^(1/4) = 1.189 that c = delta^2 <= sqrt 2 needs in the paper's Theorem 4
-DEFAULT_FAILURE = 0.001
 DEFAULT_CELL_SIZE = 48.0
 LARGEST_CELL = 1e9  # solutions, more than anyone can list
 DEFAULT_TIME_LIMIT = 60.0  # seconds
@@ -114,11 +112,6 @@ class EngineSettings(Options):
     def node_budget(self) -> int:
         """The most nodes that a product may have."""
         return DEFAULT_MAX_NODES if self.max_nodes is None else int(self.max_nodes)
-
-    @property
-    def guarantee(self) -> tuple[float, float]:
-        """delta and failure, with the defaults for what was left out."""
-        return float(self.delta or DEFAULT_DELTA), float(self.failure or DEFAULT_FAILURE)  # neither may be 0
 
 
 def Xor(**settings: Any) -> EngineSettings:

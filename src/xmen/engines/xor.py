@@ -184,6 +184,8 @@ def _try_to_list(compiled: CompiledConstraint, oracle: str) -> Walks | None:
 
 
 N_CELLS = 64  # fresh matrices behind an estimate
+DEFAULT_DELTA = 1.18  # below the 2^(1/4) = 1.189 that c = delta^2 <= sqrt 2 needs in the paper's Theorem 4
+DEFAULT_FAILURE = 0.001
 
 
 class XorDistribution(Estimating):
@@ -197,7 +199,8 @@ class XorDistribution(Estimating):
         super().__init__(law, seed)
         self.hashed, self.relaxation, self.settings = hashed, relaxation, settings
         self._cell_size = settings.cell_size or DEFAULT_CELL_SIZE
-        self.oracle, self.guarantee = hashed.oracle.name, Guarantee(*settings.guarantee)
+        self.oracle = hashed.oracle.name
+        self.guarantee = Guarantee(float(settings.delta or DEFAULT_DELTA), float(settings.failure or DEFAULT_FAILURE))
         # Estimates and plans have streams of their own: answers do not depend on the order of questions.
         planning, self._estimate_seed = np.random.SeedSequence(int(self._rng.integers(2**63))).spawn(2)
         self._plan_seed, self._parities_seed = planning.spawn(2)

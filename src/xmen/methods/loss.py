@@ -35,10 +35,10 @@ e = 1 + h e(x) (`rounds.doubts`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,14 +154,10 @@ LARGEST = 600.0  # nats: log-weights over that of the best valid draw are cut he
 ALL: Floats = np.ones(1)  # the share of a loss that is one part
 
 
-class Relaxation(Protocol):
-    """The exact log Z and mean of f of the relaxations that draws were made from, one of each part."""
+Relaxation: TypeAlias = Callable[[Floats, Floats], tuple[Floats, Floats]]
+"""At weights (d,), the exact log Z_relaxed of each part (P,), and the mean of f in each, summed with shares (P,): (d,).
 
-    def __call__(self, weights: Floats, shares: Floats) -> tuple[Floats, Floats]:
-        """log Z_relaxed of each part (P,), and the mean of f in each, summed with these shares (P,): (d,).
-
-        DivergenceError where the weights of ever longer trajectories do not add up.
-        """
+DivergenceError where the weights of ever longer trajectories do not add up."""
 
 
 class Reweighted(NamedTuple):

@@ -159,8 +159,7 @@ class Paper(Method):
 
     def likelihood(self, task: Task, settings: FitSettings) -> "PaperLikelihood":
         base = Chooser(task.joint_law(), settings.engine).joint_xor()
-        accuracy = self.accuracy(settings.most_iterations(NETWORK_MAX_ITER))
-        return PaperLikelihood(base, task.demos, self, *accuracy)
+        return PaperLikelihood(base, task.demos, self, settings.most_iterations(NETWORK_MAX_ITER))
 
 
 class PaperRun(Run[PaperState]):
@@ -183,8 +182,12 @@ class PaperRun(Run[PaperState]):
         if method.start is not None and len(method.start) != features.d:
             raise EngineError(f"start has {len(method.start)} numbers, and there are {features.d} features: one each.")
         self.factor = gradient_factor(self.delta, self.weighted)
-        self.metric = self.bounds.metric
-        self.smoothness = self.bounds.smoothness + self.bounds.penalty_smoothness(self.l2)
+        # A gradient step in the basis B moves theta by B B^T times the gradient.
+        basis, root = self.bounds.basis, np.sqrt(self.l2) / self.bounds.span
+        self.metric = None if basis is None else basis @ basis.T
+        # l2/2 theta^2 of each feature adds its largest curvature in these units.
+        penalty = float(root.max() if basis is None else np.linalg.norm(root[:, None] * basis, 2)) ** 2
+        self.smoothness = self.bounds.smoothness + penalty
         largest = largest_step(self.factor, self.smoothness)
         plain = largest_step(1.0, self.smoothness)  # a step to go on with where the theorem has none
         self.step_size = (largest or plain) if method.learning_rate is None else float(method.learning_rate)
@@ -338,18 +341,6 @@ class Bounds:
     smoothness: float
     basis: Floats | None = None
 
-    @property
-    def metric(self) -> Floats | None:
-        """B B^T: a gradient step in the basis moves theta by this times the gradient; None where there is no basis."""
-        return None if self.basis is None else self.basis @ self.basis.T
-
-    def penalty_smoothness(self, l2: Floats) -> float:
-        """The largest curvature that l2/2 theta^2 of each feature has in these units."""
-        root = np.sqrt(l2) / self.span
-        if self.basis is None:
-            return float(root.max()) ** 2
-        return float(np.linalg.norm(root[:, None] * self.basis, 2)) ** 2
-
 
 def letter_bounds(proposal: Proposal) -> Bounds:
     """In units of the spans, with Theorem 3's sigma2^2 in the place of smoothness.
@@ -471,10 +462,9 @@ def warn_outside(delta: float, factor: float, step: float, largest: float, weigh
 class PaperLikelihood(Likelihood):
     """dL/dr by PAWS draws and demonstrations, as many of each as the method says; the loss itself is not known."""
 
-    def __init__(
-        self, base: XorDistribution, demos: Demonstrations, method: Paper, delta: float, failure: float
-    ) -> None:
-        self.base, self.demos, self.method, self.delta, self.failure = base, demos, method, delta, failure
+    def __init__(self, base: XorDistribution, demos: Demonstrations, method: Paper, n_iterations: int) -> None:
+        self.base, self.demos, self.method = base, demos, method
+        self.delta, self.failure = method.accuracy(n_iterations)
 
     def __call__(self, table: Floats) -> LossEstimate:
         proposal, demos = Proposal(self.base, DenseFeatures(table[:, :, None])), self.demos
