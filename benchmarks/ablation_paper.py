@@ -30,7 +30,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 import xmen as xm
-from xmen.methods import paper, proposal
+from xmen.methods import paper
 from xmen.methods.demonstrations import gather
 from xmen.methods.runs import FitSettings, Task
 from xmen.rewards.linear import DenseFeatures
@@ -58,17 +58,17 @@ def make_task(seed: int) -> tuple[Task, Any]:
     return Task(gather(grid, rule, demos), DenseFeatures(features), rule), base
 
 
-class FromTheList(proposal.Proposal):
+class FromTheList(paper.Proposal):
     """A proposal that draws from the list itself."""
 
-    def draw(self, weights: Any, shift: Any, beta: float, n: int, *given: Any, **named: Any) -> proposal.Pool:
+    def draw(self, weights: Any, shift: Any, beta: float, n: int, *given: Any, **named: Any) -> paper.Pool:
         rng, dynamics = given[2], self.log_dynamics(self.hashed.walks)
         logs = self.listed_features @ (weights + shift) + beta * dynamics
         drawn = rng.choice(len(logs), size=n, p=np.exp(logs - logsumexp(logs)))
         rows, dynamics = self.listed_features[drawn], dynamics[drawn]
-        spent, none = proposal.Info(), proposal.Certificate(0.0, np.zeros(0), np.zeros(0))
+        spent, none = paper.Info(), paper.Certificate(0.0, np.zeros(0), np.zeros(0))
         log_weights = (1.0 - beta) * dynamics - rows @ shift
-        return proposal.Pool(self.hashed.walks, rows, dynamics, log_weights, 0, 0.0, spent, spent, none)
+        return paper.Pool(self.hashed.walks, rows, dynamics, log_weights, 0, 0.0, spent, spent, none)
 
 
 def in_spans(seen: Any, l2: Any) -> paper.Bounds:
@@ -80,7 +80,7 @@ def in_spans(seen: Any, l2: Any) -> paper.Bounds:
 DEVICES: dict[str, Callable[[], Any]] = {
     "as it is": nullcontext,
     "without a basis": lambda: patch.object(paper, "compute_bounds", in_spans),
-    "without certificates": lambda: patch.object(proposal, "PATIENCE", -math.inf),  # seen with --paws alone
+    "without certificates": lambda: patch.object(paper, "PATIENCE", -math.inf),  # seen with --paws alone
 }
 
 
@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=1000)
     parser.add_argument("--paws", action="store_true")
     options = parser.parse_args()
-    drawn_by = proposal.Proposal if options.paws else FromTheList
+    drawn_by = paper.Proposal if options.paws else FromTheList
     logs = np.zeros((options.tasks, len(DEVICES)))
     for seed in range(options.tasks):
         task, base = make_task(seed)

@@ -24,8 +24,7 @@ from xmen.errors import GuaranteeWarning, UnboundedWarning
 from xmen.experiments import convergence
 from xmen.experiments.convergence import COMMON, SETTINGS, WEIGHTED, compare, slippery, straight
 from xmen.experiments.notebook import Table
-from xmen.methods.paper import DEFAULT_DELTA, largest_step
-from xmen.methods.proposal import effective_sample_size, self_normalised_shares, split_shares
+from xmen.methods.paper import DEFAULT_DELTA, effective_sample_size, largest_step, self_normalised_shares, split_shares
 from xmen.sampling import PawsPlan
 from xmen.sampling.embedding import log_ratio
 from xmen.sampling.paws import uniformity

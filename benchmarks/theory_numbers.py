@@ -11,8 +11,7 @@ from xmen.baselines.maxent import MaxEntIRL
 from xmen.experiments.convergence import ListedProblem, Setting, list_problem, slippery, straight, theorem5_cells
 from xmen.experiments.grid_maps import MARKOV, MEMORY
 from xmen.learners.xmen import XMEN
-from xmen.methods.paper import PROPOSALS, Paper, largest_variance, letter_bounds
-from xmen.methods.proposal import Proposal
+from xmen.methods.paper import PROPOSALS, Paper, Proposal, largest_variance, letter_bounds
 from xmen.rewards.linear import DenseFeatures
 
 GRID = MEMORY.world

@@ -10,7 +10,7 @@ import pytest
 import xmen as xm
 from learners.tasks import grid_task, small_task
 from xmen.learners.xmen import XMEN
-from xmen.methods.proposal import PATIENCE, Certificate, Proposal, certify, parities_for
+from xmen.methods.paper import PATIENCE, Certificate, Proposal, certify, parities_for
 from xmen.rewards.linear import DenseFeatures
 from xmen.sampling import PawsPlan
 from xmen.sampling.paws import largest_mean

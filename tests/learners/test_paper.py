@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import xmen as xm
-import xmen.methods.proposal as proposal_module
 from learners.tasks import grid_task, small_task
 from strategies import cases
 from xmen.errors import ConvergenceWarning, GuaranteeWarning
@@ -18,13 +17,16 @@ from xmen.learners.xmen import XMEN
 from xmen.methods.demonstrations import gather
 from xmen.methods.paper import (
     PaperRun,
+    Proposal,
     compute_bounds,
+    effective_sample_size,
     gradient_factor,
     largest_step,
     largest_variance,
     letter_bounds,
+    self_normalised_shares,
+    split_shares,
 )
-from xmen.methods.proposal import Proposal, effective_sample_size, self_normalised_shares, split_shares
 from xmen.methods.runs import FitSettings, Task
 from xmen.rewards.linear import DenseFeatures
 
@@ -194,7 +196,7 @@ def test_bounds_hold_for_every_theta(oracle, monkeypatch):
     and in those of the letter; "unlisted" is a solver whose relaxation is too long to be listed.
     """
     if oracle == "unlisted":
-        monkeypatch.setattr(proposal_module, "MOST_RELAXED", 0)
+        monkeypatch.setattr("xmen.methods.paper.MOST_RELAXED", 0)
     rng = np.random.default_rng(0)
     for seed in range(cases(20 if oracle == "listed" else 6)):
         task = small_task(seed, spellable=True)

@@ -10,8 +10,7 @@ from scipy.special import logsumexp
 import xmen as xm
 from learners.tasks import small_task
 from xmen.methods.demonstrations import gather
-from xmen.methods.paper import PaperRun
-from xmen.methods.proposal import Pool
+from xmen.methods.paper import PaperRun, Pool
 from xmen.methods.runs import FitSettings, Task
 from xmen.rewards.linear import DenseFeatures
 from xmen.sampling import Info

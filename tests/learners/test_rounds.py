@@ -294,7 +294,7 @@ def test_rounds_of_exact_samples_by_rejection():
 def test_draws_from_paws_minimise_to_the_optimum():
     """PAWS as a source: 300 draws from exp(theta . f) within 1.1 stand for P by their weights."""
     from xmen.methods.likelihood import Lbfgs
-    from xmen.methods.proposal import Proposal
+    from xmen.methods.paper import Proposal
 
     grid, rule, array, demos = grid_task(6)
     features = DenseFeatures(array)
