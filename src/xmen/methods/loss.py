@@ -54,24 +54,17 @@ OF_BATCHES = ("noise", "part", "control")  # arrays with an entry per batch
 
 @dataclass(frozen=True)
 class Draws:
-    """n draws in B batches, one after the other.
+    """n draws in B batches, one after the other."""
 
-    visits (n, n_states * n_actions): discounted visits of each draw, sparse. log_measure (n,): log e; of known ones,
-    its value had they been drawn. log_dynamics (n,): log D. known (n,): counted exactly, without noise. valid (n,):
-    others are there only as draws of a relaxation. batch (n,): the number of its batch, ascending. noise (B,): the
-    factor of each batch's variance, 0 where nothing was left to chance. part (B,): the part of the loss that each batch
-    estimates. control (B,): b, above 0 where a batch has all draws of a relaxation that is known exactly.
-    """
-
-    visits: csr_matrix
-    log_measure: Floats
-    log_dynamics: Floats
-    known: NDArray[np.bool_]
-    valid: NDArray[np.bool_]
-    batch: NDArray[np.int64]
-    noise: Floats
-    part: NDArray[np.int64]
-    control: Floats
+    visits: csr_matrix  # (n, n_states * n_actions): discounted visits of each draw
+    log_measure: Floats  # (n,): log e; of known ones, its value had they been drawn
+    log_dynamics: Floats  # (n,): log D
+    known: NDArray[np.bool_]  # (n,): counted exactly, without noise
+    valid: NDArray[np.bool_]  # (n,): others are there only as draws of a relaxation
+    batch: NDArray[np.int64]  # (n,): the number of its batch, ascending
+    noise: Floats  # (B,): the factor of each batch's variance, 0 where nothing was left to chance
+    part: NDArray[np.int64]  # (B,): the part of the loss that each batch estimates
+    control: Floats  # (B,): b, above 0 where a batch has all draws of a relaxation that is known exactly
 
     def __len__(self) -> int:
         return len(self.log_measure)
@@ -161,37 +154,27 @@ DivergenceError where the weights of ever longer trajectories do not add up."""
 
 
 class Reweighted(NamedTuple):
-    """The draws at some weights.
+    """The draws at some weights."""
 
-    log_sum (B,): log Z-hat of each batch, less b log Z_relaxed where it has a control. valid (n,): p of each draw among
-    the valid ones of its batch; every (n,): b times that among all of them. pull (n,): the factor of each draw's f in
-    the gradient. log_every (B,): log of the sum over all of them.
-    """
-
-    log_sum: Floats
-    valid: Floats
-    every: Floats
-    pull: Floats
-    log_every: Floats
+    log_sum: Floats  # (B,): log Z-hat of each batch, less b log Z_relaxed where it has a control
+    valid: Floats  # (n,): p of each draw among the valid ones of its batch
+    every: Floats  # (n,): b times p of each draw among all of its batch
+    pull: Floats  # (n,): the factor of each draw's f in the gradient
+    log_every: Floats  # (B,): log of the sum over all draws of each batch
 
 
 @dataclass(frozen=True, eq=False)
 class DrawnLoss:
-    """L-hat(theta) = sum_k a_k log Z-hat_k - theta . mean f + l2/2 |theta|^2 over fixed draws, and its gradient.
-
-    parts (P,): the shares of the parts of the loss, which sum to 1. relaxation: asked where some batches have a
-    control. given_shares (B,): the a_k; None: equal ones within each part. doubt (n,): the shares of a draw that known
-    trajectories stand for; of others it is not read.
-    """
+    """L-hat(theta) = sum_k a_k log Z-hat_k - theta . mean f + l2/2 |theta|^2 over fixed draws, and its gradient."""
 
     draws: Draws
     features: Features
     demo_features: Floats
     l2: float | Floats
-    parts: Floats = field(default_factory=lambda: ALL)
-    relaxation: Relaxation | None = None
-    given_shares: Floats | None = None
-    doubt: Floats | None = None
+    parts: Floats = field(default_factory=lambda: ALL)  # (P,): the shares of the parts of the loss, which sum to 1
+    relaxation: Relaxation | None = None  # asked where some batches have a control
+    given_shares: Floats | None = None  # (B,): the a_k; None: equal ones within each part
+    doubt: Floats | None = None  # (n,): the share of a draw that each known trajectory stands for; not read of others
     _looked: list[tuple[Floats, Reweighted]] = field(default_factory=list, init=False, repr=False)  # the last one
 
     def restrained(self, restraint: float) -> DrawnLoss:

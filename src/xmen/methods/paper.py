@@ -101,21 +101,17 @@ def parities_for(log_mass: float, plan: PawsPlan, log_unit: float) -> int:
 
 
 class Pool(NamedTuple):
-    """Draws from Q: the walks, f(tau) (n, d), log D (n,), log of P/Q up to a constant (n,), and the cost.
-
-    `k` parities cut the cells, after `extra` more each gave a draw; `log2_mass` is about log2 Z of Q, from k;
-    `certificate` is what k rests on.
-    """
+    """Draws from Q, and the cost."""
 
     walks: Walks
-    features: Floats
-    log_dynamics: Floats
-    log_weights: Floats
-    k: int
-    log2_mass: float
+    features: Floats  # f(tau) (n, d)
+    log_dynamics: Floats  # log D (n,)
+    log_weights: Floats  # log of P/Q up to a constant (n,)
+    k: int  # parities that cut the cells, after `extra` more each gave a draw
+    log2_mass: float  # about log2 Z of Q, from k
     search: Info
     draws: Info
-    certificate: Certificate
+    certificate: Certificate  # what k rests on
 
     @property
     def account(self) -> dict[str, float]:
@@ -289,21 +285,16 @@ LEAST_AVERAGED = 20  # iterates, below which noise hides any drift
 
 @dataclass(frozen=True)
 class PaperState(RunState):
-    """Where a run stands; `weights` and `average` are theta times the features' spans (d,).
+    """Where a run stands."""
 
-    `shift` is theta-hat less theta in the same units, then beta times the span of log D (d + 1,). Iteration k draws
-    from the stream `seed` has for k, so that no generator needs to be stored. `slopes` and `slopes_squared` (d,) add
-    up the gradients, in the units of `weights`, at the iterates that are averaged.
-    """
-
-    weights: Floats
+    weights: Floats  # (d,): theta times the features' spans, as is `average`
     average: Floats
-    shift: Floats
+    shift: Floats  # (d + 1,): theta-hat less theta in the same units, then beta times the span of log D
     log2_mass: float
     certificate: dict[str, Any]
     iteration: int
-    seed: np.random.SeedSequence
-    slopes: Floats
+    seed: np.random.SeedSequence  # iteration k draws from its k-th stream, so that no generator needs to be stored
+    slopes: Floats  # (d,): the sum of the gradients, in the units of `weights`, at the iterates that are averaged
     slopes_squared: Floats
 
 
@@ -562,20 +553,14 @@ SAME = 1e-9  # spans below this share of a feature's size are rounding errors
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is known of a task whatever theta is.
+    """What is known of a task whatever theta is; both bounds are of (f / span) @ basis where there is a basis."""
 
-    low, high: the range of f_k(tau) over valid trajectories (d,), in the user's units. span: high - low, 1 where that
-    is 0. sigma2_squared: a bound on the sum of the variances of f / span under P for *every* theta. smoothness: a bound
-    on the largest eigenvalue of Cov_P(f / span) for every theta, the Hessian of log Z. Both are of (f / span) @ basis
-    where there is one.
-    """
-
-    low: Floats
+    low: Floats  # (d,): the range of f_k(tau) over valid trajectories, in the user's units
     high: Floats
-    span: Floats
-    sigma2_squared: float
-    smoothness: float
-    basis: Floats | None = None
+    span: Floats  # high - low, 1 where that is 0
+    sigma2_squared: float  # a bound on the sum of the variances of f / span under P for *every* theta
+    smoothness: float  # a bound on the largest eigenvalue of Cov_P(f / span) for every theta, the Hessian of log Z
+    basis: Floats | None = None  # (d, r)
 
 
 def letter_bounds(proposal: Proposal) -> Bounds:

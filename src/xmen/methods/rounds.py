@@ -38,29 +38,23 @@ Plan: TypeAlias = dict[str, float]
 
 
 class Batch(NamedTuple):
-    """Draws, what they cost, how many cells were lost on the way, and what else to record of them.
-
-    `sees_all`: nothing that has much weight at the weights they were drawn at can have been missed, which draws from P
-    there do not, while others tell nothing of what they never met.
-    """
+    """Draws, and what they cost."""
 
     draws: Draws
     info: Info
-    n_lost: int = 0
+    n_lost: int = 0  # cells, on the way
+    # Nothing of much weight where they were drawn can have been missed: draws from P there do not miss it, while others
+    # tell nothing of what they never met.
     sees_all: bool = True
-    details: Mapping[str, float] = MappingProxyType({})
+    details: Mapping[str, float] = MappingProxyType({})  # what else to record of them
 
 
 class Source(ABC):
-    """Draws batches of weighted trajectories; every draw is a function of the plan, the weights and the generator.
+    """Draws batches of weighted trajectories; every draw is a function of the plan, the weights and the generator."""
 
-    parts (P,): the shares of the parts of the loss that it draws for. relaxation: log Z and E[f] of the relaxations
-    that it draws from; None where no batch has a control. first_share: of the wanted draws, made in the first round.
-    """
-
-    parts: Floats = ALL
-    relaxation: Relaxation | None = None
-    first_share: float = 1.0
+    parts: Floats = ALL  # (P,): the shares of the parts of the loss that it draws for
+    relaxation: Relaxation | None = None  # of what it draws from; None where no batch has a control
+    first_share: float = 1.0  # of the wanted draws, made in the first round
 
     def first(self, wanted: float, rng: np.random.Generator) -> tuple[Plan, Info]:
         """The plan of the first round, for about `wanted` draws, and what it cost to find."""
@@ -112,18 +106,13 @@ class Estimate(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """What fresh draws say of weights.
-
-    distance: the estimated distance from the optimum in nats; bound: above the true one 95 times in 100. within_noise:
-    no sign that the weights were fitted to their own draws' accidents more than draws of that number have to be.
-    enough: these draws are enough to tell.
-    """
+    """What fresh draws say of weights."""
 
     estimate: Estimate
-    distance: float
-    bound: float
-    within_noise: bool
-    enough: bool
+    distance: float  # from the optimum in nats, as estimated
+    bound: float  # above the true distance 95 times in 100
+    within_noise: bool  # weights were fitted to accidents of their own draws no more than so many draws have to be
+    enough: bool  # these draws are enough to tell
 
 
 class Metric:
@@ -356,24 +345,18 @@ LEAST_LEFT = 0.5  # of the acceptance where a round's draws were made: with less
 
 @dataclass(frozen=True)
 class RoundsState(RunState):
-    """Where a run stands: the weights, all draws so far, and what to draw next.
+    """Where a run stands: the weights, all draws so far, and what to draw next."""
 
-    `weights` are those that are learned; `distance` and `bound` are of them, in nats. `distance` is infinite where the
-    draws were too few to reach a minimum, `bound` until draws have judged that the weights were not fitted to and that
-    cannot have missed anything. `seed` is the entropy and key of the run's SeedSequence: round t uses its t-th child.
-    `opening` is where a run before the first round stands, empty where there is none or it is over.
-    """
-
-    weights: Floats
+    weights: Floats  # those that are learned
     weights_std: Floats
     draws: dict[str, Any]
     plan: Plan
     iteration: int
-    distance: float
-    bound: float
+    distance: float  # of the weights in nats; infinite where the draws were too few to reach a minimum
+    bound: float  # on it; infinite until draws have judged that weights were not fitted to, and that miss nothing
     n_lost: int
-    seed: dict[str, Any]
-    opening: dict[str, Any]
+    seed: dict[str, Any]  # the entropy and key of the run's SeedSequence: round t uses its t-th child
+    opening: dict[str, Any]  # where a run before the first round stands; empty where there is none or it is over
     finished: bool = False
     converged: bool = False
 
