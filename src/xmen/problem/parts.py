@@ -172,36 +172,25 @@ def goal_distance(world: MDP) -> Floats:
     return np.repeat(np.where(distance < UNREACHABLE, distance, 0.0)[:, None], world.n_actions, axis=1)
 
 
-class Feature(NamedTuple):
-    """What the name of a feature may mean: its kind and a sentence, for messages, and how to make it."""
-
-    kind: str
-    sentence: str
-    values: Callable[[], Any]  # shape (n_states, n_actions), or what is broadcast to it
-
-
-def _features(world: MDP, events: Events) -> Iterator[tuple[str, Feature]]:
-    """Everything that a feature of a problem may be, by name; a name may come twice."""
-    yield "steps", Feature("built in", "1 for every step", lambda: 1.0)
-    yield (
-        "goal distance",
-        Feature("built in", "the fewest actions from the state to the goal", partial(goal_distance, world)),
-    )
+def _features(world: MDP, events: Events) -> Iterator[tuple[str, str, Callable[[], Any]]]:
+    """All that a feature may be: its name, which may come twice, a sentence, and what is broadcast to its values."""
+    yield "steps", "1 for every step", lambda: 1.0
+    yield "goal distance", "the fewest actions from the state to the goal", partial(goal_distance, world)
     numbers = np.arange(world.n_actions)
     for action in () if isinstance(world, GraphWorld) else numbers.tolist():  # numbers mean nothing on a graph
         name = f"move {world.moves[action]}" if isinstance(world, GridWorld) else f"action {action}"
-        yield name, Feature("built in", f"1 for {world.describe_action(action)}", partial(np.equal, numbers, action))
+        yield name, f"1 for {world.describe_action(action)}", partial(np.equal, numbers, action)
     places = np.indices((world.n_states, world.n_actions))
     for name, event in events.items():
-        yield name, Feature("event", f"1 where {name} holds", partial(event.holds, *places))
+        yield name, f"1 where {name} holds", partial(event.holds, *places)
     if isinstance(world, GraphWorld):
         for name, values in zip(world.feature_names, np.moveaxis(world.features, 2, 0), strict=True):
-            yield name, Feature("edge", f"{name} of the edge", partial(np.asarray, values))
+            yield name, f"{name} of the edge", partial(np.asarray, values)
 
 
 def known_features(world: MDP, events: Events) -> dict[str, str]:
     """Everything that a feature of a problem may be, by name, with a sentence for each."""
-    known = {name: feature.sentence for name, feature in _features(world, events)}
+    known = {name: sentence for name, sentence, _ in _features(world, events)}
     return {name: known[name] for name in known if world.has_terminal or name != "goal distance"}
 
 
@@ -209,17 +198,17 @@ def feature_array(names: Sequence[str], world: MDP, events: Events) -> Floats:
     """The named features side by side, shape (n_states, n_actions, d)."""
     needed = 24 * len(names) * world.n_states * world.n_actions
     MEMORY.require(needed, f"{len(names):,} features of {world.n_states:,} states", RewardError)
-    known: dict[str, list[Feature]] = {}
-    for name, feature in _features(world, events):
-        known.setdefault(name, []).append(feature)
+    known = list(_features(world, events))
     array = np.empty((world.n_states, world.n_actions, len(names)))
     for k, name in enumerate(names):
-        if name not in known:
-            raise RewardError(f"unknown feature {name!r}{toml.did_you_mean(name, known)} (known: {', '.join(known)})")
-        if len(known[name]) > 1:
-            meanings = " and ".join(feature.kind for feature in known[name])
-            raise RewardError(f"the feature {name!r} has two meanings here ({meanings}): rename one")
-        array[:, :, k] = known[name][0].values()
+        meanings = {sentence: values for other, sentence, values in known if other == name}
+        if not meanings:
+            there = list(dict.fromkeys(other for other, _, _ in known))
+            raise RewardError(f"unknown feature {name!r}{toml.did_you_mean(name, there)} (known: {', '.join(there)})")
+        if len(meanings) > 1:
+            raise RewardError(f"the feature {name!r} has two meanings here ({' and '.join(meanings)}): rename one")
+        (values,) = meanings.values()
+        array[:, :, k] = values()
     return array
 
 
@@ -292,63 +281,50 @@ class GraphFile(NamedTuple):
     world: MDP
 
 
-def read_world(table: TomlTable) -> tuple[MDP, GraphFile | None]:
-    """The world, and where its graph came from."""
-    readers = {"grid": _read_grid, "table": _read_table, "graphml": _read_graph}
-    known = "one of " + ", ".join(f'"{kind}"' for kind in readers)
-    return readers[table.take("kind", toml.Kind(known, (*readers,).__contains__, known=(*readers,)))](table)
-
-
-GRID_PLACE = {"width": toml.INTEGER, "height": toml.INTEGER, "start": toml.CELL_OR_CELLS}
-GRID_REST = {
-    "goal": toml.CELL_OR_CELLS,
-    "moves": toml.Kind(f"a list of moves, of {', '.join(MOVES)}", (*MOVES,).__contains__, True, (*MOVES,)),
-    "walls": toml.CELLS,
-    "horizon": toml.INTEGER,
-    "slip": toml.NUMBER,
-    "bump": toml.BOOLEAN,
-}
-
-
-def _read_grid(table: TomlTable) -> tuple[MDP, None]:
-    settings = table.take_all(GRID_PLACE, GRID_REST)
-    with table.explaining():
-        return GridWorld(**{"goal": None, **settings}), None
-
-
-START = toml.Kind(
+_START = toml.Kind(
     "a state, a whole number, or one probability per state in a list",
     lambda start: type(start) is int or (type(start) is list and all(map(toml.NUMBERS.fits, start))),
 )
+_MOVES = toml.Kind(f"a list of moves, of {', '.join(MOVES)}", (*MOVES,).__contains__, True, (*MOVES,))
+_STATES, _NODE = toml.one_of("a list of states", int, is_list=True), toml.one_of("the id of a node, in quotes", str)
+WORLDS: dict[str, tuple[str, dict[str, toml.Kind], dict[str, toml.Kind]]] = {
+    "grid": (
+        "",
+        {"width": toml.INTEGER, "height": toml.INTEGER, "start": toml.CELL_OR_CELLS},
+        {"goal": toml.CELL_OR_CELLS, "moves": _MOVES, "walls": toml.CELLS, "slip": toml.NUMBER, "bump": toml.BOOLEAN},
+    ),
+    "table": (
+        "transitions",
+        {"n_states": toml.INTEGER, "n_actions": toml.INTEGER, "start": _START},
+        {"terminal": _STATES},
+    ),
+    "graphml": ("file", {"source": _NODE, "target": _NODE}, {}),
+}
+"""The kinds of worlds: the key of their file, the other keys that they need, and those that they may have."""
 
 
-def _read_table(table: TomlTable) -> tuple[MDP, None]:
-    file = table.path("transitions")
-    terminal = toml.one_of("a list of states", int, is_list=True)
-    settings = table.take_all(
-        {"n_states": toml.INTEGER, "n_actions": toml.INTEGER, "start": START},
-        {"terminal": terminal, "horizon": toml.INTEGER},
-    )
-    rows = read_numbers(file, TRANSITIONS)
+def read_world(table: TomlTable) -> tuple[MDP, GraphFile | None]:
+    """The world, and where its graph came from."""
+    known = "one of " + ", ".join(f'"{kind}"' for kind in WORLDS)
+    kind = table.take("kind", toml.Kind(known, (*WORLDS,).__contains__, known=(*WORLDS,)))
+    file_key, required, optional = WORLDS[kind]
+    file = table.path(file_key) if file_key else table.file
+    settings = table.take_all(required, {**optional, "horizon": toml.INTEGER})
     with table.explaining():
-        return MDP(transitions=rows, **settings), None
-
-
-def _read_graph(table: TomlTable) -> tuple[MDP, GraphFile]:
-    file, node = table.path("file"), toml.one_of("the id of a node, in quotes", str)
-    settings = table.take_all({"source": node, "target": node}, {"horizon": toml.INTEGER})
-    graph = read_graph(file, table.where("file"))
-    with table.explaining():
-        world = MDP.from_networkx(graph, **settings)
-    return world, GraphFile(file, settings["source"], settings["target"], world)
+        if kind == "grid":
+            return GridWorld(**{"goal": None, **settings}), None
+        if kind == "table":
+            return MDP(transitions=read_numbers(file, TRANSITIONS), **settings), None
+        world = MDP.from_networkx(read_graph(file, table.where("file")), **settings)
+        return world, GraphFile(file, settings["source"], settings["target"], world)
 
 
 def write_world(world: MDP, graph: GraphFile | None, beside: Beside) -> dict[str, Any]:
     """The [world] table; what a table cannot say goes beside it."""
     if isinstance(world, GridWorld):
-        given = {"start": world.given_start, "goal": world.given_goal, "walls": sorted(world.walls)}
-        values = {name: given[name] if name in given else getattr(world, name) for name in (*GRID_PLACE, *GRID_REST)}
-        values = {"kind": "grid", **{name: value or None for name, value in values.items()}}
+        given = {"kind": "grid", "start": world.given_start, "goal": world.given_goal, "walls": sorted(world.walls)}
+        names = ("kind", "width", "height", "start", "goal", "moves", "walls", "slip", "bump")
+        values = {name: (given[name] if name in given else getattr(world, name)) or None for name in names}
     elif graph is not None and graph.world is world:
         file = beside.put_copy(graph.path, ".graphml")
         values = {"kind": "graphml", "file": file, "source": graph.source, "target": graph.target}

@@ -17,15 +17,7 @@ from xmen.constraints.text import Name, check_names, parse_constraint
 from xmen.engines.choose import answering, require_engine
 from xmen.engines.distribution import Distribution, Law, as_constraint, check_discount
 from xmen.engines.settings import EngineSettings
-from xmen.errors import (
-    ConstraintError,
-    ConstraintSyntaxError,
-    FileFormatError,
-    MissingFileError,
-    TrajectoryError,
-    Words,
-    XmenError,
-)
+from xmen.errors import ConstraintError, FileFormatError, MissingFileError, TrajectoryError, Words, XmenError
 from xmen.events import Event, anytime, require_event
 from xmen.files import as_path, read_text, write_together, write_whole
 from xmen.options import require_whole
@@ -467,7 +459,7 @@ def _spell_rule(problem: Problem, name: str, rule: Constraint, target: Path) -> 
             # Files of costs that the text names have to be where it will stand.
             if text is not None and parse_rule(text, problem.world, names, target.parent).named(name) == rule:
                 return text
-        except ConstraintSyntaxError:
+        except ConstraintError:
             continue
     raise ConstraintError(
         f"the rule {name!r} cannot be written to a file: it holds a function (`when` or `monitor`), which has no "
