@@ -224,8 +224,8 @@ def test_checkpoints_of_other_versions_are_refused_with_what_to_do(tmp_path):
     said = refusal(identity=before)
     assert "given, warm_start" in said
     assert "start the fit anew" in said
-    fewer = {name: value for name, value in whole["state"].items() if name != "n_calls"}
+    fewer = {name: value for name, value in whole["state"].items() if name != "iteration"}
     said = refusal(state=fewer)
     assert "another version of xmen" in said
-    assert "n_calls" in said
+    assert "iteration" in said
     assert "has format version 1, " in refusal(format_version=1)

@@ -50,10 +50,8 @@ def read_method(method: object) -> Method | None:
     """The record of a method that is given by name or as a record; None for "auto"."""
     if isinstance(method, Method):
         return method
-    if isinstance(method, str) and method == "auto":
-        return None
-    if isinstance(method, str) and method in METHODS:
-        return METHODS[method]()
+    if isinstance(method, str) and method in ("auto", *METHODS):
+        return None if method == "auto" else METHODS[method]()
     if isinstance(method, type) and issubclass(method, Method):
         raise EngineError(f"method={method.__name__} is the class: write method=xm.{method.__name__}().")
     raise EngineError(
@@ -71,10 +69,8 @@ def parse_method(text: str) -> str | Method:
     name, bracket, _ = text.partition("(")
     name = name.strip().lower()
     require_choice("method", name, ("auto", *METHODS))
-    if name == "auto":
-        return name
-    if not bracket:
-        return METHODS[name]()
+    if name == "auto" or not bracket:
+        return name if name == "auto" else METHODS[name]()
     try:
         call = ast.parse(text.strip(), mode="eval").body
         if not isinstance(call, ast.Call) or call.args:

@@ -180,7 +180,7 @@ class TripRun(LbfgsRun[TripState]):
             if value.loss < np.inf:
                 stuck = 0 if share < SHARES[-1] else state.stuck + 1
                 fresh = replace(state.forgetting(), **value._asdict(), offset=offset, stuck=stuck)
-                return replace(fresh, finished=False, n_calls=state.n_calls + 1)
+                return replace(fresh, finished=False)
         self.objective.offset = state.offset
         if state.stuck >= PATIENCE:
             self.require_feasible(state, stuck=True)

@@ -93,7 +93,6 @@ class LbfgsState(RunState):
     steps: Floats
     changes: Floats
     finished: bool  # the tolerance is met, or rounding errors are all that is left
-    n_calls: int
     iteration: int
 
     def forgetting(self) -> Self:
@@ -130,7 +129,7 @@ class Lbfgs:
         steps = changes = np.empty((0, len(weights)))
         if memory is not None and np.shape(memory.get("steps", 0))[1:] == weights.shape:
             steps, changes = memory["steps"], memory["changes"]
-        return LbfgsState(weights, value.loss, value.gradient, steps, changes, self.small(value.gradient), 1, 0)
+        return LbfgsState(weights, value.loss, value.gradient, steps, changes, self.small(value.gradient), 0)
 
     def small(self, gradient: Floats) -> bool:
         """Whether a gradient meets the tolerance."""
@@ -151,17 +150,17 @@ class Lbfgs:
         if slope == 0.0 or reach == 0.0 or abs(slope) <= ROUNDING**1.5:
             return replace(state, finished=True)
         first = 1.0 if len(state.steps) else FIRST_CHANGE / reach
-        weights, value, n_calls = self._search(state, direction, slope, min(first, MOST_CHANGE / reach), reach)
-        if weights is None or value is None:
-            return replace(state, finished=True, n_calls=state.n_calls + n_calls)
+        found = self._search(state, direction, slope, min(first, MOST_CHANGE / reach), reach)
+        if found is None:
+            return replace(state, finished=True)
+        weights, value = found
         move, change = (weights - state.weights) * self.metric, (value.gradient - state.gradient) / self.metric
         steps, changes = state.steps, state.changes
         if move @ change > 1e-12 * np.linalg.norm(move) * np.linalg.norm(change):
             steps = np.concatenate([steps, move[None]])[-MEMORY:]
             changes = np.concatenate([changes, change[None]])[-MEMORY:]
-        finished, n_calls = self.small(value.gradient), n_calls + state.n_calls
-        moved = replace(state, weights=weights, loss=value.loss, gradient=value.gradient)
-        return replace(moved, steps=steps, changes=changes, finished=finished, n_calls=n_calls)
+        moved = replace(state, weights=weights, **value._asdict(), steps=steps, changes=changes)
+        return replace(moved, finished=self.small(value.gradient))
 
     def _inverse_hessian(self, state: LbfgsState) -> Floats:
         """The two-loop recursion: an approximate inverse Hessian times the (scaled) gradient."""
@@ -180,12 +179,12 @@ class Lbfgs:
 
     def _search(
         self, state: LbfgsState, direction: Floats, slope: float, length: float, reach: float
-    ) -> tuple[Floats | None, Value | None, int]:
+    ) -> tuple[Floats, Value] | None:
         """A step length that satisfies the Wolfe conditions; along a line, the slopes of a convex loss increase."""
         longest, blur = MOST_CHANGE / reach, ROUNDING * (1.0 + abs(state.loss))
         low, low_slope, high, high_slope = 0.0, slope, np.inf, np.nan
-        best: tuple[Floats | None, Value | None] = (None, None)
-        for trial in range(1, MOST_TRIALS + 1):
+        best = None
+        for _ in range(MOST_TRIALS):
             weights = state.weights + length * direction
             value = self.objective(weights)
             here = float(value.gradient @ direction)
@@ -197,7 +196,7 @@ class Lbfgs:
             else:
                 best = weights, value
                 if here >= CURVATURE * slope or length >= longest:
-                    return weights, value, trial
+                    return best
                 low, low_slope = length, here
             if high == np.inf:
                 length = min(2.0 * length, longest)
@@ -205,7 +204,7 @@ class Lbfgs:
                 # The zero of the slope by a secant, kept away from both ends.
                 share = low_slope / (low_slope - high_slope) if high_slope > 0.0 else 0.5
                 length = low + (high - low) * min(max(share, 0.1), 0.9)
-        return *best, MOST_TRIALS
+        return best
 
 
 class LbfgsRun(Run[Moved]):

@@ -133,7 +133,7 @@ class NeuralState(RunState):
     optimiser: dict[int, Any]
     iteration: int
     parities: int
-    seed: dict[str, Any]
+    seed: np.random.SeedSequence
     finished: bool  # no gradient above tol is left, or a step that moves nothing
 
 
@@ -181,7 +181,7 @@ class NeuralRun(Run[NeuralState]):
     def start(self) -> NeuralState:
         if self.memory.get("kind") == self.kind:  # that of another kind of optimiser is of no use
             self._remember(self.memory["state"])
-        self._present = NeuralState(*self._numbers(), 0, 0, runs.stored_seed(self.seeds), False)
+        self._present = NeuralState(*self._numbers(), 0, 0, self.seeds, False)
         return self._present
 
     def _numbers(self) -> tuple[dict[str, NDArray[Any]], dict[int, Any]]:

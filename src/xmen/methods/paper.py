@@ -431,8 +431,7 @@ class PaperRun(Run[PaperState]):
         return state.iteration >= self.max_iter
 
     def step(self, state: PaperState) -> tuple[PaperState, dict[str, float]]:
-        spawn_key = (*state.seed.spawn_key, state.iteration)
-        rng = np.random.default_rng(np.random.SeedSequence(state.seed.entropy, spawn_key=spawn_key))
+        rng = np.random.default_rng(runs.child_seed(state.seed, state.iteration))
         m1, demos, span = self.method.n_demonstrations, self.task.demos, self.bounds.span
         demo_mean = self.centre
         if m1 is not None:

@@ -27,7 +27,7 @@ from xmen.errors import GuaranteeWarning, notify
 from xmen.methods.identify import warn_undetermined
 from xmen.methods.likelihood import Lbfgs
 from xmen.methods.loss import ALL, DrawnLoss, Draws, Relaxation, Spread, Table
-from xmen.methods.runs import FitSettings, Outcome, Run, Task, child_seed, seed_sequence, stored_seed, warn_of_end
+from xmen.methods.runs import FitSettings, Outcome, Run, Task, child_seed, seed_sequence, warn_of_end
 from xmen.progress import Monitor
 from xmen.rewards.linear import Features, Floats
 from xmen.sampling import Info
@@ -355,7 +355,7 @@ class RoundsState(RunState):
     distance: float  # of the weights in nats; infinite where the draws were too few to reach a minimum
     bound: float  # on it; infinite until draws have judged that weights were not fitted to, and that miss nothing
     n_lost: int
-    seed: dict[str, Any]  # the entropy and key of the run's SeedSequence: round t uses its t-th child
+    seed: np.random.SeedSequence  # round t uses its t-th child
     opening: dict[str, Any]  # where a run before the first round stands; empty where there is none or it is over
     finished: bool = False
     converged: bool = False
@@ -386,7 +386,7 @@ class RoundsRun(Run[RoundsState]):
     def start(self) -> RoundsState:
         begin = self.coordinates.values if self.settings.start is None else self.settings.start
         first = np.asarray(begin, dtype=np.float64)[self.coordinates.free]
-        seed = stored_seed(seed_sequence(self.settings.seed))
+        seed = seed_sequence(self.settings.seed)
         return RoundsState(first, np.zeros(len(first)), {}, {}, 0, math.inf, math.inf, 0, seed, {})
 
     def finished(self, state: RoundsState) -> bool:

@@ -38,18 +38,13 @@ def seed_sequence(seed: Seed) -> np.random.SeedSequence:
     if isinstance(seed, np.random.Generator):
         return np.random.SeedSequence(int(seed.integers(2**63)))
     if isinstance(seed, np.random.SeedSequence):
-        return np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, 0))
+        return child_seed(seed, 0)
     return np.random.SeedSequence(seed, spawn_key=(0,))
 
 
-def stored_seed(seeds: np.random.SeedSequence) -> dict[str, Any]:
-    """A seed as the state of a run has it."""
-    return {"entropy": seeds.entropy, "spawn_key": list(seeds.spawn_key)}
-
-
-def child_seed(stored: dict[str, Any], number: int) -> np.random.SeedSequence:
+def child_seed(seed: np.random.SeedSequence, number: int) -> np.random.SeedSequence:
     """The stream of one step or round: a child of the run's seed, by its number."""
-    return np.random.SeedSequence(stored["entropy"], spawn_key=(*stored["spawn_key"], number))
+    return np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, number))
 
 
 # ---- Which weights are learned, and what large ones cost: `fixed` and `l2` of a linear learner
