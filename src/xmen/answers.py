@@ -26,7 +26,7 @@ from xmen.rewards.linear import Floats, read_features, reward_table
 from xmen.rules.inference import RuleInference
 from xmen.worlds import MDP, MOVES, GridWorld, Trajectory
 from xmen.worlds.from_networkx import read_graph
-from xmen.worlds.tables import cost_note, unnamed_note
+from xmen.worlds.tables import cost_note
 
 # ---- What a user asked of a fit, and the learner that it makes
 
@@ -221,10 +221,8 @@ def part_notes(problem: Problem) -> list[str]:
     notes: list[str | None] = [f"the event {name!r} can never happen: {why}" for name, why in found if why]
     for name, costs in problem.costs.items():
         if isinstance(costs, Mapping):
-            named = np.any([column for event in costs for column in _columns(event, world)], axis=0)
-            notes.append(unnamed_note(name, named, world))
-        else:
-            notes.append(cost_note(name, costs, world))
+            costs = np.any([column for event in costs for column in _columns(event, world)], axis=0)
+        notes.append(cost_note(name, costs, world))
     return [note for note in notes if note is not None]
 
 

@@ -100,18 +100,12 @@ class TotalTerm(Term):
 
     def values(self, states: Ints, actions: Ints) -> Ints:
         table = self._table
-        if states.size and states.max() >= len(table):
-            raise TrajectoryError(
-                f"total(weights) has weights for {len(table)} states (0 .. {len(table) - 1}), "
-                f"but the trajectory visits state {states.max()}."
-            )
+        for numbers, size, what in zip((states, actions), table.shape, ("visits state", "takes action"), strict=False):
+            if numbers.size and numbers.max() >= size:
+                has = f"weights for {size} {what.split()[1]}s (0 .. {size - 1})"
+                raise TrajectoryError(f"total(weights) has {has}, but the trajectory {what} {numbers.max()}.")
         if not self.per_action:
             return table[states]
-        if actions.size and actions.max() >= table.shape[1]:
-            raise TrajectoryError(
-                f"total(weights) has weights for {table.shape[1]} actions (0 .. {table.shape[1] - 1}), "
-                f"but the trajectory takes action {actions.max()}."
-            )
         return np.where(actions == NO_ACTION, 0, table[states, actions])
 
     def check_world(self, world: MDP) -> None:

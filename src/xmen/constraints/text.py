@@ -201,15 +201,13 @@ def kind_of(value: object) -> str:
 
 
 Read = TypeVar("Read", Event, Constraint)
+Tables: TypeAlias = Callable[[str], ArrayLike] | None
 
 MAX_DEPTH = 260  # nodes inside one another; far below Python's own limit on nested calls
 
 
 def parse_constraint(
-    text: str,
-    names: Mapping[str, Name] | None = None,
-    tables: Callable[[str], ArrayLike] | None = None,
-    world: MDP | None = None,
+    text: str, names: Mapping[str, Name] | None = None, tables: Tables = None, world: MDP | None = None
 ) -> Constraint:
     """The constraint that a text spells: the inverse of `str(constraint)`.
 
@@ -257,12 +255,8 @@ def parse_event(text: str, names: Mapping[str, Event] | None = None, world: MDP 
 
 
 def _read(
-    read: "Callable[[_Reader, ast.expr], Read]",
-    text: object,
-    names: Mapping[str, Name] | None,
-    tables: Callable[[str], ArrayLike] | None,
-    world: MDP | None,
-) -> "Read":
+    read: "Callable[[_Reader, ast.expr], Read]", text: object, names: object, tables: Tables, world: MDP | None
+) -> Read:
     """The constraint or the event that the text spells."""
     where = f"parse_{read.__name__}(text, names)"
     if not isinstance(text, str):
@@ -280,12 +274,9 @@ def _read(
 class _Reader(SourceText):
     """Builds the value of each node of the text; one method per kind of node."""
 
-    def __init__(
-        self, text: str, names: dict[str, Name], tables: Callable[[str], ArrayLike] | None, world: MDP | None
-    ) -> None:
+    def __init__(self, text: str, names: dict[str, Name], tables: Tables, world: MDP | None) -> None:
         super().__init__(text)
-        self.names, self.tables, self.world = names, tables, world
-        self.depth = 0
+        self.names, self.tables, self.world, self.depth = names, tables, world, 0
 
     def constraint(self, tree: ast.expr) -> Constraint:
         value = self.value(tree)

@@ -371,10 +371,9 @@ class GridWorld(MDP):
 
 def _read_moves(moves: Any) -> tuple[str, ...]:
     known = f"the moves are {', '.join(MOVES)}"
-    if isinstance(moves, str):
-        raise WorldError(f"moves must be a sequence of names, got the string {moves!r}: write ({moves!r},)")
-    if not isinstance(moves, Iterable):
-        raise WorldError(f"moves must be a sequence of names, got {moves!r:.60}; {known}")
+    if isinstance(moves, str) or not isinstance(moves, Iterable):
+        got = f"the string {moves!r}: write ({moves!r},)" if isinstance(moves, str) else f"{moves!r:.60}; {known}"
+        raise WorldError(f"moves must be a sequence of names, got {got}")
     names = tuple(moves)
     if not names:
         raise WorldError(f"a grid needs at least one move; {known}")

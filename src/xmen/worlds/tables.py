@@ -335,21 +335,17 @@ def read_costs(file: Path, world: Transitions | None = None) -> tuple[Ints, str 
     costs = _array(file, entries, world)
     if world is None:
         return costs, None
-    named = np.isin(np.arange(world.n_states), [place[0] for place in entries])
-    return costs, unnamed_note("", named, world, costs.ndim == 2) and cost_note(file.name, costs, world)
+    named = np.zeros(costs.shape, dtype=np.bool_)
+    named[tuple(np.array(list(entries)).T)] = True
+    return costs, cost_note("", named, world) and cost_note(file.name, costs, world)
 
 
-def cost_note(name: str, costs: Ints, world: Transitions) -> str | None:
+def cost_note(name: str, costs: NDArray[Any], world: Transitions) -> str | None:
     """A remark on costs that are 0 in some of the states where trajectories can be, meant or not; None without."""
-    named = np.any(costs.reshape(world.n_states, -1) != 0, axis=1)
-    return unnamed_note(name, named, world, costs.ndim == 2)
-
-
-def unnamed_note(name: str, named: NDArray[np.bool_], world: Transitions, of_actions: bool = False) -> str | None:
-    """A remark where only the states `named` (n_states,) have a cost; an end has no action that could cost."""
-    acting = world.available.any(axis=1)
-    counted = acting if of_actions else acting | world.terminal
-    missing = np.count_nonzero(counted & ~named)
+    counted = world.available.any(axis=1)
+    if costs.ndim == 1:  # an end has no action that could cost
+        counted = counted | world.terminal
+    missing = np.count_nonzero(counted & ~np.any(costs.reshape(world.n_states, -1), axis=1))
     return f"the costs {name!r} are 0 in {missing:,} of {np.count_nonzero(counted):,} states" if missing else None
 
 
