@@ -9,7 +9,7 @@ import numpy as np
 import xmen as xm
 from xmen.baselines.maxent import MaxEntIRL
 from xmen.experiments.convergence import ListedProblem, Setting, list_problem, slippery, straight, theorem5_cells
-from xmen.experiments.grid_maps import MARKOV, MEMORY
+from xmen.experiments.grid import MARKOV, MEMORY
 from xmen.learners.xmen import XMEN
 from xmen.methods.paper import PROPOSALS, Paper, Proposal, largest_variance, letter_bounds
 from xmen.rewards.linear import DenseFeatures

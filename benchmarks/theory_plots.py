@@ -11,7 +11,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from xmen.experiments.convergence import FONT
-from xmen.experiments.looks import LOOKS
+from xmen.experiments.methods import LOOKS
 
 plt.rcParams.update(FONT)
 NAMES = ("demonstrations", "exact", "cells", "paper", "maxent", "relative-entropy", "constraint-inference")

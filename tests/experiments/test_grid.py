@@ -8,8 +8,7 @@ import pytest
 from xmen import MaxEntIRL, distribution
 from xmen.engines.xor import XorDistribution
 from xmen.experiments import reproduce
-from xmen.experiments.grid import divergence
-from xmen.experiments.grid_maps import MARKOV, MEMORY, ONE_TRIANGLE
+from xmen.experiments.grid import MARKOV, MEMORY, ONE_TRIANGLE, divergence
 from xmen.experiments.methods import Effort, fit_one, generate, noticed
 
 MAPS = (MEMORY, MARKOV, ONE_TRIANGLE)

@@ -11,19 +11,22 @@ import pytest
 
 import xmen as xm
 from xmen.experiments import human, reproduce
-from xmen.experiments.human import HELD_OUT, HeldOut, leave_one_out, shortest_length
-from xmen.experiments.human_tasks import (
+from xmen.experiments.human import (
     BEFORE_GAP,
     CHOKE,
     DRAWN_MOVES,
     GAP,
     GAP_OBSTACLES,
+    HELD_OUT,
     OBSTACLES,
+    HeldOut,
     as_trajectory,
     choke_task,
     drawn_task,
+    leave_one_out,
     path_cells,
     read_drawings,
+    shortest_length,
 )
 from xmen.experiments.methods import ALL, Effort
 from xmen.experiments.notebook import Notebook

@@ -9,8 +9,19 @@ import pytest
 
 import xmen as xm
 from xmen.experiments import reproduce, roads
-from xmen.experiments.roads import LONG, TWICE, follow, greedy_routes
-from xmen.experiments.taxis import FEATURES, FILES, Cloning, bleu, edit_distance, read_city, score_routes
+from xmen.experiments.roads import (
+    FEATURES,
+    FILES,
+    LONG,
+    TWICE,
+    Cloning,
+    bleu,
+    edit_distance,
+    follow,
+    greedy_routes,
+    read_city,
+    score_routes,
+)
 
 
 def write_city(folder, n_links, routes):

@@ -8,8 +8,8 @@ import xmen as xm
 from experiments.test_roads import write_city
 from xmen.experiments import rules
 from xmen.experiments.notebook import Notebook
+from xmen.experiments.roads import read_city
 from xmen.experiments.rules import find_folder
-from xmen.experiments.taxis import read_city
 
 
 def test_constraint_inference_is_the_same_search_over_never(tmp_path):

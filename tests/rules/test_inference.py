@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import xmen as xm
-from xmen.experiments.grid_maps import MEMORY
+from xmen.experiments.grid import MEMORY
 
 NO_REWARD = np.zeros((MEMORY.world.n_states, MEMORY.world.n_actions, 1))
 

@@ -279,7 +279,7 @@ def test_the_page_of_the_documentation_shows_the_python_of_the_starter(tmp_path,
 
 
 def test_the_demo_is_the_map_and_the_rules_of_the_paper(tmp_path, monkeypatch):
-    from xmen.experiments.grid_maps import MEMORY
+    from xmen.experiments.grid import MEMORY
 
     monkeypatch.chdir(tmp_path)
     desk = open_desk(None, demo=True)

@@ -8,7 +8,7 @@ import typer
 from xmen.cli._output import STOPPED, YES
 from xmen.cli.new import write_starter
 from xmen.errors import FileFormatError, extra_module, foreign_errors
-from xmen.experiments.grid_maps import MEMORY
+from xmen.experiments.grid import MEMORY
 from xmen.problem import toml_text
 from xmen.studio.document import Desk, Document, open_document
 from xmen.worlds import write_demos

@@ -19,8 +19,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
 import xmen as xm
-from xmen.experiments.looks import LOOKS
-from xmen.experiments.methods import noticed
+from xmen.experiments.methods import LOOKS, noticed
 from xmen.experiments.notebook import Done, Floats, Notebook
 from xmen.sampling import PawsPlan
 

@@ -15,8 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 import xmen as xm
-from xmen.experiments.looks import draw_world
-from xmen.experiments.methods import n_trajectories
+from xmen.experiments.methods import draw_world, n_trajectories
 from xmen.experiments.notebook import Notebook
 
 WIDTH, HEIGHT, MIDDLE = 7, 9, 3

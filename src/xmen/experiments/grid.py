@@ -1,7 +1,14 @@
-"""The 9x9 grid world: X-MEN by three methods, MaxEnt, relative entropy IRL and constraint inference on three maps."""
+"""The 9x9 grid world: X-MEN by three methods, MaxEnt, relative entropy IRL and constraint inference on three maps.
+
+The moves are up, right and up-right, from the lower left to the upper right corner. A path is valid when the triangle
+is the first symbol it meets, it meets no cross, and it meets exactly one square and exactly one circle. The crosses on
+the diagonal part an upper from a lower arm, each behind its own triangle. The maps are ours: their rules need memory,
+hardly do, or share one triangle.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -10,10 +17,106 @@ from matplotlib.patches import Patch
 from scipy.special import rel_entr
 
 import xmen as xm
-from xmen.experiments.grid_maps import MARKOV, MEMORY, ONE_TRIANGLE, GridMap
-from xmen.experiments.looks import LOOKS, draw_panels
-from xmen.experiments.methods import ALL, Effort, fit_noted, fit_one, fit_within, generate, n_trajectories, noticed
+from xmen.experiments import methods
+from xmen.experiments.methods import ALL, LOOKS, Cell, Effort
 from xmen.experiments.notebook import Floats, Notebook
+
+DIAGONAL = tuple((i, i) for i in range(2, 7))
+
+
+@dataclass(frozen=True)
+class GridMap:
+    """Symbols of the upper arm; the lower arm is its mirror image."""
+
+    name: str
+    triangle: Cell
+    squares: tuple[Cell, ...]
+    circles: tuple[Cell, ...]
+    crosses: tuple[Cell, ...] = ()
+
+    @cached_property
+    def world(self) -> xm.GridWorld:
+        return xm.GridWorld(9, 9, start=(0, 0), goal=(8, 8), moves=("up", "right", "up-right"))
+
+    @cached_property
+    def symbols(self) -> dict[str, list[Cell]]:
+        """The cells of each symbol, on both arms."""
+        return {
+            "triangle": _both(self.triangle),
+            "cross": [*DIAGONAL, *_both(*self.crosses)],
+            "square": _both(*self.squares),
+            "circle": _both(*self.circles),
+        }
+
+    @cached_property
+    def rules(self) -> list[xm.Constraint]:
+        triangle, cross, square, circle = (self.world.at(*cells) for cells in self.symbols.values())
+        return [
+            xm.first(triangle, among=triangle | cross | square | circle).named("triangle first"),
+            xm.never(cross).named("no crosses"),
+            (xm.count(square) == 1).named("exactly one square"),
+            (xm.count(circle) == 1).named("exactly one circle"),
+        ]
+
+    def valid(self, taus: Sequence[xm.Trajectory]) -> list[bool]:
+        """Which of these keep all rules."""
+        return [all(rule.accepts(tau) for rule in self.rules) for tau in taus]
+
+    @property
+    def upper(self) -> xm.Constraint:
+        """The path takes the upper arm."""
+        # A triangle that both arms share tells nothing; the one square that a valid path meets does.
+        cells = self.squares if self.triangle == _mirrored(self.triangle) else (self.triangle,)
+        return xm.visit(self.world.at(*cells)).named("upper arm")
+
+    def path_types(self) -> list[tuple[str, Cell, Cell]]:
+        """All types of valid paths: the arm, and the one square and the one circle on it that are met."""
+        pairs = [(square, circle) for square in self.squares for circle in self.circles]
+        lower = [("lower", _mirrored(square), _mirrored(circle)) for square, circle in pairs]
+        return [*(("upper", *pair) for pair in pairs), *lower]
+
+    def of_type(self, paths: Sequence[xm.Trajectory]) -> Floats:
+        """1 where a valid path is of a type, (types, paths)."""
+        visited = np.zeros((len(paths), self.world.n_states))
+        for row, tau in zip(visited, paths, strict=True):
+            row[list(tau.states)] = 1.0
+        met = [visited[:, [self.world.state(cell) for cell in cells]] for _, *cells in self.path_types()]
+        return np.array([cells.all(axis=1) for cells in met], dtype=np.float64)
+
+    def demonstrations(self, n: int, seed: int, upper_share: float = 0.7) -> list[xm.Trajectory]:
+        """n valid paths, this share of them on the upper arm, each arm's paths all equally likely.
+
+        The true reward is 0 everywhere and 1 at the goal: all complete paths are worth the same.
+        """
+        demos, n_upper = list[xm.Trajectory](), round(upper_share * n)
+        for arm, size, arm_seed in ((self.upper, n_upper, 2 * seed), (~self.upper, n - n_upper, 2 * seed + 1)):
+            if size:
+                valid = xm.distribution(self.world, [*self.rules, arm], None, engine="exact")
+                demos += valid.sample(size, seed=arm_seed)
+        return demos
+
+
+def _mirrored(cell: Cell) -> Cell:
+    return cell[1], cell[0]
+
+
+def _both(*cells: Cell) -> list[Cell]:
+    return list(dict.fromkeys([*cells, *map(_mirrored, cells)]))
+
+
+SQUARES, CIRCLES = ((1, 4), (3, 6), (5, 8)), ((2, 4), (4, 6), (6, 8))
+MEMORY = GridMap("memory", (1, 2), SQUARES, CIRCLES, crosses=((0, 5),))
+"""Three squares and three circles on each arm, one after the other: whether a square may be entered depends on
+whether one was met before, which no reward of states or moves can know."""
+
+MARKOV = GridMap("near-Markov", (1, 2), ((2, 5),), ((5, 7),))
+"""One square and one circle on each arm: "exactly one" is nearly "a large reward there"."""
+
+ONE_TRIANGLE = GridMap("one-triangle", (1, 1), SQUARES, CIRCLES, crosses=((0, 5),))
+"""One triangle before the arms part, as on the paper's map: every valid path passes it."""
+
+
+# ---- What is learned on them
 
 PRIOR_VARIANCE = 10.0  # of the weights, for X-MEN and MaxEnt alike
 NOTE = """Oracle: what answered for X-MEN's gradient. Valid: of 1,000 generated; P(valid) and P(triangle), of passing a
@@ -107,16 +210,16 @@ def run(book: Notebook) -> None:
     rows: dict[str, list[tuple[Any, ...]]] = {}
     for name, case in cases.items():
         task = (case.map.world, case.map.rules, None, case.demos)
-        models = {key: fit_noted(book, key, task, effort) for key in (*ALL, "constraint-inference")}
+        models = {key: methods.fit_noted(book, key, task, effort) for key in (*ALL, "constraint-inference")}
         with book.stage("what the models say"):
-            drawn = {key: generate(key, model, N_DRAWN, book.seed) for key, model in models.items()}
+            drawn = {key: methods.generate(key, model, N_DRAWN, book.seed) for key, model in models.items()}
             rows[name] = [case.row(key, ORACLES.get(key, ""), model, drawn[key]) for key, model in models.items()]
         solved = ["cells"] if case.map is MEMORY or not book.quick else []
         solved += ["paper"] if case.map is MEMORY and not book.quick else []
         for key in solved:
-            with book.stage(f"fit {LOOKS[key].label} with {SOLVER}"), noticed():
-                model = fit_one(key, task, by_solver, book.seed)
-                rows[name].append(case.row(key, SOLVER, model, generate(key, model, N_DRAWN, book.seed)))
+            with book.stage(f"fit {LOOKS[key].label} with {SOLVER}"), methods.noticed():
+                model = methods.fit_one(key, task, by_solver, book.seed)
+                rows[name].append(case.row(key, SOLVER, model, methods.generate(key, model, N_DRAWN, book.seed)))
         if case.map is not ONE_TRIANGLE:  # its table says what there is to say
             draw_case(book, case, models, drawn)
 
@@ -131,7 +234,7 @@ def run(book: Notebook) -> None:
     columns = {"method": "", "valid": ".1%", "oracle": "", "P(valid)": ".1%", "P(triangle)": ".1%"}
     columns |= dict.fromkeys(("KL, arms", "KL, types", "KL+, arms", "KL+, types"), ".4f")
     columns |= {"log-lik.": ".3f", "held out": ".3f"}
-    n_paths = round(n_trajectories(MEMORY.world, None))
+    n_paths = round(methods.n_trajectories(MEMORY.world, None))
     for name, case in reversed(cases.items()):
         title = "one triangle for both arms" if case.map is ONE_TRIANGLE else f"the {name} map"
         book.table(f"{title}: {len(case.paths):,} of {n_paths:,} paths are valid", columns, rows[name], NOTE)
@@ -152,9 +255,9 @@ def draw_case(book: Notebook, case: Case, models: Mapping[str, Any], drawn: Mapp
         counts = np.bincount([s for tau in some for s in set(tau.states)], minlength=case.map.world.n_states)
         passed[key] = f"{sum(valid)} of {len(valid)} valid{exact}", counts / len(some)
     caption = f"The {name} map: demonstrations, and trajectories generated by X-MEN and by MaxEnt."
-    book.figure(draw_panels(case.map.world, lines, marks, n_columns=3), f"grid_generated_{slug}", caption)
+    book.figure(methods.draw_panels(case.map.world, lines, marks, n_columns=3), f"grid_generated_{slug}", caption)
     caption = f"The {name} map: how often {N_SHOWN} trajectories of each method pass each cell."
-    book.figure(draw_panels(case.map.world, passed, marks, n_columns=4), f"grid_marginals_{slug}", caption)
+    book.figure(methods.draw_panels(case.map.world, passed, marks, n_columns=4), f"grid_marginals_{slug}", caption)
     inferred = len(models["constraint-inference-maxent"].constraints_)
     book.say(f"On the {name} map MLCI on MaxEnt's reward adds {inferred} rules of its own.")
 
@@ -198,7 +301,7 @@ def feature_rows(case: Case, l2: float) -> list[tuple[Any, ...]]:
         learners[name, "maxent"] = xm.MaxEntIRL(world, features, l2=l2)
     rows: list[tuple[Any, ...]] = []
     for (name, key), model in learners.items():
-        with noticed():
+        with methods.noticed():
             types, given = merge(case.types_of(model.fit(case.demos))), merge(case.demonstrated)
         kl = kl_among_valid(given, types), divergence(given, types)
         rows.append((case.map.name, name, LOOKS[key].label, 1 - types[2], types[0] / types[:2].sum(), *kl))
@@ -217,8 +320,8 @@ def sweep_demonstrations(book: Notebook, cases: Sequence[Case]) -> None:
                     seed = book.seed + 100 + repeat
                     demos = case.map.demonstrations(n, seed)
                     for m, key in enumerate(SWEPT):
-                        with noticed():
-                            model = fit_one(key, (case.map.world, case.map.rules, None, demos), effort, seed)
+                        with methods.noticed():
+                            model = methods.fit_one(key, (case.map.world, case.map.rules, None, demos), effort, seed)
                         valid = model.distribution().probability(case.map.rules)
                         points[:, c, m, i, repeat] = 100.0 * valid, model.score(case.held_out)
                 done((c * len(SIZES) + i + 1) / (len(SIZES) * len(cases)))
@@ -254,7 +357,7 @@ def sweep_time(book: Notebook, case: Case, effort: Effort) -> None:
         for i, key in enumerate(ALL):
             points = []
             for budget in budgets:
-                model, seconds = fit_within(budget, key, task, long, book.seed)
+                model, seconds = methods.fit_within(budget, key, task, long, book.seed)
                 valid = model.distribution().probability(case.map.rules)
                 points.append((seconds, 100 * valid, model.score(case.held_out)))
                 if seconds < budget:  # it was done before its time was up

@@ -1,23 +1,239 @@
 """Obstacle avoidance: ten made-up demonstrations through a choke point, and with `--data` people's drawn paths.
 
 The volunteers' data of the paper is not public. The first task has the paper's ingredients on a map of ours; the
-second runs the same pipeline on real drawings that anyone can put into a folder.
+second runs the same pipeline on real drawings that anyone can put into a folder: text files of points `x,y`, one per
+line, in the unit square, from the middle of the lower edge to the middle of the upper one. Consecutive points are
+joined by straight lines, and so are both ends with the places where the drawing was to start and to end.
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import groupby
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from itertools import groupby, pairwise
+from operator import and_
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 import xmen as xm
-from xmen.experiments import human_tasks as tasks
-from xmen.experiments.human_tasks import HumanTask, choke_task, drawn_task
-from xmen.experiments.looks import LOOKS, draw_panels
-from xmen.experiments.methods import ALL, Effort, fit_noted, fit_within, generate, n_trajectories
+from xmen.experiments import methods
+from xmen.experiments.methods import ALL, LOOKS, Cell, Effort, Task
 from xmen.experiments.notebook import Done, Floats, Notebook
+from xmen.files import read_text
+
+SIZE = 10
+OBSTACLES = ((2, 2), (3, 6), (2, 6), (4, 5), (6, 3), (7, 3), (7, 2), (7, 6), (6, 8))
+CHOKE = (5, 4)
+GAP = (4, 4)  # a choke point in a gap that takes three moves to the right: the move before has to be up
+GAP_OBSTACLES = ((4, 3), (5, 3), (4, 5), (5, 5), (4, 2), (5, 6), (1, 7), (8, 1))
+BEFORE_GAP = (3, 3)  # and from here it is
+N_DEMOS = 10
+BESIDE, RIGHT = -0.8, 0.6  # what the made-up demonstrators value: room to obstacles, the right-hand side
+
+RESOLUTION = 13  # cells along each side of the unit square; odd, so that start and goal are in the middle of a cell
+DISC_RADIUS = 0.15  # around the middle of the square
+DRAWN_MOVES = {"left": (-1, 0), "up-left": (-1, 1), "up": (0, 1), "up-right": (1, 1), "right": (1, 0)}
+N_BANDS = 3  # below, beside and above the disc
+CLEARANCES = ((0.15, 0.2), (0.2, 0.25), (0.25, 0.3), (0.3, 0.35))  # from the disc's centre, in sides of the square
+START, END = (0.5, 0.0), (0.5, 1.0)
+FARTHEST = 0.2  # from these; a straight line bridges the rest
+LEAST_PATHS = 3  # to leave one out and still have something to learn from
+CLIPPED = 0.5  # of a cell's width: a corner cell that holds less of the path is passed diagonally
+
+
+@dataclass(frozen=True)
+class HumanTask:
+    """What there is to learn, and what it is called in pictures."""
+
+    grid: xm.GridWorld
+    parts: tuple[xm.Constraint, ...]
+    features: Floats  # (n_states, n_actions, d)
+    feature_names: str
+    demos: list[xm.Trajectory]
+    obstacles: tuple[Cell, ...]
+    choke: Cell | None = None
+    truth: Any = None  # the weights of those who made the demonstrations, where they are known
+
+    @cached_property
+    def rules(self) -> xm.Constraint:
+        return reduce(and_, self.parts)
+
+    @property
+    def marks(self) -> dict[str, Any]:
+        """What `xm.plot_world` shows of the task."""
+        marks: dict[str, Any] = {"obstacle": (self.obstacles, "#4d4d4d")}
+        return marks if self.choke is None else {**marks, "choke point": ([self.choke], "#E69F00")}
+
+    @property
+    def given(self) -> Task:
+        return self.grid, self.rules, self.features, self.demos
+
+    def fit(self, name: str, effort: Effort, seed: int, demos: Sequence[xm.Trajectory] | None = None) -> Any:
+        """A method, fitted without a word to these or to all demonstrations."""
+        with methods.noticed():
+            return methods.fit_one(name, (*self.given[:3], demos or self.demos), effort, seed)
+
+    def share_kept(self, taus: Sequence[xm.Trajectory]) -> float:
+        """The share of these that keeps all rules."""
+        return sum(map(self.rules.accepts, taus)) / len(taus)
+
+
+def choke_task(
+    seed: int, moves: Any = ("up", "right"), horizon: Any = None, obstacles: Any = OBSTACLES, choke: Cell = CHOKE
+) -> HumanTask:
+    """Corner to corner around obstacles, through a choke point, with at most three equal moves in a row.
+
+    The demonstrations are the same for all `moves`: shortest valid paths, drawn with weights BESIDE and RIGHT.
+    """
+    grid = xm.GridWorld(SIZE, SIZE, start=(0, 0), goal=(SIZE - 1, SIZE - 1), moves=moves, horizon=horizon)
+    rules = (
+        xm.never(grid.at(*obstacles)).named("never on an obstacle"),
+        xm.visit(grid.at(choke)).named("through the choke point"),
+        (xm.longest_repeat() <= 3).named("at most three equal moves in a row"),
+    )
+    y, x = np.divmod(np.arange(grid.n_states), grid.width)
+    away = np.abs(np.stack([x, y], axis=1)[:, None] - np.array(obstacles)).max(axis=2)  # in moves of a king
+    per_state = np.column_stack([(away <= 1).any(axis=1), (x - y) / (SIZE - 1), np.eye(grid.n_states)])
+    per_move = np.repeat(np.eye(grid.n_actions)[None], grid.n_states, axis=0)
+    features = np.concatenate([np.repeat(per_state[:, None], grid.n_actions, axis=1), per_move], axis=2)
+    truth = np.zeros(features.shape[2])
+    truth[:2] = BESIDE, RIGHT
+    if tuple(moves) == ("up", "right"):
+        demos = xm.distribution(grid, rules, features @ truth, engine="exact").sample(N_DEMOS, seed=seed)
+    else:
+        index = [grid.moves.index(move) for move in ("up", "right")]
+        demos = choke_task(seed, obstacles=obstacles, choke=choke).demos
+        demos = [xm.Trajectory(tau.states, [index[action] for action in tau.actions]) for tau in demos]
+    names = f"beside an obstacle; x - y; one per cell ({grid.n_states}); one per move ({grid.n_actions})"
+    return HumanTask(grid, rules, features, names, demos, obstacles, choke, truth)
+
+
+def drawn_task(folder: Path) -> HumanTask:
+    """People's paths around a round obstacle on a grid; the rules are checked against every one of them."""
+    drawings, n, middle = read_drawings(folder), RESOLUTION, RESOLUTION // 2
+    grid = xm.GridWorld(n, n, start=(middle, 0), goal=(middle, n - 1), moves=tuple(DRAWN_MOVES), horizon=2 * n)
+    centres = (np.arange(n) + 0.5) / n
+    distance = np.hypot(centres[None, :] - 0.5, centres[:, None] - 0.5)  # [y, x]
+    obstacles = tuple((int(x), int(y)) for y, x in np.argwhere(distance <= DISC_RADIUS))
+    left, right, up_left, up_right = (grid.doing(move) for move in ("left", "right", "up-left", "up-right"))
+    # No move after one that it turns away from by more than a right angle; so no cell is visited twice either.
+    turns = "G(l -> N !(r | ur)) & G(ul -> N !r) & G(r -> N !(l | ul)) & G(ur -> N !l)"
+    rules = (
+        xm.never(grid.at(*obstacles)).named("never on the obstacle"),
+        xm.ltlf(turns, l=left, r=right, ul=up_left, ur=up_right).named("no turn sharper than a right angle"),
+    )
+    demos = [as_trajectory(grid, name, points) for name, points in drawings.items()]
+    try:
+        xm.check_demos(grid, demos, rules[0] & rules[1])
+    except xm.InvalidDemonstrationError as error:
+        where = f"{list(drawings)[error.index]}.txt on a grid of {n} x {n} cells"
+        facts: Any = {"index": error.index, "constraint": error.constraint, "position": error.position}
+        raise xm.InvalidDemonstrationError(f"{where}: {error}", **facts) from error
+
+    y, x = np.divmod(np.arange(grid.n_states), n)
+    away, side = np.abs(x - middle)[:, None] / middle, np.sign(x - middle)[:, None]
+    sideways = np.array([step[0] for step in DRAWN_MOVES.values()])
+    flat = np.ones((1, grid.n_actions))
+    outwards = np.where(side == 0, sideways != 0, sideways * side > 0)
+    columns = [np.repeat(move[None], grid.n_states, axis=0) for move in np.eye(grid.n_actions)]
+    for band in range(N_BANDS):
+        here = (np.minimum(N_BANDS * y // n, N_BANDS - 1) == band)[:, None]
+        columns += [here * outwards, here * (sideways * side < 0), here * away * flat, here * away**2 * flat]
+    columns += [((distance.ravel() > low) & (distance.ravel() <= high))[:, None] * flat for low, high in CLEARANCES]
+    columns += [state[:, None] * flat for state in np.eye(grid.n_states)]
+    names = f"one per move ({grid.n_actions}); moves outwards and inwards, distance from the middle line and its square"
+    names += f", for each third of the height ({4 * N_BANDS})"
+    names += f"; rings around the obstacle ({len(CLEARANCES)}); one per cell"
+    return HumanTask(grid, rules, np.stack(columns, axis=2).astype(float), names, demos, obstacles)
+
+
+def read_drawings(folder: Path) -> dict[str, Floats]:
+    """The points of all `*.txt` in the folder by their names, t2 before t10; errors name the file and the line."""
+    if not folder.is_dir():
+        raise xm.FileFormatError(f"{folder} is not a folder: give one with a file of points for each drawn path.")
+    parted = {file: re.split(r"(\d+)", file.stem) for file in folder.glob("*.txt")}
+    files = sorted(parted, key=lambda file: (parted[file][::2], [int(number) for number in parted[file][1::2]]))
+    if len(files) < LEAST_PATHS:
+        asked = f"at least {LEAST_PATHS} paths are needed: one text file each, with one point x,y per line"
+        raise xm.FileFormatError(f"{folder} has {len(files)} files *.txt, but {asked}.")
+    return {file.stem: _read_points(file) for file in files}
+
+
+def _read_points(file: Path) -> Floats:
+    try:
+        lines = read_text(file).splitlines()
+    except (OSError, xm.FileFormatError) as error:
+        raise xm.FileFormatError(f"{file} cannot be read: {error}") from None
+    points = []
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            try:
+                x, y = (float(value) for value in line.split(","))
+            except ValueError:
+                raise xm.FileFormatError(f"{file}, line {number}: expected a point x,y, got {line!r:.60}") from None
+            if not (0.0 <= x <= 1.0 and 0.0 <= y <= 1.0):
+                what = f"the point ({x:g}, {y:g}) is outside the unit square; both numbers must be from 0 to 1"
+                raise xm.FileFormatError(f"{file}, line {number}: {what}.")
+            points.append((x, y))
+    if len(points) < 2:
+        raise xm.FileFormatError(f"{file}: a path needs at least 2 points, got {len(points)}.")
+    for what, (x, y), place in (("start", points[0], START), ("end", points[-1], END)):
+        if np.hypot(x - place[0], y - place[1]) > FARTHEST:
+            asked = f"the path must {what} within {FARTHEST} of {place}"
+            raise xm.FileFormatError(f"{file}: {asked}, but that point is ({x:g}, {y:g}).")
+    return np.array(points)
+
+
+def path_cells(points: Floats, n: int) -> list[Cell]:
+    """The cells (x, y) of an n by n grid that a path passes, each a neighbour of the one before.
+
+    The lines are cut where they cross the grid. A cell with less than half a cell's width of path in it is only clipped
+    when the cells before and after it are neighbours or the same: it is left out, the shortest first.
+    """
+    whole = np.vstack([START, points, END]) * n
+    parts = [part for begin, end in pairwise(whole) for part in _cut(begin, end, n)]
+    while True:
+        runs = groupby(parts, key=lambda part: part[0])
+        passed = [(cell, sum(length for _, length in run)) for cell, run in runs]
+        between = [(i, passed[i - 1][0], passed[i + 1][0]) for i in range(1, len(passed) - 1)]
+        corners = [i for i, one, other in between if max(abs(one[0] - other[0]), abs(one[1] - other[1])) <= 1]
+        shortest = min(corners, key=lambda i: passed[i][1], default=None)
+        if shortest is None or passed[shortest][1] >= CLIPPED:
+            return [cell for cell, _ in passed]
+        parts = passed[:shortest] + passed[shortest + 1 :]
+
+
+def _cut(begin: Floats, end: Floats, n: int) -> list[tuple[Cell, float]]:
+    """The cells along a line in units of cells, with the length of the line in each."""
+    cuts = {0.0, 1.0}
+    for start, step in zip(begin, end - begin, strict=True):
+        low, high = sorted((start, start + step))
+        if step:
+            cuts |= {(line - start) / step for line in range(int(np.ceil(low)), int(np.floor(high)) + 1)}
+    inside = np.array(sorted(cut for cut in cuts if 0.0 <= cut <= 1.0))
+    lengths = np.diff(inside) * float(np.hypot(*(end - begin)))
+    middles = begin + (inside[:-1, None] + inside[1:, None]) / 2 * (end - begin)
+    cells = np.clip(np.floor(middles).astype(int), 0, n - 1)
+    return [((int(x), int(y)), float(d)) for (x, y), d in zip(cells, lengths, strict=True) if d > 1e-9]
+
+
+def as_trajectory(grid: xm.GridWorld, name: str, points: Floats) -> xm.Trajectory:
+    """The trajectory along the cells of a drawing; refuses one whose moves the grid does not have."""
+    cells, actions = path_cells(points, grid.width), []
+    for before, after in pairwise(cells):
+        step = (after[0] - before[0], after[1] - before[1])
+        if step not in DRAWN_MOVES.values():
+            where = f"{name}.txt: the path goes from cell {before} to cell {after} of {grid.width} x {grid.height}"
+            asked = f"the moves here are {', '.join(grid.moves)}: paths have to go up, without turning back down"
+            raise xm.FileFormatError(f"{where}, but {asked}.")
+        actions.append(list(DRAWN_MOVES.values()).index(step))
+    return xm.Trajectory([grid.state(cell) for cell in cells], actions)
+
+
+# ---- What is learned from them
 
 N_DRAWN = 1000  # trajectories of each method that are checked
 N_SHOWN = 10
@@ -78,8 +294,8 @@ def gap(book: Notebook) -> None:
 
     The paper's appendix observes this on its own map, whose coordinates are not in its text; this map is ours.
     """
-    task = choke_task(book.seed, obstacles=tasks.GAP_OBSTACLES, choke=tasks.GAP)
-    up_first = xm.visit(task.grid.at(tasks.BEFORE_GAP) & task.grid.doing("up"))
+    task = choke_task(book.seed, obstacles=GAP_OBSTACLES, choke=GAP)
+    up_first = xm.visit(task.grid.at(BEFORE_GAP) & task.grid.doing("up"))
     with book.stage("gap"):
         fitted = {name: task.fit(name, Effort(l2=GAP_L2), book.seed) for name in ("exact", "maxent")}
     found = {LOOKS[name].label: model.distribution() for name, model in fitted.items()}
@@ -88,9 +304,9 @@ def gap(book: Notebook) -> None:
     rows = [(label, d.probability(task.rules), d.probability(up_first)) for label, d in found.items()]
     drawn = {name: model.sample(N_SHOWN, seed=book.seed) for name, model in fitted.items()}
     caption = f"""The gap takes three moves to the right, as many as the rule on repetition allows: X-MEN always goes up
-        first, from {tasks.BEFORE_GAP} to the gap's height, and up again behind it."""
+        first, from {BEFORE_GAP} to the gap's height, and up again behind it."""
     book.figure(draw_trajectories(task, {"demonstrations": task.demos, **drawn}, n_columns=3), "human_gap", caption)
-    note = f"Exact; l2 = {GAP_L2:g} for all. P(up first): of moving up from {tasks.BEFORE_GAP} before the gap."
+    note = f"Exact; l2 = {GAP_L2:g} for all. P(up first): of moving up from {BEFORE_GAP} before the gap."
     book.table("up first, before the gap", {"method": "", "P(valid)": ".1%", "P(up first)": ".1%"}, rows, note)
 
 
@@ -99,15 +315,16 @@ def choke_point(book: Notebook) -> None:
     task = choke_task(book.seed)
     shortest, rules = shortest_length(task), [str(part.name) for part in task.parts]
     book.set(rules=rules, features=task.feature_names, shortest_valid_length=shortest)
-    book.say(f"""Of the {n_trajectories(task.grid, None):,.0f} ways from corner to corner by the moves up and right, all
-        of {shortest} moves, {n_trajectories(task.grid, task.rules):,.0f} keep all rules: {"; ".join(rules)}. All
-        methods that learn a reward see the same features: {task.feature_names}. Only X-MEN knows the rules. How
-        strongly weights are held back is chosen for every such method by leave-one-out likelihood.""")
+    valid, every = (methods.n_trajectories(task.grid, rule) for rule in (task.rules, None))
+    book.say(f"""Of the {every:,.0f} ways from corner to corner by the moves up and right, all of {shortest} moves,
+        {valid:,.0f} keep all rules: {"; ".join(rules)}. All methods that learn a reward see the same features:
+        {task.feature_names}. Only X-MEN knows the rules. How strongly weights are held back is chosen for every such
+        method by leave-one-out likelihood.""")
     held_out = held_out_scores(book, task, "choke point")
     chosen = {name: held_out.get(name, held_out["exact"]).best for name in NAMES}  # the exact one's where it has none
     equal_time(book, task, chosen)
-    fitted = {name: fit_noted(book, name, task.given, chosen[name]) for name in NAMES}
-    drawn = {name: generate(name, model, N_DRAWN, book.seed) for name, model in fitted.items()}
+    fitted = {name: methods.fit_noted(book, name, task.given, chosen[name]) for name in NAMES}
+    drawn = {name: methods.generate(name, model, N_DRAWN, book.seed) for name, model in fitted.items()}
     panels = {"demonstrations": task.demos, **{name: drawn[name][:N_SHOWN] for name in ("exact", "maxent")}}
     caption = """The ten demonstrations, and the first ten trajectories that X-MEN and MaxEnt generate, moved apart a
         little."""
@@ -138,7 +355,8 @@ def equal_time(book: Notebook, task: HumanTask, chosen: Mapping[str, Effort]) ->
     budget, rows = book.pick(*BUDGET), []
     with book.stage(f"choke point: {budget:g} s for every method") as done:
         for i, name in enumerate(NAMES):
-            model, seconds = fit_within(budget, name, task.given, replace(chosen[name], paper_iter=LONG), book.seed)
+            long = replace(chosen[name], paper_iter=LONG)
+            model, seconds = methods.fit_within(budget, name, task.given, long, book.seed)
             scores = model.distribution().probability(task.rules), model.score(task.demos)
             rows.append((LOOKS[name].label, seconds, "yes" if seconds < budget else "no", *scores))
             done((i + 1) / len(NAMES))
@@ -155,7 +373,7 @@ def drawings(book: Notebook) -> None:
         task = drawn_task(book.data)
     n, rules, moves = len(task.demos), [str(part.name) for part in task.parts], task.grid.moves
     longest = max(len(list(run)) for tau in task.demos for _, run in groupby(tau.actions))
-    valid, every = (np.log10(n_trajectories(task.grid, rule)) for rule in (task.rules, None))
+    valid, every = (np.log10(methods.n_trajectories(task.grid, rule)) for rule in (task.rules, None))
     book.set(drawn_rules=rules, drawn_features=task.feature_names, drawn_paths=n)
     book.say(f"""The drawings: {n} paths around a disc. Their points are joined by straight lines, from (0.5, 0) to
         (0.5, 1), and cut along a grid; a cell with less than half a cell's width of path in it gives way to a diagonal
@@ -163,7 +381,7 @@ def drawings(book: Notebook) -> None:
         best on the held-out drawings. All {n} drawings keep the rules: {"; ".join(rules)}, and about 10^{valid:.1f} of
         10^{every:.1f} possible ways do. (Their longest run of equal moves is {longest}.)""")
     held_out = held_out_scores(book, task, "drawings")
-    fitted = {name: fit_noted(book, name, task.given, held_out[name].best) for name in HELD_OUT}
+    fitted = {name: methods.fit_noted(book, name, task.given, held_out[name].best) for name in HELD_OUT}
     drawn = {name: model.sample(N_DRAWN, seed=book.seed) for name, model in fitted.items()}
     caption = "Ten trajectories from each method, learned from all drawings; dashed ones break a rule."
     shown = {name: taus[:N_SHOWN] for name, taus in drawn.items()}
@@ -263,7 +481,7 @@ def draw_trajectories(task: HumanTask, shown: Mapping[str, Sequence[xm.Trajector
     """A panel per method with its trajectories."""
     kept = {name: [task.rules.accepts(tau) for tau in taus] for name, taus in shown.items()}
     panels = {name: (f"{sum(kept[name])} of {len(taus)} valid", taus, kept[name]) for name, taus in shown.items()}
-    return draw_panels(task.grid, panels, task.marks, n_columns)
+    return methods.draw_panels(task.grid, panels, task.marks, n_columns)
 
 
 def draw_marginals(task: HumanTask, fitted: Mapping[str, Any], note: str, n_columns: int, most: float = 1.0) -> Figure:
@@ -273,4 +491,4 @@ def draw_marginals(task: HumanTask, fitted: Mapping[str, Any], note: str, n_colu
     for name, model in fitted.items():
         d = model.distribution()
         panels[name] = f"P(valid) = {d.probability(task.rules):.1%}", d.state_visits()
-    return draw_panels(task.grid, panels, task.marks, n_columns, most)
+    return methods.draw_panels(task.grid, panels, task.marks, n_columns, most)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 import xmen as xm
-from xmen.experiments.grid_maps import MARKOV, MEMORY
-from xmen.experiments.human_tasks import choke_task, drawn_task
+from xmen.experiments.grid import MARKOV, MEMORY
+from xmen.experiments.human import choke_task, drawn_task
 from xmen.experiments.notebook import Floats, Notebook
-from xmen.experiments.taxis import N_DIRECTIONS, City, read_city
+from xmen.experiments.roads import N_DIRECTIONS, City, read_city
 
 N_HELD_OUT = 1000
 MARKOV_RULES = 6  # of constraint inference that are compared
