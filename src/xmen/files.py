@@ -141,20 +141,15 @@ def write_together(target: Path, files_at: FilesAt) -> None:
 
 def spare_files(target: Path, files_at: FilesAt) -> tuple[Path, dict[Path, bytes]]:
     """A name for the file under which neither it nor any that it names is there, and what they are then."""
-    for number in itertools.count(2):
-        spare = target.with_stem(f"{target.stem}-{number}")
-        files = dict(files_at(spare))
-        if not any(map(os.path.lexists, files)):
-            return spare, files
-    raise AssertionError
+    spares = (target.with_stem(f"{target.stem}-{number}") for number in itertools.count(2))
+    return next((one, files) for one in spares if not any(map(os.path.lexists, files := dict(files_at(one)))))
 
 
 def not_a_link(file: Path) -> Path:
     """The file, if the folder of a model holds it itself: where a link leads, nothing is read or written."""
     if file.is_symlink():
-        raise StorageError(
-            f"{file} is a link, and a model's folder holds its files itself: put the file in place of the link."
-        )
+        advice = "a model's folder holds its files itself: put the file in place of the link"
+        raise StorageError(f"{file} is a link, and {advice}.")
     return file
 
 

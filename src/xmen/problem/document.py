@@ -145,9 +145,8 @@ class TomlTable:
 
     def table(self, key: str, default: Any = _REQUIRED) -> "TomlTable":
         """A table below this one."""
-        return TomlTable(
-            self.take(key, one_of(f"a table: write [{key}] on a line of its own", dict), default), self.file, f"[{key}]"
-        )
+        kind = one_of(f"a table: write [{key}] on a line of its own", dict)
+        return TomlTable(self.take(key, kind, default), self.file, f"[{key}]")
 
     def tables(self, key: str) -> "list[TomlTable]":
         """An array of tables below this one, each numbered from 1; none when the key is missing."""

@@ -273,17 +273,15 @@ class Problem:
         chosen = {name: value for name, value in self.settings.chosen().items() if name not in others} | changes
         seed, law = chosen.pop("seed"), {name: chosen.pop(name, None) for name in ("discount", "given")}
         with self.speaking():
-            return answering(Law(self.world, self._with(also), self.reward, **law), EngineSettings(**chosen), seed)
+            rules = conjunction([*self.rules.values(), as_constraint(also)])
+            return answering(Law(self.world, rules, self.reward, **law), EngineSettings(**chosen), seed)
 
     def plan(self, also: Constraint | Iterable[Constraint] | None = None, **changes: Any) -> Policy:
         """`xmen.plan` of this problem under its settings, some of them changed, and under extra rules."""
         names = ("validity", "discount", "seed", "max_nodes", "device")
         chosen = {**{name: getattr(self.settings, name) for name in names}, **changes}
         with self.speaking():
-            return plan(self.world, self._with(also), self.reward, **chosen)
-
-    def _with(self, also: Constraint | Iterable[Constraint] | None) -> Constraint | None:
-        return conjunction([*self.rules.values(), as_constraint(also)])
+            return plan(self.world, conjunction([*self.rules.values(), as_constraint(also)]), self.reward, **chosen)
 
     def demos(self) -> list[Trajectory]:
         """The demonstrations of this problem, at least one; they are not checked against the world and the rules."""
@@ -296,10 +294,8 @@ class Problem:
     def _read_demos(self, key: str, role: str = "demonstrations") -> list[Trajectory]:
         file: Path | None = getattr(self, key)
         if file is None:
-            raise FileFormatError(
-                f'this problem names no {key}: write {key} = "{SHORT[key]}.csv" at the top of the problem file, or '
-                "give the file itself"
-            )
+            advice = f'write {key} = "{SHORT[key]}.csv" at the top of the problem file, or give the file itself'
+            raise FileFormatError(f"this problem names no {key}: {advice}")
         try:
             demos = read_demos(within_fence(file), self.world)
         except MissingFileError as error:
@@ -475,7 +471,7 @@ def append_rules(path: Path, problem: Problem, rules: Mapping[str, Sequence[str]
     values = read_values(path)
     added = {text if text not in problem.rules else f"{text} (found)": text for text in rules}
     for text in rules:
-        problem.parse(text).check_world(problem.world)
+        problem.further(text)
     tables = [{"name": name, "rule": text} for name, text in added.items()]
     values["constraints"] = [*values.get("constraints", []), *tables]
     text = toml_text(values, read_text(path), {name: rules[text] for name, text in added.items()})

@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
@@ -292,7 +293,7 @@ def _generator(state: dict[str, Any]) -> np.random.Generator:
 ROWS = ("source", "action", "target", "probability")
 SIZES = ("n_states", "n_actions", "horizon")
 KINDS: dict[str, Kind] = {
-    "float": Kind(float | np.floating, lambda value: {"text": repr(float(value))}, lambda text: float(text)),
+    "float": Kind(float, lambda value: {"text": repr(value)}, lambda text: float(text)),
     "constraint": Kind(Constraint, _text, parse_constraint),
     "event": Kind(Event, _text, parse_event),
     "GridWorld": Kind(GridWorld, _grid_fields, _grid, exact=True),
@@ -329,12 +330,10 @@ class Encoder:
 
     def encode(self, value: Any, name: str) -> Any:
         """The value as JSON; `name` is what the user calls it, and the key of its arrays."""
-        if value is None or isinstance(value, bool | str):
+        if isinstance(value, np.integer | np.floating):
+            value = int(value) if isinstance(value, np.integer) else float(value)
+        if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
             return value
-        if isinstance(value, int | np.integer):
-            return int(value)
-        if isinstance(value, float | np.floating) and math.isfinite(value):
-            return float(value)
         if isinstance(value, PurePath):
             return str(value)
         if isinstance(value, list | tuple):
@@ -382,11 +381,8 @@ class Encoder:
             raise StorageError(f"{name} is an array of {value.dtype}, which cannot be saved: use numbers.")
         content = value.dtype.str, value.shape, hashlib.sha256(value.tobytes()).digest()
         if content not in self._keys:
-            key = name
-            while key in self.arrays:
-                key += "'"
+            key = self._keys[content] = next(name + "'" * n for n in count() if name + "'" * n not in self.arrays)
             self.arrays[key] = np.asarray(value, order="C")  # a single number keeps its shape ()
-            self._keys[content] = key
         return self._keys[content]
 
 
