@@ -107,9 +107,6 @@ class TomlTable:
         except XmenError as error:
             self.fail(key, str(error))
 
-    def __contains__(self, key: str) -> bool:
-        return key in self.values
-
     def take(self, key: str, kind: Kind, default: Any = _REQUIRED) -> Any:
         """The value of a key, or the default; refused where it is of another kind."""
         self._asked.append(key)
@@ -128,10 +125,13 @@ class TomlTable:
         return value
 
     def take_all(self, required: Mapping[str, Kind], optional: Mapping[str, Kind]) -> dict[str, Any]:
-        """The values of these keys that are there; others are refused."""
+        """The values of these keys that are there; any that was never asked for is refused, with the closest one."""
         found = {key: self.take(key, kind) for key, kind in required.items()}
         found |= {key: self.take(key, kind, None) for key, kind in optional.items()}
-        self.finish()
+        for key in self.values:
+            if key not in self._asked:
+                known = f"Known {'here' if self.name else 'at the top of the file'}: {', '.join(self._asked)}"
+                self.fail("", f"unknown key {key!r}{did_you_mean(key, self._asked) or '.'} {known}")
         return {key: value for key, value in found.items() if value is not None}  # TOML has no null
 
     def path(self, key: str) -> Path:
@@ -153,14 +153,6 @@ class TomlTable:
         kind = one_of(f"tables: write [[{key}]] with two brackets before each", dict, is_list=True)
         found = enumerate(self.take(key, kind, []), start=1)
         return [TomlTable(item, self.file, f"[[{key}]] number {k}") for k, item in found]
-
-    def finish(self) -> None:
-        """Refuse keys that were never asked for, with the closest one that exists."""
-        for key in self.values:
-            if key not in self._asked:
-                hint = did_you_mean(key, self._asked) or "."
-                what = "here" if self.name else "at the top of the file"
-                self.fail("", f"unknown key {key!r}{hint} Known {what}: {', '.join(dict.fromkeys(self._asked))}")
 
 
 # ---- Writing TOML, over an earlier text where there is one

@@ -430,7 +430,7 @@ def _spell_events(problem: Problem, target: Path) -> dict[str, Any]:
     above: dict[str, Event] = {}
     for name, event in problem.events.items():
         try:
-            kept = name in table and parts.read_event(table, name, problem.world, above) == event
+            kept = name in table.values and parts.read_event(table, name, problem.world, above) == event
         except (ConstraintError, FileFormatError):
             kept = False
         written[name] = table.values[name] if kept else parts.spell_event(name, event, problem.world)
