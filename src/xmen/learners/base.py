@@ -152,9 +152,7 @@ class Estimator:
 
     def _require_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
-            raise NotFittedError(
-                f"this {type(self).__name__} has not learned anything yet: call fit(demos) first, or xm.load(path)."
-            )
+            raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit(demos) first, or xm.load(path).")
 
     def _forget(self, *names: str) -> None:
         for name in names:
@@ -319,9 +317,7 @@ class Learner(Estimator, ABC):
     def _read_validation(self, demos: Iterable[Trajectory]) -> runs.Validation:
         """The demonstrations to validate with, checked."""
         if "validation" not in self.setting_names():
-            raise EngineError(
-                f"{type(self).__name__} does not validate while it learns: score(demos) does, afterwards."
-            )
+            raise EngineError(f"{type(self).__name__} does not validate while it learns: score(demos) does afterwards.")
         try:
             found = self._gather(demos, None)
         except (InvalidDemonstrationError, TrajectoryError) as error:
@@ -570,17 +566,13 @@ class Learner(Estimator, ABC):
         """
         self._require_fitted()
         if not isinstance(self.reward_, LinearReward):
-            raise EngineError(
-                f"standard errors are of linear weights, and this reward is a {type(self.reward_).__name__}."
-            )
+            raise EngineError(f"standard errors are of linear weights; this reward is a {type(self.reward_).__name__}.")
         fitted_on, known = vars(self).get("_fitted_on"), "covariance_" in vars(self)
         asked = fitted_on if demos is None else self._gather(demos, sample_weight)
         if known and groups is None and demos is None:
             covariance, robust, total = self.covariance_, self.robust_covariance_, self.log_likelihood_
         elif asked is None:
-            raise NotFittedError(
-                "the demonstrations of this model are not at hand: give summary(demos), or ask for it before saving."
-            )
+            raise NotFittedError("demonstrations are not at hand: give summary(demos), or ask for it before saving.")
         else:
             covariance, robust = self._information(asked).covariances(groups, vars(self).get("gradient_noise_"))
             total = log_likelihood(self, asked)
@@ -612,9 +604,7 @@ class Learner(Estimator, ABC):
             return {}
         loss = self.history_[best - 1].details[VALIDATION_LOSS]
         last = "the last one" if best == self.n_iter_ else f"of {self.n_iter_}"
-        return {
-            "validation": f"these are the weights of iteration {best}, {last}: the best on validation, {loss:.4f} nats"
-        }
+        return {"validation": f"the weights of iteration {best}, {last}: the best on validation, {loss:.4f} nats"}
 
     def _repr_html_(self) -> str:
         """Settings, and what was learned."""
@@ -684,9 +674,7 @@ class GradientLearner(Learner):
             raise EngineError(f"training takes a record such as xm.Training('lbfgs'); got {self.training!r:.60}.")
         if self.reward is not None:
             if np.ndim(self.l2):
-                raise EngineError(
-                    "l2 of a network's parameters is one number, 0 or more; one per feature is for features."
-                )
+                raise EngineError("l2 of a network is one number, 0 or more; one per feature is for features.")
             return self._check_neural(self.reward)
         if isinstance(self.features, Reward):
             raise RewardError(

@@ -164,9 +164,7 @@ class CausalXMEN(GradientLearner):
         notes = super()._summary_notes()
         if self.world.deterministic:
             return notes
-        return notes | {
-            "standard errors": "from the scores: with chance the curvature is not the variance of the features"
-        }
+        return notes | {"standard errors": "from the scores: with chance the curvature is not the features' variance"}
 
     # --- what was learned --------------------------------------------------------------------------------------
 

@@ -123,13 +123,11 @@ def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Floats:
             f"sample_weight must be numbers, one per demonstration; got {sample_weight!r:.60}."
         ) from None
     if weights.shape != (n,):
-        raise TrajectoryError(
-            f"sample_weight has shape {weights.shape}, but there are {n} demonstrations: give one weight each."
-        )
+        raise TrajectoryError(f"sample_weight has shape {weights.shape} for {n} demonstrations: give one weight each.")
     wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
     if len(wrong):
         raise TrajectoryError(
-            f"sample_weight must be finite and not negative, but is {weights[wrong[0]]} for demonstration {wrong[0]}."
+            f"sample_weight is finite and >= 0; got {weights[wrong[0]]} for demonstration {wrong[0]}."
         )
     if not weights.any():
         raise TrajectoryError("sample_weight is 0 for every demonstration: give at least one a positive weight.")

@@ -64,9 +64,7 @@ class Information(NamedTuple):
 def _summed(rows: Floats, labels: NDArray[Any]) -> Floats:
     """The sum of the rows (n, k) of each label."""
     if labels.shape != (len(rows),):
-        raise TrajectoryError(
-            f"groups has shape {labels.shape}, but there are {len(rows)} demonstrations: give one each."
-        )
+        raise TrajectoryError(f"groups has shape {labels.shape} for {len(rows)} demonstrations: give one each.")
     number = np.unique(labels, return_inverse=True)[1]
     summed = np.zeros((int(number.max()) + 1, rows.shape[1]))
     np.add.at(summed, number, rows)

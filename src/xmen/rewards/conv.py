@@ -58,11 +58,10 @@ def build(description: dict[str, Any]) -> torch.nn.Module:
         return whole
     if name not in LAYERS:
         raise ValueError(f"unknown layer {name!r}")
-    settings = {key: description[key] for key in LAYERS[name].split()}
+    given = {key: description[key] for key in LAYERS[name].split()}
+    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
     try:
-        layer: torch.nn.Module = getattr(torch.nn, name)(
-            **{k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
-        )
+        layer: torch.nn.Module = getattr(torch.nn, name)(**settings)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"no layer {name} with {settings}: {error}") from None
     return layer

@@ -195,9 +195,7 @@ class NeuralReward:
 
     def structure(self) -> dict[str, Any]:
         """What the reward is made of, without the numbers in its network: equal for rewards that can trade these."""
-        parameters = [
-            (name, list(p.shape), str(p.dtype), p.requires_grad) for name, p in self.module.named_parameters()
-        ]
+        parameters = [(key, list(p.shape), str(p.dtype), p.requires_grad) for key, p in self.module.named_parameters()]
         sizes = {"n_states": self.n_states, "n_actions": self.n_actions, "inputs": as_array(self.inputs)}
         return {"kind": type(self).__name__, "network": repr(self.module), "parameters": parameters, **sizes}
 
