@@ -8,7 +8,7 @@ import numpy as np
 
 import xmen as xm
 from xmen.baselines.maxent import MaxEntIRL
-from xmen.experiments.convergence import ListedProblem, Setting, list_problem, slippery, straight, theorem5_cells
+from xmen.experiments.convergence import ListedProblem, Setting, slippery, straight, theorem5_cells
 from xmen.experiments.grid import MARKOV, MEMORY
 from xmen.learners.xmen import XMEN
 from xmen.methods.paper import PROPOSALS, Paper, Proposal, largest_variance, letter_bounds
@@ -115,7 +115,7 @@ def cost() -> None:
         grid = xm.GridWorld(side, side, start=(0, 0), goal=(side - 1, side - 1), moves=("up", "right", "up-right"))
         features = np.zeros((grid.n_states, grid.n_actions, 1))
         features[:, 2, 0] = 1.0
-        problem = list_problem(f"{side}x{side}", grid, None, features, (0.0,), seed=0, n_demos=20)
+        problem = ListedProblem(f"{side}x{side}", grid, None, features, (0.0,), seed=0, n_demos=20)
         base = xm.distribution(grid, None, None, engine="xor", oracle="listed")
         proposal = Proposal(base, DenseFeatures(features))
         theta, setting = np.array([0.5]), Setting(1.18, 16, 16)

@@ -8,7 +8,7 @@ under these parities. Features are in the units of Algorithm 1: each spans 1 ove
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -109,34 +109,34 @@ def run(book: Notebook) -> None:
     book.table(f"Gap to L* after {n_iter} iterations, {n_seeds} seeds", *summary, note=SUMMARY_NOTE)
 
 
-@dataclass(frozen=True)
 class ListedProblem:
     """A small problem with the truth: all N valid trajectories are listed, and f is in units of its spans over them.
 
-    `rows` (N, d) and `demo_rows` (n, d) are f of all trajectories and of the demonstrations, `log_dynamics` (N,) is
-    log D. With `weighted`, where D differs, draws carry importance weights. Parities range over `hash_bits`. The loss
-    L(theta) = log Z - theta . mean f of the demonstrations, and its gap L(theta) - L*, are in nats; theta* is `best`.
+    Demonstrators have these `weights`, in the user's units. `rows` (N, d) and `demo_rows` (n, d) are f of all
+    trajectories and of the demonstrations, `log_dynamics` (N,) is log D. With `weighted`, where D differs, draws carry
+    importance weights. Parities range over `hash_bits`. The loss L(theta) = log Z - theta . mean f of the
+    demonstrations, and its gap L(theta) - L*, are in nats; theta* is `best`.
     """
 
-    name: str
-    world: xm.GridWorld
-    rule: Any
-    features: Floats  # (n_states, n_actions, d)
-    demos: list[xm.Trajectory]
-    trajectories: list[xm.Trajectory]
-    span: Floats
-    rows: Floats
-    demo_rows: Floats
-    log_dynamics: Floats
-    hash_bits: int
-
-    @property
-    def weighted(self) -> bool:
-        return bool(np.ptp(self.log_dynamics) > 1e-9)
-
-    @cached_property
-    def demo_mean(self) -> Any:
-        return self.demo_rows.mean(axis=0)
+    def __init__(
+        self, name: str, world: xm.GridWorld, rule: Any, features: Floats, weights: Any, seed: int, n_demos: int = 100
+    ) -> None:
+        self.name, self.world, self.rule, self.features = name, world, rule, features
+        free: Any = xm.distribution(world, rule, None, engine="exact")
+        self.trajectories = free.best(MOST)
+        self.demos = xm.distribution(world, rule, features @ np.array(weights), seed=seed).sample(n_demos)
+        self.log_dynamics = np.array([free.log_prob(tau) for tau in self.trajectories]) + free.log_partition()
+        self.weighted = bool(np.ptp(self.log_dynamics) > 1e-9)
+        both = (self.trajectories, self.demos)
+        steps = ([(list(tau.states[:-1]), list(tau.actions)) for tau in some] for some in both)
+        rows, demo_rows = (np.array([features[taken].sum(axis=0) for taken in some]) for some in steps)
+        self.span = np.ptp(rows, axis=0)
+        self.rows, self.demo_rows = rows / self.span, demo_rows / self.span
+        self.demo_mean = self.demo_rows.mean(axis=0)
+        hashed = xm.distribution(world, rule, None, engine="xor", oracle="listed")
+        self.hash_bits = int(hashed.sizes()["hash variables"])
+        slope = lambda theta: self.probabilities(theta) @ self.rows - self.demo_mean  # noqa: E731
+        self.best = minimize(self.loss, np.zeros(len(self.span)), jac=slope, tol=1e-12).x
 
     def loss(self, theta: Floats) -> float:
         return float(logsumexp(self.rows @ theta + self.log_dynamics) - theta @ self.demo_mean)
@@ -144,35 +144,12 @@ class ListedProblem:
     def probabilities(self, theta: Floats) -> Any:
         return softmax(self.rows @ theta + self.log_dynamics)
 
-    @cached_property
-    def best(self) -> Any:
-        slope = lambda theta: self.probabilities(theta) @ self.rows - self.demo_mean  # noqa: E731
-        return minimize(self.loss, np.zeros(self.rows.shape[1]), jac=slope, tol=1e-12).x
-
     def gap(self, theta: Floats) -> float:
         return self.loss(theta) - self.loss(self.best)
 
     def absolute_features(self, theta: Floats) -> Any:
         """E_P|f| of each feature (d,)."""
         return self.probabilities(theta) @ np.abs(self.rows)
-
-
-def list_problem(
-    name: str, world: xm.GridWorld, rule: Any, features: Floats, weights: Sequence[float], seed: int, n_demos: int = 100
-) -> ListedProblem:
-    """The problem of demonstrators with these weights, in the user's units."""
-    demos = xm.distribution(world, rule, features @ np.array(weights), seed=seed).sample(n_demos)
-    free = xm.distribution(world, rule, None, engine="exact")
-    taus = free.best(MOST)
-    log_dynamics = np.array([free.log_prob(tau) for tau in taus]) + free.log_partition()
-    summed = [
-        [features[list(tau.states[:-1]), list(tau.actions)].sum(axis=0) for tau in some] for some in (taus, demos)
-    ]
-    rows, demo_rows = map(np.array, summed)
-    span = np.ptp(rows, axis=0)
-    bits = int(xm.distribution(world, rule, None, engine="xor", oracle="listed").sizes()["hash variables"])
-    truth = (taus, span, rows / span, demo_rows / span, log_dynamics, bits)
-    return ListedProblem(name, world, rule, features, demos, *truth)
 
 
 def straight(seed: int = 0) -> ListedProblem:
@@ -184,7 +161,7 @@ def straight(seed: int = 0) -> ListedProblem:
     features[grid.state(upper), :, 0] = 1.0  # whether the upper key is taken
     features[:, grid.moves.index("up-right"), 1] = 1.0  # the number of diagonal moves
     rule = keys & (xm.longest_repeat() <= 3)
-    return list_problem("5x5 grid", grid, rule, features, (2.0, -0.5), seed)
+    return ListedProblem("5x5 grid", grid, rule, features, (2.0, -0.5), seed)
 
 
 def slippery(seed: int = 0) -> ListedProblem:
@@ -197,7 +174,7 @@ def slippery(seed: int = 0) -> ListedProblem:
     features[:, grid.moves.index("up"), 0] = 1.0
     features[grid.state((0, 1)), :, 1] = 1.0
     rule = xm.visit(grid.at((1, 1)))
-    return list_problem("slippery 3x3 grid", grid, rule, features, (0.5, 1.0), seed)
+    return ListedProblem("slippery 3x3 grid", grid, rule, features, (0.5, 1.0), seed)
 
 
 def constants(problem: ListedProblem, delta: float) -> tuple[float, float, float, float]:
