@@ -1,4 +1,4 @@
-"""Graphs whose nodes have a place: roads as lines, as thick as they are used."""
+"""Graphs whose nodes have a place, with roads as thick as they are used; and numbers of states, fits and rules."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patheffects import withStroke
-from numpy.typing import ArrayLike, NDArray
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike
 
 from xmen.errors import WorldError
-from xmen.plots.canvas import PALETTE, SYMBOLS, axes, legend_symbol, short
+from xmen.plots.world import PALETTE, SYMBOLS, axes, legend_symbol
+from xmen.progress import Record
+from xmen.rewards import Floats
 from xmen.rules.inference import RuleInference
 from xmen.worlds import MDP, Trajectory
 from xmen.worlds.from_networkx import RoadNetwork
@@ -101,7 +104,7 @@ def plot_graph(
 
 
 def _colour(
-    ax: Axes, lines: Sequence[Any], amounts: NDArray[np.float64], cmap: Any, points: tuple[float, float], label: str
+    ax: Axes, lines: Sequence[Any], amounts: Floats, cmap: Any, points: tuple[float, float], label: str
 ) -> LineCollection:
     """Lines that are the thicker, between two widths in points, the larger their amounts, with a colour bar."""
     size = np.abs(amounts)
@@ -184,7 +187,7 @@ def plot_network(
     return ax
 
 
-def _shapes(lines: Any) -> list[NDArray[np.float64]]:
+def _shapes(lines: Any) -> list[Floats]:
     """The points of each link."""
     if isinstance(lines, RoadNetwork):
         if lines.shapes is None:
@@ -202,12 +205,137 @@ def _shapes(lines: Any) -> list[NDArray[np.float64]]:
     return shapes
 
 
-def _beside(shape: NDArray[np.float64], side: float) -> NDArray[np.float64]:
+def _beside(shape: Floats, side: float) -> Floats:
     """The points of a link, moved to the right of its direction."""
     along = np.gradient(shape, axis=0)
     length = np.linalg.norm(along, axis=1, keepdims=True)
     right = np.stack([along[:, 1], -along[:, 0]], axis=1) / np.where(length > 0, length, 1.0)
     return shape + side * right
+
+
+# ---- Numbers with names as horizontal bars: for worlds that have no map, and for weights of features
+
+MOST_BARS = 25
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
+_HATCHES = ("", "///", "...", "xxx")
+
+
+def short(text: str, most: int) -> str:
+    """The text, its end left out where it has more than `most` characters."""
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def plot_bars(
+    names: Sequence[str], series: Mapping[str, Sequence[float]], ax: Axes | None = None, *, label: str = ""
+) -> Axes:
+    """One group of bars per name, one bar in it per series; of many names, those with the largest numbers.
+
+    Parameters
+    ----------
+    names
+        What the numbers belong to: states, features.
+    series
+        One number per name, in each series.
+    ax
+        Where to draw; new axes if not given.
+    label
+        Of the scale.
+
+    Returns
+    -------
+    Axes
+        With the bars; nothing is shown.
+
+    Raises
+    ------
+    WorldError
+        When a series has another length than `names`.
+
+    Examples
+    --------
+    plot_bars(["new", "worn"], {"demonstrations": [8.1, 2.0], "model": [8.0, 2.1]}, label="visits per trajectory")
+    """
+    values = np.array([list(numbers) for numbers in series.values()], dtype=np.float64)
+    if values.ndim != 2 or values.shape[1] != len(names) or not len(names):
+        raise WorldError(f"there are {len(names)} names, and series of {[len(s) for s in series.values()]} numbers")
+    kept = np.sort(np.argsort(-np.abs(values).max(axis=0), kind="stable")[:MOST_BARS])
+    ax = axes(ax, 7.0, 1.2 + 0.18 * len(kept) * (1 + len(series)))
+    thick = 0.8 / len(series)
+    for k, (name, numbers) in enumerate(zip(series, values, strict=True)):
+        where = np.arange(len(kept)) + (k - (len(series) - 1) / 2) * thick
+        style = k % len(_COLOURS)
+        look: dict[str, Any] = {"color": _COLOURS[style], "hatch": _HATCHES[style], "edgecolor": "white"}
+        ax.barh(where, numbers[kept], height=thick, label=name, **look)
+    ax.set_yticks(np.arange(len(kept)), [short(names[k], 30) for k in kept])
+    ax.set_ylim(len(kept) - 0.4, -0.6)  # the first on top
+    ax.axvline(0.0, color="black", linewidth=0.8)
+    ax.set_xlabel(label + (f"   (the largest {len(kept)} of {len(names)})" if len(kept) < len(names) else ""))
+    ax.spines[["top", "right"]].set_visible(False)
+    if len(series) > 1:
+        ax.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=len(series))
+    return ax
+
+
+# ---- How learning went: the loss and the norm of its gradient, iteration by iteration
+
+LOSS_COLOUR, VALIDATION_COLOUR, GRADIENT_COLOUR = "#0072B2", "#009E73", "#D55E00"
+
+
+def plot_history(history: Sequence[Record], ax: Axes | None = None) -> Axes:
+    """The loss (left scale) and the gradient's norm (right scale, logarithmic) of a learner's `history_`.
+
+    Where a method has errors, the loss has a band of two standard errors on each side, and a dotted line shows the
+    gradient's own standard error: below it there is only noise. A loss that a method does not know is left out. With
+    validation its loss is a curve of its own, marked where it is least.
+
+    Parameters
+    ----------
+    history
+        `model.history_`.
+    ax
+        Where to draw; new axes if not given.
+
+    Returns
+    -------
+    Axes
+        With the curves; nothing is shown.
+
+    Raises
+    ------
+    WorldError
+        When there is nothing to draw.
+    """
+    if not history:
+        raise WorldError("there is no history to draw: this model was fitted without a single iteration")
+    ax = axes(ax, 7.0, 4.0)
+    names = ("iteration", "loss", "loss_std", "gradient_norm", "gradient_std")
+    x, loss, error, norm, norm_error = np.array([[getattr(one, name) for name in names] for one in history]).T
+    held_out = np.array([record.details.get("validation_loss", np.nan) for record in history])
+    right: Any = ax.twinx() if np.isfinite([loss, held_out]).any() else ax
+    handles, marker = list[Any](), "." if len(history) <= 60 else None
+    if right is not ax:
+        if (error > 0).any():
+            ax.fill_between(x, loss - 2 * error, loss + 2 * error, color=LOSS_COLOUR, alpha=0.2, linewidth=0)
+        if np.isfinite(loss).any():
+            handles += ax.plot(x, loss, "-", color=LOSS_COLOUR, marker=marker, label="loss")
+        if np.isfinite(held_out).any():
+            best = int(np.nanargmin(held_out))
+            handles += ax.plot(x, held_out, "-", color=VALIDATION_COLOUR, marker=marker, label="validation")
+            ring: dict[str, Any] = {"color": VALIDATION_COLOUR, "fillstyle": "none", "markersize": 11}
+            handles += ax.plot(x[best], held_out[best], "o", label="its least", **ring)
+        ax.set_ylabel("loss (nats per demonstration)", color=LOSS_COLOUR)
+    for given, line, label in ((norm, "--", "gradient norm"), (norm_error, ":", "its standard error")):
+        values = np.where(given > 0, given, np.nan)  # zero has no place on a logarithmic scale
+        if np.isfinite(values).any():
+            right.set_yscale("log")
+        elif given is norm_error:
+            continue
+        handles += right.plot(x, values, line, color=GRADIENT_COLOUR, marker=marker, label=label)
+    right.set_ylabel("norm of the gradient", color=GRADIENT_COLOUR)
+    ax.set_xlabel("iteration")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3, frameon=False)
+    return ax
 
 
 # ---- Rules that were found: what each gained, and whether demonstrations that were held out keep them
