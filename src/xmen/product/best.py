@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from xmen.errors import EngineError, require_horizon
 from xmen.machines.tables import Seen, Watch
-from xmen.product.graph import Product, alive_before
+from xmen.product.graph import Product, alive_before, moves_of
 from xmen.product.layered import HostLayers
 from xmen.product.messages import best_completions, timeless_log_weights
 from xmen.worlds.walks import EdgeWeights, Floats, Walks
@@ -28,7 +28,13 @@ def best_walk(product: Product, weights: EdgeWeights, operations: HostLayers | N
         def edge_of(t: int, node: int) -> int:
             return int(choice[node])
     else:
-        completions, choices = _best_choices(product, operations or HostLayers(product, weights))
+        do, degree = operations or HostLayers(product, weights), int(np.diff(product.indptr).max(initial=0))
+        require_horizon(product.horizon, int(product.layer_ends.sum()) * np.min_scalar_type(degree).itemsize)
+        last, choices = do.best_last(), list[Any]()
+        for t in range(product.horizon - 1, -1, -1):
+            last, chosen = do.best_layer(t, last)
+            choices.append(chosen)
+        completions = do.values(last, product.starts)
 
         def edge_of(t: int, node: int) -> int:
             stops = t == product.horizon or product.indptr[node] == product.indptr[node + 1]
@@ -41,17 +47,6 @@ def best_walk(product: Product, weights: EdgeWeights, operations: HostLayers | N
         taken.append(edge)
         node = int(product.target[edge])
     return float(values[best]), _as_walks(product, [[int(product.starts[best]), *taken]])
-
-
-def _best_choices(product: Product, do: HostLayers) -> tuple[Floats, list[Any]]:
-    """The best completion of each start node, and the edge that it takes at each node, layer by layer from the last."""
-    degree = int(np.diff(product.indptr).max(initial=0))
-    require_horizon(product.horizon, int(product.layer_ends.sum()) * np.min_scalar_type(degree).itemsize)
-    value, choices = do.best_last(), list[Any]()
-    for t in range(product.horizon - 1, -1, -1):
-        value, choice = do.best_layer(t, value)
-        choices.append(choice)
-    return do.values(value, product.starts), choices
 
 
 def _as_walks(product: Product, found: list[list[int]]) -> Walks:
@@ -94,9 +89,8 @@ def best_walks(product: Product, weights: EdgeWeights, k: int, watch: Watch | No
         begun = float(weights.log_start[product.state[node]])
         guess = begun + value(0)[node]
         if guess > -np.inf:
-            heapq.heappush(
-                heap, (-guess, next(tie), 0, node, begun, (None, node), () if watch is None else watch.start)
-            )
+            seen = () if watch is None else watch.start
+            heapq.heappush(heap, (-guess, next(tie), 0, node, begun, (None, node), seen))
     found: list[list[int]] = []
     for n_steps in count():
         if not heap or len(found) == k:
@@ -136,10 +130,9 @@ def _guide(product: Product, weights: EdgeWeights) -> tuple[Callable[[int], Floa
         best = best_completions(product, log_weight, product.stops)[0]
         return (lambda t: best), (lambda t: log_weight)
     require_horizon(product.horizon, 8 * product.n_nodes * product.horizon)
-    do = HostLayers(product, weights)
-    layers = [do.best_last()]
-    for t in range(product.horizon - 1, -1, -1):
-        layers.append(do.best_layer(t, layers[-1])[0])
+    do, layers = HostLayers(product, weights), list[Floats]()
+    for t in range(product.horizon, -1, -1):
+        layers.append(do.best_layer(t, layers[-1])[0] if layers else do.best_last())
     return layers[::-1].__getitem__, (lambda t: weights.at(t)[product.edge])
 
 
@@ -148,9 +141,8 @@ def _guide(product: Product, weights: EdgeWeights) -> tuple[Callable[[int], Floa
 
 def list_walks(product: Product, most: int) -> Walks | None:
     """All valid trajectories, or None when there are more than `most`; breadth-first, one numpy pass per action."""
-    alive = _alive(product)
-    nodes = product.starts.astype(np.int64)
-    nodes = nodes[alive[0][nodes]]
+    alive, ground = _alive(product), product.ground()
+    nodes = product.starts[alive[0][product.starts]].astype(np.int64)
     starts = product.state[nodes]
     walks = np.zeros((len(nodes), 0), dtype=np.int32)
     done: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []  # starts (n,) and edges (n, t) of those of t actions
@@ -164,10 +156,7 @@ def list_walks(product: Product, most: int) -> Walks | None:
         done.append((starts[ending], walks[ending]))
         if t == product.horizon or not len(nodes):
             break
-        begin, end = product.indptr[nodes].astype(np.int64), product.indptr[nodes + 1].astype(np.int64)
-        source = np.repeat(np.arange(len(nodes)), end - begin)
-        offset = np.arange(len(source)) - np.repeat(np.cumsum(end - begin) - (end - begin), end - begin)
-        edges = np.repeat(begin, end - begin) + offset
+        source, edges = moves_of(nodes, ground.row_start, ground.terminal)
         kept = alive[t + 1][product.target[edges]]
         source, edges = source[kept], edges[kept]
         nodes = product.target[edges].astype(np.int64)

@@ -215,19 +215,16 @@ class Generation:
 
     def step(self, rows: NDArray[np.int32], letters: NDArray[np.int32]) -> NDArray[np.int32]:
         """The successor of each (row, letter), as a row of the generation after this one."""
-        n_letters = len(self._table.symbols)
+        n_letters, known = len(self._table.symbols), self._known
         keys, inverse = np.unique(rows.astype(np.int64) * n_letters + letters, return_inverse=True)
-        return np.array([self._follow(key, n_letters) for key in keys.tolist()], dtype=np.int32)[inverse]
-
-    def _follow(self, key: int, n_letters: int) -> int:
-        found = self._known.get(key)
-        if found is None:
-            row, letter = divmod(key, n_letters)
-            state = self._table.leaf.advance(self._states[row], self._table.symbols[letter])
-            found = self._known[key] = self._number.setdefault(state, len(self._after))
-            if found == len(self._after):
-                self._after.append(state)
-        return found
+        for key in keys.tolist():
+            if key not in known:
+                row, letter = divmod(key, n_letters)
+                state = self._table.leaf.advance(self._states[row], self._table.symbols[letter])
+                known[key] = self._number.setdefault(state, len(self._after))
+                if known[key] == len(self._after):
+                    self._after.append(state)
+        return np.array([known[key] for key in keys.tolist()], dtype=np.int32)[inverse]
 
     def following(self) -> "Generation":
         """The next depth."""
@@ -419,8 +416,6 @@ def _too_large(
 
 def _distinct(columns: NDArray[np.int32]) -> int:
     """The number of distinct rows."""
-    if columns.shape[1] == 1:
-        return int(np.count_nonzero(np.bincount(columns[:, 0])))
     nodes = Nodes(columns.shape[1])
     nodes.add(np.ascontiguousarray(columns))
     return nodes.n

@@ -254,10 +254,6 @@ class HostLayers:
         """The numbers at some nodes, on the host."""
         return np.asarray(array[nodes])
 
-    def on_host(self, array: Array) -> NDArray[Any]:
-        """All numbers, on the host."""
-        return np.asarray(array)
-
 
 # ---- Backward and forward over every number of actions, in ordinary numbers that cannot underflow
 
@@ -448,9 +444,7 @@ class Layered:
 
     def flow(self, with_entropy: bool = False) -> messages.Flow:
         counts, discounted, entropy = self.uses(with_entropy)
-        host = self._do.on_host(counts)
-        with_discount = host if discounted is counts else self._do.on_host(discounted)
-        return messages.Flow(host, with_discount, self._starts, messages.entropy_of(self._starts) + entropy)
+        return messages.Flow(counts, discounted, self._starts, messages.entropy_of(self._starts) + entropy)
 
     def log_completions(self, t: int, nodes: NDArray[np.uint32]) -> Floats:
         layer, sweep = self._plan[t], self._sweep()

@@ -233,8 +233,7 @@ class HorizonFree(Timeless):
         self._product = product
         log_weight = timeless_log_weights(product, weights)
         best, _ = best_completions(product, log_weight, product.stops)
-        degrees: NDArray[np.int64] = (product.indptr[1:] - product.indptr[:-1]).astype(np.int64)
-        self._source = np.repeat(np.arange(product.n_nodes), degrees)
+        self._source = product.sources().astype(np.int64)
         relative = np.exp(log_weight + best[product.target] - best[self._source])
         self._factor, self._ratio, self._longest = self._solve(relative)
         self._conditional = relative * self._ratio[product.target] / self._ratio[self._source]

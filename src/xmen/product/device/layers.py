@@ -4,11 +4,11 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from xmen.product.device import kernels
@@ -176,11 +176,8 @@ class DeviceLayers(HostLayers):
         def make() -> None:
             potential.fill_(NEVER)
             potential.masked_fill_(graph.accepting[:, None], 0.0)
-            begin = 0
-            for end in graph.level_ends:
-                nodes = graph.outwards[begin:end]
-                self._rows.log_level(moves, discounts, nodes, graph.distance, potential)
-                begin = end
+            for begin, end in pairwise([0, *graph.level_ends]):
+                self._rows.log_level(moves, discounts, graph.outwards[begin:end], graph.distance, potential)
 
         self._run(("potential",), make)
         return potential
@@ -378,7 +375,3 @@ class DeviceLayers(HostLayers):
     def values(self, array: Tensor, nodes: Nodes) -> Floats:
         chosen: Floats = array[torch.as_tensor(nodes.astype(np.int64), device=self.device)].double().cpu().numpy()
         return chosen
-
-    def on_host(self, array: Tensor) -> NDArray[Any]:
-        numbers: NDArray[Any] = array.cpu().numpy()
-        return numbers

@@ -17,7 +17,7 @@ from xmen.product.device.plain import DeviceGraph, row_sums
 from xmen.product.device.workspace import Workspaces
 from xmen.product.graph import Product
 from xmen.product.layered import SIDE_BY_SIDE, Layered
-from xmen.product.messages import Flow, as_columns
+from xmen.product.messages import Flow, as_columns, entropy_of
 from xmen.sharing import Lock, once
 from xmen.worlds.walks import EdgeWeights, Floats, Walks
 
@@ -75,16 +75,12 @@ class DeviceMachines:
         size, answers = max(1, MOST_CELLS // len(self._compiled.tables)), []
         for begin in range(0, len(last), size):
             part = slice(begin, begin + size)
-            answers.append(self._run(edges[:, part], going[:, part], last[part]).t().cpu().numpy())
+            rows = self._start.expand(-1, len(last[part]))
+            for taken, moves in zip(edges[:, part], going[:, part], strict=True):
+                rows = self._step(rows, self._letters[:, taken], moves)
+            rows = self._step(rows, self._last_letters[:, last[part]], torch.ones_like(last[part], dtype=torch.bool))
+            answers.append(self._accepting[self._first_row + rows].t().cpu().numpy())
         return self._compiled.judge(np.concatenate(answers))
-
-    def _run(self, edges: Tensor, going: Tensor, last: Tensor) -> Tensor:
-        """The final answer of each machine (machines, n)."""
-        rows = self._start.expand(-1, len(last))
-        for taken, moves in zip(edges, going, strict=True):
-            rows = self._step(rows, self._letters[:, taken], moves)
-        rows = self._step(rows, self._last_letters[:, last], torch.ones_like(last, dtype=torch.bool))
-        return self._accepting[self._first_row + rows]
 
     def _step(self, rows: Tensor, letters: Tensor, moves: Tensor) -> Tensor:
         """The rows that machines come to, of the walks that still move."""
@@ -211,7 +207,9 @@ class Run(Layered):
     def flow(self, with_entropy: bool = False) -> Flow:
         with self._lock:
             if with_entropy not in self._flows:
-                self._flows[with_entropy] = super().flow(with_entropy)
+                counts, discounted, entropy = self.uses(with_entropy)
+                uses = counts.cpu().numpy(), discounted.cpu().numpy()
+                self._flows[with_entropy] = Flow(*uses, self._starts, entropy_of(self._starts) + entropy)
             return self._flows[with_entropy]
 
     def uses(self, with_entropy: bool = False, starts: Floats | None = None) -> tuple[Tensor, Tensor, Floats]:
