@@ -179,17 +179,17 @@ class ExactDistribution(Distribution):
 
     def with_rewards(self, rewards: Iterable[Reward | ArrayLike | None]) -> list[ExactDistribution]:
         """`with_reward` of each; on a device they are worked out side by side, sixteen at a time."""
-        found = [self.with_reward(reward) for reward in rewards]
-        if self.place is not None:
-            for d, messages in zip(found, self.place.messages([d.weights for d in found]), strict=True):
-                vars(d)["_messages"] = messages
-        return found
+        return list(self.under_each(rewards))
 
     def under_each(self, rewards: Iterable[Reward | ArrayLike | None]) -> Iterator[ExactDistribution]:
         """`with_rewards` of any number: those that are worked out together leave their memory to the next ones."""
         left = list(rewards)
         for begin in range(0, len(left), SIDE_BY_SIDE):
-            yield from self.with_rewards(left[begin : begin + SIDE_BY_SIDE])
+            found = [self.with_reward(reward) for reward in left[begin : begin + SIDE_BY_SIDE]]
+            if self.place is not None:
+                for d, messages in zip(found, self.place.messages([d.weights for d in found]), strict=True):
+                    vars(d)["_messages"] = messages
+            yield from found
 
     def sample(self, n: int, seed: Seed = None) -> list[Trajectory]:
         n, rng = require_count(n, self.world), self._generator(seed)

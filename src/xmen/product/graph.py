@@ -8,6 +8,7 @@ start to acceptance within the horizon is dropped.
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -333,12 +334,7 @@ def explore(compiled: CompiledConstraint, max_nodes: int, horizon: int, ground: 
     limit = allowed_nodes(max_nodes, rows.shape[1])
     chunk = max(1, CHUNK_CELLS // (rows.shape[1] * max(1, int(np.diff(ground.row_start).max(initial=1)))))
     milestones = [n for n in ESTIMATE_AT if n < limit]
-    begin = 0
-
-    def too_large(n: int, depth: int, estimate: int = 0) -> ProductTooLargeError:
-        below = np.column_stack([ground.state[nodes.rows[:n, 0]], nodes.rows[:n, 1:]])
-        return _too_large(compiled, below, depth, max_nodes, estimate)
-
+    begin, too_large = 0, partial(_too_large, compiled, ground.state, max_nodes)
     for depth in range(horizon):
         end = nodes.n
         if begin == end or end > limit:
@@ -350,7 +346,7 @@ def explore(compiled: CompiledConstraint, max_nodes: int, horizon: int, ground: 
             layer = nodes.rows[begin:end]
             larger = estimate_nodes(compiled, layer, horizon - depth, limit, ground) if slow else 0
             if larger > limit:
-                raise too_large(end, depth, larger)
+                raise too_large(nodes.rows[:end], depth, larger)
         for first in range(begin, end, chunk):
             last = min(first + chunk, end)
             frontier, left = nodes.rows[first:last], horizon - depth - 1
@@ -359,11 +355,11 @@ def explore(compiled: CompiledConstraint, max_nodes: int, horizon: int, ground: 
             targets.append(nodes.add(following))
             edges.append(out)
             if nodes.n > limit:
-                raise too_large(nodes.n, depth + 1)
+                raise too_large(nodes.rows[: nodes.n], depth + 1)
         layer_ends.append(nodes.n)
         begin = end
     if nodes.n > limit:
-        raise too_large(nodes.n, 0)
+        raise too_large(nodes.rows[: nodes.n], 0)
 
     n_out.append(np.zeros(nodes.n - begin, dtype=np.int64))
     node_rows = nodes.rows[: nodes.n]
@@ -383,10 +379,10 @@ def explore(compiled: CompiledConstraint, max_nodes: int, horizon: int, ground: 
 
 
 def _too_large(
-    compiled: CompiledConstraint, rows: NDArray[np.int32], depth: int, max_nodes: int, estimate: int = 0
+    compiled: CompiledConstraint, state: Any, max_nodes: int, rows: NDArray[np.int32], depth: int, estimate: int = 0
 ) -> ProductTooLargeError:
     """Say which of the user's constraints multiplies the most, and what to do."""
-    world, n_states, n_columns = compiled.world, _distinct(rows[:, :1]), rows.shape[1]
+    world, n_states, n_columns = compiled.world, _distinct(state[rows[:, :1]]), rows.shape[1]
     lines, leaf = [], 1
     for label, unit in units(compiled.constraint):
         width = sum(1 for _ in unit.leaves())

@@ -292,6 +292,7 @@ class Layered:
     def __init__(self, operations: HostLayers) -> None:
         self._product, self._do, self.discount = operations.product, operations, operations.discount
         self._plan: list[_Layer] = [_Layer(0, 0.0)] * (self._product.horizon + 1)
+        self._together = self._product.horizon + 1 if self._do.stride == 1 else self._do.stride  # layers made at once
         self._kept: dict[int, Any] = {}
         self._segment: dict[int, Array] = {}  # the last one that `log_completions` made
         self._first_base: Base | None = None
@@ -307,7 +308,7 @@ class Layered:
         self._kept[t] = do.keep(b)
         ahead, went, ends = do.lookahead, 0, (1.0, 1.0)
         while t > 0:
-            end = max(t - ahead, self._segment_of(t - 1))
+            end = max(t - ahead, t - 1 - (t - 1) % self._together)
             ahead = min(2 * ahead, do.lookahead)
             made = self._linear(t, end, b, sweep)
             n_made, small = len(made.layers), do.span.small
@@ -329,10 +330,6 @@ class Layered:
                 if t % do.stride == 0 or self._plan[t].in_log_space:
                     self._kept[t] = do.keep(b)
         self._first_base = sweep.base
-
-    def _segment_of(self, t: int) -> int:
-        """The first of the layers that are kept or made again together with layer t."""
-        return 0 if self._do.stride == 1 else t - t % self._do.stride
 
     def _sweep(self) -> _Sweep:
         """A new sweep, which begins with the weights that backward ended with: forward begins there."""
@@ -361,18 +358,13 @@ class Layered:
 
     def _linear(self, begin: int, end: int, after: Array, sweep: _Sweep) -> Made:
         """Layers begin - 1 down to `end`, or to an earlier one, under the potential and scale of layer `begin`."""
-        layer = self._plan[begin]
+        layer, stop = self._plan[begin], sweep.stop
         base = self._base(begin - 1, layer.epoch, sweep)
         while end < begin - 1 and self._drifts(base.t, end):
             end += 1
-        return self._do.backward(begin, end, base, self._stop(begin, sweep), after)
-
-    def _stop(self, t: int, sweep: _Sweep) -> Array:
-        """Stop weights under the potential and scale of layer t."""
-        layer, known = self._plan[t], sweep.stop
-        if known is None or known[0].epoch != layer.epoch or np.any(known[0].scale != layer.scale):
-            known = sweep.stop = (layer, self._do.stop_weights(self._potentials[layer.epoch], layer.scale))
-        return known[1]
+        if stop is None or stop[0].epoch != layer.epoch or np.any(stop[0].scale != layer.scale):
+            stop = sweep.stop = (layer, self._do.stop_weights(self._potentials[layer.epoch], layer.scale))
+        return self._do.backward(begin, end, base, stop[1], after)
 
     def _drifts(self, one: int, other: int) -> bool:
         """Whether discounting moves edge weights too far between two actions for one to be a factor of the other."""
@@ -433,8 +425,7 @@ class Layered:
                 layers = [do.ones(t), after]
             else:  # as far as layers can go on under the same weights
                 base = self._base(t, layer.epoch, sweep)
-                last = min(t + do.lookahead, self._product.horizon)
-                last = min(last, self._segment_of(t) + do.stride) if do.stride > 1 else last
+                last = min(t + do.lookahead, self._product.horizon, t - t % self._together + self._together)
                 while end < last and self._plan[end].plain and not self._drifts(base.t, end):
                     end += 1
                 layers = [self._layer(s, sweep) for s in range(t, end + 1)]

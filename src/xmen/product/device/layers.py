@@ -13,7 +13,7 @@ from torch import Tensor
 
 from xmen.product.device import kernels
 from xmen.product.device.kernels import AVAILABLE
-from xmen.product.device.plain import SLOTS, DeviceGraph, Factors, LogMoves, Moves, PlainRows, Rows, uniforms
+from xmen.product.device.plain import SLOTS, DeviceGraph, Moves, PlainRows, Rows, uniforms
 from xmen.product.device.workspace import LOOKAHEAD, Workspaces
 from xmen.product.graph import Product
 from xmen.product.layered import DOUBLE, SINGLE, Base, HostLayers, Made, Nodes, Passing, Scale
@@ -55,18 +55,18 @@ class FusedRows(PlainRows):
         arrays, flags = (share, after, out, flows[0], flows[-1]), (moves.factors.drift != 0.0, len(flows) == 2)
         _launch(kernels.forward, len(after), _shape(moves.rows, out), *_arrays(moves), *arrays, *flags)
 
-    def log_rows(self, moves: LogMoves, factors: Factors, stop: Tensor, after: Tensor, out: Tensor) -> None:
-        unused = moves.rows.indptr, moves.rows.indptr, moves.log_dynamics  # nodes, ranks and discounts of a level
-        self._log(moves, len(out), *unused, factors.pair, stop, after, out, level=False)
+    def log_rows(self, moves: Moves, stop: Tensor, after: Tensor, out: Tensor) -> None:
+        unused = moves.rows.indptr, moves.rows.indptr, moves.weights  # nodes, ranks and discounts of a level
+        self._log(moves, len(out), *unused, moves.factors.pair, stop, after, out, level=False)
 
-    def log_level(self, moves: LogMoves, discounts: Tensor, nodes: Tensor, rank: Tensor, value: Tensor) -> None:
+    def log_level(self, moves: Moves, discounts: Tensor, nodes: Tensor, rank: Tensor, value: Tensor) -> None:
         self._log(moves, len(nodes), nodes, rank, discounts, discounts, value, value, value, level=True)
 
     def _log(
-        self, moves: LogMoves, n: int, nodes: Tensor, rank: Tensor, discounts: Tensor, *arrays: Tensor, level: bool
+        self, moves: Moves, n: int, nodes: Tensor, rank: Tensor, discounts: Tensor, *arrays: Tensor, level: bool
     ) -> None:
         rows = moves.rows
-        graph = nodes, rows.indptr, rows.other, rows.edge, rank, moves.log_dynamics, moves.reward, discounts
+        graph = nodes, rows.indptr, rows.other, rows.edge, rank, moves.weights, moves.reward, discounts
         _launch(kernels.log_rows, n, _shape(rows, arrays[-1]), *graph, *arrays, level)
 
     def choose(self, moves: Moves, after: Tensor, column: int, uniforms: Tensor, node: Tensor) -> Tensor:
@@ -170,7 +170,7 @@ class DeviceLayers(HostLayers):
         return ends
 
     def first_potential(self) -> Tensor:
-        graph, moves = self._graph, self._log_moves
+        graph, moves = self._graph, self._log_moves(0)
         potential, discounts = self._space.potential, self._space.node_discounts
 
         def make() -> None:
@@ -203,9 +203,8 @@ class DeviceLayers(HostLayers):
     def base(self, epoch: int, t: int, potential: Tensor) -> Base:
         return Base(epoch, t, potential, [])
 
-    @property
-    def _log_moves(self) -> LogMoves:
-        return LogMoves(self._graph.leaving, self.weights.log_dynamics, self.weights.reward)
+    def _log_moves(self, t: int) -> Moves:
+        return Moves(self._graph.leaving, self.weights.log_dynamics, self.weights.reward, self._space.factors(t, t))
 
     def _filled(self, base: Base, entering: bool) -> Tensor:
         """The weights of a base in the order of the edges that leave nodes, or of those that enter them."""
@@ -263,7 +262,7 @@ class DeviceLayers(HostLayers):
     def log_layer(self, t: int, log_after: Tensor) -> Tensor:
         value = torch.empty_like(self._space.layer(t), dtype=torch.float64)
         stop = self._log_ends() if self._graph.stops_early else torch.full_like(value, NEVER)
-        self._rows.log_rows(self._log_moves, self._space.factors(t, t), stop, log_after, value)
+        self._rows.log_rows(self._log_moves(t), stop, log_after, value)
         return value
 
     def conditional(self, t: int, log_after: Tensor, log_value: Tensor) -> Base:

@@ -99,20 +99,15 @@ class Factors(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """The edges of rows with their weights as of one action: those of another, and the factors between the two."""
+    """The edges of rows with their weights as of one action: those of another, and the factors between the two.
+
+    In log space `weights` are log_dynamics (world edges, 1): an edge has log_dynamics + discount * reward.
+    """
 
     rows: Rows
     weights: Tensor  # (E, columns)
     reward: Tensor  # (world edges, columns)
     factors: Factors
-
-
-class LogMoves(NamedTuple):
-    """The edges of rows with log-weights, log_dynamics + discount * reward of the world edge below each."""
-
-    rows: Rows
-    log_dynamics: Tensor  # (world edges, 1)
-    reward: Tensor  # (world edges, columns)
 
 
 def row_sums(values: Tensor, indptr: Tensor) -> Tensor:
@@ -177,12 +172,12 @@ class PlainRows:
         for flow, factor in zip(flows, (1.0, moves.factors.discount), strict=False):
             flow[: len(w)] += factor * through
 
-    def log_rows(self, moves: LogMoves, factors: Factors, stop: Tensor, after: Tensor, out: Tensor) -> None:
+    def log_rows(self, moves: Moves, stop: Tensor, after: Tensor, out: Tensor) -> None:
         """out = log(exp(stop) + sum over edges of exp(log_dynamics + discount * reward + after[target]))."""
         rows, n = moves.rows, len(out)
         e = rows.n_entries(n)
         edge = rows.edge[:e]
-        values = moves.log_dynamics[edge] + factors.discount * moves.reward[edge] + after[rows.other[:e]]
+        values = moves.weights[edge] + moves.factors.discount * moves.reward[edge] + after[rows.other[:e]]
         out.copy_(self._log_sum(values, rows.indptr[: n + 1], stop[:n]))
 
     def _log_sum(self, values: Tensor, indptr: Tensor, first: Tensor) -> Tensor:
@@ -192,7 +187,7 @@ class PlainRows:
         total = row_sums(torch.exp(values - torch.repeat_interleave(base, counts, dim=0)), indptr)
         return base + torch.log(total + torch.exp(first - base))
 
-    def log_level(self, moves: LogMoves, discounts: Tensor, nodes: Tensor, rank: Tensor, value: Tensor) -> None:
+    def log_level(self, moves: Moves, discounts: Tensor, nodes: Tensor, rank: Tensor, value: Tensor) -> None:
         """`log_rows` of some nodes in place, over their edges to nodes of lower rank; one discount per node."""
         rows = moves.rows
         begin, counts = rows.indptr[nodes].long(), (rows.indptr[nodes + 1] - rows.indptr[nodes]).long()
@@ -201,7 +196,7 @@ class PlainRows:
         lower = rank[rows.other[entry]] < rank[nodes[row]]
         row, entry = row[lower], entry[lower]
         edge = rows.edge[entry]
-        values = moves.log_dynamics[edge] + discounts[nodes[row], None] * moves.reward[edge] + value[rows.other[entry]]
+        values = moves.weights[edge] + discounts[nodes[row], None] * moves.reward[edge] + value[rows.other[entry]]
         indptr = torch.zeros(len(nodes) + 1, dtype=torch.int64, device=nodes.device)
         indptr[1:] = torch.cumsum(torch.bincount(row, minlength=len(nodes)), 0)
         value[nodes] = self._log_sum(values, indptr, value[nodes])

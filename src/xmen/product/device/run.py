@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from xmen.machines.tables import UNKNOWN, CompiledConstraint, MachineTable
+from xmen.machines.tables import UNKNOWN, CompiledConstraint
 from xmen.product.device.layers import DeviceLayers, DeviceWeights
 from xmen.product.device.plain import DeviceGraph, row_sums
 from xmen.product.device.workspace import Workspaces
 from xmen.product.graph import Product
-from xmen.product.layered import SIDE_BY_SIDE, Layered
+from xmen.product.layered import Layered
 from xmen.product.messages import Flow, as_columns, entropy_of
 from xmen.sharing import Lock, once
 from xmen.worlds.walks import EdgeWeights, Floats, Walks
@@ -45,8 +45,8 @@ class DeviceMachines:
     def __init__(self, compiled: CompiledConstraint, device: torch.device) -> None:
         self._compiled, self._device = compiled, device
         tables = compiled.tables
-        self._letters = self._stacked(lambda table: table.edge_letters)
-        self._last_letters = self._stacked(lambda table: table.letters[:, -1])
+        self._letters = torch.as_tensor(np.stack([table.edge_letters for table in tables]), device=device)
+        self._last_letters = torch.as_tensor(np.stack([table.letters[:, -1] for table in tables]), device=device)
         self._start = self._column(table.start for table in tables)
         self._width = self._column(table.next.shape[1] for table in tables)
         self._read()
@@ -61,10 +61,6 @@ class DeviceMachines:
         self._first_row = self._column(first[:-1].tolist())
         accepting = np.concatenate([accepting for _, accepting in tables])
         self._accepting = torch.as_tensor(accepting, device=self._device)
-
-    def _stacked(self, part: Callable[[MachineTable], NDArray[np.int32]]) -> Tensor:
-        """A row of letters per machine."""
-        return torch.as_tensor(np.stack([part(table) for table in self._compiled.tables]), device=self._device)
 
     def _column(self, values: Iterable[int]) -> Tensor:
         """A number per machine."""
@@ -90,15 +86,12 @@ class DeviceMachines:
             missing = after == UNKNOWN
             if not bool(missing.any()):
                 return after
-            self._fill(torch.unique(cell[missing]).cpu().numpy())
-
-    def _fill(self, cells: NDArray[np.int64]) -> None:
-        machines = np.searchsorted(self._ends, cells, side="right") - 1
-        for number, table in enumerate(self._compiled.tables):
-            own = cells[machines == number] - self._ends[number]
-            rows, letters = np.divmod(own, table.next.shape[1])
-            table.step(rows.astype(np.int32), letters.astype(np.int32))
-        self._read()
+            cells = torch.unique(cell[missing]).cpu().numpy()
+            machines = np.searchsorted(self._ends, cells, side="right") - 1
+            for number, table in enumerate(self._compiled.tables):
+                own = np.divmod(cells[machines == number] - self._ends[number], table.next.shape[1])
+                table.step(*(part.astype(np.int32) for part in own))
+            self._read()
 
 
 # ---- A product on a device
@@ -182,9 +175,9 @@ class OnDevice:
         return Walks(product.world, first, flat, offsets), valid
 
     def messages(self, laws: Sequence[EdgeWeights]) -> list[Column]:
-        """Messages of several laws, worked out together when one of them is first asked."""
-        shared = [Together(self, laws[i : i + SIDE_BY_SIDE]) for i in range(0, len(laws), SIDE_BY_SIDE)]
-        return [Column(shared[i // SIDE_BY_SIDE], i % SIDE_BY_SIDE) for i in range(len(laws))]
+        """Messages of up to `SIDE_BY_SIDE` laws, worked out together when one of them is first asked."""
+        together = Together(self, laws)
+        return [Column(together, column) for column in range(len(laws))]
 
     def __reduce__(self) -> tuple[type[OnDevice], tuple[Product, torch.device, str]]:
         return OnDevice, (self.product, self.device, self.precision)
