@@ -52,9 +52,8 @@ COMPARISONS = dict(zip(_COMPARED, COMPARE, strict=True))
 TOO_DEEP = "the text is nested too deeply; give parts a name in `names` and use the names"
 
 _CLOSING = {")": "(", "]": "[", "}": "{"}
-_STRING = re.compile(
-    r"'''(?:\\.|[^\\])*?'''|\"\"\"(?:\\.|[^\\])*?\"\"\"|'(?:\\.|[^\\\n'])*'|\"(?:\\.|[^\\\n\"])*\"", re.DOTALL
-)
+_STRING = r"""'{3}(?:\\.|[^\\])*?'{3}|"{3}(?:\\.|[^\\])*?"{3}|'(?:\\.|[^\\\n'])*'|"(?:\\.|[^\\\n"])*\""""
+_BRACKET = re.compile(rf"{_STRING}|#[^\n]*|[(){{}}\[\]'\"]", re.DOTALL)  # after texts in quotes and comments
 
 
 class SourceText:
@@ -130,26 +129,17 @@ class SourceText:
     def _check_brackets(self) -> None:
         """Fail at a bracket without a partner: inside the brackets of `parse`, Python would blame another."""
         open_at: list[int] = []
-        offset = 0
-        while offset < len(self.text):
-            character = self.text[offset]
-            if character in "'\"":
-                string = _STRING.match(self.text, offset)
-                if string is None:
-                    return  # never ends: Python has a good message for that
-                offset = string.end()
-                continue
-            if character == "#":
-                offset = (self.text + "\n").index("\n", offset)
-                continue
-            if character in "([{":
+        for match in _BRACKET.finditer(self.text):
+            found, offset = match[0], match.start()
+            if found in ("'", '"'):
+                return  # never ends: Python has a good message for that
+            if found in _CLOSING.values():
                 open_at.append(offset)
-            elif character in _CLOSING:
+            elif found in _CLOSING:
                 if not open_at:
-                    self.fail(f"`{character}` closes nothing", offset)
-                if self.text[open_at.pop()] != _CLOSING[character]:
-                    self.fail(f"`{character}` closes another kind of bracket", offset)
-            offset += 1
+                    self.fail(f"`{found}` closes nothing", offset)
+                if self.text[open_at.pop()] != _CLOSING[found]:
+                    self.fail(f"`{found}` closes another kind of bracket", offset)
         if open_at:
             self.fail(f"`{self.text[open_at[-1]]}` is never closed", open_at[-1])
 

@@ -193,12 +193,10 @@ def plot_world(grid: GridWorld, marks: Mapping[str, Any] | None = None, ax: Axes
 
 def _default_markers(labels: list[str]) -> dict[str, str]:
     """The shape that a label names, or else the next one that no label names."""
-    words = {label: label.lower() for label in labels}
-    singular = {label: word.removesuffix("es" if word.endswith("sses") else "s") for label, word in words.items()}
-    named = {label: SHAPES.get(words[label]) or SHAPES.get(singular[label]) for label in labels}
-    free = [marker for marker in SYMBOLS if marker not in named.values()] or list(SYMBOLS)
-    unnamed = itertools.cycle(free)
-    return {label: marker or next(unnamed) for label, marker in named.items()}
+    shapes = SHAPES | {f"{name}{'es' if name == 'cross' else 's'}": mark for name, mark in SHAPES.items()}
+    named = {label: shapes.get(label.lower()) for label in labels}
+    free = itertools.cycle([mark for mark in SYMBOLS if mark not in named.values()] or SYMBOLS)
+    return {label: marker or next(free) for label, marker in named.items()}
 
 
 def _read_mark(grid: GridWorld, label: str, value: Any) -> tuple[list[Cell], str | None]:

@@ -266,11 +266,8 @@ class MDP(Transitions):
         float
             log D(tau), or -inf when a factor is 0.
         """
-        first = trajectory.states[0]
-        if first >= self.n_states or self.start[first] == 0.0:
-            return -np.inf
-        edges = self.find_steps(trajectory)
-        if np.any(edges < 0):
+        first, edges = trajectory.states[0], self.find_steps(trajectory)
+        if first >= self.n_states or self.start[first] == 0.0 or np.any(edges < 0):
             return -np.inf
         return float(np.log(self.start[first]) + np.log(self.probability[edges]).sum())
 
@@ -341,9 +338,9 @@ class MDP(Transitions):
         bool
             False for complete trajectories, and for those that cannot happen or break off.
         """
-        first, last = trajectory.states[0], trajectory.states[-1]
-        if first >= self.n_states or self.start[first] == 0.0 or np.any(self.find_steps(trajectory) < 0):
+        if self.log_dynamics(trajectory) == -np.inf:
             return False
+        last = trajectory.states[-1]
         arrived = self.terminal[last] if self.has_terminal else len(trajectory) == self.horizon
         return not arrived and (len(trajectory) == self.horizon or not self.available[last].any())
 

@@ -187,11 +187,6 @@ class Walks:
         powers: Floats = discount ** np.arange(int(self.lengths.max(initial=0)), dtype=np.float64)
         return powers[self.time]
 
-    @cached_property
-    def _pairs(self) -> NDArray[np.int64]:
-        """The number s * n_actions + a of each step's state and action."""
-        return self.world.source[self.edges].astype(np.int64) * self.world.n_actions + self.world.action[self.edges]
-
     def totals(self, values: Floats, discount: float = 1.0) -> Floats:
         """sum_t gamma^t values[e_t] of each, shape (n,), for one value per edge."""
         steps = values[self.edges]
@@ -229,8 +224,10 @@ class Walks:
 
     def visit_rows(self, discount: float = 1.0) -> csr_matrix:
         """Discounted visits of each, as sparse rows of shape (n, n_states * n_actions)."""
-        shape = (len(self), self.world.n_states * self.world.n_actions)
-        return csr_matrix((self._discounts(discount), (self.owner, self._pairs)), shape=shape)
+        world = self.world
+        pairs = world.source[self.edges].astype(np.int64) * world.n_actions + world.action[self.edges]
+        shape = (len(self), world.n_states * world.n_actions)
+        return csr_matrix((self._discounts(discount), (self.owner, pairs)), shape=shape)
 
     def state_rows(self) -> csr_matrix:
         """How often each is in each state, as sparse rows of shape (n, n_states)."""
