@@ -102,7 +102,7 @@ def read_rows(transitions: Any, n_states: int, n_actions: int) -> Columns:
     for column, limit in enumerate((n_states, n_actions, n_states, np.inf)):
         values = table[:, column]
         # NaN compares false with everything, so it is caught here as well.
-        wrong = np.flatnonzero(~((values >= 0) & (values < limit) & ((column == 3) | (values == np.floor(values)))))
+        wrong = np.flatnonzero(~((values >= 0) & (values < limit) & (column == 3 or values == np.floor(values))))
         if wrong.size:
             name, expected = "the probability", "it must be between 0 and 1"
             if column < 3:
