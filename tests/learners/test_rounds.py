@@ -62,7 +62,7 @@ def test_the_loss_over_all_trajectories_is_the_loss(seed):
 
 def test_stored_draws_come_back():
     draws = listed(small_task(0, spellable=True))
-    again = Draws.from_arrays(draws.joined(draws).as_arrays()).keeping(np.array([False, True]))
+    again = Draws(**draws.joined(draws).as_arrays()).keeping(np.array([False, True]))
     assert len(again) == len(draws)
     np.testing.assert_array_equal(again.visits.toarray(), draws.visits.toarray())
     np.testing.assert_array_equal(again.log_measure, draws.log_measure)

@@ -1,7 +1,7 @@
 """method="cells": rounds of whole hash cells."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -134,17 +134,10 @@ class CellSource(Source):
             log_measure[:n_known] += space.log_max - 0.5 * LOG2 - both[0].scores(weights)
             if len(rows):
                 log_measure[n_known:] += space.log_weight(rows) - both[1].scores(weights)
-        draws = Draws(
-            visits=csr_matrix(vstack([each.visit_rows(self.base.discount) for each in both])),
-            log_measure=log_measure,
-            log_dynamics=np.concatenate([each.scores(dynamics) for each in both]),
-            known=np.arange(n) < n_known,
-            valid=np.ones(n, dtype=np.bool_),
-            batch=np.zeros(n, dtype=np.int64),
-            noise=np.array([1.0 - 2.0**-m]),
-            part=np.zeros(1, dtype=np.int64),
-            control=np.zeros(1),
-        )
+        visits = csr_matrix(vstack([each.visit_rows(self.base.discount) for each in both]))
+        log_dynamics, batch = np.concatenate([each.scores(dynamics) for each in both]), np.zeros(n, dtype=np.int64)
+        draws = Draws.of_parts(visits, log_measure, log_dynamics, np.ones(n, dtype=np.bool_), batch, np.zeros(1))
+        draws = replace(draws, known=np.arange(n) < n_known, noise=np.array([1.0 - 2.0**-m]))
         return Batch(draws, sum((info for _, info in found), Info()), n_lost, details={"parities": m})
 
     def next(self, plan: Plan, weights: Floats, loss: DrawnLoss, effective: float, last: bool) -> Plan:

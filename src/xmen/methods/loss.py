@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -47,6 +47,9 @@ from scipy.sparse import csr_matrix, issparse, vstack
 from xmen.errors import DivergenceError
 from xmen.methods.runs import Value
 from xmen.rewards.linear import Features, Floats
+
+Bools: TypeAlias = NDArray[np.bool_]
+Ints: TypeAlias = NDArray[np.int64]
 
 OF_DRAWS = ("log_measure", "log_dynamics", "known", "valid", "batch")  # arrays with an entry per draw
 OF_BATCHES = ("noise", "part", "control")  # arrays with an entry per batch
@@ -59,11 +62,11 @@ class Draws:
     visits: csr_matrix  # (n, n_states * n_actions): discounted visits of each draw
     log_measure: Floats  # (n,): log e; of known ones, its value had they been drawn
     log_dynamics: Floats  # (n,): log D
-    known: NDArray[np.bool_]  # (n,): counted exactly, without noise
-    valid: NDArray[np.bool_]  # (n,): others are there only as draws of a relaxation
-    batch: NDArray[np.int64]  # (n,): the number of its batch, ascending
+    known: Bools  # (n,): counted exactly, without noise
+    valid: Bools  # (n,): others are there only as draws of a relaxation
+    batch: Ints  # (n,): the number of its batch, ascending
     noise: Floats  # (B,): the factor of each batch's variance, 0 where nothing was left to chance
-    part: NDArray[np.int64]  # (B,): the part of the loss that each batch estimates
+    part: Ints  # (B,): the part of the loss that each batch estimates
     control: Floats  # (B,): b, above 0 where a batch has all draws of a relaxation that is known exactly
 
     def __len__(self) -> int:
@@ -74,25 +77,17 @@ class Draws:
         return len(self.noise)
 
     @cached_property
-    def begins(self) -> NDArray[np.int64]:
+    def begins(self) -> Ints:
         """The first draw of each batch (B,)."""
-        found: NDArray[np.int64] = np.searchsorted(self.batch, np.arange(self.n_batches))
-        return found
+        return np.searchsorted(self.batch, np.arange(self.n_batches))
 
     def total(self, weights: Floats) -> Floats:
         """The sum of these weights (n,) over each batch (B,)."""
-        found: Floats = np.add.reduceat(weights, self.begins)
-        return found
+        return np.asarray(np.add.reduceat(weights, self.begins))
 
     @classmethod
     def of_parts(
-        cls,
-        visits: csr_matrix,
-        log_measure: Floats,
-        log_dynamics: Floats,
-        valid: NDArray[np.bool_],
-        part: NDArray[np.int64],
-        control: Floats,
+        cls, visits: csr_matrix, log_measure: Floats, log_dynamics: Floats, valid: Bools, part: Ints, control: Floats
     ) -> Self:
         """Independent samples, one batch for each part; `part` (n,) is ascending and without gaps.
 
@@ -117,7 +112,7 @@ class Draws:
         both = {name: np.concatenate([getattr(self, name), getattr(after, name)]) for name in (*OF_DRAWS, *OF_BATCHES)}
         return Draws(csr_matrix(vstack([self.visits, other.visits])), **both)
 
-    def keeping(self, batches: NDArray[np.bool_]) -> Draws:
+    def keeping(self, batches: Bools) -> Draws:
         """Only these batches (B,)."""
         kept, number = self.some(batches[self.batch]), np.cumsum(batches) - 1
         return replace(kept, batch=number[kept.batch], **{name: getattr(self, name)[batches] for name in OF_BATCHES})
@@ -128,19 +123,9 @@ class Draws:
         one, other = (doubled.some(np.flatnonzero(self.known | (number % 2 == k))) for k in (0, 1))
         return one, other
 
-    def as_arrays(self) -> dict[str, NDArray[Any]]:
-        """Plain arrays by name, to be stored."""
-        visits = self.visits
-        sparse = {"indices": visits.indices.astype(np.int32), "indptr": visits.indptr.astype(np.int64)}
-        plain = {name: getattr(self, name) for name in (*OF_DRAWS, *OF_BATCHES)}
-        return {"data": visits.data, **sparse, "n_columns": np.array(visits.shape[1]), **plain}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
-        """The draws that `as_arrays` gave."""
-        shape = (len(arrays["log_measure"]), int(arrays["n_columns"]))
-        visits = csr_matrix((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape)
-        return cls(visits, *(arrays[name] for name in (*OF_DRAWS, *OF_BATCHES)))
+    def as_arrays(self) -> dict[str, Any]:
+        """The arguments that make these draws, to be stored."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 LARGEST = 600.0  # nats: log-weights over that of the best valid draw are cut here, as exp(700) overflows
@@ -198,8 +183,7 @@ class DrawnLoss:
         part = self.draws.part
         total = np.bincount(part, weights=sizes, minlength=len(self.parts))[part]
         even = 1.0 / np.bincount(part, minlength=len(self.parts))[part]
-        shares: Floats = self.parts[part] * np.where(total > 0.0, sizes / np.where(total > 0.0, total, 1.0), even)
-        return shares
+        return self.parts[part] * np.where(total > 0.0, sizes / np.where(total > 0.0, total, 1.0), even)
 
     @cached_property
     def measures(self) -> tuple[Floats, Floats]:
@@ -208,7 +192,7 @@ class DrawnLoss:
         with np.errstate(divide="ignore"):
             doubt = np.log(np.zeros(len(draws)) if self.doubt is None else self.doubt)
         drawn = draws.log_measure + np.where(draws.known, doubt, 0.0)
-        log_measure: Floats = np.logaddexp(np.where(draws.known, 0.0, -np.inf), drawn)
+        log_measure = np.logaddexp(np.where(draws.known, 0.0, -np.inf), drawn)
         return log_measure, np.exp(drawn - log_measure)
 
     def look(self, weights: Floats) -> Reweighted:
@@ -269,8 +253,7 @@ class DrawnLoss:
         p = np.where(draws.known, 0.0, self.look(weights).valid)
         total, squares = draws.total(p), draws.total(p**2)
         scale = np.divide(total, squares, out=np.zeros(draws.n_batches), where=squares > 0.0)
-        worth: Floats = p * scale[draws.batch]
-        return worth
+        return np.asarray(p * scale[draws.batch])
 
     def seen(self, weights: Floats) -> float:
         """`sizes` of all batches together: n draws shared by parts as n * `parts` would be worth n.
@@ -306,8 +289,7 @@ class DrawnLoss:
             return nothing
         logs = self.shares * (self.look(weights).log_sum - (1.0 - draws.control) * known[draws.part])
         found = np.bincount(draws.part, weights=logs, minlength=len(self.parts))
-        acceptance: Floats = np.exp(np.minimum(np.divide(found, self.parts, out=nothing, where=self.parts > 0.0), 0.0))
-        return acceptance
+        return np.exp(np.minimum(np.divide(found, self.parts, out=nothing, where=self.parts > 0.0), 0.0))
 
     def shared(self, weights: Floats) -> DrawnLoss:
         """This loss with the batches' shares of least variance at these weights, in proportion to their sizes.
@@ -434,7 +416,7 @@ class Table:
         else:
             self._centre = features.contract(np.asarray(weights @ draws.visits)) / max(float(weights.sum()), 1e-300)
 
-    def blocks(self, numbers: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+    def blocks(self, numbers: Ints) -> Iterator[tuple[Ints, Floats]]:
         """Some draws' f less the mean of all, a block at a time."""
         step = max(1, CHUNK // self.features.d)
         for first in range(0, len(numbers), step):
@@ -455,8 +437,7 @@ class Table:
     def squares(self, weights: Floats, alone: bool = False) -> Floats:
         """The sum of f f^T with these weights (n,) over all draws; `alone`: only of each feature by itself."""
         if self.sparse and alone:
-            each: Floats = self._rows.power(2).T @ weights
-            return each
+            return np.asarray(self._rows.power(2).T @ weights)
         if self.sparse:
             return gram(self._rows, self._rows, weights)
         blocks = self.blocks(np.arange(len(self.draws)))
@@ -476,7 +457,5 @@ def gram(left: Any, right: Any, weights: Floats | None = None, alone: bool = Fal
         left = _scaled(left, weights)
     if alone or left.shape[1] > MOST_FEATURES:
         found = left.multiply(right) if issparse(left) else left * right
-        diagonal: Floats = np.asarray(found.sum(axis=0)).ravel()
-        return diagonal
-    whole: Floats = (left.T @ right).toarray() if issparse(left) else left.T @ right
-    return whole
+        return np.asarray(found.sum(axis=0)).ravel()
+    return np.asarray((left.T @ right).toarray() if issparse(left) else left.T @ right)

@@ -27,7 +27,7 @@ from xmen.errors import GuaranteeWarning, notify
 from xmen.methods.identify import warn_undetermined
 from xmen.methods.likelihood import Lbfgs
 from xmen.methods.loss import ALL, DrawnLoss, Draws, Relaxation, Spread, Table
-from xmen.methods.runs import FitSettings, Outcome, Run, Task, child_seed, seed_sequence, warn_of_end
+from xmen.methods.runs import FitSettings, Outcome, Run, Task, Value, child_seed, seed_sequence, warn_of_end
 from xmen.progress import Monitor
 from xmen.rewards.linear import Features, Floats
 from xmen.sampling import Info
@@ -96,22 +96,14 @@ ROUNDING = 1e-9  # nats: what an exact answer may be off
 FLAT = 1e-10  # share of the largest curvature below which a direction has none
 
 
-class Estimate(NamedTuple):
-    """The loss and its gradient (d,) at some weights, as draws have them, with their standard errors."""
-
-    loss: float
-    loss_std: float
-    gradient: Floats
-    gradient_std: Floats
-
-
 class Judgement(NamedTuple):
-    """What fresh draws say of weights."""
+    """The loss, its gradient and their spread at some weights, as draws see them that these were not fitted to."""
 
-    estimate: Estimate
+    value: Value
+    spread: Spread
     distance: float  # from the optimum in nats, as estimated
     bound: float  # above the true distance 95 times in 100
-    within_noise: bool  # weights were fitted to accidents of their own draws no more than so many draws have to be
+    within_noise: bool  # the weights follow their own draws' accidents no more than draws of that number have to
     enough: bool  # these draws are enough to tell
 
 
@@ -135,34 +127,24 @@ class Metric:
     def vector(self, gradient: Floats) -> Floats:
         """y with y . y = g^T H^+ g; of one gradient (d,), or of several as rows (n, d)."""
         scaled = gradient / self.scale
-        whitened: Floats = scaled * self.root if self.root.ndim == 1 else scaled @ self.root
-        return whitened
+        return np.asarray(scaled * self.root if self.root.ndim == 1 else scaled @ self.root)
 
     def matrix(self, noise: Floats) -> Floats:
         """The covariance of `vector` of a gradient with this covariance."""
         if self.root.ndim == 1:
-            alone: Floats = noise / self.scale**2 * self.root**2
-            return alone
-        whitened: Floats = self.root.T @ (noise / self.scale / self.scale[:, None]) @ self.root
-        return whitened
+            return np.asarray(noise / self.scale**2 * self.root**2)
+        return np.asarray(self.root.T @ (noise / self.scale / self.scale[:, None]) @ self.root)
 
     def weights_std(self, noise: Floats) -> Floats:
         """The standard errors (d,) of weights that minimise a loss with this noise: sqrt diag H^+ V H^+."""
         middle, root = self.matrix(noise), self.root
         squares = middle * root**2 if root.ndim == 1 else np.sum((root @ middle) * root, axis=1)
-        std: Floats = np.sqrt(np.maximum(squares, 0.0)) / self.scale
-        return std
+        return np.asarray(np.sqrt(np.maximum(squares, 0.0)) / self.scale)
 
 
 def trace(covariance: Floats) -> float:
     """The sum of the variances."""
     return float(variances(covariance).sum())
-
-
-def estimate(loss: DrawnLoss, weights: Floats, spread: Spread) -> Estimate:
-    """The loss and its gradient at weights where this is its spread."""
-    value, std = loss(weights), np.sqrt(np.maximum(variances(spread.noise), 0.0))
-    return Estimate(value.loss, spread.log_partition_std, value.gradient, std)
 
 
 def judge(weights: Floats, fresh: DrawnLoss, metric: Metric, fitted_noise: Floats, least_seen: float) -> Judgement:
@@ -171,9 +153,8 @@ def judge(weights: Floats, fresh: DrawnLoss, metric: Metric, fitted_noise: Float
     At least `least_seen` of the fresh ones have to carry the weight.
     """
     fresh = fresh.shared(weights)
-    spread = Spread(fresh, weights)
-    seen = estimate(fresh, weights, spread)
-    y = metric.vector(seen.gradient)
+    spread, value = Spread(fresh, weights), fresh(weights)
+    y = metric.vector(value.gradient)
     here, there = metric.matrix(spread.noise), metric.matrix(fitted_noise)
     q, expected = float(y @ y), 0.5 * trace(there)
     distance = max(0.5 * (q - trace(here)), 0.0) + spread.unseen
@@ -181,7 +162,7 @@ def judge(weights: Floats, fresh: DrawnLoss, metric: Metric, fitted_noise: Float
     bound += SURE * spread.unseen + ROUNDING
     scale, freedom = moments(here + there)
     quiet = freedom == 0.0 or float(chdtrc(freedom, q / scale)) > SURPRISE
-    return Judgement(seen, distance, bound, quiet, freedom == 0.0 or fresh.seen(weights) >= least_seen)
+    return Judgement(value, spread, distance, bound, quiet, freedom == 0.0 or fresh.seen(weights) >= least_seen)
 
 
 def judges_needed(noise: Floats, distance: float, tol: float, bound: float) -> float:
@@ -404,26 +385,28 @@ class RoundsRun(Run[RoundsState]):
         # Draws of a relaxation that weights have left behind would tell little of the next ones.
         left_behind = math.isinf(state.distance) and batch.draws.control.any()
         if not state.draws or left_behind or not batch.draws.noise.any():
-            state, seen = self._minimise(state, batch.draws)
+            state, value, spread = self._minimise(state, batch.draws)
         else:
-            weights, draws = state.weights, Draws.from_arrays(state.draws)
+            weights, draws = state.weights, Draws(**state.draws)
             both = draws.joined(batch.draws)
             metric = Metric(Spread(self._loss(both).shared(weights), weights).hessian, self.features.scale)
             noise = Spread(self._loss(draws).shared(weights), weights).noise
             judged = judge(weights, self._loss(batch.draws), metric, noise, self.least_seen)
-            seen, near = judged.estimate, max(judged.distance, state.distance, judged.bound / LOOSE) <= self.tol
+            value, spread, full = judged.value, judged.spread, len(both) > MOST_DRAWS
+            near = max(judged.distance, state.distance, judged.bound / LOOSE) <= self.tol
             quiet = judged.within_noise or judged.bound <= self.tol
-            agreed, full = judged.enough and near and quiet and batch.sees_all, len(both) > MOST_DRAWS
+            agreed = judged.enough and near and quiet and batch.sees_all
             if agreed or full or state.iteration >= self.max_iter:
                 bound = judged.bound if batch.sees_all else math.inf
                 state = replace(state, distance=judged.distance, bound=bound, finished=agreed or full, converged=agreed)
             else:
-                state, _ = self._minimise(state, both)
+                state = self._minimise(state, both)[0]
+        noise = np.zeros(1) if spread is None else np.sqrt(np.maximum(variances(spread.noise), 0.0))
         return state, {
-            "loss": seen.loss + self.constant,
-            "loss_std": seen.loss_std,
-            "gradient_norm": float(np.linalg.norm(seen.gradient)),
-            "gradient_std": float(np.linalg.norm(seen.gradient_std)),
+            "loss": value.loss + self.constant,
+            "loss_std": 0.0 if spread is None else spread.log_partition_std,
+            "gradient_norm": float(np.linalg.norm(value.gradient)),
+            "gradient_std": float(np.linalg.norm(noise)),
             "round": state.iteration,
             "solutions": spent.n_points,
             "queries": spent.n_queries,
@@ -437,8 +420,8 @@ class RoundsRun(Run[RoundsState]):
     def _loss(self, draws: Draws) -> DrawnLoss:
         return DrawnLoss(draws, self.features, self.demo_features, self.l2, self.source.parts, self.source.relaxation)
 
-    def _minimise(self, state: RoundsState, draws: Draws) -> tuple[RoundsState, Estimate]:
-        """The state at the minimum over all draws, with the plan of the next round; and the draws' estimate there."""
+    def _minimise(self, state: RoundsState, draws: Draws) -> tuple[RoundsState, Value, Spread | None]:
+        """The state at the minimum over all draws, with the plan of the next round; and loss and spread there."""
         loss, weights, controlled = self._loss(draws).shared(state.weights), state.weights, draws.control.any()
         loss = replace(loss, doubt=doubts(loss, weights))
         restraint, weights = self.descent.restraint(loss, weights)
@@ -456,18 +439,18 @@ class RoundsRun(Run[RoundsState]):
             weights = weights if halvings < HALVINGS else state.weights
         loss = loss.shared(weights)
         state = replace(state, weights=weights, draws=loss.draws.as_arrays(), distance=math.inf, bound=math.inf)
+        value = loss(weights)
         if not reached and controlled:  # as many again, from where these have led
-            value = loss(weights)
-            return state, Estimate(value.loss, 0.0, value.gradient, np.zeros(1))
+            return state, value, None
         found = Spread(loss, weights)
-        own, metric = estimate(loss, weights, found), Metric(found.hessian, self.features.scale)
+        metric = Metric(found.hessian, self.features.scale)
         if reached:
-            left = 0.5 * float(np.square(metric.vector(own.gradient)).sum())  # by L-BFGS
+            left = 0.5 * float(np.square(metric.vector(value.gradient)).sum())  # by L-BFGS
             state = replace(state, distance=left + 0.5 * trace(metric.matrix(found.error)))
         state = replace(state, weights_std=metric.weights_std(found.error))
         if not loss.draws.noise.any():  # else the bound is infinite: what these draws missed, they cannot tell
             bound, converged = state.distance + ROUNDING, state.distance <= max(self.tol, ROUNDING)
-            return replace(state, bound=bound, finished=True, converged=converged), own
+            return replace(state, bound=bound, finished=True, converged=converged), value, found
         last = state.distance <= max(self.tol, LEAST_TOL)
         growth = state.distance / max(AIMED * self.tol, LEAST_TOL) - 1.0  # times as many draws as there are
         if last:  # what they will not have seen may have half of the bound
@@ -477,7 +460,7 @@ class RoundsRun(Run[RoundsState]):
             growth = max(growth, judges, missed / max(self.tol, LEAST_TOL))
         seen = min(max(growth, 0.0), MOST_GROWTH) * max(loss.seen(weights), self.least_seen)
         effective = min(max(seen, SEEING * self.least_seen), MOST_DRAWS / 4)
-        return replace(state, plan=self.source.next(state.plan, weights, loss, effective, last)), own
+        return replace(state, plan=self.source.next(state.plan, weights, loss, effective, last)), value, found
 
     def answer(self, state: RoundsState) -> Floats:
         return self.coordinates.full(state.weights)
@@ -500,7 +483,7 @@ class RoundsRun(Run[RoundsState]):
         std = self.coordinates.direction(state.weights_std)
         learned = {"distance_": state.distance, "distance_bound_": state.bound, "weights_std_": std}
         if state.draws:
-            loss = self._loss(Draws.from_arrays(state.draws)).shared(state.weights)
+            loss = self._loss(Draws(**state.draws)).shared(state.weights)
             learned |= self.source.learned(loss, state.weights)
         return Outcome(self.answer(state), state.converged, None, learned)
 
