@@ -45,8 +45,7 @@ def read_policy(policy: ArrayLike | None, world: MDP, name: str) -> Floats:
     """pi(a | s), shape (n_states, n_actions), checked; None is uniform over the actions available in each state."""
     shape = (world.n_states, world.n_actions)
     if policy is None:
-        uniform: Floats = world.available / np.maximum(1, world.available.sum(axis=1, keepdims=True))
-        return uniform
+        return np.asarray(world.available / np.maximum(1, world.available.sum(axis=1, keepdims=True)))
     try:
         table = np.array(policy, dtype=np.float64)
     except (TypeError, ValueError):
@@ -68,8 +67,7 @@ def read_policy(policy: ArrayLike | None, world: MDP, name: str) -> Floats:
         raise EngineError(
             f"{name}: the probabilities in {world.describe_state(int(off[0]))} sum to {sums[off[0]]:.6g}, not to 1."
         )
-    normalised: Floats = table / np.where(sums > 0, sums, 1.0)[:, None]
-    return normalised
+    return table / np.where(sums > 0, sums, 1.0)[:, None]
 
 
 class Rollouts(NamedTuple):
@@ -341,8 +339,7 @@ class RelativeEntropyIRL(Learner):
             low, high = demos.feature_range(features, self.discount)
             low, high = np.minimum(low, rollouts.features.min(axis=0)), np.maximum(high, rollouts.features.max(axis=0))
             n_demos = 1.0 / float(np.sum(demos.weights**2))  # effectively: how many of equal weight they are worth
-            bound: Floats = (high - low) * math.sqrt(-math.log1p(-self.confidence) / (2.0 * n_demos))  # Hoeffding's
-            return bound
+            return np.asarray((high - low) * math.sqrt(-math.log1p(-self.confidence) / (2.0 * n_demos)))  # Hoeffding's
         d = features.d
         try:
             epsilon = np.array(np.broadcast_to(np.array(self.epsilon, dtype=np.float64), (d,)))

@@ -54,8 +54,7 @@ def walk_scores(decoder: WalkDecoder, weights: EdgeWeights, bits: Bits) -> Float
 
 def walk_function(decoder: WalkDecoder, weights: EdgeWeights, bits: Bits) -> Floats:
     """`walk_values` (k, n_states * n_actions + n_states + 1) of rows whose first bits are the trajectory's."""
-    values: Floats = walk_values(decoder.decode(bits[:, : decoder.width]), weights).toarray()
-    return values
+    return np.asarray(walk_values(decoder.decode(bits[:, : decoder.width]), weights).toarray())
 
 
 def rounded_depth(
@@ -68,8 +67,7 @@ def rounded_depth(
     walks = decoder.decode(bits)
     total = start_values[walks.starts]
     np.add.at(total, walks.owner, edge_values[np.minimum(walks.time, len(edge_values) - 1), walks.edges])
-    depth: Integers = np.count_nonzero(total[:, None] <= np.array(thresholds, dtype=np.int64), axis=1)
-    return depth
+    return np.asarray(np.count_nonzero(total[:, None] <= np.array(thresholds, dtype=np.int64), axis=1))
 
 
 class HashedWorld:

@@ -132,8 +132,7 @@ def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Floats:
     if not weights.any():
         raise TrajectoryError("sample_weight is 0 for every demonstration: give at least one a positive weight.")
     weights /= weights.max()
-    normalised: Floats = weights / weights.sum()
-    return normalised
+    return np.asarray(weights / weights.sum())
 
 
 def _possible(walks: Walks) -> NDArray[np.bool_]:

@@ -178,8 +178,7 @@ def null_space(rows: Floats) -> Floats:
     _, values, vectors = np.linalg.svd(np.linalg.qr(centred, mode="r"), full_matrices=True)
     largest = max(float(values.max(initial=0.0)), float(np.abs(rows).max(initial=0.0)))
     rank = int(np.count_nonzero(values > RELATIVE * largest)) if largest > 0 else 0
-    null: Floats = vectors[rank:]
-    return null
+    return vectors[rank:]
 
 
 def echelon(basis: Floats) -> Floats:

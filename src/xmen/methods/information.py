@@ -124,8 +124,7 @@ def curvature(means: Means, weights: Floats, scale: Floats, coordinates: Coordin
     out = np.zeros((len(weights), len(weights)))
     for i, k in enumerate(free):
         out[k] = (found[2 * i] - found[2 * i + 1]) / (2.0 * step[k])
-    hessian: Floats = (out + out.T) / 2.0
-    return hessian
+    return (out + out.T) / 2.0
 
 
 def _trip_moments(task: Task, settings: FitSettings, network: Network, weights: Floats) -> tuple[Floats, Floats]:

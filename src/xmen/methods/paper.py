@@ -256,8 +256,7 @@ def split_shares(log_weights: Floats) -> Floats:
 def self_normalised_shares(log_weights: Floats) -> Floats:
     """w over the sum of w, all draws in both: biased by O(1/n) too, but a mean of features that were drawn."""
     w = np.exp(log_weights - log_weights.max())
-    shares: Floats = w / w.sum()
-    return shares
+    return np.asarray(w / w.sum())
 
 
 def effective_sample_size(log_weights: Floats) -> float:
@@ -270,8 +269,7 @@ def variance_descent(rows: Floats, log_weights: Floats) -> Floats:
 
     E_Q[w^2] = E_P[P/Q] has the gradient -E_P[(P/Q)(f - E_Q[f])] in theta-hat; both means are of the draws at hand.
     """
-    direction: Floats = self_normalised_shares(2.0 * log_weights) @ rows - rows.mean(axis=0)
-    return direction
+    return np.asarray(self_normalised_shares(2.0 * log_weights) @ rows - rows.mean(axis=0))
 
 
 # ---- Algorithm 1 with a linear reward: settings, state, and steps

@@ -145,12 +145,10 @@ class SparseReward(LinearReward):
         pairs, d = self.matrix.shape
         what = f"an array of {d:,} features for each of {pairs // self.n_actions:,} states"
         MEMORY.require(8 * pairs * d, what, RewardError)
-        dense: Floats = self.matrix.toarray().reshape(-1, self.n_actions, d)
-        return dense
+        return np.asarray(self.matrix.toarray().reshape(-1, self.n_actions, d))
 
     def table(self) -> Floats:
-        table: Floats = (self.matrix @ self.weights).reshape(-1, self.n_actions)
-        return table
+        return np.asarray((self.matrix @ self.weights).reshape(-1, self.n_actions))
 
 
 class StateReward(SparseReward):
@@ -181,8 +179,7 @@ class Features:
 
     def table(self, weights: Floats) -> Floats:
         """The reward table (n_states, n_actions) of weights (d,)."""
-        table: Floats = (self.matrix @ weights).reshape(self._shape)
-        return table
+        return np.asarray((self.matrix @ weights).reshape(self._shape))
 
     def reach(self, direction: Floats) -> float:
         """The largest change of a reward along a direction of the weights."""
@@ -200,8 +197,7 @@ class Features:
 
 
 def _dense(values: Any) -> Floats:
-    found: Floats = values.toarray() if issparse(values) else values
-    return found
+    return np.asarray(values.toarray() if issparse(values) else values)
 
 
 class DenseFeatures(Features):

@@ -57,8 +57,7 @@ def as_array(tensor: torch.Tensor) -> NDArray[Any]:
     """A copy of a tensor in its own type."""
     if tensor.dtype is torch.bfloat16:
         raise RewardError("numbers of type bfloat16 cannot be saved: numpy does not have them. Use float32 or float16.")
-    array: NDArray[Any] = np.array(tensor.detach().cpu().numpy())
-    return array
+    return np.array(tensor.detach().cpu().numpy())
 
 
 @contextmanager
