@@ -29,7 +29,7 @@ def grid() -> xm.GridWorld:
 
 def explored(world: xm.MDP, constraint: xm.Constraint | None) -> int:
     ground = search.ground_of(world, search.ends_of(world))
-    return len(search.explore(CompiledConstraint(constraint, world), 10**7, world.max_length, ground).rows)
+    return search.explore(CompiledConstraint(constraint, world), 10**7, world.max_length, ground).n_nodes
 
 
 def test_nodes_with_many_machines_cost_more(grid):
@@ -102,8 +102,9 @@ def test_estimates_are_lower_bounds(monkeypatch):
         found = search.explore(compiled, 10**6, world.max_length, ground)
         if not len(found.starts):
             continue
-        shown = estimate_nodes(compiled, found.rows[found.starts], world.max_length, 5_000, ground)
-        assert shown <= len(found.rows)
+        rows = search.first_rows(compiled, world.max_length, ground)
+        shown = estimate_nodes(compiled, rows, world.max_length, 5_000, ground)
+        assert shown <= found.n_nodes
         tried += shown > 0
     assert tried > cases(5)
 
@@ -118,7 +119,7 @@ def test_estimates_show_what_is_large(largest_table, monkeypatch):
     start = np.array([[0, compiled.tables[0].start]], dtype=np.int32)
     found = search.explore(CompiledConstraint(xm.no_revisit(), grid), 10**6, grid.max_length, ground)
     shown = estimate_nodes(compiled, start, grid.max_length, 10**5, ground)
-    assert np.bincount(found.depth).max() / 20 < shown <= len(found.rows)
+    assert np.bincount(found.depth).max() / 20 < shown <= found.n_nodes
 
 
 def test_growth_alone_ends_the_search(monkeypatch):

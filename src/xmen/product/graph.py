@@ -7,7 +7,7 @@ start to acceptance within the horizon is dropped.
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -287,18 +287,6 @@ ESTIMATE_AT = (60_000, 1_000_000)  # numbers of nodes at which the final size is
 NODES_PER_STATE = 8  # with fewer nodes than this per listed machine state, listing states is what takes the time
 
 
-class Explored(NamedTuple):
-    """What a breadth-first search found: rows (state, machine rows ...), and their edges in compressed rows."""
-
-    rows: NDArray[np.int32]
-    depth: NDArray[np.int32]
-    accepting: NDArray[np.bool_]
-    indptr: NDArray[np.int64]
-    target: NDArray[np.uint32]
-    edge: NDArray[np.uint32]
-    starts: NDArray[np.uint32]
-
-
 def ends_of(world: MDP) -> NDArray[np.bool_]:
     """The states in which a complete trajectory may end."""
     return world.terminal if world.has_terminal else np.ones(world.n_states, dtype=np.bool_)
@@ -319,15 +307,15 @@ def first_rows(compiled: CompiledConstraint, horizon: int, ground: Ground) -> ND
     return rows if ground.to_end is None else np.ascontiguousarray(rows[alive])
 
 
-def explore(compiled: CompiledConstraint, max_nodes: int, horizon: int, ground: Ground) -> Explored:
-    """All nodes within `horizon` actions of a start.
+def explore(compiled: CompiledConstraint, max_nodes: int, horizon: int, ground: Ground) -> "Product":
+    """All nodes within `horizon` actions of a start, each at distance 0, and their edges in the ground.
 
     With distances to an end, only those from which an end is near enough and no rule is sure to be broken.
     """
     rows = first_rows(compiled, horizon, ground)
     nodes = Nodes(rows.shape[1])
     start_nodes = nodes.add(rows)
-    layer_ends = [nodes.n]
+    found = [nodes.n]  # nodes after each number of actions
     n_out: list[NDArray[np.int64]] = []
     targets: list[NDArray[np.uint32]] = []
     edges: list[NDArray[np.uint32]] = []
@@ -356,7 +344,7 @@ def explore(compiled: CompiledConstraint, max_nodes: int, horizon: int, ground: 
             edges.append(out)
             if nodes.n > limit:
                 raise too_large(nodes.rows[: nodes.n], depth + 1)
-        layer_ends.append(nodes.n)
+        found.append(nodes.n)
         begin = end
     if nodes.n > limit:
         raise too_large(nodes.rows[: nodes.n], 0)
@@ -367,14 +355,20 @@ def explore(compiled: CompiledConstraint, max_nodes: int, horizon: int, ground: 
     final = np.flatnonzero(ground.ends[node_rows[:, 0]])
     last_states = ground.state[node_rows[final, 0]]
     accepting[final] = compiled.accepts(np.ascontiguousarray(node_rows[final, 1:]), last_states)
-    return Explored(
-        rows=node_rows,
-        depth=np.repeat(np.arange(len(layer_ends), dtype=np.int32), np.diff([0, *layer_ends])),
+    depths = np.repeat(np.arange(len(found), dtype=np.int32), np.diff([0, *found]))
+    return Product(
+        world=compiled.world,
+        compiled=compiled,
+        horizon=horizon,
+        state=ground.state[node_rows[:, 0]],
+        depth=depths,
+        distance=np.zeros_like(depths),
         accepting=accepting,
-        indptr=np.concatenate([[0], np.cumsum(np.concatenate(n_out))]),
+        indptr=np.concatenate([[0], np.cumsum(np.concatenate(n_out))]).astype(np.uint32),
         target=np.concatenate([np.empty(0, np.uint32), *targets]),
         edge=np.concatenate([np.empty(0, np.uint32), *edges]),
         starts=start_nodes,
+        layer_ends=layer_ends(depths, horizon),
     )
 
 
@@ -527,9 +521,11 @@ def build_product(compiled: CompiledConstraint, max_nodes: int, base: Product | 
     """Multiply the world, or a product over it, with machines; ProductTooLargeError past `max_nodes`."""
     world = compiled.world
     ground = ground_of(world, ends_of(world)) if base is None else base.ground()
-    found, horizon = explore(compiled, max_nodes, world.max_length, ground), world.max_length
-    whole = _unpruned(compiled if base is None else base.compiled.with_further(compiled), found, ground, horizon)
-    return whole.pruned(distance_to(whole.accepting, whole.sources(), whole.target))
+    whole = explore(compiled, max_nodes, world.max_length, ground)
+    product = whole.pruned(distance_to(whole.accepting, whole.sources(), whole.target))
+    if base is None:
+        return product
+    return replace(product, compiled=base.compiled.with_further(compiled), edge=base.edge[product.edge])
 
 
 def layer_ends(depth: NDArray[np.int32], horizon: int) -> NDArray[np.int64]:
@@ -545,15 +541,7 @@ def build_complete_product(compiled: CompiledConstraint, max_nodes: int, horizon
 
     Where a rule is sure to be broken the machines no longer matter: those nodes are one per world state.
     """
-    ground = ground_of(compiled.world, None)
-    return _unpruned(compiled, explore(compiled, max_nodes, horizon, ground), ground, horizon)
-
-
-def _unpruned(compiled: CompiledConstraint, found: Explored, ground: Ground, horizon: int) -> Product:
-    """All that was explored as a product, every node at distance 0."""
-    nodes = ground.state[found.rows[:, 0]], found.depth, np.zeros_like(found.depth), found.accepting
-    graph = found.indptr.astype(np.uint32), found.target, found.edge if ground.edge is None else ground.edge[found.edge]
-    return Product(compiled.world, compiled, horizon, *nodes, *graph, found.starts, layer_ends(found.depth, horizon))
+    return explore(compiled, max_nodes, horizon, ground_of(compiled.world, None))
 
 
 # ---- The shortest trajectory that keeps all rules, whatever the horizon: which horizon would have done

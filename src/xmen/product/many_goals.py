@@ -165,26 +165,25 @@ def build_open_product(compiled: CompiledConstraint, goals: NDArray[np.int64], m
     wanted = np.zeros(world.n_states, dtype=np.bool_)
     wanted[goals] = True
     found = explore(compiled, max_nodes, world.max_length, ground_of(world, wanted))
-    source = np.repeat(np.arange(len(found.rows)), np.diff(found.indptr))
-    ends = found.accepting & wanted[found.rows[:, 0]]
-    kept = distance_to(ends, source.astype(np.uint32), found.target) < UNREACHABLE
+    source, ends = found.sources(), found.accepting & wanted[found.state]
+    kept = distance_to(ends, source, found.target) < UNREACHABLE
     number = np.where(kept, np.cumsum(kept) - 1, -1)
     inside = np.flatnonzero(kept[source] & kept[found.target])
     pattern = Pattern(int(kept.sum()), number[source[inside]], number[found.target[inside]])
     number[kept] = pattern.place
     inside = inside[np.argsort(number[source[inside]], kind="stable")]
     start_of = np.full(world.n_states, -1, dtype=np.int64)
-    start_of[found.rows[found.starts, 0]] = number[found.starts]
-    source, target = number[source[inside]], number[found.target[inside]]
+    start_of[found.state[found.starts]] = number[found.starts]
+    edges = number[source[inside]], number[found.target[inside]]
     return OpenProduct(
         world=world,
-        state=np.ascontiguousarray(found.rows[kept, 0][pattern.order]),
+        state=found.state[kept][pattern.order],
         accepting=found.accepting[kept][pattern.order],
-        source=source,
-        target=target,
+        source=edges[0],
+        target=edges[1],
         edge=found.edge[inside].astype(np.int64),
         start_of=start_of,
-        pattern=Pattern(pattern.n_nodes, source, target, arranged=True),
+        pattern=Pattern(pattern.n_nodes, *edges, arranged=True),
     )
 
 

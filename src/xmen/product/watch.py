@@ -220,7 +220,7 @@ class Chain:
             return min(1.0, mass.broken)
         ground = product.ground()._replace(ends=np.ones(product.n_nodes, dtype=np.bool_), to_end=None)
         found = explore(further, max_nodes, product.horizon, ground)
-        degrees, n = np.diff(found.indptr), len(found.rows)
+        degrees, n = np.diff(found.indptr), found.n_nodes
         here, broken = np.bincount(found.starts, weights=self.starts, minlength=n), 0.0
         for t in range(product.horizon):
             broken += here[(degrees == 0) & ~found.accepting].sum()
