@@ -69,9 +69,9 @@ from .errors import (
     StartsWarning as StartsWarning,
     UnboundedWarning as UnboundedWarning,
 )
-from .plots.canvas import plot_bars as plot_bars
+from .plots.graph import plot_bars as plot_bars
 from .plots.graph import plot_graph as plot_graph
-from .plots.canvas import plot_history as plot_history
+from .plots.graph import plot_history as plot_history
 from .plots.graph import plot_network as plot_network
 from .plots.world import plot_reward as plot_reward
 from .plots.graph import plot_rules as plot_rules
