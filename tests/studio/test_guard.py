@@ -11,7 +11,7 @@ import pytest
 from studio.conftest import ADDRESS, PORT, TOKEN
 from studio.problems import changed
 from xmen.studio import document as limits
-from xmen.studio.serve import HEADERS
+from xmen.studio.app import HEADERS
 
 ROOT = f"http://127.0.0.1:{PORT}"
 DOCUMENT = f"{ADDRESS}api/document"

@@ -29,7 +29,7 @@ def run_studio(path: Path | None, browser: bool, port: int, demo: bool) -> int:
     """Serve until Ctrl-C; the exit code says how it ended."""
     for module in ("fastapi", "uvicorn"):
         extra_module(module, "xmen studio", "studio")
-    from xmen.studio.serve import serve
+    from xmen.studio.app import serve
 
     desk = open_desk(path, demo)
     try:

@@ -4,7 +4,7 @@ import math
 import re
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -122,34 +122,24 @@ class Document:
         raise FileFormatError(f"{where}: {mistake.message}. {advice}")
 
     @property
-    def settings(self) -> "StudioSettings":
-        """The [studio] table, or a FileFormatError that names the key."""
-        table = self.problem.get("studio", {})
+    def settings(self) -> Record:
+        """The [studio] table, with what it leaves out; or a FileFormatError that names the key."""
+        table: Record = self.problem.get("studio", {})
         for key, value in table.items():
             if key not in _SETTINGS:
                 raise FileFormatError(f"[studio]: unknown key {key!r}; known: {', '.join(_SETTINGS)}")
-            if not _SETTINGS[key].fits(value):
-                raise FileFormatError(f"[studio], {key}: expected {_SETTINGS[key].expected}, got {value!r:.60}")
+            kind = _SETTINGS[key][1]
+            if not kind.fits(value):
+                raise FileFormatError(f"[studio], {key}: expected {kind.expected}, got {value!r:.60}")
         if "method" in table:
             parse_method(table["method"])
-        return StudioSettings(**table)
-
-
-@dataclass(frozen=True)
-class StudioSettings:
-    """What the page asks of a fit, and how it shows events."""
-
-    colours: Mapping[str, str] = field(default_factory=dict)
-    learner: str = "xmen"
-    method: str = "auto"
-    l2: float = 0.0
-    max_iter: int | None = None
-    held_out: float = 0.0  # the share of the demonstrations on which a fit is judged
+        return {key: default for key, (default, _) in _SETTINGS.items()} | table
 
     def choice(self, problem: Problem, learner: str | None = None) -> Choice:
-        """What is asked of a fit; a learner takes those settings that it has."""
-        asked = {"method": self.method, "l2": self.l2, "max_iter": self.max_iter, "seed": problem.settings.seed}
-        return Choice(learner or self.learner, {**asked, "validity": problem.settings.validity})
+        """What the page asks of a fit; a learner takes those settings that it has."""
+        settings, own = self.settings, problem.settings
+        asked = {name: settings[name] for name in ("method", "l2", "max_iter")}
+        return Choice(learner or settings["learner"], {**asked, "seed": own.seed, "validity": own.validity})
 
 
 def _is_weight(value: object) -> bool:
@@ -160,14 +150,15 @@ def _are_colours(value: object) -> bool:
     return isinstance(value, Mapping) and all(re.fullmatch("#[0-9a-fA-F]{6}", str(one)) for one in value.values())
 
 
-_SETTINGS = {
-    "colours": Kind('colours by the name of an event, such as { key = "#E69F00" }', _are_colours),
-    "learner": Kind(f"one of {', '.join(LEARNERS)}", lambda value: value in tuple(LEARNERS)),
-    "method": Kind("the name of a method", lambda value: isinstance(value, str)),
-    "l2": Kind("a number, 0 or more", _is_weight),
-    "max_iter": Kind("a whole number, 1 or more", lambda value: type(value) is int and value > 0),
-    "held_out": Kind("a share from 0 up to 1", lambda value: _is_weight(value) and value < 1),
+_SETTINGS: dict[str, tuple[Any, Kind]] = {
+    "colours": ({}, Kind('colours by the name of an event, such as { key = "#E69F00" }', _are_colours)),
+    "learner": ("xmen", Kind(f"one of {', '.join(LEARNERS)}", lambda value: value in tuple(LEARNERS))),
+    "method": ("auto", Kind("the name of a method", lambda value: isinstance(value, str))),
+    "l2": (0.0, Kind("a number, 0 or more", _is_weight)),
+    "max_iter": (None, Kind("a whole number, 1 or more", lambda value: type(value) is int and value > 0)),
+    "held_out": (0.0, Kind("a share from 0 up to 1", lambda value: _is_weight(value) and value < 1)),
 }
+"""The [studio] table: defaults, and what is expected. held_out: the share of demonstrations that judge a fit."""
 
 
 def open_document(path: Path) -> Document:

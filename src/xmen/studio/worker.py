@@ -118,14 +118,14 @@ Part = tuple[list[Trajectory], list[float]]
 
 def learn(problem: Problem, document: Document, compare: bool, say: Say) -> tuple[Record, dict[str, Learner]]:
     """The result, and the models by name: "model" and, if asked for, "compare"."""
-    settings, (demos, weights, left_out) = document.settings, valid_ones(problem, document)
+    demos, weights, left_out = valid_ones(problem, document)
     n_out, drawn_by = hold_out(len(demos), problem, document)
     out = sorted(np.random.default_rng(drawn_by).permutation(len(demos))[:n_out].tolist())
     kept = np.setdiff1d(np.arange(len(demos)), out).tolist()
     learned, held = (([demos[i] for i in part], [weights[i] for i in part]) for part in (kept, out))
-    asked = {"model": settings.choice(problem)}
-    if compare and settings.learner != "maxent":
-        asked["compare"] = settings.choice(problem, "maxent")
+    asked = {"model": document.choice(problem)}
+    if compare and asked["model"].learner != "maxent":
+        asked["compare"] = document.choice(problem, "maxent")
     models = {}
     result: Record = {"compare": None, "left_out": left_out}
     for name, choice in asked.items():
@@ -135,7 +135,7 @@ def learn(problem: Problem, document: Document, compare: bool, say: Say) -> tupl
 
 def hold_out(n_demos: int, problem: Problem, document: Document) -> tuple[int, int]:
     """How many demonstrations are held out, not all, the first ones of a permutation by this seed."""
-    return max(0, min(round(document.settings.held_out * n_demos), n_demos - 1)), problem.settings.seed or 0
+    return max(0, min(round(document.settings["held_out"] * n_demos), n_demos - 1)), problem.settings.seed or 0
 
 
 def _fit(problem: Problem, choice: answers.Choice, learned: Part, held: Part, say: Say) -> tuple[Learner, Record]:
@@ -222,7 +222,7 @@ def python_text(problem: Problem, document: Document, path: Path) -> str:
         lines += [f"weights = {weights} or [1.0] * len(demos)", *choosing]
         lines.append("demos, weights = [demos[i] for i in kept], [weights[i] for i in kept]")
         weights = "weights"
-    choice, settings = document.settings.choice(problem), problem.settings
+    choice, settings = document.choice(problem), problem.settings
     learner, chosen = LEARNERS[choice.learner], choice.settings
     features = "problem.reward.features" if isinstance(problem.reward, LinearReward) else "None"
     parts = {"constraint": "problem.constraint", "features": features}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import expect
 
 from studio.browser.window import Window
-from xmen.studio.serve import leading_to
+from xmen.studio.app import leading_to
 
 
 def test_two_windows_show_the_same(window, server, context):
