@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import issparse
 from threadpoolctl import threadpool_limits
 
 from xmen.constraints.constraint import Constraint, conjunction
@@ -141,11 +140,8 @@ class Estimator:
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn asks of an estimator: fits without targets, takes lists of trajectories."""
         utils = import_module("sklearn.utils")  # only scikit-learn calls this
-        return utils.Tags(
-            estimator_type="density_estimator",
-            target_tags=utils.TargetTags(required=False),
-            input_tags=utils.InputTags(two_d_array=False),
-        )
+        target, inputs = utils.TargetTags(required=False), utils.InputTags(two_d_array=False)
+        return utils.Tags(estimator_type="density_estimator", target_tags=target, input_tags=inputs)
 
     def __sklearn_is_fitted__(self) -> bool:
         return self.first_learned in vars(self)
@@ -216,6 +212,7 @@ def world_likelihoods(d: Distribution, walks: Walks, given: str | None = None) -
     return values
 
 
+Demos = Iterable[Trajectory]
 Rules = Constraint | Mapping[str, Constraint] | Iterable[Constraint] | None
 
 
@@ -250,12 +247,7 @@ class Learner(Estimator, ABC):
     robust_covariance_: Floats
     log_likelihood_: dict[str, float]
 
-    def fit(
-        self,
-        demos: Iterable[Trajectory],
-        sample_weight: ArrayLike | None = None,
-        validation: Iterable[Trajectory] | None = None,
-    ) -> Self:
+    def fit(self, demos: Demos, sample_weight: ArrayLike | None = None, validation: Demos | None = None) -> Self:
         """Learn from demonstrations.
 
         Parameters
@@ -301,7 +293,7 @@ class Learner(Estimator, ABC):
     def _task(self, demos: Demonstrations) -> runs.Task:
         return runs.Task(demos, self._read_features(), self._rule(), self.discount, self.given)
 
-    def _gather(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None) -> Demonstrations:
+    def _gather(self, demos: Demos, sample_weight: ArrayLike | None) -> Demonstrations:
         """The demonstrations, checked against world and rules."""
         return gather(self.world.any_task, self._rule(), demos, sample_weight, known=self._machines)
 
@@ -314,7 +306,7 @@ class Learner(Estimator, ABC):
         tables: Sequence[MachineTable] = () if own is None else own[1].law.compiled.tables
         return tables
 
-    def _read_validation(self, demos: Iterable[Trajectory]) -> runs.Validation:
+    def _read_validation(self, demos: Demos) -> runs.Validation:
         """The demonstrations to validate with, checked."""
         if "validation" not in self.setting_names():
             raise EngineError(f"{type(self).__name__} does not validate while it learns: score(demos) does afterwards.")
@@ -428,12 +420,10 @@ class Learner(Estimator, ABC):
         ----------
         n
             How many.
-        also
-            Further rules, without learning again.
         seed
             A whole number or a numpy Generator. Without one, calls go on from the last.
-        start, goal
-            On a network, where trajectories start and end.
+        also, start, goal
+            As for `distribution`.
 
         Returns
         -------
@@ -463,7 +453,7 @@ class Learner(Estimator, ABC):
         rule, engine = self._rule(also), self._engine_settings()
         return plan(world, rule, self.reward_, validity, self.discount, greedy, seed, engine.max_nodes, engine.device)
 
-    def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
+    def score(self, demos: Demos, sample_weight: ArrayLike | None = None) -> float:
         """The mean log-likelihood of demonstrations.
 
         It has the world's dynamics in it: the mean of R(tau) + log D(tau) - log Z. Given the start it is that of log
@@ -485,13 +475,13 @@ class Learner(Estimator, ABC):
         found = gather(self.world.any_task, self._rule(), demos, sample_weight, False, self._machines)
         return found.mean(self._log_likelihoods(found)[0])
 
-    def score_samples(self, demos: Iterable[Trajectory]) -> Floats:
+    def score_samples(self, demos: Demos) -> Floats:
         """The log-likelihood of each trajectory; where rules reject on a network, from as many draws as it takes.
 
         Parameters
         ----------
         demos
-            Trajectories, of the fit or others.
+            As for `score`.
 
         Returns
         -------
@@ -509,8 +499,9 @@ class Learner(Estimator, ABC):
         """
         out, errors, walks = np.full(len(found), -np.inf), np.zeros(len(found)), found.walks[found.valid]
         if len(walks) and isinstance(self.world, Network):
-            error = min(TOTAL_ERROR, MEAN_ERROR * len(walks))
-            out[found.valid], errors[found.valid] = self._trip_likelihoods(walks, error)(self.reward_.table())
+            budget, error = self._engine_settings().max_nodes, min(TOTAL_ERROR, MEAN_ERROR * len(walks))
+            of_trips = trip_likelihoods(self.world, self._rule(), walks, budget, self.discount, error)
+            out[found.valid], errors[found.valid] = of_trips(self.reward_.table())
         elif len(walks):
             out[found.valid] = world_likelihoods(self.distribution(), walks, self.given)
         return out, errors
@@ -518,17 +509,12 @@ class Learner(Estimator, ABC):
     def _likelihoods_under(self, found: Demonstrations) -> Callable[[Floats], Floats]:
         """log P of each of these valid demonstrations as a function of the reward table: products are made once."""
         if isinstance(self.world, Network):
-            of_trips = self._trip_likelihoods(found.walks, HELD_OUT_ERROR * len(found))
+            budget, error = self._engine_settings().max_nodes, HELD_OUT_ERROR * len(found)
+            of_trips = trip_likelihoods(self.world, self._rule(), found.walks, budget, self.discount, error)
             return lambda table: of_trips(table)[0]
         law = Law(self.world, self._rule(), None, self.discount, self.given, None, found.machines)
         base = answering(law, self._engine_settings(), self.seed)
         return lambda table: world_likelihoods(base.with_reward(table), found.walks, self.given)
-
-    def _trip_likelihoods(self, trips: Walks, error: float) -> Callable[[Floats], tuple[Floats, Floats]]:
-        """log P(tau | start, goal) of each trip, whose sum has about this standard error."""
-        assert isinstance(self.world, Network)
-        budget = self._engine_settings().max_nodes
-        return trip_likelihoods(self.world, self._rule(), trips, budget, self.discount, error)
 
     @property
     def standard_errors_(self) -> Floats:
@@ -537,7 +523,7 @@ class Learner(Estimator, ABC):
 
     def summary(
         self,
-        demos: Iterable[Trajectory] | None = None,
+        demos: Demos | None = None,
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         names: Sequence[str] | None = None,
@@ -647,6 +633,7 @@ class GradientLearner(Learner):
     """A learner that is driven step by step; subclasses are dataclasses with some of these settings among theirs."""
 
     records: ClassVar[Mapping[str, type[Options]]] = {"progress": Progress}
+    in_place: bool = False  # whether the reward's own network is trained, not a copy, and without advice
 
     features: ArrayLike | None = None
     reward: NeuralReward | None = None
@@ -665,13 +652,13 @@ class GradientLearner(Learner):
         super()._check_settings()
         if not isinstance(self.progress, Progress | None):
             raise EngineError(f"progress takes a record such as xm.Progress(patience=5); got {self.progress!r:.60}.")
+        if not isinstance(self.training, Training | None):
+            raise EngineError(f"training takes a record such as xm.Training('lbfgs'); got {self.training!r:.60}.")
         if not isinstance(self.fixed, Mapping | None):
             raise EngineError(f"fixed maps numbers of features to weights, as {{0: 1.5}}; got {self.fixed!r:.60}.")
         if self.progress is not None and self.progress.resume is True and self.progress.checkpoint is None:
             raise EngineError("resume=True needs checkpoint=..., the file to go on from.")
         self._fit_settings()
-        if self.training is not None and not isinstance(self.training, Training):
-            raise EngineError(f"training takes a record such as xm.Training('lbfgs'); got {self.training!r:.60}.")
         if self.reward is not None:
             if np.ndim(self.l2):
                 raise EngineError("l2 of a network is one number, 0 or more; one per feature is for features.")
@@ -721,9 +708,9 @@ class GradientLearner(Learner):
                 f"warm_start=True begins with the last fit's weights, {len(weights)} of them, and now there are {d} "
                 "features: give the same features, or a new learner."
             )
-        network = reward if isinstance(reward, NeuralReward) else self.reward
+        network = reward if self.reward is not None and isinstance(reward, NeuralReward) else self.reward
         settings = self._fit_settings().changed(start=weights, memory=last.get("optimiser_state_"))
-        return settings, None if self.reward is None else network
+        return settings, network if network is None or self.in_place else network.copy()
 
     def _drive(self, run: runs.Run[Any], demos: Demonstrations, apart: tuple[str, ...], **more: Any) -> runs.Outcome:
         """Take the run to its end, and keep what was learned; checkpoints agree in `more` and all but `apart`."""
@@ -744,22 +731,16 @@ class GradientLearner(Learner):
 
     def _identity(self, demos: Demonstrations, apart: tuple[str, ...]) -> dict[str, Any]:
         """Settings and demonstrations, as a checkpoint compares them before a fit goes on from it."""
-        # How a run is watched is not what it does.
-        apart = "progress", "validation", *apart
+        # How a run is watched is not what it does, and the numbers in a network are in the checkpoint itself.
+        apart = "progress", "validation", "training", "reward", *apart
         identity = {name: value for name, value in self.get_params(deep=False).items() if name not in apart}
+        if self.features is not None:
+            identity["features"] = self._read_features().matrix
+        if self.fixed:
+            identity["fixed"] = np.array(sorted(self.fixed.items()), dtype=np.float64)
+        if self.reward is not None:
+            identity |= {"reward": self.reward.structure(), "optimiser": (self.training or Training()).identity()}
         watched = {} if self._validation is None else {"validation": self._validation.demos}
         for name, found in {"demonstrations": demos, **watched}.items():
             identity[name] = [found.walks.starts, found.walks.edges, found.walks.lengths, found.weights]
-        features, fixed = identity.get("features"), identity.get("fixed")
-        if issparse(features):
-            matrix = features.tocsr()  # type: ignore[union-attr]
-            identity["features"] = [matrix.data, matrix.indices, matrix.indptr]
-        elif features is not None:
-            identity["features"] = np.asarray(features, dtype=np.float64)
-        if fixed:
-            identity["fixed"] = {str(feature): float(value) for feature, value in sorted(fixed.items())}
-        training, reward = identity.pop("training", None), identity.pop("reward", None)
-        if isinstance(reward, NeuralReward):
-            # The numbers in the network are not part of it: the checkpoint has them.
-            identity |= {"reward": reward.structure(), "optimiser": (training or Training()).identity()}
         return identity

@@ -186,11 +186,8 @@ class Summary:
             if not hasattr(restricted, "summary"):
                 raise EngineError(f"likelihood_ratio takes the summary of a model; got {restricted!r:.60}.")
             restricted = restricted.summary()
-        if self.n_demonstrations != restricted.n_demonstrations:
-            raise EngineError(
-                f"a likelihood ratio compares fits to the same demonstrations; these had {self.n_demonstrations} and "
-                f"{restricted.n_demonstrations}."
-            )
+        if (n := self.n_demonstrations) != (m := restricted.n_demonstrations):
+            raise EngineError(f"a likelihood ratio compares fits to the same demonstrations; these had {n} and {m}.")
         if self.rules != restricted.rules:
             mine, other = (", ".join(sorted(one.rules)) or "no rules" for one in (self, restricted))
             raise EngineError(

@@ -10,28 +10,26 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xmen.constraints.occurrence import never
-from xmen.engines.choose import distribution
 from xmen.engines.distribution import Seed, as_constraint, generator
 from xmen.engines.settings import EngineSettings
 from xmen.engines.trips import RejectTrips, TripEngine, have_a_way
 from xmen.errors import EngineError, LuckWarning, NotFittedError, ProductTooLargeError, XmenError, notify
 from xmen.events import at
-from xmen.learners.base import GradientLearner, Progress, Rules, takes_parts, world_likelihoods
+from xmen.learners.base import Demos, GradientLearner, Progress, Rules, takes_parts
 from xmen.methods.cells import Cells
-from xmen.methods.demonstrations import Demonstrations, gather
+from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.exact import Exact
 from xmen.methods.information import refit
-from xmen.methods.likelihood import DistributionLikelihood
-from xmen.methods.neural import NeuralRun, Optimiser, Training, train
+from xmen.methods.neural import Optimiser, Training, train
 from xmen.methods.paper import Paper
 from xmen.methods.reject import Reject
-from xmen.methods.runs import DEFAULT_PATIENCE, Method, Run, Task, ValidatedRun, Validation, drive
+from xmen.methods.runs import DEFAULT_PATIENCE, Method, Run, Task
 from xmen.options import Options, listed, require_choice, require_whole
-from xmen.progress import Callback, Monitor, Record
-from xmen.rewards.linear import Floats, LinearReward, read_features
+from xmen.progress import Callback, Record
+from xmen.rewards.linear import Floats, LinearReward
 from xmen.rewards.neural import NeuralReward
 from xmen.storage.models import storable
-from xmen.worlds import MDP, Network, Trajectory
+from xmen.worlds import MDP, Network
 
 # ---- The methods by name, and how one is read: a name, a record, or a text such as "paper(n_samples=32)"
 
@@ -146,7 +144,7 @@ class MaximumEntropy(GradientLearner):
 
     def _fit(self, demos: Demonstrations) -> None:
         world = self.world.any_task
-        if not world.deterministic:
+        if not world.deterministic and not self.in_place:
             astray = int(np.flatnonzero(world.probability < 1.0)[0])
             state, action = int(world.source[astray]), int(world.action[astray])
             notify(
@@ -169,11 +167,7 @@ class MaximumEntropy(GradientLearner):
             self._answering = self._asked(), fitted
 
     def bootstrap(
-        self,
-        n: int = 200,
-        demos: Iterable[Trajectory] | None = None,
-        sample_weight: ArrayLike | None = None,
-        seed: Seed = None,
+        self, n: int = 200, demos: Demos | None = None, sample_weight: ArrayLike | None = None, seed: Seed = None
     ) -> Floats:
         """Linear weights fitted to resamples of the demonstrations, all in the same passes over one product.
 
@@ -220,7 +214,7 @@ class MaximumEntropy(GradientLearner):
         self,
         l2: Sequence[ArrayLike],
         folds: int | ArrayLike = 5,
-        demos: Iterable[Trajectory] | None = None,
+        demos: Demos | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Floats:
         """How well each penalty tells held-out demonstrations, all its fits in the same passes over one product.
@@ -272,7 +266,7 @@ class MaximumEntropy(GradientLearner):
         found: Floats = np.sum(held_out * scores.T, axis=1).reshape(len(l2), parts)
         return found
 
-    def _refit_task(self, call: str, demos: Iterable[Trajectory] | None, sample_weight: ArrayLike | None) -> Task:
+    def _refit_task(self, call: str, demos: Demos | None, sample_weight: ArrayLike | None) -> Task:
         """What a fitted model is fitted to again; `call` is how its user gives demonstrations not at hand."""
         self._require_fitted()
         name = call.split("(")[0]
@@ -310,12 +304,10 @@ class MaximumEntropy(GradientLearner):
 
         Parameters
         ----------
-        demand
-            Rows (start, goal, number of trips).
+        demand, also
+            As for `flows`; further rules hold before and after.
         closed
             States that no trip may enter any more.
-        also
-            Further rules, before and after.
 
         Returns
         -------
@@ -400,7 +392,8 @@ class MaximumEntropy(GradientLearner):
                 return method.trip_run(task, settings, network)
             if reward is None:
                 return method.run(task, settings)
-            return train(method.likelihood(task, settings), reward, self.training or Training(), settings)
+            likelihood = method.likelihood(task, settings)
+            return train(likelihood, reward, self.training or Training(), settings, advise=not self.in_place)
 
         for kind in kinds[:-1] if chosen is None else ():
             with suppress(ProductTooLargeError):
@@ -524,7 +517,7 @@ class XMEN(MaximumEntropy):
     given: str | None = None
     fixed: Mapping[int, float] | None = None
     warm_start: bool = False
-    validation: Iterable[Trajectory] | None = None
+    validation: Demos | None = None
     progress: Progress | None = None
 
 
@@ -532,7 +525,7 @@ def fit_neural(
     world: MDP,
     constraint: Rules,
     reward: NeuralReward,
-    demos: Iterable[Trajectory],
+    demos: Demos,
     *,
     discount: float = 1.0,
     sample_weight: ArrayLike | None = None,
@@ -545,7 +538,7 @@ def fit_neural(
     engine: str = "auto",
     max_nodes: int | None = None,
     n_threads: int | None = 1,
-    validation: Iterable[Trajectory] | None = None,
+    validation: Demos | None = None,
     patience: int | None = DEFAULT_PATIENCE,
     device: str | None = None,
     precision: str = "float64",
@@ -565,17 +558,10 @@ def fit_neural(
         As for `xm.Training`; None leaves torch its own number of threads.
     n_steps
         The largest number of steps.
-    callback
-        Gets a Record after each step, and ends training by returning True.
     seed
         With a seed, two runs from the same parameters give the same result.
-    validation
-        Demonstrations that are watched and not learned from: each record's details have their "validation_loss", minus
-        their mean log-likelihood after the step. The network ends as it was where that was least.
-    patience
-        How many steps without a smaller validation loss end training; None: none do.
-    world, constraint, discount, l2, engine, max_nodes, device, precision
-        As for `XMEN`. On the device of the network, rewards and visits never leave it.
+    world, constraint, discount, l2, engine, max_nodes, device, precision, validation, callback, patience
+        As for `XMEN`; the network ends as it was where the validation loss was least.
 
     Returns
     -------
@@ -591,16 +577,11 @@ def fit_neural(
         When a setting makes no sense, or the network gives a number that is not finite; the parameters are then those
         before that step.
     """
-    rule = as_constraint(constraint)
-    found = gather(world, rule, demos, sample_weight)
-    compiled = distribution(world, rule, reward, discount, engine, seed, max_nodes, device=device, precision=precision)
-    likelihood = DistributionLikelihood(compiled, found.visits(compiled.discount))
-    training, monitor = Training(optimiser, learning_rate, n_threads), Monitor(callback)
-    run: Run[Any] = NeuralRun(likelihood, reward, training, l2, np.random.SeedSequence(seed), n_steps)
-    if validation is not None:
-        require_whole("patience", patience, least=1, optional=True)
-        watched = gather(world, rule, validation)
-        told = Validation(watched, lambda r: world_likelihoods(compiled.with_reward(r), watched.walks), patience)
-        run = ValidatedRun(run, read_features(None, world), told)
-    drive(run, monitor, None)
-    return monitor.history
+    training, method = Training(optimiser, learning_rate, n_threads), "exact" if engine == "exact" else "auto"
+    answering = EngineSettings(engine, max_nodes, device=device, precision=precision)
+    watching = Progress(callback=callback, patience=patience)
+    problem = world, constraint, None, discount, method, answering, seed
+    learner = XMEN(*problem, reward, training, l2, n_steps, 0.0, validation=validation, progress=watching)
+    learner.in_place = True
+    learner._check_neural(reward)
+    return learner.fit(demos, sample_weight).history_

@@ -159,16 +159,12 @@ class NeuralRun(Run[NeuralState]):
         advise: bool = False,
         memory: Mapping[str, Any] | None = None,
     ) -> None:
-        if not isinstance(reward, NeuralReward):
-            raise RewardError(f"neural training needs a NeuralReward; got {type(reward).__name__}.")
-        if not (np.isfinite(l2) and l2 >= 0):
-            raise RewardError(f"l2 is a number, 0 or more; got {l2!r}.")
         if training.optimiser == "lbfgs" and not likelihood.exact:
             raise RewardError(
                 "optimiser='lbfgs' searches along lines, which needs exact losses, and here they are estimates: use "
                 "'adam' or 'sgd', or raise max_nodes until the exact engine can be used."
             )
-        self.likelihood, self.reward, self.l2, self.n_threads = likelihood, reward, float(l2), training.n_threads
+        self.likelihood, self.reward, self.l2, self.n_threads = likelihood, reward, l2, training.n_threads
         self.seeds, self.max_iter, self.tol = seeds, max_iter, tol
         self.advise, self.memory = advise, memory or {}
         self.parameters = [p for p in reward.module.parameters() if p.requires_grad]
@@ -283,8 +279,10 @@ class NeuralRun(Run[NeuralState]):
         return Outcome(reward, state.finished, self.likelihood.answering, {"optimiser_state_": memory})
 
 
-def train(likelihood: Likelihood, reward: NeuralReward, training: Training, settings: FitSettings) -> NeuralRun:
-    """The run of a fit that trains a copy of `reward`."""
+def train(
+    likelihood: Likelihood, reward: NeuralReward, training: Training, settings: FitSettings, advise: bool = True
+) -> NeuralRun:
+    """The run of a fit that trains the network of `reward` in place."""
     l2, seeds = float(runs.read_l2(settings.l2, 1)), runs.seed_sequence(settings.seed)
     limits = settings.most_iterations(DEFAULT_MAX_ITER), settings.tolerance()
-    return NeuralRun(likelihood, reward.copy(), training, l2, seeds, *limits, True, settings.memory)
+    return NeuralRun(likelihood, reward, training, l2, seeds, *limits, advise, settings.memory)
