@@ -223,6 +223,18 @@ def test_bounds_hold_for_every_theta(oracle, monkeypatch):
                 assert np.linalg.eigvalsh(spread)[-1] <= found.smoothness + 1e-9
 
 
+def test_steps_are_as_long_with_a_solver_as_with_the_list():
+    """A relaxation of 48,620 trajectories is listed where features are few, and not where it would be many numbers."""
+    grid = xm.GridWorld(10, 10, (0, 0), (9, 9), moves=("up", "right"))
+    features = np.random.default_rng(0).normal(size=(grid.n_states, grid.n_actions, 250))
+    solver, listed = (
+        compute_bounds(proposal_of(grid, None, features[:, :, :4], oracle=oracle), np.zeros(4))
+        for oracle in ("cryptominisat", "listed")
+    )
+    assert solver.smoothness == pytest.approx(listed.smoothness)
+    assert proposal_of(grid, None, features, oracle="cryptominisat").points is None
+
+
 def test_the_smoothness_of_a_run_is_that_of_its_loss():
     """With a penalty that differs from feature to feature, against the Hessian's largest eigenvalue."""
     grid, rule, features, demos = grid_task(4)
