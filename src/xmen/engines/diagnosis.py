@@ -6,7 +6,6 @@ from dataclasses import fields, is_dataclass, replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xmen.constraints.arithmetic import LinearComparison
 from xmen.constraints.constraint import Constraint, conjunction, units
@@ -22,6 +21,7 @@ from xmen.progress import tell
 from xmen.worlds import EdgeWeights, GridWorld
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.mdp import MDP
+from xmen.worlds.names import some
 
 # ---- Events that no trajectory of a world can ever have, and rules that none can break, or that all break; and why
 
@@ -61,12 +61,9 @@ def why_never(event: Event, world: MDP) -> str:
     if on_edge[passed].any() or at_end[ended].any():
         return ""
 
-    def shown(places: NDArray[np.integer]) -> str:
-        return ", ".join(world.describe_state(int(state)) for state in places[:_SHOWN])
-
     places = np.union1d(world.source[on_edge], np.flatnonzero(at_end & ends))
     if len(places):
-        passes = shown(places) + (f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else "")
+        passes = some(map(world.describe_state, places.tolist()), _SHOWN)
         far = int((depth[places] + to_end[places]).min())
         if far >= UNREACHABLE:
             return f"no trajectory from the start to the end passes {passes}"
@@ -74,7 +71,7 @@ def why_never(event: Event, world: MDP) -> str:
     pairs = np.argwhere(event.holds(*np.indices((world.n_states, world.n_actions))))
     places = np.unique(pairs[:, 0])
     if isinstance(world, GridWorld) and len(places) and all(world.cell(int(state)) in world.walls for state in places):
-        return f"{shown(places)} is a wall"
+        return f"{some(map(world.describe_state, places.tolist()), _SHOWN)} is a wall"
     names = sorted({world.describe_action(int(action)) for _, action in pairs})
     if names and len(names) < world.n_actions:
         return f"{' or '.join(names[:_SHOWN])} is possible in none of its states"
@@ -162,6 +159,8 @@ def reachable_bound(world: MDP, rule: Constraint, others: Constraint | None) -> 
 MOST_RULES = 100  # multiplied without a horizon, for a better message
 MOST_BOUNDS = 3  # moved one by one, for a better message
 
+Parts = list[tuple[str, Constraint]]  # rules with their labels, as `units` has them
+
 # For each world, constraints with the largest budget that their product is known to pass, and the error.
 _TOO_LARGE: WeakKeyDictionary[MDP, dict[Constraint | None, tuple[int, Message, str]]] = WeakKeyDictionary()
 
@@ -174,9 +173,7 @@ def feasible_product(compiled: CompiledConstraint, max_nodes: int, at_hand: AtHa
     return product
 
 
-def explain_conflict(
-    world: MDP, parts: list[tuple[str, Constraint]], max_nodes: int, suspects: list[int] | None = None
-) -> InfeasibleError:
+def explain_conflict(world: MDP, parts: Parts, max_nodes: int, suspects: list[int] | None = None) -> InfeasibleError:
     """`explain_infeasible` by products of smaller and smaller sets of constraints."""
 
     def can_hold(kept: list[int]) -> bool:
@@ -231,10 +228,7 @@ def multiply(
 
 
 def explain_infeasible(
-    world: MDP,
-    parts: list[tuple[str, Constraint]],
-    can_hold: Callable[[list[int]], bool],
-    suspects: list[int] | None = None,
+    world: MDP, parts: Parts, can_hold: Callable[[list[int]], bool], suspects: list[int] | None = None
 ) -> InfeasibleError:
     """Name a minimal conflicting set, found by halving.
 
@@ -276,7 +270,7 @@ def _raising(world: MDP, parts: list[Constraint]) -> list[str]:
     return [] if found.complete and found.length is None else ["raise the horizon"]
 
 
-def _rebounding(world: MDP, parts: list[tuple[str, Constraint]], conflict: list[int]) -> list[str]:
+def _rebounding(world: MDP, parts: Parts, conflict: list[int]) -> list[str]:
     """The advice to move one bound of the conflict to where all rules can hold; none where that alone does not do."""
     if len(parts) > MOST_RULES:
         return []

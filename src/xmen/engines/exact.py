@@ -182,7 +182,7 @@ class ExactDistribution(Distribution):
         return list(self.under_each(rewards))
 
     def under_each(self, rewards: Iterable[Reward | ArrayLike | None]) -> Iterator[ExactDistribution]:
-        """`with_rewards` of any number: those that are worked out together leave their memory to the next ones."""
+        """`with_reward` of each; on a device sixteen are worked out side by side, in the memory of those before."""
         left = list(rewards)
         for begin in range(0, len(left), SIDE_BY_SIDE):
             found = [self.with_reward(reward) for reward in left[begin : begin + SIDE_BY_SIDE]]

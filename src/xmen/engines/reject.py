@@ -6,7 +6,7 @@ relaxation cannot carry is only the acceptance rate, which is measured and repor
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from xmen.progress import tell
 from xmen.rewards import Floats, Reward
 from xmen.sharing import once
 from xmen.worlds import MDP, EdgeWeights, Trajectory, Walks
+from xmen.worlds.names import some
 from xmen.worlds.walks import require_count
 
 # ---- What rejection samples from: the world times the constraints that a node budget affords
@@ -103,12 +104,6 @@ def _machine_states(world: MDP, part: Constraint) -> int:
             table.step(np.repeat(rows, len(letters)), np.tile(letters, len(rows)))
         total += len(table)
     return total
-
-
-def listed(labels: Sequence[str]) -> str:
-    """The names in quotes, shortened where there are many."""
-    names = ", ".join(map(repr, labels[:MOST_NAMED]))
-    return names if len(labels) <= MOST_NAMED else f"{names} and {len(labels) - MOST_NAMED:,} more"
 
 
 # ---- Expectations as averages over walks, with standard errors
@@ -206,10 +201,11 @@ class RejectDistribution(Estimating):
         late = self.time_limit is not None and seconds > self.time_limit
         if n_in_vain >= PATIENCE or (n_in_vain and late):
             limit = f" within time_limit = {self.time_limit:g} s" if late else ""
-            carried = listed(self.relaxation.multiplied) or "the world alone"
+            carried = some(map(repr, self.relaxation.multiplied), MOST_NAMED, none="the world alone")
+            left = some(map(repr, self.relaxation.rejecting), MOST_NAMED)
             raise EngineError(
                 f"rejection is hopeless here{limit}: none of {n_in_vain:,} draws that keep {carried} also kept "
-                f"{listed(self.relaxation.rejecting)}, so fewer than about 1 in {max(2, n_in_vain // 3):,} does. "
+                f"{left}, so fewer than about 1 in {max(2, n_in_vain // 3):,} does. "
                 "Use engine='xor', raise max_nodes so that more is multiplied in, or loosen a constraint."
             )
 
@@ -257,5 +253,5 @@ class RejectDistribution(Estimating):
 
     def __repr__(self) -> str:
         product, *rules = self.relaxation
-        carried, left = (listed(names) or "nothing" for names in rules)
+        carried, left = (some(map(repr, names), MOST_NAMED, none="nothing") for names in rules)
         return f"{super().__repr__()[:-1]}; multiplied {carried} ({product.n_nodes:,} nodes), rejecting with {left}>"

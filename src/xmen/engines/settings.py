@@ -30,15 +30,14 @@ def find_device(device: str | None) -> Device | None:
         if device == "auto":
             return None
         raise
-    if device == "auto" and not torch.cuda.is_available():
+    if device == "cpu" or torch.cuda.is_available():
+        named, advice = "cuda" if device == "auto" else device, f"There are {torch.cuda.device_count()} GPUs."
+        return choose_device(named, EngineError, advice)
+    if device == "auto":
         return None
-    if device != "cpu" and not torch.cuda.is_available():
-        raise EngineError(
-            f"device={device!r} needs a GPU that torch can use, and torch {torch.__version__} finds none here. Leave "
-            'device out for compiled loops on the host, or use device="auto", which takes a GPU where there is one.'
-        )
-    return choose_device(
-        "cuda" if device == "auto" else device, EngineError, f"There are {torch.cuda.device_count()} GPUs."
+    raise EngineError(
+        f"device={device!r} needs a GPU that torch can use, and torch {torch.__version__} finds none here. Leave "
+        'device out for compiled loops on the host, or use device="auto", which takes a GPU where there is one.'
     )
 
 
@@ -60,18 +59,8 @@ class EngineSettings(Options):
 
     Parameters
     ----------
-    engine
-        "auto" or the name of an engine.
-    max_nodes
-        The budget of the product of world and constraint.
-    oracle, cell_size, delta, failure
-        For hashing: the solver, the expected number of solutions in a cell, and the sampling guarantee. None is the
-        engine's own default, here and elsewhere.
-    time_limit
-        Seconds per call of the oracle (cells that are too slow are tried again with more), or of rejection without a
-        valid draw; None for no limit.
-    device, precision
-        Where the exact engine computes, and in which numbers.
+    engine, max_nodes, oracle, cell_size, delta, failure, time_limit, device, precision
+        As for `xm.distribution`; where None stands, it is the engine's own default.
     """
 
     engine: str = "auto"

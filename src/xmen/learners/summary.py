@@ -16,6 +16,7 @@ from xmen.errors import EngineError
 from xmen.methods.demonstrations import Demonstrations
 from xmen.rewards.linear import Features, Floats, StateFeatures, read_features
 from xmen.worlds.from_networkx import GraphWorld, RoadNetwork
+from xmen.worlds.names import some
 
 if TYPE_CHECKING:
     from xmen.learners.base import Learner
@@ -158,8 +159,8 @@ class Summary:
         if isinstance(feature, int | np.integer) and -len(self.names) <= feature < len(self.names):
             return int(feature) % len(self.names)
         raise EngineError(
-            f"{feature!r:.60} is no feature: they are {', '.join(map(repr, self.names[:MOST_NAMED]))}"
-            f"{', ...' if len(self.names) > MOST_NAMED else ''}, numbered 0 to {len(self.names) - 1}; "
+            f"{feature!r:.60} is no feature: they are {some(map(repr, self.names), MOST_NAMED)}, numbered 0 to "
+            f"{len(self.names) - 1}; "
             "model.summary(names=[...]) gives them names of your own."
         )
 

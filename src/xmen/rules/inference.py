@@ -1,10 +1,10 @@
 """RuleInference: which rules over whole trajectories a demonstrator keeps, and how sure that is."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from os import PathLike
-from typing import Any, ClassVar, Self, get_type_hints
+from typing import Any, ClassVar, Self
 
 import joblib
 import numpy as np
@@ -14,20 +14,19 @@ from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.distribution import as_constraint, check_discount
 from xmen.errors import EngineError, NotFittedError
 from xmen.events import Event
-from xmen.learners.base import Estimator, Rules
+from xmen.learners.base import Demos, Estimator, Rules
 from xmen.learners.xmen import XMEN
 from xmen.machines.tables import CompiledConstraint
 from xmen.methods.demonstrations import gather
 from xmen.options import require_number, require_whole
 from xmen.rewards.linear import Floats, read_features
-from xmen.rules.report import STATUSES, Contender, Decision, Report, Verdict, decisions, report_of, table_text
+from xmen.rules.report import STATUSES, Decision, Report, Verdict, decisions, report_of, table_text
 from xmen.rules.search import Level, Search
 from xmen.rules.templates import Candidate, View, candidates, chosen_templates, words
 from xmen.storage.models import content, make, storable, write_model
 from xmen.worlds import MDP, Network, Trajectory, Walks
 
 OF_BOTH = ("world", "features")  # settings of the search that its model has as well: saved once
-KINDS = {"verdicts": Verdict, "level": Level, "contenders": Contender}  # the records of a report, saved as columns
 
 
 @dataclass(eq=False, repr=False)
@@ -118,7 +117,7 @@ class RuleInference(Estimator):
 
     first_learned: ClassVar[str] = "rules_"
 
-    def fit(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, demos: Demos, sample_weight: ArrayLike | None = None) -> Self:
         """Find the rules that the demonstrations keep.
 
         Parameters
@@ -184,7 +183,7 @@ class RuleInference(Estimator):
             self._report = report_of(self._search, self._found)
         return self._report
 
-    def score(self, demos: Iterable[Trajectory], sample_weight: ArrayLike | None = None) -> float:
+    def score(self, demos: Demos, sample_weight: ArrayLike | None = None) -> float:
         """The mean log-likelihood under `model_`, in nats; -inf with a demonstration that breaks a rule."""
         self._require_fitted()
         return self.model_.score(demos, sample_weight)
@@ -255,10 +254,8 @@ class RuleInference(Estimator):
         report, settings = self._reported(), self.get_params(deep=False)
         name, of_model, learned = content(self.model_)
         own = {key: value for key, value in of_model.items() if key not in OF_BOTH or value is not settings[key]}
-        rows: list[Any] = [report.verdicts, [report.level], report.contenders]
-        columns = {part: _columns(some, KINDS[part]) for part, some in zip(KINDS, rows, strict=True)}
         model = {"class": name, "settings": own, "learned": learned}
-        found = {"rules": self.rules_, "report": columns | {"pairs": report.pairs}, "model": model}
+        found = {"rules": self.rules_, "report": report, "model": model}
         stability = {name: value for name, value in vars(self).items() if name == "stability_"}
         write_model(path, "RuleInference", {**settings, "found": found}, stability)
 
@@ -276,10 +273,14 @@ def _found_again(
 @partial(storable, name="RuleInference")
 def _restored(found: Mapping[str, Any], **settings: Any) -> RuleInference:
     """The RuleInference that `save` wrote, if its report is one that a search can have."""
-    search, columns, packed = RuleInference(**settings), found["report"], found["model"]
-    verdicts, (level,), contenders = (_rows(columns[name], kind) for name, kind in KINDS.items())
-    pairs = [(int(start), int(goal)) for start, goal in columns["pairs"]]
-    report = search._report = Report(verdicts, level, contenders, pairs)
+    search, report, packed = RuleInference(**settings), found["report"], found["model"]
+    verdicts, level = report.verdicts, report.level
+    for one in (*verdicts, level, *report.contenders):
+        for field in fields(one):
+            value, wanted = getattr(one, field.name), field.type
+            if not isinstance(value, int | float if wanted is float else wanted):  # type: ignore[arg-type]
+                raise TypeError(f"{field.name} of a {type(one).__name__} is {value!r:.60}")
+    search._report = report
     whole = all(one.gain is not None and one.chance is not None for one in report.found)
     if not whole or not all(one.status in STATUSES for one in verdicts) or len(verdicts) != level.m or not level.n > 0:
         raise ValueError("these are not the verdicts of one search")
@@ -290,19 +291,3 @@ def _restored(found: Mapping[str, Any], **settings: Any) -> RuleInference:
     gained = {one.rule: (rule, one.gain or 0.0) for one, rule in zip(report.found, found["rules"], strict=True)}
     search._learned(gained, level, model)
     return search
-
-
-def _columns(rows: list[Any], kind: type) -> dict[str, list[Any]]:
-    return {field.name: [getattr(row, field.name) for row in rows] for field in fields(kind)}
-
-
-def _rows(columns: Mapping[str, list[Any]], kind: type) -> list[Any]:
-    """Records of a kind, every field of its type."""
-    types = {name: int | float if hint is float else hint for name, hint in get_type_hints(kind).items()}
-    if {*columns} != {*types}:
-        raise ValueError(f"a {kind.__name__} has {', '.join(types)}, not {', '.join(columns)}")
-    for name, wanted in types.items():
-        for value in columns[name]:
-            if not isinstance(value, wanted):
-                raise TypeError(f"{name} of a {kind.__name__} is {value!r:.60}")
-    return [kind(*row) for row in zip(*(columns[name] for name in types), strict=True)]

@@ -11,6 +11,7 @@ from xmen.constraints.constraint import Constraint, conjunction
 from xmen.engines.choose import distribution
 from xmen.errors import InfeasibleError, ProductTooLargeError
 from xmen.learners.xmen import XMEN
+from xmen.options import Options
 from xmen.rules.search import EQUAL, Found, Level, Scored, Search
 from xmen.worlds import MDP, Network, NetworkTask, Trajectory
 
@@ -27,7 +28,7 @@ STATUSES = ("found", *TITLES)
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Options):
     """What became of one candidate.
 
     gain: when it was taken, or under the final model; in nats per demonstration, None where demonstrations break it.
@@ -48,7 +49,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Contender:
+class Contender(Options):
     """A candidate that was not significant, and that further demonstrations could decide for."""
 
     text: str
@@ -57,7 +58,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Options):
     """What there is to say once a search is over: all of it without the demonstrations and the search's own models."""
 
     verdicts: list[Verdict]

@@ -25,6 +25,7 @@ from xmen.engines.trips import TripEngine
 from xmen.errors import InfeasibleError, LearningWarning, ProductTooLargeError
 from xmen.learners.xmen import XMEN
 from xmen.machines.tables import CompiledConstraint
+from xmen.options import Options
 from xmen.product.watch import Machine, join
 from xmen.rewards import Floats
 from xmen.rules.templates import Candidate
@@ -61,7 +62,7 @@ def effective_number(weights: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class Level:
+class Level(Options):
     """When a gain counts: n demonstrations, m candidates tried, the level of the whole search, the least gain."""
 
     n: float

@@ -89,10 +89,10 @@ def is_missing(value: Any) -> bool:
         return str(value) == "<NA>"  # pandas' own, which refuses to be compared
 
 
-def some(names: Iterable[Any], most: int = 6) -> str:
+def some(names: Iterable[Any], most: int = 6, none: str = "none") -> str:
     """The first few names and how many there are more, as a message shows them."""
     known = [str(name) for name in names]
-    return (", ".join(known[:most]) or "none") + (f" and {len(known) - most} more" if len(known) > most else "")
+    return (", ".join(known[:most]) or none) + (f" and {len(known) - most:,} more" if len(known) > most else "")
 
 
 def unknown(what: str, number: int, size: int) -> str:
