@@ -3,8 +3,7 @@
 import math
 import sys
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -31,20 +30,14 @@ from xmen.worlds.tables import cost_note
 # ---- What a user asked of a fit, and the learner that it makes
 
 
-class Choice(NamedTuple):
-    """What the user asked of a fit: a learner by its name, and its settings by theirs; None is its own default."""
-
-    learner: str = "xmen"
-    settings: Mapping[str, Any] = MappingProxyType({})
-
-
-def make_learner(choice: Choice, problem: Problem, **more: Any) -> Learner:
-    """The learner, not fitted yet: made from the parts of the problem it takes, with those settings that it has."""
-    learner = LEARNERS[choice.learner]
+def make_learner(name: str, problem: Problem, **wanted: Any) -> Learner:
+    """The learner of this name, not fitted yet: made from the parts of the problem it takes, with those settings that
+    it has; None is its own default."""
+    learner = LEARNERS[name]
     # Each iteration is stored: a slow one is worth keeping, a quick one is cheap to write.
-    asked = {"validation": problem.validation_demos(), "checkpoint_every": 1, **choice.settings, **more}
+    asked = {"validation": problem.validation_demos(), "checkpoint_every": 1, **wanted}
     asked["method"] = parse_method(asked.get("method") or "auto")
-    chosen = {**problem.settings.chosen(), **{name: value for name, value in asked.items() if value is not None}}
+    chosen = {**problem.settings.chosen(), **{k: v for k, v in asked.items() if v is not None}}
     settings = {k: v for k, v in chosen.items() if v is not None or k == "time_limit"}  # whose None is no limit
     made = {name: getattr(problem, name) for name in ("world", *learner.takes)}
     return learner.kind(**made, **{k: v for k, v in settings.items() if k in learner.kind.setting_names()})

@@ -8,7 +8,7 @@ import pytest
 
 import xmen as xm
 from cli.commands import PROBLEM, report, run, write_problem
-from xmen.answers import Choice, make_learner
+from xmen.answers import make_learner
 from xmen.problem import read_problem
 
 
@@ -68,11 +68,11 @@ def test_a_search_that_finds_nothing_says_that_the_file_is_as_it_was(folder: Pat
 
 
 def test_patience_in_the_problem_file(folder: Path) -> None:
-    assert make_learner(Choice(), read_problem("p.toml")).patience == 10  # the learner's own
+    assert make_learner("xmen", read_problem("p.toml")).patience == 10  # the learner's own
     changed("seed = 1", "seed = 1\npatience = 3")
     problem = read_problem("p.toml")
-    assert make_learner(Choice(), problem).patience == 3
-    assert make_learner(Choice(settings={"patience": 7}), problem).patience == 7
+    assert make_learner("xmen", problem).patience == 3
+    assert make_learner("xmen", problem, patience=7).patience == 7
     problem.write("again.toml")
     assert read_problem("again.toml").settings == problem.settings
     assert problem.distribution().log_partition() > 0.0

@@ -15,7 +15,7 @@ import xmen as xm
 import xmen.problem
 from problem.files import GRID, assert_same
 from strategies import cases
-from xmen.answers import Choice, make_learner
+from xmen.answers import make_learner
 from xmen.constraints.text import parse_event
 from xmen.engines.settings import EngineSettings
 from xmen.problem import Problem, Settings, read_problem, write_problem
@@ -301,7 +301,7 @@ def test_every_engine_setting_reaches_the_file_and_the_engine(tmp_path):
     d = read.distribution()
     assert (d.engine, d.oracle, d.guarantee) == ("xor", "listed", (1.5, 0.01))
     assert d.settings == EngineSettings(**chosen)
-    learner = make_learner(Choice(), read)
+    learner = make_learner("xmen", read)
     assert learner.engine == EngineSettings(**chosen)
     Problem(grid, settings=Settings(time_limit=None)).write(tmp_path / "p.toml")
     assert Problem.read(tmp_path / "p.toml").settings.time_limit is None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xmen.answers import Choice, check_demonstrations, make_learner
+from xmen.answers import check_demonstrations, make_learner
 from xmen.baselines.constraint_inference import ConstraintInference
 from xmen.cli._output import STOPPED, YES, fit_progress, print_facts, print_json, print_notes, print_table, working
 from xmen.cli._subject import LAST_STATE, claim, open_problem, save_model
@@ -38,9 +38,9 @@ def run_fit(
     asked |= {"validity": read_promise(asked["validity"]), **read_others(others)}
     check_asked(learner, asked)
     problem = open_problem(path, demos)
-    choice = Choice(learner, {name: value for name, value in asked.items() if name != "validation"})
-    if asked["validation"] is not None:
-        problem = replace(problem, validation=asked["validation"])
+    validation = asked.pop("validation")
+    if validation is not None:
+        problem = replace(problem, validation=validation)
     elif asked["patience"] is not None and problem.validation is None:
         raise EngineError("--patience is for validation: give --validation FILE, or name it in the problem file.")
     trajectories = problem.demos()
@@ -64,7 +64,7 @@ def run_fit(
     if asked["resume"] and last_state.exists() and not checkpoint.exists():
         checkpoint = last_state  # in which the last run ended
     try:
-        model, notes, told = _learn(problem, trajectories, weights, choice, checkpoint)
+        model, notes, told = _learn(problem, trajectories, weights, checkpoint, learner, asked)
     except BaseException as error:
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
@@ -162,21 +162,21 @@ def _broken(problem: Problem, demos: list[Trajectory], failures_belong: bool) ->
 
 
 def _learn(
-    problem: Problem, demos: list[Trajectory], weights: list[float] | None, choice: Choice, checkpoint: Path
+    problem: Problem, demos: list[Trajectory], weights: list[float] | None, checkpoint: Path, learner: str, asked: Any
 ) -> tuple[Learner, list[str], set[type[Warning]]]:
     """The fitted model, what it has to say, and the kinds of its warnings."""
-    resume, folder = choice.settings["resume"], checkpoint.parent
+    resume, folder = asked["resume"], checkpoint.parent
     if checkpoint.exists() and not resume:
         print_notes([f"an unfinished run in {folder} is replaced; --resume would have gone on"])
     if resume and not checkpoint.exists():
         print_notes([f"there is no unfinished run in {folder}: starting from the beginning"])
     # The number of iterations to come, where that is known: other methods stop at their optimum, whenever that is.
-    method = read_method(parse_method(choice.settings["method"] or "auto"))
+    method = read_method(parse_method(asked["method"] or "auto"))
     counted = method is not None and method.takes_every_step
-    total = (choice.settings["max_iter"] or method.default_max_iter) if method and counted else None
+    total = (asked["max_iter"] or method.default_max_iter) if method and counted else None
     with fit_progress(total) as progress, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = make_learner(choice, problem, checkpoint=str(checkpoint), callback=progress)
+        model = make_learner(learner, problem, **asked, checkpoint=str(checkpoint), callback=progress)
         with problem.speaking():
             model.fit(demos, sample_weight=weights)
     of_this_run = {"checkpoint": None, "resume": False, "callback": None, "validation": None}

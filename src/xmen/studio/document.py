@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from xmen.answers import Choice
 from xmen.errors import FileFormatError, TrajectoryError, XmenError
 from xmen.files import write_together
 from xmen.learners.xmen import parse_method
@@ -135,11 +134,11 @@ class Document:
             parse_method(table["method"])
         return {key: default for key, (default, _) in _SETTINGS.items()} | table
 
-    def choice(self, problem: Problem, learner: str | None = None) -> Choice:
+    def asked(self, problem: Problem) -> Record:
         """What the page asks of a fit; a learner takes those settings that it has."""
         settings, own = self.settings, problem.settings
-        asked = {name: settings[name] for name in ("method", "l2", "max_iter")}
-        return Choice(learner or settings["learner"], {**asked, "seed": own.seed, "validity": own.validity})
+        named = {name: settings[name] for name in ("method", "l2", "max_iter")}
+        return {**named, "seed": own.seed, "validity": own.validity}
 
 
 def _is_weight(value: object) -> bool:

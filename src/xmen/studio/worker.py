@@ -123,13 +123,12 @@ def learn(problem: Problem, document: Document, compare: bool, say: Say) -> tupl
     out = sorted(np.random.default_rng(drawn_by).permutation(len(demos))[:n_out].tolist())
     kept = np.setdiff1d(np.arange(len(demos)), out).tolist()
     learned, held = (([demos[i] for i in part], [weights[i] for i in part]) for part in (kept, out))
-    asked = {"model": document.choice(problem)}
-    if compare and asked["model"].learner != "maxent":
-        asked["compare"] = document.choice(problem, "maxent")
-    models = {}
+    asked, learners, models = document.asked(problem), {"model": document.settings["learner"]}, {}
+    if compare and learners["model"] != "maxent":
+        learners["compare"] = "maxent"
     result: Record = {"compare": None, "left_out": left_out}
-    for name, choice in asked.items():
-        models[name], result[name] = _fit(problem, choice, learned, held, say)
+    for name, learner in learners.items():
+        models[name], result[name] = _fit(problem, learner, asked, learned, held, say)
     return result, models
 
 
@@ -138,16 +137,16 @@ def hold_out(n_demos: int, problem: Problem, document: Document) -> tuple[int, i
     return max(0, min(round(document.settings["held_out"] * n_demos), n_demos - 1)), problem.settings.seed or 0
 
 
-def _fit(problem: Problem, choice: answers.Choice, learned: Part, held: Part, say: Say) -> tuple[Learner, Record]:
+def _fit(problem: Problem, learner: str, asked: Record, learned: Part, held: Part, say: Say) -> tuple[Learner, Record]:
     (demos, weights), world = learned, problem.world
 
     def numbers(record: Any) -> Record:
         names = ("iteration", "loss", "gradient_norm", "seconds")
-        return {"model": choice.learner, **{name: getattr(record, name) for name in names}}
+        return {"model": learner, **{name: getattr(record, name) for name in names}}
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = answers.make_learner(choice, problem, callback=lambda record: say(numbers(record)))
+        model = answers.make_learner(learner, problem, **asked, callback=lambda record: say(numbers(record)))
         with problem.speaking():
             model.fit(demos, sample_weight=weights)
         if hasattr(model, "callback"):
@@ -166,8 +165,8 @@ def _fit(problem: Problem, choice: answers.Choice, learned: Part, held: Part, sa
     table = zip(problem.feature_names, found, errors or [None] * len(found), strict=False)
     told = dict.fromkeys(problem.words.say(warning.message) for warning in caught)
     return model, {
-        "learner": choice.learner,
-        "label": LEARNERS[choice.learner].label,
+        "learner": learner,
+        "label": LEARNERS[learner].label,
         "method": getattr(model, "method_", None),
         "converged": bool(model.converged_),
         "iterations": model.n_iter_,
@@ -222,11 +221,13 @@ def python_text(problem: Problem, document: Document, path: Path) -> str:
         lines += [f"weights = {weights} or [1.0] * len(demos)", *choosing]
         lines.append("demos, weights = [demos[i] for i in kept], [weights[i] for i in kept]")
         weights = "weights"
-    choice, settings = document.choice(problem), problem.settings
-    learner, chosen = LEARNERS[choice.learner], choice.settings
+    learner, settings = LEARNERS[document.settings["learner"]], problem.settings
     features = "problem.reward.features" if isinstance(problem.reward, LinearReward) else "None"
     parts = {"constraint": "problem.constraint", "features": features}
-    asked = {**chosen, **{name: getattr(settings, name) for name in ("discount", "engine", "max_nodes")}}
+    asked = {
+        **document.asked(problem),
+        **{name: getattr(settings, name) for name in ("discount", "engine", "max_nodes")},
+    }
     usual: Record = {"method": "auto", "l2": 0.0, "discount": 1.0, "engine": "auto"}
     known = learner.kind.setting_names()
     said = [name for name, value in asked.items() if value not in (None, usual.get(name)) and name in known]
