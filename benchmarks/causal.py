@@ -30,7 +30,7 @@ from rich.table import Table
 from scipy.special import logsumexp
 
 import xmen as xm
-from xmen.methods.causal import CausalLoss
+from xmen.learners.causal import CausalLoss
 from xmen.policies.behaviour import Behaviour, make_game
 
 REPEATS = 7

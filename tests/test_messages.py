@@ -18,8 +18,9 @@ from xmen.constraints.text import parse_constraint
 from xmen.encoding import trajectories
 from xmen.engines.diagnosis import remark
 from xmen.errors import Words, XmenError, speaking
+from xmen.learners import causal
 from xmen.machines import tables
-from xmen.methods import causal, identify, runs
+from xmen.methods import identify, runs
 from xmen.problem import Problem
 from xmen.worlds.demos import check_demos
 
