@@ -115,9 +115,6 @@ def save_model(model: Learner, problem: Problem, folder: Path) -> None:
                 file.unlink()
 
 
-# ---- What the user points at: a problem file, or the folder of a model together with the problem it was learned for
-
-
 def open_problem(path: Path, demos: Path | None = None) -> Problem:
     """The problem in a file, with demonstrations from another file if one is given."""
     if path.is_dir():

@@ -148,9 +148,6 @@ def _sum(parts: list[tuple[int, str]]) -> str:
     return "-" + text[2:] if text.startswith("- ") else text[2:]
 
 
-# ---- Constraints on numbers: counts, lengths, shares and totals, as comparisons of integer linear forms
-
-
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,
     "<": operator.lt,

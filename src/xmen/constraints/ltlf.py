@@ -167,9 +167,6 @@ class FormulaReader:
         self._fail(f"unknown event `{token.text}`{hint} (known events: {known})", token.offset)
 
 
-# ---- Linear temporal logic on finite traces, by formula progression
-
-
 Clauses: TypeAlias = frozenset[frozenset[int]]
 """One set of obligations or another must hold; no set contains another one."""
 

@@ -111,9 +111,6 @@ def _smallest(table: NDArray[np.int64], accepting: NDArray[np.bool_]) -> RowMach
     return RowMachine(states[start], lambda state, row: steps[state][row], accepts.__getitem__)
 
 
-# ---- A machine of the user's own, for rules that no other constraint can say
-
-
 StepFunction: TypeAlias = Callable[[Any, tuple[bool, ...]], Hashable]
 Accepts: TypeAlias = Callable[[Any], object]
 

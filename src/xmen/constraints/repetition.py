@@ -1,110 +1,67 @@
 """Constraints on runs and repetitions: longest stretches, equal moves in a row, states seen twice."""
 
-from abc import abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from xmen.constraints.arithmetic import Comparable, integer
-from xmen.constraints.constraint import Constraint, Leaf, Sure, word
+from xmen.constraints.constraint import Constraint, Sure, word
+from xmen.constraints.occurrence import EventLeaf
 from xmen.events import NO_ACTION, Bools, Event, Ints, anytime, require_event
-from xmen.worlds.mdp import MDP
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LongestStretch(Comparable):
-    """The length of the longest stretch that a kind of runs finds."""
+    """The length of the longest stretch of positions at which the event holds; of the same action without an event."""
 
-    runs: "Runs"
+    event: Event | None
 
     def compare(self, op: str, other: object) -> Constraint:
         k = integer(other, f"`{self} {op} ...`")
         if op in ("==", "!="):
-            both = StretchAtMost(self.runs, k) & ~StretchAtMost(self.runs, k - 1)
+            both = StretchAtMost(self.event, k) & ~StretchAtMost(self.event, k - 1)
             return both if op == "==" else ~both
         if op in ("<=", "<"):
-            return StretchAtMost(self.runs, k if op == "<=" else k - 1)
-        return ~StretchAtMost(self.runs, k if op == ">" else k - 1)
+            return StretchAtMost(self.event, k if op == "<=" else k - 1)
+        return ~StretchAtMost(self.event, k if op == ">" else k - 1)
 
     def __str__(self) -> str:
-        return str(self.runs)
-
-
-class Runs:
-    """How stretches are read: a symbol other than `BREAK` continues the stretch of the same symbol."""
-
-    BREAK = -1
-
-    @abstractmethod
-    def symbols(self, states: Ints, actions: Ints) -> Ints:
-        """What is repeated at each position, or `BREAK` where every stretch ends."""
-
-    def check_world(self, world: MDP) -> None:
-        """Raise ConstraintError when something is mentioned that the world does not have."""
-
-
-@dataclass(frozen=True)
-class EventRuns(Runs):
-    """Stretches of consecutive positions at which the event holds."""
-
-    event: Event
-
-    def symbols(self, states: Ints, actions: Ints) -> Ints:
-        return np.where(self.event.holds(states, actions), 0, self.BREAK)
-
-    def check_world(self, world: MDP) -> None:
-        self.event.check_world(world)
-
-    def __str__(self) -> str:
-        return f"longest_run({self.event})"
-
-
-@dataclass(frozen=True)
-class ActionRuns(Runs):
-    """Stretches of the same action."""
-
-    def symbols(self, states: Ints, actions: Ints) -> Ints:
-        return np.where(actions == NO_ACTION, self.BREAK, actions)
-
-    def __str__(self) -> str:
-        return "longest_repeat()"
+        return "longest_repeat()" if self.event is None else f"longest_run({self.event})"
 
 
 @dataclass(frozen=True, repr=False)
-class StretchAtMost(Leaf):
+class StretchAtMost(EventLeaf):
     """No stretch is longer than k; the state is (what is repeated, how often so far)."""
 
-    runs: Runs
+    event: Event | None
     k: int
     _is_operator = True
 
-    def symbols(self, states: Ints, actions: Ints) -> Ints:
-        return self.runs.symbols(states, actions)
+    BREAK: ClassVar = -1  # the symbol at which every stretch ends; any other continues the stretch of the same symbol
 
-    def check_world(self, world: MDP) -> None:
-        self.runs.check_world(world)
+    def symbols(self, states: Ints, actions: Ints) -> Ints:
+        if self.event is None:
+            return np.where(actions == NO_ACTION, self.BREAK, actions)
+        return np.where(self.event.holds(states, actions), 0, self.BREAK)
 
     def start(self) -> Hashable:
-        return Sure.FAILS if self.k < 0 else (Runs.BREAK, 0)
+        return Sure.FAILS if self.k < 0 else (self.BREAK, 0)
 
     def step(self, state: tuple[int, int], symbol: int) -> Hashable:
-        if symbol == Runs.BREAK:
-            return (Runs.BREAK, 0)
+        if symbol == self.BREAK:
+            return (self.BREAK, 0)
         repeated, so_far = state
         run = so_far + 1 if symbol == repeated else 1
         return Sure.FAILS if run > self.k else (symbol, run)
 
-    def accepting(self, state: Any) -> bool:
-        return True
-
     def _text(self) -> str:
-        return f"{self.runs} <= {self.k}"
+        return f"{LongestStretch(self.event)} <= {self.k}"
 
 
 @dataclass(frozen=True, repr=False)
-class VisitedStates(Leaf):
+class VisitedStates(EventLeaf):
     """What `no_revisit` and its relaxations read: the state where the event holds, `ELSEWHERE` where it does not."""
 
     event: Event
@@ -113,12 +70,6 @@ class VisitedStates(Leaf):
 
     def symbols(self, states: Ints, actions: Ints) -> Ints:
         return np.where(self.event.holds(states, actions), states, self.ELSEWHERE)
-
-    def check_world(self, world: MDP) -> None:
-        self.event.check_world(world)
-
-    def accepting(self, state: Any) -> bool:
-        return True
 
     def _text(self) -> str:
         return f"no_revisit({'' if self.event == anytime else self.event})"
@@ -142,8 +93,7 @@ class NoRevisit(VisitedStates):
         """Equal neighbours after sorting: the machine's answer without its exponentially many states."""
         ordered = np.sort(np.where(inside, symbols, self.ELSEWHERE), axis=1)
         again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != self.ELSEWHERE)
-        once: Bools = ~np.any(again, axis=1)
-        return once
+        return np.asarray(~np.any(again, axis=1))
 
     def relaxations(self) -> tuple[Constraint, ...]:
         return tuple(NoRecentRevisit(self.event, window) for window in self.WINDOWS)
@@ -187,7 +137,7 @@ def longest_run(event: Event) -> LongestStretch:
     >>> longest_run(at(1, 2)) <= 3
     longest_run(at(1, 2)) <= 3
     """
-    return LongestStretch(EventRuns(require_event(event, "longest_run(event)")))
+    return LongestStretch(require_event(event, "longest_run(event)"))
 
 
 @word("longest_repeat()")
@@ -205,7 +155,7 @@ def longest_repeat() -> LongestStretch:
     >>> (longest_repeat() <= 2).accepts(Trajectory([0, 1, 2, 3], [0, 0, 0]))
     False
     """
-    return LongestStretch(ActionRuns())
+    return LongestStretch(None)
 
 
 @word("no_revisit() or no_revisit(event)")

@@ -187,9 +187,6 @@ def kind_of(value: object) -> str:
     return repr(value)
 
 
-# ---- Reading constraints and events from text: the inverse of `str(constraint)`
-
-
 Read = TypeVar("Read", Event, Constraint)
 Tables: TypeAlias = Callable[[str], ArrayLike] | None
 

@@ -116,9 +116,6 @@ def run_machine(table: Any, edge_letters: Any, edges: Any, ends: Any, column: An
     return stopped[:n_stopped]
 
 
-# ---- Machines as tables over one world: the constraint tree in the form that compiled loops read
-
-
 Index: TypeAlias = NDArray[np.int32]
 
 FAILS, HOLDS = 0, 1  # in every table, the rows of the two sure states

@@ -43,6 +43,3 @@ class CadicalOracle(SolverOracle):
 
     def _core(self, solver: Any, assumptions: list[int]) -> tuple[int, ...]:
         return tuple(solver.get_core() or ())
-
-    def _forbid(self, solver: Any, clause: list[int]) -> None:
-        solver.add_clause(clause)

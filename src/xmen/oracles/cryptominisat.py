@@ -62,6 +62,3 @@ class CryptoMiniSatOracle(SolverOracle):
     def _core(self, solver: Any, assumptions: list[int]) -> tuple[int, ...]:
         # The conflict is a clause: it negates the assumptions to blame.
         return tuple(-literal for literal in solver.get_conflict())
-
-    def _forbid(self, solver: Any, clause: list[int]) -> None:
-        solver.add_clause(clause)

@@ -163,4 +163,4 @@ class SolverOracle:
 
     def _forbid(self, solver: Any, clause: list[int]) -> None:
         """Add a clause."""
-        raise NotImplementedError
+        solver.add_clause(clause)

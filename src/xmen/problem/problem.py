@@ -204,9 +204,6 @@ def _read_settings(table: TomlTable) -> Settings:
     return settings
 
 
-# ---- A problem: everything that one run needs, as one object and as one file
-
-
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Everything that one run needs, as a problem file has it.
