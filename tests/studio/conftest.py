@@ -14,9 +14,8 @@ import pytest
 
 from studio.problems import write_problem
 from waiting import wait_for
-from xmen.studio.app import Guard, make_app
+from xmen.studio.app import Guard, Session, Worker, make_app
 from xmen.studio.document import Desk
-from xmen.studio.session import Session, Worker
 
 TOKEN, PORT = "t0ken", 8765
 ADDRESS = f"http://127.0.0.1:{PORT}/{TOKEN}/"

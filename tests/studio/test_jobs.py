@@ -16,10 +16,10 @@ import xmen as xm
 from studio.problems import changed
 from waiting import wait_for
 from xmen.problem import read_problem
+from xmen.studio import app
 from xmen.studio import document as limits
-from xmen.studio import session
+from xmen.studio.app import Jobs, Worker
 from xmen.studio.document import Document
-from xmen.studio.session import Jobs, Worker
 from xmen.studio.worker import Question
 
 pytestmark = pytest.mark.system
@@ -251,7 +251,7 @@ class Process:
 def processes(monkeypatch):
     monkeypatch.setattr(Process, "made", [], raising=False)
     monkeypatch.setattr(Process, "arrivals", queue.SimpleQueue(), raising=False)
-    monkeypatch.setattr(session, "Child", Process)
+    monkeypatch.setattr(app, "Child", Process)
     return Process.made
 
 
@@ -306,7 +306,7 @@ def test_a_job_whose_thread_begins_after_its_cancel_asks_nobody_else(processes, 
         held.append(lambda: target(*args))
         return SimpleNamespace(start=lambda: None)
 
-    monkeypatch.setattr(session, "threading", SimpleNamespace(Thread=thread, Lock=threading.Lock))
+    monkeypatch.setattr(app, "threading", SimpleNamespace(Thread=thread, Lock=threading.Lock))
     monkeypatch.setattr(limits, "WAIT", 0.0)
     jobs = Jobs(Worker(), lambda event, record: None)
     first = jobs.start(1, question("learn"))

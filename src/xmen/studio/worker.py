@@ -33,12 +33,6 @@ Say = Callable[[Record], None]
 MOST_NOTED = 2_000  # demonstrations up to which a live check looks at what can be learned from them
 
 
-def empty_report() -> Record:
-    """A report that says nothing yet."""
-    lists: Record = {name: [] for name in ("errors", "conflict", "demonstrations", "features", "notes")}
-    return lists | dict.fromkeys(("feasible", "engine", "trajectories", "product", "policy")) | {"message": ""}
-
-
 def check(document: Document, path: Path) -> Iterator[Record]:
     """What is known of a document, in parts: the quick ones first, and they stay if the rest takes too long."""
     problem, mistakes = document.read(path)
@@ -221,13 +215,11 @@ def python_text(problem: Problem, document: Document, path: Path) -> str:
         lines += [f"weights = {weights} or [1.0] * len(demos)", *choosing]
         lines.append("demos, weights = [demos[i] for i in kept], [weights[i] for i in kept]")
         weights = "weights"
-    learner, settings = LEARNERS[document.settings["learner"]], problem.settings
+    learner = LEARNERS[document.settings["learner"]]
     features = "problem.reward.features" if isinstance(problem.reward, LinearReward) else "None"
     parts = {"constraint": "problem.constraint", "features": features}
-    asked = {
-        **document.asked(problem),
-        **{name: getattr(settings, name) for name in ("discount", "engine", "max_nodes")},
-    }
+    own = {name: getattr(problem.settings, name) for name in ("discount", "engine", "max_nodes")}
+    asked = document.asked(problem) | own
     usual: Record = {"method": "auto", "l2": 0.0, "discount": 1.0, "engine": "auto"}
     known = learner.kind.setting_names()
     said = [name for name, value in asked.items() if value not in (None, usual.get(name)) and name in known]
