@@ -48,13 +48,10 @@ PROBED = 32.0  # solutions in the cells that tell how many parities are needed
 ATTEMPTS = 2  # at a cell whose solver hangs or dies, the second with twice the time: then it is lost
 # Solutions. CryptoMiniSat, 14x14: cells of 119, 528, 1,997 take 1.2, 2.5, 5.6 s; 16x16: of 222, 914, 3,802 7, 14, 29 s.
 LEAST_CELL, LARGEST_CELL = 256.0, 4096.0
-MOST_TIMES = 8  # that cells of a given size read the whole space, before it is read as one
 COPY = 0.9  # of a draw's worth is what a copy has: weights per copy differ by up to a factor 2
-HALF_A_BUCKET = 0.5  # bits: weights per copy lie between the largest and half of it
 LEAST_GAIN = 2.0  # in worth, for which the formula of copies is made
 # Of Z-hat in one solution: 5 % of the weight in such ones is missed as a whole once in e^5 = 148 times.
 MOST_SHARE = 0.01
-MOST_MORE = 16.0  # times as many solutions as there are, in one round
 WORK = 1.6  # the power of the number of variables: copies on 14x14 and 16x16 take 4.4 and 5 times as long as solutions
 LOG2 = math.log(2.0)
 
@@ -149,7 +146,7 @@ class CellSource(Source):
         scores = draws.visits[drawn] @ self.features.table(weights).ravel() + draws.log_dynamics[drawn]
         worth = efficiency(logs, scores, np.zeros(len(drawn)))
         # A few draws that happen to have all the weight say little of what a draw is worth.
-        most = MOST_MORE * len(drawn)
+        most = 16.0 * len(drawn)
         best = self._sized(log2_plain, log2_plain, min(effective / worth, most), 0.0)
         least = self._cost(best, log2_plain, self.plain)
         if last:
@@ -159,8 +156,8 @@ class CellSource(Source):
         if LEAST_GAIN * worth >= COPY:
             return best
         space = self._tilted(weights)
-        # Trajectories of little weight have a copy each.
-        copies = np.maximum(scores - space.log_max + HALF_A_BUCKET * LOG2, 0.0)
+        # Trajectories of little weight have a copy each; weights per copy lie between the largest and half of it.
+        copies = np.maximum(scores - space.log_max + 0.5 * LOG2, 0.0)
         log2_count = logsumexp(logs + copies) / LOG2
         of_copy = COPY * efficiency(logs, scores, copies)
         other = self._sized(log2_plain, log2_count, min(effective / of_copy, most), 1.0)
@@ -181,13 +178,12 @@ class CellSource(Source):
         """The cells that hold about `wanted` of 2^log2_count solutions.
 
         Where they would read as many solutions as there are trajectories, these are read instead, as one cell without
-        parities; in cells of a size that was asked for, only where they would read them several times over.
+        parities; in cells of a size that was asked for, only where they would read them eight times over.
         """
         size = self.cell_size or min(max(wanted / self.n_cells, LEAST_CELL), LARGEST_CELL)
         m = max(0, round(log2_count - math.log2(size)))
         n_cells = max(self.n_cells, math.ceil(wanted * 2.0 ** (m - log2_count)))
-        times = 0.0 if self.cell_size is None else math.log2(MOST_TIMES)
-        if m == 0 or math.log2(n_cells) - m + log2_count >= log2_plain + times:
+        if m == 0 or math.log2(n_cells) - m + log2_count >= log2_plain + (0.0 if self.cell_size is None else 3.0):
             n_cells, m, tilt = 1, 0, 0.0
         return {"cells": n_cells, "parities": m, "tilt": tilt, "log2_count": log2_plain}
 
@@ -241,10 +237,6 @@ class CellsLikelihood(Likelihood):
         return LossEstimate(loss, difference, found.log_partition_std, std, details)
 
 
-LEAST_CELLS = 4  # in a round: a cell of four times as many solutions takes a solver twice as long
-CELLS_PER_STEP = 16  # of a network
-
-
 @dataclass(frozen=True, repr=False)
 class Cells(Method):
     """Rounds of whole hash cells, each minimised over by L-BFGS and judged by the next round's cells.
@@ -281,7 +273,8 @@ class Cells(Method):
 
     def run(self, task: Task, settings: FitSettings) -> RoundsRun:
         size = None if self.cell_size is None else float(self.cell_size)
-        n_cells = LEAST_CELLS if self.n_cells is None else int(self.n_cells)
+        # A few large ones: a cell of four times as many solutions takes a solver twice as long.
+        n_cells = 4 if self.n_cells is None else int(self.n_cells)
 
         def make(part: Task) -> tuple[XorDistribution, CellSource]:
             base = Chooser(part.joint_law(), settings.engine).joint_xor()
@@ -296,6 +289,6 @@ class Cells(Method):
                 "starts: with given='start' use method='exact'."
             )
         size = DEFAULT_CELL_SIZE if self.cell_size is None else float(self.cell_size)
-        n_cells = CELLS_PER_STEP if self.n_cells is None else int(self.n_cells)
+        n_cells = 16 if self.n_cells is None else int(self.n_cells)
         base = Chooser(task.joint_law(), settings.engine).joint_xor()
         return CellsLikelihood(base, task.demos.visits(task.discount), n_cells, size)

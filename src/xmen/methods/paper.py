@@ -24,6 +24,7 @@ What keeps a short run from the optimum is the step, the largest that Theorem 4 
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -40,7 +41,6 @@ from xmen.methods.identify import warn_undetermined
 from xmen.methods.neural import DEFAULT_MAX_ITER as NETWORK_MAX_ITER
 from xmen.methods.runs import FitSettings, Likelihood, LossEstimate, Method, Outcome, Run, Task
 from xmen.options import require_choice, require_number, require_whole
-from xmen.oracles.formula import Bits
 from xmen.product.best import list_walks
 from xmen.progress import Monitor
 from xmen.rewards.linear import DenseFeatures, Features, Floats
@@ -68,8 +68,6 @@ from xmen.worlds import EdgeWeights, Walks
 
 
 SPAN_STEP = 0.25  # nats; spans are rounded up to multiples of it, so that plans are solved once for many rewards
-LARGEST_LOG = 300.0  # of a ratio of weights, far from overflow
-CARRIED_BITS = 3.0  # by which a carried level may be above the one that a search would find
 # Trajectories of the relaxation that are listed for the constants of the theorems, and numbers in their features.
 MOST_RELAXED, MOST_NUMBERS = 300_000, 10_000_000
 ROUNDING = 0.05  # nats by which a solver's adder may misjudge a weight; it costs draws, and nothing of delta
@@ -205,17 +203,14 @@ class Proposal:
         offset = math.log2(plan.pivot) + log_unit / LOG2
         start = 0 if math.isnan(log2_mass) else max(0, round(log2_mass - offset))
         place = np.append(weights + shift, beta)
-        k, search = self._carried(certificate, place, plan, log_unit), Info()
-        bits: Bits | None = None
+        k, search, drawn = self._carried(certificate, place, plan, log_unit), Info(), None
         if k is not None:
-            try:
-                bits, draws = sample_paws(embedding, plan, k, n, rng, spared=CARRIED_BITS)
-            except EngineError:  # the bound has drifted too far above the truth: cells are empty
-                certificate = None
-        if bits is None or k is None:
-            k, search = find_level(embedding, plan, rng, start=start)
-            certificate = None
-            bits, draws = sample_paws(embedding, plan, k, n, rng)
+            with suppress(EngineError):  # the bound has drifted more than 3 bits above the truth: cells are empty
+                drawn = sample_paws(embedding, plan, k, n, rng, spared=3.0)
+        if k is None or drawn is None:
+            (k, search), certificate = find_level(embedding, plan, rng, start=start), None
+            drawn = sample_paws(embedding, plan, k, n, rng)
+        bits, draws = drawn
         walks = hashed.decoder.decode(bits)
         rows, log_dynamics = self.rows(walks), self.log_dynamics(walks)
         log_weights = (1.0 - beta) * log_dynamics - rows @ shift
@@ -249,7 +244,7 @@ def split_shares(log_weights: Floats) -> Floats:
     A ratio of two independent means: biased by O(1/M2) unless w is constant, and without a bound of its own.
     """
     half = len(log_weights) // 2
-    w = np.exp(np.minimum(log_weights - log_weights[half:].max(), LARGEST_LOG))
+    w = np.exp(np.minimum(log_weights - log_weights[half:].max(), 300.0))  # far from overflow
     return np.where(np.arange(len(w)) < half, w / half / w[half:].mean(), 0.0)
 
 
@@ -354,7 +349,13 @@ class Paper(Method):
         require_number("burn_in", self.burn_in, least=0.0, below=1.0)
         require_number("learning_rate", self.learning_rate, above=0.0, optional=True)
         if self.start is not None:
-            object.__setattr__(self, "start", _read_start(self.start))
+            try:
+                values = np.asarray(self.start, dtype=np.float64)
+            except (TypeError, ValueError):
+                values = np.empty((0, 0))
+            if values.ndim != 1 or not np.isfinite(values).all():
+                raise EngineError(f"start is a list of finite numbers, one per feature; got {self.start!r:.60}.")
+            object.__setattr__(self, "start", tuple(values.tolist()))  # records of equal numbers are equal
 
     def check(self, engine: EngineSettings, given: str | None, neural: bool) -> None:
         if given is not None:
@@ -430,15 +431,14 @@ class PaperRun(Run[PaperState]):
 
     def step(self, state: PaperState) -> tuple[PaperState, dict[str, float]]:
         rng = np.random.default_rng(runs.child_seed(state.seed, state.iteration))
-        m1, demos, span = self.method.n_demonstrations, self.task.demos, self.bounds.span
-        demo_mean = self.centre
+        m1, demos, span, demo_mean = self.method.n_demonstrations, self.task.demos, self.bounds.span, self.centre
         if m1 is not None:
             demo_mean = self.demo_rows[rng.choice(len(demos), size=int(m1), p=demos.weights)].mean(axis=0)
         theta, shift = state.weights / span, state.shift[:-1] / span
         beta = min(1.0, max(0.0, float(state.shift[-1]) / self._dynamics_span))
-        certificate = Certificate(**state.certificate) if state.certificate else None
-        n, hints = int(self.method.n_samples), (state.log2_mass, certificate)
-        pool = self.proposal.draw(theta, shift, beta, n, self.delta, self.failure, rng, *hints)
+        known = state.log2_mass, Certificate(**state.certificate) if state.certificate else None
+        n = int(self.method.n_samples)
+        pool = self.proposal.draw(theta, shift, beta, n, self.delta, self.failure, rng, *known)
         gradient = self.estimate(pool) - demo_mean + self.l2 * theta
         slope = gradient / span
         weights = state.weights - self.step_size * (slope if self.metric is None else self.metric @ slope)
@@ -517,17 +517,6 @@ class PaperRun(Run[PaperState]):
         return Outcome(self.answer(state), converged, None)
 
 
-def _read_start(start: Sequence[float]) -> tuple[float, ...]:
-    """theta_0 as a tuple, so that records of equal numbers are equal."""
-    try:
-        values = np.asarray(start, dtype=np.float64)
-    except (TypeError, ValueError):
-        values = np.empty((0, 0))
-    if values.ndim != 1 or not np.isfinite(values).all():
-        raise EngineError(f"start is a list of finite numbers, one per feature; got {start!r:.60}.")
-    return tuple(values.tolist())
-
-
 # ---- The constants of the theorems, computed: the range of f(tau), sigma2, smoothness, and the largest step.
 #
 # Everything is in units in which each feature spans 1 over the valid trajectories: f_k(tau) / (max f_k - min f_k). That
@@ -542,10 +531,8 @@ def _read_start(start: Sequence[float]) -> tuple[float, ...]:
 
 
 LARGEST_FACTOR = math.sqrt(2.0)  # Theorem 4: the gradient within a factor c <= sqrt 2
-MOST_FEATURES = 500  # in a basis of their own, a dense matrix (d, d)
 MOST_PAIRED = 5_000  # points of which all pairs are compared
-FLAT = 1e-9  # variances below this share of the largest are rounding errors
-SAME = 1e-9  # spans below this share of a feature's size are rounding errors
+SAME = 1e-9  # variances below this share of the largest are rounding errors, and spans of a feature's size
 
 
 @dataclass(frozen=True)
@@ -571,14 +558,11 @@ def letter_bounds(proposal: Proposal) -> Bounds:
     if listed is not None:
         low, high = listed.min(axis=0), listed.max(axis=0)
     else:
-        d = proposal.features.d
-        pairs = [proposal.range_of(proposal.features.table(unit), 0.0) for unit in np.eye(d)]
-        low, high = (np.array(side) for side in zip(*pairs, strict=True))
+        pairs = [proposal.range_of(proposal.features.table(unit), 0.0) for unit in np.eye(proposal.features.d)]
+        low, high = np.array(list(zip(*pairs, strict=True)))
     varies = high - low > SAME * np.maximum(np.abs(low), np.abs(high))
     span = np.where(varies, high - low, 1.0)
-    sigma2_squared = float(np.count_nonzero(varies)) / 4.0
-    if listed is not None:
-        sigma2_squared = radius_squared((listed / span)[:, varies])
+    sigma2_squared = len(span[varies]) / 4.0 if listed is None else radius_squared((listed / span)[:, varies])
     return Bounds(low, high, span, sigma2_squared, sigma2_squared)
 
 
@@ -589,11 +573,11 @@ def compute_bounds(proposal: Proposal, l2: Floats) -> Bounds:
     in all directions, with half of their largest distance, squared. Elsewhere in units of the spans.
     """
     plain = letter_bounds(proposal)
-    points, span = proposal.points, plain.span
-    if points is None:
+    span = plain.span
+    if proposal.points is None:
         return replace(plain, smoothness=_smoothness_by_sums(plain, proposal))
-    points = points / span
-    if len(span) > MOST_FEATURES:
+    points = proposal.points / span
+    if len(span) > 500:  # a basis is a dense matrix (d, d)
         return replace(plain, smoothness=min(plain.smoothness, largest_variance(points)))
     away = points - points.mean(axis=0)
     shape = away.T @ away / len(points)
@@ -602,7 +586,7 @@ def compute_bounds(proposal: Proposal, l2: Floats) -> Bounds:
     if not shape.any():
         return plain
     spread, vectors = np.linalg.eigh(shape)
-    some = spread > FLAT * spread[-1]
+    some = spread > SAME * spread[-1]
     basis = vectors[:, some] / np.sqrt(spread[some])
     ball = points @ basis
     return replace(plain, sigma2_squared=radius_squared(ball), smoothness=largest_variance(ball), basis=basis)

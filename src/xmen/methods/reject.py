@@ -27,9 +27,6 @@ from xmen.worlds import EdgeWeights, Network
 
 
 ENOUGH_VALID = 0.3  # of the draws: with fewer, those that are not add rows and take away little noise
-LEAST_CONTROL = 0.2  # b below which the relaxation is left out
-FIRST = 0.2  # of the draws on a network that would do at the optimum are made on the way there
-CHEAP = 4.0  # numbers that an exact sweep may go through for each that the draws have
 
 
 def controlled(draws: Draws, features: Features, parts: Floats) -> Draws:
@@ -37,7 +34,7 @@ def controlled(draws: Draws, features: Features, parts: Floats) -> Draws:
     if not draws.control.any():
         return draws
     best = best_control(draws, features, parts)
-    return replace(draws, control=best * draws.control) if best >= LEAST_CONTROL else draws.valid_alone()
+    return replace(draws, control=best * draws.control) if best >= 0.2 else draws.valid_alone()
 
 
 class RejectSource(Source):
@@ -54,10 +51,10 @@ class RejectSource(Source):
         for walks, kept in present.checked(rng):
             n_valid, n_drawn = n_valid + int(kept.sum()), n_drawn + len(kept)
             if every is None:  # by the first draws: where few are valid the others would fill the memory
-                # The relaxation's own log Z is to cost no more than some looks at the draws.
+                # The relaxation's own log Z is to cost no more than four looks at the draws.
                 product = self.base.relaxation.product
                 sweep = product.n_edges * (1 if product.timeless(discount) else product.usual_length)
-                cheap = sweep <= CHEAP * walks.lengths.mean() * wanted
+                cheap = sweep <= 4.0 * walks.lengths.mean() * wanted
                 every = cheap and n_valid >= ENOUGH_VALID * n_drawn
             batches.append(walks if every else walks[kept])
             valid.append(kept if every else kept[kept])
@@ -85,7 +82,7 @@ class RejectSource(Source):
 class TripSource(Source):
     """Draws of every pair of a start and a goal on a network, `least` of each in a round; each pair is a part."""
 
-    first_share = FIRST
+    first_share = 0.2  # of what would do at the optimum is made on the way there
 
     def __init__(self, trips: RejectTrips, features: Features, least: int, coordinates: Coordinates) -> None:
         self.trips, self.features, self.least, self.coordinates = trips, features, least, coordinates
@@ -96,9 +93,8 @@ class TripSource(Source):
         wanted = np.maximum(np.ceil(plan["draws"] * self.parts).astype(np.int64), self.least)
         found = self.trips.draw(self._reward(weights), wanted, rng)
         control = np.where(found.acceptance >= ENOUGH_VALID, 1.0, 0.0)
-        draws = Draws.of_parts(*found[1:], control)
+        draws = controlled(Draws.of_parts(*found[1:], control), self.features, self.parts)
         share, least = float(self.parts @ found.acceptance), float(found.acceptance.min())
-        draws = controlled(draws, self.features, self.parts)
         details = {"acceptance": share, "least_acceptance": least}
         return Batch(draws, Info(0, int(found.valid.sum()), 0), details=details)
 
@@ -122,9 +118,6 @@ class TripSource(Source):
         same = np.allclose(shares, engine.weight, rtol=1e-12, atol=0.0)
         found = engine.value(reward, None if same else shares)
         return found.log_z, self._columns @ found.visits
-
-
-OPENING_TOL = 1e-4  # of a gradient: where the rules that fit have their optimum is only where rounds begin
 
 
 @dataclass(frozen=True, repr=False)
@@ -180,7 +173,7 @@ class TripRounds(RoundsRun):
     """Rounds that begin at the optimum of the rules that fit, which is exact."""
 
     def __init__(self, task: Task, settings: FitSettings, source: TripSource) -> None:
-        self.trips, opening = source.trips, settings.changed(tol=OPENING_TOL, max_iter=None)
+        self.trips, opening = source.trips, settings.changed(tol=1e-4, max_iter=None)  # only where rounds begin
         self.opening = TripRun(task, opening, source.trips.engine)
         super().__init__(task, settings, source, self.opening.warn_undetermined, self.opening.optimiser.metric)
 

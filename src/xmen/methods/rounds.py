@@ -89,8 +89,6 @@ class Source(ABC):
 
 LEVEL = 0.95  # of the bound
 SURE = -math.log(1.0 - LEVEL)  # about 3: a rate of which n trials show nothing is below 3 / n 19 times in 20
-SURPRISE = 0.01  # a gradient that noise exceeds less often than this is above its noise
-AGREED = 0.9  # share of judges that are to pass weights that are good enough
 JUDGES = 2.0 ** np.arange(-6.0, 0.25, 0.25)  # times as many draws as weights were fitted to, from which to choose
 ROUNDING = 1e-9  # nats: what an exact answer may be off
 FLAT = 1e-10  # share of the largest curvature below which a direction has none
@@ -161,7 +159,7 @@ def judge(weights: Floats, fresh: DrawnLoss, metric: Metric, fitted_noise: Float
     bound = max(0.5 * largest_decrement(q, here), expected, 0.5 * q if not here.any() else 0.0)
     bound += SURE * spread.unseen + ROUNDING
     scale, freedom = moments(here + there)
-    quiet = freedom == 0.0 or float(chdtrc(freedom, q / scale)) > SURPRISE
+    quiet = freedom == 0.0 or float(chdtrc(freedom, q / scale)) > 0.01  # noise exceeds this gradient as often
     return Judgement(value, spread, distance, bound, quiet, freedom == 0.0 or fresh.seen(weights) >= least_seen)
 
 
@@ -175,7 +173,7 @@ def judges_needed(noise: Floats, distance: float, tol: float, bound: float) -> f
     if freedom == 0.0:
         return float(JUDGES[0])
     scales = scale / JUDGES
-    q = chndtrix(AGREED, freedom, 2.0 * distance / scales)
+    q = chndtrix(0.9, freedom, 2.0 * distance / scales)
     near, sure = q - freedom <= 2.0 * tol / scales, chndtrinc(q, freedom, 1.0 - LEVEL) <= 2.0 * bound / scales
     enough = np.flatnonzero(near & sure)
     return float(JUDGES[enough[0]]) if len(enough) else 1.0
@@ -235,17 +233,12 @@ def doubts(loss: DrawnLoss, weights: Floats) -> Floats:
 
 
 RESTRAINTS = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5, 1e-6)  # nats per squared unit of a feature, tried in turn
-MOST_STEPS = 500  # of L-BFGS
-FLAT_GRADIENT = 1e-6  # where L-BFGS ends, in units of the features' scale
-EXACT_GRADIENT = 1e-7  # ... over all valid trajectories
 # Of the draws that carry the weight at the start of a descent. At 0.25 and 1, on the tasks of `rounds`: no change with
 # one weight per state; with four features 56 and 58 of 60 bounds cover, and 10,544 and 5,557 solutions are read.
 WAY_BACK = 0.5
 # Of the log of the acceptance in a descent, times the root of the number of draws of a part: those that are not valid
 # cannot speak for longer ones that they never saw, and fewer of them have seen less.
 MOST_CHANGE = 0.02
-HELD = 0.5  # share of the loss with a control that is enough to hold all of it
-SHOWN = 8  # moves of L-BFGS that show enough of the curvature to say how much is left to gain
 HALVINGS = 10  # of a step that goes too far
 
 
@@ -263,7 +256,7 @@ class Descent:
         exact = not loss.draws.noise.any()
         # Where nothing holds the loss, the gain that is left is not seen from how it curves here.
         left = self.left if loss.draws.control.any() else -math.inf
-        tol = EXACT_GRADIENT if exact else FLAT_GRADIENT
+        tol = 1e-7 if exact else 1e-6  # of the gradient, in units of the features' scale
         optimiser = Lbfgs(loss, self.features.scale, self.features.reach, tol, self.metric)
         state = optimiser.start(weights)
         # Where older draws had led too far, fresh ones find few that carry the weight: the way back has to be open.
@@ -273,12 +266,12 @@ class Descent:
         def trusted(there: Floats) -> bool:
             return exact or (loss.seen(there) >= least and abs(loss.accepted(there) - here) <= most)
 
-        while not state.finished and state.iteration < MOST_STEPS:
+        while not state.finished and state.iteration < 500:
             before, state = state.weights, optimiser.step(state)
             if not trusted(state.weights):
                 steps = (0.5**k * (state.weights - before) for k in range(1, HALVINGS + 1))
                 return next((before + step for step in steps if trusted(before + step)), before), False
-            if len(state.steps) >= SHOWN and optimiser.decrement(state) <= left:
+            if len(state.steps) >= 8 and optimiser.decrement(state) <= left:  # so many show enough of the curvature
                 break
         return state.weights, True
 
@@ -287,9 +280,9 @@ class Descent:
 
         With it comes the mean of these two fits, to begin the fit to all draws at.
         """
-        # A relaxation that is known exactly has all trajectories, and holds the loss as far as the draws are trusted.
-        held = float(loss.shares @ (loss.draws.control > 0.0))
-        if held >= HELD or not loss.draws.noise.any():
+        # A relaxation that is known exactly has all trajectories: that of half of the loss holds all of it, as far as
+        # the draws are trusted.
+        if loss.shares @ (loss.draws.control > 0.0) >= 0.5 or not loss.draws.noise.any():
             return 0.0, weights
         halves = [replace(loss, draws=half, doubt=None) for half in loss.draws.halves()]
         if not all(np.bincount(half.draws.batch, minlength=half.draws.n_batches).all() for half in halves):
@@ -314,14 +307,8 @@ DEFAULT_TOL = 0.005  # nats
 # 99 bounds above the distance, 2,709 solutions a fit; one weight per state to 0.02, 98 and 96, 4,746 solutions.
 AIMED = 0.7  # of tol: the expected distance that rounds aim at, so that the judge agrees
 LEAST_TOL = 1e-12  # nats: what a tol of 0 is taken for
-MOST_GROWTH = 4.0  # times as many draws as there are, in one round
 MOST_DRAWS = 2_000_000  # at hand, beyond which no more are made however small tol is; a quarter of them in one round
 LOOSE = 2.0  # times tol: the bound of an answer that is good enough
-LEFT = 0.03  # of tol may be left to gain where L-BFGS ends
-SEEN_PER_FEATURE, LEAST_SEEN = 2.0, 50.0  # draws that have to carry the weight, wherever L-BFGS may go
-SEEING = 1.5  # times as many draws are aimed at, so that enough of them carry the weight
-FIRST_PER_SEEN = 4.0  # times as many are drawn in the first round, from which it has to move away
-LEAST_LEFT = 0.5  # of the acceptance where a round's draws were made: with less, the next ones are made nearer to it
 
 
 @dataclass(frozen=True)
@@ -361,8 +348,8 @@ class RoundsRun(Run[RoundsState]):
         # What fixed weights add to the loss wherever the others are.
         self.constant = self.coordinates.penalised(self.coordinates.values, 0.0, np.zeros(task.features.d)).loss
         self.constant -= float(self.coordinates.values @ task.demo_features)
-        self.least_seen = max(SEEN_PER_FEATURE * self.features.d, LEAST_SEEN)
-        self.descent = Descent(self.features, self.least_seen, LEFT * self.tol, metric)
+        self.least_seen = max(2.0 * self.features.d, 50.0)  # draws that carry the weight, wherever L-BFGS may go
+        self.descent = Descent(self.features, self.least_seen, 0.03 * self.tol, metric)
 
     def start(self) -> RoundsState:
         begin = self.coordinates.values if self.settings.start is None else self.settings.start
@@ -376,8 +363,8 @@ class RoundsRun(Run[RoundsState]):
     def step(self, state: RoundsState) -> tuple[RoundsState, dict[str, float]]:
         rng = np.random.default_rng(child_seed(state.seed, state.iteration))
         plan, spent = state.plan, Info()
-        if not plan:  # as many draws as would do if each were one from P at the optimum
-            wanted = max(0.5 * self.features.d / max(AIMED * self.tol, LEAST_TOL), FIRST_PER_SEEN * self.least_seen)
+        if not plan:  # as many draws as would do if each were one from P at the optimum, and enough to move away from
+            wanted = max(0.5 * self.features.d / max(AIMED * self.tol, LEAST_TOL), 4.0 * self.least_seen)
             plan, spent = self.source.first(min(wanted, MOST_DRAWS / 4), rng)
         batch = self.source.read(plan, state.weights, rng)
         spent += batch.info
@@ -431,9 +418,9 @@ class RoundsRun(Run[RoundsState]):
             loss = replace(loss, doubt=doubts(loss, weights))
             weights, reached = self.descent(loss.restrained(restraint), weights)
         if loss.relaxation is not None:
-            # The few draws at hand may lead to where the weights of ever longer trips do not add up, or hardly one is
-            # valid: the next ones are made on the way there.
-            least, halvings = LEAST_LEFT * float(loss.parts @ loss.acceptance(state.weights)), 0
+            # The few draws at hand may lead to where the weights of ever longer trips do not add up, or less than half
+            # as many are valid: the next ones are made on the way there.
+            least, halvings = 0.5 * float(loss.parts @ loss.acceptance(state.weights)), 0
             while not loss.parts @ loss.acceptance(weights) >= least and halvings < HALVINGS:
                 weights, halvings, reached = 0.5 * (state.weights + weights), halvings + 1, False
             weights = weights if halvings < HALVINGS else state.weights
@@ -458,8 +445,8 @@ class RoundsRun(Run[RoundsState]):
             bound = LOOSE * self.tol - min(missed, self.tol)
             judges = judges_needed(metric.matrix(found.noise), state.distance, self.tol, bound)
             growth = max(growth, judges, missed / max(self.tol, LEAST_TOL))
-        seen = min(max(growth, 0.0), MOST_GROWTH) * max(loss.seen(weights), self.least_seen)
-        effective = min(max(seen, SEEING * self.least_seen), MOST_DRAWS / 4)
+        seen = min(max(growth, 0.0), 4.0) * max(loss.seen(weights), self.least_seen)
+        effective = min(max(seen, 1.5 * self.least_seen), MOST_DRAWS / 4)  # half as many again, so that enough count
         return replace(state, plan=self.source.next(state.plan, weights, loss, effective, last)), value, found
 
     def answer(self, state: RoundsState) -> Floats:
