@@ -34,11 +34,8 @@ from xmen.rewards.linear import Features, Floats
 from xmen.storage.models import storable
 from xmen.worlds import MDP, Walks
 
-SUM_TOLERANCE = 1e-6  # how far the probabilities of a state may be from summing to 1
 ATTEMPTS = 50  # rollouts tried for each complete one wanted, at most
 LARGEST = 100.0  # weights, in standard deviations of their feature, stay below this: beyond, one rollout has it all
-MEMORY = 20  # past gradients that L-BFGS keeps
-LEAST_EFFECTIVE = 30  # effective rollouts below which an average says little
 
 
 def read_policy(policy: ArrayLike | None, world: MDP, name: str) -> Floats:
@@ -57,16 +54,13 @@ def read_policy(policy: ArrayLike | None, world: MDP, name: str) -> Floats:
     if len(wrong):
         state, action = (int(i) for i in wrong[0])
         problem = "" if world.available[state, action] else ", where that action is not available"
-        raise EngineError(
-            f"{name} gives {world.describe_action(action)} in {world.describe_state(state)} the probability "
-            f"{table[state, action]}{problem}."
-        )
+        asked = f"{name} gives {world.describe_action(action)} in {world.describe_state(state)}"
+        raise EngineError(f"{asked} the probability {table[state, action]}{problem}.")
     sums = table.sum(axis=1)
-    off = np.flatnonzero(world.available.any(axis=1) & (np.abs(sums - 1.0) > SUM_TOLERANCE))
+    off = np.flatnonzero(world.available.any(axis=1) & (np.abs(sums - 1.0) > 1e-6))
     if len(off):
-        raise EngineError(
-            f"{name}: the probabilities in {world.describe_state(int(off[0]))} sum to {sums[off[0]]:.6g}, not to 1."
-        )
+        where = world.describe_state(int(off[0]))
+        raise EngineError(f"{name}: the probabilities in {where} sum to {sums[off[0]]:.6g}, not to 1.")
     return table / np.where(sums > 0, sums, 1.0)[:, None]
 
 
@@ -126,9 +120,8 @@ class SampledDual:
 
     f_k and w_k are features and importance weights of the rollouts. The absolute value is split as theta = up - down
     with both non-negative, which leaves a smooth convex problem with bounds; features are scaled to unit variance.
-    Features that are the same in every rollout keep the weight 0.
-
-    Rollouts come in groups (n,), numbered from 0, with shares (G,): the logarithm is the mean of one per group.
+    Features that are the same in every rollout keep the weight 0. Rollouts come in groups (n,), numbered from 0, with
+    shares (G,): the logarithm is the mean of one per group.
     """
 
     def __init__(
@@ -167,7 +160,7 @@ class SampledDual:
             return monitor.record(value, norm, effective_sample_size=effective, answer=lambda: self.weights)
 
         bounds = [(0.0, LARGEST if known else 0.0) for known in self._known] * 2
-        options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "maxcor": MEMORY, "ftol": 0.0}
+        options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "maxcor": 20, "ftol": 0.0}
         options["gtol"] = tolerance / max(1.0, float(self._scale.max()))
         result = minimize(
             loss, np.zeros(2 * d), jac=True, method="L-BFGS-B", bounds=bounds, callback=note, options=options
@@ -356,7 +349,7 @@ class RelativeEntropyIRL(Learner):
             sentence = "no mixture of the {} rollouts matches the demonstrations in {}: {}"
             named = listing([Feature(k) for k in away.tolist()], 8)
             notify(Message(sentence, n, named, advice), errors.UnboundedWarning)
-        elif self.effective_sample_size_ < LEAST_EFFECTIVE:
+        elif self.effective_sample_size_ < 30:  # an average says little
             notify(
                 f"the importance weights have collapsed: {n} rollouts are worth {self.effective_sample_size_:.1f}, "
                 f"so the weights are little more than noise. {advice}",

@@ -40,11 +40,7 @@ from xmen.worlds.walks import require_count
 Integers: TypeAlias = NDArray[np.int64]
 
 MAX_LISTED = 200_000  # trajectories up to which the support is listed
-LISTING_NODES = 1_000_000  # product nodes that listing may cost
-TILTED = 2.0  # nats between the largest and the least weight, above which weights are embedded
-MOST_LEVELS = 64  # thresholds, each half of the one before; what is lighter still keeps its exact weight
 ROUNDING = 0.02  # nats by which the integers of the adder may misjudge a weight
-COARSE_ROUNDING = 0.2  # the same where copies keep their exact weight: it costs a little of w_max, and saves adders
 
 
 def walk_scores(decoder: WalkDecoder, weights: EdgeWeights, bits: Bits) -> Floats:
@@ -113,12 +109,13 @@ class HashedWorld:
     def space(self, weights: EdgeWeights, product: Product) -> Space:
         """The trajectories with their weights, embedded where these differ much; `product` as in `log_range`."""
         low, high = self.log_range(weights, product)
-        if high - low <= TILTED:
+        if high - low <= 2.0:  # nats
             return Space(self.oracle, partial(walk_scores, self.decoder, weights), high)
-        # Below w_max / N all weights together are less than w_max: no need to tell them apart.
-        most = min(MOST_LEVELS, math.ceil(self.log2_count))
+        # Below w_max / N all weights together are less than w_max: no need to tell them apart. What is lighter than 64
+        # halvings keeps its exact weight, as copies do: coarse rounding costs a little of w_max, and saves adders.
+        most = min(64, math.ceil(self.log2_count))
         levels = Levels(high, 1, min(Levels.covering(high, low).n_levels, most))
-        return self.embedding(weights, levels, rounding=COARSE_ROUNDING).residual()
+        return self.embedding(weights, levels, rounding=0.2).residual()
 
     @once
     def log2_count(self) -> float:
@@ -170,7 +167,7 @@ def _try_to_list(compiled: CompiledConstraint, oracle: str) -> Walks | None:
     if oracle not in ("auto", "listed"):
         return None
     try:
-        walks = list_walks(feasible_product(compiled, LISTING_NODES), MAX_LISTED)
+        walks = list_walks(feasible_product(compiled, max_nodes=1_000_000), MAX_LISTED)
     except ProductTooLargeError:
         walks = None
     if walks is None and oracle == "listed":
@@ -181,7 +178,6 @@ def _try_to_list(compiled: CompiledConstraint, oracle: str) -> Walks | None:
     return walks
 
 
-N_CELLS = 64  # fresh matrices behind an estimate
 DEFAULT_DELTA = 1.18  # below the 2^(1/4) = 1.189 that c = delta^2 <= sqrt 2 needs in the paper's Theorem 4
 DEFAULT_FAILURE = 0.001
 
@@ -226,19 +222,16 @@ class XorDistribution(Estimating):
 
     @once
     def _plan(self) -> CellPlan:
-        rng = np.random.default_rng(self._plan_seed)
-        of_cells = self.n_parities, self.guarantee.failure
-        bound = sampling.bound_partition(self._space, *of_cells, rng, cell_size=self._cell_size)
+        rng, (delta, failure) = np.random.default_rng(self._plan_seed), self.guarantee
+        bound = sampling.bound_partition(self._space, self.n_parities, failure, rng, cell_size=self._cell_size)
         self._spend(bound.info)
-        return CellPlan.solve(self.guarantee.delta, bound, cell_size=self.settings.cell_size)
+        return CellPlan.solve(delta, bound, cell_size=self.settings.cell_size)
 
     @once
     def _estimate(self) -> CellEstimate:
-        rng, function = (
-            np.random.default_rng(self._estimate_seed),
-            partial(walk_function, self.hashed.decoder, self.weights),
-        )
-        found = sampling.estimate(self._space, self.n_parities, N_CELLS, rng, function)
+        rng = np.random.default_rng(self._estimate_seed)
+        function = partial(walk_function, self.hashed.decoder, self.weights)
+        found = sampling.estimate(self._space, self.n_parities, 64, rng, function)  # by 64 fresh matrices
         self._spend(found.info)
         return found
 

@@ -128,8 +128,7 @@ class ConvReward(NeuralReward):
                 f"maps of a grid of width {grid.width} and height {grid.height} have shape "
                 f"(C, {grid.height}, {grid.width}); got shape {given.shape}."
             )
-        self.grid = grid
-        self.n_states, self.n_actions = grid.n_states, grid.n_actions
+        self.grid, self.n_states, self.n_actions = grid, grid.n_states, grid.n_actions
         is_open = np.ones((1, grid.height, grid.width))
         for x, y in grid.walls:
             is_open[0, y, x] = 0.0

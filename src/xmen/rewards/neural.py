@@ -205,16 +205,12 @@ class NeuralReward:
 
     def _arrange(self, output: Any) -> torch.Tensor:
         """The network's output as (n_states, n_actions)."""
-        per_state = self.inputs.ndim == 2
         whole, column = (self.n_states, self.n_actions), (self.n_states, 1)
-        if isinstance(output, torch.Tensor):
-            shape = tuple(output.shape)
-            if shape in (whole, (*whole, 1)):
-                return output.reshape(whole)
-            if per_state and shape in (column, (self.n_states,)):
-                return output.reshape(column).expand(whole)
-        wanted = [whole, (*whole, 1), *([column, (self.n_states,)] if per_state else [])]
-        raise self._misfit(output, *wanted)
+        of_pairs: list[tuple[int, ...]] = [whole, (*whole, 1)]
+        of_states = [column, (self.n_states,)] if self.inputs.ndim == 2 else []
+        if not isinstance(output, torch.Tensor) or tuple(output.shape) not in of_pairs + of_states:
+            raise self._misfit(output, *of_pairs, *of_states)
+        return output.reshape(whole if tuple(output.shape) in of_pairs else column).expand(whole)
 
     def _misfit(self, output: Any, *wanted: object) -> RewardError:
         got = f"shape {tuple(output.shape)}" if isinstance(output, torch.Tensor) else f"a {type(output).__name__}"
@@ -224,11 +220,8 @@ class NeuralReward:
         )
 
     def __repr__(self) -> str:
-        n = sum(p.numel() for p in self.module.parameters())
-        return (
-            f"{type(self).__name__}({self._name} with {n:,} parameters, {self.n_states} states, "
-            f"{self.n_actions} actions, {self.device})"
-        )
+        network = f"{self._name} with {sum(p.numel() for p in self.module.parameters()):,} parameters"
+        return f"{type(self).__name__}({network}, {self.n_states} states, {self.n_actions} actions, {self.device})"
 
 
 class FeatureReward(NeuralReward):
