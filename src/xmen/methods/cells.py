@@ -37,15 +37,13 @@ from xmen.worlds.walks import EdgeWeights
 # measured with CryptoMiniSat on 14x14 and 16x16 grids: a rule and not a stopwatch, so that the same seed gives the same
 # answer on every machine.
 #
-# What draws tell is of what they met. Where weights differ much, a few hundred trajectories of 10^7 can have a third
-# of the weight, and none of 50,000 plain solutions is one of them: on a 14x14 grid such a fit ended 0.36 nats from
-# the optimum, and stated 0.02. Copies at the weights themselves are drawn from P there, so that what has weight is
-# met: a fit ends only when these agree, or plain solutions of which none could have more than a small share of the
-# weight.
+# Draws tell of what they met. Where weights differ much, a few hundred trajectories of 10^7 can have a third of the
+# weight, and none of 50,000 plain solutions is one of them: on a 14x14 grid such a fit ended 0.36 nats from the
+# optimum, and stated 0.02. Copies at the weights themselves are drawn from P there and meet what has weight: a fit ends
+# only when these agree, or plain solutions of which none could have more than a small share of the weight.
 
 
 PROBED = 32.0  # solutions in the cells that tell how many parities are needed
-ATTEMPTS = 2  # at a cell whose solver hangs or dies, the second with twice the time: then it is lost
 # Solutions. CryptoMiniSat, 14x14: cells of 119, 528, 1,997 take 1.2, 2.5, 5.6 s; 16x16: of 222, 914, 3,802 7, 14, 29 s.
 LEAST_CELL, LARGEST_CELL = 256.0, 4096.0
 COPY = 0.9  # of a draw's worth is what a copy has: weights per copy differ by up to a factor 2
@@ -94,9 +92,9 @@ class CellSource(Source):
         space = self.plain if tilt is None else self._tilted(tilt)
 
         def read(rng: np.random.Generator, _: int) -> tuple[Bits | None, Info]:
-            """All solutions of one cell; None where the solver hangs or dies on it."""
+            """All solutions of one cell; None where the solver hangs or dies on it, and again with twice the time."""
             parities, spent = Parities.dense(m, space.n_hash, rng), 0
-            for attempt in range(ATTEMPTS):
+            for attempt in range(2):
                 oracle = space.patient(attempt).oracle
                 before = oracle.n_queries
                 try:

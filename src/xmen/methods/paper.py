@@ -7,13 +7,12 @@ parities share `failure` equally, so that together they fail with at most that p
 
 What is added to the letter, none of which the theorems exclude:
 
-- Features are divided by their span over valid trajectories: other units of theta. And they are counted from the mean
-  of the demonstrations, which changes neither P nor its gradient: the noise of a ratio of two means grows with the
-  distance of f from 0, and at the optimum E_P[f] is that mean.
+- Features are divided by their span over valid trajectories and taken in another basis, with steps by Theorem 4's own
+  condition (`compute_bounds`): other units of theta, and the smoothness that is certain in them.
+- They are counted from the mean of the demonstrations, which changes neither P nor its gradient: the noise of a ratio
+  of two means grows with the distance of f from 0, and at the optimum E_P[f] is that mean.
 - An estimate of E_P[f] outside the range of f is moved to its border, which only brings it nearer to the truth: a ratio
   of two means has no bound of its own.
-- Features are taken in another basis and steps by Theorem 4's own condition (`compute_bounds`): still other units of
-  theta, and the smoothness that is certain in them.
 - A run that has taken its K steps converged if the averaged iterates had stopped going anywhere (`PaperRun.drift`).
 - The mean is of the iterates after the first `burn_in` share of them: Algorithm 1 with the rest of the iterations,
   started where the first ones ended. burn_in=0 is the letter, in units of the spans.
@@ -63,8 +62,7 @@ from xmen.worlds import EdgeWeights, Walks
 # which says nothing of copies any more. At another theta-hat every trajectory's weight has changed by at most the
 # *drift*, the largest (theta-hat' - theta-hat) . f(tau) + (beta' - beta) log D(tau), and so has Z. The equation, with
 # the u of that place, then gives parities that leave cells of mean mu or less, without a question to the oracle and
-# within the same failure probability. The drift is paid for in parities, which make draws fail more often; after
-# PATIENCE bits of it a fresh search is cheaper.
+# within the same failure probability. The drift is paid for in parities, which make draws fail more often.
 
 
 SPAN_STEP = 0.25  # nats; spans are rounded up to multiples of it, so that plans are solved once for many rewards
@@ -76,12 +74,11 @@ LOG2 = math.log(2.0)
 
 
 class Certificate(NamedTuple):
-    """log Z of Q at `place` (d + 1,), theta-hat and beta, is at most `log_mass`; `centre` (d + 1,): the mean of f and
-    log D over the draws there, by which the costs of drifting are judged."""
+    """log Z of Q at a place is at most `log_mass`."""
 
     log_mass: float
-    place: Floats
-    centre: Floats
+    place: Floats  # (d + 1,): theta-hat and beta
+    centre: Floats  # (d + 1,): the mean of f and log D over the draws there, by which the costs of drifting are judged
 
     def paid(self, place: Floats, drift: float) -> float:
         """The bits by which the bound has moved away from what Z is likely to have done."""
@@ -184,9 +181,8 @@ class Proposal:
     ) -> Pool:
         """n draws from Q with theta-hat = weights + shift, within `delta` of Q except with probability `failure`.
 
-        `log2_mass` is that of an earlier pool: the search for k starts where it points (nan: at 0). A level is tested
-        once in a search wherever it starts, so that this costs nothing of the guarantee. A `certificate` of an earlier
-        pool saves the search as long as theta-hat has not moved far from it.
+        `log2_mass` of an earlier pool says where the search for k starts (nan: at 0): a level is tested once wherever
+        that is, so that it costs nothing of the guarantee. Its `certificate` saves the search while theta-hat is near.
         """
         hashed, table, scores = self.hashed, self.features.table(weights + shift), None
         if self.listed_features is None:
@@ -519,12 +515,11 @@ class PaperRun(Run[PaperState]):
 
 # ---- The constants of the theorems, computed: the range of f(tau), sigma2, smoothness, and the largest step.
 #
-# Everything is in units in which each feature spans 1 over the valid trajectories: f_k(tau) / (max f_k - min f_k). That
-# is Algorithm 1 on rescaled features; theta is multiplied by the same spans. A basis (d, r) goes further: the features
-# are then the columns of (f / span) @ basis, and no theorem minds. Where features nearly depend on each other, no step
-# that is safe for their sum moves their difference; in a basis in which all directions vary alike it does. Leaving the
-# basis out costs 1.6 to 2 times the iterations to 0.05 nats, and up to five times where features are nearly equal
-# (benchmarks/ablation_paper.py).
+# In units in which each feature spans 1 over the valid trajectories, theta is multiplied by the same spans. A basis
+# (d, r) goes further: the features are then the columns of (f / span) @ basis. Where features nearly depend on each
+# other, no step that is safe for their sum moves their difference; in a basis in which all directions vary alike it
+# does. Leaving the basis out costs 1.6 to 2 times the iterations to 0.05 nats, and up to five times where features are
+# nearly equal (benchmarks/ablation_paper.py).
 #
 # Theorem 4 asks for a loss whose gradient is L-smooth, and Theorem 3 gives it sigma2^2, a sum of variances. The largest
 # eigenvalue of the Hessian is enough, and much smaller where there are many features.

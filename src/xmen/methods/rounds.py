@@ -154,10 +154,9 @@ def judge(weights: Floats, fresh: DrawnLoss, metric: Metric, fitted_noise: Float
     spread, value = Spread(fresh, weights), fresh(weights)
     y = metric.vector(value.gradient)
     here, there = metric.matrix(spread.noise), metric.matrix(fitted_noise)
-    q, expected = float(y @ y), 0.5 * trace(there)
+    q = float(y @ y)
     distance = max(0.5 * (q - trace(here)), 0.0) + spread.unseen
-    bound = max(0.5 * largest_decrement(q, here), expected, 0.5 * q if not here.any() else 0.0)
-    bound += SURE * spread.unseen + ROUNDING
+    bound = max(0.5 * largest_decrement(q, here), 0.5 * trace(there)) + (SURE * spread.unseen + ROUNDING)
     scale, freedom = moments(here + there)
     quiet = freedom == 0.0 or float(chdtrc(freedom, q / scale)) > 0.01  # noise exceeds this gradient as often
     return Judgement(value, spread, distance, bound, quiet, freedom == 0.0 or fresh.seen(weights) >= least_seen)
@@ -221,8 +220,7 @@ def doubts(loss: DrawnLoss, weights: Floats) -> Floats:
     return share
 
 
-# ---- The minimum over draws, as far as they can be trusted: neither where few of them carry the weight, nor at
-# infinity.
+# ---- The minimum over draws, as far as they can be trusted: not where few of them carry the weight, nor at infinity.
 #
 # With a weight per state and some thousand draws there are directions along which every draw loses weight against the
 # demonstrations, although other valid trajectories gain it. The loss over the draws falls along them for ever, and
@@ -233,12 +231,6 @@ def doubts(loss: DrawnLoss, weights: Floats) -> Floats:
 
 
 RESTRAINTS = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-5, 1e-6)  # nats per squared unit of a feature, tried in turn
-# Of the draws that carry the weight at the start of a descent. At 0.25 and 1, on the tasks of `rounds`: no change with
-# one weight per state; with four features 56 and 58 of 60 bounds cover, and 10,544 and 5,557 solutions are read.
-WAY_BACK = 0.5
-# Of the log of the acceptance in a descent, times the root of the number of draws of a part: those that are not valid
-# cannot speak for longer ones that they never saw, and fewer of them have seen less.
-MOST_CHANGE = 0.02
 HALVINGS = 10  # of a step that goes too far
 
 
@@ -259,9 +251,12 @@ class Descent:
         tol = 1e-7 if exact else 1e-6  # of the gradient, in units of the features' scale
         optimiser = Lbfgs(loss, self.features.scale, self.features.reach, tol, self.metric)
         state = optimiser.start(weights)
-        # Where older draws had led too far, fresh ones find few that carry the weight: the way back has to be open.
-        least = min(self.least_seen, WAY_BACK * loss.seen(weights))
-        here, most = loss.accepted(weights), MOST_CHANGE * math.sqrt(len(loss.draws) / len(loss.parts))
+        # Where older draws had led too far, fresh ones find few that carry the weight: the way back has to be open, to
+        # half of them. With 0.25 and 1: no change with one weight per state; with four features 56 and 58 of 60 bounds
+        # cover, and 10,544 and 5,557 solutions are read.
+        least = min(self.least_seen, 0.5 * loss.seen(weights))
+        # Draws that are not valid cannot speak for longer ones that they never saw, and fewer of them have seen less.
+        here, most = loss.accepted(weights), 0.02 * math.sqrt(len(loss.draws) / len(loss.parts))
 
         def trusted(there: Floats) -> bool:
             return exact or (loss.seen(there) >= least and abs(loss.accepted(there) - here) <= most)
