@@ -10,10 +10,9 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from xmen.constraints.constraint import Constraint, conjunction
 from xmen.constraints.occurrence import never
@@ -21,11 +20,12 @@ from xmen.engines.choose import distribution
 from xmen.engines.distribution import Seed
 from xmen.engines.exact import ExactDistribution
 from xmen.errors import ConstraintError, EngineError
-from xmen.events import NO_ACTION, Event, at, doing, require_event
+from xmen.events import Event, at, doing, require_event
 from xmen.learners.base import Learner, Rules
+from xmen.machines.tables import CompiledConstraint
 from xmen.methods.demonstrations import Demonstrations
 from xmen.options import require_whole
-from xmen.product.watch import FAILS, Machine
+from xmen.product.graph import DEFAULT_MAX_NODES
 from xmen.progress import Callback, Monitor
 from xmen.rewards import LinearReward, Reward, reward_table
 from xmen.storage.models import storable
@@ -33,35 +33,7 @@ from xmen.worlds import MDP, EdgeWeights
 
 KINDS = ("states", "actions")
 SMALLEST = 1e-12  # probabilities below this are rounding errors
-
-
-def meeting_probability(d: ExactDistribution, event: Event) -> float:
-    """P(the event happens at some position) under a distribution.
-
-    The first-visit accrual of Scobee and Sastry (2020, Algorithm 1), exact: probability that meets the event leaves
-    the distribution's Markov chain there. O(horizon times transitions).
-    """
-    world = d.world
-    letters, only = np.zeros((world.n_states, world.n_actions + 1), dtype=np.int32), np.zeros(world.max_length + 1, int)
-    step, accepts = np.array([[0, FAILS]], dtype=np.int32), np.array([[True, False]])  # one row: not met so far
-    letters[world.source, world.action], letters[:, -1] = happens(world, event)
-    mass = d.chain.mass(Machine(0, letters, step, accepts, only, only))
-    assert mass is not None
-    return min(1.0, mass.broken)
-
-
-def happens(world: MDP, event: Event) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Where an event happens: on which transitions (at their sources), shape (E,); at which last states, (S,)."""
-    at_end = event.holds(np.arange(world.n_states), np.full(world.n_states, NO_ACTION))
-    return event.holds(world.source.astype(np.int64), world.action.astype(np.int64)), at_end
-
-
-class _Candidate(NamedTuple):
-    """What may turn out to be forbidden, its rule, and the state where it is being in one."""
-
-    event: Event
-    rule: Constraint
-    state: int | None = None
+Avoided = tuple[Constraint, int | None]  # a rule that all demonstrations keep, and the state if it forbids one
 
 
 @storable
@@ -136,11 +108,11 @@ class ConstraintInference(Learner):
         with Monitor(self.callback) as monitor:
             while not explained and len(found) != self.max_constraints and not monitor.stopped:
                 best = _best(d, avoided)
-                smaller = d if best is None else under([*found, best.rule])
+                smaller = d if best is None else under([*found, best])
                 gain = d.log_partition() - smaller.log_partition()
                 explained = best is None or gain < self.kl_threshold
                 if best is not None and not explained:
-                    found, d = [*found, best.rule], smaller
+                    found, d = [*found, best], smaller
                     kl.append(kl[-1] - gain)
                     monitor.record(kl[-1], 0.0, eliminated=-float(np.expm1(-gain)))
         self._learned(reward, monitor, explained)
@@ -162,40 +134,38 @@ class ConstraintInference(Learner):
         for name, event in (self.events or {}).items():
             require_event(event, f"events[{name!r}]").check_world(self.world)
 
-    def _avoided(self, demos: Demonstrations) -> list[_Candidate]:
-        """Candidates that no demonstration does: events, then actions, then states."""
+    def _avoided(self, demos: Demonstrations) -> list[Avoided]:
+        """Rules against what no demonstration does: events, then actions, then states, with their numbers."""
         world, steps, last = self.world, demos.walks.edges, demos.walks.last_states
-        out = []
-        for name, event in (self.events or {}).items():
-            on_edges, at_ends = happens(world, event)
-            if not (on_edges[steps].any() or at_ends[last].any()):
-                out.append(_Candidate(event, never(event).named(f"never {name}")))
+        named = [never(event).named(f"never {name}") for name, event in (self.events or {}).items()]
+        out: list[Avoided] = [(one, None) for one in named if CompiledConstraint(one, world).check(demos.walks).all()]
         if "actions" in self.candidates:
             for a in np.setdiff1d(world.action, world.action[steps]).tolist():
-                out.append(_Candidate(doing(a), never(doing(a)).named(f"never {world.describe_action(a)}")))
+                out.append((never(doing(a)).named(f"never {world.describe_action(a)}"), None))
         if "states" in self.candidates:
             for s in np.setdiff1d(np.arange(world.n_states), np.append(world.source[steps], last)).tolist():
-                out.append(_Candidate(at(s), never(at(s)).named(f"never {world.describe_state(s)}"), s))
+                out.append((never(at(s)).named(f"never {world.describe_state(s)}"), s))
         return out
 
     def _rule(self, also: Rules = None) -> Constraint | None:
         return conjunction([*vars(self).get("constraints_", []), super()._rule(also)])
 
 
-def _best(d: ExactDistribution, avoided: list[_Candidate]) -> _Candidate | None:
-    """The first of the candidates that are most probable under `d`, or None when none is possible.
+def _best(d: ExactDistribution, avoided: list[Avoided]) -> Constraint | None:
+    """The first of the rules that are most probably broken under `d`, or None when none can be.
 
-    They come by falling bounds, of states the expected visits, which are at least the probability of visiting: the
-    search ends where those fall below the best found.
+    The first-visit accrual of Scobee and Sastry (2020, Algorithm 1), exact: probability that meets what is forbidden
+    leaves the distribution's Markov chain there. Rules come by falling bounds, of states the expected visits, which are
+    at least the probability of visiting: the search ends where those fall below the best found.
     """
     visits, p, most = d.state_visits(), np.zeros(len(avoided)), 0.0
-    bounds = np.array([1.0 if one.state is None else visits[one.state] for one in avoided])
+    bounds = np.array([1.0 if state is None else visits[state] for _, state in avoided])
     for i in np.argsort(-bounds, kind="stable").tolist():
         if bounds[i] <= max(SMALLEST, most - SMALLEST):
             break
-        p[i] = meeting_probability(d, avoided[i].event)
+        p[i] = d.chain.mass_broken(CompiledConstraint(avoided[i][0], d.world), DEFAULT_MAX_NODES)
         most = max(most, p[i])
-    return avoided[int(np.argmax(p >= most - SMALLEST))] if most > SMALLEST else None
+    return avoided[int(np.argmax(p >= most - SMALLEST))][0] if most > SMALLEST else None
 
 
 def _entropy_lost(demos: Demonstrations) -> float:

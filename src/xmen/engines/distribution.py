@@ -88,18 +88,10 @@ Seed = int | np.random.SeedSequence | np.random.Generator | None
 
 
 class Guarantee(NamedTuple):
-    """How far sampling probabilities can be from the true ones.
+    """How far sampling probabilities can be from the true ones."""
 
-    Attributes
-    ----------
-    delta
-        Every sampling probability is within this factor of the true one; 1 is exact.
-    failure
-        The probability that this does not hold; 0 is always.
-    """
-
-    delta: float
-    failure: float
+    delta: float  # every sampling probability is within this factor of the true one; 1 is exact
+    failure: float  # the probability that this does not hold; 0 is never
 
 
 class Distribution(ABC):

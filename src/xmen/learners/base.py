@@ -49,14 +49,12 @@ def takes_parts(kind: Class) -> Class:
     def __init__(self: Any, *values: Any, **settings: Any) -> None:
         parts = {name: settings.pop(name) for name in kind._parts() if name in settings}
         store(self, *values, **settings)
-        if parts:
-            self.set_params(**parts)
+        self.set_params(**parts)
 
     def part_of(record: str, part: str) -> property:
-        def change(self: Any, value: Any) -> None:
-            self.set_params(**{part: value})
-
-        return property(lambda self: getattr(self._record(record), part), change)
+        return property(
+            lambda self: getattr(self._record(record), part), lambda self, value: self.set_params(**{part: value})
+        )
 
     kind.__init__ = __init__  # type: ignore[method-assign]
     for part, record in kind._parts().items():
@@ -476,17 +474,9 @@ class Learner(Estimator, ABC):
         return found.mean(self._log_likelihoods(found)[0])
 
     def score_samples(self, demos: Demos) -> Floats:
-        """The log-likelihood of each trajectory; where rules reject on a network, from as many draws as it takes.
+        """The log-likelihood of each trajectory (n,), in nats; -inf where one is impossible or forbidden.
 
-        Parameters
-        ----------
-        demos
-            As for `score`.
-
-        Returns
-        -------
-        NDArray
-            Shape (n,), in nats; -inf where one is impossible or forbidden.
+        Where rules reject on a network, it is from as many draws as it takes.
         """
         self._require_fitted()
         found = gather(self.world.any_task, self._rule(), demos, None, False, self._machines)
@@ -690,10 +680,10 @@ class GradientLearner(Learner):
                 f"its own inputs. Leave out one of features and reward={reward!r}."
             )
         states, actions = self.world.any_task.n_states, self.world.any_task.n_actions
-        if (reward.n_states, reward.n_actions) != (states, actions):
+        if (own := (reward.n_states, reward.n_actions)) != (states, actions):
             raise RewardError(
-                f"reward is for {reward.n_states} states and {reward.n_actions} actions, but the world has {states} "
-                f"states and {actions} actions: give inputs of shape ({states}, {actions}, d)."
+                f"reward is for {own[0]} states and {own[1]} actions, but the world has {states} states and {actions} "
+                f"actions: give inputs of shape ({states}, {actions}, d)."
             )
 
     def _fit_settings(self) -> runs.FitSettings:

@@ -100,16 +100,12 @@ class Flows(NamedTuple):
 
 
 class Closure(NamedTuple):
-    """What closing links does: flows before and after, and of each row of the demand what has to change.
-
-    `rerouted` (rows,) is the share of a row's trips that used what is closed; `lost` the rows that have no way left
-    that keeps the rules, whose trips are in `before` only.
-    """
+    """What closing links does: flows before and after, and of each row of the demand what has to change."""
 
     before: Flows
     after: Flows
-    rerouted: Floats
-    lost: NDArray[np.bool_]
+    rerouted: Floats  # (rows,) the share of a row's trips that used what is closed
+    lost: NDArray[np.bool_]  # (rows,) which have no way left that keeps the rules: these are in `before` only
 
 
 class MaximumEntropy(GradientLearner):
@@ -128,10 +124,8 @@ class MaximumEntropy(GradientLearner):
                 raise EngineError("on a network the reward is linear: give features, and leave reward out.")
             if self.given is not None:
                 raise EngineError("on a network every trip is given its start and its goal already: leave given out.")
-            if self.discount < 1.0 and self.world.horizon is None:
-                raise EngineError(
-                    f"discount = {self.discount:g} needs a horizon: Network(..., horizon=...), or discount = 1."
-                )
+            if (gamma := self.discount) < 1.0 and self.world.horizon is None:
+                raise EngineError(f"discount = {gamma:g} needs a horizon: Network(..., horizon=...), or discount = 1.")
         if method is not None:
             method.check(self._engine_settings(), self.given, self.reward is not None)
         if self.fixed and method is not None and not method.keeps_fixed:
@@ -312,8 +306,7 @@ class MaximumEntropy(GradientLearner):
         Returns
         -------
         Closure
-            `before` and `after` as `flows`, `rerouted`: of each row the share of trips that have to go another way,
-            and `lost`: the rows without any.
+            Flows before and after, the share of each row's trips that is rerouted, and the rows that are lost.
         """
         network, starts, goals, amounts = self._read_demand(demand)
         rule = never(at(*(network.read_state(state) for state in closed))).named("closed")

@@ -234,22 +234,10 @@ class RuleInference(Estimator):
         return shares
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write what was found as one folder; read it with `xm.load`.
+        """Write what was found as one folder, as `XMEN.save` does; read it with `xm.load`.
 
         The demonstrations are not in it: a loaded RuleInference answers everything but `stability`. Templates that are
         functions leave their names behind.
-
-        Parameters
-        ----------
-        path
-            Where the folder will be, exactly. An earlier one of the same class that is there is replaced as a whole.
-
-        Raises
-        ------
-        StorageError
-            When an event or a rule has no stored form (`when`, `monitor`), or something else is there.
-        NotFittedError
-            Before `fit`.
         """
         report, settings = self._reported(), self.get_params(deep=False)
         name, of_model, learned = content(self.model_)

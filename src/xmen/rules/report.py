@@ -29,23 +29,17 @@ STATUSES = ("found", *TITLES)
 
 @dataclass(frozen=True)
 class Verdict(Options):
-    """What became of one candidate.
-
-    gain: when it was taken, or under the final model; in nats per demonstration, None where demonstrations break it.
-    chance: that any of the candidates would gain as much by chance. kept: the share of the demonstrations that keeps
-    it. estimated: whether the gain is an estimate. demonstration, position: the shortest demonstration that breaks it,
-    and where; None where none does.
-    """
+    """What became of one candidate."""
 
     rule: str
     status: str
-    gain: float | None
-    chance: float | None
-    kept: float
-    estimated: bool
+    gain: float | None  # when it was taken, or under the final model, in nats; None where demonstrations break it
+    chance: float | None  # that any of the candidates would gain as much by chance
+    kept: float  # the share of the demonstrations that keeps it
+    estimated: bool  # whether the gain is an estimate
     note: str
-    demonstration: int | None = None
-    position: int | None = None
+    demonstration: int | None = None  # the shortest that breaks it
+    position: int | None = None  # where that breaks it
 
 
 @dataclass(frozen=True)
@@ -127,15 +121,13 @@ def _broken(search: Search, i: int) -> Verdict:
 
 @dataclass(frozen=True)
 class Decision:
-    """What more demonstrations could decide: whether a further rule holds.
-
-    more: how many further ones would do, if all of them keep it. example: the likeliest trajectory that keeps the rules
-    found and breaks this one: a single such demonstration decides at once; None where the product is too large.
-    """
+    """What more demonstrations could decide: whether a further rule holds."""
 
     rule: str
     gain: float
-    more: float
+    more: float  # how many further demonstrations would do, if all of them keep it
+    # The likeliest trajectory that keeps the rules found and breaks this one: a single such demonstration decides at
+    # once. None where the product is too large.
     example: Trajectory | None
 
     def __str__(self) -> str:

@@ -161,16 +161,12 @@ class Template:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A rule that may be one of the demonstrator's, and what it is called.
+    """A rule that may be one of the demonstrator's, and what it is called."""
 
-    rule: over the user's events; tabled: the same over words, for quick work; text: its spelling in the user's names;
-    order: how simple its template is (0 the simplest).
-    """
-
-    rule: Constraint
-    tabled: Constraint
-    text: str
-    order: int
+    rule: Constraint  # over the user's events
+    tabled: Constraint  # over words, for quick work
+    text: str  # in the user's names
+    order: int  # how simple its template is; 0 is the simplest
 
     @property
     def simplicity(self) -> tuple[int, int, str]:
