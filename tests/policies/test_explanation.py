@@ -27,16 +27,16 @@ def test_stories_hold(case: int) -> None:
     assert why.best == pytest.approx(best_chance(tree), abs=1e-9)
     history: History = ((why.start,), ())
     assert sure.value[history] == -np.inf
-    for step in why.story:
-        history = ((*history[0], step.outcome), (*history[1], step.action))
+    for action, state in why.story:
+        history = ((*history[0], state), (*history[1], action))
         assert sure.value[history] == -np.inf
     if history in tree.won:
         assert not why.failing
         assert not tree.won[history]
         return
-    assert [step.action for step in why.failing] == sorted(tree.outcomes[history])
-    for step in why.failing:
-        assert best.chance[(*history[0], step.outcome), (*history[1], step.action)] <= 1e-12
+    assert [action for action, _ in why.failing] == sorted(tree.outcomes[history])
+    for action, state in why.failing:
+        assert best.chance[(*history[0], state), (*history[1], action)] <= 1e-12
     assert shortest(tree, sure, best) <= len(why.story)
     assert str(why)
 

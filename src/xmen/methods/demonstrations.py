@@ -96,7 +96,12 @@ def gather(
     except OverflowError:  # a state too large for any world
         check_demos(world, trajectories)
         raise
-    possible = _possible(walks)
+    if isinstance(world, AnyTask):
+        early = world.source[walks.edges] == walks.last_states[walks.owner]  # goes on after it has been where it ends
+        passes_its_goal = np.bincount(walks.owner, weights=early, minlength=len(walks)) > 0
+        possible = walks.possible() & (walks.lengths <= world.max_length) & ~passes_its_goal
+    else:
+        possible = walks.complete()
     valid = possible.copy()
     compiled = CompiledConstraint(constraint, world, known=known)
     if constraint is not None and possible.any():
@@ -133,13 +138,3 @@ def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Floats:
         raise TrajectoryError("sample_weight is 0 for every demonstration: give at least one a positive weight.")
     weights /= weights.max()
     return np.asarray(weights / weights.sum())
-
-
-def _possible(walks: Walks) -> NDArray[np.bool_]:
-    """Which are complete trajectories of the world."""
-    world = walks.world
-    if not isinstance(world, AnyTask):
-        return walks.complete()
-    early = world.source[walks.edges] == walks.last_states[walks.owner]  # goes on after it has been where it ends
-    passes_its_goal = np.bincount(walks.owner, weights=early, minlength=len(walks)) > 0
-    return walks.possible() & (walks.lengths <= world.max_length) & ~passes_its_goal

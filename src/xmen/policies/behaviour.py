@@ -241,21 +241,12 @@ class Behaviour:
         """Expected discounted uses of each state and action, shape (n_states, n_actions)."""
         return self.game.visits(self.occupancy(starts).used)
 
-    def state_visits(self, starts: Floats) -> Floats:
-        """Expected number of positions at each state, ends included, shape (n_states,)."""
-        found, product = self.occupancy(starts, discount=1.0), self.game.product
-        ended = np.bincount(product.state, self.game.on_host(found.ended + found.here), minlength=len(self.table))
-        visits: Floats = self.game.visits(found.used).sum(axis=1) + ended
-        return visits
-
     def hopeful_visits(self) -> Floats:
-        """Expected visits (n_states, n_actions), without discount, while every rule can still be kept.
-
-        What a policy does after that says nothing about how it keeps them.
-        """
-        game = self.game
+        """Expected visits (n_states, n_actions), without discount, while every rule can still be kept with luck."""
+        game, product = self.game, self.game.product
         found = self.occupancy(game.start_probability, discount=1.0)
-        return game.visits(found.used * game.array(game.hopeful[game.node]))
+        hopeful = distance_to(product.accepting, product.sources(), product.target) < UNREACHABLE
+        return game.visits(found.used * game.array(hopeful[game.node]))
 
 
 def push_forward(

@@ -73,11 +73,7 @@ def breaking(behaviour: Behaviour) -> dict[str, float]:
 SHOWN = 6  # steps and actions printed before the rest is summed up
 
 
-class Move(NamedTuple):
-    """An action and the state to which chance may let it lead."""
-
-    action: int
-    outcome: int
+Move = tuple[int, int]  # an action, and the state to which chance may let it lead
 
 
 class Impossible(NamedTuple):
@@ -98,16 +94,17 @@ class Impossible(NamedTuple):
 
     def __str__(self) -> str:
         world = self.world
-        told = [f"{world.describe_action(s.action)} may lead to {world.describe_state(s.outcome)}" for s in self.story]
+
+        def tell(move: Move) -> str:
+            return f"{world.describe_action(move[0])} may lead to {world.describe_state(move[1])}"
+
+        told = list(map(tell, self.story))
         if len(told) > SHOWN:
             told = [*told[: SHOWN - 1], f"and so on for {len(told) - SHOWN + 1} more steps"]
         begin = f"from {world.describe_state(self.start)}" + (f", {', then '.join(told)}" if told else "")
         if not self.failing:
             return f"{begin}: this {self.reasons[0]}"
-        fails = [
-            f"{world.describe_action(s.action)} may lead to {world.describe_state(s.outcome)}, which {reason}"
-            for s, reason in list(zip(self.failing, self.reasons, strict=True))[:SHOWN]
-        ]
+        fails = [f"{tell(move)}, which {why}" for move, why in zip(self.failing[:SHOWN], self.reasons, strict=False)]
         more = f"; and {len(self.failing) - SHOWN} more actions" if len(self.failing) > SHOWN else ""
         return f"{begin}; there every action can fail: {'; '.join(fails)}{more}"
 
@@ -122,8 +119,8 @@ def explain(game: Game, max_nodes: int | None = None) -> Impossible | None:
     assert found is not None  # a start that is not safe has a story
     start, story, failing = found
     rules = rules_of(product.compiled.constraint)
-    states, actions = [start, *(step.outcome for step in story)], [step.action for step in story]
-    ends = [([*states, step.outcome], [*actions, step.action]) for step in failing] or [(states, actions)]
+    states, actions = [start, *(state for _, state in story)], [action for action, _ in story]
+    ends = [([*states, state], [*actions, action]) for action, state in failing] or [(states, actions)]
     arriving, *alone = (_chances(product.world, rule, "best", ends, max_nodes) for rule in (None, *rules.values()))
     reasons = []
     for i, arrives in enumerate(arriving):
@@ -174,7 +171,7 @@ def _story(game: Game, safe: Behaviour, best: Behaviour, only_best: bool) -> tup
     product = game.product
 
     def move(choice: int, after: int) -> Move:
-        return Move(int(game.action[choice]), int(product.state[after]))
+        return int(game.action[choice]), int(product.state[after])
 
     unsafe = (safe.start_values == -np.inf) & (game.start_probability > 0)
     came: list[dict[int, tuple[int, Move] | None]] = [dict.fromkeys(product.starts[unsafe].tolist())]

@@ -15,7 +15,6 @@ from xmen.compiled import compiled
 from xmen.product.graph import Product
 from xmen.product.messages import NO_EDGE
 from xmen.product.sweeps import choose_edges, row_total
-from xmen.worlds.kernels import UNREACHABLE, distance_to
 
 if TYPE_CHECKING:
     from torch import device as Device
@@ -202,13 +201,6 @@ class Game:
         """The nodes to which chance may let a choice lead."""
         nodes: list[int] = self.product.target[self.first_edge[choice] : self.first_edge[choice + 1]].tolist()
         return nodes
-
-    @cached_property
-    def hopeful(self) -> Bools:
-        """The nodes from which every rule can still be kept, with luck and if there is time."""
-        product = self.product
-        found: Bools = distance_to(product.accepting, product.sources(), product.target) < UNREACHABLE
-        return found
 
     @property
     def layer_bytes(self) -> int:

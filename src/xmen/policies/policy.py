@@ -221,7 +221,10 @@ class Policy(Tracker):
 
     def state_visits(self) -> Floats:
         """Expected number of positions at each state, without discount, shape (n_states,)."""
-        return self.behaviour.state_visits(self._game.start_probability)
+        game, found = self._game, self.behaviour.occupancy(self._game.start_probability, discount=1.0)
+        ended = np.bincount(self._product.state, game.on_host(found.ended + found.here), minlength=self.world.n_states)
+        visits: Floats = game.visits(found.used).sum(axis=1) + ended
+        return visits
 
     def mode(self) -> Trajectory:
         """The likeliest episode, by the policy's choices and the world's chances; it may be one that fails."""

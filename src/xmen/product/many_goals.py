@@ -32,7 +32,7 @@ from scipy.sparse import csr_matrix
 from xmen.compiled import compiled
 from xmen.machines.tables import CompiledConstraint
 from xmen.processes import Held, n_workers
-from xmen.product.factor import EPSILON, TRUSTED, Factor, Level, Pattern
+from xmen.product.factor import EPSILON, TRUSTED, Factor, Pattern
 from xmen.product.graph import explore, ground_of
 from xmen.worlds.kernels import UNREACHABLE, distance_to
 from xmen.worlds.mdp import MDP
@@ -214,11 +214,10 @@ WIDE, TRIES = 0.003, 5  # a gap that is wide enough, and how often to look for a
 
 @dataclass(frozen=True)
 class Batch:
-    """Goals in a row: the state of each, where its pairs are, and its product nodes."""
+    """Goals in a row: the state of each, and where its pairs are."""
 
     states: list[int]
     pairs: list[slice]
-    nodes: list[NDArray[np.int64]]
 
     @cached_property
     def whole(self) -> slice:
@@ -229,20 +228,6 @@ class Batch:
     def goal_of(self) -> NDArray[np.int64]:
         """The goal of each pair, by its number in the batch."""
         return np.repeat(np.arange(len(self.states)), [its.stop - its.start for its in self.pairs])
-
-    @cached_property
-    def _ends(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The nodes of all goals in ascending order, and the goal of each."""
-        nodes, owner = np.concatenate(self.nodes), np.repeat(np.arange(len(self.states)), list(map(len, self.nodes)))
-        order = np.argsort(nodes, kind="stable")
-        return nodes[order], owner[order]
-
-    def within(self, begin: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The nodes of goals among these, counted from the first, and the goal of each, goal by goal."""
-        nodes, owner = self._ends
-        here = slice(*np.searchsorted(nodes, [begin, end]).tolist())
-        order = np.argsort(owner[here], kind="stable")
-        return nodes[here][order] - begin, owner[here][order]
 
 
 class Solved(NamedTuple):
@@ -311,7 +296,6 @@ class System:
 class _Met(NamedTuple):
     """Where a batch meets one level of the factors: nodes of goals, the goal of each, and (I - M_l)^-1 for them."""
 
-    level: Level
     rows: NDArray[np.int64]
     owner: NDArray[np.int64]  # ascending
     columns: Floats  # (size of the level, nodes)
@@ -335,12 +319,14 @@ class Reached:
         self._column = column[product.state]  # whose goal each node is, -1: of none
         self._met: dict[int, _Met] = {}
         for level in system.factor.levels:
-            rows, owner = batch.within(level.begin, level.end)
+            owner = self._column[level.begin : level.end]
+            rows = np.flatnonzero(owner >= 0)
             if len(rows):
+                rows = rows[np.argsort(owner[rows], kind="stable")]
                 columns = np.zeros((level.end - level.begin, len(rows)))
                 columns[rows, np.arange(len(rows))] = 1.0
                 level.solve(columns)
-                self._met[level.begin] = _Met(level, rows, owner, columns)
+                self._met[level.begin] = _Met(rows, owner[rows], columns)
         z = self.z = np.zeros((product.n_nodes, len(batch.states)))
         self._solve(z, product.accepting.astype(np.float64))
         least, most = max(float(z.min(initial=1.0)), FLOOR), float(z.max(initial=FLOOR))
@@ -476,11 +462,10 @@ class ManyGoals:
             nodes = ends[bounds[state] : bounds[state + 1]]
             here = np.bincount(np.searchsorted(begins, nodes, side="right") - 1, minlength=len(begins))
             if not batches or len(batches[-1].states) == BATCH or (widths + here).max() > BATCH:
-                batches.append(Batch([], [], []))
+                batches.append(Batch([], []))
                 widths[:] = 0
             batches[-1].states.append(state)
             batches[-1].pairs.append(pairs)
-            batches[-1].nodes.append(nodes)
             widths += here
         return batches
 
