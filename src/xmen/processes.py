@@ -30,9 +30,8 @@ ROOM = 4096  # bytes that every system's pipe takes from a writer whom nobody re
 class Child:
     """One child process, which runs `module.function()` and in it `questions()`; it ends with this object.
 
-    Messages are pickles, each after its length. The interpreter and the xmen are those of this process. The child's
-    path is safe (-P): a numpy.py or queue.py that lies in the current folder is data, and is not run. The folder in
-    which this xmen lies comes last, in case the parent found it by a path of its own: nothing there hides a library.
+    Messages are pickles, each after its length. The child's path is safe (-P): a numpy.py that lies in the current
+    folder is data, and is not run. The folder of this xmen comes last: nothing there hides a library.
     """
 
     def __init__(self, module: str, function: str = "serve") -> None:
@@ -152,10 +151,9 @@ def _read(pipe: BinaryIO) -> Any:
 
 # ---- Work on other processes and machines, through joblib: what all tasks share travels to each worker once.
 #
-# joblib sends everything a task needs with the task. What many tasks share, a world say, would then travel once per
-# task, and again for every gradient. Here a task carries a key; a worker that does not know the key says so, and gets
-# the value with its next task. This asks nothing of the backend, so that it is the same on loky, Dask and Ray. Leaving
-# it to joblib costs 2 ms per call for half a MB on loky, and 16 ms for 24 MB: more than 5 % of a short gradient.
+# joblib would send what many tasks share, a world say, with every task: 2 ms per call for half a MB on loky, 16 ms for
+# 24 MB, more than 5 % of a short gradient. Here a task carries a key; a worker that does not know the key says so, and
+# gets the value with its next task. This asks nothing of the backend: it is the same on loky, Dask and Ray.
 
 
 T = TypeVar("T")

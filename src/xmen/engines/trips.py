@@ -303,20 +303,6 @@ Checked: TypeAlias = tuple[NDArray[np.int64], Walks, NDArray[np.bool_]]
 """Draws: the pair of each, the walks, and which of them keep the rules."""
 
 
-class TripDraws(NamedTuple):
-    """Draws in the order of their pairs, as `Draws.of_parts` takes them; `visits` as `Walks.visit_rows`.
-
-    `measure` is -log of the expected number of each among the draws, under the rules that fit and their reward.
-    """
-
-    acceptance: Floats  # (P,) the share of valid draws of each pair
-    visits: csr_matrix  # (n, n_states * n_actions)
-    measure: Floats  # (n,)
-    log_dynamics: Floats  # (n,)
-    valid: NDArray[np.bool_]  # (n,)
-    pair: NDArray[np.int64]  # (n,)
-
-
 class RejectTrips:
     """All trips of a network under rules of which some reject."""
 
@@ -334,8 +320,14 @@ class RejectTrips:
         made = relaxed(constraint, lambda rule: TripEngine(network, rule, *trips))
         self.engine, self.multiplied, self.rejecting = made
 
-    def draw(self, reward: Floats, wanted: NDArray[np.int64] | int, rng: np.random.Generator) -> TripDraws:
-        """So many of every pair (P,) under rewards of world edges (E,), ten times as many where few are valid."""
+    def draw(
+        self, reward: Floats, wanted: NDArray[np.int64] | int, rng: np.random.Generator
+    ) -> tuple[Floats, tuple[csr_matrix, Floats, Floats, NDArray[np.bool_], NDArray[np.int64]]]:
+        """So many of every pair (P,) under rewards of world edges (E,), ten times as many where few are valid.
+
+        The share of valid ones of each pair (P,); and visits, measure, log-dynamics, validity and pair of all draws, by
+        pairs: measure is -log of the expected number of each, under the rules that fit and their reward.
+        """
         found = list(self._tried(reward, wanted, rng))
         pair, valid = (np.concatenate([each[k] for each in found]) for k in (0, 2))
         dynamics = np.concatenate([walks.totals(self.engine.log_dynamics) for _, walks, _ in found])
@@ -344,7 +336,7 @@ class RejectTrips:
         n, n_valid = self._counts(found)
         measure = -(dynamics + gained - self.engine.log_z(reward)[pair]) - np.log(n)[pair]
         order = np.argsort(pair, kind="stable")
-        return TripDraws(n_valid / n, *(each[order] for each in (visits, measure, dynamics, valid, pair)))
+        return n_valid / n, (visits[order], measure[order], dynamics[order], valid[order], pair[order])
 
     def value(self, reward: Floats, n_draws: int, rng: np.random.Generator) -> TripValue:
         """log Z of every pair and the uses of edges, summed with the pairs' weights, by so many draws of each pair.
@@ -449,10 +441,7 @@ class RejectTrips:
     def _drawn(
         self, reward: Floats, wanted: NDArray[np.int64], rng: np.random.Generator
     ) -> Iterator[tuple[NDArray[np.int64], ...]]:
-        """The pair of each draw, their world edges one after the other, and their lengths.
-
-        Those of the goals that share a system, then of each pair that it could not serve.
-        """
+        """The pair of each draw, their world edges in a row, and their lengths; last of pairs that no system serves."""
         engine = self.engine
         served = np.zeros(engine.n_pairs, dtype=np.bool_)
         if engine.shared is not None:

@@ -115,14 +115,11 @@ SHARE_NAMED = 0.1  # features whose gradient is this share of the largest are na
 
 @dataclass
 class CausalLoss(Likelihood):
-    """Loss and dL/dr of reward tables: one backward and one forward sweep, more where a bonus is searched for.
-
-    `starts` are the demonstrations' shares of the game's start nodes; `visits` their mean discounted visits.
-    """
+    """Loss and dL/dr of reward tables: one backward and one forward sweep, more where a bonus is searched for."""
 
     game: Game
-    starts: Floats
-    visits: Floats
+    starts: Floats  # the demonstrations' shares of the game's start nodes
+    visits: Floats  # their mean discounted visits
     discount: float
     validity: str | float
 
@@ -182,11 +179,7 @@ def _out_of_reach(gradient: Floats, scale: Floats) -> Message:
 
 
 def warn_of_promise(loss: CausalLoss, table: Floats, demos: Demonstrations) -> None:
-    """Warn where the learned policy keeps the rules more or less often than the demonstrations, beyond their noise.
-
-    A policy of the model that has the demonstrated features need not keep the rules as often as they do; where it does
-    not, the promise was another, and the weights stand for what the promise should.
-    """
+    """Warn where the learned policy keeps the rules more or less often than the demonstrations, beyond their noise."""
     kept = demos.mean(demos.valid.astype(np.float64))
     learned = best_chance(loss.behaviour(table), loss.starts)
     noise = np.sqrt(learned * (1.0 - learned) * float(np.sum(demos.weights**2)))

@@ -83,9 +83,8 @@ def gather(
 ) -> Demonstrations:
     """The demonstrations, checked: `valid` says which are possible in the world and keep the constraint.
 
-    With `refuse_invalid`, those that are not raise an InvalidDemonstrationError with their numbers, the constraints and
-    the positions, or an InfeasibleError where the constraint forbids everything. Linear in the number of steps, without
-    a Python loop over them. `known` machines are not compiled again.
+    With `refuse_invalid`, those that are not raise an InvalidDemonstrationError, or an InfeasibleError where the
+    constraint forbids everything. `known` machines are not compiled again.
     """
     if constraint is not None:
         constraint.check_world(world)

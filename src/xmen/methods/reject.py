@@ -91,12 +91,11 @@ class TripSource(Source):
 
     def read(self, plan: Plan, weights: Floats, rng: np.random.Generator) -> Batch:
         wanted = np.maximum(np.ceil(plan["draws"] * self.parts).astype(np.int64), self.least)
-        found = self.trips.draw(self._reward(weights), wanted, rng)
-        control = np.where(found.acceptance >= ENOUGH_VALID, 1.0, 0.0)
-        draws = controlled(Draws.of_parts(*found[1:], control), self.features, self.parts)
-        share, least = float(self.parts @ found.acceptance), float(found.acceptance.min())
-        details = {"acceptance": share, "least_acceptance": least}
-        return Batch(draws, Info(0, int(found.valid.sum()), 0), details=details)
+        acceptance, found = self.trips.draw(self._reward(weights), wanted, rng)
+        control = np.where(acceptance >= ENOUGH_VALID, 1.0, 0.0)
+        draws = controlled(Draws.of_parts(*found, control), self.features, self.parts)
+        details = {"acceptance": float(self.parts @ acceptance), "least_acceptance": float(acceptance.min())}
+        return Batch(draws, Info(0, int(found[3].sum()), 0), details=details)
 
     def learned(self, loss: DrawnLoss, weights: Floats) -> dict[str, Any]:
         engine, noise, d = self.trips.engine, Spread(loss, weights).error, len(self.coordinates.values)

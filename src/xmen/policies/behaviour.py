@@ -79,15 +79,11 @@ TOLERANCE = 1e-12  # chances of keeping the rules that differ by less than this 
 
 
 class Layer(NamedTuple):
-    """One number of actions t: value and chance of keeping the rules per node, and the shares of all choices.
+    """One number of actions t."""
 
-    The chance is that of making choices by these shares, here and ever after. Under "sure" it is 1 wherever the value
-    is finite, and is not kept.
-    """
-
-    value: Numbers
-    chance: Numbers
-    shares: Numbers
+    value: Numbers  # per node
+    chance: Numbers  # of keeping the rules by these shares ever after; None for "sure": 1 where the value is finite
+    shares: Numbers  # of all choices
 
 
 class Behaviour:
@@ -195,11 +191,9 @@ class Behaviour:
         return self._layer(t).shares
 
     def allowed(self, t: int, node: int | None = None) -> Bools:
-        """Which choices of a node, or of all that t actions reach, may be made as action number t.
+        """Which choices of a node, or of all that t actions reach, the aim allows as action number t.
 
-        Under "sure" those without an outcome from which nothing is sure, under "best" those with the largest chance of
-        keeping the rules. These sets are not read off the shares: what is allowed may be so unlikely that its share is
-        0.
+        These sets are not read off the shares: what is allowed may be so unlikely that its share is 0.
         """
         game, after = self.game, self._layer(t + 1)
         stretch = game.stretch(0, self.n_reached(t)) if node is None else game.stretch(node, node + 1)
@@ -281,11 +275,10 @@ def best_chance(behaviour: Behaviour, starts: Floats) -> float:
 def find_behaviour(
     game: Game, table: Floats, discount: float, validity: str | float, starts: Floats
 ) -> Behaviour | None:
-    """The behaviour of maximum causal entropy that keeps the promise, from start nodes with these probabilities.
+    """The behaviour of maximum causal entropy that keeps the promise, from starts with these probabilities, or None.
 
-    None where no behaviour does. A bonus on ends that kept the rules is the price of a promise of probability p: 0
-    where nothing has to be paid, else the one at which the probability is p. It rises with the bonus, so the bonus is
-    found between two by bisection and secants (Illinois), from above.
+    The price of a promise of probability p is the bonus at which the probability is p, or 0 where it is larger without.
+    It rises with the bonus, which is found between two by bisection and secants (Illinois), from above.
     """
     if not isinstance(validity, float):
         behaviour = Behaviour(game, table, discount, validity)

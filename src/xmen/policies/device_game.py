@@ -20,10 +20,9 @@ WORKING = 8  # arrays of one number per choice that a layer needs beside what is
 
 
 class DeviceGame(Game):
-    """Two sparse matrices are all there is to expectations and flows, and are moved once.
+    """Expectations and flows by two sparse matrices, moved once: from choices to outcomes, and to nodes from choices.
 
-    They lead from a choice to its outcomes, and from a node to the choices that lead to it. Rows are summed up by one
-    thread each, so that results do not depend on who comes first.
+    Rows are summed up by one thread each, so that results do not depend on who comes first.
     """
 
     device: torch.device

@@ -77,20 +77,16 @@ Move = tuple[int, int]  # an action, and the state to which chance may let it le
 
 
 class Impossible(NamedTuple):
-    """No policy is sure: the best probability, the story, and after it an outcome of each action that is lost.
-
-    `reasons` says of each of these what it breaks. `dropping` names rules without any one of which the rest can be kept
-    surely; `conflict` a minimal set that cannot.
-    """
+    """Why no policy is sure."""
 
     world: MDP
-    best: float
+    best: float  # probability of keeping the rules
     start: int
     story: list[Move]
-    failing: list[Move]
-    reasons: list[str]
-    conflict: tuple[str, ...]
-    dropping: tuple[str, ...]
+    failing: list[Move]  # after the story: an outcome of each action that is lost
+    reasons: list[str]  # what each of these breaks
+    conflict: tuple[str, ...]  # a minimal set of rules that no policy keeps surely
+    dropping: tuple[str, ...]  # without any one of these the rest can be kept surely
 
     def __str__(self) -> str:
         world = self.world

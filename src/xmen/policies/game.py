@@ -80,10 +80,7 @@ def best_choices(first: Any, odds: Any, tolerance: float) -> Any:
 def push_layer(
     order: Any, graph: Any, shares: Any, here: Any, there: Any, used: Any, factor: float, ended: Any, with_entropy: bool
 ) -> Any:
-    """Push the probability of each node one action on; returns the mean entropy of the choices, if asked for.
-
-    used (per choice) += factor times what goes through; ended (per node) += what has no choice left.
-    """
+    """Push node probabilities one action on, into `there`, `used` (times factor), `ended`; the entropy of choices."""
     first_choice, first_edge, target, probability = graph
     entropy = 0.0
     for i in range(len(order)):
@@ -121,15 +118,11 @@ LAYER_BYTES = 1_000_000_000
 
 
 class Stretch(NamedTuple):
-    """Nodes that are worked out together, and their choices one after the other.
+    """Nodes that are worked out together, and their choices one after the other."""
 
-    The choices of the i-th node are the first[i]-th to the first[i + 1]-th of these. Nodes are a slice, except where
-    one sweep serves all times: then they are a level, whose edges lead to other levels.
-    """
-
-    nodes: Any  # a slice, or an array of numbers
+    nodes: Any  # a slice; where one sweep serves all times, an array: a level, whose edges lead to other levels
     choices: Index
-    first: Index
+    first: Index  # of these choices, that each node begins with
 
 
 @dataclass
@@ -234,10 +227,7 @@ class Game:
         return out
 
     def soften(self, stretch: Stretch, logits: Numbers, end: Numbers) -> tuple[Numbers, Numbers]:
-        """log sum exp over the choices of each node, and the share of each choice in it; `logits` are used up.
-
-        Nodes without choices get end[n].
-        """
+        """log sum exp over each node's choices, end[n] where there are none, and their shares; `logits` are used up."""
         value, total = np.empty((2, len(end)))
         centre(stretch.first, logits, end, value)
         np.exp(logits, out=logits)  # all of a layer at once: a quarter of the time of one after the other

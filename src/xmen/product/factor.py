@@ -174,10 +174,7 @@ class Level:
 
 
 class Factor:
-    """(I - M) in factors; LinAlgError where a pivot is 0. Right-hand sides are (n_nodes, k), one problem per column.
-
-    Whether the radius of M is below 1 is for the caller to tell from the solutions.
-    """
+    """(I - M) in factors; LinAlgError where a pivot is 0. Callers tell from solutions whether M's radius is below 1."""
 
     def __init__(self, pattern: Pattern, weights: Floats) -> None:
         self._pattern = pattern

@@ -122,11 +122,7 @@ def flows(
 
 @dataclass(frozen=True)
 class OpenProduct:
-    """The product of a network and machines for all tasks at once: every node may be where a trip ends.
-
-    Kept are the nodes on a way from an origin to an accepting node of one of the goals, numbered in the order in which
-    I - M is factorised.
-    """
+    """The nodes on a way from an origin to an accepting node of one of the goals, in the order of the factors."""
 
     world: MDP
     state: NDArray[np.int32]  # the world state of each node
@@ -231,21 +227,15 @@ class Batch:
 
 
 class Solved(NamedTuple):
-    """What one evaluation found: log z of each pair, the uses of every edge, and the goals it could not serve.
-
-    Of a batch, uses are flows x(i) z(j) of product edges, still to be multiplied with the edge's weight.
-    """
+    """What one evaluation found, for all pairs or a batch of them."""
 
     log_z: Floats  # (P,), nan for pairs of goals that were left
-    visits: Floats  # (E,) expected uses of world edges, summed over pairs with their weights
-    left: list[int]
+    visits: Floats  # (E,) expected uses of world edges; of a batch, flows x(i) z(j) of product edges
+    left: list[int]  # goals that could not be served
 
 
 class System:
-    """I - M in factors, under one set of weights of product edges (E,); LinAlgError where a pivot is 0.
-
-    `origin` (P,) is the start node of each pair.
-    """
+    """I - M in factors, under one set of weights of product edges (E,); LinAlgError where a pivot is 0."""
 
     def __init__(self, product: OpenProduct, origin: NDArray[np.int64], weight: Floats) -> None:
         self.product, self.origin, self.weight = product, origin, weight
