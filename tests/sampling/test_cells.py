@@ -22,8 +22,8 @@ from xmen.sampling import (
     estimate,
     sample_cells,
 )
-from xmen.sampling.cells import CellSum, combine, read_sums, sum_cell
-from xmen.sampling.space import best_grouping, canonical, interval_of_mean, read_cell
+from xmen.sampling.cells import CellSum, best_grouping, combine, interval_of_mean, read_sums, sum_cell
+from xmen.sampling.space import canonical, read_cell
 
 RNG = np.random.default_rng(20221006)
 BITS = np.unique(RNG.random((1500, 24)) < 0.5, axis=0)

@@ -445,7 +445,13 @@ def total(
         weights, note = read_costs(Path(weights), world)
         if note is not None:
             notify(note, CostsWarning)
-    _require_weights(weights)
+    if isinstance(weights, Event):
+        raise ConstraintError(
+            f"total(weights) takes weights, and this is the event `{weights}`: write count({weights}) for how often it "
+            f"holds, total({{{weights}: 2}}) for what it costs."
+        )
+    if isinstance(weights, Comparable):
+        raise ConstraintError(f"`{weights}` is a sum already: compare it itself, as in `{weights} <= 10`.")
     try:
         table = np.array(weights)
     except ValueError:
@@ -461,17 +467,6 @@ def total(
         raise ConstraintError(f"total(weights) takes weights from -{LARGEST} to {LARGEST}.")
     rows = table.tolist()
     return LinearForm(((1, TotalTerm(tuple(tuple(r) for r in rows) if table.ndim == 2 else tuple(rows))),))
-
-
-def _require_weights(weights: object) -> None:
-    """Refuse what is no array, with what was probably meant."""
-    if isinstance(weights, Event):
-        raise ConstraintError(
-            f"total(weights) takes weights, and this is the event `{weights}`: write count({weights}) for how often it "
-            f"holds, total({{{weights}: 2}}) for what it costs."
-        )
-    if isinstance(weights, Comparable):
-        raise ConstraintError(f"`{weights}` is a sum already: compare it itself, as in `{weights} <= 10`.")
 
 
 # ---- Shares of the visited states, compared with thresholds that are read as exact fractions

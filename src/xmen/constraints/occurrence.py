@@ -24,10 +24,8 @@ class EventLeaf(Leaf):
 
     def __post_init__(self) -> None:
         if (n_events := len(self.events)) > self.MAX_EVENTS:
-            advice = "Join several constraints instead."
-            raise ConstraintError(
-                f"one constraint can watch at most {self.MAX_EVENTS} events; got {n_events}. {advice}"
-            )
+            most = f"one constraint can watch at most {self.MAX_EVENTS} events"
+            raise ConstraintError(f"{most}; got {n_events}. Join several constraints instead.")
 
     @cached_property
     def events(self) -> tuple[Event, ...]:

@@ -9,7 +9,7 @@ from xmen.errors import EngineError
 from xmen.options import Options, require_choice, require_number, require_whole
 from xmen.product.graph import DEFAULT_MAX_NODES, Product
 from xmen.rewards.torch_backend import choose_device, require_torch
-from xmen.sampling.space import require_delta, require_probability
+from xmen.sampling.space import require_delta, require_failure
 
 if TYPE_CHECKING:
     from torch import device as Device
@@ -91,7 +91,7 @@ class EngineSettings(Options):
                 f"device={self.device!r} is for engine='exact', and engine={self.engine!r} computes on the host: leave "
                 "out one of them."
             )
-        for name, require in (("delta", require_delta), ("failure", require_probability)):
+        for name, require in (("delta", require_delta), ("failure", require_failure)):
             value = getattr(self, name)
             require_number(name, value, optional=True)
             if value is not None:

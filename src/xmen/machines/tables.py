@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.compiled import compiled
-from xmen.constraints.constraint import OPEN, And, Constraint, HowMany, Leaf, Sure, combine, conjunction
+from xmen.constraints.constraint import OPEN, And, Constraint, HowMany, Leaf, Sure, combine
 from xmen.errors import Message, ProductTooLargeError, XmenError
 from xmen.events import NO_ACTION
 from xmen.sharing import Lock
@@ -208,9 +208,7 @@ class MachineTable:
 
     def final(self, rows: Index, last_states: Index) -> NDArray[np.bool_]:
         """Whether the machine, in these rows, accepts an end in these states."""
-        ended = self.step(rows, self.letters[last_states, -1])
-        accepted: NDArray[np.bool_] = self.accepting[ended]
-        return accepted
+        return np.asarray(self.accepting[self.step(rows, self.letters[last_states, -1])])
 
     def run(self, walks: Walks) -> NDArray[np.bool_]:
         """Whether the machine accepts each trajectory."""
@@ -332,17 +330,11 @@ class CompiledConstraint:
         first = np.cumsum([0, *(sum(1 for _ in part.leaves()) for part in parts)]).tolist()
         self._required = {i for i, part in zip(first, parts, strict=False) if isinstance(part, Leaf)}
 
-    def with_further(self, other: "CompiledConstraint") -> "CompiledConstraint":
-        """The machines of both constraints, as those of their conjunction."""
-        both = conjunction([self.constraint, other.constraint])
-        return CompiledConstraint(both, self.world, known=[*self.tables, *other.tables])
-
     def settle(self, rows: Index) -> NDArray[np.bool_]:
         """Which product rows (state, machine rows ...) may still be saved; sure parts are merged in place."""
         if self.program is None:
             return np.ones(len(rows), dtype=np.bool_)
-        alive: NDArray[np.bool_] = settle(rows, *self.program)
-        return alive
+        return np.asarray(settle(rows, *self.program))
 
     def accepts(self, machine_rows: Index, last_states: Index) -> NDArray[np.bool_]:
         """Whether trajectories may end in these states, given the machines' rows (n, leaves) before that."""
@@ -355,8 +347,7 @@ class CompiledConstraint:
         """The tree's answer to final answers of the leaves (n, leaves)."""
         if self.program is None:
             return np.ones(len(answers), dtype=np.bool_)
-        accepted: NDArray[np.bool_] = judge(answers, *self.program[:3])
-        return accepted
+        return np.asarray(judge(answers, *self.program[:3]))
 
     def check(self, walks: Walks) -> NDArray[np.bool_]:
         """Whether each trajectory is valid, by running every machine over it from its start.

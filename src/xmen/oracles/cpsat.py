@@ -115,8 +115,6 @@ def _enumerate(
     status = solver.solve(model, collector)
     if len(collector.rows) == limit:
         return collector.rows, False
-    if status == cp_model.FEASIBLE:
-        # Solutions were found, but the search did not end.
-        raise watch.expired() if watch.limit is not None else OracleError("cpsat stopped without an answer")
-    _found(cp_model, status, watch)
+    # Where solutions were found, but the search did not end, it is not known whether they are all.
+    _found(cp_model, cp_model.UNKNOWN if status == cp_model.FEASIBLE else status, watch)
     return collector.rows, True

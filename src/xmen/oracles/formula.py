@@ -73,8 +73,7 @@ class Parities:
     def hold(self, bits: Bits) -> Bits:
         """Which rows of hash bits (k, n_hash) satisfy all parities."""
         odd = (bits.astype(np.float32) @ self.matrix.T.astype(np.float32)).astype(np.int64) & 1
-        good: Bits = np.all(odd.astype(np.bool_) == self.rhs, axis=1)
-        return good
+        return np.asarray(np.all(odd.astype(np.bool_) == self.rhs, axis=1))
 
 
 class Stopwatch:

@@ -6,8 +6,6 @@ times as long.) Values come back within 1e-6 of whole numbers, and no row has so
 to 1/2, so rounding is exact.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -16,7 +14,7 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
-from xmen.errors import OracleError
+from xmen.errors import OracleError, foreign_errors
 from xmen.oracles.formula import Answer, Bits, Formula, Stopwatch
 from xmen.oracles.gf2 import Reduced
 from xmen.oracles.solver import SolverOracle
@@ -80,15 +78,6 @@ class MipOracle(SolverOracle):
         literals = np.array(clause)
         signs = np.sign(literals).astype(np.float64)
         self._cut(solver, (np.abs(literals) - 1).astype(np.int32), signs, 1.0 - float(np.count_nonzero(literals < 0)))
-
-
-@contextmanager
-def reported(name: str, errors: type[Exception]) -> Iterator[None]:
-    """A solver's own errors (no licence, or one for small programs only) as errors of the oracle."""
-    try:
-        yield
-    except errors as error:
-        raise OracleError(f"{name} failed: {error}") from error
 
 
 def build_program(formula: Formula, parities: Reduced | None = None) -> Program:
@@ -188,7 +177,7 @@ class CplexOracle(MipOracle):
     def _run(self, solver: Any, watch: Stopwatch) -> Floats | None:
         if (left := watch.left) is not None:
             solver.parameters.timelimit.set(left)
-        with reported("cplex", self._backend().exceptions.CplexError):
+        with foreign_errors("cplex failed", OracleError):  # no licence, or one for small programs only
             solver.solve()
         status, kinds = solver.solution.get_status(), solver.solution.status
         # Without an objective "infeasible or unbounded", which presolve may answer, can only be the former.
@@ -212,7 +201,7 @@ class GurobiOracle(MipOracle):
 
     def _load(self, program: Program) -> Any:
         gurobipy = self._backend()
-        with reported("gurobi", gurobipy.GurobiError):
+        with foreign_errors("gurobi failed", OracleError):  # no licence, or one for small programs only
             environment = gurobipy.Env(params={"OutputFlag": 0})
         model = gurobipy.Model(env=environment)
         model.Params.Threads = 1
@@ -225,7 +214,7 @@ class GurobiOracle(MipOracle):
         (model, x), kinds = solver, self._backend().GRB
         if (left := watch.left) is not None:
             model.Params.TimeLimit = left
-        with reported("gurobi", self._backend().GurobiError):
+        with foreign_errors("gurobi failed", OracleError):
             model.optimize()
         # Without an objective "infeasible or unbounded", which presolve may answer, can only be the former.
         if model.Status in (kinds.INFEASIBLE, kinds.INF_OR_UNBD):

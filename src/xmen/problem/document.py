@@ -68,9 +68,7 @@ NUMBER = Kind("a number", lambda one: type(one) is float or (type(one) is int an
 BOOLEAN = one_of("true or false", bool)
 TEXTS = one_of('a list of texts, such as ["up", "right"]', str, is_list=True)
 NUMBERS = one_of("a list of numbers", int, float, is_list=True)
-CELLS = Kind(
-    "a list of cells [[x, y], ...]", lambda one: type(one) is list and [*map(type, one)] == [int, int], is_list=True
-)
+CELLS = Kind("a list of cells [[x, y], ...]", lambda one: type(one) is list and [*map(type, one)] == [int, int], True)
 CELL_OR_CELLS = Kind(
     "a cell [x, y], or a list of cells",
     lambda one: CELLS.fits(one) or (type(one) is list and all(map(CELLS.fits, one))),

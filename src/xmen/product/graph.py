@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xmen.compiled import compiled
-from xmen.constraints.constraint import units
+from xmen.constraints.constraint import conjunction, units
 from xmen.errors import Message, ProductTooLargeError, joined, require_horizon
 from xmen.machines.tables import FAILS, HOLDS, CompiledConstraint, MachineTable
 from xmen.sharing import once
@@ -525,7 +525,9 @@ def build_product(compiled: CompiledConstraint, max_nodes: int, base: Product | 
     product = whole.pruned(distance_to(whole.accepting, whole.sources(), whole.target))
     if base is None:
         return product
-    return replace(product, compiled=base.compiled.with_further(compiled), edge=base.edge[product.edge])
+    both = conjunction([base.compiled.constraint, compiled.constraint])
+    joint = CompiledConstraint(both, base.compiled.world, known=[*base.compiled.tables, *compiled.tables])
+    return replace(product, compiled=joint, edge=base.edge[product.edge])
 
 
 def layer_ends(depth: NDArray[np.int32], horizon: int) -> NDArray[np.int64]:

@@ -21,27 +21,16 @@ error that says so); with one non-empty cell there is no error bar (it is infini
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from scipy.special import betaincinv
 
 from xmen.errors import EngineError, InfeasibleError
 from xmen.oracles.formula import Bits, Parities
 from xmen.sampling.jobs import UnfinishedError, run_jobs, spawn
-from xmen.sampling.space import (
-    Floats,
-    Info,
-    Space,
-    best_grouping,
-    cantelli,
-    growing_reads,
-    interval_of_mean,
-    pick,
-    read_cell,
-    require_delta,
-    require_probability,
-)
+from xmen.sampling.space import Floats, Info, Space, cantelli, growing_reads, read_cell, require_delta, require_failure
 
 Function: TypeAlias = Callable[[Bits], Floats]
 
@@ -227,6 +216,41 @@ def choose_parities(space: Space, cell_size: float, rng: np.random.Generator, *,
             m = (too_large + too_small) // 2
 
 
+@lru_cache(maxsize=64)
+def best_grouping(failure: float) -> tuple[int, float]:
+    """The odd number of groups G with the smallest s^2 G, which is the number of cells times squared precision; and s.
+
+    Each group mean is s standard deviations or more to one side of its mean with probability at most 1 / (1 + s^2);
+    s is chosen such that a majority of the G groups does so with probability at most `failure`.
+
+    >>> best_grouping(0.001)[0]
+    11
+    """
+    groups = np.arange(1, 200, 2)
+    deviations = np.sqrt(1.0 / betaincinv((groups + 1) / 2, (groups + 1) / 2, failure) - 1.0)
+    best = np.argmin(deviations**2 * groups)
+    return int(groups[best]), float(deviations[best])
+
+
+def interval_of_mean(totals: Floats, n_groups: int, deviation: float) -> tuple[float, float]:
+    """Bounds on mu / w_max from totals W_i / w_max of independent cells, one side at a time with `failure` each.
+
+    With G groups of K cells, a group mean has variance at most mu w_max / K. Unless a majority of groups lies low, the
+    median M of the group means has M >= mu - s sqrt(mu w_max / K). In u = sqrt(mu / w_max) and a = s / sqrt(K) this is
+    u^2 - a u - M / w_max <= 0, hence
+
+        mu / w_max <= ((a + sqrt(a^2 + 4 M / w_max)) / 2)^2,
+
+    and the mirror image bounds mu from below. No assumption on m or on the shape of the weights is made. Cells beyond
+    G K are left out.
+    """
+    per_group = len(totals) // n_groups
+    middle = float(np.median(totals[: per_group * n_groups].reshape(n_groups, per_group).mean(axis=1)))
+    a = deviation / math.sqrt(per_group)
+    root = math.sqrt(a * a + 4.0 * middle)
+    return ((root - a) / 2.0) ** 2, ((root + a) / 2.0) ** 2
+
+
 def bound_partition(
     space: Space, m: int, failure: float, rng: np.random.Generator, *, cell_size: float = 32.0, precision: float = 0.2
 ) -> PartitionBound:
@@ -236,7 +260,7 @@ def bound_partition(
     of cells, s^2 G / (precision^2 cell_size), 1,900 / cell_size for failure = 0.001 and precision = 0.2. If the cells
     turn out smaller the bounds are wider, and still hold. No m is wrong, but m has to be chosen beforehand.
     """
-    require_probability(failure)
+    require_failure(failure)
     (n_groups, deviation), log_max = best_grouping(failure), float(space.log_max)
     n_cells = max(2, math.ceil((deviation / precision) ** 2 / cell_size) * n_groups)
     sums = read_sums(space, m, n_cells, rng)
@@ -405,8 +429,8 @@ def draw(
         for _ in range(most):
             parities = Parities.dense(m, patient.n_hash, rng)
             rows, probabilities, spent = possible_draws(patient, parities, cap, first)
-            choice = pick(probabilities, rng)
-            if choice is not None:
+            choice = int(np.searchsorted(np.cumsum(probabilities), rng.random(), side="right"))
+            if choice < len(rows):  # which has the probability that they add up to
                 return rows[choice], info + spent
             info += spent + Info(n_failures=1)
         raise EngineError(f"no sample in {most} cells of {m} parities, which happens once in 10^9 draws: {advice}")

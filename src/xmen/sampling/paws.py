@@ -54,7 +54,7 @@ from xmen.oracles.formula import Bits, Parities
 from xmen.sampling.cells import draw, most_attempts, possible_draws
 from xmen.sampling.embedding import Embedding, Levels, log_ratio
 from xmen.sampling.jobs import run_jobs, spawn
-from xmen.sampling.space import Floats, Info, Space, cantelli, require_delta, require_probability, wrong_majority
+from xmen.sampling.space import Floats, Info, Space, cantelli, require_delta, require_failure, wrong_majority
 
 # ---- Parameters solved from a requested guarantee; settings without one are refused
 
@@ -86,7 +86,7 @@ class PawsPlan:
     thinned: bool = False  # copies count by their exact weights
 
     def __post_init__(self) -> None:
-        require_probability(self.failure)
+        require_failure(self.failure)
         if self.bits_per_level < 1 or self.pivot < 2 or self.extra < 0 or not self.log_span >= 0.0 <= self.rounding:
             raise EngineError(
                 "PAWS needs bits_per_level >= 1, pivot >= 2, extra >= 0, log_span >= 0 and rounding >= 0, not "
@@ -125,7 +125,7 @@ class PawsPlan:
         True
         """
         require_delta(delta)
-        require_probability(failure)
+        require_failure(failure)
         most = 1 if thinned else _MOST_BITS_PER_LEVEL
         all_bits = range(1, most + 1) if bits_per_level is None else (bits_per_level,)
         spans = {b: 0.0 if thinned else log_density_span(b, log_span, rounding) for b in all_bits}

@@ -16,13 +16,12 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, replace
-from functools import lru_cache
 from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc, betaincinv
+from scipy.special import bdtrc
 
 from xmen.errors import EngineError
 from xmen.oracles.formula import Bits, Oracle, Parities
@@ -136,12 +135,6 @@ def _reader(oracle: Oracle, parities: Parities) -> Callable[[int | None], Bits]:
     return read
 
 
-def pick(probabilities: Floats, rng: np.random.Generator) -> int | None:
-    """An index drawn with the given probabilities; None with the probability that they leave to 1."""
-    index = int(np.searchsorted(np.cumsum(probabilities), rng.random(), side="right"))
-    return index if index < len(probabilities) else None
-
-
 # ---- The few inequalities that all guarantees rest on, with their proofs.
 #
 # **Cantelli.** A variable with mean mu and variance at most V lies t or more below (above) its mean with probability
@@ -165,42 +158,7 @@ def wrong_majority(vote: float, n_votes: int) -> float:
     return float(bdtrc((n_votes - 1) // 2, n_votes, vote))
 
 
-@lru_cache(maxsize=64)
-def best_grouping(failure: float) -> tuple[int, float]:
-    """The odd number of groups G with the smallest s^2 G, which is the number of cells times squared precision; and s.
-
-    Each group mean is s standard deviations or more to one side of its mean with probability at most 1 / (1 + s^2);
-    s is chosen such that a majority of the G groups does so with probability at most `failure`.
-
-    >>> best_grouping(0.001)[0]
-    11
-    """
-    groups = np.arange(1, 200, 2)
-    deviations = np.sqrt(1.0 / betaincinv((groups + 1) / 2, (groups + 1) / 2, failure) - 1.0)
-    best = np.argmin(deviations**2 * groups)
-    return int(groups[best]), float(deviations[best])
-
-
-def interval_of_mean(totals: Floats, n_groups: int, deviation: float) -> tuple[float, float]:
-    """Bounds on mu / w_max from totals W_i / w_max of independent cells, one side at a time with `failure` each.
-
-    With G groups of K cells, a group mean has variance at most mu w_max / K. Unless a majority of groups lies low, the
-    median M of the group means has M >= mu - s sqrt(mu w_max / K). In u = sqrt(mu / w_max) and a = s / sqrt(K) this is
-    u^2 - a u - M / w_max <= 0, hence
-
-        mu / w_max <= ((a + sqrt(a^2 + 4 M / w_max)) / 2)^2,
-
-    and the mirror image bounds mu from below. No assumption on m or on the shape of the weights is made. Cells beyond
-    G K are left out.
-    """
-    per_group = len(totals) // n_groups
-    middle = float(np.median(totals[: per_group * n_groups].reshape(n_groups, per_group).mean(axis=1)))
-    a = deviation / math.sqrt(per_group)
-    root = math.sqrt(a * a + 4.0 * middle)
-    return ((root - a) / 2.0) ** 2, ((root + a) / 2.0) ** 2
-
-
-def require_probability(failure: float) -> None:
+def require_failure(failure: float) -> None:
     """Refuses a failure probability outside (0, 1)."""
     if not 0.0 < failure < 1.0:
         raise EngineError(f"failure is a probability strictly between 0 and 1, not {failure!r}: try failure=0.001")
