@@ -1,6 +1,7 @@
 """The 9x9 grid world: its maps against a count by hand, and what the experiment promises."""
 
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -133,7 +134,8 @@ def test_the_papers_rows_come_from_a_pool_that_the_fits_oracle_drew(oracle, monk
     effort = Effort(paper_iter=1, paper_samples=2, oracle=oracle)
     with noticed():
         demos = MEMORY.demonstrations(20, seed=0)
-        model = fit_one("paper", (MEMORY.world, MEMORY.rules, None, demos), effort, 0)
+        task = SimpleNamespace(world=MEMORY.world, rules=MEMORY.rules, features=None, demos=demos)
+        model = fit_one("paper", task, effort, 0)
     monkeypatch.setattr(XorDistribution, "sample_paws", watched)
     n = 60
     drawn = generate("paper", model, n, seed=0)

@@ -145,23 +145,23 @@ def test_demonstrations_are_shortest_valid_ways():
     task = choke_task(seed=3)
     assert len(task.demos) == 10
     for tau in task.demos:
-        cells = [task.grid.cell(state) for state in tau.states]
+        cells = [task.world.cell(state) for state in tau.states]
         assert CHOKE in cells
         assert not set(cells) & set(OBSTACLES)
         assert len(tau) == shortest_length(task) == 18
         assert all(len(set(tau.actions[i : i + 4])) > 1 for i in range(len(tau) - 3))
     wide = choke_task(seed=3, moves=("left", "up", "down", "right"), horizon=24)
     assert [tau.states for tau in wide.demos] == [tau.states for tau in task.demos]
-    xm.check_demos(wide.grid, wide.demos, wide.rules)
+    xm.check_demos(wide.world, wide.demos, wide.rules)
     assert shortest_length(wide) == 18
 
 
 def test_no_turn_sharper_than_a_right_angle(tmp_path):
     task = drawn_task(write_drawings(tmp_path))
     turns = {"left": 0, "up-left": 1, "up": 2, "up-right": 3, "right": 4}
-    wide = xm.distribution(task.grid, None, None, seed=0).sample(300)
+    wide = xm.distribution(task.world, None, None, seed=0).sample(300)
     for tau in wide:
-        names = [task.grid.moves[action] for action in tau.actions]
+        names = [task.world.moves[action] for action in tau.actions]
         sharp = any(abs(turns[a] - turns[b]) > 2 for a, b in pairwise(names))
         assert task.parts[1].accepts(tau) != sharp
         assert not task.parts[1].accepts(tau) or len(set(tau.states)) == len(tau.states)
@@ -187,14 +187,14 @@ def test_what_methods_are_asked_is_exact():
 def test_rules_nobody_keeps_have_probability_zero():
     task = choke_task(seed=0)
     d = task.fit("maxent", Effort(l2=0.3), seed=0).distribution()
-    assert d.probability(xm.never(task.grid.at((0, 0)))) == 0.0
+    assert d.probability(xm.never(task.world.at((0, 0)))) == 0.0
 
 
 def test_held_out_scores_are_of_models_that_have_not_seen_the_demonstration():
     task = choke_task(seed=1)
     task = replace(task, demos=task.demos[:4])
     found = leave_one_out("exact", task, [Effort(l2=0.3), Effort(l2=1.0)], 0, lambda share: None)
-    model = xm.XMEN(task.grid, task.rules, features=task.features, l2=1.0).fit(task.demos[1:])
+    model = xm.XMEN(task.world, task.rules, features=task.features, l2=1.0).fit(task.demos[1:])
     assert found.scores[1, 0] == pytest.approx(model.score(task.demos[:1]), abs=1e-6)
     assert found.log_valid == pytest.approx(np.zeros((2, 4)), abs=1e-12)
 
@@ -253,7 +253,7 @@ def test_the_run_rule_makes_them_go_up_first(tmp_path):
     # By hand: every move to the right into the gap that follows a move to the right is the first of four in a row.
     task = choke_task(0, obstacles=GAP_OBSTACLES, choke=GAP)
     for tau in task.demos:
-        cells = [task.grid.cell(state) for state in tau.states]
+        cells = [task.world.cell(state) for state in tau.states]
         before = cells.index(BEFORE_GAP)
         assert cells[before : before + 6] == [(3, 3), (3, 4), (4, 4), (5, 4), (6, 4), (6, 5)]
 

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 import xmen as xm
 from xmen.experiments import methods
-from xmen.experiments.methods import ALL, LOOKS, Cell, Effort, Task
+from xmen.experiments.methods import ALL, LOOKS, Cell, Effort
 from xmen.experiments.notebook import Done, Floats, Notebook
 from xmen.files import read_text
 
@@ -48,7 +48,7 @@ CLIPPED = 0.5  # of a cell's width: a corner cell that holds less of the path is
 class HumanTask:
     """What there is to learn, and what it is called in pictures."""
 
-    grid: xm.GridWorld
+    world: xm.GridWorld
     parts: tuple[xm.Constraint, ...]
     features: Floats  # (n_states, n_actions, d)
     feature_names: str
@@ -67,14 +67,10 @@ class HumanTask:
         marks: dict[str, Any] = {"obstacle": (self.obstacles, "#4d4d4d")}
         return marks if self.choke is None else {**marks, "choke point": ([self.choke], "#E69F00")}
 
-    @property
-    def given(self) -> Task:
-        return self.grid, self.rules, self.features, self.demos
-
     def fit(self, name: str, effort: Effort, seed: int, demos: Sequence[xm.Trajectory] | None = None) -> Any:
         """A method, fitted without a word to these or to all demonstrations."""
         with methods.noticed():
-            return methods.fit_one(name, (*self.given[:3], demos or self.demos), effort, seed)
+            return methods.fit_one(name, self, effort, seed, demos=demos)
 
     def share_kept(self, taus: Sequence[xm.Trajectory]) -> float:
         """The share of these that keeps all rules."""
@@ -285,8 +281,8 @@ def four_moves(book: Notebook) -> None:
 
 def shortest_length(task: HumanTask) -> int:
     """The number of moves of a shortest valid way: the most likely one where every move costs a lot."""
-    cost = np.full((task.grid.n_states, task.grid.n_actions), -1.0)
-    return len(xm.distribution(task.grid, task.rules, cost).mode())
+    cost = np.full((task.world.n_states, task.world.n_actions), -1.0)
+    return len(xm.distribution(task.world, task.rules, cost).mode())
 
 
 def gap(book: Notebook) -> None:
@@ -295,11 +291,11 @@ def gap(book: Notebook) -> None:
     The paper's appendix observes this on its own map, whose coordinates are not in its text; this map is ours.
     """
     task = choke_task(book.seed, obstacles=GAP_OBSTACLES, choke=GAP)
-    up_first = xm.visit(task.grid.at(BEFORE_GAP) & task.grid.doing("up"))
+    up_first = xm.visit(task.world.at(BEFORE_GAP) & task.world.doing("up"))
     with book.stage("gap"):
         fitted = {name: task.fit(name, Effort(l2=GAP_L2), book.seed) for name in ("exact", "maxent")}
     found = {LOOKS[name].label: model.distribution() for name, model in fitted.items()}
-    without = xm.distribution(task.grid, task.parts[:-1], fitted["exact"].reward_)
+    without = xm.distribution(task.world, task.parts[:-1], fitted["exact"].reward_)
     found["X-MEN's reward without the run rule"] = without
     rows = [(label, d.probability(task.rules), d.probability(up_first)) for label, d in found.items()]
     drawn = {name: model.sample(N_SHOWN, seed=book.seed) for name, model in fitted.items()}
@@ -315,7 +311,7 @@ def choke_point(book: Notebook) -> None:
     task = choke_task(book.seed)
     shortest, rules = shortest_length(task), [str(part.name) for part in task.parts]
     book.set(rules=rules, features=task.feature_names, shortest_valid_length=shortest)
-    valid, every = (methods.n_trajectories(task.grid, rule) for rule in (task.rules, None))
+    valid, every = (methods.n_trajectories(task.world, rule) for rule in (task.rules, None))
     book.say(f"""Of the {every:,.0f} ways from corner to corner by the moves up and right, all of {shortest} moves,
         {valid:,.0f} keep all rules: {"; ".join(rules)}. All methods that learn a reward see the same features:
         {task.feature_names}. Only X-MEN knows the rules. How strongly weights are held back is chosen for every such
@@ -323,7 +319,7 @@ def choke_point(book: Notebook) -> None:
     held_out = held_out_scores(book, task, "choke point")
     chosen = {name: held_out.get(name, held_out["exact"]).best for name in NAMES}  # the exact one's where it has none
     equal_time(book, task, chosen)
-    fitted = {name: methods.fit_noted(book, name, task.given, chosen[name]) for name in NAMES}
+    fitted = {name: methods.fit_noted(book, name, task, chosen[name]) for name in NAMES}
     drawn = {name: methods.generate(name, model, N_DRAWN, book.seed) for name, model in fitted.items()}
     panels = {"demonstrations": task.demos, **{name: drawn[name][:N_SHOWN] for name in ("exact", "maxent")}}
     caption = """The ten demonstrations, and the first ten trajectories that X-MEN and MaxEnt generate, moved apart a
@@ -336,7 +332,7 @@ def choke_point(book: Notebook) -> None:
         n_moves = np.array([len(tau) for tau in taus])
         return float(n_moves.mean()), float(np.mean(n_moves == shortest))
 
-    source = xm.distribution(task.grid, task.rules, task.features @ task.truth)
+    source = xm.distribution(task.world, task.rules, task.features @ task.truth)
     likelihood = float(np.mean([source.log_prob(tau) for tau in task.demos]))
     rows: list[tuple[Any, ...]] = [("their source", "", 1.0, 1.0, likelihood, "", "", *lengths(task.demos))]
     for name, model in fitted.items():
@@ -356,7 +352,7 @@ def equal_time(book: Notebook, task: HumanTask, chosen: Mapping[str, Effort]) ->
     with book.stage(f"choke point: {budget:g} s for every method") as done:
         for i, name in enumerate(NAMES):
             long = replace(chosen[name], paper_iter=LONG)
-            model, seconds = methods.fit_within(budget, name, task.given, long, book.seed)
+            model, seconds = methods.fit_within(budget, name, task, long, book.seed)
             scores = model.distribution().probability(task.rules), model.score(task.demos)
             rows.append((LOOKS[name].label, seconds, "yes" if seconds < budget else "no", *scores))
             done((i + 1) / len(NAMES))
@@ -371,9 +367,9 @@ def drawings(book: Notebook) -> None:
     assert book.data is not None
     with book.stage("drawings: read and discretise"):
         task = drawn_task(book.data)
-    n, rules, moves = len(task.demos), [str(part.name) for part in task.parts], task.grid.moves
+    n, rules, moves = len(task.demos), [str(part.name) for part in task.parts], task.world.moves
     longest = max(len(list(run)) for tau in task.demos for _, run in groupby(tau.actions))
-    valid, every = (np.log10(methods.n_trajectories(task.grid, rule)) for rule in (task.rules, None))
+    valid, every = (np.log10(methods.n_trajectories(task.world, rule)) for rule in (task.rules, None))
     book.set(drawn_rules=rules, drawn_features=task.feature_names, drawn_paths=n)
     book.say(f"""The drawings: {n} paths around a disc. Their points are joined by straight lines, from (0.5, 0) to
         (0.5, 1), and cut along a grid; a cell with less than half a cell's width of path in it gives way to a diagonal
@@ -381,7 +377,7 @@ def drawings(book: Notebook) -> None:
         best on the held-out drawings. All {n} drawings keep the rules: {"; ".join(rules)}, and about 10^{valid:.1f} of
         10^{every:.1f} possible ways do. (Their longest run of equal moves is {longest}.)""")
     held_out = held_out_scores(book, task, "drawings")
-    fitted = {name: methods.fit_noted(book, name, task.given, held_out[name].best) for name in HELD_OUT}
+    fitted = {name: methods.fit_noted(book, name, task, held_out[name].best) for name in HELD_OUT}
     drawn = {name: model.sample(N_DRAWN, seed=book.seed) for name, model in fitted.items()}
     caption = "Ten trajectories from each method, learned from all drawings; dashed ones break a rule."
     shown = {name: taus[:N_SHOWN] for name, taus in drawn.items()}
@@ -481,14 +477,14 @@ def draw_trajectories(task: HumanTask, shown: Mapping[str, Sequence[xm.Trajector
     """A panel per method with its trajectories."""
     kept = {name: [task.rules.accepts(tau) for tau in taus] for name, taus in shown.items()}
     panels = {name: (f"{sum(kept[name])} of {len(taus)} valid", taus, kept[name]) for name, taus in shown.items()}
-    return methods.draw_panels(task.grid, panels, task.marks, n_columns)
+    return methods.draw_panels(task.world, panels, task.marks, n_columns)
 
 
 def draw_marginals(task: HumanTask, fitted: Mapping[str, Any], note: str, n_columns: int, most: float = 1.0) -> Figure:
     """A panel for the demonstrations and per method: expected visits of each cell."""
-    seen = np.bincount([s for tau in task.demos for s in tau.states], minlength=task.grid.n_states) / len(task.demos)
+    seen = np.bincount([s for tau in task.demos for s in tau.states], minlength=task.world.n_states) / len(task.demos)
     panels = {"demonstrations": (note, seen)}
     for name, model in fitted.items():
         d = model.distribution()
         panels[name] = f"P(valid) = {d.probability(task.rules):.1%}", d.state_visits()
-    return methods.draw_panels(task.grid, panels, task.marks, n_columns, most)
+    return methods.draw_panels(task.world, panels, task.marks, n_columns, most)

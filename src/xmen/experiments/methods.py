@@ -111,7 +111,7 @@ ALL = ("exact", "cells", "paper", "maxent", "relative-entropy", "constraint-infe
 """The methods, by their keys in `LOOKS`. "constraint-inference" is one more, as its authors use it (Scobee and Sastry,
 ICLR 2020): the reward is known, and rules are added while each gains more than 0.1 nats. Here it is MaxEnt's."""
 
-Task = tuple[xm.MDP, Any, Any, Any]  # the world, its rules, features (None: one weight per state), demonstrations
+Task = Any  # has a `world`, `rules`, `features` (None: one weight per state) and `demos`
 CELLS_ITER = 20
 UNIFORM = 0.1  # the share of uniform choices in the policy that rollouts follow
 
@@ -139,11 +139,11 @@ class Effort:
     oracle: str = "auto"
 
 
-def fit_one(name: str, task: Task, effort: Effort, seed: int, callback: Any = None) -> Any:
-    """One method, fitted; all answer by the exact engine afterwards, whatever found the gradient."""
+def fit_one(name: str, task: Task, effort: Effort, seed: int, callback: Any = None, demos: Any = None) -> Any:
+    """One method, fitted to these or to all demonstrations of a task; all answer by the exact engine afterwards."""
     common: dict[str, Any] = {"engine": "exact", "seed": seed, "callback": callback}
     penalised: Any = {"l2": effort.l2, "tol": effort.tol}
-    world, rules, features, demos = task
+    world, rules, features, demos = task.world, task.rules, task.features, demos or task.demos
     model: Any
     match name:
         case "exact":

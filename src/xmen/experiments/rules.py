@@ -94,13 +94,13 @@ def drawn_paths(book: Notebook) -> None:
         tasks["drawn by people"] = drawn_task(folder)
     rows = []
     for name, task in tasks.items():
-        events = {"obstacle": task.grid.at(*task.obstacles)}
-        events |= {move.replace("-", "_"): task.grid.doing(move) for move in task.grid.moves}
+        events = {"obstacle": task.world.at(*task.obstacles)}
+        events |= {move.replace("-", "_"): task.world.doing(move) for move in task.world.moves}
         if task.choke is not None:
-            events["choke"] = task.grid.at(task.choke)
+            events["choke"] = task.world.at(task.choke)
         with book.stage(f"rules of paths: {name}"):
             searched: Any = {"templates": PATH_TEMPLATES, "max_nodes": MOST_NODES}
-            model = xm.RuleInference(task.grid, events, no_reward(task.grid), **searched).fit(task.demos)
+            model = xm.RuleInference(task.world, events, no_reward(task.world), **searched).fit(task.demos)
         found = zip(model.texts_, model.gains_.tolist(), strict=True)
         rows += [(name, len(task.demos), text, gain, model.least_gain_) for text, gain in found]
     columns = {"paths": "", "number": "", "rule": "", "gain": ".3f", "least gain": ".3f"}

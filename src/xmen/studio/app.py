@@ -369,30 +369,27 @@ AnyJob = Annotated[Learn | Find | Generate | Promises | Step, Field(discriminato
 # ---- The requests
 
 
+def failed(request: Request, error: Any) -> Response:
+    """What went wrong, with the status of HTTP for it."""
+    match error:
+        case RequestValidationError():
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"] if part != "body")
+            return _json({"error": f"{where}: {first['msg']}", "kind": "Malformed"}, 422)
+        case HTTPException():
+            return _json({"error": error.detail, "kind": "Refused"}, error.status_code)
+        case Refusal():
+            return _json({"error": str(error), **error.facts}, error.status)
+    return _json(error_record(error), 422)
+
+
 def make_app(session: Session) -> FastAPI:
     """The application; the guard stands before it."""
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    handled = (XmenError, OSError, RecursionError, RequestValidationError, HTTPException, Refusal)
+    handlers: Any = dict.fromkeys(handled, failed)
+    quiet: Any = {"docs_url": None, "redoc_url": None, "openapi_url": None, "redirect_slashes": False}
+    app = FastAPI(exception_handlers=handlers, **quiet)
     desk, hub, jobs = session.desk, session.hub, session.jobs
-
-    @app.exception_handler(XmenError)
-    @app.exception_handler(OSError)
-    @app.exception_handler(RecursionError)
-    def failed(request: Request, error: Exception) -> Response:
-        return _json(error_record(error), 422)
-
-    @app.exception_handler(RequestValidationError)
-    def malformed(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part != "body")
-        return _json({"error": f"{where}: {first['msg']}", "kind": "Malformed"}, 422)
-
-    @app.exception_handler(HTTPException)
-    def unknown(request: Request, error: HTTPException) -> Response:
-        return _json({"error": error.detail, "kind": "Refused"}, error.status_code)
-
-    @app.exception_handler(Refusal)
-    def refused(request: Request, error: Refusal) -> Response:
-        return _json({"error": str(error), **error.facts}, error.status)
 
     @app.get("/api/document")
     def get_document() -> Response:
