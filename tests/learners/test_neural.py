@@ -14,6 +14,7 @@ from learners.neural_tasks import inputs, network, task, visits
 from xmen import ConvReward, FeatureReward, NeuralReward, fit_neural
 from xmen.methods.likelihood import DistributionLikelihood
 from xmen.methods.neural import NeuralRun, Training
+from xmen.methods.runs import FitSettings
 
 torch = pytest.importorskip("torch", reason="neural rewards need torch, the extra xmen-irl[neural]")
 nn = torch.nn
@@ -164,7 +165,7 @@ def test_training_taken_up_again_is_bit_for_bit_the_same(optimiser: object) -> N
 
     def fresh() -> NeuralRun:
         reward = NeuralReward(network(3, dtype=torch.float32), inputs(grid))
-        return NeuralRun(likelihood, reward, Training(optimiser), 0.0, np.random.SeedSequence(0), 8)
+        return NeuralRun(likelihood, reward, Training(optimiser), FitSettings(max_iter=8, tol=0.0, seed=0))
 
     def moved(run: NeuralRun, state: Any, n: int) -> tuple[Any, dict[str, float]]:
         for _ in range(n):

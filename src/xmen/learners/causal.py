@@ -23,7 +23,7 @@ from xmen.methods.demonstrations import Demonstrations, gather
 from xmen.methods.identify import at_an_end, warn_unbounded
 from xmen.methods.information import Information, curvature
 from xmen.methods.likelihood import LbfgsRun, LbfgsState, Objective
-from xmen.methods.neural import Training, train
+from xmen.methods.neural import NeuralRun, Training
 from xmen.methods.runs import Likelihood, LossEstimate, Outcome, Run, read_l2
 from xmen.options import require_choice
 from xmen.policies import behaviour as behaviours
@@ -324,7 +324,7 @@ class CausalXMEN(GradientLearner):
             features = self._read_features()
             run: Run[Any] = CausalRun(Objective(loss, features, settings.coordinates(features.d)), settings)
         else:
-            run = train(loss, reward, self.training or Training(), settings)
+            run = NeuralRun(loss, reward, self.training or Training(), settings)
         # More iterations go on where fewer have ended; the device says where numbers are found, and not which.
         outcome = self._drive(run, demos, apart=("max_iter", "device"))
         if loss.validity != "sure":  # of which demonstrations that fail were refused

@@ -20,7 +20,7 @@ from xmen.methods.cells import Cells
 from xmen.methods.demonstrations import Demonstrations
 from xmen.methods.exact import Exact
 from xmen.methods.information import refit
-from xmen.methods.neural import Optimiser, Training, train
+from xmen.methods.neural import NeuralRun, Optimiser, Training
 from xmen.methods.paper import Paper
 from xmen.methods.reject import Reject
 from xmen.methods.runs import DEFAULT_PATIENCE, Method, Run, Task
@@ -386,7 +386,7 @@ class MaximumEntropy(GradientLearner):
             if reward is None:
                 return method.run(task, settings)
             likelihood = method.likelihood(task, settings)
-            return train(likelihood, reward, self.training or Training(), settings, advise=not self.in_place)
+            return NeuralRun(likelihood, reward, self.training or Training(), settings, warn=not self.in_place)
 
         for kind in kinds[:-1] if chosen is None else ():
             with suppress(ProductTooLargeError):

@@ -18,8 +18,6 @@ from xmen.progress import Monitor
 from xmen.rewards import Floats
 from xmen.worlds.network import Network
 
-LEVEL = 1e-3  # of a chi-square test: rarer than this is more than noise
-
 
 def warn_of_starts(base: ExactDistribution, table: Floats, demos: Demonstrations) -> None:
     """Warn where the shares of starts differ by more than noise (Pearson's test): the joint model re-weights them."""
@@ -31,7 +29,7 @@ def warn_of_starts(base: ExactDistribution, table: Floats, demos: Demonstrations
     seen = np.bincount(demos.walks.starts, weights=demos.weights, minlength=world.n_states)[starts]
     n = 1.0 / float(np.sum(demos.weights**2))  # as many demonstrations as their weights are worth
     statistic = n * float(np.sum((seen - expected) ** 2 / np.maximum(expected, 1e-12)))
-    if chdtrc(len(starts) - 1, statistic) >= LEVEL:
+    if chdtrc(len(starts) - 1, statistic) >= 1e-3:  # rarer is more than noise
         return
     worst = int(np.argmax(np.abs(seen - expected)))
     notify(
@@ -101,13 +99,11 @@ class ExactRun(LbfgsRun[LbfgsState]):
 #
 # The loss is the mean over trips of log z(start, goal) - R. Without a horizon it is finite only where the weights of
 # ever longer trajectories add up, and theta = 0 is rarely such a point: on road networks M has a radius of about 3
-# there. So the fit begins with a constant offset on every move that makes it one, and takes the offset back to 0 as it
-# learns. Points outside are +inf, and a line search backs off from them.
+# there. So the fit begins with a constant offset on every move that makes it 0.9 or less, and takes the offset back to
+# 0 as it learns. Points outside are +inf, and a line search backs off from them.
 
 
-RADIUS = 0.9  # of M where the fit begins, if it would be larger there without an offset
 SHARES = (0.0, 0.5, 0.8, 0.95)  # how much of an offset is left, tried in this order
-LEAST_CURVATURE = 1e-6  # of the largest: for features that no trip shows and no penalty holds
 PATIENCE = 100  # steps in a row that leave almost all of the offset where it was: it cannot be taken back
 
 
@@ -124,7 +120,8 @@ class TripObjective(Objective):
         self._demo_length = float(uses.sum())
         # The curvature of a weight is about the mean of its squared feature over the trips, and what its penalty adds.
         curvature = self.rows.power(2).T @ uses + coordinates.l2
-        self.metric: Floats = np.sqrt(np.maximum(curvature, LEAST_CURVATURE * curvature.max(initial=1e-300)))
+        # Of features that no trip shows and no penalty holds it is taken for a millionth of the largest.
+        self.metric: Floats = np.sqrt(np.maximum(curvature, 1e-6 * curvature.max(initial=1e-300)))
 
     def reach(self, direction: Floats) -> float:
         return float(np.abs(self.rows @ self.coordinates.direction(direction)).max(initial=0.0))
@@ -161,7 +158,7 @@ class TripRun(LbfgsRun[TripState]):
     def start(self) -> TripState:
         shared, reward = self.engine.shared, self.objective.rows @ self.coordinates.full(self.first)
         radius = 0.0 if shared is None else shared.radius(reward)
-        self.objective.offset = min(0.0, float(np.log(RADIUS / radius))) if radius > 0.0 else 0.0
+        self.objective.offset = min(0.0, float(np.log(0.9 / radius))) if radius > 0.0 else 0.0
         return replace(super().start(), offset=self.objective.offset)
 
     def step(self, state: TripState) -> tuple[TripState, dict[str, float]]:

@@ -24,7 +24,6 @@ from xmen.rewards.linear import Features, Floats, StateFeatures
 from xmen.worlds import EdgeWeights, Walks
 
 RELATIVE = 1e-9  # differences below this share of the largest possible sum are rounding errors
-FIRST_SAMPLES = 200
 MOST_FEATURES = 400  # more are not examined: a decomposition of their covariance would dominate the fit
 MOST_SEARCHES = 40  # features whose range is searched for; the rest goes unexamined
 MOST_NODES = 1_000_000  # of a product that is made for these questions alone
@@ -84,7 +83,7 @@ def unidentified(base: ExactDistribution, features: Features) -> Floats:
     """
     rng = np.random.default_rng(0)
     d = features.d
-    drawn = base.with_reward(None).draw(max(FIRST_SAMPLES, 4 * d), rng)
+    drawn = base.with_reward(None).draw(max(200, 4 * d), rng)
     rows = features.contract(drawn.visit_rows(base.discount))
     for _ in range(d + 1):  # each round but the last finds one more that can be told apart
         constant = null_space(rows / features.scale)
@@ -216,12 +215,6 @@ def _sum(row: Floats) -> Message:
 # weight.
 
 
-RADIUS = 0.9  # of M where trips are drawn
-DRAWS, MOST_PAIRS = 8, 400  # trips of a pair, and pairs that are looked at
-STEP = 0.05  # the largest change of a reward along a combination that is tried
-SAME = 1e-7  # share of all uses of edges by which they may differ where nothing has changed
-
-
 def warn_undetermined_trips(engine: TripEngine, task: Task, rows: csr_matrix, demo_features: Floats) -> None:
     """Warn of weights that no trips could tell, and of those without a finite optimum; without a horizon.
 
@@ -241,14 +234,14 @@ def warn_undetermined_trips(engine: TripEngine, task: Task, rows: csr_matrix, de
 def unidentified_trips(engine: TripEngine, rows: csr_matrix, scale: Floats) -> Floats:
     """A basis (k, d), in reduced echelon form, of the combinations that are the same on all trips of every pair.
 
-    Trips propose what they cannot tell apart, f of each less that of the first one of its pair; a step along a random
-    mixture of it that changes no expected use of any edge proves it.
+    Trips (8 of each of at most 400 pairs) propose what they cannot tell apart, f of each less that of the first one of
+    its pair; a step along a random mixture of it that changes no expected use of any edge proves it.
     """
     assert engine.shared is not None
     rng, nothing = np.random.default_rng(0), np.zeros(rows.shape[0])
-    plain = nothing + min(0.0, float(np.log(RADIUS / max(engine.shared.radius(nothing), 1e-300))))
+    plain = nothing + min(0.0, float(np.log(0.9 / max(engine.shared.radius(nothing), 1e-300))))  # M has a radius of 0.9
     wanted = np.zeros(engine.n_pairs, dtype=np.int64)
-    wanted[rng.permutation(engine.n_pairs)[:MOST_PAIRS]] = DRAWS
+    wanted[rng.permutation(engine.n_pairs)[:400]] = 8
     apart = [csr_matrix((1, rows.shape[1]))]
     for pair, edges, lengths in engine.shared.draw(engine.log_dynamics + plain, wanted, rng):
         owner = np.repeat(np.arange(len(pair)), lengths)
@@ -259,7 +252,7 @@ def unidentified_trips(engine: TripEngine, rows: csr_matrix, scale: Floats) -> F
     if not len(constant):
         return constant
     mixed = rows @ ((rng.normal(size=len(constant)) @ constant) / scale)
-    step = STEP / max(float(np.abs(mixed).max(initial=0.0)), 1e-300)
+    step = 0.05 / max(float(np.abs(mixed).max(initial=0.0)), 1e-300)  # no reward changes by more
     before, after = engine.value(plain).visits, engine.value(plain + step * mixed).visits
     changed = float(np.abs(after - before).max(initial=0.0))
-    return echelon(constant / scale) if changed <= SAME * float(before.sum()) else constant[:0]
+    return echelon(constant / scale) if changed <= 1e-7 * float(before.sum()) else constant[:0]

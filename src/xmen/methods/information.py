@@ -25,7 +25,6 @@ from xmen.methods.runs import Coordinates, FitSettings, Task, read_l2, warn_of_e
 from xmen.rewards.linear import Features, Floats
 from xmen.worlds.network import AnyTask, Network
 
-LEAST_DRAWS, LEAST_IN_ALL = 200, 20_000  # of every pair and of all together, where rules have to reject
 STEP = 1e-4  # of a weight, in units of its feature's size: errors of 1e-8 from the third derivative and from rounding
 SINGULAR = 1e-10  # curvature below this share of the largest is none
 
@@ -138,7 +137,7 @@ def _trip_moments(task: Task, settings: FitSettings, network: Network, weights: 
     except ProductTooLargeError:
         # One by one the draws' own variances: what differences of an estimate would say is mostly its noise.
         trips, rng = RejectTrips(*problem), np.random.default_rng(0)
-        n_draws = max(LEAST_DRAWS, LEAST_IN_ALL // trips.engine.n_pairs)
+        n_draws = max(200, 20_000 // trips.engine.n_pairs)  # of every pair
         means, variance = trips.valid_moments(rows @ weights, rows, n_draws, rng)
         return means[trips.engine.pair_of], variance
 
@@ -174,7 +173,6 @@ def _world_moments(task: Task, settings: FitSettings, weights: Floats) -> tuple[
 
 
 MOST_STEPS = 200
-ENOUGH = 1e-4  # of the fall of the loss that a straight line promises (Armijo)
 
 
 def refit(
@@ -209,7 +207,7 @@ def refit(
         tried = now[left] + move
         new, slope, new_log_z = at(tried, left)
         # Near the optimum the loss is the same to the last digit, and its gradient still tells.
-        lower = new <= loss[left] + ENOUGH * np.sum(move * gradient[left], axis=1)
+        lower = new <= loss[left] + 1e-4 * np.sum(move * gradient[left], axis=1)  # Armijo's condition
         flatter = np.linalg.norm(slope / scale, axis=1) < np.linalg.norm(gradient[left] / scale, axis=1)
         good = lower | flatter
         which = left[good]

@@ -76,8 +76,6 @@ class Objective:
 
 MEMORY = 20  # pairs kept
 MOST_CHANGE = 10.0  # no reward r(s, a) changes by more than this in one step, however flat the loss is
-FIRST_CHANGE = 1.0  # ... and by no more than this in the first step, whose length is a guess
-MOST_TRIALS = 40
 SUFFICIENT, CURVATURE = 1e-4, 0.9  # of the Wolfe conditions
 DEFAULT_MAX_ITER = 1000
 ROUNDING = 1e-13  # relative; differences of the loss below this say nothing
@@ -106,10 +104,10 @@ Moved = TypeVar("Moved", bound=LbfgsState)
 class Lbfgs:
     """Minimises a smooth convex loss; ends when no component of gradient / scale is above `tol`.
 
-    `scale` (d,) is the size of each feature, so that units do not matter. The run works in weights times `metric`
-    (d,), which is scale unless something nearer to the root of the curvature is known.
-    `reach(direction)` is the largest change of a reward along a direction. The line search asks for less loss and
-    a flatter slope (Wolfe); where the loss cannot resolve the difference any more, it trusts the slopes.
+    `scale` (d,) is the size of each feature, so that units do not matter. The run works in weights times `metric` (d,),
+    which is scale unless something nearer to the root of the curvature is known. `reach(direction)` is the largest
+    change of a reward along a direction. The line search asks for less loss and a flatter slope (Wolfe); where the loss
+    cannot resolve the difference any more, it trusts the slopes.
     """
 
     def __init__(
@@ -149,7 +147,7 @@ class Lbfgs:
         slope, reach = float(state.gradient @ direction), self.reach(direction)
         if slope == 0.0 or reach == 0.0 or abs(slope) <= ROUNDING**1.5:
             return replace(state, finished=True)
-        first = 1.0 if len(state.steps) else FIRST_CHANGE / reach
+        first = 1.0 if len(state.steps) else 1.0 / reach  # the length of the first step is a guess
         found = self._search(state, direction, slope, min(first, MOST_CHANGE / reach), reach)
         if found is None:
             return replace(state, finished=True)
@@ -184,7 +182,7 @@ class Lbfgs:
         longest, blur = MOST_CHANGE / reach, ROUNDING * (1.0 + abs(state.loss))
         low, low_slope, high, high_slope = 0.0, slope, np.inf, np.nan
         best = None
-        for _ in range(MOST_TRIALS):
+        for _ in range(40):
             weights = state.weights + length * direction
             value = self.objective(weights)
             here = float(value.gradient @ direction)

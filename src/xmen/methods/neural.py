@@ -122,7 +122,6 @@ def unknown_optimiser(optimiser: object) -> RewardError:
 
 
 DEFAULT_MAX_ITER = 300
-STILL_FALLING = 0.01  # nats per demonstration over the last tenth of the steps: more of them would help
 
 
 @dataclass(frozen=True)
@@ -140,33 +139,24 @@ class NeuralState(RunState):
 class NeuralRun(Run[NeuralState]):
     """Steps of an optimiser on the parameters of a neural reward, of which those without a gradient stay as they are.
 
-    `likelihood` gives the loss and dL/dr of a reward table. There are `max_iter` steps, fewer where the norm of the
-    gradient falls to `tol` or nothing moves any more. With `advise`, a loss that was still falling at the end is a
-    warning.
+    The network is trained in place. There are `max_iter` steps, fewer where the norm of the gradient falls to `tol` or
+    nothing moves any more. With `warn`, a loss that was still falling at the end is a warning.
     """
 
     state_type = NeuralState
 
     def __init__(
-        self,
-        likelihood: Likelihood,
-        reward: NeuralReward,
-        training: Training,
-        l2: float,
-        seeds: np.random.SeedSequence,
-        max_iter: int,
-        tol: float = 0.0,
-        advise: bool = False,
-        memory: Mapping[str, Any] | None = None,
+        self, likelihood: Likelihood, reward: NeuralReward, training: Training, settings: FitSettings, warn: bool = True
     ) -> None:
+        self.l2, self.seeds = float(runs.read_l2(settings.l2, 1)), runs.seed_sequence(settings.seed)
+        self.max_iter, self.tol = settings.most_iterations(DEFAULT_MAX_ITER), settings.tolerance()
         if training.optimiser == "lbfgs" and not likelihood.exact:
             raise RewardError(
                 "optimiser='lbfgs' searches along lines, which needs exact losses, and here they are estimates: use "
                 "'adam' or 'sgd', or raise max_nodes until the exact engine can be used."
             )
-        self.likelihood, self.reward, self.l2, self.n_threads = likelihood, reward, l2, training.n_threads
-        self.seeds, self.max_iter, self.tol = seeds, max_iter, tol
-        self.advise, self.memory = advise, memory or {}
+        self.likelihood, self.reward, self.n_threads = likelihood, reward, training.n_threads
+        self.warn, self.memory = warn, settings.memory or {}
         self.parameters = [p for p in reward.module.parameters() if p.requires_grad]
         if not self.parameters:
             raise RewardError(f"the network of {reward!r} has no parameter that can be trained.")
@@ -267,22 +257,13 @@ class NeuralRun(Run[NeuralState]):
 
     def conclude(self, state: NeuralState, monitor: Monitor) -> Outcome:
         reward, history, fell = self.answer(state), monitor.history, 0.0
-        if len(history) > 1:  # over the last tenth of the steps, beyond what may be noise
+        if len(history) > 1:  # in nats per demonstration over the last tenth of the steps, beyond what may be noise
             first, last = history[-1 - max(1, len(history) // 10)], history[-1]
             fell = first.loss - last.loss - 2.0 * float(np.hypot(first.loss_std, last.loss_std))
-        if self.advise and not (state.finished or monitor.stopped or monitor.interrupted) and fell > STILL_FALLING:
+        if self.warn and not (state.finished or monitor.stopped or monitor.interrupted) and fell > 0.01:
             runs.warn_of_end(
                 f"after max_iter = {self.max_iter} steps the loss was still falling, by {fell:.3g} nats over the last "
                 "tenth of them. Raise max_iter or learning_rate"
             )
         memory = {"kind": self.kind, "state": as_arrays(self.optimiser.state_dict()["state"])}
         return Outcome(reward, state.finished, self.likelihood.answering, {"optimiser_state_": memory})
-
-
-def train(
-    likelihood: Likelihood, reward: NeuralReward, training: Training, settings: FitSettings, advise: bool = True
-) -> NeuralRun:
-    """The run of a fit that trains the network of `reward` in place."""
-    l2, seeds = float(runs.read_l2(settings.l2, 1)), runs.seed_sequence(settings.seed)
-    limits = settings.most_iterations(DEFAULT_MAX_ITER), settings.tolerance()
-    return NeuralRun(likelihood, reward, training, l2, seeds, *limits, advise, settings.memory)
