@@ -208,7 +208,8 @@ class MachineTable:
 
     def final(self, rows: Index, last_states: Index) -> NDArray[np.bool_]:
         """Whether the machine, in these rows, accepts an end in these states."""
-        return np.asarray(self.accepting[self.step(rows, self.letters[last_states, -1])])
+        ended = self.step(rows, self.letters[last_states, -1])  # which may make the tables longer
+        return np.asarray(self.accepting[ended])
 
     def run(self, walks: Walks) -> NDArray[np.bool_]:
         """Whether the machine accepts each trajectory."""
