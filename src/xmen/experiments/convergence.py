@@ -165,14 +165,11 @@ def straight(seed: int = 0) -> ListedProblem:
 
 
 def slippery(seed: int = 0) -> ListedProblem:
-    """A 3x3 grid where one move in five slips and the middle has to be passed, on the shortest way.
-
-    The features are the number of moves up, and whether cell (0, 1) is passed.
-    """
+    """A 3x3 grid where one move in five slips and the middle has to be passed, on the shortest way."""
     grid = xm.GridWorld(3, 3, start=(0, 0), goal=(2, 2), horizon=4, slip=0.2)
     features = np.zeros((grid.n_states, grid.n_actions, 2))
-    features[:, grid.moves.index("up"), 0] = 1.0
-    features[grid.state((0, 1)), :, 1] = 1.0
+    features[:, grid.moves.index("up"), 0] = 1.0  # the number of moves up
+    features[grid.state((0, 1)), :, 1] = 1.0  # whether this cell is passed
     rule = xm.visit(grid.at((1, 1)))
     return ListedProblem("slippery 3x3 grid", grid, rule, features, (0.5, 1.0), seed)
 

@@ -9,6 +9,7 @@ hardly do, or share one triangle.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -312,18 +313,15 @@ def sweep_demonstrations(book: Notebook, cases: Sequence[Case]) -> None:
     repeats = book.pick(2, 20)
     points = np.zeros((2, len(cases), len(SWEPT), len(SIZES), repeats))
     with book.stage("sweep the number of demonstrations") as done:
-        for c, case in enumerate(cases):
-            for i, n in enumerate(SIZES):
-                effort = effort_for(n, rollouts=book.pick(5000, 20_000))
-                for repeat in range(repeats):
-                    seed = book.seed + 100 + repeat
-                    demos = case.map.demonstrations(n, seed)
-                    for m, key in enumerate(SWEPT):
-                        with methods.noticed():
-                            model = methods.fit_one(key, case, effort, seed, demos=demos)
-                        valid = model.distribution().probability(case.rules)
-                        points[:, c, m, i, repeat] = 100.0 * valid, model.score(case.held_out)
-                done((c * len(SIZES) + i + 1) / (len(SIZES) * len(cases)))
+        for (c, case), (i, n), repeat in product(enumerate(cases), enumerate(SIZES), range(repeats)):
+            seed, effort = book.seed + 100 + repeat, effort_for(n, rollouts=book.pick(5000, 20_000))
+            demos = case.map.demonstrations(n, seed)
+            for m, key in enumerate(SWEPT):
+                with methods.noticed():
+                    model = methods.fit_one(key, case, effort, seed, demos=demos)
+                valid = model.distribution().probability(case.rules)
+                points[:, c, m, i, repeat] = 100.0 * valid, model.score(case.held_out)
+            done((c * len(SIZES) + i + (repeat + 1) / repeats) / (len(SIZES) * len(cases)))
 
     figure, axes = plt.subplots(2, len(cases), figsize=(5.2 * len(cases), 6.6), sharex=True, layout="constrained")
     for c, case in enumerate(cases):

@@ -286,10 +286,8 @@ def shortest_length(task: HumanTask) -> int:
 
 
 def gap(book: Notebook) -> None:
-    """Who goes up before a gap that takes three equal moves, with the run rule and without it?
-
-    The paper's appendix observes this on its own map, whose coordinates are not in its text; this map is ours.
-    """
+    """Who goes up before a gap that takes three equal moves, with the run rule and without it? The map is ours: the
+    paper's, on which its appendix observes this, has no coordinates in its text."""
     task = choke_task(book.seed, obstacles=GAP_OBSTACLES, choke=GAP)
     up_first = xm.visit(task.world.at(BEFORE_GAP) & task.world.doing("up"))
     with book.stage("gap"):

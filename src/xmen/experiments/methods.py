@@ -53,10 +53,7 @@ SPREAD = 0.26  # of a cell: lines of different trajectories are moved apart by a
 
 
 def draw_world(ax: Axes, grid: xm.GridWorld, marks: Marks = None, outlined: bool = False) -> list[Any]:
-    """The grid with its start, its goal and marked cells; returns handles for a legend.
-
-    `outlined` draws marks as outlines, through which colours stay visible.
-    """
+    """The grid with its start, its goal and marked cells, outlined where colours show through; handles of a legend."""
     legend: Any = xm.plot_world(grid, marks, ax=ax).get_legend()
     legend.remove()
     for mark in (*ax.patches, *legend.legend_handles) if outlined else ():
@@ -118,24 +115,17 @@ UNIFORM = 0.1  # the share of uniform choices in the policy that rollouts follow
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard the methods work, and how strongly weights are held back.
+    """How hard the methods work, and how strongly weights are held back."""
 
-    l2: the penalty l2/2 |theta|^2 of X-MEN and MaxEnt, and of the reward that constraint inference starts from.
-    epsilon: the thresholds of relative entropy IRL, which hold its weights back as sum epsilon_i |theta_i|; None is
-        Hoeffding's bound.
-    kl_threshold: constraint inference forbids as long as that gains more nats.
-    tol: where exact gradients count as zero; cells_tol: how near cells come, in nats (1e-7: as they do by default).
-    """
-
-    l2: float = 0.0
-    epsilon: float | None = None
-    kl_threshold: float = 0.1
+    l2: float = 0.0  # the penalty l2/2 |theta|^2 of X-MEN, MaxEnt, and the reward that constraint inference starts from
+    epsilon: float | None = None  # of relative entropy IRL, a penalty sum epsilon_i |theta_i|; None: Hoeffding's bound
+    kl_threshold: float = 0.1  # nats: constraint inference forbids as long as that gains more
     cell_size: float | None = None
-    cells_tol: float = 1e-7
+    cells_tol: float = 1e-7  # how near cells come, in nats; 1e-7: as they do by default
     paper_iter: int = 300
     paper_samples: int = 64
     rollouts: int = 20_000
-    tol: float = 1e-7
+    tol: float = 1e-7  # where exact gradients count as zero
     oracle: str = "auto"
 
 

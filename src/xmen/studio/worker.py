@@ -4,6 +4,7 @@ import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -93,16 +94,13 @@ def judge(problem: Problem, trajectories: Sequence[Trajectory | Unreadable]) -> 
 
 def valid_ones(problem: Problem, document: Document) -> tuple[list[Trajectory], list[float], list[int]]:
     """The demonstrations that can be learned from, their weights, and the numbers of the others."""
-    read, demos, weights, left_out = read_all(problem.world, document.demonstrations), [], [], []
-    for index, (one, verdict) in enumerate(zip(read, judge(problem, read), strict=True)):
-        if verdict["valid"] and isinstance(one, Trajectory):
-            demos.append(one)
-            weights.append(document.demonstrations[index]["weight"])
-        else:
-            left_out.append(index)
-    if not demos:
+    read = read_all(problem.world, document.demonstrations)
+    valid = [verdict["valid"] for verdict in judge(problem, read)]
+    if not any(valid):
         raise TrajectoryError("there is no demonstration that keeps all rules: draw one, or switch a rule off")
-    return demos, weights, left_out
+    demos: list[Any] = list(compress(read, valid))
+    weights = [record["weight"] for record in compress(document.demonstrations, valid)]
+    return demos, weights, np.flatnonzero(~np.array(valid)).tolist()
 
 
 # ---- The job `learn`: fit the learner that the page chose, and MaxEnt beside it
@@ -274,9 +272,8 @@ class Actor:
         logs: Sequence[float | None] = [None] * (best or n)
         if isinstance(self.model, CausalXMEN) and not self.problem.world.deterministic:
             if best:
-                raise EngineError(
-                    "the most likely trajectories are those of a distribution; this model acts by a policy"
-                )
+                why = "the most likely trajectories are those of a distribution; this model acts by a policy"
+                raise EngineError(why)
             policy = self.model.policy(self.also, seed=seed)
             drawn = policy.rollout(n)
             engine, message = "policy", f"every episode keeps the rules with probability {policy.validity:.4g}"
