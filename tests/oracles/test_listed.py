@@ -54,7 +54,7 @@ def test_copies_are_those_written_out() -> None:
         bits = random_rows(rng, int(rng.integers(1, 9)), int(rng.integers(1, 6)))
         n_levels, b = [(0, 1), (1, 1), (4, 1), (7, 1), (2, 2), (3, 2), (2, 3), (1, 6)][seed % 8]
         buckets = rng.integers(-1, n_levels, len(bits))
-        oracle = ListedOracle(bits, levels=(buckets, n_levels, b))
+        oracle = ListedOracle(bits).with_levels((buckets, n_levels, b))
         truth = expanded(bits, buckets, n_levels, b)
         assert oracle.formula.n_hash == truth.shape[1]
         assert oracle.formula.n_variables == truth.shape[1]
@@ -72,7 +72,7 @@ def test_copies_of_many_levels_are_read_lazily() -> None:
     # 2^240 copies: only a search that stops early comes back at all.
     rng = np.random.default_rng(0)
     bits = random_rows(rng, 50, 20)
-    oracle = ListedOracle(bits, levels=(rng.integers(-1, 60, len(bits)), 60, 4))
+    oracle = ListedOracle(bits).with_levels((rng.integers(-1, 60, len(bits)), 60, 4))
     parities = Parities.dense(30, 260, rng)
     rows = np.array(list(islice(oracle.solutions(parities), 500)))
     assert len(as_set(rows)) == 500
@@ -84,7 +84,7 @@ def test_copies_of_many_levels_are_read_lazily() -> None:
 def test_a_search_for_copies_stops_at_its_time_limit() -> None:
     # About 2^43 copies.
     bits = np.zeros((1, 1), dtype=bool)
-    oracle = ListedOracle(bits, levels=(np.array([39]), 40, 2), time_limit=0.3)
+    oracle = ListedOracle(bits, time_limit=0.3).with_levels((np.array([39]), 40, 2))
     rng = np.random.default_rng(0)
     parities = Parities.dense(20, 81, rng)
     with pytest.raises(OracleTimeoutError, match=r"listed was stopped at its time limit of 0\.3 s"):
@@ -93,7 +93,7 @@ def test_a_search_for_copies_stops_at_its_time_limit() -> None:
 
 def test_assumptions_reach_the_extra_bits_and_cores_are_minimal() -> None:
     bits = np.array([[True, False], [True, True]])
-    oracle = ListedOracle(bits, levels=(np.array([0, -1]), 1, 2))
+    oracle = ListedOracle(bits).with_levels((np.array([0, -1]), 1, 2))
     assert oracle.solve([-2, -3]).bits.tolist() == [True, False, False, True]
     answer = oracle.solve([1, -2, -3, -4])
     assert answer.bits is None
@@ -123,7 +123,7 @@ def test_listing_a_formula_stops_where_it_is_told() -> None:
 
 
 def test_copies_travel() -> None:
-    oracle = ListedOracle(np.eye(3, dtype=bool), levels=(np.array([0, 1, -1]), 2, 1))
+    oracle = ListedOracle(np.eye(3, dtype=bool)).with_levels((np.array([0, 1, -1]), 2, 1))
     again = pickle.loads(pickle.dumps(oracle))
     assert as_set(again.solutions()) == as_set(oracle.solutions())
 
@@ -138,8 +138,8 @@ def test_bad_lists_are_refused() -> None:
     with pytest.raises(OracleError, match="rows of 3 bits for a formula with 2 hash variables"):
         ListedOracle(np.eye(3, dtype=bool), formula=Formula(2, np.zeros(0, np.int32), (1, 2)))
     with pytest.raises(OracleError, match="3 models need as many whole buckets"):
-        ListedOracle(np.eye(3, dtype=bool), levels=(np.array([0, 1]), 2, 1))
+        ListedOracle(np.eye(3, dtype=bool)).with_levels((np.array([0, 1]), 2, 1))
     with pytest.raises(OracleError, match="buckets from 0 to 2 for levels 0 to 1"):
-        ListedOracle(np.eye(3, dtype=bool), levels=(np.array([0, 1, 2]), 2, 1))
+        ListedOracle(np.eye(3, dtype=bool)).with_levels((np.array([0, 1, 2]), 2, 1))
     with pytest.raises(OracleError, match="0 bits"):
-        ListedOracle(np.eye(1, dtype=bool), levels=(np.array([0]), 2, 0))
+        ListedOracle(np.eye(1, dtype=bool)).with_levels((np.array([0]), 2, 0))

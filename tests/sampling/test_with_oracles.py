@@ -64,7 +64,7 @@ def bits() -> Bits:
 
 def copies_of(oracle: Oracle, bits: Bits) -> Oracle:
     if oracle.name == "listed":
-        return ListedOracle(bits, levels=(LEVELS.buckets(WEIGHT(bits)), LEVELS.n_levels, LEVELS.bits_per_level))
+        return ListedOracle(bits).with_levels((LEVELS.buckets(WEIGHT(bits)), LEVELS.n_levels, LEVELS.bits_per_level))
     return make_oracle("cryptominisat", embed(FORMULA, BELOW, LEVELS.bits_per_level))
 
 

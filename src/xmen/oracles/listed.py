@@ -41,28 +41,19 @@ class ListedOracle:
     """All models are given, as rows of hash bits (N, n_hash), each once.
 
     formula: names the hash variables (the columns, in order); its clauses are not looked at. None: variables 1 .. n.
-
-    levels: (bucket_of_row (N,), n_levels, b). Every row is then a set of *copies*: it is extended by n_levels * b more
-    hash bits, those of level 0 first, and the b bits of level i are not all zero for i <= bucket_of_row; a bucket of -1
-    forces nothing. The formula grows by as many hash variables.
     """
 
     name: str = "listed"
+    _levels: tuple[Indices, int, int] | None = None
 
-    def __init__(
-        self,
-        bits: Bits,
-        *,
-        formula: Formula | None = None,
-        levels: LevelsOfRows | None = None,
-        time_limit: float | None = None,
-    ) -> None:
+    def __init__(self, bits: Bits, *, formula: Formula | None = None, time_limit: float | None = None) -> None:
         bits = np.asarray(bits)
         if bits.dtype != np.bool_ or bits.ndim != 2:
             raise OracleError(f"a list of models is a matrix of bool, not {bits.ndim}-dimensional {bits.dtype}")
         check_time_limit(time_limit)
         self.n_models, self.width = bits.shape
         self.base = formula or Formula(self.width, np.zeros(0, np.int32), tuple(range(1, self.width + 1)))
+        self.formula = self.base
         check_formula(self.base)
         if self.base.n_hash != self.width:
             raise OracleError(f"rows of {self.width} bits for a formula with {self.base.n_hash} hash variables")
@@ -72,7 +63,6 @@ class ListedOracle:
         if _repeats(self._words):
             raise OracleError("the list holds a model twice")
         self.time_limit, self.n_queries = time_limit, 0
-        self._set_levels(levels)
 
     @classmethod
     def from_formula(cls, formula: Formula, *, time_limit: float | None = None, limit: int = MAX_LISTED) -> Self:
@@ -83,18 +73,12 @@ class ListedOracle:
         rows = np.array(found, dtype=np.bool_).reshape(len(found), formula.n_hash)
         return cls(rows, formula=formula, time_limit=time_limit)
 
-    def with_levels(self, levels: LevelsOfRows | None) -> Self:
-        """The list with other copies; shares the memory."""
-        other = copy.copy(self)
-        other.n_queries = 0
-        other._set_levels(levels)
-        return other
+    def with_levels(self, levels: LevelsOfRows) -> Self:
+        """The list with every row as a set of *copies*, of levels (bucket_of_row (N,), n_levels, b); shares the memory.
 
-    def _set_levels(self, levels: LevelsOfRows | None) -> None:
-        self.formula = self.base
-        self._levels: tuple[Indices, int, int] | None = None
-        if levels is None:
-            return
+        A row is extended by n_levels * b more hash bits, those of level 0 first, and the b bits of level i are not all
+        zero for i <= bucket_of_row; a bucket of -1 forces nothing. The formula grows by as many hash variables.
+        """
         buckets, n_levels, b = np.asarray(levels[0]), *levels[1:]
         if buckets.shape != (self.n_models,) or not np.issubdtype(buckets.dtype, np.integer):
             raise OracleError(f"{self.n_models} models need as many whole buckets, not {buckets.dtype} {buckets.shape}")
@@ -104,9 +88,11 @@ class ListedOracle:
             raise OracleError(
                 f"buckets from {buckets.min()} to {buckets.max()} for levels 0 to {n_levels - 1} (-1 forces none)"
             )
-        self._levels = (buckets.astype(np.int64) + 1) * b, n_levels, b  # so many first bits are in forced levels
-        f, top = self.base, self.base.n_variables + n_levels * b
-        self.formula = Formula(top, f.clauses, (*f.hash_variables, *range(f.n_variables + 1, top + 1)))
+        other, f, top = copy.copy(self), self.base, self.base.n_variables + n_levels * b
+        other._levels = (buckets.astype(np.int64) + 1) * b, n_levels, b  # so many first bits are in forced levels
+        other.formula = Formula(top, f.clauses, (*f.hash_variables, *range(f.n_variables + 1, top + 1)))
+        other.n_queries = 0
+        return other
 
     def __repr__(self) -> str:
         levels = "" if self._levels is None else f", {self._levels[1]} levels of {self._levels[2]} bits"

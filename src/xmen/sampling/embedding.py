@@ -97,11 +97,8 @@ def embed(formula: Formula, below_literals: Sequence[int], bits_per_level: int) 
     fresh = formula.n_variables + 1 + np.arange(n_levels * b, dtype=np.int32).reshape(n_levels, b)
     literals = np.asarray(below_literals, dtype=np.int32).reshape(n_levels, 1)
     clauses = np.hstack([-literals, fresh, np.zeros((n_levels, 1), dtype=np.int32)]).astype(np.int32)
-    return Formula(
-        formula.n_variables + n_levels * b,
-        np.concatenate([formula.clauses, clauses.ravel()]).astype(np.int32),
-        (*formula.hash_variables, *fresh.ravel().tolist()),
-    )
+    hashed = (*formula.hash_variables, *fresh.ravel().tolist())
+    return Formula(formula.n_variables + n_levels * b, np.concatenate([formula.clauses, clauses.ravel()]), hashed)
 
 
 @dataclass(frozen=True)

@@ -132,15 +132,11 @@ class PawsPlan:
         if min(spans.values()) >= math.log(delta):
             finer = range(all_bits[-1], _MOST_BITS_PER_LEVEL + 1)
             enough = next((b for b in finer if log_density_span(b, log_span, rounding) < math.log(delta)), None)
+            advice = f"use at least {enough} bits per level" if enough else "round the weights less, or use cells"
             raise EngineError(
                 f"PAWS with {all_bits[-1]} bit{'s' * (all_bits[-1] > 1)} per level cannot guarantee better than "
                 f"delta = {math.exp(min(spans.values())):.6g}, because weights are only told apart up to that factor; "
-                f"delta = {delta:g} was asked for: "
-                + (
-                    "round the weights less, or use cells"
-                    if enough is None
-                    else f"use at least {enough} bits per level"
-                )
+                f"delta = {delta:g} was asked for: {advice}"
             )
         pairs, uniform, cost = _settings(pivot, extra, faithful, thinned)
         if pivot is not None and extra is not None:
