@@ -308,9 +308,7 @@ def answering(law: Law, settings: EngineSettings, seed: Seed = None, at_hand: At
     """`distribution` with what P is made of and the engine settings as records."""
     world: object = law.world
     if isinstance(world, Network):
-        raise EngineError(
-            "distribution(world, ...) needs a start and a goal, and a network has none: give network.task(start, goal)."
-        )
+        raise EngineError("distribution(world, ...) needs a start and a goal: give network.task(start, goal).")
     if not isinstance(world, MDP):
         raise EngineError(f"distribution(world, ...) takes an MDP or GridWorld; got {type(world).__name__}.")
     if law.constraint is not None:

@@ -285,9 +285,9 @@ class Distribution(ABC):
         RewardError when the reward of this distribution is another one.
         """
         if not isinstance(self.reward, LinearReward):
+            kind = type(self.reward).__name__
             raise RewardError(
-                f"expected_features needs a LinearReward(features, weights); this distribution has "
-                f"{type(self.reward).__name__}. Contract visits() with your features instead."
+                f"expected_features needs a LinearReward; got {kind}. Contract visits() with yours instead."
             )
         expected: Floats = np.einsum("sa,sad->d", self.visits(), self.reward.features)
         return expected

@@ -112,9 +112,8 @@ class ExactDistribution(Distribution):
 
     def state_visits(self) -> Floats:
         world, flow = self.world, self._flow
-        visits: Floats = np.bincount(world.target, weights=flow.counts, minlength=world.n_states).astype(np.float64)
-        np.add.at(visits, self.product.state[self.product.starts], flow.starts)
-        return visits
+        arrivals = np.bincount(world.target, weights=flow.counts, minlength=world.n_states)
+        return arrivals + self.start_probabilities()
 
     def entropy(self) -> float:
         """The sum of the entropies of all choices along the way, which large rewards cannot cancel out."""

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix, hstack
 
 from xmen.constraints.constraint import Constraint, conjunction, units
-from xmen.engines.diagnosis import multiply
+from xmen.engines.diagnosis import Parts, multiply
 from xmen.engines.distribution import Distribution, Guarantee, Law, Seed
 from xmen.engines.exact import SAMPLE_CELLS, ExactDistribution
 from xmen.errors import EngineError, ProductTooLargeError
@@ -73,9 +73,7 @@ def relax(world: MDP, constraint: Constraint | None, max_nodes: int) -> Relaxati
     return Relaxation(product, tuple(multiplied), tuple(rejecting))
 
 
-def _groups(
-    world: MDP, parts: list[tuple[str, Constraint]], budget: int
-) -> list[tuple[bool, list[tuple[str, Constraint]]]]:
+def _groups(world: MDP, parts: Parts, budget: int) -> list[tuple[bool, Parts]]:
     """Constraints that are multiplied in together or not at all, in the order in which they are tried.
 
     By their own product, and whether that fits; or many of them by their machines.

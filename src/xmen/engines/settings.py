@@ -84,13 +84,11 @@ class EngineSettings(Options):
         require_choice("precision", self.precision, ("float64", "float32"))
         if self.precision != "float64" and self.device is None:
             raise EngineError(
-                f'precision={self.precision!r} is for a device: give device="cuda", "cpu" or "auto" with it.'
+                f'precision={self.precision!r} is for a device: give device="cuda", "cpu" or "auto", too.'
             )
         if self.device not in (None, "auto") and self.engine in ("reject", "xor"):
-            raise EngineError(
-                f"device={self.device!r} is for engine='exact', and engine={self.engine!r} computes on the host: leave "
-                "out one of them."
-            )
+            both = f"device={self.device!r} is for engine='exact', and engine={self.engine!r} computes on the host"
+            raise EngineError(f"{both}: leave out one of them.")
         for name, require in (("delta", require_delta), ("failure", require_failure)):
             value = getattr(self, name)
             require_number(name, value, optional=True)

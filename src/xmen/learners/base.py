@@ -399,10 +399,8 @@ class Learner(Estimator, ABC):
                 raise EngineError("on a network every question is about one pair: give start=... and goal=...")
             return self.world.task(start, goal)
         if start is not None or goal is not None:
-            raise EngineError(
-                f"start= and goal= are for models of a Network; this one is of a {type(self.world).__name__}, which "
-                "has its own."
-            )
+            kind = type(self.world).__name__
+            raise EngineError(f"start= and goal= are for models of a Network; this one is of a {kind}, with its own.")
         return self.world
 
     def _asked(self, also: Rules = None, pair: tuple[int | None, int | None] = (None, None)) -> tuple[Any, ...]:
@@ -655,15 +653,12 @@ class GradientLearner(Learner):
             return self._check_neural(self.reward)
         if isinstance(self.features, Reward):
             raise RewardError(
-                f"features are arrays, and here a {type(self.features).__name__}: a network to be trained is given as "
-                "reward=..., without features."
+                f"features are arrays, and here a {type(self.features).__name__}: a network is given as reward=..."
             )
         self._read_features()
         if self.training is not None:
-            raise EngineError(
-                f"training={self.training!r} is for training a network, and there is none: give reward=..., or leave "
-                "training out. A linear reward has its own."
-            )
+            what = f"training={self.training!r} is for training a network, and there is none"
+            raise EngineError(f"{what}: give reward=..., or leave training out. A linear reward has its own.")
 
     def _check_neural(self, reward: object) -> None:
         """Refuse a reward that cannot be trained in this world, or not beside features."""
@@ -675,10 +670,8 @@ class GradientLearner(Learner):
                 + ("Write NeuralReward(module, inputs)." if is_module else "For a linear reward give features.")
             )
         if self.features is not None:
-            raise EngineError(
-                "features and reward are both given: features are for a linear reward, and a reward by a network has "
-                f"its own inputs. Leave out one of features and reward={reward!r}."
-            )
+            why = "features are for a linear reward, and a reward by a network has its own inputs"
+            raise EngineError(f"features and reward are both given: {why}. Leave out features or reward={reward!r}.")
         states, actions = self.world.any_task.n_states, self.world.any_task.n_actions
         if (own := (reward.n_states, reward.n_actions)) != (states, actions):
             raise RewardError(
@@ -694,10 +687,8 @@ class GradientLearner(Learner):
         last = vars(self) if self.warm_start else {}
         weights, reward, d = last.get("weights_"), last.get("reward_"), self._read_features().d
         if self.reward is None and weights is not None and len(weights) != d:
-            raise EngineError(
-                f"warm_start=True begins with the last fit's weights, {len(weights)} of them, and now there are {d} "
-                "features: give the same features, or a new learner."
-            )
+            had = f"warm_start=True begins with the last fit's {len(weights)} weights, and now there are {d} features"
+            raise EngineError(f"{had}: give the same features, or a new learner.")
         network = reward if self.reward is not None and isinstance(reward, NeuralReward) else self.reward
         settings = self._fit_settings().changed(start=weights, memory=last.get("optimiser_state_"))
         return settings, network if network is None or self.in_place else network.copy()

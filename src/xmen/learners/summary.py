@@ -158,11 +158,9 @@ class Summary:
             return self.names.index(feature)
         if isinstance(feature, int | np.integer) and -len(self.names) <= feature < len(self.names):
             return int(feature) % len(self.names)
-        raise EngineError(
-            f"{feature!r:.60} is no feature: they are {some(map(repr, self.names), MOST_NAMED)}, numbered 0 to "
-            f"{len(self.names) - 1}; "
-            "model.summary(names=[...]) gives them names of your own."
-        )
+        known, last = some(map(repr, self.names), MOST_NAMED), len(self.names) - 1
+        own = "summary(names=[...]) gives them names of your own"
+        raise EngineError(f"{feature!r:.60} is no feature: they are {known}, numbered 0 to {last}; {own}.")
 
     def likelihood_ratio(self, restricted: Summary | Learner) -> LikelihoodRatio:
         """The likelihood-ratio test of this model against one that is a special case of it.
@@ -191,10 +189,8 @@ class Summary:
             raise EngineError(f"a likelihood ratio compares fits to the same demonstrations; these had {n} and {m}.")
         if self.rules != restricted.rules:
             mine, other = (", ".join(sorted(one.rules)) or "no rules" for one in (self, restricted))
-            raise EngineError(
-                f"a likelihood ratio compares fits under the same rules; this one is under {mine:.200}, and the "
-                f"restricted one under {other:.200}."
-            )
+            both = f"this one is under {mine:.200}, and the restricted one under {other:.200}"
+            raise EngineError(f"a likelihood ratio compares fits under the same rules; {both}.")
         uses, others = self.mean_uses, restricted.mean_uses
         if uses is None or others is None or len(uses) != len(others):  # a trip may be written down in two networks
             uses = others = np.zeros(0)
@@ -205,10 +201,8 @@ class Summary:
             )
         freedom = self.n_free - restricted.n_free
         if freedom < 1:
-            raise EngineError(
-                f"the restricted model learned {restricted.n_free} weights and this one {self.n_free}: the restricted "
-                "one has to have fewer. Ask the larger model."
-            )
+            both = f"the restricted model learned {restricted.n_free} weights and this one {self.n_free}"
+            raise EngineError(f"{both}: the restricted one has to have fewer. Ask the larger model.")
         statistic = 2.0 * (self.log_likelihood - restricted.log_likelihood)
         noise = 2.0 * float(np.hypot(self.log_likelihood_error, restricted.log_likelihood_error))
         if statistic < -max(LEAST_BELOW, BELOW * abs(self.log_likelihood), SURE * noise):

@@ -52,10 +52,8 @@ def read_method(method: object) -> Method | None:
         return None if method == "auto" else METHODS[method]()
     if isinstance(method, type) and issubclass(method, Method):
         raise EngineError(f"method={method.__name__} is the class: write method=xm.{method.__name__}().")
-    raise EngineError(
-        f"unknown method {method!r}: choose one of {listed(('auto', *METHODS))}, or a record such as "
-        "xm.Paper(n_samples=32)."
-    )
+    known = listed(("auto", *METHODS))
+    raise EngineError(f"unknown method {method!r}: choose one of {known}, or a record such as xm.Paper(n_samples=32).")
 
 
 def parse_method(text: str) -> str | Method:
@@ -247,10 +245,8 @@ class MaximumEntropy(GradientLearner):
             parts = int(fold.max()) + 1
         weight = np.bincount(fold, weights=task.demos.weights, minlength=parts)
         if parts < 2 or not np.all(weight > 0):
-            raise EngineError(
-                f"folds makes {parts} of {n} demonstrations, {int(np.sum(weight > 0))} of them with any weight: "
-                "cross-validation takes two or more, each with a demonstration in it."
-            )
+            some = f"folds makes {parts} of {n} demonstrations, {int(np.sum(weight > 0))} of them with any weight"
+            raise EngineError(f"{some}: cross-validation takes two or more, each with a demonstration in it.")
         held = fold == np.arange(parts)[:, None]
         weighed = (rows * task.demos.weights for rows in (held, ~held))
         held_out, others = (np.tile(rows / rows.sum(axis=1, keepdims=True), (len(l2), 1)) for rows in weighed)
@@ -341,9 +337,8 @@ class MaximumEntropy(GradientLearner):
         wrong = np.flatnonzero(~possible | ~(amounts >= 0))
         if len(wrong) or not len(table):
             row = f"row {wrong[0]} is {table[wrong[0]].tolist()}" if len(wrong) else "there are no rows"
-            raise EngineError(
-                f"demand is rows (start, goal, number of trips) with states 0 to {network.n_states - 1}; {row}."
-            )
+            last = network.n_states - 1
+            raise EngineError(f"demand is rows (start, goal, number of trips) with states 0 to {last}; {row}.")
         return network, ends[:, 0].astype(np.int64), ends[:, 1].astype(np.int64), amounts
 
     def _flows(

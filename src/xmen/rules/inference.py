@@ -146,9 +146,7 @@ class RuleInference(Estimator):
 
     def _check_settings(self) -> None:
         if not isinstance(self.world, MDP | Network):
-            raise EngineError(
-                f"RuleInference(world, ...) takes an MDP, a GridWorld or a Network; got {type(self.world).__name__}."
-            )
+            raise EngineError(f"RuleInference takes an MDP, a GridWorld or a Network; got {type(self.world).__name__}.")
         check_discount(self.discount)
         read_features(self.features, self.world.any_task)
         require_whole("max_rules", self.max_rules, least=0)
@@ -219,10 +217,8 @@ class RuleInference(Estimator):
         require_whole("n_samples", n_samples, least=1)
         self._require_fitted()
         if "_search" not in vars(self):
-            raise NotFittedError(
-                "stability() searches again on the demonstrations, and this RuleInference was loaded without them: "
-                "call fit(demos) first."
-            )
+            what = "stability() searches again on the demonstrations, and this RuleInference was loaded without them"
+            raise NotFittedError(f"{what}: call fit(demos) first.")
         search, rules = self._search, [one.candidate for one in self._found.taken]
         make = partial(self._prepare, search.demos, known=conjunction(search.known))
         # A seed for each sample: the answer does not depend on the number of processes.

@@ -23,6 +23,7 @@ from xmen.constraints.occurrence import always, before, first, never, response, 
 from xmen.constraints.repetition import longest_repeat, longest_run, no_revisit
 from xmen.errors import ConstraintError
 from xmen.events import NO_ACTION, Bools, Event, Ints, require_event
+from xmen.options import listed
 from xmen.rewards import Floats
 from xmen.worlds import MDP, Walks
 
@@ -281,10 +282,8 @@ def chosen_templates(templates: Sequence[str | Maker] | None) -> list[Template]:
     known = {one.name: one for one in TEMPLATES}
     for entry in templates:
         if not callable(entry) and entry not in known:
-            raise ConstraintError(
-                f"there is no template {entry!r}: choose from {', '.join(map(repr, known))}, or give a function of "
-                "events that returns a constraint."
-            )
+            names = listed(known)
+            raise ConstraintError(f"there is no template {entry!r}: choose from {names}, or give a function of events.")
     return [_own(entry) if callable(entry) else known[entry] for entry in templates]
 
 
