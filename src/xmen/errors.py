@@ -426,10 +426,8 @@ def notify(message: str, category: type[Warning]) -> None:
 
 # ---- What an input may cost: estimated from its numbers, and refused before memory is touched.
 #
-# A few bytes can ask for anything: a grid of 20,000 by 20,000 cells, a horizon of a thousand million, a small archive
-# that unpacks to a large file. Every such request is measured against a limit here. A limit is raised by an
-# environment variable, which is read each time: XMEN_MEMORY=16GB before the command, or os.environ["XMEN_MEMORY"] =
-# "16GB".
+# A few bytes can ask for anything: a grid of 20,000 by 20,000 cells, a small archive that unpacks to a large file. An
+# environment variable, which is read each time, raises the limit: XMEN_MEMORY=16GB, os.environ["XMEN_MEMORY"] = "16GB".
 
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}

@@ -159,9 +159,7 @@ class Monitor:
         return True
 
 
-# ---- What long work says of itself on the way: a line that engines tell and whoever waits may show.
-#
-# Work that may last says now and then how far it is. Nobody listens by default; the command line does.
+# ---- Work that may last says now and then how far it is: nobody listens by default, the command line does
 
 
 _listener: ContextVar[Callable[[str], object] | None] = ContextVar("_listener", default=None)

@@ -284,8 +284,7 @@ def side_by_side(network: Network, by_goal: dict[int, Product]) -> Tasks:
     )
 
 
-# ---- Trips under rules that do not fit the product: draws from the relaxation, of which those are kept that are
-# valid.
+# ---- Trips under rules that do not fit the product: valid draws from the relaxation.
 #
 # With z the exact weight of a pair's trips under the rules that fit, and A the share of these that keep the rest too,
 # log Z = log z + log A: only A is estimated.
@@ -304,18 +303,9 @@ Checked: TypeAlias = tuple[NDArray[np.int64], Walks, NDArray[np.bool_]]
 
 
 class RejectTrips:
-    """All trips of a network under rules of which some reject."""
+    """Trips of a network (starts, goals, weights, max_nodes, as of `TripEngine`) under rules of which some reject."""
 
-    def __init__(
-        self,
-        network: Network,
-        constraint: Constraint | None,
-        starts: ArrayLike,
-        goals: ArrayLike,
-        weights: ArrayLike,
-        max_nodes: int | None,
-    ) -> None:
-        trips = starts, goals, weights, max_nodes
+    def __init__(self, network: Network, constraint: Constraint | None, *trips: Any) -> None:
         self.network, self.compiled = network, CompiledConstraint(constraint, network.any_task)
         made = relaxed(constraint, lambda rule: TripEngine(network, rule, *trips))
         self.engine, self.multiplied, self.rejecting = made

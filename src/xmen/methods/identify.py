@@ -208,11 +208,9 @@ def _sum(row: Floats) -> Message:
     return joined([*terms[:SHOWN], *more], " ")
 
 
-# ---- What trips cannot tell, where every demonstration has its own start and goal.
+# ---- What trips cannot tell: combinations of features that are the same on all trips of a pair, for every pair.
 #
-# A combination of features is not identified when it is the same on all trips of a pair, for every pair. Trips are
-# drawn where every move costs the same, and enough for their weights to add up: there no feature hides behind its
-# weight.
+# Trips are drawn where every move costs the same, and enough for their weights to add up: no feature hides there.
 
 
 def warn_undetermined_trips(engine: TripEngine, task: Task, rows: csr_matrix, demo_features: Floats) -> None:

@@ -163,13 +163,11 @@ def _world_moments(task: Task, settings: FitSettings, weights: Floats) -> tuple[
     return expected, hessian
 
 
-# ---- Many fits of linear weights over one product, all of them in the same passes: the bootstrap and cross-
-# validation.
+# ---- Many fits of linear weights over one product, in the same passes: the bootstrap and cross-validation.
 #
-# Other weights of the demonstrations ask for other mean features f_b, and another penalty is another l2_b; nothing
-# else changes. Fit b has the loss log Z(theta) - theta . f_b + l2_b/2 |theta|^2 over the same product. All begin at
-# the weights that were learned, with the curvature there, and take Newton's steps by it; a step that does not lower
-# the loss is halved. One pass answers for all that are on their way.
+# Fit b has mean features f_b, a penalty l2_b, and the loss log Z(theta) - theta . f_b + l2_b/2 |theta|^2. All begin at
+# the weights that were learned and take Newton's steps by the curvature there; a step that does not lower the loss is
+# halved. One pass answers for all that are on their way.
 
 
 MOST_STEPS = 200

@@ -81,14 +81,9 @@ class _Block:
         self._indptr = np.searchsorted(keys, np.arange(size + 1) * size).astype(np.int32)
         self._own, self._diagonal = np.searchsorted(keys, entries), np.searchsorted(keys, diagonal)
 
-    @property
-    def empty(self) -> bool:
-        """Whether there are single nodes without loops only: I - M is the identity here."""
-        return not len(self._row)
-
     def little_fill(self) -> NDArray[np.int64]:
         """The rows in an order in which factors have few entries."""
-        if self.empty:
+        if not len(self._row):
             return np.arange(self.end - self.begin)
         some = np.bincount(self._row, minlength=self.end - self.begin)[self._row]
         return np.argsort(self._superlu(-0.5 / some, "COLAMD").perm_c)
@@ -97,7 +92,7 @@ class _Block:
         """L U = I - M among these rows; LinAlgError where a pivot is 0."""
         found = self._later
         later = (found.indptr, found.indices, entries[self._slots][~self._inside])
-        if self.empty:
+        if not len(self._row):  # single nodes without loops: I - M is the identity here
             return Level(self.begin, self.end, None, later)
         lu = self._superlu(-entries[self._slots][self._inside], "NATURAL")
         if not np.array_equal(lu.perm_r, lu.perm_c):  # another pivot than the diagonal had to be taken

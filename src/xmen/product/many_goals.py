@@ -170,17 +170,10 @@ def build_open_product(compiled: CompiledConstraint, goals: NDArray[np.int64], m
     inside = inside[np.argsort(number[source[inside]], kind="stable")]
     start_of = np.full(world.n_states, -1, dtype=np.int64)
     start_of[found.state[found.starts]] = number[found.starts]
-    edges = number[source[inside]], number[found.target[inside]]
-    return OpenProduct(
-        world=world,
-        state=found.state[kept][pattern.order],
-        accepting=found.accepting[kept][pattern.order],
-        source=edges[0],
-        target=edges[1],
-        edge=found.edge[inside].astype(np.int64),
-        start_of=start_of,
-        pattern=Pattern(pattern.n_nodes, *edges, arranged=True),
-    )
+    state, accepting = (each[kept][pattern.order] for each in (found.state, found.accepting))
+    ends_of_edges, edge = (number[source[inside]], number[found.target[inside]]), found.edge[inside].astype(np.int64)
+    arranged = Pattern(pattern.n_nodes, *ends_of_edges, arranged=True)
+    return OpenProduct(world, state, accepting, *ends_of_edges, edge, start_of, arranged)
 
 
 # ---- One batch of goals in the shared system: z of every goal and the flows of its pairs, both certified.
