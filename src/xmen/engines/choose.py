@@ -53,8 +53,7 @@ class GivenStart(Distribution):
         return np.tensordot(self._shares, means, axes=1), np.sqrt(variance)
 
     def state_visits(self) -> Floats:
-        visits: Floats = np.tensordot(self._shares, [part.state_visits() for part in self.parts], axes=1)
-        return visits
+        return np.tensordot(self._shares, [part.state_visits() for part in self.parts], axes=1)
 
     def entropy(self) -> float:
         """The entropy of the start, and the mean entropy of what follows."""

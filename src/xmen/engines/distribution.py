@@ -289,8 +289,7 @@ class Distribution(ABC):
             raise RewardError(
                 f"expected_features needs a LinearReward; got {kind}. Contract visits() with yours instead."
             )
-        expected: Floats = np.einsum("sa,sad->d", self.visits(), self.reward.features)
-        return expected
+        return np.asarray(np.einsum("sa,sad->d", self.visits(), self.reward.features))
 
     def _repr_html_(self) -> str:
         """What is known without computing anything."""

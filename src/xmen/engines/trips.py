@@ -262,8 +262,7 @@ def side_by_side(network: Network, by_goal: dict[int, Product]) -> Tasks:
 
     def nodes(of: str) -> NDArray[Any]:
         """The new numbers of nodes that each product has numbered for itself."""
-        found: NDArray[Any] = number[np.concatenate([getattr(one, of) + first[k] for k, one in enumerate(products)])]
-        return found
+        return np.asarray(number[np.concatenate([getattr(one, of) + first[k] for k, one in enumerate(products)])])
 
     def each(of: str) -> NDArray[Any]:
         return np.concatenate([getattr(product, of) for product in products])[order]

@@ -198,7 +198,6 @@ class Run(ABC, Generic[State]):
     """A method of fitting, by steps from state to state."""
 
     state_type: type[State]
-    stores_every_step: bool = False  # steps so long that a checkpoint is due after each, whatever was asked for
 
     @abstractmethod
     def start(self) -> State:
@@ -318,7 +317,7 @@ def drive(run: Run[State], monitor: Monitor, checkpoint: Checkpoint | None) -> O
                     raise
                 raise checkpoint.misfit(error) from error
             stop = monitor.record(**reached[1], answer=partial(run.answer, reached[0]))
-            if checkpoint is not None and (run.stores_every_step or reached[2] % checkpoint.every == 0):
+            if checkpoint is not None and reached[2] % checkpoint.every == 0:
                 checkpoint.save(reached[0], monitor.history)
             if stop:
                 break
@@ -390,7 +389,6 @@ class ValidatedRun(Run[ValidatedState]):
 
     def __init__(self, run: Run[Any], features: Features, validation: Validation) -> None:
         self.run, self.features, self.validation = run, features, validation
-        self.stores_every_step = run.stores_every_step
 
     def start(self) -> ValidatedState:
         inner = self.run.start()
